@@ -1,0 +1,19 @@
+"""Limits of one episode of a policy: numbers that a task declares, the jail enforces and an agent is told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+WALL_FACTOR: Final = 10.0
+
+
+@dataclass(frozen=True)
+class Limits:
+    """CPU time decides, so that a busy machine does not change a score; ``WALL_FACTOR`` times as much wall time is a
+    backstop against sleeping. ``episode_cpu_s`` covers the whole life of the policy process, import included."""
+
+    init_cpu_s: float = 10.0
+    act_cpu_s: float = 2.0
+    episode_cpu_s: float = 60.0
+    memory_mb: int = 2048

@@ -1,0 +1,212 @@
+"""The engine seam: episodes go in, results come out, in whatever order they end.
+
+``LocalEngine`` keeps one worker process for each job, each pinned to a core of its own together with its policies.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import subprocess
+import sys
+import tempfile
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final, Protocol, Self
+
+from evopolicygym.errors import Fault, IsolationUnavailable, UserError
+from evopolicygym.rollout.pipe import receive, send
+from evopolicygym.rollout.records import (
+    Answer,
+    Episode,
+    EpisodeError,
+    EpisodeResult,
+    FaultReport,
+    Hello,
+    LoadResult,
+    Request,
+)
+from evopolicygym.rollout.worker import Settings
+from evopolicygym.sandbox.checkpoints import Checkpoint, CheckpointStore, remove_tree
+from evopolicygym.sandbox.failures import ErrorKind
+from evopolicygym.sandbox.jail import Level
+from evopolicygym.tasks.sealing import KEY_VARIABLE
+from evopolicygym.tasks.task import Task
+
+PUBLISHABLE: Final = (Level.A, Level.B)
+SINGLE_THREADED: Final = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+TRIES: Final = 2
+
+
+class Engine(Protocol):
+    """What the judge needs of any engine."""
+
+    store: CheckpointStore
+    level: Level
+    obs_space: dict[str, Any]
+    action_space: dict[str, Any]
+
+    def load(self, checkpoint: Checkpoint) -> LoadResult: ...
+
+    def run(self, episodes: Iterable[Episode]) -> Iterator[EpisodeResult | FaultReport]: ...
+
+    def close(self) -> None: ...
+
+
+class LocalEngine:
+    """Workers on this machine. Use as a context manager: leaving it ends every process and removes every file."""
+
+    def __init__(
+        self,
+        task: Task,
+        jobs: int = 1,
+        levels: tuple[Level, ...] = PUBLISHABLE,
+        store: Path | None = None,
+        video: bool = False,
+    ) -> None:
+        self._task = task
+        self._scratch = Path(tempfile.mkdtemp(prefix="evopolicygym-")) if store is None else None
+        self.store = CheckpointStore(store or self._scratch or Path())
+        self._cores = sorted(os.sched_getaffinity(0))
+        self._settings = Settings(
+            task, str(self.store.root), levels, 0, str(self._scratch) if self._scratch else None, video
+        )
+        self._workers: list[_WorkerHandle] = []
+        try:
+            self._workers = [self._start(i) for i in range(jobs)]
+            hellos = [worker.hello() for worker in self._workers]
+        except BaseException:
+            self.close()
+            raise
+        self.level = hellos[0].level
+        self.obs_space, self.action_space = hellos[0].obs_space, hellos[0].action_space
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def load(self, checkpoint: Checkpoint) -> LoadResult:
+        """Whether the policy imports and constructs, in the jail, without an environment."""
+        if not checkpoint.has_policy:
+            return LoadResult(EpisodeError(ErrorKind.MISSING_POLICY, "the folder holds no file policy.py"))
+        worker = self._workers[0]
+        worker.ask(Request(checkpoint))
+        answer = worker.answer()
+        if answer is None or answer.load is None:
+            raise Fault(answer.fault if answer and answer.fault else "the worker died while it loaded a policy")
+        return answer.load
+
+    def run(self, episodes: Iterable[Episode]) -> Iterator[EpisodeResult | FaultReport]:
+        """Results as they come. Episodes are drawn from the iterable only when a worker is free for them."""
+        source, retries = iter(episodes), deque[tuple[Episode, int]]()
+        busy: dict[_WorkerHandle, tuple[Episode, int]] = {}
+        idle = list(self._workers)
+        while True:
+            while idle and (work := _next(retries, source)):
+                worker = idle.pop()
+                worker.ask(Request(work[0].checkpoint, work[0]))
+                busy[worker] = work
+            if not busy:
+                return
+            for worker in select.select(list(busy), [], [])[0]:
+                episode, attempt = busy.pop(worker)
+                answer = worker.answer()
+                if answer is None:
+                    idle.append(self._replace(worker))
+                    if attempt < TRIES:
+                        retries.append((episode, attempt + 1))
+                        continue
+                else:
+                    idle.append(worker)
+                yield self._outcome(episode, answer)
+
+    def close(self) -> None:
+        for worker in self._workers:
+            worker.close()
+        self._workers = []
+        if self._scratch:
+            remove_tree(self._scratch)
+
+    def _outcome(self, episode: Episode, answer: Answer | None) -> EpisodeResult | FaultReport:
+        if answer is None:
+            return self._killed_the_simulator(episode)
+        if answer.result is None:
+            return FaultReport(episode.case, answer.fault or "the worker gave no result")
+        return answer.result
+
+    def _killed_the_simulator(self, episode: Episode) -> EpisodeResult:
+        """The simulator's process died each time it played this checkpoint on this case."""
+        text = f"the simulator process died {TRIES} times while it played this episode"
+        score = self._task.failed_score(0.0)
+        error = EpisodeError(ErrorKind.SIMULATOR_ERROR, text)
+        return EpisodeResult(episode.case, score, 0.0, 0, False, False, 0, error, "", "", 0.0, 0.0, 0.0)
+
+    def _start(self, number: int) -> _WorkerHandle:
+        return _WorkerHandle(replace(self._settings, core=self._cores[number % len(self._cores)]))
+
+    def _replace(self, dead: _WorkerHandle) -> _WorkerHandle:
+        number = self._workers.index(dead)
+        dead.close()
+        self._workers[number] = self._start(number)
+        self._workers[number].hello()
+        return self._workers[number]
+
+
+class _WorkerHandle:
+    """The engine's end of one worker process."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._connection, theirs = socket.socketpair()
+        environment = {name: value for name, value in os.environ.items() if name != KEY_VARIABLE}
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "evopolicygym.rollout.worker", str(theirs.fileno())],
+            pass_fds=[theirs.fileno()],
+            env=environment | SINGLE_THREADED,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+        )
+        theirs.close()
+        send(self._connection, settings)
+
+    def fileno(self) -> int:
+        return self._connection.fileno()
+
+    def hello(self) -> Hello:
+        hello = receive(self._connection, Hello)
+        if hello is None:
+            raise Fault("a simulator worker died while starting; its message is above")
+        if hello.not_isolated:
+            raise IsolationUnavailable(hello.not_isolated)
+        if hello.refused:
+            raise UserError(hello.refused)
+        return hello
+
+    def ask(self, request: Request) -> None:
+        try:
+            send(self._connection, request)
+        except ConnectionError:
+            pass  # it is dead; the missing answer says so
+
+    def answer(self) -> Answer | None:
+        return receive(self._connection, Answer)
+
+    def close(self) -> None:
+        self._connection.close()
+        self._process.terminate()
+        try:
+            self._process.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+def _next(retries: deque[tuple[Episode, int]], source: Iterator[Episode]) -> tuple[Episode, int] | None:
+    if retries:
+        return retries.popleft()
+    episode = next(source, None)
+    return None if episode is None else (episode, 1)

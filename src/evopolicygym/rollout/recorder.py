@@ -1,0 +1,60 @@
+"""What is kept of an episode while it runs: nothing, or a stream to disk. Memory does not grow with its length."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Protocol, Self
+
+from evopolicygym.rollout.records import Recording
+from evopolicygym.sandbox.codec import Schema
+
+
+class Recorder(Protocol):
+    """Told of every step, then of the last observation."""
+
+    def step(self, t: int, obs: Any, action: Any, reward: float, terminated: bool, truncated: bool) -> None: ...
+
+    def last(self, t: int, obs: Any) -> None: ...
+
+
+class Nothing:
+    """The recorder of hidden episodes."""
+
+    def step(self, t: int, obs: Any, action: Any, reward: float, terminated: bool, truncated: bool) -> None:
+        pass
+
+    def last(self, t: int, obs: Any) -> None:
+        pass
+
+
+class Recorders:
+    """All that was asked for, opened and closed together."""
+
+    def __init__(self, recording: Recording, env: Any, obs_space: Schema) -> None:
+        self._recording, self._env, self._obs_space = recording, env, obs_space
+        self._open: list[Recorder] = []
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        from evopolicygym.rollout.trajectory import Trajectory
+        from evopolicygym.rollout.video import Video
+
+        folder = Path(self._recording.folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        if self._recording.trajectory:
+            self._open.append(self._stack.enter_context(Trajectory(folder, self._obs_space)))
+        if self._recording.video:
+            self._open.append(self._stack.enter_context(Video(folder / "video.mp4", self._env)))
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._stack.close()
+
+    def step(self, t: int, obs: Any, action: Any, reward: float, terminated: bool, truncated: bool) -> None:
+        for recorder in self._open:
+            recorder.step(t, obs, action, reward, terminated, truncated)
+
+    def last(self, t: int, obs: Any) -> None:
+        for recorder in self._open:
+            recorder.last(t, obs)

@@ -1,0 +1,99 @@
+"""What the engine is asked and what it answers: plain facts that cross process borders as JSON."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from evopolicygym.sandbox.checkpoints import Checkpoint
+from evopolicygym.sandbox.failures import ErrorKind
+from evopolicygym.sandbox.jail import Level
+from evopolicygym.tasks.splits import Case
+
+
+@dataclass(frozen=True)
+class Recording:
+    """What to write of an episode, and where. ``folder`` must not exist yet or be empty."""
+
+    folder: str
+    trajectory: bool = True
+    video: bool = False
+
+
+@dataclass(frozen=True)
+class Episode:
+    """One rollout of one checkpoint on one case, to be done."""
+
+    checkpoint: Checkpoint
+    case: Case
+    recording: Recording | None = None
+
+
+@dataclass(frozen=True)
+class EpisodeError:
+    kind: ErrorKind
+    text: str
+
+
+@dataclass(frozen=True)
+class EpisodeResult:
+    """One rollout, done. ``score`` is the return, or what a failed episode scores instead."""
+
+    case: Case
+    score: float
+    return_so_far: float
+    length: int
+    terminated: bool
+    truncated: bool
+    clipped_actions: int
+    error: EpisodeError | None
+    stdout: str
+    stderr: str
+    wall_s: float
+    rollout_s: float
+    policy_cpu_s: float
+
+
+@dataclass(frozen=True)
+class LoadResult:
+    """Whether a checkpoint imports and constructs. ``error`` is None when it does."""
+
+    error: EpisodeError | None
+    stdout: str = ""
+    stderr: str = ""
+
+
+@dataclass(frozen=True)
+class FaultReport:
+    """The judge itself failed on this episode: never the policy's doing, never a score."""
+
+    case: Case
+    text: str
+
+
+@dataclass(frozen=True)
+class Hello:
+    """What a new worker says: the level achieved and the live spaces, or why it cannot work."""
+
+    level: Level = Level.NONE
+    obs_space: dict[str, Any] = field(default_factory=dict)
+    action_space: dict[str, Any] = field(default_factory=dict)
+    not_isolated: dict[str, str] = field(default_factory=dict)
+    refused: str = ""
+
+
+@dataclass(frozen=True)
+class Request:
+    """To a worker: play an episode or, without one, only load the checkpoint."""
+
+    checkpoint: Checkpoint
+    episode: Episode | None = None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """From a worker: exactly one of these."""
+
+    result: EpisodeResult | None = None
+    load: LoadResult | None = None
+    fault: str | None = None

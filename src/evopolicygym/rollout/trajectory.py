@@ -1,0 +1,116 @@
+"""trajectory.jsonl: one line per step, and a last line with the final observation. Large arrays go to observations.npz.
+
+A large array stands in the line as ``{"npz": NAME, "row": T}``: row T of array NAME in observations.npz.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+import zipfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import IO, Any, Final, Self
+
+import numpy as np
+
+from evopolicygym.sandbox.codec import ARRAYS, Schema
+
+INLINE_NUMBERS: Final = 100  # arrays with more numbers than this are not written as text
+
+
+class Trajectory:
+    """Streams; the arrays pass through a raw file because their number of rows is known only at the end."""
+
+    def __init__(self, folder: Path, obs_space: Schema) -> None:
+        self._folder = folder
+        self._lines: IO[str] = open(folder / "trajectory.jsonl", "w")
+        self._large = {name: _Rows(folder, name, schema) for name, schema in large_arrays(obs_space)}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._lines.close()
+        if self._large:
+            _pack(self._folder / "observations.npz", list(self._large.values()))
+
+    def step(self, t: int, obs: Any, action: Any, reward: float, terminated: bool, truncated: bool) -> None:
+        self._write(
+            {
+                "t": t,
+                "obs": self._observation(obs, t),
+                "action": _plain(action),
+                "reward": reward,
+                "terminated": terminated,
+                "truncated": truncated,
+            }
+        )
+
+    def last(self, t: int, obs: Any) -> None:
+        self._write({"t": t, "obs": self._observation(obs, t)})
+
+    def _write(self, line: dict[str, Any]) -> None:
+        self._lines.write(json.dumps(line, separators=(",", ":")) + "\n")
+
+    def _observation(self, obs: Any, t: int) -> Any:
+        if isinstance(obs, Mapping):
+            return {key: self._entry(key, value, t) for key, value in obs.items()}
+        return self._entry("observation", obs, t)
+
+    def _entry(self, name: str, value: Any, t: int) -> Any:
+        if name not in self._large:
+            return _plain(value)
+        self._large[name].append(value)
+        return {"npz": name, "row": t}
+
+
+class _Rows:
+    """One growing array, on disk."""
+
+    def __init__(self, folder: Path, name: str, schema: Schema) -> None:
+        self.name, self._dtype, self._shape = name, np.dtype(schema["dtype"]), tuple(schema["shape"])
+        self._path = folder / f".{name}.raw"
+        self._file = open(self._path, "wb")
+        self._count = 0
+
+    def append(self, value: Any) -> None:
+        self._file.write(np.ascontiguousarray(value, self._dtype).data)
+        self._count += 1
+
+    def move_into(self, archive: zipfile.ZipFile) -> None:
+        self._file.close()
+        header = {
+            "descr": np.lib.format.dtype_to_descr(self._dtype),
+            "fortran_order": False,
+            "shape": (self._count, *self._shape),
+        }
+        with archive.open(f"{self.name}.npy", "w", force_zip64=True) as member, open(self._path, "rb") as rows:
+            np.lib.format.write_array_header_1_0(member, header)  # type: ignore[arg-type]
+            shutil.copyfileobj(rows, member, 1 << 20)
+        os.unlink(self._path)
+
+
+def large_arrays(schema: Schema) -> Iterator[tuple[str, Schema]]:
+    """Arrays of an observation that are too large for text, by name."""
+    named = schema["spaces"].items() if schema["type"] == "Dict" else [("observation", schema)]
+    for name, child in named:
+        if child["type"] in ARRAYS and math.prod(child["shape"]) > INLINE_NUMBERS:
+            yield name, child
+
+
+def _pack(path: Path, arrays: list[_Rows]) -> None:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        for rows in arrays:
+            rows.move_into(archive)
+
+
+def _plain(value: Any) -> Any:
+    """Numbers, strings and lists of them, exactly: ``repr`` of a float reads back to the same bits."""
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    if isinstance(value, Mapping):
+        return {key: _plain(child) for key, child in value.items()}
+    return [_plain(child) for child in value] if isinstance(value, list | tuple) else value

@@ -1,0 +1,183 @@
+"""A worker: one judge process with its simulator, pinned to one core together with the policy processes it asks for.
+
+Started as ``python -m evopolicygym.rollout.worker FD``. It ends when its engine hangs up; when the engine is killed, it
+also removes the engine's temporary folder.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+from evopolicygym.errors import Fault, IsolationUnavailable, UserError
+from evopolicygym.rollout.episode import Progress, SimulatorError, play
+from evopolicygym.rollout.pipe import receive, send
+from evopolicygym.rollout.recorder import Nothing, Recorders
+from evopolicygym.rollout.records import Answer, Episode, EpisodeError, EpisodeResult, Hello, LoadResult, Request
+from evopolicygym.sandbox import kernel
+from evopolicygym.sandbox.channel import Contract, Leftovers, PolicyProcess
+from evopolicygym.sandbox.checkpoints import Checkpoint, remove_tree
+from evopolicygym.sandbox.failures import ErrorKind, PolicyFailure
+from evopolicygym.sandbox.jail import Level
+from evopolicygym.sandbox.launcher import NUMPY, SCIPY, Ended, Zygote
+from evopolicygym.tasks import simulator
+from evopolicygym.tasks.task import Task
+
+IN_AN_EPISODE = {ErrorKind.DENIED_IMPORT: ErrorKind.IMPORT_ERROR, ErrorKind.INIT_TIMEOUT: ErrorKind.TIMEOUT}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What an engine tells a new worker. No case is among it: the zygote is started before any is known."""
+
+    task: Task
+    stage: str
+    levels: tuple[Level, ...]
+    core: int
+    scratch: str | None
+    video: bool
+
+
+class Worker:
+    """Plays episodes one after another."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._task, self._stage, self._video = settings.task, Path(settings.stage), settings.video
+        self._zygotes = {NUMPY: Zygote.best(settings.levels, self._stage)}
+        self.level = self._zygotes[NUMPY].level
+        env = simulator.make(self._task)
+        observation, action = simulator.schemas(self._task, env)
+        env.close()
+        self.contract = Contract(observation, action, self._task.env_meta())
+
+    def load(self, checkpoint: Checkpoint) -> LoadResult:
+        """Import and construct, without an environment."""
+        policy = self._start(checkpoint, bytes(32))
+        try:
+            policy.wait_ready()
+            left = policy.close()
+            return LoadResult(None, left.stdout, left.stderr)
+        except PolicyFailure as failure:
+            left = policy.close()
+            return LoadResult(EpisodeError(failure.kind, failure.text), left.stdout, left.stderr)
+
+    def play(self, episode: Episode) -> EpisodeResult:
+        """A simulator that raises is asked once more: what repeats is the policy's doing, what does not is ours."""
+        try:
+            return self._attempt(episode)
+        except SimulatorError as first:
+            try:
+                self._attempt(episode)
+            except SimulatorError as second:
+                return self._simulator_error(episode, second)
+            raise Fault(f"{first}, but not when the episode was repeated") from first
+
+    def close(self) -> None:
+        for zygote in self._zygotes.values():
+            zygote.close()
+
+    def _attempt(self, episode: Episode) -> EpisodeResult:
+        began = time.perf_counter()
+        env = simulator.make(self._task, self._video)
+        try:
+            observation = simulator.reset(env, episode.case.seed)
+            progress, left, clipped = self._rollout(episode, env, observation)
+        finally:
+            env.close()
+        return self._result(episode, progress, left, clipped, time.perf_counter() - began)
+
+    def _rollout(self, episode: Episode, env: Any, observation: Any) -> tuple[Progress, Leftovers, int]:
+        policy = self._start(episode.checkpoint, episode.case.randomness_key())
+        try:
+            policy.wait_ready()
+            if episode.recording is None:
+                progress = play(self._task, env, observation, policy, Nothing())
+            else:
+                with Recorders(episode.recording, env, self.contract.obs_space) as recorders:
+                    progress = play(self._task, env, observation, policy, recorders)
+        except PolicyFailure as failure:
+            progress = Progress(failure=failure)
+        finally:
+            left = policy.close()
+        return progress, left, policy.clipped_actions
+
+    def _start(self, checkpoint: Checkpoint, key: bytes) -> PolicyProcess:
+        preload = SCIPY if checkpoint.uses_scipy else NUMPY
+        if preload not in self._zygotes:
+            self._zygotes[preload] = Zygote(self.level, self._stage, preload)
+        return PolicyProcess(self._zygotes[preload], checkpoint.hash, self.contract, self._task.limits, key)
+
+    def _result(
+        self, episode: Episode, progress: Progress, left: Leftovers, clipped: int, wall_s: float
+    ) -> EpisodeResult:
+        failure = progress.failure
+        kind = IN_AN_EPISODE.get(failure.kind, failure.kind) if failure else None
+        return EpisodeResult(
+            case=episode.case,
+            score=self._task.failed_score(progress.total) if failure else progress.total,
+            return_so_far=progress.total,
+            length=progress.length,
+            terminated=progress.terminated,
+            truncated=progress.truncated,
+            clipped_actions=clipped,
+            error=EpisodeError(kind, failure.text) if failure and kind else None,
+            stdout=left.stdout,
+            stderr=left.stderr,
+            wall_s=wall_s,
+            rollout_s=progress.seconds,
+            policy_cpu_s=left.ended.cpu_s,
+        )
+
+    def _simulator_error(self, episode: Episode, error: SimulatorError) -> EpisodeResult:
+        progress = error.progress or Progress()
+        progress.failure = PolicyFailure(ErrorKind.SIMULATOR_ERROR, f"{error}; it does so whenever this is repeated")
+        return self._result(episode, progress, Leftovers(Ended(0, 0, 0.0, 0), "", ""), 0, 0.0)
+
+
+def serve(connection: socket.socket, worker: Worker) -> None:
+    while (request := receive(connection, Request)) is not None:
+        try:
+            if request.episode is None:
+                answer = Answer(load=worker.load(request.checkpoint))
+            else:
+                answer = Answer(result=worker.play(request.episode))
+        except Fault as fault:
+            answer = Answer(fault=str(fault))
+        send(connection, answer)
+
+
+def main(connection: socket.socket) -> NoReturn:
+    parent = os.getppid()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    kernel.die_with_parent(signal.SIGTERM)
+    settings = receive(connection, Settings)
+    if settings is None:
+        sys.exit(0)
+    os.sched_setaffinity(0, {settings.core})
+    worker = None
+    try:
+        worker = Worker(settings)
+        contract = worker.contract
+        send(connection, Hello(worker.level, dict(contract.obs_space), dict(contract.action_space)))
+        serve(connection, worker)
+    except IsolationUnavailable as error:
+        send(connection, Hello(not_isolated=error.reasons))
+    except UserError as error:
+        send(connection, Hello(refused=str(error)))
+    finally:
+        if worker:
+            worker.close()
+        if os.getppid() != parent and settings.scratch:
+            remove_tree(settings.scratch)
+    sys.exit(0)
+
+
+if __name__ == "__main__":
+    main(socket.socket(fileno=int(sys.argv[1])))

@@ -1,0 +1,160 @@
+"""Checkpoints: immutable copies of a policy folder, named by the hash of their content.
+
+The copy is the border: files are copied by content, and what could mean something else later is refused. A tree that an
+agent can still change is never shown to a jail.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import stat
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+MAX_BYTES: Final = 64 << 20
+MAX_FILES: Final = 4_000
+MAX_DEPTH: Final = 16
+MAX_NAME_BYTES: Final = 200
+STRIPPED_FOLDERS: Final = frozenset({"__pycache__"})
+STRIPPED_SUFFIXES: Final = (".pyc", ".pyo")
+NO_FOLLOW: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class SnapshotRefused(Exception):
+    """The folder cannot become a checkpoint, and why."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A stored tree. ``uses_scipy`` only decides what is loaded in advance, never what may be imported."""
+
+    hash: str
+    files: int
+    bytes: int
+    has_policy: bool
+    uses_scipy: bool
+
+
+class CheckpointStore:
+    """A folder of content-addressed, read-only trees."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        root.mkdir(parents=True, exist_ok=True)
+
+    def folder(self, checkpoint: Checkpoint) -> Path:
+        return self.root / checkpoint.hash
+
+    def snapshot(self, source: Path) -> Checkpoint:
+        """Copy ``source``. Raises SnapshotRefused for links, special files, and more than the limits allow."""
+        staged = tempfile.mkdtemp(prefix=".staged-", dir=self.root)
+        try:
+            checkpoint = _Copy(staged).tree(source)
+            self._publish(staged, checkpoint.hash)
+        except BaseException:
+            remove_tree(staged)
+            raise
+        return checkpoint
+
+    def _publish(self, staged: str, name: str) -> None:
+        os.chmod(staged, 0o755)
+        try:
+            os.rename(staged, self.root / name)
+        except OSError:
+            if not (self.root / name).is_dir():
+                raise
+            remove_tree(staged)  # the same content is there already
+        os.chmod(self.root / name, 0o555)
+
+
+class _Copy:
+    """One walk over an untrusted tree, by descriptors: what is opened is what is judged, so renames win nothing."""
+
+    def __init__(self, target: str) -> None:
+        self._target = target
+        self._files = self._bytes = 0
+        self._manifest: list[str] = []
+        self._uses_scipy = False
+
+    def tree(self, source: Path) -> Checkpoint:
+        try:
+            descriptor = os.open(source, NO_FOLLOW | os.O_DIRECTORY)
+        except OSError as error:
+            raise SnapshotRefused(f"{source} is not a folder that can be read: {error.strerror}") from error
+        try:
+            self._folder(descriptor, "", self._target, 0)
+        finally:
+            os.close(descriptor)
+        digest = hashlib.sha256("\n".join(sorted(self._manifest)).encode()).hexdigest()
+        has_policy = os.path.isfile(os.path.join(self._target, "policy.py"))
+        return Checkpoint(digest, self._files, self._bytes, has_policy, self._uses_scipy)
+
+    def _folder(self, descriptor: int, prefix: str, target: str, depth: int) -> None:
+        if depth > MAX_DEPTH:
+            raise SnapshotRefused(f"{prefix} is nested more than {MAX_DEPTH} folders deep")
+        for name in sorted(os.listdir(descriptor)):
+            path = prefix + name
+            self._check_name(name, path)
+            mode = os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_mode
+            if stat.S_ISDIR(mode):
+                if name not in STRIPPED_FOLDERS:
+                    self._subfolder(descriptor, name, path, target, depth)
+            elif not name.endswith(STRIPPED_SUFFIXES):
+                self._file(descriptor, name, path, target)
+
+    def _subfolder(self, parent: int, name: str, path: str, target: str, depth: int) -> None:
+        try:
+            descriptor = os.open(name, NO_FOLLOW | os.O_DIRECTORY, dir_fd=parent)
+        except OSError as error:
+            raise SnapshotRefused(f"{path} cannot be read: {error.strerror}") from error
+        try:
+            copy = os.path.join(target, name)
+            os.mkdir(copy, 0o755)
+            self._folder(descriptor, f"{path}/", copy, depth + 1)
+            os.chmod(copy, 0o555)
+        finally:
+            os.close(descriptor)
+
+    def _file(self, parent: int, name: str, path: str, target: str) -> None:
+        try:
+            source = os.open(name, NO_FOLLOW | os.O_NONBLOCK, dir_fd=parent)
+        except OSError as error:
+            kind = "is a symbolic link" if error.errno == 40 else f"cannot be read: {error.strerror}"
+            raise SnapshotRefused(f"{path} {kind}; a policy folder may hold plain files and folders only") from error
+        with os.fdopen(source, "rb") as file:
+            self._check_file(os.fstat(source), path)
+            digest = self._contents(file.read(MAX_BYTES - self._bytes + 1), os.path.join(target, name), path)
+        self._manifest.append(f"{digest} {path}")
+
+    def _contents(self, data: bytes, target: str, path: str) -> str:
+        self._bytes += len(data)
+        if self._bytes > MAX_BYTES:
+            raise SnapshotRefused(f"the folder holds more than {MAX_BYTES >> 20} MiB (reached at {path})")
+        self._uses_scipy |= path.endswith(".py") and b"scipy" in data
+        with open(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o444), "wb") as copy:
+            copy.write(data)
+        return hashlib.sha256(data).hexdigest()
+
+    def _check_file(self, facts: os.stat_result, path: str) -> None:
+        self._files += 1
+        if not stat.S_ISREG(facts.st_mode):
+            raise SnapshotRefused(f"{path} is not a plain file; a policy folder may hold plain files and folders only")
+        if facts.st_nlink != 1:
+            raise SnapshotRefused(f"{path} is a hard link to another file; copy the file instead")
+        if self._files > MAX_FILES:
+            raise SnapshotRefused(f"the folder holds more than {MAX_FILES} files")
+
+    def _check_name(self, name: str, path: str) -> None:
+        if len(os.fsencode(name)) > MAX_NAME_BYTES or not name.isprintable():
+            raise SnapshotRefused(f"{path!r} is not a name that a policy folder may hold")
+
+
+def remove_tree(folder: str | Path) -> None:
+    """Also where the folders have already been made read-only."""
+    for parent, _, _ in os.walk(folder):
+        os.chmod(parent, 0o755)
+    shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,192 @@
+"""Observations and actions as raw bytes of a fixed layout, both ends built from the same space schema.
+
+Nothing is ever unpickled or evaluated: the length of a frame follows from the schema, and what arrives is numbers. The
+trusted end decodes actions and checks them; whatever the untrusted end claims is only ever such bytes.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+Schema = Mapping[str, Any]
+Buffer = bytes | bytearray | memoryview | NDArray[Any]
+
+TEXT_BYTES: Final = 256
+INT64: Final = struct.Struct("<q")
+LENGTH: Final = struct.Struct("<I")
+ARRAYS: Final = ("Box", "MultiBinary", "MultiDiscrete")
+
+
+class InvalidAction(Exception):
+    """What came and what was expected, in words for the author of the policy."""
+
+
+def shape_of(schema: Schema) -> tuple[int, ...]:
+    return tuple(schema["shape"])
+
+
+def size_of(schema: Schema) -> int:
+    """Bytes of one observation."""
+    kind = schema["type"]
+    if kind in ARRAYS:
+        return int(np.dtype(schema["dtype"]).itemsize * math.prod(shape_of(schema)))
+    if kind == "Discrete":
+        return INT64.size
+    if kind == "Text":
+        return LENGTH.size + _text_capacity(schema)
+    return sum(size_of(space) for _, space in _children(schema))
+
+
+def observation_encoder(schema: Schema) -> Callable[[Any], Buffer]:
+    """Trusted end. Casts to the space's own dtype; a wrong shape is the simulator's mistake and raises ValueError."""
+    kind = schema["type"]
+    if kind in ARRAYS:
+        return _array_encoder(np.dtype(schema["dtype"]), shape_of(schema))
+    if kind == "Discrete":
+        return lambda value: INT64.pack(int(value))
+    if kind == "Text":
+        return _text_encoder(_text_capacity(schema))
+    parts = [(key, observation_encoder(space)) for key, space in _children(schema)]
+    return lambda value: b"".join([bytes(encode(value[key])) for key, encode in parts])
+
+
+def observation_decoder(schema: Schema, offset: int) -> Callable[[bytearray], Any]:
+    """Untrusted end. Arrays are views of the frame they came in: a fresh, writable frame for each step."""
+    kind = schema["type"]
+    if kind in ARRAYS:
+        return _array_decoder(np.dtype(schema["dtype"]), shape_of(schema), offset)
+    if kind == "Discrete":
+        return lambda frame: INT64.unpack_from(frame, offset)[0]
+    if kind == "Text":
+        return lambda frame: _text(frame, offset)
+    parts = []
+    for key, space in _children(schema):
+        parts.append((key, observation_decoder(space, offset)))
+        offset += size_of(space)
+    if kind == "Tuple":
+        return lambda frame: tuple(decode(frame) for _, decode in parts)
+    return lambda frame: {key: decode(frame) for key, decode in parts}
+
+
+def action_size(schema: Schema) -> int:
+    """Bytes of one action. Integers travel as int64, so that a cast can never wrap round before it is checked."""
+    kind = schema["type"]
+    if kind in ARRAYS:
+        return int(wire_dtype(schema).itemsize * math.prod(shape_of(schema)))
+    if kind == "Discrete":
+        return INT64.size
+    if kind in ("Dict", "Tuple"):
+        return sum(action_size(space) for _, space in _children(schema))
+    raise ValueError(f"actions of type {kind} are not supported")
+
+
+def action_encoder(schema: Schema, name: str = "the action") -> Callable[[Any], bytes]:
+    """Untrusted end: type and shape are judged here, where the object is; values are judged by the trusted end."""
+    kind = schema["type"]
+    if kind in ARRAYS:
+        return _array_action_encoder(wire_dtype(schema), shape_of(schema), name)
+    if kind == "Discrete":
+        return lambda action: INT64.pack(_as_integer(action, schema, name))
+    parts = [(key, action_encoder(space, f"{name}[{key!r}]")) for key, space in _children(schema)]
+
+    def encode(action: Any) -> bytes:
+        try:
+            return b"".join([part(action[key]) for key, part in parts])
+        except (KeyError, IndexError, TypeError) as error:
+            raise InvalidAction(f"{name} must be a {kind} with {[key for key, _ in parts]}: {error!r}") from error
+
+    return encode
+
+
+def wire_dtype(schema: Schema) -> np.dtype[Any]:
+    dtype = np.dtype(schema["dtype"])
+    return dtype if dtype.kind == "f" else np.dtype(np.int64)
+
+
+def _children(schema: Schema) -> Iterator[tuple[Any, Schema]]:
+    spaces = schema.get("spaces")
+    if schema["type"] not in ("Dict", "Tuple") or spaces is None:
+        raise ValueError(f"spaces of type {schema['type']} are not supported")
+    yield from spaces.items() if isinstance(spaces, Mapping) else enumerate(spaces)
+
+
+def _text_capacity(schema: Schema) -> int:
+    return max(TEXT_BYTES, 4 * int(schema["max_length"]))
+
+
+def _text(frame: bytearray, offset: int) -> str:
+    start = offset + LENGTH.size
+    return frame[start : start + LENGTH.unpack_from(frame, offset)[0]].decode()
+
+
+def _text_encoder(capacity: int) -> Callable[[Any], bytes]:
+    def encode(value: Any) -> bytes:
+        data = str(value).encode()
+        if len(data) > capacity:
+            raise ValueError(f"text of {len(data)} bytes does not fit the declared {capacity}")
+        return LENGTH.pack(len(data)) + data.ljust(capacity, b"\0")
+
+    return encode
+
+
+def _array_encoder(dtype: np.dtype[Any], shape: tuple[int, ...]) -> Callable[[Any], NDArray[Any]]:
+    def encode(value: Any) -> NDArray[Any]:
+        array = np.ascontiguousarray(value, dtype)
+        if array.shape != shape:
+            raise ValueError(f"observation of shape {array.shape}, but the space says {shape}")
+        return array
+
+    return encode
+
+
+def _array_decoder(dtype: np.dtype[Any], shape: tuple[int, ...], offset: int) -> Callable[[bytearray], NDArray[Any]]:
+    count = math.prod(shape)
+    if len(shape) == 1:
+        return lambda frame: np.frombuffer(frame, dtype, count, offset)
+    return lambda frame: np.frombuffer(frame, dtype, count, offset).reshape(shape)
+
+
+def _array_action_encoder(dtype: np.dtype[Any], shape: tuple[int, ...], name: str) -> Callable[[Any], bytes]:
+    def encode(action: Any) -> bytes:
+        if type(action) is np.ndarray and action.dtype == dtype and action.shape == shape:
+            return action.tobytes()
+        return _as_array(action, dtype, shape, name).tobytes()
+
+    return encode
+
+
+def _as_array(action: Any, dtype: np.dtype[Any], shape: tuple[int, ...], name: str) -> NDArray[Any]:
+    try:
+        array = np.asarray(action)
+    except ValueError as error:
+        raise InvalidAction(f"{name} must be an array of shape {shape}: {error}") from error
+    if array.dtype.kind not in "biuf":
+        raise InvalidAction(f"{name} must be numbers of shape {shape}, got {_describe(action)}")
+    if array.shape != shape:
+        raise InvalidAction(f"{name} must have shape {shape}, got shape {array.shape}")
+    if dtype.kind == "i" and array.dtype.kind == "f" and not np.array_equal(array, np.rint(array)):
+        raise InvalidAction(f"{name} must be whole numbers, got {_describe(action)}")
+    with np.errstate(over="ignore", invalid="ignore"):
+        return array.astype(dtype)
+
+
+def _as_integer(action: Any, schema: Schema, name: str) -> int:
+    array = np.asarray(action)
+    if array.size != 1 or array.dtype.kind not in "biu":
+        first = int(schema["start"])
+        raise InvalidAction(
+            f"{name} must be one integer from {first} to {first + int(schema['n']) - 1}, got {_describe(action)}"
+        )
+    value = int(array.item())
+    return max(min(value, 2**63 - 1), -(2**63))
+
+
+def _describe(value: Any) -> str:
+    text = repr(value)
+    return f"{type(value).__name__} {text if len(text) <= 80 else text[:77] + '...'}"

@@ -1,0 +1,95 @@
+"""The jail: isolation levels, and the order in which a policy process loses what it must not have."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from evopolicygym.limits import Limits
+from evopolicygym.sandbox import kernel, landlock, namespaces, seccomp
+from evopolicygym.sandbox.privileges import become_nobody, bound_resources, give_up_privileges
+from evopolicygym.sandbox.runtime import Runtime
+
+
+class Level(StrEnum):
+    """How a policy is kept apart. A and B are publishable, NONE is not."""
+
+    A = "A"
+    B = "B"
+    NONE = "none"
+
+
+MEANING: Final = {
+    Level.A: "namespaces + private root + Landlock + seccomp + limits",
+    Level.B: "Landlock + seccomp + limits, no namespaces (the existence of host paths can be probed with stat)",
+    Level.NONE: "a separate process with limits only: not publishable",
+}
+
+
+@dataclass(frozen=True)
+class Jail:
+    """What every child of one zygote has in common."""
+
+    level: Level
+    stage: str
+    runtime: Runtime
+    readable: tuple[str, ...]
+    uid: int
+    max_landlock_abi: int | None = None
+
+    def policy_folder(self, checkpoint: str) -> str:
+        return namespaces.POLICY if self.level is Level.A else os.path.join(self.stage, checkpoint)
+
+    def confine(self, checkpoint: str, limits: Limits) -> None:
+        """Lay every layer of the level on this process. Raises before policy code has run if one does not take."""
+        if self.level is Level.A:
+            namespaces.show_checkpoint(checkpoint)
+        bound_resources(limits)
+        if self.level is Level.A and os.geteuid() == 0:
+            become_nobody(self.uid)
+        kernel.die_with_parent(signal.SIGKILL)
+        if self.level is not Level.NONE:
+            give_up_privileges()
+            landlock.restrict(self._readable(checkpoint), ["/dev/null"], self.max_landlock_abi)
+            seccomp.apply(seccomp.build(os.getpid()))
+
+    def _readable(self, checkpoint: str) -> list[str]:
+        if self.level is Level.A:
+            return ["/"]
+        return [*self.readable, self.policy_folder(checkpoint)]
+
+
+def self_test(jail: Jail) -> None:
+    """Try, from inside, what each layer must refuse, and read what it must allow. Raises OSError naming the layer."""
+    _must_fail("Landlock", lambda: os.close(os.open("/etc/passwd", os.O_RDONLY)))
+    _must_fail("Landlock", lambda: os.listdir("/proc/1") if jail.level is Level.A else os.listdir("/etc"))
+    _must_fail("seccomp (socket)", lambda: socket.socket(socket.AF_INET).close())
+    _must_fail("seccomp (fork)", _fork)
+    for path in (*jail.runtime.packages, *jail.runtime.roots):
+        try:
+            os.listdir(path) if os.path.isdir(path) and path not in _ancestors(jail) else os.stat(path)
+        except OSError as error:
+            raise OSError(f"a policy cannot read {path} (uid {os.geteuid()}): chmod -R o+rX it: {error}") from error
+
+
+def _ancestors(jail: Jail) -> set[str]:
+    """Roots with holes: without a private root they are opened entry by entry, and cannot be listed themselves."""
+    return {root for root in jail.runtime.roots for hole in jail.runtime.holes if hole.startswith(root)}
+
+
+def _must_fail(layer: str, attempt: object) -> None:
+    assert callable(attempt)
+    try:
+        attempt()
+    except OSError:
+        return
+    raise OSError(f"{layer} did not take: a forbidden call went through")
+
+
+def _fork() -> None:
+    if os.fork() == 0:
+        os._exit(0)

@@ -1,0 +1,100 @@
+"""Thin ctypes bindings to the kernel calls that Python's standard library lacks. Each raises OSError on failure."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from typing import Final
+
+from evopolicygym.sandbox.syscalls import table
+
+CLONE_NEWNS: Final = 0x0002_0000
+CLONE_NEWCGROUP: Final = 0x0200_0000
+CLONE_NEWUTS: Final = 0x0400_0000
+CLONE_NEWIPC: Final = 0x0800_0000
+CLONE_NEWUSER: Final = 0x1000_0000
+CLONE_NEWPID: Final = 0x2000_0000
+CLONE_NEWNET: Final = 0x4000_0000
+
+MS_RDONLY: Final = 1
+MS_NOSUID: Final = 2
+MS_NODEV: Final = 4
+MS_NOEXEC: Final = 8
+MS_REMOUNT: Final = 32
+MS_BIND: Final = 4096
+MS_REC: Final = 16384
+MS_PRIVATE: Final = 1 << 18
+MNT_DETACH: Final = 2
+
+PR_SET_PDEATHSIG: Final = 1
+PR_SET_DUMPABLE: Final = 4
+PR_CAPBSET_DROP: Final = 24
+PR_SET_NO_NEW_PRIVS: Final = 38
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.syscall.restype = ctypes.c_long
+
+
+def _check(result: int, what: str) -> int:
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{what}: {os.strerror(number)}")
+    return result
+
+
+def _bytes(text: str | None) -> bytes | None:
+    return None if text is None else os.fsencode(text)
+
+
+def syscall(name: str, *arguments: object) -> int:
+    """Call by name from the table of this machine."""
+    return _check(int(_libc.syscall(ctypes.c_long(table()[name]), *arguments)), name)
+
+
+def unshare(flags: int) -> None:
+    _check(_libc.unshare(ctypes.c_int(flags)), "unshare")
+
+
+def setns(fd: int, kind: int) -> None:
+    _check(_libc.setns(ctypes.c_int(fd), ctypes.c_int(kind)), "setns")
+
+
+def mount(source: str, target: str, filesystem: str | None, flags: int = 0, data: str | None = None) -> None:
+    result = _libc.mount(
+        _bytes(source), _bytes(target), _bytes(filesystem), ctypes.c_ulong(flags), _bytes(data)
+    )
+    _check(result, f"mount {source} on {target}")
+
+
+def detach(target: str) -> None:
+    _check(_libc.umount2(_bytes(target), MNT_DETACH), f"umount {target}")
+
+
+def pivot_root(new_root: str, put_old: str) -> None:
+    syscall("pivot_root", _bytes(new_root), _bytes(put_old))
+
+
+def sethostname(name: bytes) -> None:
+    _check(_libc.sethostname(name, len(name)), "sethostname")
+
+
+def prctl(option: int, value: int = 0) -> None:
+    _check(_libc.prctl(ctypes.c_int(option), ctypes.c_ulong(value), 0, 0, 0), f"prctl {option}")
+
+
+def pidfd_open(pid: int) -> int:
+    return syscall("pidfd_open", ctypes.c_int(pid), ctypes.c_uint(0))
+
+
+def drop_capabilities() -> None:
+    """Empty the bounding set where that is allowed, then every other set."""
+    for capability in range(64):
+        if _libc.prctl(PR_CAPBSET_DROP, ctypes.c_ulong(capability), 0, 0, 0) < 0:
+            break
+    version_3_self = (ctypes.c_uint32 * 2)(0x20080522, 0)
+    _check(_libc.capset(version_3_self, (ctypes.c_uint32 * 6)()), "capset")
+
+
+def die_with_parent(signal_number: int) -> None:
+    """Receive ``signal_number`` when the parent dies (the owner of the other end should be checked for EOF too)."""
+    prctl(PR_SET_PDEATHSIG, signal_number)

@@ -1,0 +1,47 @@
+"""Kernel limits and identity of a policy process."""
+
+from __future__ import annotations
+
+import math
+import os
+import resource
+from typing import Final
+
+from evopolicygym.limits import Limits
+from evopolicygym.sandbox import kernel
+
+MIB: Final = 1 << 20
+OPEN_FILES: Final = 64
+PROCESSES: Final = 32
+FIRST_POLICY_UID: Final = 210_000
+POLICY_UIDS: Final = 50_000
+
+
+def bound_resources(limits: Limits) -> None:
+    """Kernel limits of this process. Address space is the memory limit: it cannot fork, so it is the whole policy."""
+    cpu = math.ceil(limits.episode_cpu_s)
+    memory = limits.memory_mb * MIB
+    for kind, value in (
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_AS, memory),
+        (resource.RLIMIT_CPU, cpu),
+        (resource.RLIMIT_NOFILE, OPEN_FILES),
+        (resource.RLIMIT_FSIZE, MIB),
+        (resource.RLIMIT_MEMLOCK, 0),
+        (resource.RLIMIT_MSGQUEUE, 0),
+    ):
+        resource.setrlimit(kind, (value, value))
+
+
+def become_nobody(uid: int) -> None:
+    """Root only: a uid that owns nothing. The kernel does not count processes of uid 0, so this comes first."""
+    os.setgroups([])
+    os.setresgid(uid, uid, uid)
+    os.setresuid(uid, uid, uid)
+
+
+def give_up_privileges() -> None:
+    resource.setrlimit(resource.RLIMIT_NPROC, (PROCESSES, PROCESSES))
+    kernel.drop_capabilities()
+    kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
+    kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)

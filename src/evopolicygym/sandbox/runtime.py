@@ -1,0 +1,97 @@
+"""What a policy may read: its Python, numpy, scipy and the system's shared libraries, and nothing installed beside them.
+
+One virtual environment serves judge and policies alike. The jail shows a policy only these folders of it, so that the
+simulators and this package, which live next to numpy, are not there.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+import sysconfig
+from dataclasses import dataclass
+from functools import cache
+from glob import glob
+from pathlib import Path
+from typing import Final
+
+POLICY_PACKAGES: Final = ("numpy", "scipy")
+PACKAGE_FOLDERS: Final = ("site-packages", "dist-packages")
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """Folders and files, all as real paths."""
+
+    python: str
+    harness: str
+    site: str
+    packages: tuple[str, ...]
+    roots: tuple[str, ...]
+    holes: tuple[str, ...]
+
+    def readable(self) -> tuple[str, ...]:
+        """Everything a policy may read, without the holes: what Landlock is told when there is no private root."""
+        covered = [path for root in self.roots for path in _cover(root, self.holes)]
+        return (*covered, *self.packages)
+
+
+@cache
+def runtime() -> Runtime:
+    """Of the running interpreter."""
+    packages = [folder for name in POLICY_PACKAGES for folder in _package_folders(name)]
+    roots = tuple(dict.fromkeys(_real(path) for path in [*_python_roots(), *_library_roots()] if os.path.exists(path)))
+    return Runtime(
+        python=_real(sys.executable),
+        harness=_real(str(Path(__file__).parents[2])),
+        site=os.path.dirname(packages[0]),
+        packages=tuple(packages),
+        roots=tuple(root for root in roots if not any(_beneath(root, other) for other in roots if other != root)),
+        holes=tuple(hole for root in roots for hole in _holes(root)),
+    )
+
+
+def _real(path: str) -> str:
+    return os.path.realpath(path)
+
+
+def _beneath(path: str, root: str) -> bool:
+    return path == root or path.startswith(root.rstrip("/") + "/")
+
+
+def _package_folders(name: str) -> list[str]:
+    spec = importlib.util.find_spec(name)
+    if spec is None or not spec.submodule_search_locations:
+        raise ImportError(f"{name} is not installed: pip install {name}")
+    package = _real(spec.submodule_search_locations[0])
+    return [path for path in (package, f"{package}.libs") if os.path.isdir(path)]
+
+
+def _python_roots() -> list[str]:
+    """The standard library; for a Python outside /usr also the folder of its own shared libraries."""
+    own = [] if _real(sys.base_prefix) == "/usr" else [os.path.join(sys.base_prefix, "lib")]
+    return [*own, sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib", vars={"platbase": sys.base_prefix})]
+
+
+def _library_roots() -> list[str]:
+    multiarch = sysconfig.get_config_var("MULTIARCH") or ""
+    folders = [f"{prefix}/lib/{multiarch}" for prefix in ("", "/usr")]
+    if not (multiarch and os.path.isdir(folders[1])):
+        folders = ["/lib", "/usr/lib"]
+    return [*folders, "/lib64", "/usr/lib64", "/etc/ld.so.cache"]
+
+
+def _holes(root: str) -> list[str]:
+    patterns = [f"{root}{depth}/{name}" for depth in ("", "/*", "/*/*") for name in PACKAGE_FOLDERS]
+    return [_real(path) for pattern in patterns for path in glob(pattern)]
+
+
+def _cover(root: str, holes: tuple[str, ...]) -> list[str]:
+    """The shortest list of paths that covers ``root`` but none of ``holes``."""
+    if root in holes:
+        return []
+    if not any(_beneath(hole, root) for hole in holes):
+        return [root]
+    children = [entry.path for entry in os.scandir(root) if not entry.is_symlink()]
+    return [path for child in sorted(children) for path in _cover(child, holes)]

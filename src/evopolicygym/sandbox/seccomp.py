@@ -1,0 +1,117 @@
+"""Seccomp: the syscall layer. Assembles the filter of one policy process from the data in ``syscalls``.
+
+Default is EPERM; a foreign architecture kills; a handful of calls are allowed by argument (below). The filter is the
+last layer to be laid, because the layers before it need calls that it refuses.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import platform
+import struct
+from typing import Final
+
+from evopolicygym.sandbox import kernel
+from evopolicygym.sandbox.syscalls import ALLOWED, AUDIT_ARCH, table
+
+LOAD: Final = 0x20
+JUMP_EQUAL: Final = 0x15
+JUMP_GREATER_EQUAL: Final = 0x35
+JUMP_ANY_BIT: Final = 0x45
+RETURN: Final = 0x06
+
+ALLOW: Final = 0x7FFF_0000
+KILL: Final = 0x8000_0000
+DENY: Final = 0x0005_0000 | errno.EPERM
+NOT_THERE: Final = 0x0005_0000 | errno.ENOSYS
+NO_TTY: Final = 0x0005_0000 | errno.ENOTTY
+
+# Offsets in struct seccomp_data; arguments are 64 bit, low word first on both machines.
+NUMBER: Final = 0
+ARCHITECTURE: Final = 4
+X32_BIT: Final = 0x4000_0000
+
+CLONE_THREAD: Final = 0x0001_0000
+CLONE_ANY_NAMESPACE: Final = 0x7E02_0080
+IOCTL_READS: Final = (0x5401, 0x541B, 0x5451, 0x5421)  # TCGETS (isatty), FIONREAD, FIOCLEX, FIONBIO
+FCNTL_HARMLESS: Final = (0, 1, 2, 3, 4, 1030)  # dup, get/set descriptor and status flags; no locks, leases, pipe sizes
+
+
+def low(argument: int) -> int:
+    return 16 + 8 * argument
+
+
+def high(argument: int) -> int:
+    return 20 + 8 * argument
+
+
+def _op(code: int, value: int, true: int = 0, false: int = 0) -> bytes:
+    return struct.pack("HBBI", code, true, false, value & 0xFFFF_FFFF)
+
+
+def _when(number: int, body: list[bytes]) -> list[bytes]:
+    """Run ``body`` (which must end in a return) for this syscall, jump over it for all others."""
+    return [_op(JUMP_EQUAL, number, 0, len(body)), *body]
+
+
+def _only_values(argument: int, values: tuple[int, ...], otherwise: int) -> list[bytes]:
+    tests = [_op(JUMP_EQUAL, value, len(values) - i) for i, value in enumerate(values)]
+    return [_op(LOAD, low(argument)), *tests, _op(RETURN, otherwise), _op(RETURN, ALLOW)]
+
+
+def _only_threads() -> list[bytes]:
+    return [
+        _op(LOAD, low(0)),
+        _op(JUMP_ANY_BIT, CLONE_THREAD, 0, 2),
+        _op(JUMP_ANY_BIT, CLONE_ANY_NAMESPACE, 1),
+        _op(RETURN, ALLOW),
+        _op(RETURN, DENY),
+    ]
+
+
+def _only_null(argument: int) -> list[bytes]:
+    return [
+        _op(LOAD, low(argument)),
+        _op(JUMP_EQUAL, 0, 0, 2),
+        _op(LOAD, high(argument)),
+        _op(JUMP_EQUAL, 0, 1),
+        _op(RETURN, DENY),
+        _op(RETURN, ALLOW),
+    ]
+
+
+def build(own_pid: int, machine: str | None = None) -> bytes:
+    """The filter of a policy process whose pid, as it sees itself, is ``own_pid``."""
+    machine = machine or platform.machine()
+    numbers = table(machine)
+    program = [
+        _op(LOAD, ARCHITECTURE),
+        _op(JUMP_EQUAL, AUDIT_ARCH[machine], 1),
+        _op(RETURN, KILL),
+        _op(LOAD, NUMBER),
+        _op(JUMP_GREATER_EQUAL, X32_BIT, 0, 1),
+        _op(RETURN, KILL),
+        *_when(numbers["clone"], _only_threads()),
+        *_when(numbers["clone3"], [_op(RETURN, NOT_THERE)]),  # glibc then falls back to clone, whose flags are visible
+        *_when(numbers["prlimit64"], _only_null(2)),  # read limits, never set them
+        *_when(numbers["ioctl"], _only_values(1, IOCTL_READS, NO_TTY)),
+        *_when(numbers["fcntl"], _only_values(1, FCNTL_HARMLESS, DENY)),
+        *_when(numbers["kill"], _only_values(0, (own_pid,), DENY)),
+        *_when(numbers["tgkill"], _only_values(0, (own_pid,), DENY)),
+    ]
+    for number in sorted(numbers[name] for name in ALLOWED if name in numbers):
+        program += _when(number, [_op(RETURN, ALLOW)])
+    return b"".join([*program, _op(RETURN, DENY)])
+
+
+class _Program(ctypes.Structure):
+    _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_void_p))
+
+
+def apply(program: bytes) -> None:
+    """Lay the filter on this process for good. Needs no_new_privs."""
+    buffer = ctypes.create_string_buffer(program, len(program))
+    description = _Program(len(program) // 8, ctypes.addressof(buffer))
+    set_mode_filter = 1
+    kernel.syscall("seccomp", ctypes.c_uint(set_mode_filter), ctypes.c_uint(0), ctypes.byref(description))

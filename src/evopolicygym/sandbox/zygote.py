@@ -1,0 +1,192 @@
+"""The zygote: a clean process, exec'd with an empty environment and told no secret, that forks one jailed child for each
+episode. Forking from a warm interpreter is what makes a fresh process per episode cost milliseconds.
+
+Started as ``python -I -S -B zygote.py HARNESS SITE CONTROL_FD``. On the control socket (SEQPACKET) it receives its
+settings, then spawn requests with file descriptors; it answers with a pidfd, and later with how the child ended.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import json
+import os
+import select
+import signal
+import socket
+import sys
+from typing import Any, NoReturn
+
+if __name__ == "__main__":
+    _harness, _site = sys.argv[1:3]
+    sys.path[:0] = [_harness, _site]
+
+from evopolicygym.limits import Limits
+from evopolicygym.sandbox import inside, kernel, namespaces
+from evopolicygym.sandbox.jail import Jail, Level, self_test
+from evopolicygym.sandbox.runtime import Runtime
+
+Message = dict[str, Any]
+MESSAGE_BYTES = 1 << 20
+
+
+def main(control: socket.socket) -> NoReturn:
+    kernel.die_with_parent(signal.SIGKILL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    settings = json.loads(control.recv(MESSAGE_BYTES))
+    for module in settings["preload"]:
+        importlib.import_module(module)
+    _forget_packages(settings["runtime"])
+    jail = _jail(settings)
+    try:
+        own_pidfd = _enter(jail)
+        _rehearse(jail, own_pidfd)
+    except OSError as error:
+        _send(control, {"refused": str(error)})
+        os._exit(1)
+    gc.collect()
+    gc.freeze()
+    _send(control, {"level": jail.level})
+    _serve(control, jail, own_pidfd)
+
+
+def _jail(settings: Message) -> Jail:
+    runtime = Runtime(**{key: tuple(v) if isinstance(v, list) else v for key, v in settings["runtime"].items()})
+    level, stage = Level(settings["level"]), settings["stage"]
+    return Jail(level, stage, runtime, runtime.readable(), settings["uid"], settings["max_landlock_abi"])
+
+
+def _forget_packages(runtime: Message) -> None:
+    """From here on numpy and scipy are found by what is loaded of them, and nothing else of their folder is."""
+    hidden = (runtime["harness"], runtime["site"])
+    sys.path[:] = [path for path in sys.path if os.path.realpath(path) not in hidden and os.path.isdir(path)]
+    sys.path_importer_cache.clear()
+
+
+def _enter(jail: Jail) -> int:
+    """At level A: leave the host and become pid 1 of a namespace of our own, so that with us every policy dies."""
+    if jail.level is Level.A:
+        namespaces.leave_host(jail.stage, jail.runtime)
+        if child := os.fork():
+            os.waitpid(child, 0)
+            os._exit(0)
+        kernel.die_with_parent(signal.SIGKILL)
+    return kernel.pidfd_open(os.getpid())
+
+
+def _fork(jail: Jail, own_pidfd: int) -> int:
+    """A child in a pid namespace of its own (level A), while we stay in ours."""
+    if jail.level is not Level.A:
+        return os.fork()
+    kernel.unshare(kernel.CLONE_NEWPID)
+    child = os.fork()
+    if child:
+        kernel.setns(own_pidfd, kernel.CLONE_NEWPID)
+    return child
+
+
+def _rehearse(jail: Jail, own_pidfd: int) -> None:
+    """Confine a child without policy and try to break out: a level is claimed only after it has been seen to hold."""
+    if jail.level is Level.NONE:
+        return
+    reader, writer = os.pipe()
+    child = _fork(jail, own_pidfd)
+    if child == 0:
+        try:
+            jail.confine(".", Limits())
+            self_test(jail)
+            os._exit(0)
+        except BaseException as error:
+            os.write(writer, f"{error}".encode())
+        os._exit(1)
+    os.close(writer)
+    _, status = os.waitpid(child, 0)
+    if status:
+        raise OSError(os.read(reader, 4096).decode(errors="replace") or f"the rehearsal died with status {status}")
+    os.close(reader)
+
+
+def _serve(control: socket.socket, jail: Jail, own_pidfd: int) -> NoReturn:
+    children: dict[int, int] = {}
+    poll = select.poll()
+    poll.register(control, select.POLLIN)
+    while True:
+        for ready, _ in poll.poll():
+            if ready in children:
+                poll.unregister(ready)
+                _send(control, _bury(children.pop(ready)))
+                os.close(ready)
+            else:
+                request, descriptors, _, _ = socket.recv_fds(control, MESSAGE_BYTES, 8)
+                if not request:
+                    os._exit(0)
+                pidfd, pid = _spawn(control, jail, own_pidfd, json.loads(request), descriptors)
+                children[pidfd] = pid
+                poll.register(pidfd, select.POLLIN)
+
+
+def _bury(pid: int) -> Message:
+    _, status, usage = os.wait4(pid, 0)
+    return {"ended": pid, "status": status, "cpu_s": usage.ru_utime + usage.ru_stime, "rss_kb": usage.ru_maxrss}
+
+
+def _spawn(
+    control: socket.socket, jail: Jail, own_pidfd: int, request: Message, descriptors: list[int]
+) -> tuple[int, int]:
+    reader, writer = os.pipe()
+    child = _fork(jail, own_pidfd)
+    if child == 0:
+        _become_policy(jail, request, descriptors, writer)
+    for descriptor in (writer, *descriptors):
+        os.close(descriptor)
+    pidfd = kernel.pidfd_open(child)
+    refused = os.read(reader, 4096).decode(errors="replace")  # empty once every layer is on
+    os.close(reader)
+    reply = json.dumps({"pid": child, "refused": refused}).encode()
+    socket.send_fds(control, [reply], [pidfd])
+    return pidfd, child
+
+
+def _become_policy(jail: Jail, request: Message, descriptors: list[int], writer: int) -> NoReturn:
+    """Confine first; only then is policy code touched. A layer that fails is reported by the pipe, which closes before
+    any policy code runs, so that a policy cannot forge a fault of the jail."""
+    try:
+        channel = _keep_only(descriptors, writer)
+        jail.confine(request["checkpoint"], Limits(**request["limits"]))
+        folder = jail.policy_folder(request["checkpoint"])
+        os.chdir(folder)
+        key = bytes.fromhex(request["randomness_key"])
+        assignment = inside.Assignment(
+            folder, request["obs_space"], request["action_space"], request["env_meta"], key
+        )
+    except BaseException as error:
+        os.write(PIPE_FD, f"{type(error).__name__}: {error}".encode())
+        os._exit(1)
+    os.close(PIPE_FD)
+    inside.run(channel, assignment)
+
+
+CHANNEL_FD = 3
+PIPE_FD = 4
+
+
+def _keep_only(descriptors: list[int], writer: int) -> socket.socket:
+    """stdin is empty, stdout and stderr are the judge's bounded memory files, 3 is the channel; nothing else is open."""
+    channel_fd, stdout_fd, stderr_fd = descriptors
+    wanted = [os.open("/dev/null", os.O_RDONLY), stdout_fd, stderr_fd, channel_fd, writer]
+    safe = [os.dup2(fd, 100 + i) for i, fd in enumerate(wanted)]
+    for target, fd in enumerate(safe):
+        os.dup2(fd, target)
+    os.closerange(PIPE_FD + 1, 4096)
+    return socket.socket(fileno=CHANNEL_FD)
+
+
+def _send(control: socket.socket, message: Message) -> None:
+    try:
+        control.send(json.dumps(message).encode())
+    except OSError:
+        os._exit(0)
+
+
+if __name__ == "__main__":
+    main(socket.socket(fileno=int(sys.argv[3])))

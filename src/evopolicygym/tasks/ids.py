@@ -1,0 +1,71 @@
+"""comparable_id and bit_id: what must be equal before two scores share a table, or two returns are compared bit by bit."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+from evopolicygym.tasks.pins import distributions, installed, pygame_provider
+from evopolicygym.tasks.task import Task
+
+PROTOCOL: Final = "1"
+MATH_FEATURES: Final = ("sse", "ssse", "avx", "fma", "f16c", "bmi", "asimd", "sve", "fp")
+
+
+@dataclass(frozen=True)
+class Ids:
+    comparable_id: str
+    bit_id: str
+
+
+def comparable_facts(task: Task, splits_id: str, **protocol: Any) -> dict[str, Any]:
+    """Everything that can move a score on one kind of machine. ``protocol`` adds what a run fixes, such as its budget."""
+    return {
+        "protocol": PROTOCOL,
+        "task": task.id,
+        "env": task.env_id,
+        "task_version": task.version,
+        "horizon": task.horizon,
+        "failure_return": task.failure_return.value,
+        "limits": asdict(task.limits),
+        "packages": {name: installed(name) for name in distributions(task.requires)},
+        "pygame": pygame_provider() if "pygame" in task.requires else "unused",
+        "splits": splits_id,
+        **protocol,
+    }
+
+
+def machine_facts() -> dict[str, Any]:
+    """What can change the last bits of a float: instruction set, libm, and the Python that sums."""
+    libc, version = platform.libc_ver()
+    return {
+        "machine": platform.machine(),
+        "cpu_features": _cpu_features(),
+        "libc": f"{libc} {version}",
+        "python": ".".join(platform.python_version_tuple()[:2]),
+    }
+
+
+def ids(task: Task, splits_id: str, **protocol: Any) -> Ids:
+    facts = comparable_facts(task, splits_id, **protocol)
+    return Ids(_name("c", facts), _name("b", {**facts, "on": machine_facts()}))
+
+
+def _name(prefix: str, facts: dict[str, Any]) -> str:
+    text = json.dumps(facts, sort_keys=True, separators=(",", ":"))
+    return f"{prefix}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+
+
+@cache
+def _cpu_features() -> tuple[str, ...]:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return ()
+    flags = next((line.split(":", 1)[1].split() for line in lines if line.startswith(("flags", "Features"))), [])
+    return tuple(sorted(flag for flag in flags if flag.startswith(MATH_FEATURES)))

@@ -1,0 +1,65 @@
+"""The exact versions that scores depend on, from the package's own metadata, and what is installed instead."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from importlib import metadata
+from typing import Final
+
+PIN: Final = re.compile(r"^([A-Za-z0-9._-]+)==([^;\s]+)$")
+
+# Which distributions can move a score of a task that needs a module; numpy, scipy and gymnasium always can.
+ALWAYS: Final = ("numpy", "scipy", "gymnasium")
+BEHIND: Final = {
+    "Box2D": ("box2d",),
+    "gymnasium_robotics": ("gymnasium-robotics", "mujoco"),
+    "highway_env": ("highway-env", "pandas"),
+    "minigrid": ("minigrid",),
+    "mujoco": ("mujoco",),
+    "pygame": ("pygame-ce",),
+}
+
+
+@cache
+def pins() -> dict[str, str]:
+    """Distribution to exact version, as this package requires them."""
+    found = (PIN.match(line) for line in metadata.requires("evopolicygym") or [])
+    return {match[1].lower(): match[2] for match in found if match}
+
+
+def installed(distribution: str) -> str | None:
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def distributions(requires: tuple[str, ...]) -> tuple[str, ...]:
+    """Everything whose version can move a score of a task that needs these modules."""
+    unknown = metadata.packages_distributions() if any(module not in BEHIND for module in requires) else {}
+    behind = [name for module in requires for name in BEHIND.get(module, unknown.get(module, ()))]
+    return tuple(dict.fromkeys([*ALWAYS, *behind]))
+
+
+def pygame_provider() -> str:
+    """pygame and pygame-ce install into the same folder: whichever came last draws the pixels."""
+    present = [f"{name} {version}" for name in ("pygame", "pygame-ce") if (version := installed(name))]
+    return " over ".join(present) or "none"
+
+
+def complaints(names: tuple[str, ...] | None = None) -> list[str]:
+    """In words, each with its remedy: pins that the installation does not meet."""
+    wanted = {name: version for name, version in pins().items() if names is None or name in names}
+    found = [
+        f"{name} {installed(name) or 'is missing'}, but scores are comparable only with {version}: "
+        f"pip install {name}=={version}"
+        for name, version in wanted.items()
+        if installed(name) != version
+    ]
+    if installed("pygame") and (names is None or "pygame-ce" in names):
+        found.append(
+            "pygame is installed over pygame-ce and changes CarRacing's pixels: pip uninstall -y pygame pygame-ce && "
+            f"pip install pygame-ce=={pins().get('pygame-ce', '')}"
+        )
+    return found

@@ -1,0 +1,110 @@
+"""Cases and splits: which resets of a task are train, validation and held-out."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import random
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cache
+from itertools import islice
+from typing import Final, Protocol
+
+from evopolicygym.errors import UserError
+
+
+class Split(StrEnum):
+    TRAIN = "train"
+    VALIDATION = "validation"
+    HELDOUT = "heldout"
+
+
+SIZES: Final = {Split.TRAIN: 1024, Split.VALIDATION: 64, Split.HELDOUT: 256}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One reset of a task."""
+
+    task: str
+    split: Split
+    index: int
+    seed: int
+
+    def randomness_key(self) -> bytes:
+        """Key of the policy's random stream: differs from case to case, and tells nothing of the seed."""
+        return hashlib.sha256(f"evopolicygym policy randomness|{self.task}|{self.seed}".encode()).digest()
+
+
+class Splits(Protocol):
+    """A way to derive case lists, named by ``id``."""
+
+    @property
+    def id(self) -> str: ...
+
+    def seed(self, task: str, split: Split, index: int) -> int: ...
+
+
+@dataclass(frozen=True)
+class PaperSplits:
+    """The public list of the paper: the same for all tasks. It serves replication, not a contest."""
+
+    id: str = "paper"
+
+    def seed(self, task: str, split: Split, index: int) -> int:
+        return _paper_seeds()[split][index]
+
+
+@dataclass(frozen=True)
+class SealedSplits:
+    """Seeds by HMAC-SHA256 from a secret key. The key's hash names the splits; without the key nobody can list them.
+
+    63 bits: too many for a policy to find its seed by trying them all against its first observation."""
+
+    key: bytes
+
+    @property
+    def id(self) -> str:
+        return f"sealed:{commitment(self.key)}"
+
+    def seed(self, task: str, split: Split, index: int) -> int:
+        digest = hmac.new(self.key, f"evopolicygym case|{task}|{split}|{index}".encode(), hashlib.sha256).digest()
+        return int.from_bytes(digest[:8], "big") >> 1
+
+
+def commitment(key: bytes) -> str:
+    return hashlib.sha256(b"evopolicygym sealing key|" + key).hexdigest()
+
+
+def cases(splits: Splits, task: str, split: Split, indices: list[int]) -> list[Case]:
+    """In the order asked for, repeats kept."""
+    size = SIZES[split]
+    if outside := [index for index in indices if not 0 <= index < size]:
+        raise UserError(f"case {outside[0]} is out of range: {split} has cases 0 to {size - 1}")
+    return [Case(task, split, index, splits.seed(task, split, index)) for index in indices]
+
+
+def parse_indices(text: str, size: int) -> list[int]:
+    """``0-3,7`` to a list; order and repeats are kept. Bounds are checked before a range is expanded."""
+    indices: list[int] = []
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        if not first.isdecimal() or (dash and not last.isdecimal()):
+            raise UserError(f"cannot read {part.strip()!r} as a case: write indices and ranges, such as 0-7,12")
+        low, high = int(first), int(last or first)
+        if low > high or high >= size:
+            raise UserError(f"cases {part.strip()} are out of range: there are cases 0 to {size - 1}")
+        indices.extend(range(low, high + 1))
+    return indices
+
+
+@cache
+def _paper_seeds() -> dict[Split, tuple[int, ...]]:
+    """Distinct draws from one generator, dealt out in order."""
+    generator = random.Random(0)
+    distinct: dict[int, None] = {}
+    while len(distinct) < sum(SIZES.values()):
+        distinct.setdefault(generator.randrange(2**31))
+    draws = iter(distinct)
+    return {split: tuple(islice(draws, size)) for split, size in SIZES.items()}

@@ -1,0 +1,68 @@
+"""Task: one environment with its contract text, spaces, horizon, failure return and limits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from evopolicygym.limits import Limits
+
+
+@dataclass(frozen=True)
+class FailureReturn:
+    """What a failed episode scores at most, and why no way of playing on can score less."""
+
+    value: float
+    derivation: str
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the observation or action table; ``names`` covers several consecutive indices."""
+
+    index: str
+    unit: str
+    range: str
+    meaning: str
+    name: str = ""
+    names: tuple[str, ...] = ()
+    key: str = ""
+
+    def all_names(self) -> tuple[str, ...]:
+        return self.names or (self.name,)
+
+
+@dataclass(frozen=True)
+class Task:
+    """Facts only; ``simulator.make`` turns them into an environment."""
+
+    id: str
+    env_id: str
+    title: str
+    family: str
+    horizon: int
+    observation_space: str
+    action_space: str
+    objective: str
+    reward: str
+    termination: str
+    failure_return: FailureReturn
+    version: int = 1
+    demand: str = ""
+    requires: tuple[str, ...] = ()
+    env_options: dict[str, Any] = field(default_factory=dict)
+    start: str = ""
+    dynamics: str = ""
+    observation_notes: str = ""
+    action_notes: str = ""
+    observation: tuple[Row, ...] = ()
+    action: tuple[Row, ...] = ()
+    limits: Limits = field(default_factory=Limits)
+
+    def env_meta(self) -> dict[str, Any]:
+        """What a policy is told of its environment: the same in every split."""
+        return {"env": self.env_id, "task": self.id, "env_version": self.version, "max_episode_steps": self.horizon}
+
+    def failed_score(self, so_far: float) -> float:
+        """The score of a failed episode: crashing early can never beat playing on."""
+        return min(so_far, self.failure_return.value)
