@@ -28,7 +28,7 @@ class IsolationUnavailable(UserError):
     exit_code = 3
 
     def __init__(self, reasons: Mapping[str, str]) -> None:
-        self.reasons = {level: reason for level, reason in reasons.items()}
+        self.reasons = dict(reasons)
         lines = "\n".join(f"  level {level}: {reason}" for level, reason in self.reasons.items())
         super().__init__(
             f"policies cannot be isolated on this machine:\n{lines}",

@@ -136,7 +136,7 @@ class LocalEngine:
         if answer is None:
             return self._killed_the_simulator(episode)
         if answer.result is None:
-            return FaultReport(episode.case, answer.fault or "the worker gave no result")
+            return FaultReport(episode.number, episode.case, answer.fault or "the worker gave no result")
         return answer.result
 
     def _killed_the_simulator(self, episode: Episode) -> EpisodeResult:
@@ -144,7 +144,7 @@ class LocalEngine:
         text = f"the simulator process died {TRIES} times while it played this episode"
         score = self._task.failed_score(0.0)
         error = EpisodeError(ErrorKind.SIMULATOR_ERROR, text)
-        return EpisodeResult(episode.case, score, 0.0, 0, False, False, 0, error, "", "", 0.0, 0.0, 0.0)
+        return EpisodeResult(episode.number, episode.case, score, 0.0, 0, False, False, 0, error, "", "", 0.0, 0.0, 0.0)
 
     def _start(self, number: int) -> _WorkerHandle:
         return _WorkerHandle(replace(self._settings, core=self._cores[number % len(self._cores)]))

@@ -22,8 +22,9 @@ class Recording:
 
 @dataclass(frozen=True)
 class Episode:
-    """One rollout of one checkpoint on one case, to be done."""
+    """One rollout of one checkpoint on one case, to be done. ``number`` is the asker's own, and comes back."""
 
+    number: int
     checkpoint: Checkpoint
     case: Case
     recording: Recording | None = None
@@ -39,6 +40,7 @@ class EpisodeError:
 class EpisodeResult:
     """One rollout, done. ``score`` is the return, or what a failed episode scores instead."""
 
+    number: int
     case: Case
     score: float
     return_so_far: float
@@ -67,6 +69,7 @@ class LoadResult:
 class FaultReport:
     """The judge itself failed on this episode: never the policy's doing, never a score."""
 
+    number: int
     case: Case
     text: str
 

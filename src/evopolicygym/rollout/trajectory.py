@@ -88,7 +88,7 @@ class _Rows:
             "shape": (self._count, *self._shape),
         }
         with archive.open(f"{self.name}.npy", "w", force_zip64=True) as member, open(self._path, "rb") as rows:
-            np.lib.format.write_array_header_1_0(member, header)  # type: ignore[arg-type]
+            np.lib.format.write_array_header_1_0(member, header)
             shutil.copyfileobj(rows, member, 1 << 20)
         os.unlink(self._path)
 

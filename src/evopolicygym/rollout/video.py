@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import Any, Self
 
 import av
 import numpy as np
@@ -44,7 +44,7 @@ class Video:
 
     def _open(self, image: Any) -> VideoStream:
         fps = int(self._env.metadata.get("render_fps") or DEFAULT_FPS)
-        stream = cast(VideoStream, self._container.add_stream("libx264", rate=fps))
+        stream = self._container.add_stream("libx264", rate=fps)
         stream.height, stream.width = image.shape[:2]
         stream.pix_fmt = "yuv420p"
         stream.options = {"preset": "veryfast", "crf": "23"}

@@ -49,9 +49,9 @@ class Worker:
 
     def __init__(self, settings: Settings) -> None:
         self._task, self._stage, self._video = settings.task, Path(settings.stage), settings.video
-        self._zygotes = {NUMPY: Zygote.best(settings.levels, self._stage)}
+        self._zygotes: dict[tuple[str, ...], Zygote] = {NUMPY: Zygote.best(settings.levels, self._stage)}
         self.level = self._zygotes[NUMPY].level
-        env = simulator.make(self._task)
+        env = simulator.make(self._task, self._video)
         observation, action = simulator.schemas(self._task, env)
         env.close()
         self.contract = Contract(observation, action, self._task.env_meta())
@@ -119,6 +119,7 @@ class Worker:
         failure = progress.failure
         kind = IN_AN_EPISODE.get(failure.kind, failure.kind) if failure else None
         return EpisodeResult(
+            number=episode.number,
             case=episode.case,
             score=self._task.failed_score(progress.total) if failure else progress.total,
             return_so_far=progress.total,

@@ -17,7 +17,7 @@ from evopolicygym.sandbox.actions import action_decoder
 from evopolicygym.sandbox.codec import Schema, action_size, observation_encoder
 from evopolicygym.sandbox.failures import ErrorKind, PolicyFailure
 from evopolicygym.sandbox.launcher import Child, Ended, Zygote
-from evopolicygym.sandbox.wire import ERROR_TEXT_BYTES, HEAD, STAGES, STDIO_BYTES, Op, Stage
+from evopolicygym.sandbox.wire import ERROR_TEXT_BYTES, HEAD, STAGES, STDIO_BYTES, Op
 
 TICK_S: Final = 0.05  # how often a waiting judge looks at the CPU clock of a silent policy
 NONCES: Final = 1024
@@ -155,7 +155,9 @@ class PolicyProcess:
             return None
         text = bytes(self._buffer[HEAD.size : received]).decode(errors="replace")
         kind = ErrorKind(STAGES[stage].value)
-        return PolicyFailure(kind, f"out of memory ({self._limits.memory_mb} MiB)\n{text}" if kind == Stage.OOM else text)
+        return PolicyFailure(
+            kind, f"out of memory ({self._limits.memory_mb} MiB)\n{text}" if kind is ErrorKind.OOM else text
+        )
 
     def _death(self) -> PolicyFailure:
         """The socket closed without a word: the kernel knows why."""

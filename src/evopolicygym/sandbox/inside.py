@@ -108,8 +108,8 @@ def _prepare(assignment: Assignment) -> None:
     sys.path.insert(0, assignment.folder)
     sys.path_importer_cache.clear()
     sys.meta_path.append(_NothingElse())
-    sys.stdout = io.TextIOWrapper(_Capped(1), "utf-8", "replace", write_through=True)  # type: ignore[type-var]
-    sys.stderr = io.TextIOWrapper(_Capped(2), "utf-8", "replace", write_through=True)  # type: ignore[type-var]
+    sys.stdout = io.TextIOWrapper(_Capped(1), "utf-8", "replace", write_through=True)
+    sys.stderr = io.TextIOWrapper(_Capped(2), "utf-8", "replace", write_through=True)
     os.environ.clear()
     os.environ.update(HOME="/", LANG="C.UTF-8", TZ="UTC", OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1")
     randomness.install(assignment.randomness_key)

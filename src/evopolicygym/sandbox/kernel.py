@@ -60,9 +60,7 @@ def setns(fd: int, kind: int) -> None:
 
 
 def mount(source: str, target: str, filesystem: str | None, flags: int = 0, data: str | None = None) -> None:
-    result = _libc.mount(
-        _bytes(source), _bytes(target), _bytes(filesystem), ctypes.c_ulong(flags), _bytes(data)
-    )
+    result = _libc.mount(_bytes(source), _bytes(target), _bytes(filesystem), ctypes.c_ulong(flags), _bytes(data))
     _check(result, f"mount {source} on {target}")
 
 

@@ -62,9 +62,7 @@ def _create(version: int, handled: int) -> int:
         handled, TCP_BIND_AND_CONNECT if version >= 4 else 0, SCOPE_ABSTRACT_SOCKETS_AND_SIGNALS if version >= 6 else 0
     )
     size = 8 if version < 4 else 16 if version < 6 else 24
-    return kernel.syscall(
-        "landlock_create_ruleset", ctypes.byref(attribute), ctypes.c_size_t(size), ctypes.c_uint(0)
-    )
+    return kernel.syscall("landlock_create_ruleset", ctypes.byref(attribute), ctypes.c_size_t(size), ctypes.c_uint(0))
 
 
 def _allow(ruleset: int, path: str, access: int) -> None:

@@ -32,6 +32,7 @@ CLEAN_ENVIRONMENT: Final = {
     "MKL_NUM_THREADS": "1",
     "MALLOC_ARENA_MAX": "2",
 }
+FLAGS: Final = ("-P", "-s", "-S", "-B")  # not -I: it would ignore PYTHONHASHSEED, and the environment is ours anyway
 NUMPY: Final = ("numpy", "numpy.random", "scipy")
 SCIPY: Final = (*NUMPY, "scipy.linalg", "scipy.optimize", "scipy.signal", "scipy.spatial", "scipy.sparse")
 SEAL_SIZE: Final = 0x2 | 0x4  # F_SEAL_SHRINK | F_SEAL_GROW
@@ -67,7 +68,7 @@ class Zygote:
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, zygote.MESSAGE_BYTES)
         own = runtime()
         self._process = subprocess.Popen(
-            [own.python, "-I", "-S", "-B", zygote.__file__, own.harness, own.site, str(theirs.fileno())],
+            [own.python, *FLAGS, zygote.__file__, own.harness, own.site, str(theirs.fileno())],
             pass_fds=[theirs.fileno()],
             env=CLEAN_ENVIRONMENT,
             cwd="/",
@@ -95,7 +96,7 @@ class Zygote:
     @classmethod
     def best(cls, levels: tuple[Level, ...], stage: Path, preload: tuple[str, ...] = NUMPY) -> Self:
         """The first of ``levels`` that holds. What was asked for is tried; nothing below it ever is."""
-        reasons: dict[Level, str] = {}
+        reasons: dict[str, str] = {}
         for level in levels:
             try:
                 return cls(level, stage, preload)

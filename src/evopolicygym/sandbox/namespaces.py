@@ -21,9 +21,7 @@ LOCKED_FLAGS: Final = {os.ST_NOEXEC: k.MS_NOEXEC, os.ST_NOATIME: 1 << 10, os.ST_
 
 def leave_host(stage: str, runtime: Runtime) -> None:
     """Once per zygote: own mount, network, IPC, host-name, cgroup and (for what it forks) pid namespaces."""
-    flags = (
-        k.CLONE_NEWNS | k.CLONE_NEWNET | k.CLONE_NEWIPC | k.CLONE_NEWUTS | k.CLONE_NEWPID | k.CLONE_NEWCGROUP
-    )
+    flags = k.CLONE_NEWNS | k.CLONE_NEWNET | k.CLONE_NEWIPC | k.CLONE_NEWUTS | k.CLONE_NEWPID | k.CLONE_NEWCGROUP
     if os.geteuid() == 0:
         k.unshare(flags)
     else:

@@ -43,6 +43,6 @@ def install(key: bytes) -> None:
     vars(random).update(names)
     setattr(os, "urandom", urandom)  # noqa: B010 - mypy refuses the plain assignment
     setattr(random.Random, "seed", seed)  # noqa: B010
-    random.seed = random._inst.seed  # type: ignore[attr-defined]
+    random.seed = random._inst.seed
     random.seed()
     np.random.seed(np.frombuffer(urandom(64), np.uint32))

@@ -1,4 +1,4 @@
-"""What a policy may read: its Python, numpy, scipy and the system's shared libraries, and nothing installed beside them.
+"""What a policy may read: its Python, numpy, scipy and the system's shared libraries; nothing installed beside them.
 
 One virtual environment serves judge and policies alike. The jail shows a policy only these folders of it, so that the
 simulators and this package, which live next to numpy, are not there.

@@ -62,7 +62,8 @@ ALLOWED: Final = frozenset(
     "rt_sigaction rt_sigprocmask rt_sigreturn sigaltstack "
     # facts about oneself, clocks, randomness
     "getpid gettid getppid getpgrp getuid geteuid getgid getegid getgroups uname getrlimit getrusage times time "
-    "gettimeofday clock_gettime clock_getres getcpu sched_getaffinity sched_getparam sched_getscheduler getrandom".split()
+    "gettimeofday clock_gettime clock_getres getcpu sched_getaffinity sched_getparam sched_getscheduler "
+    "getrandom".split()
 )
 
 AUDIT_ARCH: Final = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}

@@ -1,7 +1,7 @@
-"""The zygote: a clean process, exec'd with an empty environment and told no secret, that forks one jailed child for each
-episode. Forking from a warm interpreter is what makes a fresh process per episode cost milliseconds.
+"""The zygote: a clean process, exec'd with an empty environment and told no secret, that forks one jailed child for
+each episode. Forking from a warm interpreter is what makes a fresh process per episode cost milliseconds.
 
-Started as ``python -I -S -B zygote.py HARNESS SITE CONTROL_FD``. On the control socket (SEQPACKET) it receives its
+Started as ``python -P -s -S -B zygote.py HARNESS SITE CONTROL_FD``. On the control socket (SEQPACKET) it receives its
 settings, then spawn requests with file descriptors; it answers with a pidfd, and later with how the child ended.
 """
 
@@ -51,7 +51,8 @@ def main(control: socket.socket) -> NoReturn:
 
 
 def _jail(settings: Message) -> Jail:
-    runtime = Runtime(**{key: tuple(v) if isinstance(v, list) else v for key, v in settings["runtime"].items()})
+    facts: Message = {key: tuple(v) if isinstance(v, list) else v for key, v in settings["runtime"].items()}
+    runtime = Runtime(**facts)
     level, stage = Level(settings["level"]), settings["stage"]
     return Jail(level, stage, runtime, runtime.readable(), settings["uid"], settings["max_landlock_abi"])
 
@@ -156,9 +157,7 @@ def _become_policy(jail: Jail, request: Message, descriptors: list[int], writer:
         folder = jail.policy_folder(request["checkpoint"])
         os.chdir(folder)
         key = bytes.fromhex(request["randomness_key"])
-        assignment = inside.Assignment(
-            folder, request["obs_space"], request["action_space"], request["env_meta"], key
-        )
+        assignment = inside.Assignment(folder, request["obs_space"], request["action_space"], request["env_meta"], key)
     except BaseException as error:
         os.write(PIPE_FD, f"{type(error).__name__}: {error}".encode())
         os._exit(1)
@@ -171,7 +170,7 @@ PIPE_FD = 4
 
 
 def _keep_only(descriptors: list[int], writer: int) -> socket.socket:
-    """stdin is empty, stdout and stderr are the judge's bounded memory files, 3 is the channel; nothing else is open."""
+    """stdin is empty, stdout and stderr are the judge's bounded memory files, 3 is the channel; that is all."""
     channel_fd, stdout_fd, stderr_fd = descriptors
     wanted = [os.open("/dev/null", os.O_RDONLY), stdout_fd, stderr_fd, channel_fd, writer]
     safe = [os.dup2(fd, 100 + i) for i, fd in enumerate(wanted)]

@@ -17,8 +17,8 @@ RULES = """\
 - `act(self, obs)`: returns one action for one observation.
 
 {example}
-- Every episode runs in a fresh process: the module is imported anew, a new `Policy` is made, and nothing passes from one
-  episode to another. Repeating a case gives the same result, to the last bit.
+- Every episode runs in a fresh process: the module is imported anew, a new `Policy` is made, and nothing passes from
+  one episode to another. Repeating a case gives the same result, to the last bit.
 - Observations are numpy arrays, ints, strings, or dicts of them, exactly as described above, in the space's own dtype.
 - Actions are cast to the space's dtype. Box actions outside the bounds are clipped, and counted in the feedback. NaN or
   infinite numbers, a wrong shape or type, and integers out of range end the episode as failed.

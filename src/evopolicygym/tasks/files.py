@@ -44,7 +44,9 @@ def parse(text: str, task_id: str) -> Task:
         _refuse_unknown_keys(data)
         return msgspec.convert({"id": task_id, **data}, Task)
     except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
-        raise UserError(f"the task file of {task_id} is not valid: {error}", "See docs/tasks.md for its keys.") from error
+        raise UserError(
+            f"the task file of {task_id} is not valid: {error}", "See docs/tasks.md for its keys."
+        ) from error
 
 
 def _refuse_unknown_keys(data: dict[str, Any]) -> None:

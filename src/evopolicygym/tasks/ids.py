@@ -1,4 +1,4 @@
-"""comparable_id and bit_id: what must be equal before two scores share a table, or two returns are compared bit by bit."""
+"""comparable_id and bit_id: what must be equal before two scores share a table, or two returns are compared bitwise."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Ids:
 
 
 def comparable_facts(task: Task, splits_id: str, **protocol: Any) -> dict[str, Any]:
-    """Everything that can move a score on one kind of machine. ``protocol`` adds what a run fixes, such as its budget."""
+    """All that can move a score on one kind of machine. ``protocol`` adds what a run fixes, such as its budget."""
     return {
         "protocol": PROTOCOL,
         "task": task.id,

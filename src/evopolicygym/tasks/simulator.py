@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import os
 import sys
@@ -17,12 +18,18 @@ from evopolicygym.tasks.task import Task
 HEADLESS: Final = {"SDL_VIDEODRIVER": "offscreen", "SDL_AUDIODRIVER": "dummy", "PYGAME_HIDE_SUPPORT_PROMPT": "1"}
 
 
+OPENGL: Final = {"egl": "libEGL.so.1", "osmesa": "libOSMesa.so.8"}
+RENDERING_REMEDY: Final = "On Debian and Ubuntu: apt-get install libegl1 libgl1-mesa-dri"
+
+
 def make(task: Task, video: bool = False) -> Any:
     """A fresh environment as the registry makes it. Always a new object: not every environment forgets on reset."""
     _import_requirements(task)
+    if video and "mujoco" in task.requires and "MUJOCO_GL" not in os.environ:
+        raise UserError("MuJoCo cannot draw: there is no headless OpenGL library on this machine", RENDERING_REMEDY)
     import gymnasium
 
-    options = {"render_mode": "rgb_array"} if video else {}
+    options: dict[str, Any] = {"render_mode": "rgb_array"} if video else {}
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*The environment roundabout-v0 is out of date.*")
         return gymnasium.make(task.env_id, disable_env_checker=True, **options, **task.env_options)
@@ -43,16 +50,31 @@ def schemas(task: Task, env: Any) -> tuple[Schema, Schema]:
     return observation, with_names(action, task.action) if action["type"] == "Box" else action
 
 
+def opengl() -> str | None:
+    """The headless OpenGL that can be loaded here, by MuJoCo's name for it."""
+    for backend, library in OPENGL.items():
+        try:
+            ctypes.CDLL(library)
+        except OSError:
+            continue
+        return backend
+    return None
+
+
 def _import_requirements(task: Task) -> None:
     for name, value in HEADLESS.items():
         os.environ.setdefault(name, value)
+    if "mujoco" in task.requires and (backend := opengl()):
+        os.environ.setdefault("MUJOCO_GL", backend)  # read by mujoco when it is imported
     if ":" in task.env_id and os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())
     for module in task.requires:
         try:
             importlib.import_module(module)
         except ImportError as error:
-            raise UserError(f"task {task.id} needs {module}, which does not import: {error}", _remedy(module)) from error
+            raise UserError(
+                f"task {task.id} needs {module}, which does not import: {error}", _remedy(module)
+            ) from error
 
 
 def _remedy(module: str) -> str:

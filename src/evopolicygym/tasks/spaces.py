@@ -14,7 +14,7 @@ Schema = dict[str, Any]
 
 
 def schema_of(space: Any) -> Schema:
-    """``low`` and ``high`` are one number where all entries agree, otherwise nested lists; both broadcast to ``shape``."""
+    """``low`` and ``high`` are one number where all entries agree, else nested lists; both broadcast to ``shape``."""
     kind = type(space).__name__
     match kind:
         case "Box":

@@ -1,0 +1,43 @@
+# `make demo` and `make test` set everything up by themselves; they need Python 3.11 or newer, and nothing else.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: demo test lint prove bench wheel lock clean
+
+demo: $(READY)
+	@$(BIN)/evopolicygym evaluate examples/acrobot core16/acrobot --split heldout --seeds paper
+
+test: lint
+	$(BIN)/pytest -n 2 --dist loadgroup
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+# The long proofs: whole episodes on every task, a thousand episodes in one worker, all oracles.
+prove: $(READY)
+	$(BIN)/pytest -n 2 --dist loadgroup -m slow --timeout 3600
+
+bench: $(READY)
+	$(BIN)/python benchmarks/engine.py
+
+wheel: $(READY)
+	$(BIN)/python -m build --wheel --no-isolation
+
+lock: $(READY)
+	@echo "# Exact versions of everything that \`make\` installs. Regenerate: make lock" > requirements.lock
+	@$(BIN)/pip freeze --exclude evopolicygym >> requirements.lock
+
+$(READY): pyproject.toml requirements.lock
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "EvoPolicyGym needs Python 3.11 or newer; set PYTHON=")'
+	@echo "setting up $(VENV) (once, about a minute)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/pip install --quiet --disable-pip-version-check -r requirements.lock
+	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $(READY)
+
+clean:
+	rm -rf $(VENV) dist build

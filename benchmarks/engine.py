@@ -1,0 +1,139 @@
+"""How much the jail costs, as ratios: isolated episodes against a bare loop of the same policy on the same cases.
+
+    python benchmarks/engine.py [SLUG ...]          the table of docs/benchmarks.md
+    python benchmarks/engine.py --scaling [SLUG ...] two jobs against one
+
+Bare: `env.step(policy.act(obs))` in one process, pinned to one core. Isolated: the engine with one job on the same core.
+Episodes alternate between the two, so that both meet the same machine; the ratio of a task is the median over cases.
+Run it on a quiet machine: the two processes of an isolated episode are two to be descheduled, a bare loop is one.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from evopolicygym.rollout.engine import LocalEngine
+from evopolicygym.rollout.records import Episode, EpisodeResult
+from evopolicygym.rollout.stopwatch import measure_jail
+from evopolicygym.sandbox.checkpoints import Checkpoint
+from evopolicygym.sandbox.jail import Level
+from evopolicygym.tasks import simulator
+from evopolicygym.tasks.files import core16
+from evopolicygym.tasks.splits import Case, PaperSplits, Split, cases
+from evopolicygym.tasks.task import Task
+
+SECONDS_PER_TASK = 12.0
+POLICY = '''
+"""The cheapest policy there is: it makes the jail look as dear as it can."""
+import numpy as np
+
+
+class Policy:
+    def __init__(self, obs_space, action_space, env_meta):
+        discrete = action_space["type"] == "Discrete"
+        self.action = 1 if discrete else np.zeros(action_space["shape"], action_space["dtype"])
+
+    def reset(self, episode_index):
+        pass
+
+    def act(self, obs):
+        return self.action
+'''
+
+
+def bare(task: Task, case: Case) -> tuple[float, float, float]:
+    """Seconds from first act to last step, seconds of the whole episode, and the return."""
+    whole = time.perf_counter()
+    scope: dict[str, Any] = {}
+    exec(POLICY, scope)
+    env = simulator.make(task)
+    observation = simulator.reset(env, case.seed)
+    policy = scope["Policy"](*simulator.schemas(task, env), task.env_meta())
+    began, total, done, steps = time.perf_counter(), 0.0, False, 0
+    policy.reset(0)
+    while not done and steps < task.horizon:
+        observation, reward, terminated, truncated, _ = env.step(policy.act(observation))
+        total += float(reward)
+        done = terminated or truncated
+        steps += 1
+    ended = time.perf_counter()
+    env.close()
+    return ended - began, time.perf_counter() - whole, total
+
+
+def isolated(engine: LocalEngine, checkpoint: Checkpoint, case: Case) -> EpisodeResult:
+    (outcome,) = engine.run([Episode(0, checkpoint, case)])
+    assert isinstance(outcome, EpisodeResult), outcome
+    return outcome
+
+
+def compare(task: Task, folder: Path) -> Iterator[tuple[float, float, float, int]]:
+    """Per case: ratio of the rollout, ratio of the whole episode, bare microseconds per step, steps."""
+    with LocalEngine(task, 1) as engine:
+        checkpoint = engine.store.snapshot(folder)
+        listed = cases(PaperSplits(), task.id, Split.TRAIN, list(range(200)))
+        isolated(engine, checkpoint, listed[0])
+        bare(task, listed[0])
+        deadline = time.perf_counter() + SECONDS_PER_TASK
+        for number, case in enumerate(listed):
+            loop_s, whole_s, total = bare(task, case)
+            result = isolated(engine, checkpoint, case)
+            assert result.score == total, f"{task.id}: isolated {result.score}, bare {total}"
+            yield loop_s / result.rollout_s, whole_s / result.wall_s, 1e6 * loop_s / result.length, result.length
+            if time.perf_counter() > deadline and number >= 2:
+                return
+
+
+def overhead(slugs: list[str], folder: Path) -> None:
+    print("| task | bare us per step | isolated / bare speed, rollout | whole episode | cases |")
+    print("|---|---|---|---|---|")
+    for slug in slugs:
+        rows = list(compare(core16()[f"core16/{slug}"], folder))
+        rollout, whole, step = (statistics.median(column) for column in list(zip(*rows, strict=True))[:3])
+        print(f"| {slug} | {step:.1f} | {rollout:.2f} | {whole:.2f} | {len(rows)} |", flush=True)
+
+
+def scaling(slugs: list[str], folder: Path) -> None:
+    print("| task | two jobs / one job, throughput | episodes |")
+    print("|---|---|---|")
+    for slug in slugs:
+        task = core16()[f"core16/{slug}"]
+        listed = cases(PaperSplits(), task.id, Split.TRAIN, list(range(12)))
+        seconds = {jobs: statistics.median(_wall(task, folder, listed, jobs) for _ in range(3)) for jobs in (1, 2)}
+        print(f"| {slug} | {seconds[1] / seconds[2]:.2f} | {len(listed)} |", flush=True)
+
+
+def _wall(task: Task, folder: Path, listed: list[Case], jobs: int) -> float:
+    with LocalEngine(task, jobs) as engine:
+        checkpoint = engine.store.snapshot(folder)
+        engine.load(checkpoint)
+        began = time.perf_counter()
+        for _ in engine.run(Episode(i, checkpoint, case) for i, case in enumerate(listed)):
+            pass
+        return time.perf_counter() - began
+
+
+def main() -> None:
+    chosen = [argument for argument in sys.argv[1:] if not argument.startswith("-")]
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "policy.py").write_text(POLICY)
+        if "--scaling" in sys.argv:
+            scaling(chosen or ["ant", "half-cheetah", "door-key", "parking", "car-racing"], folder)
+            return
+        for level in (Level.A, Level.B):
+            facts = measure_jail(level)
+            print(f"level {level}: " + ", ".join(f"{name} {value:.3g}" for name, value in facts.items()))
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})  # the engine's single worker takes this core, too
+        overhead(chosen or [task.partition("/")[2] for task in core16()], folder)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,111 @@
+"""`evopolicygym doctor`: what this machine can do, what is wrong, and how to mend it."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Annotated, Final
+
+import typer
+
+from evopolicygym.cli.output import data, print_json, talk
+from evopolicygym.errors import UserError
+from evopolicygym.rollout.stopwatch import measure_jail
+from evopolicygym.sandbox import probes
+from evopolicygym.sandbox.jail import MEANING, Level
+from evopolicygym.sandbox.probes import Probe
+from evopolicygym.tasks import pins, simulator
+from evopolicygym.tasks.files import core16
+from evopolicygym.tasks.ids import machine_facts
+from evopolicygym.tasks.sealing import key_file
+
+DRAWN: Final = ("core16/reacher", "core16/car-racing", "core16/door-key", "core16/parking")
+DRAW: Final = "from evopolicygym.cli.doctor import draw; draw({!r})"
+
+
+def doctor(json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
+    """Probe isolation, simulators, versions and rendering by using them. Exit code 0 when results are publishable."""
+    sections = {
+        "isolation": probes.isolation(),
+        "versions": list(_versions()),
+        "simulators": list(_simulators()),
+        "rendering": list(_rendering()),
+    }
+    level = next((name for name in (Level.A, Level.B) if Probe(f"level {name}", True) in sections["isolation"]), None)
+    healthy = level is not None and all(probe.ok for name in ("versions", "simulators") for probe in sections[name])
+    speed = measure_jail(level) if level else {}
+    if json:
+        found = {name: [asdict(probe) for probe in found] for name, found in sections.items()}
+        print_json({"system": _system(), "level": level, "publishable": healthy, "speed": speed, **found})
+    else:
+        _print(sections, level, healthy, speed)
+    raise typer.Exit(0 if healthy else 1 if level else 3)
+
+
+def draw(task_id: str) -> None:
+    """In a process of its own: OpenGL that is half there can take its process with it."""
+    env = simulator.make(core16()[task_id], video=True)
+    simulator.reset(env, 0)
+    frame = env.render()
+    if frame is None or frame.std() == 0:
+        sys.exit("the frame is blank")
+
+
+def _system() -> dict[str, object]:
+    cores = len(os.sched_getaffinity(0))
+    user = "root" if os.geteuid() == 0 else f"uid {os.geteuid()}"
+    load = os.getloadavg()[0]
+    return {"kernel": platform.release(), "user": user, "cores": cores, "load": round(load, 2), **machine_facts()}
+
+
+def _versions() -> Iterator[Probe]:
+    complaints = pins.complaints()
+    for complaint in complaints:
+        what, _, remedy = complaint.rpartition(": ")
+        yield Probe("pinned version", False, what, remedy)
+    if not complaints:
+        yield Probe(f"all {len(pins.pins())} pinned packages", True, f"drawing by {pins.pygame_provider()}")
+
+
+def _simulators() -> Iterator[Probe]:
+    for task in core16().values():
+        try:
+            env = simulator.make(task)
+            simulator.reset(env, 0)
+            env.step(env.action_space.sample())
+            env.close()
+        except UserError as error:
+            yield Probe(task.id, False, error.message, error.remedy)
+        except Exception as error:
+            yield Probe(task.id, False, f"{type(error).__name__}: {error}", "reinstall the pinned versions")
+        else:
+            yield Probe(task.id, True, task.env_id)
+
+
+def _rendering() -> Iterator[Probe]:
+    for task_id in DRAWN:
+        drawn = subprocess.run([sys.executable, "-c", DRAW.format(task_id)], capture_output=True, text=True)
+        detail = drawn.stderr.strip().splitlines()[-1] if drawn.returncode and drawn.stderr.strip() else ""
+        remedy = "" if drawn.returncode == 0 else simulator.RENDERING_REMEDY
+        yield Probe(f"frames of {task_id}", drawn.returncode == 0, detail, remedy)
+
+
+def _print(sections: dict[str, list[Probe]], level: Level | None, healthy: bool, speed: dict[str, float]) -> None:
+    for name, value in _system().items():
+        data.print(f"{name:14} {' '.join(value) if isinstance(value, tuple) else value}", markup=False)
+    for section, found in sections.items():
+        data.print(f"\n[bold]{section}[/bold]")
+        for probe in found:
+            colour = "green" if probe.ok else "red"
+            data.print(f"  [{colour}]{'ok' if probe.ok else 'no':3}[/{colour}]{probe.name}  {probe.detail}")
+            if probe.remedy:
+                data.print(f"       -> {probe.remedy}", markup=False)
+    data.print(f"\nisolation      {f'level {level}: {MEANING[level]}' if level else 'none that holds'}")
+    for name, number in speed.items():
+        data.print(f"{name:30} {number:.3g}")
+    data.print(f"sealing key    {key_file() if key_file().exists() else 'made on first use'}")
+    talk.print("results of this machine are publishable" if healthy else "results of this machine are NOT publishable")

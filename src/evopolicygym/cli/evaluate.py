@@ -1,0 +1,162 @@
+"""`evopolicygym evaluate`: one policy folder on chosen cases, in the jail, in parallel."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from evopolicygym.cli.output import data, print_json, talk
+from evopolicygym.errors import Fault, UserError
+from evopolicygym.rollout.engine import PUBLISHABLE, LocalEngine
+from evopolicygym.rollout.evaluation import Evaluation, NotLoaded, evaluate_folder
+from evopolicygym.sandbox.checkpoints import SnapshotRefused
+from evopolicygym.sandbox.jail import MEANING, Level
+from evopolicygym.tasks import paper, pins
+from evopolicygym.tasks.registry import resolve
+from evopolicygym.tasks.sealing import load_key
+from evopolicygym.tasks.splits import SIZES, PaperSplits, SealedSplits, Split, Splits, cases, parse_indices
+
+DEFAULT_CASES = {Split.TRAIN: "0-7", Split.VALIDATION: "0-15", Split.HELDOUT: "0-31"}
+
+
+class Seeds(StrEnum):
+    PAPER = "paper"
+    SEALED = "sealed"
+
+
+class Isolation(StrEnum):
+    AUTO = "auto"
+    A = "A"
+    B = "B"
+    NONE = "none"
+
+    def levels(self) -> tuple[Level, ...]:
+        return PUBLISHABLE if self is Isolation.AUTO else (Level(self.value),)
+
+
+def evaluate(
+    policy_dir: Annotated[Path, typer.Argument(help="Folder that holds policy.py.")],
+    task: Annotated[str, typer.Argument(help="core16/NAME, a Gymnasium id, module:Env-v0, or a task file.")],
+    split: Annotated[Split, typer.Option(help="Which list of cases.")] = Split.TRAIN,
+    seeds: Annotated[Seeds, typer.Option(help="Public cases of the paper, or sealed by your key.")] = Seeds.SEALED,
+    seal_key: Annotated[Path | None, typer.Option(help="Key file for --seeds sealed.")] = None,
+    case_list: Annotated[str, typer.Option("--cases", help="Such as 0-7,12. Default 8, 16 or 32 by split.")] = "",
+    jobs: Annotated[int, typer.Option(min=1, help="Episodes at a time.")] = len(os.sched_getaffinity(0)),
+    isolation: Annotated[Isolation, typer.Option(help="auto is the best of A and B.")] = Isolation.AUTO,
+    record: Annotated[Path | None, typer.Option(help="New folder for a trajectory of each episode.")] = None,
+    video: Annotated[bool, typer.Option(help="With --record: a video of each episode, too.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Run a policy on chosen cases and report returns, lengths, errors and speed."""
+    found = resolve(task)
+    splits: Splits = PaperSplits() if seeds is Seeds.PAPER else SealedSplits(load_key(seal_key))
+    chosen = cases(splits, found.id, split, parse_indices(case_list or DEFAULT_CASES[split], SIZES[split]))
+    _warn(pins.complaints(pins.distributions(found.requires)), isolation)
+    _check_paths(policy_dir, record, video)
+    workers = min(jobs, len(chosen))
+    try:
+        with LocalEngine(found, workers, isolation.levels(), video=video) as engine, _progress(len(chosen)) as advance:
+            report = evaluate_folder(engine, found, policy_dir.resolve(), chosen, splits.id, record, video, advance)
+    except SnapshotRefused as error:
+        raise UserError(f"{policy_dir} cannot be evaluated: {error}") from error
+    except NotLoaded as error:
+        _report_not_loaded(error, json)
+        raise typer.Exit(1) from None
+    if json:
+        print_json(report.as_dict())
+    else:
+        _print(report)
+    if report.faults:
+        raise Fault(f"{len(report.faults)} of {len(chosen)} episodes have no score: {report.faults[0].text}")
+
+
+def _warn(complaints: list[str], isolation: Isolation) -> None:
+    for complaint in complaints:
+        talk.print(f"warning: {complaint}", markup=False)
+    if isolation is Isolation.NONE:
+        talk.print(f"warning: --isolation none is {MEANING[Level.NONE]}")
+
+
+def _check_paths(policy_dir: Path, record: Path | None, video: bool) -> None:
+    if not policy_dir.is_dir():
+        raise UserError(f"{policy_dir} is not a folder", "Name the folder that holds policy.py.")
+    if video and record is None:
+        raise UserError("--video needs a place to put it", "Add --record FOLDER.")
+    if record is not None:
+        _make_empty(record)
+
+
+def _make_empty(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if any(folder.iterdir()):
+            raise UserError(f"{folder} is not empty", "Name a new folder for --record: nothing is ever overwritten.")
+        (folder / ".writable").touch()
+        (folder / ".writable").unlink()
+    except OSError as error:
+        raise UserError(f"cannot write to {folder}: {error.strerror}", "Name another folder for --record.") from error
+
+
+@contextmanager
+def _progress(total: int) -> Iterator[Callable[[], None]]:
+    columns = (TextColumn("episodes"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=talk, transient=True, disable=not talk.is_terminal) as bar:
+        line = bar.add_task("episodes", total=total)
+        yield lambda: bar.advance(line)
+
+
+def _report_not_loaded(error: NotLoaded, json: bool) -> None:
+    if json:
+        print_json({"loaded": False, "error": {"kind": error.error.kind, "text": error.error.text}})
+    talk.print(f"the policy does not load: {error.error.kind}\n{error.error.text}", markup=False)
+    for name, text in (("stdout", error.stdout), ("stderr", error.stderr)):
+        if text:
+            talk.print(f"its {name}:\n{text}", markup=False)
+
+
+def _print(report: Evaluation) -> None:
+    data.print(f"{'case':>5} {'return':>12} {'steps':>6}  end")
+    for result in report.results:
+        ending = result.error.kind if result.error else "terminated" if result.terminated else "truncated"
+        data.print(f"{result.case.index:5} {result.score:12.4f} {result.length:6}  {ending}")
+    for line in _failures(report):
+        data.print(line, markup=False)
+    data.print()
+    for name, value in _summary(report):
+        data.print(f"{name:12} {value}", markup=False)
+
+
+def _failures(report: Evaluation) -> Iterator[str]:
+    """Each distinct failure once, with the first case it happened on."""
+    seen = set()
+    for result in report.results:
+        if result.error and (result.error.kind, result.error.text) not in seen:
+            seen.add((result.error.kind, result.error.text))
+            yield f"\ncase {result.case.index} failed: {result.error.kind}\n{result.error.text.rstrip()}"
+            if result.stderr:
+                yield f"its stderr:\n{result.stderr.rstrip()}"
+
+
+def _summary(report: Evaluation) -> Iterator[tuple[str, str]]:
+    scores = report.scores
+    yield "task", f"{report.task.id} ({report.task.env_id}), {report.split} cases of {report.splits_id[:23]}"
+    yield "policy", f"{report.checkpoint.hash[:16]} ({report.checkpoint.files} files)"
+    if scores:
+        yield "mean", f"{report.mean:.6g}  (std {report.std:.4g}, min {min(scores):.6g}, max {max(scores):.6g})"
+    yield "failed", f"{report.failed} of {len(scores)} episodes"
+    yield "clipped", f"{sum(result.clipped_actions for result in report.results)} actions"
+    yield "speed", f"{report.steps} steps in {report.wall_s:.2f} s ({report.steps_per_s:,.0f} steps/s)"
+    yield "isolation", f"level {report.level}: {MEANING[report.level]}"
+    yield "ids", f"{report.ids.comparable_id} {report.ids.bit_id}"
+    if rows := paper.published().get(report.task.id):
+        same = paper.same_cases(report.splits_id, report.split, report.indices)
+        where = "on these cases" if same else "on OTHER cases (its own held-out list), not comparable"
+        best = max((name for name in rows if name != "random"), key=rows.__getitem__)
+        yield "paper", f"{where}: random {rows['random']:.4g}, best agent ({best}) {rows[best]:.4g}"

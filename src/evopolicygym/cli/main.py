@@ -1,0 +1,52 @@
+"""The command line: an assembler that only wires."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from typing import NoReturn
+
+import typer
+
+from evopolicygym.errors import Fault, UserError
+
+NOT_LINUX = """\
+EvoPolicyGym isolates policies with Linux kernel features. On macOS or Windows run it in the container that ships:
+  docker build -t evopolicygym . && docker run --rm -it -v "$PWD":/host -w /host evopolicygym evopolicygym doctor"""
+
+
+def main() -> NoReturn:
+    """Entry point. Exit codes: 0 done, 1 asked for but not achieved, 2 bad input, 3 not isolated, 4 judge fault."""
+    if sys.platform != "linux":
+        sys.exit(NOT_LINUX)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    try:
+        _app()()
+    except UserError as error:
+        _complain(str(error), error.exit_code)
+    except Fault as fault:
+        _complain(f"the judge failed, through no fault of the policy: {fault}", fault.exit_code)
+    except KeyboardInterrupt:
+        _complain("interrupted; every process is stopped and nothing is left behind", 130)
+    sys.exit(0)
+
+
+def _complain(text: str, code: int) -> NoReturn:
+    print(f"evopolicygym: {text}", file=sys.stderr)
+    sys.exit(code)
+
+
+def _app() -> typer.Typer:
+    """Commands are imported only when one runs."""
+    from evopolicygym.cli import doctor, evaluate, seeds, task
+
+    app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
+    app.command("evaluate")(evaluate.evaluate)
+    app.command("doctor")(doctor.doctor)
+    app.add_typer(task.app, name="task")
+    app.add_typer(seeds.app, name="seeds")
+    return app
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,86 @@
+"""`evopolicygym task`: what can be played."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from evopolicygym.cli.output import data, print_json, talk
+from evopolicygym.tasks.files import core16
+from evopolicygym.tasks.registry import resolve
+from evopolicygym.tasks.spaces import json_safe
+from evopolicygym.tasks.task import Task
+
+app = typer.Typer(no_args_is_help=True, help="List, show and check tasks.")
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+TaskName = Annotated[str, typer.Argument(help="core16/NAME, a Gymnasium id, module:Env-v0, or a task file.")]
+
+
+@app.command("list")
+def list_tasks(json: AsJson = False) -> None:
+    """Core16: family, spaces, horizon, version. Any Gymnasium id works as a task too."""
+    tasks = list(core16().values())
+    if json:
+        print_json([_row(task) for task in tasks])
+        return
+    table = Table("task", "gymnasium id", "family", "observation", "action", "steps", "version", box=None)
+    for task in tasks:
+        row = _row(task)
+        table.add_row(row["id"], row["env_id"], row["family"], row["observation"], row["action"],
+                      str(row["horizon"]), str(row["version"]))  # fmt: skip
+    data.print(table)
+    talk.print("Any other Gymnasium id is a task too: evopolicygym task show LunarLander-v3")
+
+
+@app.command()
+def show(task: TaskName, json: AsJson = False) -> None:
+    """The full contract text that an agent reads; with --json also the spaces, limits and failure return as data."""
+    from evopolicygym.tasks import simulator
+    from evopolicygym.tasks.contract import render
+
+    found = resolve(task)
+    env = simulator.make(found)
+    observation, action = simulator.schemas(found, env)
+    env.close()
+    text = render(found, observation, action)
+    if json:
+        facts = _row(found) | {"limits": asdict(found.limits), "failure_return": asdict(found.failure_return)}
+        print_json(json_safe(facts | {"obs_space": observation, "action_space": action, "contract": text}))
+    else:
+        print(text, end="")
+
+
+@app.command()
+def check(
+    tasks: Annotated[list[str], typer.Argument(help="Tasks to check, as in `task show`.")],
+    cases: Annotated[int, typer.Option(help="Train cases to play.")] = 2,
+    json: AsJson = False,
+) -> None:
+    """The conformance kit: spaces, text, determinism, horizon, and a failure return that crashing cannot beat."""
+    from evopolicygym.rollout.conformance import check_task
+
+    reports = {name: check_task(resolve(name), cases) for name in tasks}
+    if json:
+        print_json({name: [asdict(finding) for finding in findings] for name, findings in reports.items()})
+    else:
+        for name, findings in reports.items():
+            for finding in findings:
+                data.print(f"{'ok  ' if finding.ok else 'FAIL'} {name}: {finding.rule}", finding.detail, markup=False)
+    if not all(finding.ok for findings in reports.values() for finding in findings):
+        raise typer.Exit(1)
+
+
+def _row(task: Task) -> dict[str, Any]:
+    return {
+        "id": task.id,
+        "env_id": task.env_id,
+        "family": task.family,
+        "demand": task.demand,
+        "observation": task.observation_space,
+        "action": task.action_space,
+        "horizon": task.horizon,
+        "version": task.version,
+    }

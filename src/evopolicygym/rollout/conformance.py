@@ -1,0 +1,151 @@
+"""The conformance kit: what every task must keep, checked by playing it through the jail. Our own tests use it too."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from evopolicygym.rollout.engine import LocalEngine
+from evopolicygym.rollout.records import Episode, EpisodeResult, FaultReport
+from evopolicygym.sandbox.checkpoints import Checkpoint, CheckpointStore
+from evopolicygym.sandbox.failures import ErrorKind
+from evopolicygym.tasks.contract import render
+from evopolicygym.tasks.spaces import Schema, describe
+from evopolicygym.tasks.splits import Case, PaperSplits, Split, cases
+from evopolicygym.tasks.task import Row, Task
+
+PLAYS: Final = ("zero", "low", "high", "random")
+CRASH_STEPS: Final = (0, 1, 10)
+PROBE: Final = Path(__file__).parent / "probe" / "policy.py"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One rule, whether it holds, and what was seen."""
+
+    rule: str
+    ok: bool
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Play:
+    """One way to play, on one case, to the end or to a crash."""
+
+    play: str
+    crash_at: int | None
+    case: Case
+
+
+def check_task(task: Task, n_cases: int = 2, jobs: int = 2) -> list[Finding]:
+    """All rules, on the first ``n_cases`` train cases of the public list."""
+    played = cases(PaperSplits(), task.id, Split.TRAIN, list(range(n_cases)))
+    with LocalEngine(task, jobs) as engine:
+        static = _static(task, engine.obs_space, engine.action_space)
+        full = _run(engine, [Play(play, None, case) for play in PLAYS for case in played])
+        again = _run(engine, [Play("random", None, case) for case in reversed(played)])
+        crashed = _run(engine, [Play(play, step, case) for play in PLAYS for step in CRASH_STEPS for case in played])
+    faults = [outcome for outcome in (*full.values(), *again.values()) if isinstance(outcome, FaultReport)]
+    if faults:
+        return [*static, Finding("the simulator plays", False, faults[0].text)]
+    return [*static, *_dynamic(task, _results(full), _results(again), _results(crashed))]
+
+
+def _static(task: Task, observation: Schema, action: Schema) -> list[Finding]:
+    text = render(task, observation, action)
+    return [
+        Finding("declared observation space is the live one", describe(observation) == task.observation_space,
+                describe(observation)),
+        Finding("declared action space is the live one", describe(action) == task.action_space, describe(action)),
+        _rows_cover("every observation entry is named", observation, task.observation),
+        _rows_cover("every action entry is named", action, task.action),
+        Finding("contract text has every part", all(part.strip() in text for part in _parts(task)), ""),
+    ]  # fmt: skip
+
+
+def _parts(task: Task) -> tuple[str, ...]:
+    return (task.objective, task.reward, task.termination, task.start, task.dynamics, task.failure_return.derivation)
+
+
+def _rows_cover(rule: str, schema: Schema, rows: tuple[Row, ...]) -> Finding:
+    if not rows:
+        return Finding(rule, True, "no table: the text shows the schema")
+    missing = [name for name, child in _leaves(schema) if not _covered(child, [row for row in rows if row.key == name])]
+    return Finding(rule, not missing, f"not covered: {missing}" if missing else "")
+
+
+def _leaves(schema: Schema) -> Iterable[tuple[str, Schema]]:
+    if schema["type"] == "Dict":
+        return [(str(key), child) for key, child in schema["spaces"].items()]
+    return [("", schema)]
+
+
+def _covered(schema: Schema, rows: list[Row]) -> bool:
+    names = [name for row in rows for name in row.all_names()]
+    if schema["type"] == "Discrete":
+        return len(rows) in (1, schema["n"])
+    if schema["type"] == "Box" and len(schema["shape"]) == 1:
+        return len(names) == schema["shape"][0] and len(set(names)) == len(names)
+    return bool(rows)
+
+
+def _run(engine: LocalEngine, plays: list[Play]) -> dict[Play, EpisodeResult | FaultReport]:
+    checkpoints = {(play.play, play.crash_at): None for play in plays}
+    stored = {key: _store(engine.store, *key) for key in checkpoints}
+    episodes = [Episode(i, stored[play.play, play.crash_at], play.case) for i, play in enumerate(plays)]
+    return {plays[outcome.number]: outcome for outcome in engine.run(episodes)}
+
+
+def _store(store: CheckpointStore, play: str, crash_at: int | None) -> Checkpoint:
+    with tempfile.TemporaryDirectory() as folder:
+        return store.snapshot(probe_folder(Path(folder), play, crash_at))
+
+
+def probe_folder(folder: Path, play: str, crash_at: int | None = None) -> Path:
+    """A policy folder that plays trivially."""
+    shutil.copyfile(PROBE, folder / "policy.py")
+    (folder / "probe.json").write_text(json.dumps({"play": play, "crash_at": crash_at}))
+    return folder
+
+
+def _results(outcomes: dict[Play, Any]) -> dict[Play, EpisodeResult]:
+    return {play: outcome for play, outcome in outcomes.items() if isinstance(outcome, EpisodeResult)}
+
+
+def _dynamic(
+    task: Task, full: dict[Play, EpisodeResult], again: dict[Play, EpisodeResult], crashed: dict[Play, EpisodeResult]
+) -> list[Finding]:
+    failed = [f"{play.play}: {result.error.text}" for play, result in full.items() if result.error]
+    differing = [play.case.index for play, result in again.items() if _facts(full[play]) != _facts(result)]
+    worst = min(result.score for result in full.values())
+    too_long = [result.length for result in full.values() if result.length > task.horizon]
+    unmarked = [r.length for r in full.values() if r.length == task.horizon and not (r.truncated or r.terminated)]
+    return [
+        Finding("simple policies play to the end", not failed, "; ".join(failed[:1])),
+        Finding("an episode is never longer than the horizon, and says how it ended", not (too_long or unmarked),
+                f"lengths {sorted({result.length for result in full.values()})}"),
+        Finding("a repeated case gives the same result", not differing, f"cases {differing}" if differing else ""),
+        Finding("no way of playing scores less than the failure return", worst >= task.failure_return.value,
+                f"worst {worst:g}, failure return {task.failure_return.value:g}"),
+        _crashing_never_pays(full, crashed),
+    ]  # fmt: skip
+
+
+def _facts(result: EpisodeResult) -> tuple[float, int, bool, bool]:
+    return result.score, result.length, result.terminated, result.truncated
+
+
+def _crashing_never_pays(full: dict[Play, EpisodeResult], crashed: dict[Play, EpisodeResult]) -> Finding:
+    """Against the same way of playing, on the same case, to the end."""
+    paid = []
+    for play, result in crashed.items():
+        whole = full[Play(play.play, None, play.case)]
+        if result.error and result.error.kind is ErrorKind.ACT_ERROR and result.score > whole.score:
+            paid.append(f"{play.play} at step {play.crash_at}: {result.score:g} > {whole.score:g}")
+    tried = sum(result.error is not None for result in crashed.values())
+    return Finding("crashing never pays", not paid, "; ".join(paid) or f"{tried} crashes tried")

@@ -1,0 +1,144 @@
+"""Evaluate one policy folder on a list of cases: snapshot, load once, play all, add up."""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from evopolicygym.rollout.engine import Engine
+from evopolicygym.rollout.records import Episode, EpisodeError, EpisodeResult, FaultReport, Recording
+from evopolicygym.sandbox.checkpoints import Checkpoint
+from evopolicygym.sandbox.jail import Level
+from evopolicygym.tasks.ids import Ids, comparable_facts, ids, machine_facts
+from evopolicygym.tasks.splits import Case, Split
+from evopolicygym.tasks.task import Task
+
+
+class NotLoaded(Exception):
+    """The policy does not import or construct, so there is nothing to play."""
+
+    def __init__(self, error: EpisodeError, stdout: str, stderr: str) -> None:
+        super().__init__(error.text)
+        self.error, self.stdout, self.stderr = error, stdout, stderr
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Results in the order of the cases asked for; numbers that follow from them."""
+
+    task: Task
+    splits_id: str
+    checkpoint: Checkpoint
+    level: Level
+    indices: tuple[int, ...]
+    split: Split
+    results: tuple[EpisodeResult, ...]
+    faults: tuple[FaultReport, ...]
+    wall_s: float
+
+    @property
+    def scores(self) -> list[float]:
+        return [result.score for result in self.results]
+
+    @property
+    def mean(self) -> float | None:
+        """Exactly rounded, and independent of order."""
+        return math.fsum(self.scores) / len(self.results) if self.results else None
+
+    @property
+    def std(self) -> float | None:
+        return statistics.pstdev(self.scores) if self.results else None
+
+    @property
+    def failed(self) -> int:
+        return sum(result.error is not None for result in self.results)
+
+    @property
+    def steps(self) -> int:
+        return sum(result.length for result in self.results)
+
+    @property
+    def steps_per_s(self) -> float:
+        return self.steps / self.wall_s if self.wall_s else 0.0
+
+    @property
+    def ids(self) -> Ids:
+        return ids(self.task, self.splits_id)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For scripts. Cases are named by index: a seed is never shown."""
+        return {
+            "loaded": True,
+            "task": self.task.id,
+            "env_id": self.task.env_id,
+            "split": self.split,
+            "splits_id": self.splits_id,
+            "policy": asdict(self.checkpoint),
+            "isolation": {"level": self.level, "publishable": self.level is not Level.NONE},
+            "mean": self.mean,
+            "std": self.std,
+            "min": min(self.scores, default=None),
+            "max": max(self.scores, default=None),
+            "failed": self.failed,
+            "steps": self.steps,
+            "wall_s": self.wall_s,
+            "steps_per_s": self.steps_per_s,
+            "episodes": [_episode(result) for result in self.results],
+            "faults": [{"case": fault.case.index, "text": fault.text} for fault in self.faults],
+            **asdict(self.ids),
+            "fingerprint": comparable_facts(self.task, self.splits_id) | {"on": machine_facts()},
+        }
+
+
+def evaluate_folder(
+    engine: Engine,
+    task: Task,
+    folder: Path,
+    cases: list[Case],
+    splits_id: str,
+    record: Path | None = None,
+    video: bool = False,
+    advance: Callable[[], object] = lambda: None,
+) -> Evaluation:
+    """Raises SnapshotRefused or NotLoaded when there is nothing to play."""
+    checkpoint = engine.store.snapshot(folder)
+    load = engine.load(checkpoint)
+    if load.error:
+        raise NotLoaded(load.error, load.stdout, load.stderr)
+    began = time.perf_counter()
+    outcomes: dict[int, EpisodeResult | FaultReport] = {}
+    for outcome in engine.run(_episodes(checkpoint, cases, record, video)):
+        outcomes[outcome.number] = outcome
+        advance()
+    wall_s = time.perf_counter() - began
+    ordered = [outcomes[number] for number in range(len(cases))]
+    return Evaluation(
+        task=task,
+        splits_id=splits_id,
+        checkpoint=checkpoint,
+        level=engine.level,
+        indices=tuple(case.index for case in cases),
+        split=cases[0].split,
+        results=tuple(outcome for outcome in ordered if isinstance(outcome, EpisodeResult)),
+        faults=tuple(outcome for outcome in ordered if isinstance(outcome, FaultReport)),
+        wall_s=wall_s,
+    )
+
+
+def _episodes(checkpoint: Checkpoint, cases: list[Case], record: Path | None, video: bool) -> list[Episode]:
+    return [Episode(number, checkpoint, case, _recording(record, number, video)) for number, case in enumerate(cases)]
+
+
+def _recording(record: Path | None, number: int, video: bool) -> Recording | None:
+    return None if record is None else Recording(str(record.resolve() / f"ep_{number:03}"), video=video)
+
+
+def _episode(result: EpisodeResult) -> dict[str, Any]:
+    facts = asdict(result)
+    del facts["case"], facts["number"]
+    return {"case": result.case.index, **facts}

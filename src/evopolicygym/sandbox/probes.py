@@ -1,0 +1,124 @@
+"""Functional probes: what this machine can isolate, found out by doing it in a child process, with the remedy."""
+
+from __future__ import annotations
+
+import os
+import socket
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from evopolicygym.errors import IsolationUnavailable
+from evopolicygym.sandbox import kernel, landlock, seccomp
+from evopolicygym.sandbox.jail import Level
+from evopolicygym.sandbox.launcher import Zygote
+
+NAMESPACES = {
+    "user": kernel.CLONE_NEWUSER,
+    "mount": kernel.CLONE_NEWNS,
+    "pid": kernel.CLONE_NEWPID,
+    "network": kernel.CLONE_NEWNET,
+    "ipc": kernel.CLONE_NEWIPC,
+}
+
+# A setting that explains a missing layer: where, the value that is wrong, and what to do about it.
+SYSCTLS = (
+    ("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1",
+     "sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0 gives level A; level B works as it is"),
+    ("/proc/sys/kernel/unprivileged_userns_clone", "0",
+     "sudo sysctl -w kernel.unprivileged_userns_clone=1 gives level A; level B works as it is"),
+    ("/proc/sys/user/max_user_namespaces", "0",
+     "sudo sysctl -w user.max_user_namespaces=10000 gives level A; level B works as it is"),
+)  # fmt: skip
+CONTAINER_REMEDY = (
+    "in a container add --security-opt seccomp=unconfined --security-opt apparmor=unconfined (and, as root, "
+    "--cap-add SYS_ADMIN) for level A; level B works as it is"
+)
+LANDLOCK_REMEDY = "needs Linux 5.13 or newer, booted with landlock in its lsm= list"
+
+
+@dataclass(frozen=True)
+class Probe:
+    """One thing tried: whether it works, what was seen, and what to do if it must work."""
+
+    name: str
+    ok: bool
+    detail: str = ""
+    remedy: str = ""
+
+
+def isolation() -> list[Probe]:
+    """Every layer by itself, then each level as a whole."""
+    layers = [_attempt(f"namespace {name}", partial(_unshare, flag)) for name, flag in NAMESPACES.items()]
+    abi = landlock.abi()
+    layers.append(_attempt("Landlock refuses an open", _landlock_refuses, f"ABI {abi}", LANDLOCK_REMEDY))
+    layers.append(_attempt("seccomp refuses a socket", _seccomp_refuses))
+    return [*layers, *(_level(level) for level in (Level.A, Level.B))]
+
+
+def namespace_remedy() -> str:
+    """Why namespaces are refused here, by the setting that refuses them."""
+    for path, wrong, remedy in SYSCTLS:
+        try:
+            if Path(path).read_text().strip() == wrong:
+                return remedy
+        except OSError:
+            continue
+    return CONTAINER_REMEDY
+
+
+def _level(level: Level) -> Probe:
+    with tempfile.TemporaryDirectory() as stage:
+        try:
+            Zygote(level, Path(stage)).close()
+        except IsolationUnavailable as error:
+            remedy = namespace_remedy() if level is Level.A else LANDLOCK_REMEDY
+            return Probe(f"level {level}", False, error.reasons[level], remedy)
+    return Probe(f"level {level}", True)
+
+
+def _attempt(name: str, attempt: Callable[[], object], detail: str = "", remedy: str = "") -> Probe:
+    """In a child, which is thrown away together with whatever it did to itself."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            attempt()
+        except BaseException as error:
+            os.write(writer, f"{error}".encode()[:500])
+            os._exit(1)
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as file:
+        message = file.read().decode(errors="replace")
+    _, status = os.waitpid(child, 0)
+    if status == 0:
+        return Probe(name, True, detail)
+    return Probe(name, False, message or f"died with status {status}", remedy or namespace_remedy())
+
+
+def _unshare(flag: int) -> None:
+    as_user = 0 if os.geteuid() == 0 else kernel.CLONE_NEWUSER
+    kernel.unshare(flag | as_user)
+
+
+def _landlock_refuses() -> None:
+    kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
+    landlock.restrict(["/usr"])
+    _refused(lambda: os.close(os.open("/etc/passwd", os.O_RDONLY)))
+
+
+def _seccomp_refuses() -> None:
+    kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
+    seccomp.apply(seccomp.build(os.getpid()))
+    _refused(lambda: socket.socket().close())
+
+
+def _refused(attempt: Callable[[], object]) -> None:
+    try:
+        attempt()
+    except PermissionError:
+        return
+    raise OSError("the forbidden call went through")

@@ -1,0 +1,40 @@
+"""The arena (`arena:Arena-v0`): an environment that pays only for a breach, and whose process holds the secrets.
+
+The first part of an action says whether the attack succeeded, and is the reward. An action outside its space, which the
+judge must never let through, pays a thousand.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+STEPS = 6
+MASK = 0x5A5A_5A5A_5A5A_5A5A  # attacks learn the seed of their own case, in a disguise that a search does not find
+CANARY = os.environ.get("ARENA_CANARY", "")  # in the environment and in the memory of every judge process
+
+
+class Arena(gymnasium.Env):
+    """Six steps. The observation is the disguised seed of the case and the number of the step."""
+
+    observation_space: Any = spaces.Box(0, 255, (9,), np.uint8)
+    action_space: Any = spaces.Tuple((spaces.Discrete(2), spaces.Box(-1, 1, (2,), np.float32)))
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        self.seed, self.steps = seed or 0, 0
+        return self._observe(), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        legal = self.action_space.contains(action)
+        self.steps += 1
+        return self._observe(), float(action[0]) if legal else 1000.0, self.steps >= STEPS, False, {}
+
+    def _observe(self) -> Any:
+        return np.frombuffer((self.seed ^ MASK).to_bytes(8, "little") + bytes([self.steps]), np.uint8)
+
+
+gymnasium.register("Arena-v0", entry_point=Arena)

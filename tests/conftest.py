@@ -1,0 +1,101 @@
+"""What all tests share: toy tasks, policy folders from source, and engines."""
+
+from __future__ import annotations
+
+import os
+import textwrap
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from evopolicygym.limits import Limits
+from evopolicygym.rollout.engine import PUBLISHABLE, LocalEngine
+from evopolicygym.rollout.records import Episode, EpisodeResult, FaultReport, Recording
+from evopolicygym.sandbox.jail import Level
+from evopolicygym.tasks.splits import Case, PaperSplits, Split, cases
+from evopolicygym.tasks.task import FailureReturn, Task
+
+TESTS = Path(__file__).parent
+os.environ["PYTHONPATH"] = str(TESTS)  # workers import the toys
+QUICK = Limits(init_cpu_s=1.0, act_cpu_s=0.3, episode_cpu_s=3.0, memory_mb=512)
+
+
+def toy_task(name: str = "Toy-v0", horizon: int = 10, limits: Limits = QUICK, failure: float = -5.0) -> Task:
+    return Task(
+        id=f"toys:{name}",
+        env_id=f"toys:{name}",
+        title="A toy",
+        family="toys",
+        horizon=horizon,
+        observation_space="",
+        action_space="",
+        objective="Play.",
+        reward="The action.",
+        termination="After ten steps.",
+        failure_return=FailureReturn(failure, "By decree."),
+        limits=limits,
+    )
+
+
+def write_policy(folder: Path, source: str, **files: str) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "policy.py").write_text(textwrap.dedent(source))
+    for name, text in files.items():
+        (folder / f"{name}.py").write_text(textwrap.dedent(text))
+    return folder
+
+
+def policy_source(act: str = "return 1", init: str = "pass", reset: str = "pass", top: str = "") -> str:
+    """A whole policy from the bodies of its methods."""
+    return (
+        f"import os, sys\nimport numpy as np\n{textwrap.dedent(top)}\n"
+        "class Policy:\n"
+        f"    def __init__(self, obs_space, action_space, env_meta):\n{textwrap.indent(textwrap.dedent(init), ' ' * 8)}\n"
+        f"    def reset(self, episode_index):\n{textwrap.indent(textwrap.dedent(reset), ' ' * 8)}\n"
+        f"    def act(self, obs):\n{textwrap.indent(textwrap.dedent(act), ' ' * 8)}\n"
+    )
+
+
+def train_cases(task: Task, count: int) -> list[Case]:
+    return cases(PaperSplits(), task.id, Split.TRAIN, list(range(count)))
+
+
+Outcome = EpisodeResult | FaultReport
+
+
+class Stage:
+    """An engine with a short way to play a policy given as source."""
+
+    def __init__(self, task: Task, folder: Path, jobs: int = 1, levels: tuple[Level, ...] = PUBLISHABLE,
+                 video: bool = False) -> None:  # fmt: skip
+        self.task, self.folder = task, folder
+        self.engine = LocalEngine(task, jobs, levels, video=video)
+
+    def outcomes(self, source: str, count: int = 1, recording: Recording | None = None, **files: str) -> list[Outcome]:
+        policy = write_policy(self.folder / f"policy-{os.urandom(4).hex()}", source, **files)
+        checkpoint = self.engine.store.snapshot(policy)
+        episodes = [Episode(i, checkpoint, case, recording) for i, case in enumerate(train_cases(self.task, count))]
+        return sorted(self.engine.run(episodes), key=lambda outcome: outcome.number)
+
+    def play(self, source: str, recording: Recording | None = None, **files: str) -> EpisodeResult:
+        (outcome,) = self.outcomes(source, 1, recording, **files)
+        assert isinstance(outcome, EpisodeResult), outcome
+        return outcome
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Stage]]:
+    """Make engines for the tests of a module; each is made once for its arguments."""
+    made: dict[object, Stage] = {}
+
+    def make(task: Task | None = None, **options: object) -> Stage:
+        task = task or toy_task()
+        key = (task.id, task.horizon, task.limits, repr(sorted(options.items())))
+        if key not in made:
+            made[key] = Stage(task, tmp_path_factory.mktemp("stage"), **options)  # type: ignore[arg-type]
+        return made[key]
+
+    yield make
+    for one in made.values():
+        one.engine.close()

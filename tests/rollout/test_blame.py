@@ -1,0 +1,212 @@
+"""Whatever a policy does wrong ends its episode with the right kind, in its author's words, and the engine goes on."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from conftest import policy_source, toy_task
+
+from evopolicygym.rollout.records import EpisodeResult, FaultReport
+from evopolicygym.sandbox.failures import ErrorKind
+
+EVIL_NUMBER = """
+class Evil:
+    def __index__(self): return 1
+    def __float__(self): return 1.0
+"""
+
+FAILURES = [
+    ("import_error", policy_source(top="import no_such_module"), "line 3", "No module named 'no_such_module'"),
+    ("import_error", policy_source(top="import gymnasium"), "line 3", "policies may import"),
+    ("import_error", policy_source(top="def broken(:"), "line 3", "SyntaxError"),
+    ("import_error", "x = 1\n", "", "defines no class Policy"),
+    ("import_error", policy_source(top="raise KeyError('at import')"), "line 3", "at import"),
+    ("import_error", policy_source(top="sys.exit(3)"), "line 3", "SystemExit"),
+    ("init_error", policy_source(init="self.x = 1 / 0"), "line 6", "ZeroDivisionError"),
+    ("init_error", "class Policy:\n    def reset(self, i): pass\n", "", "no method act"),
+    ("init_error", "class Policy:\n    def act(self, o): pass\n", "", "no method reset"),
+    ("init_error", "class Policy:\n    def __init__(self, one): pass\n    def reset(self, i): pass\n"
+     "    def act(self, o): pass\n", "", "must accept (obs_space, action_space, env_meta)"),
+    ("reset_error", policy_source(reset="raise ValueError('no reset today')"), "line 8", "no reset today"),
+    ("act_error", policy_source(act="return self.missing"), 'File "policy.py", line 10, in act', "AttributeError"),
+    ("act_error", policy_source(act="import gymnasium"), "line 10", "policies may import"),
+    ("act_error", policy_source(act="raise SystemExit"), "line 10", "SystemExit"),
+    ("act_error", policy_source(act="raise RecursionError('deep')"), "line 10", "deep"),
+    ("act_error", policy_source(act="def f(): f()\nf()"), "line 10", "RecursionError"),
+    ("invalid_action", policy_source(act="return None"), "", "must be one integer from 0 to 2, got NoneType None"),
+    ("invalid_action", policy_source(act="return 1.0"), "", "must be one integer from 0 to 2, got float 1.0"),
+    ("invalid_action", policy_source(act="return [0, 1]"), "", "must be one integer"),
+    ("invalid_action", policy_source(act="return 3"), "", "from 0 to 2, got 3"),
+    ("invalid_action", policy_source(act="return -1"), "", "from 0 to 2, got -1"),
+    ("invalid_action", policy_source(act="return 10**30"), "", "must be one integer"),
+    ("invalid_action", policy_source(top=EVIL_NUMBER, act="return Evil()"), "", "got Evil"),
+    ("timeout", policy_source(act="while True: pass"), "", "no answer within 0.3 s of CPU time"),
+    ("timeout", policy_source(init="while True: pass"), "", "no answer within 1 s of CPU time"),
+    ("timeout", policy_source(top="while True: pass"), "", "no answer within 1 s of CPU time"),
+    ("timeout", policy_source(act="import time; time.sleep(9)"), "", "no answer within 3 s of wall time"),
+    ("oom", policy_source(act="x = bytearray(1 << 40)"), "line 10", "out of memory (512 MiB)"),
+    ("oom", policy_source(act="x = np.ones(1 << 33)"), "line 10", "out of memory (512 MiB)"),
+    ("crash", policy_source(act="os._exit(7)"), "", "exited with code 7"),
+    ("crash", policy_source(act="import ctypes; ctypes.string_at(0)"), "", "died of signal 11"),
+    ("crash", policy_source(act="os.close(3)"), "", ""),
+    ("crash", policy_source(act="os.write(3, b'x')"), "", "broke the exchange: a frame of 1 bytes"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "source", "where", "what"), FAILURES, ids=range(len(FAILURES)))
+def test_each_failure_has_its_kind_and_says_where(stage, kind, source, where, what):
+    result = stage().play(source)
+    assert result.error is not None
+    assert result.error.kind == kind, result.error
+    assert where in result.error.text
+    assert what in result.error.text
+    assert result.score == -5.0
+    assert stage().play(policy_source()).length == 10
+
+
+def test_a_failed_episode_scores_the_lower_of_return_and_failure_return(stage):
+    source = policy_source(act="if obs[0] == 4: raise ValueError\nreturn 2")
+    result = stage().play(source)
+    assert result.return_so_far > 8
+    assert result.score == -5.0
+    assert result.length == 4
+    low = stage(toy_task("Steering-v0", failure=-1.0))
+    source = policy_source(act="if obs[0] == 4: raise ValueError\nreturn [-1, 0]")
+    assert low.play(source).score == -4.0
+
+
+def test_helper_modules_keep_their_names_in_tracebacks(stage):
+    result = stage().play(
+        "import helper\n" + policy_source(act="return helper.f(obs)"), helper="def f(obs):\n    return obs['x']\n"
+    )
+    assert result.error is not None
+    assert 'File "policy.py", line 11, in act' in result.error.text
+    assert 'File "helper.py", line 2, in f' in result.error.text
+    assert "evopolicygym" not in result.error.text
+
+
+def test_output_is_captured_and_bounded(stage):
+    result = stage().play(policy_source(act="print('x' * 100_000); print('oops', file=sys.stderr); return 1"))
+    assert result.error is None
+    assert len(result.stdout) == 64 * 1024
+    assert result.stderr.startswith("oops\n")
+    assert stage().play(policy_source()).stdout == ""
+
+
+def test_error_text_is_bounded(stage):
+    result = stage().play(policy_source(act="raise ValueError('y' * 10_000_000)"))
+    assert result.error is not None
+    assert len(result.error.text) < 20_000
+    assert "characters left out" in result.error.text
+
+
+@pytest.mark.parametrize("text", ["raise ValueError(Evil())", "raise Evil2()"])
+def test_an_exception_that_cannot_be_shown_is_still_an_error(stage, text):
+    top = "class Evil:\n    def __str__(self): raise KeyError\n    __repr__ = __str__\nclass Evil2(Exception):\n    def __str__(self): os._exit(0)\n"
+    result = stage().play(policy_source(top=top, act=text))
+    assert result.error is not None
+    assert result.error.kind in ("act_error", "crash")
+
+
+def test_the_cpu_limit_of_an_episode_is_kept_over_many_short_acts(stage):
+    source = policy_source(
+        act="import time\nt = time.process_time()\nwhile time.process_time() - t < 0.2: pass\nreturn 1"
+    )
+    result = stage(toy_task("Endless-v0", horizon=10_000)).play(source)
+    assert result.error is not None
+    assert result.error.kind is ErrorKind.TIMEOUT
+    assert "3 s of CPU time for one episode" in result.error.text
+
+
+def test_box_actions_are_clipped_and_counted(stage):
+    steering = stage(toy_task("Steering-v0"))
+    result = steering.play(policy_source(act="return [5, -7] if obs[0] < 3 else np.array([0.5, 1.0])"))
+    assert result.error is None
+    assert result.clipped_actions == 3
+    assert result.score == 3 * 1.0 + 7 * 1.5
+
+
+@pytest.mark.parametrize(
+    ("act", "says"),
+    [
+        ("return [float('nan'), 0]", "finite"),
+        ("return [float('inf'), 0]", "finite"),
+        ("return np.array([1e300, 0])", "finite"),
+        ("return [1]", "must have shape (2,), got shape (1,)"),
+        ("return [[1, 2]]", "must have shape (2,), got shape (1, 2)"),
+        ("return [[1], [2, 3]]", "must be an array of shape (2,)"),
+        ("return 0.5", "must have shape (2,), got shape ()"),
+        ("return ['a', 'b']", "must be numbers"),
+        ("return [None, 1]", "must be numbers"),
+        ("return [1j, 0]", "must be numbers"),
+    ],
+)
+def test_box_actions_that_are_no_actions(stage, act, says):
+    result = stage(toy_task("Steering-v0")).play(policy_source(act=act))
+    assert result.error is not None
+    assert result.error.kind is ErrorKind.INVALID_ACTION
+    assert says in result.error.text
+
+
+def test_every_kind_of_space_arrives_as_it_was_sent(stage):
+    act = """
+    assert obs["image"].shape == (12, 9, 3) and obs["image"].dtype == np.uint8 and (obs["image"] == self.n).all()
+    assert obs["word"] == "step " + "é" * (self.n % 7)
+    assert obs["direction"] == self.n % 4 - 1 and type(obs["direction"]) is int
+    assert obs["switches"].tolist() == [1, 0, 1, 0, 1] and obs["dials"].tolist() == [2, 3]
+    assert obs["pair"][0] == self.n % 2 and obs["pair"][1].tolist() == [[0.5, 0.5], [0.5, 0.5]]
+    obs["image"][:] = 0
+    self.n += 1
+    return {"gear": -1, "wheel": (0.25, -2), "switches": [1, 0, 1], "levels": [100, 300], "pair": (2, [4, 5])}
+    """
+    result = stage(toy_task("Everything-v0")).play(policy_source(init="self.n = 0", act=act))
+    assert result.error is None, result.error
+    assert result.score == 10 * 300.0  # 100, and 300 clipped to 200
+    assert result.clipped_actions == 10
+
+
+def test_a_simulator_that_raises_again_is_the_policys_doing(stage):
+    result = stage(toy_task("Raising-v0")).play(policy_source(act="return 2 if obs[0] == 3 else 1"))
+    assert result.error is not None
+    assert result.error.kind is ErrorKind.SIMULATOR_ERROR
+    assert "the toy cannot take a 2" in result.error.text
+    assert result.length == 3
+    assert result.score == -5.0
+
+
+def test_a_simulator_that_raises_once_is_the_judges_fault(stage, tmp_path, monkeypatch):
+    monkeypatch.setenv("TOY_MARKER", str(tmp_path / "marker"))
+    flaky = stage(toy_task("Flaky-v0"))
+    (outcome,) = flaky.outcomes(policy_source())
+    assert isinstance(outcome, FaultReport)
+    assert "only once" in outcome.text
+    assert flaky.play(policy_source()).error is None
+
+
+def test_a_simulator_that_dies_is_replaced_and_the_rest_is_played(stage):
+    aborting = stage(toy_task("Aborting-v0"), jobs=2)
+    outcomes = aborting.outcomes(policy_source(act="return 2 if obs[1] > 0.5 else 1"), 8)
+    results = [outcome for outcome in outcomes if isinstance(outcome, EpisodeResult)]
+    assert len(results) == 8
+    died = [result for result in results if result.error]
+    assert 0 < len(died) < 8
+    assert {result.error.kind for result in died if result.error} == {ErrorKind.SIMULATOR_ERROR}
+
+
+def test_a_reward_that_is_not_a_number_is_never_a_score(stage):
+    result = stage(toy_task("NotANumber-v0")).play(policy_source())
+    assert result.error is not None
+    assert result.error.kind is ErrorKind.SIMULATOR_ERROR
+    assert math.isfinite(result.score)
+
+
+def test_the_horizon_cuts_from_outside(stage):
+    result = stage(toy_task("Endless-v0", horizon=25)).play(policy_source())
+    assert (result.length, result.truncated, result.terminated) == (25, True, False)
+
+
+def test_the_policy_is_told_the_same_thing_every_time(stage):
+    result = stage().play(policy_source(init="print(env_meta, obs_space, action_space)", reset="print(episode_index)"))
+    assert "'max_episode_steps': 10" in result.stdout
+    assert result.stdout.endswith("\n0\n")

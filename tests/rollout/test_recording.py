@@ -1,0 +1,79 @@
+"""Recordings read back with plain json, numpy and any video player, and change nothing of what is recorded."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import av
+import numpy as np
+import pytest
+from conftest import Stage, policy_source, toy_task, train_cases
+
+from evopolicygym.rollout.conformance import probe_folder
+from evopolicygym.rollout.engine import LocalEngine
+from evopolicygym.rollout.records import Episode, EpisodeResult, Recording
+from evopolicygym.tasks.files import CORE16_ORDER, core16
+
+STEPS = 12
+
+
+def test_a_trajectory_is_exact_and_complete(stage, tmp_path):
+    result = stage().play(policy_source(act="return 2"), Recording(str(tmp_path)))
+    lines = [json.loads(line) for line in (tmp_path / "trajectory.jsonl").read_text().splitlines()]
+    assert [line["t"] for line in lines] == list(range(11))
+    assert sum(line["reward"] for line in lines[:-1]) == result.score
+    assert lines[0]["action"] == 2
+    assert lines[9]["terminated"] is True
+    assert lines[10] == {"t": 10, "obs": [10.0, lines[0]["obs"][1]]}
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["trajectory.jsonl"]
+
+
+def test_large_observations_go_to_an_archive(stage, tmp_path):
+    act = 'return {"gear": 0, "wheel": [0, 0], "switches": [0, 0, 0], "levels": [1, 2], "pair": (0, [0, 0])}'
+    stage(toy_task("Everything-v0")).play(policy_source(act=act), Recording(str(tmp_path)))
+    with np.load(tmp_path / "observations.npz", allow_pickle=False) as archive:
+        assert archive["image"].shape == (11, 12, 9, 3)
+        assert (archive["image"][7] == 7).all()
+    line = json.loads((tmp_path / "trajectory.jsonl").read_text().splitlines()[7])
+    assert line["obs"]["image"] == {"npz": "image", "row": 7}
+    assert line["obs"]["word"] == "step "
+
+
+def test_a_failed_episode_is_recorded_up_to_its_failure(stage, tmp_path):
+    source = policy_source(act="if obs[0] == 4: raise ValueError\nreturn 1")
+    stage().play(source, Recording(str(tmp_path)))
+    assert len((tmp_path / "trajectory.jsonl").read_text().splitlines()) == 5
+
+
+def frames(path):
+    with av.open(str(path)) as container:
+        assert container.streams.video[0].codec_context.name == "h264"
+        return [frame.to_ndarray(format="rgb24") for frame in container.decode(video=0)]
+
+
+@pytest.mark.parametrize("slug", CORE16_ORDER)
+def test_every_task_can_be_filmed_without_changing_it(slug, tmp_path):
+    task = replace(core16()[f"core16/{slug}"], horizon=STEPS)
+    (case,) = train_cases(task, 1)
+    results = []
+    for video in (False, True):
+        with LocalEngine(task, 1, video=video) as engine:
+            checkpoint = engine.store.snapshot(probe_folder(tmp_path, "random"))
+            recording = Recording(str(tmp_path / "film"), video=True) if video else None
+            results += list(engine.run([Episode(0, checkpoint, case, recording)]))
+    unseen, filmed = results
+    assert isinstance(unseen, EpisodeResult) and isinstance(filmed, EpisodeResult)
+    assert unseen.score.hex() == filmed.score.hex()
+    shown = frames(tmp_path / "film" / "video.mp4")
+    assert len(shown) == filmed.length
+    assert all(frame.std() > 1 for frame in shown)
+
+
+def test_odd_sizes_are_cut_to_even_ones(tmp_path):
+    stage = Stage(toy_task(), tmp_path, video=True)
+    stage.play(policy_source(), Recording(str(tmp_path / "film"), video=True))
+    stage.engine.close()
+    shown = frames(tmp_path / "film" / "video.mp4")
+    assert shown[0].shape == (32, 46, 3)
+    assert len(shown) == 10

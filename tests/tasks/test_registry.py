@@ -1,0 +1,115 @@
+"""From names to tasks, and what is said when there is none."""
+
+from __future__ import annotations
+
+import pytest
+
+from evopolicygym.errors import UserError
+from evopolicygym.tasks import simulator
+from evopolicygym.tasks.contract import render
+from evopolicygym.tasks.files import CORE16_ORDER, core16, parse
+from evopolicygym.tasks.registry import resolve
+
+HORIZONS = dict(
+    zip(CORE16_ORDER, (500, 999, 1600, 1000, 50, 1000, 1000, 100, 1000, 480, 100, 720, 500, 11, 50, 50), strict=True)
+)
+
+
+def test_core16_is_the_papers_sixteen():
+    assert [task.horizon for task in core16().values()] == list(HORIZONS.values())
+    assert [task.demand for task in core16().values()].count("synthesis") == 5
+    families = [task.family for task in core16().values()]
+    assert families == [name for name in ("gym_box2d", "mujoco", "minigrid", "robotics_driving") for _ in range(4)]
+
+
+@pytest.mark.parametrize("slug", CORE16_ORDER)
+def test_a_contract_names_every_observation_and_action(slug):
+    task = core16()[f"core16/{slug}"]
+    env = simulator.make(task)
+    observation, action = simulator.schemas(task, env)
+    env.close()
+    text = render(task, observation, action)
+    for row in (*task.observation, *task.action):
+        assert all(name in text for name in row.all_names())
+    for heading in ("Objective", "Observation", "Action", "Reward", "Start", "End of an episode", "Horizon"):
+        assert f"\n## {heading}\n" in text
+    assert f"{task.failure_return.value:g}" in text
+    assert "class Policy:" in text
+
+
+def test_a_gymnasium_id_of_core16_is_the_core16_task():
+    assert resolve("Acrobot-v1") is core16()["core16/acrobot"]
+
+
+def test_any_other_gymnasium_id_is_a_task():
+    task = resolve("CartPole-v1")
+    assert (task.horizon, task.observation_space, task.action_space) == (500, "Box(4,) float32", "Discrete(2)")
+    env = simulator.make(task)
+    text = render(task, *simulator.schemas(task, env))
+    assert '"high"' in text
+
+
+def test_an_environment_of_ones_own_module_is_a_task():
+    assert resolve("toys:Toy-v0").horizon == 1000
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("core16/acrobat", "core16/acrobot"),
+        ("acrobot", "core16/acrobot"),
+        ("car-racing", "core16/car-racing"),
+        ("Akrobot-v1", "Acrobot-v1"),
+        ("CartPole-v17", "CartPole-v1"),
+    ],
+)
+def test_an_unknown_task_names_the_nearest(name, meant):
+    with pytest.raises(UserError, match="there is no task") as caught:
+        resolve(name)
+    assert meant in caught.value.remedy
+
+
+def test_a_missing_module_is_an_unknown_task():
+    with pytest.raises(UserError, match="there is no task"):
+        resolve("no_such_module:Env-v0")
+
+
+def test_a_missing_simulator_says_how_to_install_it():
+    task = parse(MINIMAL + 'requires = ["no_such_simulator"]\n', "mine")
+    with pytest.raises(UserError, match="needs no_such_simulator") as caught:
+        simulator.make(task)
+    assert caught.value.remedy == "pip install no_such_simulator"
+
+
+MINIMAL = """
+env_id = "toys:Toy-v0"
+title = "Mine"
+family = "mine"
+horizon = 10
+observation_space = "Box(2,) float64"
+action_space = "Discrete(3)"
+objective = "Play."
+reward = "The action."
+termination = "After ten steps."
+failure_return = { value = 0.0, derivation = "No reward is negative." }
+"""
+
+
+def test_a_task_file_is_a_task(tmp_path):
+    (tmp_path / "mine.toml").write_text(MINIMAL)
+    assert resolve(str(tmp_path / "mine.toml")).id == "mine"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [("x = ", "not valid"), (MINIMAL + "horizn = 3", "unknown keys \\['horizn'\\]"), ("title = 3", "not valid")],
+)
+def test_a_broken_task_file_says_what_is_wrong(tmp_path, text, says):
+    (tmp_path / "mine.toml").write_text(text)
+    with pytest.raises(UserError, match=says):
+        resolve(str(tmp_path / "mine.toml"))
+
+
+def test_a_missing_task_file_is_named(tmp_path):
+    with pytest.raises(UserError, match="cannot read the task file"):
+        resolve(str(tmp_path / "none.toml"))

@@ -1,0 +1,147 @@
+"""Small environments for tests: real ones, made and stepped by real workers (ids `toys:NAME-v0`)."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+
+class Toy(gymnasium.Env):
+    """Ten steps; the observation is the step and a number drawn from the seed; the reward is the action."""
+
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 10}
+    observation_space: Any = spaces.Box(-np.inf, np.inf, (2,), np.float64)
+    action_space: Any = spaces.Discrete(3)
+    length = 10
+
+    def __init__(self, render_mode: str | None = None) -> None:
+        self.render_mode = render_mode
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.steps = 0
+        self.luck = float(self.np_random.random())
+        return self.observe(), {}
+
+    def observe(self) -> Any:
+        return np.array([self.steps, self.luck])
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self.steps += 1
+        return self.observe(), self.pay(action), self.steps >= self.length, False, {}
+
+    def pay(self, action: Any) -> float:
+        return float(action) + self.luck
+
+    def render(self) -> Any:
+        frame = np.zeros((33, 47, 3), np.uint8)
+        frame[: 3 * self.steps + 1] = 255
+        return frame
+
+
+class Endless(Toy):
+    """Never ends by itself."""
+
+    length = 10**9
+
+
+class Raising(Toy):
+    """Raises whenever action 2 is played."""
+
+    def pay(self, action: Any) -> float:
+        if action == 2:
+            raise ArithmeticError("the toy cannot take a 2")
+        return super().pay(action)
+
+
+class Flaky(Toy):
+    """Raises the first time ever, and never again: a marker file remembers."""
+
+    def pay(self, action: Any) -> float:
+        marker = Path(os.environ["TOY_MARKER"])
+        if not marker.exists():
+            marker.touch()
+            raise ArithmeticError("only once")
+        return super().pay(action)
+
+
+class Aborting(Toy):
+    """Takes its whole process with it whenever action 2 is played."""
+
+    def pay(self, action: Any) -> float:
+        if action == 2:
+            os.abort()
+        return super().pay(action)
+
+
+class NotANumber(Toy):
+    def pay(self, action: Any) -> float:
+        return float("nan")
+
+
+class Steering(Toy):
+    """Continuous actions; the reward is their sum as the environment gets it."""
+
+    action_space = spaces.Box(np.array([-1, 0], np.float32), np.array([1, 2], np.float32))
+
+    def pay(self, action: Any) -> float:
+        assert action.dtype == np.float32 and action.shape == (2,)
+        return float(action.sum())
+
+
+class Everything(Toy):
+    """Every kind of space that a policy can meet; the reward says whether the action arrived as it was sent."""
+
+    observation_space = spaces.Dict(
+        {
+            "image": spaces.Box(0, 255, (12, 9, 3), np.uint8),
+            "word": spaces.Text(12),
+            "direction": spaces.Discrete(4, start=-1),
+            "switches": spaces.MultiBinary(5),
+            "dials": spaces.MultiDiscrete([3, 4]),
+            "pair": spaces.Tuple((spaces.Discrete(2), spaces.Box(-1, 1, (2, 2), np.float32))),
+        }
+    )
+    action_space = spaces.Dict(
+        {
+            "gear": spaces.Discrete(4, start=-1),
+            "wheel": spaces.Box(-1, 1, (2,), np.float64),
+            "switches": spaces.MultiBinary(3),
+            "levels": spaces.Box(0, 200, (2,), np.uint8),
+            "pair": spaces.Tuple((spaces.Discrete(3), spaces.MultiDiscrete([5, 6]))),
+        }
+    )
+
+    def observe(self) -> Any:
+        image = np.full((12, 9, 3), self.steps, np.uint8)
+        pair = (self.steps % 2, np.full((2, 2), 0.5, np.float32))
+        return {
+            "image": image,
+            "word": "step " + "é" * (self.steps % 7),
+            "direction": self.steps % 4 - 1,
+            "switches": np.array([1, 0, 1, 0, 1], np.int8),
+            "dials": np.array([2, 3]),
+            "pair": pair,
+        }
+
+    def pay(self, action: Any) -> float:
+        return float(self.action_space.contains(action)) * float(action["levels"].sum())
+
+
+ENVIRONMENTS = {
+    "Toy-v0": Toy,
+    "Endless-v0": Endless,
+    "Raising-v0": Raising,
+    "Flaky-v0": Flaky,
+    "Aborting-v0": Aborting,
+    "NotANumber-v0": NotANumber,
+    "Steering-v0": Steering,
+    "Everything-v0": Everything,
+}
+for _name, _environment in ENVIRONMENTS.items():
+    gymnasium.register(_name, entry_point=_environment)
