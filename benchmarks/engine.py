@@ -3,7 +3,7 @@
     python benchmarks/engine.py [SLUG ...]          the table of docs/benchmarks.md
     python benchmarks/engine.py --scaling [SLUG ...] two jobs against one
 
-Bare: `env.step(policy.act(obs))` in one process, pinned to one core. Isolated: the engine with one job on the same core.
+Bare: `env.step(policy.act(obs))` in one process, pinned to one core. Isolated: the engine with one job, same core.
 Episodes alternate between the two, so that both meet the same machine; the ratio of a task is the median over cases.
 Run it on a quiet machine: the two processes of an isolated episode are two to be descheduled, a bare loop is one.
 """

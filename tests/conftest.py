@@ -48,12 +48,16 @@ def write_policy(folder: Path, source: str, **files: str) -> Path:
 
 def policy_source(act: str = "return 1", init: str = "pass", reset: str = "pass", top: str = "") -> str:
     """A whole policy from the bodies of its methods."""
+
+    def body(text: str) -> str:
+        return textwrap.indent(textwrap.dedent(text), " " * 8)
+
     return (
         f"import os, sys\nimport numpy as np\n{textwrap.dedent(top)}\n"
         "class Policy:\n"
-        f"    def __init__(self, obs_space, action_space, env_meta):\n{textwrap.indent(textwrap.dedent(init), ' ' * 8)}\n"
-        f"    def reset(self, episode_index):\n{textwrap.indent(textwrap.dedent(reset), ' ' * 8)}\n"
-        f"    def act(self, obs):\n{textwrap.indent(textwrap.dedent(act), ' ' * 8)}\n"
+        f"    def __init__(self, obs_space, action_space, env_meta):\n{body(init)}\n"
+        f"    def reset(self, episode_index):\n{body(reset)}\n"
+        f"    def act(self, obs):\n{body(act)}\n"
     )
 
 

@@ -13,13 +13,13 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-STEPS = 6
+STEPS = 8
 MASK = 0x5A5A_5A5A_5A5A_5A5A  # attacks learn the seed of their own case, in a disguise that a search does not find
 CANARY = os.environ.get("ARENA_CANARY", "")  # in the environment and in the memory of every judge process
 
 
 class Arena(gymnasium.Env):
-    """Six steps. The observation is the disguised seed of the case and the number of the step."""
+    """Eight steps. The observation is the disguised seed of the case and the number of the step."""
 
     observation_space: Any = spaces.Box(0, 255, (9,), np.uint8)
     action_space: Any = spaces.Tuple((spaces.Discrete(2), spaces.Box(-1, 1, (2,), np.float32)))

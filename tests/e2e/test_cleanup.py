@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+
 from conftest import policy_source, write_policy
 
 SLEEPY = policy_source(act="import time; time.sleep(0.2); return 0")

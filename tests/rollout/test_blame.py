@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 import pytest
-from conftest import policy_source, toy_task
 
+from conftest import policy_source, toy_task
 from evopolicygym.rollout.records import EpisodeResult, FaultReport
 from evopolicygym.sandbox.failures import ErrorKind
 
@@ -103,7 +103,13 @@ def test_error_text_is_bounded(stage):
 
 @pytest.mark.parametrize("text", ["raise ValueError(Evil())", "raise Evil2()"])
 def test_an_exception_that_cannot_be_shown_is_still_an_error(stage, text):
-    top = "class Evil:\n    def __str__(self): raise KeyError\n    __repr__ = __str__\nclass Evil2(Exception):\n    def __str__(self): os._exit(0)\n"
+    top = """
+    class Evil:
+        def __str__(self): raise KeyError
+        __repr__ = __str__
+    class Evil2(Exception):
+        def __str__(self): os._exit(0)
+    """
     result = stage().play(policy_source(top=top, act=text))
     assert result.error is not None
     assert result.error.kind in ("act_error", "crash")

@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from conftest import policy_source, toy_task, train_cases
 
+from conftest import policy_source, toy_task, train_cases
 from evopolicygym.rollout.conformance import probe_folder
 from evopolicygym.rollout.engine import LocalEngine
 from evopolicygym.rollout.evaluation import evaluate_folder

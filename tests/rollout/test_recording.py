@@ -8,8 +8,8 @@ from dataclasses import replace
 import av
 import numpy as np
 import pytest
-from conftest import Stage, policy_source, toy_task, train_cases
 
+from conftest import Stage, policy_source, toy_task, train_cases
 from evopolicygym.rollout.conformance import probe_folder
 from evopolicygym.rollout.engine import LocalEngine
 from evopolicygym.rollout.records import Episode, EpisodeResult, Recording

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from conftest import toy_task
 
+from conftest import toy_task
 from evopolicygym.limits import Limits
 from evopolicygym.tasks import ids as module
 from evopolicygym.tasks import pins

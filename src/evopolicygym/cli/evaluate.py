@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from evopolicygym.cli.output import data, print_json, talk
+from evopolicygym.cli.output import data, print_json, talk, tame
 from evopolicygym.errors import Fault, UserError
 from evopolicygym.rollout.engine import PUBLISHABLE, LocalEngine
 from evopolicygym.rollout.evaluation import Evaluation, NotLoaded, evaluate_folder
@@ -115,10 +115,10 @@ def _progress(total: int) -> Iterator[Callable[[], None]]:
 def _report_not_loaded(error: NotLoaded, json: bool) -> None:
     if json:
         print_json({"loaded": False, "error": {"kind": error.error.kind, "text": error.error.text}})
-    talk.print(f"the policy does not load: {error.error.kind}\n{error.error.text}", markup=False)
+    talk.print(f"the policy does not load: {error.error.kind}\n{tame(error.error.text)}", markup=False)
     for name, text in (("stdout", error.stdout), ("stderr", error.stderr)):
         if text:
-            talk.print(f"its {name}:\n{text}", markup=False)
+            talk.print(f"its {name}:\n{tame(text)}", markup=False)
 
 
 def _print(report: Evaluation) -> None:
@@ -127,7 +127,7 @@ def _print(report: Evaluation) -> None:
         ending = result.error.kind if result.error else "terminated" if result.terminated else "truncated"
         data.print(f"{result.case.index:5} {result.score:12.4f} {result.length:6}  {ending}")
     for line in _failures(report):
-        data.print(line, markup=False)
+        data.print(tame(line), markup=False)
     data.print()
     for name, value in _summary(report):
         data.print(f"{name:12} {value}", markup=False)

@@ -11,5 +11,10 @@ talk = Console(stderr=True, highlight=False, soft_wrap=True)
 data = Console(highlight=False, soft_wrap=True)
 
 
+def tame(text: str) -> str:
+    """Text of a policy, safe for a terminal: its control characters are shown, not obeyed."""
+    return "".join(char if char.isprintable() or char in "\n\t" else repr(char)[1:-1] for char in text)
+
+
 def print_json(value: Any) -> None:
     print(json.dumps(value, indent=1, allow_nan=False))

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import select
 import socket
 import subprocess
@@ -39,6 +40,7 @@ from evopolicygym.tasks.task import Task
 PUBLISHABLE: Final = (Level.A, Level.B)
 SINGLE_THREADED: Final = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 TRIES: Final = 2
+PATIENCE_S: Final = 2 * 3600.0  # without any answer of any worker: far beyond every limit of a policy
 
 
 class Engine(Protocol):
@@ -68,12 +70,10 @@ class LocalEngine:
         video: bool = False,
     ) -> None:
         self._task = task
-        self._scratch = Path(tempfile.mkdtemp(prefix="evopolicygym-")) if store is None else None
-        self.store = CheckpointStore(store or self._scratch or Path())
+        self._scratch = None if store else Path(tempfile.gettempdir(), f"evopolicygym-{secrets.token_hex(8)}")
+        stage = (store or self._scratch or Path()).absolute()
         self._cores = sorted(os.sched_getaffinity(0))
-        self._settings = Settings(
-            task, str(self.store.root), levels, 0, str(self._scratch) if self._scratch else None, video
-        )
+        self._settings = Settings(task, str(stage), store is None, levels, 0, os.getpid(), video)
         self._workers: list[_WorkerHandle] = []
         try:
             self._workers = [self._start(i) for i in range(jobs)]
@@ -81,6 +81,7 @@ class LocalEngine:
         except BaseException:
             self.close()
             raise
+        self.store = CheckpointStore(stage)
         self.level = hellos[0].level
         self.obs_space, self.action_space = hellos[0].obs_space, hellos[0].action_space
 
@@ -113,7 +114,7 @@ class LocalEngine:
                 busy[worker] = work
             if not busy:
                 return
-            for worker in select.select(list(busy), [], [])[0]:
+            for worker in self._finished(busy):
                 episode, attempt = busy.pop(worker)
                 answer = worker.answer()
                 if answer is None:
@@ -124,6 +125,14 @@ class LocalEngine:
                 else:
                     idle.append(worker)
                 yield self._outcome(episode, answer)
+
+    def _finished(self, busy: Iterable[_WorkerHandle]) -> list[_WorkerHandle]:
+        """Workers that have answered or died. One that hangs for hours in its simulator is killed, and so has died."""
+        ready: list[_WorkerHandle] = select.select(list(busy), [], [], PATIENCE_S)[0]
+        if not ready:
+            for worker in busy:
+                worker.kill()
+        return ready
 
     def close(self) -> None:
         for worker in self._workers:
@@ -147,7 +156,11 @@ class LocalEngine:
         return EpisodeResult(episode.number, episode.case, score, 0.0, 0, False, False, 0, error, "", "", 0.0, 0.0, 0.0)
 
     def _start(self, number: int) -> _WorkerHandle:
-        return _WorkerHandle(replace(self._settings, core=self._cores[number % len(self._cores)]))
+        return _WorkerHandle(replace(self._settings, core=self._core(number)))
+
+    def _core(self, number: int) -> int:
+        """Engines that run at the same time start at different cores, as far as their pids differ."""
+        return self._cores[(os.getpid() + number) % len(self._cores)]
 
     def _replace(self, dead: _WorkerHandle) -> _WorkerHandle:
         number = self._workers.index(dead)
@@ -194,6 +207,9 @@ class _WorkerHandle:
 
     def answer(self) -> Answer | None:
         return receive(self._connection, Answer)
+
+    def kill(self) -> None:
+        self._process.kill()
 
     def close(self) -> None:
         self._connection.close()

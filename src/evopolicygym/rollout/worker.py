@@ -1,7 +1,7 @@
 """A worker: one judge process with its simulator, pinned to one core together with the policy processes it asks for.
 
-Started as ``python -m evopolicygym.rollout.worker FD``. It ends when its engine hangs up; when the engine is killed, it
-also removes the engine's temporary folder.
+Started as ``python -m evopolicygym.rollout.worker FD``. It ends when its engine hangs up. The folder of
+checkpoints is made by the workers and, when the engine was killed, removed by them: so it cannot outlive both.
 """
 
 from __future__ import annotations
@@ -38,9 +38,10 @@ class Settings:
 
     task: Task
     stage: str
+    stage_is_temporary: bool
     levels: tuple[Level, ...]
     core: int
-    scratch: str | None
+    engine_pid: int
     video: bool
 
 
@@ -49,6 +50,7 @@ class Worker:
 
     def __init__(self, settings: Settings) -> None:
         self._task, self._stage, self._video = settings.task, Path(settings.stage), settings.video
+        self._stage.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._zygotes: dict[tuple[str, ...], Zygote] = {NUMPY: Zygote.best(settings.levels, self._stage)}
         self.level = self._zygotes[NUMPY].level
         env = simulator.make(self._task, self._video)
@@ -150,11 +152,12 @@ def serve(connection: socket.socket, worker: Worker) -> None:
                 answer = Answer(result=worker.play(request.episode))
         except Fault as fault:
             answer = Answer(fault=str(fault))
+        except Exception as error:  # whatever else goes wrong here is the judge's doing, and must not be a policy's
+            answer = Answer(fault=f"{type(error).__name__}: {error}")
         send(connection, answer)
 
 
 def main(connection: socket.socket) -> NoReturn:
-    parent = os.getppid()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     kernel.die_with_parent(signal.SIGTERM)
@@ -172,11 +175,15 @@ def main(connection: socket.socket) -> NoReturn:
         send(connection, Hello(not_isolated=error.reasons))
     except UserError as error:
         send(connection, Hello(refused=str(error)))
+    except ConnectionError:
+        pass  # the engine is gone
+    except OSError as error:
+        send(connection, Hello(refused=f"a simulator worker cannot start: {error}"))
     finally:
         if worker:
             worker.close()
-        if os.getppid() != parent and settings.scratch:
-            remove_tree(settings.scratch)
+        if os.getppid() != settings.engine_pid and settings.stage_is_temporary:
+            remove_tree(settings.stage)
     sys.exit(0)
 
 

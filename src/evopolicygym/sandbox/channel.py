@@ -85,6 +85,7 @@ class PolicyProcess:
 
     def _send(self, op: Op, payload: Any) -> int:
         if not self._nonces:
+            self._check_episode_clock()
             self._nonces = list(struct.unpack(f"<{NONCES}I", os.urandom(4 * NONCES)))
         nonce = self._nonces.pop()
         try:
@@ -130,9 +131,9 @@ class PolicyProcess:
             raise PolicyFailure(late, f"no answer within {cpu_s:g} s of CPU time")
         if now - began > cpu_s * WALL_FACTOR:
             raise PolicyFailure(late, f"no answer within {cpu_s * WALL_FACTOR:g} s of wall time")
-        self.check_episode_clock()
+        self._check_episode_clock()
 
-    def check_episode_clock(self) -> None:
+    def _check_episode_clock(self) -> None:
         """The wall-time backstop over a whole episode; the kernel itself ends the process at its CPU limit."""
         if time.monotonic() - self._started > self._limits.episode_cpu_s * WALL_FACTOR:
             limit = self._limits.episode_cpu_s * WALL_FACTOR

@@ -11,6 +11,7 @@ import os
 import shutil
 import stat
 import tempfile
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -156,5 +157,6 @@ class _Copy:
 def remove_tree(folder: str | Path) -> None:
     """Also where the folders have already been made read-only."""
     for parent, _, _ in os.walk(folder):
-        os.chmod(parent, 0o755)
+        with suppress(FileNotFoundError):
+            os.chmod(parent, 0o755)
     shutil.rmtree(folder, ignore_errors=True)

@@ -68,6 +68,7 @@ def _import_requirements(task: Task) -> None:
         os.environ.setdefault("MUJOCO_GL", backend)  # read by mujoco when it is imported
     if ":" in task.env_id and os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())
+    _mute_notices()
     for module in task.requires:
         try:
             importlib.import_module(module)
@@ -75,6 +76,15 @@ def _import_requirements(task: Task) -> None:
             raise UserError(
                 f"task {task.id} needs {module}, which does not import: {error}", _remedy(module)
             ) from error
+
+
+def _mute_notices() -> None:
+    """Farama packages print notices about other environments when they are imported."""
+    try:
+        from farama_notifications import notifications
+    except ImportError:
+        return
+    notifications.clear()
 
 
 def _remedy(module: str) -> str:

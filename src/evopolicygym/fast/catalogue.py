@@ -1,0 +1,65 @@
+"""Which environments have a fast version, for exactly which simulator versions, and how a stock one becomes it.
+
+A fast version is the same task: same observations, rewards, endings and random state, bit for bit. An upgrade takes a
+freshly made stock environment (before its first reset) and replaces slow methods, usually by giving it a subclass with
+the same constructor. It never touches module globals, so that stock and fast can live side by side.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import metadata
+from typing import Any, Final
+
+
+@dataclass(frozen=True)
+class Fast:
+    """``module`` holds ``upgrade(env)``, written for these versions and for no others."""
+
+    module: str
+    versions: Mapping[str, str]
+
+
+GYMNASIUM: Final = {"gymnasium": "1.4.0", "numpy": "2.4.6"}
+BOX2D: Final = GYMNASIUM | {"box2d": "2.3.10", "pygame-ce": "2.5.8"}
+HIGHWAY: Final = Fast("highway", GYMNASIUM | {"highway-env": "1.12.1", "pandas": "3.1.1"})
+MINIGRID: Final = Fast("minigrid", GYMNASIUM | {"minigrid": "3.2.0"})
+FETCH: Final = Fast("fetch", GYMNASIUM | {"gymnasium-robotics": "1.4.2", "mujoco": "3.10.0"})
+
+CATALOGUE: Final[Mapping[str, Fast]] = {
+    "Acrobot-v1": Fast("classic_control", GYMNASIUM),
+    "MountainCarContinuous-v0": Fast("classic_control", GYMNASIUM),
+    "BipedalWalker-v3": Fast("bipedal_walker", BOX2D),
+    "CarRacing-v3": Fast("car_racing", BOX2D),
+    "MiniGrid-DoorKey-16x16-v0": MINIGRID,
+    "MiniGrid-KeyCorridorS4R3-v0": MINIGRID,
+    "MiniGrid-FourRooms-v0": MINIGRID,
+    "MiniGrid-ObstructedMaze-1Q-v1": MINIGRID,
+    "parking-v0": HIGHWAY,
+    "roundabout-v0": HIGHWAY,
+    "FetchPush-v4": FETCH,
+    "FetchPickAndPlace-v4": FETCH,
+}
+
+
+def upgrade(env: Any) -> bool:
+    """Make a new stock environment fast in place. False where there is no fast version for what is installed."""
+    env_id = env.spec.id if env.spec else ""
+    if env_id not in CATALOGUE or why_stock(env_id):
+        return False
+    importlib.import_module(f"evopolicygym.fast.{CATALOGUE[env_id].module}").upgrade(env.unwrapped)
+    return True
+
+
+def why_stock(env_id: str) -> str | None:
+    """Why an environment that has a fast version runs as stock; None when it does not."""
+    for name, version in CATALOGUE[env_id].versions.items():
+        try:
+            installed = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            return f"{name} is not installed"
+        if installed != version:
+            return f"the fast version is written for {name} {version}, but {installed} is installed"
+    return None

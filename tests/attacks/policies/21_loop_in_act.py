@@ -1,0 +1,9 @@
+"""Never answers."""
+
+EXPECT = "timeout"
+CONTROL = "same"
+
+
+def attack() -> bool:
+    while True:
+        pass

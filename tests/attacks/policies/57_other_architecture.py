@@ -1,0 +1,16 @@
+"""Makes a system call the 32-bit way, where the numbers mean other calls than the filter knows."""
+
+import ctypes
+import mmap
+import os
+
+EXPECT = "crash"
+MACHINE = "x86_64"
+GETPID = bytes.fromhex("53 b814000000 cd80 5b c3")  # push rbx; mov eax, 20; int 0x80; pop rbx; ret
+
+
+def attack() -> bool:
+    page = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+    page.write(GETPID)
+    address = ctypes.addressof(ctypes.c_char.from_buffer(page))
+    return ctypes.CFUNCTYPE(ctypes.c_int)(address)() == os.getpid()

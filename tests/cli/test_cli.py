@@ -1,0 +1,235 @@
+"""The commands as a user or a script meets them: real processes, exit codes, stdout for data, stderr for talk."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from conftest import policy_source, write_policy
+from refusing import run_refused
+
+COMMAND = [sys.executable, "-m", "evopolicygym.cli.main"]
+EXAMPLE = Path(__file__).parents[2] / "examples" / "acrobot"
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    return tmp_path / "config"
+
+
+def run(*arguments: str | Path, **options) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*COMMAND, *map(str, arguments)], capture_output=True, text=True, **options)
+
+
+def test_evaluate_prints_data_for_scripts(home):
+    done = run(
+        "evaluate", EXAMPLE, "core16/acrobot", "--split", "heldout", "--seeds", "paper", "--cases", "0-5,2", "--json"
+    )
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert [episode["case"] for episode in report["episodes"]] == [0, 1, 2, 3, 4, 5, 2]
+    assert report["episodes"][2]["score"] == report["episodes"][6]["score"]
+    assert report["splits_id"] == "paper"
+    assert report["isolation"] == {"level": "A", "publishable": True}
+    assert report["mean"] > -150
+    assert report["failed"] == 0
+    assert report["comparable_id"].startswith("c-")
+    assert report["fingerprint"]["packages"]["gymnasium"] == "1.4.0"
+    assert "seed" not in done.stdout.replace("seeds", "")
+    assert not home.exists()
+
+
+def test_evaluate_prints_a_table_for_people():
+    done = run("evaluate", EXAMPLE, "Acrobot-v1", "--split", "heldout", "--seeds", "paper")
+    assert done.returncode == 0, done.stderr
+    assert "failed       0 of 32 episodes" in done.stdout
+    assert "paper        on these cases: random -499.2, best agent (GPT-5.5) -84.69" in done.stdout
+    assert "level A" in done.stdout
+
+
+def test_paper_rows_are_labelled_when_the_cases_are_others(home):
+    done = run("evaluate", EXAMPLE, "core16/acrobot", "--cases", "0-1")
+    assert "on OTHER cases" in done.stdout
+    assert "train cases of sealed:" in done.stdout
+    assert (home / "evopolicygym" / "seal.key").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_failing_policy_is_a_result(tmp_path):
+    folder = write_policy(tmp_path / "p", policy_source(act="if obs[4] > 0.1: raise ValueError('too fast')\nreturn 2"))
+    done = run("evaluate", folder, "core16/acrobot", "--seeds", "paper", "--cases", "0-3")
+    assert done.returncode == 0
+    assert "ValueError: too fast" in done.stdout
+    assert 'File "policy.py", line 10, in act' in done.stdout
+    assert "-500.0000" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("source", "kind", "says"),
+    [
+        (None, "missing_policy", "no file policy.py"),
+        ("x = ", "import_error", "SyntaxError"),
+        ("x = 1", "import_error", "defines no class Policy"),
+        (policy_source(top="import gymnasium"), "denied_import", "policies may import"),
+        ("class Policy:\n    def reset(self, i): pass", "init_error", "no method act"),
+        ("class Policy:\n    def __init__(self): pass\n    def reset(self, i): pass\n    def act(self, o): pass",
+         "init_error", "must accept (obs_space, action_space, env_meta)"),
+    ],
+)  # fmt: skip
+def test_a_policy_that_does_not_load(tmp_path, source, kind, says):
+    folder = tmp_path / "p"
+    folder.mkdir()
+    if source is not None:
+        write_policy(folder, source)
+    done = run("evaluate", folder, "core16/acrobot", "--seeds", "paper", "--json")
+    assert done.returncode == 1
+    assert json.loads(done.stdout)["error"]["kind"] == kind
+    assert says in done.stderr
+    assert 'Traceback (most recent call last):\n  File "/' not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["evaluate", EXAMPLE, "core16/acrobat"], "Did you mean core16/acrobot"),
+        (["evaluate", EXAMPLE, "core16/acrobot", "--cases", "1024"], "there are cases 0 to 1023"),
+        (["evaluate", EXAMPLE, "core16/acrobot", "--cases", "x"], "cannot read 'x' as a case"),
+        (["evaluate", "/nowhere", "core16/acrobot"], "/nowhere is not a folder"),
+        (["evaluate", EXAMPLE, "core16/acrobot", "--video"], "Add --record"),
+        (["evaluate", EXAMPLE, "core16/acrobot", "--record", "/proc/x"], "cannot write to /proc/x"),
+        (["evaluate", EXAMPLE, "core16/acrobot", "--record", EXAMPLE], "is not empty"),
+        (["evaluate", EXAMPLE, "core16/acrobot", "--seal-key", "/nowhere"], "cannot read the sealing key /nowhere"),
+        (["task", "show", "Acrobot-v2"], "there is no task"),
+        (["seeds", "new", "--out", "/proc/x"], "cannot write the sealing key"),
+    ],
+)  # fmt: skip
+def test_bad_input_is_named_with_a_remedy(arguments, says):
+    done = run(*arguments)
+    assert done.returncode == 2
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+
+
+def test_links_in_a_policy_folder_are_refused(tmp_path):
+    folder = write_policy(tmp_path / "p", policy_source())
+    (folder / "data").symlink_to("/etc")
+    done = run("evaluate", folder, "core16/acrobot", "--seeds", "paper")
+    assert done.returncode == 2
+    assert "data is a symbolic link" in done.stderr
+
+
+def test_recording(tmp_path):
+    done = run(
+        "evaluate",
+        EXAMPLE,
+        "core16/acrobot",
+        "--seeds",
+        "paper",
+        "--cases",
+        "0-1",
+        "--record",
+        tmp_path / "r",
+        "--video",
+    )
+    assert done.returncode == 0, done.stderr
+    assert sorted(str(path.relative_to(tmp_path / "r")) for path in (tmp_path / "r").rglob("*.*")) == [
+        "ep_000/trajectory.jsonl", "ep_000/video.mp4", "ep_001/trajectory.jsonl", "ep_001/video.mp4",
+    ]  # fmt: skip
+
+
+def test_where_namespaces_are_refused_level_b_is_used(tmp_path):
+    arguments = ["evaluate", str(EXAMPLE), "core16/acrobot", "--seeds", "paper", "--cases", "0-1", "--json"]
+    done = run_refused(["unshare"], [*COMMAND, *arguments])
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["isolation"] == {"level": "B", "publishable": True}
+    asked = run_refused(["unshare"], [*COMMAND, *arguments, "--isolation", "A"])
+    assert asked.returncode == 3
+    assert "level A: unshare: Operation not permitted" in asked.stderr
+    assert "evopolicygym doctor" in asked.stderr
+
+
+@pytest.mark.parametrize("calls", [["unshare", "landlock"], ["seccomp"]])
+def test_where_nothing_holds_nothing_runs(calls):
+    arguments = ["evaluate", str(EXAMPLE), "core16/acrobot", "--seeds", "paper", "--cases", "0-1"]
+    done = run_refused(calls, [*COMMAND, *arguments])
+    assert done.returncode == 3
+    assert "level A" in done.stderr
+    assert "level B" in done.stderr
+    assert "--isolation none" in done.stderr
+    assert done.stdout == ""
+
+
+def test_no_isolation_must_be_asked_for_and_is_marked():
+    done = run(
+        "evaluate", EXAMPLE, "core16/acrobot", "--seeds", "paper", "--cases", "0", "--isolation", "none", "--json"
+    )
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["isolation"] == {"level": "none", "publishable": False}
+    assert "not publishable" in done.stderr
+
+
+def test_a_fault_of_the_judge_is_no_score(tmp_path):
+    folder = write_policy(tmp_path / "p", policy_source())
+    environment = os.environ | {"TOY_MARKER": str(tmp_path / "marker")}
+    done = run("evaluate", folder, "toys:Flaky-v0", "--seeds", "paper", "--cases", "0-2", "--json", env=environment)
+    assert done.returncode == 4
+    report = json.loads(done.stdout)
+    assert len(report["episodes"]) == 2
+    assert "but not when the episode was repeated" in report["faults"][0]["text"]
+    assert "1 of 3 episodes have no score" in done.stderr
+
+
+def test_task_list_and_show():
+    rows = json.loads(run("task", "list", "--json").stdout)
+    assert len(rows) == 16
+    assert rows[0]["observation"] == "Box(6,) float32"
+    text = run("task", "show", "core16/car-racing").stdout
+    assert text.startswith("# CarRacing")
+    facts = json.loads(run("task", "show", "core16/ant", "--json").stdout)
+    assert len(facts["obs_space"]["names"]) == 105
+    assert facts["obs_space"]["low"] == "-inf"
+    assert facts["limits"]["memory_mb"] == 2048
+
+
+def test_task_check_finds_a_failure_return_that_pays(tmp_path):
+    text = (Path(__file__).parents[2] / "src/evopolicygym/tasks/core16/acrobot.toml").read_text()
+    (tmp_path / "generous.toml").write_text(text.replace("value = -500.0", "value = -100.0"))
+    done = run("task", "check", tmp_path / "generous.toml", "--cases", "1")
+    assert done.returncode == 1
+    assert "FAIL" in done.stdout
+    assert "crashing never pays" in done.stdout
+
+
+def test_seeds(home):
+    made = json.loads(run("seeds", "new", "--json").stdout)
+    again = run("seeds", "new")
+    assert again.returncode == 2
+    assert "never overwritten" in again.stderr
+    shown = json.loads(run("seeds", "disclose", "--json").stdout)
+    assert shown["splits_id"] == made["splits_id"]
+    assert bytes.fromhex(shown["key"]) == bytes.fromhex(Path(made["file"]).read_text())
+
+
+def test_doctor():
+    done = run("doctor", "--json")
+    report = json.loads(done.stdout)
+    assert done.returncode == 0, done.stdout
+    assert report["level"] == "A"
+    assert len(report["simulators"]) == 16
+    assert all(probe["ok"] for probe in report["rendering"])
+
+
+def test_doctor_names_the_missing_layer_and_its_remedy():
+    done = run_refused(["unshare"], [*COMMAND, "doctor", "--json"])
+    report = json.loads(done.stdout)
+    assert done.returncode == 0
+    assert report["level"] == "B"
+    missing = {probe["name"]: probe for probe in report["isolation"] if not probe["ok"]}
+    assert "level A" in missing
+    assert "level B works as it is" in missing["level A"]["remedy"]

@@ -1,0 +1,36 @@
+"""Run a command in a process to which the kernel really refuses some calls: how a hardened host or container looks."""
+
+from __future__ import annotations
+
+import errno
+import platform
+import subprocess
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from evopolicygym.sandbox import kernel
+from evopolicygym.sandbox.seccomp import ALLOW, JUMP_EQUAL, LOAD, NUMBER, RETURN, _op, apply
+
+NUMBERS = {
+    "x86_64": {"unshare": 272, "landlock": 444, "seccomp": 317},
+    "aarch64": {"unshare": 97, "landlock": 444, "seccomp": 277},
+}[platform.machine()]
+REFUSE = 0x0005_0000 | errno.EPERM
+
+
+def refuser(calls: Sequence[str]) -> Callable[[], None]:
+    """For ``preexec_fn``: from here on, and in all descendants, these calls fail with EPERM."""
+    program = [_op(LOAD, NUMBER)]
+    for call in calls:
+        program += [_op(JUMP_EQUAL, NUMBERS[call], 0, 1), _op(RETURN, REFUSE)]
+    whole = b"".join([*program, _op(RETURN, ALLOW)])
+
+    def refuse() -> None:
+        kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
+        apply(whole)
+
+    return refuse
+
+
+def run_refused(calls: Sequence[str], command: Sequence[str], **options: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, preexec_fn=refuser(calls), capture_output=True, text=True, **options)

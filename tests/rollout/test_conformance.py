@@ -1,0 +1,20 @@
+"""Every Core16 task passes the conformance kit that users get."""
+
+from __future__ import annotations
+
+import pytest
+
+from evopolicygym.rollout.conformance import check_task
+from evopolicygym.tasks.files import CORE16_ORDER, core16
+from evopolicygym.tasks.registry import resolve
+
+
+@pytest.mark.parametrize("slug", CORE16_ORDER)
+def test_core16(slug):
+    findings = check_task(core16()[f"core16/{slug}"], n_cases=1)
+    assert [finding for finding in findings if not finding.ok] == []
+
+
+def test_a_gymnasium_environment():
+    findings = check_task(resolve("LunarLander-v3"), n_cases=1)
+    assert [finding for finding in findings if not finding.ok] == []
