@@ -1,0 +1,90 @@
+"""A checkpoint is a read-only copy by content, named by its content."""
+
+from __future__ import annotations
+
+import os
+import stat
+
+import pytest
+
+from evopolicygym.sandbox.checkpoints import CheckpointStore, SnapshotRefused
+
+
+@pytest.fixture
+def store(tmp_path):
+    return CheckpointStore(tmp_path / "store")
+
+
+@pytest.fixture
+def source(tmp_path):
+    folder = tmp_path / "source"
+    (folder / "pkg").mkdir(parents=True)
+    (folder / "policy.py").write_text("import pkg.tools\n")
+    (folder / "pkg" / "tools.py").write_text("x = 1\n")
+    (folder / "weights.bin").write_bytes(bytes(1000))
+    return folder
+
+
+def tree(folder):
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_the_copy_is_the_content(store, source):
+    checkpoint = store.snapshot(source)
+    assert tree(store.folder(checkpoint)) == tree(source)
+    assert (checkpoint.files, checkpoint.bytes, checkpoint.has_policy) == (3, 1023, True)
+    assert not checkpoint.uses_scipy
+
+
+def test_the_copy_is_read_only(store, source):
+    folder = store.folder(store.snapshot(source))
+    modes = {stat.S_IMODE(path.stat().st_mode) for path in (folder, *folder.rglob("*"))}
+    assert modes == {0o444, 0o555}
+
+
+def test_equal_content_has_one_name_and_one_copy(store, source):
+    first = store.snapshot(source)
+    os.utime(source / "policy.py", (1, 1))
+    os.chmod(source / "policy.py", 0o755)
+    assert store.snapshot(source) == first
+    assert len(list(store.root.iterdir())) == 1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda folder: (folder / "policy.py").write_text("import pkg.tools \n"),
+        lambda folder: (folder / "weights.bin").rename(folder / "weights.dat"),
+        lambda folder: (folder / "note.txt").touch(),
+    ],
+)
+def test_other_content_has_another_name(store, source, change):
+    first = store.snapshot(source)
+    change(source)
+    assert store.snapshot(source).hash != first.hash
+
+
+def test_bytecode_is_left_out(store, source):
+    plain = store.snapshot(source)
+    (source / "__pycache__").mkdir()
+    (source / "__pycache__" / "policy.cpython-311.pyc").write_bytes(b"poison")
+    (source / "pkg" / "tools.pyc").write_bytes(b"poison")
+    assert store.snapshot(source) == plain
+
+
+def test_what_is_too_much_is_refused_and_leaves_nothing(store, source):
+    (source / "big.bin").write_bytes(bytes(64 << 20))
+    with pytest.raises(SnapshotRefused, match="more than 64 MiB"):
+        store.snapshot(source)
+    (source / "big.bin").unlink()
+    (source / "many").mkdir()
+    for number in range(4000):
+        (source / "many" / str(number)).touch()
+    with pytest.raises(SnapshotRefused, match="more than 4000 files"):
+        store.snapshot(source)
+    assert list(store.root.iterdir()) == []
+
+
+def test_a_folder_that_is_not_there_is_named(store, tmp_path):
+    with pytest.raises(SnapshotRefused, match="is not a folder"):
+        store.snapshot(tmp_path / "nowhere")

@@ -1,0 +1,88 @@
+"""The filter, run by a small interpreter of the kernel's filter language: also for machines that are not at hand."""
+
+from __future__ import annotations
+
+import errno
+import struct
+
+import pytest
+
+from evopolicygym.sandbox import seccomp
+from evopolicygym.sandbox.seccomp import ALLOW, DENY, KILL, NOT_THERE
+from evopolicygym.sandbox.syscalls import ALLOWED, AUDIT_ARCH, TABLES
+
+OWN_PID = 4242
+SOME_NOT_ALLOWED = {
+    "x86_64": {
+        "socket": 41, "execve": 59, "fork": 57, "ptrace": 101, "mount": 165, "keyctl": 250, "io_uring_setup": 425,
+        "memfd_create": 319, "bpf": 321, "unlink": 87, "rename": 82, "truncate": 76, "flock": 73,
+    },
+    "aarch64": {
+        "socket": 198, "execve": 221, "ptrace": 117, "mount": 40, "keyctl": 219, "io_uring_setup": 425,
+        "memfd_create": 279, "bpf": 280, "unlinkat": 35, "renameat": 38, "truncate": 45, "flock": 32,
+    },
+}  # fmt: skip
+
+
+def verdict(machine: str, number: int, *arguments: int, arch: int | None = None) -> int:
+    program = list(struct.iter_unpack("HBBI", seccomp.build(OWN_PID, machine)))
+    values = (*arguments, *[0] * (6 - len(arguments)))
+    data = struct.pack("<IIQ6Q", number, AUDIT_ARCH[machine] if arch is None else arch, 0, *values)
+    accumulator, at = 0, 0
+    while True:
+        code, true, false, operand = program[at]
+        at += 1
+        if code == seccomp.RETURN:
+            return int(operand)
+        if code == seccomp.LOAD:
+            (accumulator,) = struct.unpack_from("<I", data, operand)
+            continue
+        holds = {
+            seccomp.JUMP_EQUAL: accumulator == operand,
+            seccomp.JUMP_GREATER_EQUAL: accumulator >= operand,
+            seccomp.JUMP_ANY_BIT: bool(accumulator & operand),
+        }[code]
+        at += true if holds else false
+
+
+@pytest.mark.parametrize("machine", TABLES)
+class TestFilter:
+    def test_allowed_calls_pass_and_all_others_are_refused(self, machine):
+        numbers = TABLES[machine]
+        allowed = {numbers[name] for name in ALLOWED if name in numbers}
+        by_argument = {numbers[name] for name in ("clone", "clone3", "prlimit64", "ioctl", "fcntl", "kill", "tgkill")}
+        for number in set(range(500)) - by_argument:
+            assert verdict(machine, number) == (ALLOW if number in allowed else DENY), number
+
+    def test_what_must_never_pass(self, machine):
+        assert {verdict(machine, number) for number in SOME_NOT_ALLOWED[machine].values()} == {DENY}
+
+    def test_another_architecture_is_killed(self, machine):
+        assert verdict(machine, 0, arch=0x40000003) == KILL
+        assert verdict(machine, 0x40000000) == KILL
+
+    def test_threads_but_no_processes_or_namespaces(self, machine):
+        clone, thread = TABLES[machine]["clone"], 0x3D0F00
+        assert verdict(machine, clone, thread) == ALLOW
+        assert verdict(machine, clone, 17) == DENY
+        assert verdict(machine, clone, thread | 0x10000000) == DENY
+        assert verdict(machine, TABLES[machine]["clone3"]) == NOT_THERE
+
+    def test_limits_can_be_read_but_not_set(self, machine):
+        prlimit = TABLES[machine]["prlimit64"]
+        assert verdict(machine, prlimit, 0, 7, 0) == ALLOW
+        assert verdict(machine, prlimit, 0, 7, 0x1000) == DENY
+        assert verdict(machine, prlimit, 0, 7, 0x1000_0000_0000) == DENY
+
+    def test_signals_to_oneself_only(self, machine):
+        for name in ("kill", "tgkill"):
+            assert verdict(machine, TABLES[machine][name], OWN_PID) == ALLOW
+            assert verdict(machine, TABLES[machine][name], 1) == DENY
+            assert verdict(machine, TABLES[machine][name], 2**32 - 1) == DENY
+
+    def test_no_locks_and_no_terminal_tricks(self, machine):
+        fcntl, ioctl = TABLES[machine]["fcntl"], TABLES[machine]["ioctl"]
+        assert verdict(machine, fcntl, 3, 3) == ALLOW
+        assert verdict(machine, fcntl, 3, 6) == DENY
+        assert verdict(machine, ioctl, 1, 0x5401) == ALLOW
+        assert verdict(machine, ioctl, 1, 0x5412) & 0xFFFF == errno.ENOTTY
