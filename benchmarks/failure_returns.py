@@ -3,8 +3,8 @@
 A failed episode scores at most the task's `failure_return`, so that number has to lie below anything a policy could
 collect by playing on. Each task below is attacked with open-loop adversaries: doing nothing, constant saturated
 actions, uniform noise, random saturated signs held for several spans, a constant saturated action that changes late in
-the episode, and a cross-entropy search for the worst periodic action sequence (which, for the running robots, finds
-gaits that run backwards). Actions are clipped to the action space, as in the evaluation harness.
+the episode, and a cross-entropy search for the worst periodic action sequence (which makes the half cheetah run
+backwards, but not the ant). Actions are clipped to the action space, as in the evaluation harness.
 
     python benchmarks/failure_returns.py [SLUG ...]
 

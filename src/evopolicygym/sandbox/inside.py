@@ -106,7 +106,6 @@ def _prepare(assignment: Assignment) -> None:
     sys.modules["__main__"] = types.ModuleType("__main__")
     sys.argv[:] = ["policy"]
     sys.path.insert(0, assignment.folder)
-    sys.path_importer_cache.clear()
     sys.meta_path.append(_NothingElse())
     sys.stdout = io.TextIOWrapper(_Capped(1), "utf-8", "replace", write_through=True)
     sys.stderr = io.TextIOWrapper(_Capped(2), "utf-8", "replace", write_through=True)

@@ -8,7 +8,7 @@ settings, then spawn requests with file descriptors; it answers with a pidfd, an
 from __future__ import annotations
 
 import gc
-import importlib
+import importlib.util
 import json
 import os
 import select
@@ -62,6 +62,7 @@ def _forget_packages(runtime: Message) -> None:
     hidden = (runtime["harness"], runtime["site"])
     sys.path[:] = [path for path in sys.path if os.path.realpath(path) not in hidden and os.path.isdir(path)]
     sys.path_importer_cache.clear()
+    importlib.util.find_spec("there_is_no_such_module")  # finders list their folders now: inside they may not (level B)
 
 
 def _enter(jail: Jail) -> int:

@@ -12,7 +12,10 @@ from evopolicygym.tasks.task import Row, Task
 RULES = """\
 `policy.py` defines a class `Policy` with three methods; other modules, weights and tables may lie beside it.
 
-- `__init__(self, obs_space, action_space, env_meta)`: three plain dicts: the two spaces above and {env_meta}.
+- `__init__(self, obs_space, action_space, env_meta)`: three plain dicts: the two spaces above and
+  {env_meta}.
+  A space has a `type` and, as that needs, `shape`, `dtype`, `low` and `high` (one number for all entries, or lists),
+  `n`, `start`, `spaces`, and `names` and `units` of its entries.
 - `reset(self, episode_index)`: called once before the first `act`; `episode_index` is always 0.
 - `act(self, obs)`: returns one action for one observation.
 

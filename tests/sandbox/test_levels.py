@@ -1,0 +1,68 @@
+"""What a policy can use is the same at every level."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+from conftest import policy_source, toy_task
+
+from evopolicygym.limits import Limits
+from evopolicygym.sandbox.jail import Level
+
+ROOMY = toy_task(limits=Limits(init_cpu_s=30, act_cpu_s=30, episode_cpu_s=60, memory_mb=2048))
+NOT_FOR_TESTS = {"antigravity", "this", "idlelib", "turtle", "turtledemo", "lib2to3"}
+IMPORT_EVERYTHING = """
+import importlib, json
+missing = []
+for name in sorted(sys.stdlib_module_names - {excluded!r}):
+    try:
+        importlib.import_module(name)
+    except ImportError:
+        missing.append(name)
+print(json.dumps(missing))
+"""
+
+
+def missing(stage, level: Level) -> list[str]:
+    source = policy_source(init=IMPORT_EVERYTHING.format(excluded=NOT_FOR_TESTS))
+    result = stage(ROOMY, levels=(level,)).play(source)
+    assert result.error is None, result.error
+    return json.loads(result.stdout.splitlines()[-1])
+
+
+def test_the_standard_library_is_there(stage):
+    plain = missing(stage, Level.NONE)
+    assert missing(stage, Level.A) == plain
+    assert missing(stage, Level.B) == plain
+    assert not {"json", "heapq", "statistics", "dataclasses", "sqlite3", "ctypes"} & set(plain) or sys.platform != "linux"
+
+
+@pytest.mark.parametrize("level", [Level.A, Level.B])
+def test_numpy_and_scipy_are_there_and_do_their_work(stage, level):
+    act = """
+    import numpy.linalg, scipy.linalg, scipy.optimize, scipy.signal, scipy.spatial, scipy.interpolate, scipy.stats
+    assert np.allclose(scipy.linalg.solve(np.eye(3) * 2, np.ones(3)), 0.5)
+    assert abs(scipy.optimize.minimize(lambda x: (x[0] - 3) ** 2, [0.0]).x[0] - 3) < 1e-3
+    return 1
+    """
+    result = stage(ROOMY, levels=(level,)).play(policy_source(act=act))
+    assert result.error is None, result.error
+
+
+@pytest.mark.parametrize("level", [Level.A, Level.B])
+def test_nothing_can_be_written(stage, level):
+    act = """
+    for folder in ("/", "/tmp", "/dev/shm", os.path.dirname(os.path.abspath(__file__)), os.path.dirname(np.__file__)):
+        try:
+            open(os.path.join(folder, "note"), "w")
+        except OSError:
+            continue
+        return 2
+    open(os.devnull, "w").write("fine")
+    return 0
+    """
+    result = stage(ROOMY, levels=(level,)).play(policy_source(act=act))
+    assert result.error is None, result.error
+    assert result.score < 10
