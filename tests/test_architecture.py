@@ -13,7 +13,8 @@ import evopolicygym
 
 SOURCE = Path(evopolicygym.__file__).parent
 BELOW = {
-    "tasks": set(),
+    "fast": set(),
+    "tasks": {"fast"},
     "sandbox": set(),
     "rollout": {"sandbox", "tasks"},
     "cli": {"rollout", "sandbox", "tasks"},

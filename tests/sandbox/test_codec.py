@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from evopolicygym.sandbox.actions import action_decoder
+from evopolicygym.sandbox.actions import Clipped, action_decoder
 from evopolicygym.sandbox.codec import (
     InvalidAction,
     action_encoder,
@@ -28,6 +28,11 @@ def through(schema, value):
     frame = bytearray(8) + bytes(observation_encoder(schema)(value))
     assert len(frame) == 8 + size_of(schema)
     return observation_decoder(schema, 8)(frame)
+
+
+def decoded(schema, sent):
+    clipped = Clipped()
+    return action_decoder(schema, clipped)(bytearray(sent), 0), clipped.count
 
 
 arrays = st.sampled_from([np.float32, np.float64, np.uint8, np.int64]).flatmap(
@@ -72,7 +77,7 @@ def test_box_actions_are_clipped_and_counted(action):
     schema = box((3,), np.float64, [-1.0, -2.0, 0.0], 1.0)
     sent = action_encoder(schema)(action)
     assert len(sent) == action_size(schema)
-    arrived, clipped = action_decoder(schema)(bytearray(sent), 0)
+    arrived, clipped = decoded(schema, sent)
     expected = np.clip(action, [-1.0, -2.0, 0.0], 1.0)
     assert (arrived == expected).all()
     assert clipped == int((action != expected).any())
@@ -80,14 +85,14 @@ def test_box_actions_are_clipped_and_counted(action):
 
 def test_negative_zero_is_inside():
     schema = box((1,), np.float32, 0.0, 1.0)
-    arrived, clipped = action_decoder(schema)(bytearray(action_encoder(schema)(np.array([-0.0], np.float32))), 0)
+    arrived, clipped = decoded(schema, action_encoder(schema)(np.array([-0.0], np.float32)))
     assert clipped == 0
     assert np.signbit(arrived[0])
 
 
 def test_integer_boxes_never_wrap_round():
     schema = box((2,), np.uint8, 0, 255)
-    arrived, clipped = action_decoder(schema)(bytearray(action_encoder(schema)([300, -1])), 0)
+    arrived, clipped = decoded(schema, action_encoder(schema)([300, -1]))
     assert arrived.tolist() == [255, 0]
     assert arrived.dtype == np.uint8
     assert clipped == 1
@@ -97,9 +102,8 @@ def test_integer_boxes_never_wrap_round():
 
 @given(st.binary(min_size=8, max_size=8))
 def test_whatever_bytes_come_a_discrete_action_is_in_range_or_refused(data):
-    decode = action_decoder({"type": "Discrete", "n": 5, "start": -1})
     try:
-        action, _ = decode(bytearray(data), 0)
+        action, _ = decoded({"type": "Discrete", "n": 5, "start": -1}, data)
     except PolicyFailure as failure:
         assert failure.kind == "invalid_action"
     else:
@@ -108,9 +112,8 @@ def test_whatever_bytes_come_a_discrete_action_is_in_range_or_refused(data):
 
 @given(st.binary(min_size=12, max_size=12))
 def test_whatever_bytes_come_a_box_action_is_in_range_or_refused(data):
-    decode = action_decoder(box((3,), np.float32, -1.0, 1.0))
     try:
-        action, _ = decode(bytearray(data), 0)
+        action, _ = decoded(box((3,), np.float32, -1.0, 1.0), data)
     except PolicyFailure as failure:
         assert failure.kind == "invalid_action"
     else:

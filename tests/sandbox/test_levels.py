@@ -6,8 +6,8 @@ import json
 import sys
 
 import pytest
-from conftest import policy_source, toy_task
 
+from conftest import policy_source, toy_task
 from evopolicygym.limits import Limits
 from evopolicygym.sandbox.jail import Level
 
@@ -36,7 +36,9 @@ def test_the_standard_library_is_there(stage):
     plain = missing(stage, Level.NONE)
     assert missing(stage, Level.A) == plain
     assert missing(stage, Level.B) == plain
-    assert not {"json", "heapq", "statistics", "dataclasses", "sqlite3", "ctypes"} & set(plain) or sys.platform != "linux"
+    assert (
+        not {"json", "heapq", "statistics", "dataclasses", "sqlite3", "ctypes"} & set(plain) or sys.platform != "linux"
+    )
 
 
 @pytest.mark.parametrize("level", [Level.A, Level.B])

@@ -122,10 +122,10 @@ def _report_not_loaded(error: NotLoaded, json: bool) -> None:
 
 
 def _print(report: Evaluation) -> None:
-    data.print(f"{'case':>5} {'return':>12} {'steps':>6}  end")
+    data.print(f"{'case':5} {'return':>12} {'steps':>6}  end")
     for result in report.results:
         ending = result.error.kind if result.error else "terminated" if result.terminated else "truncated"
-        data.print(f"{result.case.index:5} {result.score:12.4f} {result.length:6}  {ending}")
+        data.print(f"{result.case.index:<5} {result.score:12.4f} {result.length:6}  {ending}")
     for line in _failures(report):
         data.print(tame(line), markup=False)
     data.print()
@@ -147,7 +147,7 @@ def _failures(report: Evaluation) -> Iterator[str]:
 def _summary(report: Evaluation) -> Iterator[tuple[str, str]]:
     scores = report.scores
     yield "task", f"{report.task.id} ({report.task.env_id}), {report.split} cases of {report.splits_id[:23]}"
-    yield "policy", f"{report.checkpoint.hash[:16]} ({report.checkpoint.files} files)"
+    yield "policy", f"{report.checkpoint.hash[:16]} ({report.checkpoint.files} files, {report.checkpoint.bytes} bytes)"
     if scores:
         yield "mean", f"{report.mean:.6g}  (std {report.std:.4g}, min {min(scores):.6g}, max {max(scores):.6g})"
     yield "failed", f"{report.failed} of {len(scores)} episodes"

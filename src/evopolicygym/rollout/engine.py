@@ -73,7 +73,7 @@ class LocalEngine:
         self._scratch = None if store else Path(tempfile.gettempdir(), f"evopolicygym-{secrets.token_hex(8)}")
         stage = (store or self._scratch or Path()).absolute()
         self._cores = sorted(os.sched_getaffinity(0))
-        self._settings = Settings(task, str(stage), store is None, levels, 0, os.getpid(), video)
+        self._settings = Settings(task, str(stage), store is None, levels, 0, video)
         self._workers: list[_WorkerHandle] = []
         try:
             self._workers = [self._start(i) for i in range(jobs)]
@@ -212,13 +212,10 @@ class _WorkerHandle:
         self._process.kill()
 
     def close(self) -> None:
+        """Its zygotes and policies die with it."""
+        self._process.kill()
+        self._process.wait()
         self._connection.close()
-        self._process.terminate()
-        try:
-            self._process.wait(timeout=5)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
 
 
 def _next(retries: deque[tuple[Episode, int]], source: Iterator[Episode]) -> tuple[Episode, int] | None:

@@ -7,6 +7,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
+from evopolicygym.errors import Fault
 from evopolicygym.rollout.recorder import Recorder
 from evopolicygym.sandbox.channel import PolicyProcess
 from evopolicygym.sandbox.failures import PolicyFailure
@@ -14,7 +15,7 @@ from evopolicygym.tasks.task import Task
 
 
 class SimulatorError(Exception):
-    """The environment raised, or gave a reward that is not a number."""
+    """The environment raised, or gave an observation or a reward that is none."""
 
     progress: Progress | None = None
 
@@ -31,36 +32,46 @@ class Progress:
     failure: PolicyFailure | None = None
 
 
-def play(task: Task, env: Any, observation: Any, policy: PolicyProcess, recorder: Recorder) -> Progress:
+def play(task: Task, env: Any, observation: Any, policy: PolicyProcess, recorder: Recorder | None = None) -> Progress:
     """From the first reset to the last step. A failing policy is a result; a failing simulator raises."""
     progress = Progress()
     began = time.perf_counter()
     try:
         policy.reset()
-        while not (progress.terminated or progress.truncated):
-            action = policy.act(observation)
-            observation = _step(task, env, observation, action, progress, recorder)
+        _steps(task.horizon, env, observation, policy, recorder, progress)
     except PolicyFailure as failure:
         progress.failure = failure
     except SimulatorError as error:
         error.progress = progress
         raise
-    progress.seconds = time.perf_counter() - began
-    recorder.last(progress.length, observation)
+    finally:
+        progress.seconds = time.perf_counter() - began
     return progress
 
 
-def _step(task: Task, env: Any, before: Any, action: Any, progress: Progress, recorder: Recorder) -> Any:
+def _steps(
+    horizon: int, env: Any, observation: Any, policy: PolicyProcess, recorder: Recorder | None, progress: Progress
+) -> None:
+    """Plain local names: whatever is looked up here is looked up on cold caches, a thousand times an episode."""
+    act, step, total, length = policy.act, env.step, 0.0, 0
     try:
-        observation, reward, terminated, truncated, _ = env.step(action)
-        reward = float(reward)
+        while not (progress.terminated or progress.truncated):
+            before, action = observation, act(observation)
+            observation, reward, terminated, truncated, _ = step(action)
+            reward = float(reward)
+            if not math.isfinite(reward):
+                raise ArithmeticError(f"the reward of step {length} is {reward}")
+            total += reward
+            length += 1
+            if terminated or truncated or length >= horizon:
+                progress.terminated, progress.truncated = bool(terminated), not terminated
+            if recorder:
+                recorder.step(length - 1, before, action, reward, progress.terminated, progress.truncated)
+    except (PolicyFailure, Fault):
+        raise
     except Exception as error:
         raise SimulatorError(f"the simulator raised {type(error).__name__}: {error}") from error
-    if not math.isfinite(reward):
-        raise SimulatorError(f"the simulator gave a reward of {reward}")
-    progress.total += reward
-    progress.terminated = bool(terminated)
-    progress.truncated = not terminated and (bool(truncated) or progress.length + 1 >= task.horizon)
-    recorder.step(progress.length, before, action, reward, progress.terminated, progress.truncated)
-    progress.length += 1
-    return observation
+    finally:
+        progress.total, progress.length = total, length
+        if recorder:
+            recorder.last(length, observation)

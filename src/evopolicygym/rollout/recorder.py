@@ -1,4 +1,4 @@
-"""What is kept of an episode while it runs: nothing, or a stream to disk. Memory does not grow with its length."""
+"""What is kept of an episode while it runs: a stream to disk. Memory does not grow with its length."""
 
 from __future__ import annotations
 
@@ -16,16 +16,6 @@ class Recorder(Protocol):
     def step(self, t: int, obs: Any, action: Any, reward: float, terminated: bool, truncated: bool) -> None: ...
 
     def last(self, t: int, obs: Any) -> None: ...
-
-
-class Nothing:
-    """The recorder of hidden episodes."""
-
-    def step(self, t: int, obs: Any, action: Any, reward: float, terminated: bool, truncated: bool) -> None:
-        pass
-
-    def last(self, t: int, obs: Any) -> None:
-        pass
 
 
 class Recorders:

@@ -1,7 +1,7 @@
 """A worker: one judge process with its simulator, pinned to one core together with the policy processes it asks for.
 
-Started as ``python -m evopolicygym.rollout.worker FD``. It ends when its engine hangs up. The folder of
-checkpoints is made by the workers and, when the engine was killed, removed by them: so it cannot outlive both.
+Started as ``python -m evopolicygym.rollout.worker FD``. Its engine kills it when it is no longer
+needed; when the engine itself is killed, the worker removes the temporary folder of checkpoints and ends.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 from evopolicygym.errors import Fault, IsolationUnavailable, UserError
 from evopolicygym.rollout.episode import Progress, SimulatorError, play
 from evopolicygym.rollout.pipe import receive, send
-from evopolicygym.rollout.recorder import Nothing, Recorders
+from evopolicygym.rollout.recorder import Recorders
 from evopolicygym.rollout.records import Answer, Episode, EpisodeError, EpisodeResult, Hello, LoadResult, Request
 from evopolicygym.sandbox import kernel
 from evopolicygym.sandbox.channel import Contract, Leftovers, PolicyProcess
@@ -41,7 +41,6 @@ class Settings:
     stage_is_temporary: bool
     levels: tuple[Level, ...]
     core: int
-    engine_pid: int
     video: bool
 
 
@@ -80,10 +79,6 @@ class Worker:
                 return self._simulator_error(episode, second)
             raise Fault(f"{first}, but not when the episode was repeated") from first
 
-    def close(self) -> None:
-        for zygote in self._zygotes.values():
-            zygote.close()
-
     def _attempt(self, episode: Episode) -> EpisodeResult:
         began = time.perf_counter()
         env = simulator.make(self._task, self._video)
@@ -99,7 +94,7 @@ class Worker:
         try:
             policy.wait_ready()
             if episode.recording is None:
-                progress = play(self._task, env, observation, policy, Nothing())
+                progress = play(self._task, env, observation, policy)
             else:
                 with Recorders(episode.recording, env, self.contract.obs_space) as recorders:
                     progress = play(self._task, env, observation, policy, recorders)
@@ -159,13 +154,12 @@ def serve(connection: socket.socket, worker: Worker) -> None:
 
 def main(connection: socket.socket) -> NoReturn:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    kernel.die_with_parent(signal.SIGTERM)
     settings = receive(connection, Settings)
     if settings is None:
         sys.exit(0)
+    signal.signal(signal.SIGTERM, lambda *_: _leave(settings))
+    kernel.die_with_parent(signal.SIGTERM)
     os.sched_setaffinity(0, {settings.core})
-    worker = None
     try:
         worker = Worker(settings)
         contract = worker.contract
@@ -179,12 +173,14 @@ def main(connection: socket.socket) -> NoReturn:
         pass  # the engine is gone
     except OSError as error:
         send(connection, Hello(refused=f"a simulator worker cannot start: {error}"))
-    finally:
-        if worker:
-            worker.close()
-        if os.getppid() != settings.engine_pid and settings.stage_is_temporary:
-            remove_tree(settings.stage)
-    sys.exit(0)
+    _leave(settings)
+
+
+def _leave(settings: Settings) -> NoReturn:
+    """The engine was killed: at once, from wherever we are. Zygotes and policies die with us."""
+    if settings.stage_is_temporary:
+        remove_tree(settings.stage)
+    os._exit(0)
 
 
 if __name__ == "__main__":

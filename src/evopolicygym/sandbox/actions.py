@@ -11,60 +11,75 @@ import numpy as np
 from evopolicygym.sandbox.codec import ARRAYS, INT64, Schema, action_size, shape_of, wire_dtype
 from evopolicygym.sandbox.failures import ErrorKind, PolicyFailure
 
+Decoder = Callable[[bytearray, int], Any]
 
-def action_decoder(schema: Schema) -> Callable[[bytearray, int], tuple[Any, int]]:
-    """Bytes to the action that the environment gets, and how many of its numbers had to be clipped (0 or 1 per action).
 
-    NaN, infinities and integers out of range are refused; Box values outside the bounds are clipped."""
+class Clipped:
+    """How many actions had to be clipped."""
+
+    count = 0
+
+
+def action_decoder(schema: Schema, clipped: Clipped) -> Decoder:
+    """From bytes at an offset to the action that the environment gets.
+
+    NaN, infinities and integers out of range are refused; Box values outside the bounds are clipped, and counted once
+    for each action."""
     kind = schema["type"]
     if kind in ARRAYS:
-        return _box_decoder(schema)
+        return _box_decoder(schema, clipped)
     if kind == "Discrete":
         return _discrete_decoder(int(schema["start"]), int(schema["n"]))
     spaces = schema["spaces"]
     named = list(spaces.items()) if isinstance(spaces, Mapping) else list(enumerate(spaces))
-    parts = [(key, action_decoder(space), action_size(space)) for key, space in named]
+    parts = [(key, action_decoder(space, clipped), action_size(space)) for key, space in named]
 
-    def decode(buffer: bytearray, offset: int) -> tuple[Any, int]:
-        values, clipped = {}, 0
+    def decode(buffer: bytearray, offset: int) -> Any:
+        values, before = {}, clipped.count
         for key, part, size in parts:
-            values[key], one = part(buffer, offset)
-            clipped, offset = clipped | one, offset + size
-        return (values if kind == "Dict" else tuple(values.values())), clipped
+            values[key] = part(buffer, offset)
+            offset += size
+        clipped.count = min(clipped.count, before + 1)
+        return values if kind == "Dict" else tuple(values.values())
 
     return decode
 
 
-def _discrete_decoder(start: int, n: int) -> Callable[[bytearray, int], tuple[Any, int]]:
-    def decode(buffer: bytearray, offset: int) -> tuple[int, int]:
-        action: int = INT64.unpack_from(buffer, offset)[0]
-        if not start <= action < start + n:
-            raise PolicyFailure(
-                ErrorKind.INVALID_ACTION, f"the action must be an integer from {start} to {start + n - 1}, got {action}"
-            )
-        return action, 0
+def _discrete_decoder(start: int, n: int) -> Decoder:
+    unpack, end = INT64.unpack_from, start + n
+
+    def decode(buffer: bytearray, offset: int) -> int:
+        action: int = unpack(buffer, offset)[0]
+        if start <= action < end:
+            return action
+        raise PolicyFailure(
+            ErrorKind.INVALID_ACTION, f"the action must be an integer from {start} to {end - 1}, got {action}"
+        )
 
     return decode
 
 
-def _box_decoder(schema: Schema) -> Callable[[bytearray, int], tuple[Any, int]]:
+def _box_decoder(schema: Schema, clipped: Clipped) -> Decoder:
     dtype, wire, shape = np.dtype(schema["dtype"]), wire_dtype(schema), shape_of(schema)
     low, high = (np.broadcast_to(bound, shape).astype(wire) for bound in bounds(schema))
     limits = list(zip(low.ravel().tolist(), high.ravel().tolist(), strict=True))
-    numbers = struct.Struct(f"<{len(limits)}{wire.char if wire.kind == 'f' else 'q'}")
+    count, plain = len(limits), len(shape) == 1 and wire is dtype
+    unpack = struct.Struct(f"<{count}{wire.char if wire.kind == 'f' else 'q'}").unpack_from
+    frombuffer = np.frombuffer
 
-    def decode(buffer: bytearray, offset: int) -> tuple[Any, int]:
-        action = np.frombuffer(buffer, wire, len(limits), offset).reshape(shape).astype(wire)
+    def decode(buffer: bytearray, offset: int) -> Any:
+        action = frombuffer(buffer, wire, count, offset).copy()
         # Plain comparisons: for the few numbers of an action faster than numpy. False for NaN.
-        for number, (lowest, highest) in zip(numbers.unpack_from(buffer, offset), limits, strict=True):
+        for number, (lowest, highest) in zip(unpack(buffer, offset), limits, strict=False):
             if not lowest <= number <= highest:
-                return _clipped(action, low, high).astype(dtype, copy=False), 1
-        return action.astype(dtype, copy=False), 0
+                clipped.count += 1
+                return _clip(action.reshape(shape), low, high).astype(dtype, copy=False)
+        return action if plain else action.reshape(shape).astype(dtype, copy=False)
 
     return decode
 
 
-def _clipped(action: Any, low: Any, high: Any) -> Any:
+def _clip(action: Any, low: Any, high: Any) -> Any:
     if not np.isfinite(action).all():
         raise PolicyFailure(ErrorKind.INVALID_ACTION, f"the action must be finite numbers, got {action.tolist()}")
     return np.clip(action, low, high)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Schema = Mapping[str, Any]
-Buffer = bytes | bytearray | memoryview | NDArray[Any]
+Buffer = Any  # bytes, or an array whose memory can be sent as it is
 
 TEXT_BYTES: Final = 256
 INT64: Final = struct.Struct("<q")
@@ -92,7 +92,7 @@ def action_encoder(schema: Schema, name: str = "the action") -> Callable[[Any], 
     if kind in ARRAYS:
         return _array_action_encoder(wire_dtype(schema), shape_of(schema), name)
     if kind == "Discrete":
-        return lambda action: INT64.pack(_as_integer(action, schema, name))
+        return _discrete_action_encoder(schema, name)
     parts = [(key, action_encoder(space, f"{name}[{key!r}]")) for key, space in _children(schema)]
 
     def encode(action: Any) -> bytes:
@@ -136,7 +136,11 @@ def _text_encoder(capacity: int) -> Callable[[Any], bytes]:
 
 
 def _array_encoder(dtype: np.dtype[Any], shape: tuple[int, ...]) -> Callable[[Any], NDArray[Any]]:
+    ndarray = np.ndarray
+
     def encode(value: Any) -> NDArray[Any]:
+        if type(value) is ndarray and value.dtype is dtype and value.shape == shape and value.flags.c_contiguous:
+            return value
         array = np.ascontiguousarray(value, dtype)
         if array.shape != shape:
             raise ValueError(f"observation of shape {array.shape}, but the space says {shape}")
@@ -154,9 +158,20 @@ def _array_decoder(dtype: np.dtype[Any], shape: tuple[int, ...], offset: int) ->
 
 def _array_action_encoder(dtype: np.dtype[Any], shape: tuple[int, ...], name: str) -> Callable[[Any], bytes]:
     def encode(action: Any) -> bytes:
-        if type(action) is np.ndarray and action.dtype == dtype and action.shape == shape:
+        if type(action) is np.ndarray and action.dtype is dtype and action.shape == shape:
             return action.tobytes()
         return _as_array(action, dtype, shape, name).tobytes()
+
+    return encode
+
+
+def _discrete_action_encoder(schema: Schema, name: str) -> Callable[[Any], bytes]:
+    pack = INT64.pack
+
+    def encode(action: Any) -> bytes:
+        if type(action) is int and -(2**63) <= action < 2**63:
+            return pack(action)
+        return pack(_as_integer(action, schema, name))
 
     return encode
 
@@ -183,8 +198,7 @@ def _as_integer(action: Any, schema: Schema, name: str) -> int:
         raise InvalidAction(
             f"{name} must be one integer from {first} to {first + int(schema['n']) - 1}, got {_describe(action)}"
         )
-    value = int(array.item())
-    return max(min(value, 2**63 - 1), -(2**63))
+    return min(int(array.item()), 2**63 - 1)
 
 
 def _describe(value: Any) -> str:

@@ -6,23 +6,36 @@ import importlib.util
 import inspect
 import io
 import os
-import socket
 import sys
 import traceback
 import types
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.machinery import ModuleSpec
 from typing import Any, Final, NoReturn
 
+import numpy as np
+
 from evopolicygym.sandbox import randomness
 from evopolicygym.sandbox.codec import InvalidAction, Schema, action_encoder, observation_decoder, size_of
-from evopolicygym.sandbox.wire import HEAD, STDIO_BYTES, Op, Stage, error_frame
+from evopolicygym.sandbox.wire import (
+    ANSWERS_FD,
+    HEAD_BYTES,
+    READY,
+    REPORT_BYTES,
+    REPORT_FD,
+    REQUESTS_FD,
+    STDIO_BYTES,
+    Stage,
+    clip,
+    error_frame,
+)
 
 DENIED_IMPORTS: Final = frozenset(
     "evopolicygym gymnasium gym mujoco gymnasium_robotics minigrid highway_env Box2D pygame pettingzoo dm_control "
     "envpool torch jax tensorflow pandas matplotlib".split()
 )
+WARM_UP_ROUNDS: Final = 64
 MAY_IMPORT: Final = "policies may import the standard library, numpy, scipy and the files beside policy.py"
 
 
@@ -35,6 +48,10 @@ class Assignment:
     action_space: Schema
     env_meta: Mapping[str, Any]
     randomness_key: bytes
+
+
+class HungUp(BaseException):
+    """The judge closed its end: the episode is over."""
 
 
 class DeniedImport(ModuleNotFoundError):
@@ -69,7 +86,7 @@ class _Capped(io.RawIOBase):
         return len(data)
 
 
-def run(channel: socket.socket, assignment: Assignment) -> NoReturn:
+def run(assignment: Assignment) -> NoReturn:
     """Until the judge hangs up or the policy fails. Never returns to the zygote's code."""
     stage = Stage.IMPORT
     try:
@@ -77,26 +94,58 @@ def run(channel: socket.socket, assignment: Assignment) -> NoReturn:
         cls = _load(assignment.folder)
         stage = Stage.INIT
         policy = _construct(cls, assignment)
-        decode = observation_decoder(assignment.obs_space, HEAD.size)
-        encode = action_encoder(assignment.action_space)
-        frame_size = HEAD.size + size_of(assignment.obs_space)
-        head, act, receive, send = HEAD, policy.act, channel.recv_into, channel.send
-        send(head.pack(Op.READY, 0))
-        while True:
-            frame = bytearray(frame_size)
-            if not receive(frame):
-                os._exit(0)
-            op, nonce = head.unpack_from(frame)
-            if op == Op.STEP:
-                stage = Stage.ACT
-                send(head.pack(op, nonce) + encode(act(decode(frame))))
-            else:
-                stage = Stage.RESET
-                policy.reset(0)
-                send(head.pack(op, nonce))
+        os.write(ANSWERS_FD, READY)
+        stage = Stage.RESET
+        nonce = os.read(REQUESTS_FD, HEAD_BYTES)
+        policy.reset(0)
+        stage = Stage.ACT
+        os.write(ANSWERS_FD, nonce)
+        _play(policy.act, assignment.obs_space, assignment.action_space, REQUESTS_FD, ANSWERS_FD)
+    except HungUp:
+        os._exit(0)
     except BaseException as error:
-        _confess(channel, stage, error, assignment.folder)
+        _confess(stage, error, assignment.folder)
     os._exit(1)
+
+
+def _play(act: Callable[[Any], Any], obs_space: Schema, action_space: Schema, requests: int, answers: int) -> NoReturn:
+    """One answer for each question, as lean as can be: this runs on cold caches, between two context switches."""
+    decode = observation_decoder(obs_space, HEAD_BYTES)
+    encode = action_encoder(action_space)
+    frame_size = HEAD_BYTES + size_of(obs_space)
+    readv, write = os.readv, os.write
+    while True:
+        frame = bytearray(frame_size)
+        received = readv(requests, (frame,))
+        if received != frame_size:
+            _rest(frame, received, requests)
+        write(answers, frame[:HEAD_BYTES] + encode(act(decode(frame))))
+
+
+def _rest(frame: bytearray, received: int, requests: int) -> None:
+    """A large observation comes in pieces; nothing at all means that the judge has hung up."""
+    while received < len(frame):
+        more = os.readv(requests, [memoryview(frame)[received:]])
+        if not more:
+            raise HungUp
+        received += more
+
+
+def warm_up() -> None:
+    """Play against oneself before there is a policy: the interpreter specialises code that has run a few times, and
+    what the zygote has specialised its children need not."""
+    box: Schema = {"type": "Box", "shape": [4], "dtype": "float32", "low": -1.0, "high": 1.0}
+    discrete: Schema = {"type": "Discrete", "n": 2, "start": 0}
+    for action_space, action in ((box, np.zeros(4, np.float32)), (discrete, 1)):
+        (requests, ours), (theirs, answers) = os.pipe(), os.pipe()
+        os.write(ours, bytes(WARM_UP_ROUNDS * (HEAD_BYTES + size_of(box))))
+        os.close(ours)
+        try:
+            _play(lambda _, answer=action: answer, box, action_space, requests, answers)  # type: ignore[misc]
+        except HungUp:
+            pass
+        for descriptor in (requests, theirs, answers):
+            os.close(descriptor)
 
 
 def _prepare(assignment: Assignment) -> None:
@@ -139,16 +188,16 @@ def _construct(cls: type[Any], assignment: Assignment) -> Any:
     return cls(*arguments)
 
 
-def _confess(channel: socket.socket, stage: Stage, error: BaseException, folder: str) -> None:
-    if isinstance(error, OSError) and stage in (Stage.ACT, Stage.RESET) and error.errno in (32, 104):
-        return  # the judge hung up
+def _confess(stage: Stage, error: BaseException, folder: str) -> None:
     if isinstance(error, MemoryError):
         stage = Stage.OOM
     elif isinstance(error, DeniedImport) and stage is Stage.IMPORT:
         stage = Stage.DENIED_IMPORT
     elif isinstance(error, InvalidAction):
         stage = Stage.INVALID_ACTION
-    channel.send(error_frame(stage, _explain(error, folder)))
+    report = clip(_explain(error, folder)).encode(errors="replace")[:REPORT_BYTES]
+    os.pwrite(REPORT_FD, report, 0)
+    os.write(ANSWERS_FD, error_frame(stage))
 
 
 def _explain(error: BaseException, folder: str) -> str:

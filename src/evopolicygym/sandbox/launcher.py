@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -20,7 +20,7 @@ from evopolicygym.sandbox import zygote
 from evopolicygym.sandbox.jail import Level
 from evopolicygym.sandbox.privileges import FIRST_POLICY_UID, POLICY_UIDS
 from evopolicygym.sandbox.runtime import runtime
-from evopolicygym.sandbox.wire import STDIO_BYTES
+from evopolicygym.sandbox.wire import REPORT_BYTES, STDIO_BYTES
 
 CLEAN_ENVIRONMENT: Final = {
     "PATH": "/usr/bin:/bin",
@@ -52,10 +52,12 @@ class Ended:
 class Child:
     """A jailed process, before anybody has spoken to it."""
 
-    channel: socket.socket
     pidfd: int
+    requests: int
+    answers: int
     stdout: int
     stderr: int
+    report: int
 
 
 class Zygote:
@@ -106,19 +108,20 @@ class Zygote:
 
     def spawn(self, checkpoint: str, limits: Limits, key: bytes, assignment: Mapping[str, Any]) -> Child:
         """A confined process that loads ``checkpoint`` (a folder name of the stage). Raises Fault if the jail fails."""
-        channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        channel.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, zygote.MESSAGE_BYTES)
-        stdout, stderr = _memory_file(), _memory_file()
+        (their_requests, requests), (answers, their_answers) = os.pipe(), os.pipe()
+        stdout, stderr, report = _memory_file(STDIO_BYTES), _memory_file(STDIO_BYTES), _memory_file(REPORT_BYTES)
         request = {"checkpoint": checkpoint, "limits": asdict(limits), "randomness_key": key.hex(), **assignment}
         try:
-            socket.send_fds(self._control, [json.dumps(request).encode()], [theirs.fileno(), stdout, stderr])
+            theirs = [stdout, stderr, their_requests, their_answers, report]
+            socket.send_fds(self._control, [json.dumps(request).encode()], theirs)
         except OSError as error:
             raise Fault(f"the zygote is gone: {error}") from error
-        theirs.close()
+        os.close(their_requests)
+        os.close(their_answers)
         reply, descriptors = self._receive()
         if not descriptors:
             raise Fault("the zygote died while it forked a policy process")
-        child = Child(channel, descriptors[0], stdout, stderr)
+        child = Child(descriptors[0], requests, answers, stdout, stderr, report)
         if reply["refused"]:
             self.end(child)
             raise Fault(f"a layer of the jail did not take: {reply['refused']}")
@@ -133,8 +136,7 @@ class Zygote:
         message, _ = self._receive()
         if "ended" not in message:
             raise Fault("the zygote died while a policy was running")
-        child.channel.close()
-        for descriptor in (child.pidfd, child.stdout, child.stderr):
+        for descriptor in astuple(child):
             os.close(descriptor)
         status = message["status"]
         return Ended(
@@ -157,9 +159,9 @@ class Zygote:
         return (json.loads(message) if message else {}), descriptors
 
 
-def _memory_file() -> int:
+def _memory_file(size: int) -> int:
     """A file of fixed size in memory: a flood of output neither blocks the policy nor grows anything of ours."""
     descriptor = os.memfd_create("stdio", os.MFD_ALLOW_SEALING | os.MFD_CLOEXEC)
-    os.ftruncate(descriptor, STDIO_BYTES)
+    os.ftruncate(descriptor, size)
     fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, SEAL_SIZE)
     return descriptor

@@ -1,7 +1,7 @@
 """Syscall numbers, as data: the calls the jail makes, and the calls a jailed policy may make.
 
 Everything absent from ``ALLOWED`` is refused with EPERM inside the jail. The list is what CPython with numpy and scipy
-needs to compute, read its own files and answer on one socket: no fork, exec, socket, file creation, signals to others.
+needs to compute, read its own files and answer on a pipe: no fork, exec, socket, file creation, signals to others.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ X86_64: Final = {
     "mmap": 9, "mprotect": 10, "munmap": 11, "brk": 12, "rt_sigaction": 13, "rt_sigprocmask": 14,
     "rt_sigreturn": 15, "ioctl": 16, "pread64": 17, "pwrite64": 18, "readv": 19, "writev": 20, "access": 21,
     "pipe": 22, "select": 23, "sched_yield": 24, "mremap": 25, "madvise": 28, "dup": 32, "dup2": 33, "pause": 34,
-    "nanosleep": 35, "getpid": 39, "sendto": 44, "recvfrom": 45, "clone": 56, "exit": 60, "kill": 62, "uname": 63,
+    "nanosleep": 35, "getpid": 39, "clone": 56, "exit": 60, "kill": 62, "uname": 63,
     "fcntl": 72, "getdents": 78, "getcwd": 79, "chdir": 80, "fchdir": 81, "readlink": 89, "umask": 95,
     "gettimeofday": 96, "getrlimit": 97, "getrusage": 98, "times": 100, "getuid": 102, "getgid": 104,
     "geteuid": 107, "getegid": 108, "getppid": 110, "getpgrp": 111, "getgroups": 115, "sigaltstack": 131,
@@ -40,7 +40,7 @@ AARCH64: Final = {
     "restart_syscall": 128, "kill": 129, "tgkill": 131, "sigaltstack": 132, "rt_sigaction": 134,
     "rt_sigprocmask": 135, "rt_sigreturn": 139, "times": 153, "getgroups": 158, "uname": 160, "getrlimit": 163,
     "getrusage": 165, "umask": 166, "getcpu": 168, "gettimeofday": 169, "getpid": 172, "getppid": 173,
-    "getuid": 174, "geteuid": 175, "getgid": 176, "getegid": 177, "gettid": 178, "sendto": 206, "recvfrom": 207,
+    "getuid": 174, "geteuid": 175, "getgid": 176, "getegid": 177, "gettid": 178,
     "brk": 214, "munmap": 215, "mremap": 216, "clone": 220, "mmap": 222, "fadvise64": 223, "mprotect": 226,
     "madvise": 233, "prlimit64": 261, "seccomp": 277, "getrandom": 278, "membarrier": 283, "statx": 291,
     "rseq": 293, "pidfd_send_signal": 424, "pidfd_open": 434, "clone3": 435, "close_range": 436, "faccessat2": 439,
@@ -48,8 +48,8 @@ AARCH64: Final = {
 }  # fmt: skip
 
 ALLOWED: Final = frozenset(
-    # answer on the one socket, read own files, print
-    "read write readv writev pread64 pwrite64 sendto recvfrom close lseek dup dup2 dup3 pipe pipe2 "
+    # read requests, answer, read own files, print
+    "read write readv writev pread64 pwrite64 close lseek dup dup2 dup3 pipe pipe2 "
     "open openat stat fstat lstat newfstatat statx access faccessat faccessat2 readlink readlinkat "
     "getdents getdents64 getcwd chdir fchdir umask fadvise64 close_range "
     # wait

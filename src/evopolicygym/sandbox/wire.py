@@ -1,24 +1,36 @@
-"""Frames between the judge and one policy process: one SOCK_SEQPACKET message each, the kernel keeps their bounds.
+"""Frames between the judge and one policy process, over two pipes: requests go in, answers come out.
 
-Every request carries a random nonce that the answer must repeat, so that an answer cannot be sent before its question.
+Pipes because they are the cheapest blocking exchange there is: a round trip is two context switches and little else.
+They keep no message bounds, and need none: every frame has a length that follows from the spaces, each end sends only
+when it is its turn, and every request begins with eight random bytes that its answer must repeat. So an answer cannot
+be sent before its question, and bytes too many or too few are a broken exchange.
+
+    judge -> policy    nonce                 reset (the first request, once: a process plays one episode)
+                       nonce, observation    step
+    policy -> judge    READY                 imported and constructed
+                       nonce                 has been reset
+                       nonce, action         has acted
+                       ERROR + stage         has failed; the text is in the report file
 """
 
 from __future__ import annotations
 
 import struct
-from enum import IntEnum, StrEnum
+from enum import StrEnum
 from typing import Final
 
-HEAD: Final = struct.Struct("<II")  # operation, nonce
-ERROR_TEXT_BYTES: Final = 16 * 1024
+HEAD_BYTES: Final = 8
+READY: Final = b"policy\0\0"
+ERROR: Final = struct.Struct("<4sI")
+ERROR_MARK: Final = b"\xffERR"
+
+# Descriptors of a policy process besides stdin, stdout and stderr.
+REQUESTS_FD: Final = 3
+ANSWERS_FD: Final = 4
+REPORT_FD: Final = 5
+
 STDIO_BYTES: Final = 64 * 1024
-
-
-class Op(IntEnum):
-    READY = 1
-    RESET = 2
-    STEP = 3
-    ERROR = 4
+REPORT_BYTES: Final = 16 * 1024
 
 
 class Stage(StrEnum):
@@ -36,11 +48,19 @@ class Stage(StrEnum):
 STAGES: Final = tuple(Stage)
 
 
-def error_frame(stage: Stage, text: str) -> bytes:
-    return HEAD.pack(Op.ERROR, STAGES.index(stage)) + clip(text).encode(errors="replace")[:ERROR_TEXT_BYTES]
+def error_frame(stage: Stage) -> bytes:
+    return ERROR.pack(ERROR_MARK, STAGES.index(stage))
 
 
-def clip(text: str, limit: int = ERROR_TEXT_BYTES // 2) -> str:
+def failed_stage(frame: bytes) -> Stage | None:
+    """The stage that an error frame names; None for any other bytes."""
+    if len(frame) != ERROR.size:
+        return None
+    mark, stage = ERROR.unpack(frame)
+    return STAGES[stage] if mark == ERROR_MARK and stage < len(STAGES) else None
+
+
+def clip(text: str, limit: int = REPORT_BYTES // 2) -> str:
     """Keep both ends of a long text: a traceback says where at the top and what at the bottom."""
     if len(text) <= limit:
         return text

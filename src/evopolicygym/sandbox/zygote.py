@@ -25,6 +25,7 @@ from evopolicygym.limits import Limits
 from evopolicygym.sandbox import inside, kernel, namespaces
 from evopolicygym.sandbox.jail import Jail, Level, self_test
 from evopolicygym.sandbox.runtime import Runtime
+from evopolicygym.sandbox.wire import REPORT_FD
 
 Message = dict[str, Any]
 MESSAGE_BYTES = 1 << 20
@@ -42,8 +43,9 @@ def main(control: socket.socket) -> NoReturn:
         own_pidfd = _enter(jail)
         _rehearse(jail, own_pidfd)
     except OSError as error:
-        _send(control, {"refused": str(error)})
+        _send(control, {"refused": error.strerror or str(error)})
         os._exit(1)
+    inside.warm_up()
     gc.collect()
     gc.freeze()
     _send(control, {"level": jail.level})
@@ -153,7 +155,7 @@ def _become_policy(jail: Jail, request: Message, descriptors: list[int], writer:
     """Confine first; only then is policy code touched. A layer that fails is reported by the pipe, which closes before
     any policy code runs, so that a policy cannot forge a fault of the jail."""
     try:
-        channel = _keep_only(descriptors, writer)
+        _keep_only(descriptors, writer)
         jail.confine(request["checkpoint"], Limits(**request["limits"]))
         folder = jail.policy_folder(request["checkpoint"])
         os.chdir(folder)
@@ -163,22 +165,20 @@ def _become_policy(jail: Jail, request: Message, descriptors: list[int], writer:
         os.write(PIPE_FD, f"{type(error).__name__}: {error}".encode())
         os._exit(1)
     os.close(PIPE_FD)
-    inside.run(channel, assignment)
+    inside.run(assignment)
 
 
-CHANNEL_FD = 3
-PIPE_FD = 4
+PIPE_FD = REPORT_FD + 1
 
 
-def _keep_only(descriptors: list[int], writer: int) -> socket.socket:
-    """stdin is empty, stdout and stderr are the judge's bounded memory files, 3 is the channel; that is all."""
-    channel_fd, stdout_fd, stderr_fd = descriptors
-    wanted = [os.open("/dev/null", os.O_RDONLY), stdout_fd, stderr_fd, channel_fd, writer]
+def _keep_only(descriptors: list[int], writer: int) -> None:
+    """stdin is empty, stdout and stderr are bounded memory files; then the two pipes and the report; that is all."""
+    stdout, stderr, requests, answers, report = descriptors
+    wanted = [os.open("/dev/null", os.O_RDONLY), stdout, stderr, requests, answers, report, writer]
     safe = [os.dup2(fd, 100 + i) for i, fd in enumerate(wanted)]
     for target, fd in enumerate(safe):
         os.dup2(fd, target)
     os.closerange(PIPE_FD + 1, 4096)
-    return socket.socket(fileno=CHANNEL_FD)
 
 
 def _send(control: socket.socket, message: Message) -> None:
