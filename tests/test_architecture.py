@@ -17,7 +17,7 @@ BELOW = {
     "tasks": {"fast"},
     "sandbox": set(),
     "rollout": {"sandbox", "tasks"},
-    "cli": {"rollout", "sandbox", "tasks"},
+    "cli": {"fast", "rollout", "sandbox", "tasks"},
 }
 SHARED = {"errors", "limits"}
 

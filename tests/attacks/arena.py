@@ -13,15 +13,14 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-STEPS = 8
-MASK = 0x5A5A_5A5A_5A5A_5A5A  # attacks learn the seed of their own case, in a disguise that a search does not find
+STEPS = 12
 CANARY = os.environ.get("ARENA_CANARY", "")  # in the environment and in the memory of every judge process
 
 
 class Arena(gymnasium.Env):
-    """Eight steps. The observation is the disguised seed of the case and the number of the step."""
+    """Twelve steps. The observation is the number of the step and the last octal digit of the seed."""
 
-    observation_space: Any = spaces.Box(0, 255, (9,), np.uint8)
+    observation_space: Any = spaces.Box(0, STEPS, (2,), np.float32)
     action_space: Any = spaces.Tuple((spaces.Discrete(2), spaces.Box(-1, 1, (2,), np.float32)))
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
@@ -34,7 +33,7 @@ class Arena(gymnasium.Env):
         return self._observe(), float(action[0]) if legal else 1000.0, self.steps >= STEPS, False, {}
 
     def _observe(self) -> Any:
-        return np.frombuffer((self.seed ^ MASK).to_bytes(8, "little") + bytes([self.steps]), np.uint8)
+        return np.array([self.steps, self.seed % 8], np.float32)
 
 
 gymnasium.register("Arena-v0", entry_point=Arena)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
-import shutil
 import socket
 import subprocess
 import sys
@@ -16,6 +15,7 @@ from zipfile import ZipFile
 
 import gymnasium
 
+from evopolicygym.sandbox.checkpoints import remove_tree
 from evopolicygym.sandbox.runtime import runtime
 from evopolicygym.sandbox.syscalls import ALLOWED, table
 
@@ -38,8 +38,10 @@ class Host:
 
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="attacks-"))
-        self.canary = os.environ["ARENA_CANARY"] = f"canary-{secrets.token_hex(16)}"
-        os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys([str(HERE), *_python_path()]))
+        self.canary = f"canary-{secrets.token_hex(16)}"
+        self._environment = dict(os.environ)
+        os.environ["ARENA_CANARY"] = self.canary
+        os.environ["PYTHONPATH"] = os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])])
         self._sockets = self._listen()
         self._sleeper = subprocess.Popen([sys.executable, "-I", "-c", SLEEPER])
         for folder in ("feedback", "shared"):
@@ -55,7 +57,9 @@ class Host:
         self._sleeper.wait()
         for one in self._sockets:
             one.close()
-        shutil.rmtree(self.folder)
+        remove_tree(self.folder)
+        os.environ.clear()
+        os.environ.update(self._environment)
 
     def facts(self) -> dict[str, Any]:
         """What an attack is told: everything."""
@@ -121,7 +125,3 @@ def _contacted(one: socket.socket) -> bool:
     except BlockingIOError:
         return False
     return True
-
-
-def _python_path() -> list[str]:
-    return [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]

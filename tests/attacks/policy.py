@@ -22,7 +22,7 @@ class Policy:
             self.result = attack.attack()
 
     def act(self, obs):
-        kit.observation, kit.step = obs, int(obs[8])
+        kit.step, kit.episode = map(int, obs)
         if WHEN == "every act" or (WHEN == "act" and kit.step == 0):
             self.result = attack.attack()
         return (int(self.result), NOTHING) if isinstance(self.result, bool) else self.result

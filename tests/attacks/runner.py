@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, Self
 
 from corpus import HERE, Attack, corpus
 from host import Host
@@ -24,7 +24,7 @@ from host import Host
 from evopolicygym.limits import Limits
 from evopolicygym.rollout.engine import LocalEngine
 from evopolicygym.rollout.records import Episode, EpisodeResult, FaultReport
-from evopolicygym.rollout.worker import Settings, Worker
+from evopolicygym.rollout.worker import Worker
 from evopolicygym.sandbox.checkpoints import Checkpoint, CheckpointStore
 from evopolicygym.sandbox.jail import Level
 from evopolicygym.sandbox.launcher import NUMPY, Zygote
@@ -37,15 +37,25 @@ TASK = Task(
     env_id="arena:Arena-v0",
     title="The arena",
     family="attacks",
-    horizon=10,
+    horizon=20,
     observation_space="",
     action_space="",
     objective="Break out.",
     reward="1 for a breach.",
-    termination="After eight steps.",
+    termination="After twelve steps.",
     failure_return=FailureReturn(-1.0, "No reward is negative."),
-    limits=Limits(init_cpu_s=1.0, act_cpu_s=0.3, episode_cpu_s=2.0, memory_mb=512),
+    limits=Limits(init_cpu_s=1.0, act_cpu_s=0.2, episode_cpu_s=2.0, memory_mb=512),
 )
+
+
+LETTER = "a file of the checkpoint"
+IN_JUDGE = """
+import arena, sys
+sys.path.insert(0, ".")
+seed = int(sys.argv[1])
+import attack
+print(attack.attack())
+"""
 
 
 @dataclass(frozen=True)
@@ -57,6 +67,11 @@ class Outcome:
     outcomes: tuple[str, ...]
     damage: tuple[str, ...]
     text: str
+
+    @classmethod
+    def from_json(cls, line: str) -> Self:
+        data = json.loads(line)
+        return cls(**data | {"level": Level(data["level"])})
 
     def complaint(self, attack: Attack) -> str:
         """Why this is not what must be; empty when it is."""
@@ -85,15 +100,16 @@ class OldKernel:
 
     def __init__(self, store: Path, landlock_abi: int) -> None:
         self.store = CheckpointStore(store)
-        self._worker = Worker(Settings(TASK, str(store), (Level.B,), min(os.sched_getaffinity(0)), None, False))
+        with LocalEngine(TASK, levels=(Level.B,), store=store) as engine:
+            self._worker = Worker(engine._settings)
         self._worker._zygotes[NUMPY].close()
-        self._worker._zygotes[NUMPY] = Zygote(Level.B, store, max_landlock_abi=landlock_abi)
+        self._zygote = self._worker._zygotes[NUMPY] = Zygote(Level.B, store, max_landlock_abi=landlock_abi)
 
     def run(self, episodes: Iterable[Episode]) -> Iterator[EpisodeResult | FaultReport]:
         return map(self._worker.play, episodes)
 
     def close(self) -> None:
-        self._worker.close()
+        self._zygote.close()
 
 
 class Runner:
@@ -103,28 +119,53 @@ class Runner:
         self.level = level
         self.host = Host()
         store = self.host.folder / "store"
-        self._engine: Plays = OldKernel(store, landlock_abi) if landlock_abi else LocalEngine(TASK, 1, (level,), store)
-        self._facts = self.host.facts() | {"store": str(store), "processes": self._judge()}
+        try:
+            self._engine = OldKernel(store, landlock_abi) if landlock_abi else LocalEngine(TASK, levels=(level,), store=store)
+        except BaseException:
+            self.host.close()
+            raise
+        self._seed = secrets.randbits(60) << 3
+        mask = secrets.randbits(63)
+        self._facts = self.host.facts() | {
+            "store": str(store),
+            "processes": self._judge(),
+            "mask": mask,
+            "masked_seed": self._seed ^ mask,
+        }
         self._facts["other"] = self._checkpoint(HERE / "clean.py", "other", notes=self.host.canary).hash
         self._clean = self._checkpoint(HERE / "clean.py", "clean")
         self._processes = self._census()
 
-    def close(self) -> None:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
         self._engine.close()
         self.host.close()
 
     def run(self, attack: Attack) -> Outcome:
         checkpoint = self._checkpoint(attack.path, attack.name)
         results = [self._play(checkpoint, number) for number in range(attack.episodes)]
+        letter = self._engine.store.folder(checkpoint) / "letter.json"
         outcome = Outcome(
             attack.name,
             self.level,
             tuple(_name(result) for result in results),
-            tuple([*self.host.damage(), *self._harm(results)]),
+            tuple([*self.host.damage(), *self._harm(results), *_changed(letter)]),
             "\n".join(_text(result) for result in results),
         )
         self.host.restore()
         return outcome
+
+    def run_in_judge(self, attack: Attack) -> bool:
+        """Whether the attack finds its prey where it is: in a process that knows the secrets and has files open."""
+        folder = self.folder(attack.path, attack.name)
+        with open(self.host.folder / "secret.txt") as secret:
+            command = [sys.executable, "-c", IN_JUDGE, str(self._seed)]
+            done = subprocess.run(command, cwd=folder, pass_fds=[secret.fileno()], capture_output=True, text=True)
+        shutil.rmtree(folder)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.split()[-1] == "True"
 
     def folder(self, attack: Path, name: str, **files: str) -> Path:
         """A policy folder that carries ``attack``."""
@@ -132,7 +173,7 @@ class Runner:
         folder.mkdir(parents=True)
         for source, target in ((HERE / "policy.py", "policy.py"), (HERE / "kit.py", "kit.py"), (attack, "attack.py")):
             shutil.copy(source, folder / target)
-        for file, text in {"facts": json.dumps(self._facts), "letter": "{}", **files}.items():
+        for file, text in {"facts": json.dumps(self._facts), "letter": LETTER, "notes": "", **files}.items():
             (folder / f"{file}.json").write_text(text)
         return folder
 
@@ -140,11 +181,12 @@ class Runner:
         folder = self.folder(attack, name, **files)
         checkpoint = self._engine.store.snapshot(folder)
         shutil.rmtree(folder)
+        (self._engine.store.folder(checkpoint) / "letter.json").chmod(0o644)  # like the files of Python itself
         return checkpoint
 
     def _play(self, checkpoint: Checkpoint, number: int = 0) -> EpisodeResult | FaultReport:
-        """The low bits of the seed number the episodes of one attack."""
-        case = Case(TASK.id, Split.HELDOUT, 0, secrets.randbits(60) << 3 | number)
+        """The lowest bits of the seed number the episodes of one attack."""
+        case = Case(TASK.id, Split.HELDOUT, 0, self._seed | number)
         return next(iter(self._engine.run([Episode(number=number, checkpoint=checkpoint, case=case)])))
 
     def _harm(self, results: list[EpisodeResult | FaultReport]) -> Iterator[str]:
@@ -173,8 +215,11 @@ class Runner:
 
 
 def _descendants(pid: int) -> list[int]:
-    children = [child for child, parent in _parents().items() if parent == pid]
-    return [one for child in children for one in (child, *_descendants(child))]
+    parents = _parents()
+    found = [pid]
+    for one in found:
+        found += [child for child, parent in parents.items() if parent == one]
+    return found[1:]
 
 
 def _parents() -> dict[int, int]:
@@ -190,6 +235,8 @@ def _parents() -> dict[int, int]:
 def _open_files(pid: int) -> int:
     try:
         return len(os.listdir(f"/proc/{pid}/fd"))
+    except FileNotFoundError:
+        return -2  # it has just ended
     except PermissionError:
         return -1  # at level A without root: the zygote is in a user namespace of its own
 
@@ -199,6 +246,10 @@ def _patiently() -> Iterator[None]:
     for _ in range(20):
         yield
         time.sleep(0.01)
+
+
+def _changed(letter: Path) -> list[str]:
+    return [] if letter.exists() and letter.read_text() == LETTER else ["the checkpoint was changed"]
 
 
 def _name(result: EpisodeResult | FaultReport) -> str:
@@ -217,11 +268,10 @@ def _text(result: EpisodeResult | FaultReport) -> str:
 
 def main(levels: list[str]) -> None:
     for level in map(Level, levels):
-        runner = Runner(level)
-        for attack in corpus():
-            if level is not Level.NONE or attack.can_be_shown:
-                print(json.dumps(asdict(runner.run(attack))), flush=True)
-        runner.close()
+        with Runner(level) as runner:
+            for attack in corpus():
+                if level is not Level.NONE or attack.can_be_shown:
+                    print(json.dumps(asdict(runner.run(attack))), flush=True)
 
 
 if __name__ == "__main__":

@@ -190,7 +190,7 @@ def test_task_list_and_show():
     assert len(rows) == 16
     assert rows[0]["observation"] == "Box(6,) float32"
     text = run("task", "show", "core16/car-racing").stdout
-    assert text.startswith("# CarRacing")
+    assert text.startswith("# Car racing")
     facts = json.loads(run("task", "show", "core16/ant", "--json").stdout)
     assert len(facts["obs_space"]["names"]) == 105
     assert facts["obs_space"]["low"] == "-inf"

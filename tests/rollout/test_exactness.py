@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from conftest import policy_source, toy_task, train_cases
+from evopolicygym.fast.catalogue import CATALOGUE
 from evopolicygym.rollout.conformance import probe_folder
 from evopolicygym.rollout.engine import LocalEngine
 from evopolicygym.rollout.evaluation import evaluate_folder
@@ -117,3 +118,18 @@ def test_means_do_not_depend_on_order():
 def test_a_policy_may_change_its_observation(stage):
     source = policy_source(act="obs += 1; obs[:] = 0; return 1")
     assert stage(toy_task()).play(source).error is None
+
+
+@pytest.mark.parametrize("slug", CORE16_ORDER)
+def test_fast_and_stock_environments_score_the_same(slug, tmp_path):
+    task = replace(core16()[f"core16/{slug}"], horizon=min(core16()[f"core16/{slug}"].horizon, 40))
+    (case,) = train_cases(task, 1)
+    scores = []
+    for stock in (True, False):
+        with LocalEngine(task, stock=stock) as engine:
+            checkpoint = engine.store.snapshot(probe_folder(tmp_path, "random"))
+            (outcome,) = engine.run([Episode(0, checkpoint, case)])
+            assert engine.implementation == ("stock" if stock or task.env_id not in CATALOGUE else "fast")
+        assert isinstance(outcome, EpisodeResult)
+        scores.append((outcome.score.hex(), outcome.length))
+    assert scores[0] == scores[1]

@@ -14,6 +14,7 @@ import typer
 
 from evopolicygym.cli.output import data, print_json, talk
 from evopolicygym.errors import UserError
+from evopolicygym.fast.catalogue import CATALOGUE, why_stock
 from evopolicygym.rollout.stopwatch import measure_jail
 from evopolicygym.sandbox import probes
 from evopolicygym.sandbox.jail import MEANING, Level
@@ -22,6 +23,7 @@ from evopolicygym.tasks import pins, simulator
 from evopolicygym.tasks.files import core16
 from evopolicygym.tasks.ids import machine_facts
 from evopolicygym.tasks.sealing import key_file
+from evopolicygym.tasks.task import Task
 
 DRAWN: Final = ("core16/reacher", "core16/car-racing", "core16/door-key", "core16/parking")
 DRAW: Final = "from evopolicygym.cli.doctor import draw; draw({!r})"
@@ -83,7 +85,12 @@ def _simulators() -> Iterator[Probe]:
         except Exception as error:
             yield Probe(task.id, False, f"{type(error).__name__}: {error}", "reinstall the pinned versions")
         else:
-            yield Probe(task.id, True, task.env_id)
+            yield Probe(task.id, True, f"{task.env_id} {_why_stock(task)}")
+
+
+def _why_stock(task: Task) -> str:
+    reason = why_stock(task.env_id) if task.env_id in CATALOGUE else None
+    return f"(stock: {reason})" if reason else ""
 
 
 def _rendering() -> Iterator[Probe]:

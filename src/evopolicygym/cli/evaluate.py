@@ -22,6 +22,7 @@ from evopolicygym.tasks import paper, pins
 from evopolicygym.tasks.registry import resolve
 from evopolicygym.tasks.sealing import load_key
 from evopolicygym.tasks.splits import SIZES, PaperSplits, SealedSplits, Split, Splits, cases, parse_indices
+from evopolicygym.tasks.task import Task
 
 DEFAULT_CASES = {Split.TRAIN: "0-7", Split.VALIDATION: "0-15", Split.HELDOUT: "0-31"}
 
@@ -52,6 +53,7 @@ def evaluate(
     isolation: Annotated[Isolation, typer.Option(help="auto is the best of A and B.")] = Isolation.AUTO,
     record: Annotated[Path | None, typer.Option(help="New folder for a trajectory of each episode.")] = None,
     video: Annotated[bool, typer.Option(help="With --record: a video of each episode, too.")] = False,
+    stock: Annotated[bool, typer.Option(help="Stock environments, not their bit-exact fast versions.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Run a policy on chosen cases and report returns, lengths, errors and speed."""
@@ -62,7 +64,7 @@ def evaluate(
     _check_paths(policy_dir, record, video)
     workers = min(jobs, len(chosen))
     try:
-        with LocalEngine(found, workers, isolation.levels(), video=video) as engine, _progress(len(chosen)) as advance:
+        with _engine(found, workers, isolation, video, stock) as engine, _progress(len(chosen)) as advance:
             report = evaluate_folder(engine, found, policy_dir.resolve(), chosen, splits.id, record, video, advance)
     except SnapshotRefused as error:
         raise UserError(f"{policy_dir} cannot be evaluated: {error}") from error
@@ -75,6 +77,10 @@ def evaluate(
         _print(report)
     if report.faults:
         raise Fault(f"{len(report.faults)} of {len(chosen)} episodes have no score: {report.faults[0].text}")
+
+
+def _engine(task: Task, jobs: int, isolation: Isolation, video: bool, stock: bool) -> LocalEngine:
+    return LocalEngine(task, jobs, isolation.levels(), video=video, stock=stock)
 
 
 def _warn(complaints: list[str], isolation: Isolation) -> None:
@@ -153,6 +159,7 @@ def _summary(report: Evaluation) -> Iterator[tuple[str, str]]:
     yield "failed", f"{report.failed} of {len(scores)} episodes"
     yield "clipped", f"{sum(result.clipped_actions for result in report.results)} actions"
     yield "speed", f"{report.steps} steps in {report.wall_s:.2f} s ({report.steps_per_s:,.0f} steps/s)"
+    yield "environment", report.implementation
     yield "isolation", f"level {report.level}: {MEANING[report.level]}"
     yield "ids", f"{report.ids.comparable_id} {report.ids.bit_id}"
     if rows := paper.published().get(report.task.id):

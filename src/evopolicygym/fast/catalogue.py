@@ -30,7 +30,6 @@ FETCH: Final = Fast("fetch", GYMNASIUM | {"gymnasium-robotics": "1.4.2", "mujoco
 
 CATALOGUE: Final[Mapping[str, Fast]] = {
     "Acrobot-v1": Fast("classic_control", GYMNASIUM),
-    "MountainCarContinuous-v0": Fast("classic_control", GYMNASIUM),
     "BipedalWalker-v3": Fast("bipedal_walker", BOX2D),
     "CarRacing-v3": Fast("car_racing", BOX2D),
     "MiniGrid-DoorKey-16x16-v0": MINIGRID,

@@ -34,6 +34,7 @@ from evopolicygym.rollout.worker import Settings
 from evopolicygym.sandbox.checkpoints import Checkpoint, CheckpointStore, remove_tree
 from evopolicygym.sandbox.failures import ErrorKind
 from evopolicygym.sandbox.jail import Level
+from evopolicygym.tasks import simulator
 from evopolicygym.tasks.sealing import KEY_VARIABLE
 from evopolicygym.tasks.task import Task
 
@@ -48,6 +49,7 @@ class Engine(Protocol):
 
     store: CheckpointStore
     level: Level
+    implementation: str
     obs_space: dict[str, Any]
     action_space: dict[str, Any]
 
@@ -68,12 +70,13 @@ class LocalEngine:
         levels: tuple[Level, ...] = PUBLISHABLE,
         store: Path | None = None,
         video: bool = False,
+        stock: bool = False,
     ) -> None:
         self._task = task
         self._scratch = None if store else Path(tempfile.gettempdir(), f"evopolicygym-{secrets.token_hex(8)}")
         stage = (store or self._scratch or Path()).absolute()
         self._cores = sorted(os.sched_getaffinity(0))
-        self._settings = Settings(task, str(stage), store is None, levels, 0, video)
+        self._settings = Settings(task, str(stage), store is None, levels, 0, video, stock)
         self._workers: list[_WorkerHandle] = []
         try:
             self._workers = [self._start(i) for i in range(jobs)]
@@ -83,6 +86,7 @@ class LocalEngine:
             raise
         self.store = CheckpointStore(stage)
         self.level = hellos[0].level
+        self.implementation = simulator.implementation(task, stock)
         self.obs_space, self.action_space = hellos[0].obs_space, hellos[0].action_space
 
     def __enter__(self) -> Self:

@@ -35,6 +35,7 @@ class Evaluation:
     splits_id: str
     checkpoint: Checkpoint
     level: Level
+    implementation: str
     indices: tuple[int, ...]
     split: Split
     results: tuple[EpisodeResult, ...]
@@ -80,6 +81,7 @@ class Evaluation:
             "splits_id": self.splits_id,
             "policy": asdict(self.checkpoint),
             "isolation": {"level": self.level, "publishable": self.level is not Level.NONE},
+            "implementation": self.implementation,
             "mean": self.mean,
             "std": self.std,
             "min": min(self.scores, default=None),
@@ -122,6 +124,7 @@ def evaluate_folder(
         splits_id=splits_id,
         checkpoint=checkpoint,
         level=engine.level,
+        implementation=engine.implementation,
         indices=tuple(case.index for case in cases),
         split=cases[0].split,
         results=tuple(outcome for outcome in ordered if isinstance(outcome, EpisodeResult)),

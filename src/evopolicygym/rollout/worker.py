@@ -42,17 +42,18 @@ class Settings:
     levels: tuple[Level, ...]
     core: int
     video: bool
+    stock: bool
 
 
 class Worker:
     """Plays episodes one after another."""
 
     def __init__(self, settings: Settings) -> None:
-        self._task, self._stage, self._video = settings.task, Path(settings.stage), settings.video
+        self._settings, self._task, self._stage = settings, settings.task, Path(settings.stage)
         self._stage.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._zygotes: dict[tuple[str, ...], Zygote] = {NUMPY: Zygote.best(settings.levels, self._stage)}
         self.level = self._zygotes[NUMPY].level
-        env = simulator.make(self._task, self._video)
+        env = self._make()
         observation, action = simulator.schemas(self._task, env)
         env.close()
         self.contract = Contract(observation, action, self._task.env_meta())
@@ -81,13 +82,16 @@ class Worker:
 
     def _attempt(self, episode: Episode) -> EpisodeResult:
         began = time.perf_counter()
-        env = simulator.make(self._task, self._video)
+        env = self._make()
         try:
             observation = simulator.reset(env, episode.case.seed)
             progress, left, clipped = self._rollout(episode, env, observation)
         finally:
             env.close()
         return self._result(episode, progress, left, clipped, time.perf_counter() - began)
+
+    def _make(self) -> Any:
+        return simulator.make(self._task, self._settings.video, self._settings.stock)
 
     def _rollout(self, episode: Episode, env: Any, observation: Any) -> tuple[Progress, Leftovers, int]:
         policy = self._start(episode.checkpoint, episode.case.randomness_key())

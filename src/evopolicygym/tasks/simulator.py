@@ -10,6 +10,7 @@ import warnings
 from typing import Any, Final
 
 from evopolicygym.errors import UserError
+from evopolicygym.fast.catalogue import CATALOGUE, upgrade, why_stock
 from evopolicygym.tasks.pins import BEHIND, pins
 from evopolicygym.tasks.spaces import Schema, schema_of, with_names
 from evopolicygym.tasks.task import Task
@@ -22,8 +23,10 @@ OPENGL: Final = {"egl": "libEGL.so.1", "osmesa": "libOSMesa.so.8"}
 RENDERING_REMEDY: Final = "On Debian and Ubuntu: apt-get install libegl1 libgl1-mesa-dri"
 
 
-def make(task: Task, video: bool = False) -> Any:
-    """A fresh environment as the registry makes it. Always a new object: not every environment forgets on reset."""
+def make(task: Task, video: bool = False, stock: bool = False) -> Any:
+    """A fresh environment as the registry makes it, or its bit-exact fast version where there is one.
+
+    Always a new object: not every environment forgets on reset."""
     _import_requirements(task)
     if video and "mujoco" in task.requires and "MUJOCO_GL" not in os.environ:
         raise UserError("MuJoCo cannot draw: there is no headless OpenGL library on this machine", RENDERING_REMEDY)
@@ -32,7 +35,16 @@ def make(task: Task, video: bool = False) -> Any:
     options: dict[str, Any] = {"render_mode": "rgb_array"} if video else {}
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*The environment roundabout-v0 is out of date.*")
-        return gymnasium.make(task.env_id, disable_env_checker=True, **options, **task.env_options)
+        env = gymnasium.make(task.env_id, disable_env_checker=True, **options, **task.env_options)
+    if not stock:
+        upgrade(env)
+    return env
+
+
+def implementation(task: Task, stock: bool = False) -> str:
+    """What ``make`` gives here: "fast" or "stock". Both are the same task, to the bit."""
+    fast = not stock and task.env_id in CATALOGUE and why_stock(task.env_id) is None
+    return "fast" if fast else "stock"
 
 
 def reset(env: Any, seed: int) -> Any:

@@ -4,14 +4,14 @@ forked it once knew would still be there."""
 import gc
 import sys
 
-from kit import MASK, disguised_seed, is_secret
+from kit import FACTS, is_secret
 
+WHEN = "init"
 CONTROL = "judge"
 
 
 def attack() -> bool:
     gc.unfreeze()
-    seed = disguised_seed()
     frontier = [sys.modules, sys._getframe(), *gc.get_objects()]
     seen = set(map(id, frontier))
     while frontier:
@@ -19,7 +19,7 @@ def attack() -> bool:
         seen.update(map(id, found))
         frontier = list({id(one): one for one in found}.values())
         for one in frontier:
-            if type(one) is int and one ^ MASK == seed:
+            if type(one) is int and one ^ FACTS["mask"] == FACTS["masked_seed"]:
                 return True
             if type(one) in (str, bytes) and "canary-" in str(one) and is_secret(one):
                 return True

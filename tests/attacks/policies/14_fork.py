@@ -36,5 +36,5 @@ def by_spawn() -> bool:
 
 
 def attack() -> bool:
-    clones = [lambda flags=flags: by_clone(flags) for flags in (signal.SIGCHLD, 0x8000 | signal.SIGCHLD, 1 << 32 | 17)]
+    clones = [lambda flags=flags: by_clone(flags) for flags in (signal.SIGCHLD, 1 << 32 | signal.SIGCHLD)]
     return any_works(by_fork, by_clone3, by_spawn, *clones)

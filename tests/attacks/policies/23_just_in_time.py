@@ -9,6 +9,6 @@ CONTROL = "same"
 
 def attack() -> bool:
     start = time.process_time()
-    while time.process_time() - start < 0.28:
+    while time.process_time() - start < 0.18:
         pass
     return False

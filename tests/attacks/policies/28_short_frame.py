@@ -2,12 +2,12 @@
 
 import os
 
-from kit import CHANNEL
+from kit import ANSWERS
 
 EXPECT = "crash"
 CONTROL = "same"
 
 
 def attack() -> bool:
-    os.write(CHANNEL, b"\3\0\0")
+    os.write(ANSWERS, b"\3\0\0")
     return False

@@ -1,11 +1,13 @@
-"""Tries to send ten megabytes in one frame, to make the judge take the memory for it."""
+"""Answers with ten megabytes, to make the judge take the memory for it."""
 
 import os
 
-from kit import CHANNEL, any_works
+from kit import ANSWERS, answer, nonce
 
+EXPECT = "crash"
 CONTROL = "same"
 
 
 def attack() -> bool:
-    return any_works(lambda: os.write(CHANNEL, b"\1" * (10 << 20)))
+    os.write(ANSWERS, nonce() + answer(1) + b"\1" * (10 << 20))
+    return False

@@ -2,13 +2,14 @@
 
 import os
 
-from kit import CHANNEL, HEAD, STEP, answer, nonce
+from kit import ANSWERS, NONCE_BYTES, answer, nonce
 
 EXPECT = "crash"
 CONTROL = "same"
 
 
 def attack() -> bool:
+    now = int.from_bytes(nonce(), "little")
     for ahead in range(1, 4):
-        os.write(CHANNEL, HEAD.pack(STEP, (nonce() + ahead) % 2**32) + answer(1))
+        os.write(ANSWERS, ((now + ahead) % 2**64).to_bytes(NONCE_BYTES, "little") + answer(1))
     return False

@@ -3,7 +3,7 @@
 import os
 import pickle
 
-from kit import CHANNEL, FACTS
+from kit import ANSWERS, FACTS
 
 EXPECT = "crash"
 CONTROL = "same"
@@ -15,5 +15,5 @@ class Bomb:
 
 
 def attack() -> bool:
-    os.write(CHANNEL, pickle.dumps(Bomb()))
+    os.write(ANSWERS, pickle.dumps(Bomb()))
     return False

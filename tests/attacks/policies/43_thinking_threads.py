@@ -1,9 +1,8 @@
-"""Thinks in threads while the simulator computes, when no answer is due and no clock seems to run."""
+"""Thinks in a thread while it seems to sleep: the time of all threads counts."""
 
 import threading
 import time
 
-WHEN = "every act"
 EXPECT = "timeout"
 CONTROL = "same"
 
@@ -14,7 +13,6 @@ def think() -> None:
 
 
 def attack() -> bool:
-    if threading.active_count() < 3:
-        threading.Thread(target=think, daemon=True).start()
-    time.sleep(0.5)
-    return False
+    threading.Thread(target=think, daemon=True).start()
+    while True:
+        time.sleep(0.01)

@@ -2,14 +2,13 @@
 key rings, POSIX queues. Episodes that remember are not the episodes that were asked for."""
 
 import os
-import tempfile
 
 from kit import FACTS, syscall
 
 EPISODES = 2
 LETTER = FACTS["canary_sha256"][:12]
 KEY = int(LETTER[:7], 16)
-FILES = [f"{place}/{LETTER}" for place in (FACTS["shared"], "/tmp", "/var/tmp", "/dev/shm", tempfile.gettempdir(), ".")]
+FILES = [f"{place}/{LETTER}" for place in (FACTS["shared"], "/tmp", "/var/tmp", "/dev/shm", ".")]
 CREATE = 0o1600
 SESSION_RING = -3
 

@@ -3,6 +3,8 @@
 import os
 import stat
 
+from kit import ANSWERS, REPORT, REQUESTS
+
 CONTROL = "judge"
 
 
@@ -13,6 +15,7 @@ def attack() -> bool:
             found[descriptor] = stat.S_IFMT(os.fstat(descriptor).st_mode)
         except OSError:
             pass
-    expected = {0: stat.S_IFCHR, 1: stat.S_IFREG, 2: stat.S_IFREG, 3: stat.S_IFSOCK}
+    standard = {0: stat.S_IFCHR, 1: stat.S_IFREG, 2: stat.S_IFREG}
+    exchange = {REQUESTS: stat.S_IFIFO, ANSWERS: stat.S_IFIFO, REPORT: stat.S_IFREG}
     print(found)
-    return found != expected
+    return found != standard | exchange

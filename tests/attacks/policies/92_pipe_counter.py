@@ -3,8 +3,12 @@ episode makes pipes until the low bits say what it wants to say, and the second 
 
 import os
 
+from kit import FACTS
+
+WHEN = "init"
 EPISODES = 2
-PAGE, MESSAGE, BITS = 1 << 8, 0x2D, 1 << 14  # the message stands above eight bits of noise
+PAGE, BITS = 1 << 8, 1 << 12  # the message stands above eight bits of noise
+MESSAGE = int(FACTS["canary_sha256"], 16) % (BITS // PAGE)
 
 
 def number() -> int:

@@ -4,14 +4,17 @@ second looks whether it has been read. A folder of a thousand files would carry 
 import os
 import time
 
+from kit import any_works
+
 EPISODES = 2
 
 
 def attack() -> bool:
     facts = os.stat("letter.json")
-    if facts.st_atime_ns > facts.st_mtime_ns + 10_000_000:
+    if facts.st_mtime_ns + 10_000_000 < facts.st_atime_ns < time.time_ns():
         return True
-    time.sleep(0.05)  # so that the times differ
+    any_works(lambda: os.utime("letter.json", ns=(facts.st_mtime_ns, facts.st_mtime_ns)))  # old enough to be renewed
+    time.sleep(0.05)
     with open("letter.json") as file:
         file.read()
     return False

@@ -1,11 +1,17 @@
 """Passes a message to the next episode in the counter of process numbers: the first episode starts threads until the low
-bits of their numbers say what it wants to say, the second looks at its own number."""
+bits of their numbers say what it wants to say, the second looks at its own number. At level B the numbers are those of the
+whole machine: a few bits, among the noise of everything else that starts processes."""
 
 import os
 import threading
 
+from kit import FACTS
+
+WHEN = "init"
 EPISODES = 2
-STEP, MESSAGE, BITS = 1 << 6, 0x5, 1 << 10
+RESIDUE = ("B",)
+PAGE, BITS = 1 << 8, 1 << 10  # the message stands above eight bits of noise
+MESSAGE = 1 + int(FACTS["canary_sha256"], 16) % (BITS // PAGE - 1)
 
 
 def number() -> int:
@@ -17,9 +23,9 @@ def number() -> int:
 
 
 def attack() -> bool:
-    if os.getpid() % BITS // STEP == MESSAGE:
+    if os.getpid() % BITS // PAGE == MESSAGE:
         return True
     for _ in range(2 * BITS):
-        if number() // STEP == MESSAGE:
+        if number() // PAGE == MESSAGE:
             break
     return False

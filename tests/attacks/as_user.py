@@ -1,0 +1,44 @@
+"""`python as_user.py COMMAND...`, as root: runs the command as nobody, in a mount namespace where nobody can read this Python
+and this repository even if they lie below a folder that is closed to others, such as root's home."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from evopolicygym.sandbox import kernel
+from evopolicygym.sandbox.runtime import runtime
+
+NOBODY = 65534
+
+
+def main(command: list[str]) -> None:
+    needed = {Path(path).resolve() for path in (sys.base_prefix, sys.prefix, runtime().harness, Path(__file__).parent)}
+    kernel.unshare(kernel.CLONE_NEWNS)
+    kernel.mount("none", "/", None, kernel.MS_REC | kernel.MS_PRIVATE)
+    for closed in {door for path in needed if (door := _closed_door(path))}:
+        _open_up(closed, [path for path in needed if closed in path.parents])
+    os.setgroups([])
+    os.setresgid(NOBODY, NOBODY, NOBODY)
+    os.setresuid(NOBODY, NOBODY, NOBODY)
+    os.execv(command[0], command)
+
+
+def _closed_door(path: Path) -> Path | None:
+    """The first folder on the way that others may not pass."""
+    return next((folder for folder in reversed(path.parents) if not folder.stat().st_mode & 0o001), None)
+
+
+def _open_up(closed: Path, paths: list[Path]) -> None:
+    """Cover a closed folder with an open one in which only these paths are."""
+    handles = {path: os.open(path, os.O_PATH) for path in paths}
+    kernel.mount("tmpfs", str(closed), "tmpfs", 0, "mode=755")
+    for path, handle in handles.items():
+        path.mkdir(parents=True)
+        kernel.mount(f"/proc/self/fd/{handle}", str(path), None, kernel.MS_BIND)
+        os.close(handle)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,87 @@
+"""Every attack at every level of isolation, each followed by an honest policy; and every attack without isolation, where it
+must succeed, or its failure elsewhere would prove nothing.
+
+`RESIDUE` in an attack names the levels at which it is known to succeed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import cache
+
+import pytest
+from corpus import HERE, Attack, corpus
+from runner import Outcome, Runner
+
+from evopolicygym.errors import IsolationUnavailable
+from evopolicygym.sandbox.failures import ErrorKind
+from evopolicygym.sandbox.jail import Level
+
+CORPUS = corpus()
+OLD_KERNELS: dict[str, tuple[Level, int]] = {"B with Landlock 1": (Level.B, 1), "B with Landlock 4": (Level.B, 4)}
+PLACES = {"A": (Level.A,), "B": (Level.B,), "none": (Level.NONE,), **OLD_KERNELS}
+PUBLIC_LIST = {f"{number:02}" for number in range(1, 65)} - {"12", "13", "55", "58", "63"}  # 12, 13, 63: test_snapshots
+
+
+def everywhere() -> Iterator[object]:
+    yield from (_case(level, attack) for level in ("A", "B") for attack in CORPUS)
+    yield from (_case(kernel, attack) for kernel in OLD_KERNELS for attack in CORPUS if attack.meets_the_jail)
+    yield from (_case("none", attack) for attack in CORPUS if attack.can_be_shown)
+
+
+def _case(place: str, attack: Attack) -> object:
+    """All attacks of one level go to one process, and so to one engine."""
+    return pytest.param(place, attack, id=f"{place}-{attack.name}", marks=pytest.mark.xdist_group(f"attacks {place}"))
+
+
+@pytest.fixture(scope="session")
+def runner_at() -> Iterator[Callable[[str], Runner]]:
+    """One runner for each place, made when the first attack comes and kept for all others."""
+    with ExitStack() as stack:
+
+        @cache
+        def make(place: str) -> Runner | IsolationUnavailable:
+            try:
+                return stack.enter_context(Runner(*PLACES[place]))
+            except IsolationUnavailable as error:
+                return error
+
+        def runner_at(place: str) -> Runner:
+            made = make(place)
+            return made if isinstance(made, Runner) else pytest.skip(str(made))
+
+        yield runner_at
+
+
+@pytest.mark.parametrize(("place", "attack"), [*everywhere()])
+def test_attack(runner_at: Callable[[str], Runner], place: str, attack: Attack) -> None:
+    assert runner_at(place).run(attack).complaint(attack) == ""
+
+
+@pytest.mark.xdist_group("attacks none")
+@pytest.mark.parametrize("attack", [attack for attack in CORPUS if attack.control == ("judge",)], ids=lambda a: a.name)
+def test_found_where_it_is(runner_at: Callable[[str], Runner], attack: Attack) -> None:
+    """What no policy process ever holds cannot be stolen from one; the same search in the judge's place finds it."""
+    assert runner_at("none").run_in_judge(attack)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="all of these tests already run as an ordinary user")
+@pytest.mark.parametrize(
+    "level", [pytest.param(level, marks=pytest.mark.xdist_group(f"attacks {level} as a user")) for level in ("A", "B")]
+)
+def test_as_an_ordinary_user(level: str) -> None:
+    command = [sys.executable, HERE / "as_user.py", sys.executable, HERE / "runner.py", level]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    outcomes = {outcome.attack: outcome for outcome in map(Outcome.from_json, done.stdout.splitlines())}
+    complaints = [outcomes[attack.name].complaint(attack) for attack in CORPUS]
+    assert "\n\n".join(filter(None, complaints)) == ""
+
+
+def test_the_corpus_is_complete() -> None:
+    assert {attack.name[:2] for attack in CORPUS} >= PUBLIC_LIST
+    assert all(attack.why for attack in CORPUS)
+    assert {kind for attack in CORPUS for kind in attack.expect} <= {"held", *ErrorKind}

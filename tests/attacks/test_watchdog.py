@@ -1,0 +1,22 @@
+"""Attacks on the watchdog, which is all that ends a policy that sleeps."""
+
+from __future__ import annotations
+
+import os
+
+from evopolicygym.sandbox import kernel
+from evopolicygym.sandbox.failures import ErrorKind
+from evopolicygym.sandbox.watchdog import Watch
+
+
+def test_it_survives_a_policy_that_dies_just_when_it_is_late():
+    """The process is already gone when the watchdog reaches for it; an exception would end the watchdog for good."""
+    child = os.fork()
+    if child == 0:
+        os._exit(0)
+    pidfd = kernel.pidfd_open(child)
+    watch = Watch(pidfd, episode_cpu_s=1.0)
+    os.waitpid(child, 0)
+    watch.expect_within(0.0, ErrorKind.TIMEOUT)
+    watch.look()
+    os.close(pidfd)
