@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint prove bench wheel lock clean
+.PHONY: demo test lint prove certify bench wheel lock clean
 
 demo: $(READY)
 	@$(BIN)/evopolicygym evaluate examples/acrobot core16/acrobot --split heldout --seeds paper
@@ -17,12 +17,19 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# The long proofs: whole episodes on every task, a thousand episodes in one worker, all oracles.
+# The long proofs: whole episodes on every task, a thousand episodes in one worker, trivial policies, certificates.
 prove: $(READY)
 	$(BIN)/pytest -n 2 --dist loadgroup -m slow --timeout 3600
 
+# The large certificate of the fast environments: hundreds of episodes of each, compared bit for bit with stock.
+certify: $(READY)
+	$(BIN)/pytest -n 2 --dist loadgroup -m slow --timeout 3600 tests/fast
+
 bench: $(READY)
 	$(BIN)/python benchmarks/engine.py
+	$(BIN)/python benchmarks/engine.py --scaling
+	$(BIN)/python benchmarks/fast.py
+	$(BIN)/python benchmarks/fast.py --suite
 
 wheel: $(READY)
 	$(BIN)/python -m build --wheel --no-isolation
