@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 
 from evopolicygym.cli.output import data, print_json, talk
 from evopolicygym.tasks.files import core16
@@ -20,19 +20,43 @@ TaskName = Annotated[str, typer.Argument(help="core16/NAME, a Gymnasium id, modu
 
 
 @app.command("list")
-def list_tasks(json: AsJson = False) -> None:
+def list_tasks(
+    everything: Annotated[bool, typer.Option("--all", help="Also every other id that Gymnasium knows here.")] = False,
+    json: AsJson = False,
+) -> None:
     """Core16: family, spaces, horizon, version. Any Gymnasium id works as a task too."""
-    tasks = list(core16().values())
+    rows = [_row(task) for task in core16().values()] + (_others() if everything else [])
     if json:
-        print_json([_row(task) for task in tasks])
+        print_json(rows)
         return
-    table = Table("task", "gymnasium id", "family", "observation", "action", "steps", "version", box=None)
-    for task in tasks:
-        row = _row(task)
-        table.add_row(row["id"], row["env_id"], row["family"], row["observation"], row["action"],
-                      str(row["horizon"]), str(row["version"]))  # fmt: skip
-    data.print(table)
-    talk.print("Any other Gymnasium id is a task too: evopolicygym task show LunarLander-v3")
+    columns = ("id", "family", "horizon", "version", "action", "observation", "env_id")
+    lines = [columns, *([_short(str(row[name])) for name in columns] for row in rows)]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(columns))]
+    for line in lines:
+        print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+    talk.print("Any other Gymnasium id is a task too: `task list --all`, `task show LunarLander-v3`")
+
+
+def _others() -> list[dict[str, Any]]:
+    """What Gymnasium has registered, unmade: its spaces are known once it is made, by `task show`."""
+    import gymnasium
+
+    from evopolicygym.tasks import simulator
+
+    for task in core16().values():
+        simulator.make(task).close()
+    known = {task.env_id for task in core16().values()}
+    unmade = {"family": "gymnasium", "demand": "", "observation": "", "action": "", "version": 1}
+    return [
+        {"id": spec.id, "env_id": spec.id, "horizon": spec.max_episode_steps, **unmade}
+        for spec in gymnasium.registry.values()
+        if spec.id not in known
+    ]
+
+
+def _short(space: str) -> str:
+    """A Dict by its keys alone; `task show` has the rest."""
+    return re.sub(r": (Box\([^)]*\) \w+|\w+\(\d+\)|\w+)", "", space) if space.startswith("Dict") else space
 
 
 @app.command()
