@@ -1,5 +1,5 @@
-"""`python as_user.py COMMAND...`, as root: runs the command as nobody, in a mount namespace where nobody can read this Python
-and this repository even if they lie below a folder that is closed to others, such as root's home."""
+"""`python as_user.py COMMAND...`, as root: runs the command as the user nobody, who can read this Python and this
+repository there even if they lie below a folder that is closed to others, such as root's home."""
 
 from __future__ import annotations
 

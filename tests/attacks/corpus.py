@@ -1,15 +1,15 @@
 """The corpus: every hostile policy of `policies/`, with what must become of it.
 
-Each file has a docstring (what it tries, and why that would matter), a function `attack() -> bool` (True: it achieved its
-aim) and, where they differ from the default, these constants:
+Each file has a docstring (what it tries, and why that would matter), a function `attack() -> bool` (True: it achieved
+its aim) and, where they differ from the default, these constants:
 
 WHEN       "act"     called in the first `act`; or "import", "init", "reset", "every act"
-EXPECT     "held"    in the jail the policy plays to the end and attack() was False; or the error kind of the forfeit, or
-                     a tuple when several are acceptable
+EXPECT     "held"    in the jail the policy plays to the end and attack() was False; or the error kind of the forfeit;
+                     or a tuple when several are acceptable
 CONTROL    "breach"  without a jail attack() is True; or "same" (limits or the exchange stop it, not the jail), or an
                      error kind; or "judge" (run inside a judge process, where the secret is, it finds it: no policy
                      process ever holds it), or "none: " and why no control can exist
-RESIDUE    ()        levels at which it is known to succeed; the docstring says why that is bearable
+RESIDUE    ()        levels at which it can succeed, as the docstring explains
 EPISODES   1         how many episodes it plays, one after another; one breach counts
 ROOT       False     whether the control needs root: for others the host itself refuses (or Yama, on some hosts)
 MACHINE    any       the only machine it is written for
@@ -78,7 +78,7 @@ class Attack:
     def acceptable(self, level: Level) -> tuple[str, ...]:
         if level is Level.NONE:
             return self.control
-        return ("breach",) if level in self.residue else self.expect
+        return ("breach", *self.expect) if level in self.residue else self.expect
 
 
 def corpus() -> list[Attack]:

@@ -47,7 +47,7 @@ NUMBERS = {
     "syslog": (103, 116), "tee": (276, 77), "tgkill": (234, 131), "timer_create": (222, 107),
     "timerfd_create": (283, 85), "tkill": (200, 130), "truncate": (76, 45), "umount2": (166, 39), "unshare": (272, 97),
     "userfaultfd": (323, 282), "vmsplice": (278, 75),
-}
+}  # fmt: skip
 libc = ctypes.CDLL(None, use_errno=True)
 libc.syscall.restype = ctypes.c_long
 

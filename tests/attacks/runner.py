@@ -1,7 +1,7 @@
 """Runs hostile policies: one engine for all attacks of a level, an honest policy after each, and a look at the damage.
 
-`python runner.py LEVEL...` plays the whole corpus and prints one JSON line for each outcome; that is how the tests play it
-as another user.
+`python runner.py LEVEL...` plays the whole corpus and prints one JSON line for each outcome; that is how the tests play
+it as another user.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Protocol, Self
@@ -60,12 +61,13 @@ print(attack.attack())
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one attack, and of everything around it."""
+    """What became of one attack, of the host around it (damage), and of the judge (harm)."""
 
     attack: str
     level: Level
     outcomes: tuple[str, ...]
     damage: tuple[str, ...]
+    harm: tuple[str, ...]
     text: str
 
     @classmethod
@@ -77,12 +79,13 @@ class Outcome:
         """Why this is not what must be; empty when it is."""
         acceptable = attack.acceptable(self.level)
         unexpected = [outcome for outcome in self.outcomes if outcome not in acceptable]
-        if "breach" in acceptable:
+        if acceptable == ("breach",):
             unexpected = [] if "breach" in self.outcomes else ["no breach"]
-        damage = [] if "breach" in self.outcomes else self.damage
-        if not unexpected and not damage:
+        damage = [] if "breach" in self.outcomes else [*self.damage]
+        if not unexpected and not damage and not self.harm:
             return ""
-        return f"{self.outcomes} where {acceptable} is due at {self.level}; damage: {damage}\n{attack.why}\n\n{self.text}"
+        verdict = f"{self.outcomes} where {acceptable} is due at {self.level}; {[*damage, *self.harm]}"
+        return f"{attack.name}: {verdict}\n{attack.why}\n\n{self.text}"
 
 
 class Plays(Protocol):
@@ -117,13 +120,12 @@ class Runner:
 
     def __init__(self, level: Level, landlock_abi: int | None = None) -> None:
         self.level = level
-        self.host = Host()
-        store = self.host.folder / "store"
-        try:
-            self._engine = OldKernel(store, landlock_abi) if landlock_abi else LocalEngine(TASK, levels=(level,), store=store)
-        except BaseException:
-            self.host.close()
-            raise
+        with ExitStack() as stack:
+            self.host = stack.enter_context(closing(Host()))
+            store = self.host.folder / "store"
+            self._engine = OldKernel(store, landlock_abi) if landlock_abi else LocalEngine(TASK, 1, (level,), store)
+            stack.callback(self._engine.close)
+            self._close = stack.pop_all().close
         self._seed = secrets.randbits(60) << 3
         mask = secrets.randbits(63)
         self._facts = self.host.facts() | {
@@ -140,8 +142,7 @@ class Runner:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self._engine.close()
-        self.host.close()
+        self._close()
 
     def run(self, attack: Attack) -> Outcome:
         checkpoint = self._checkpoint(attack.path, attack.name)
@@ -151,7 +152,8 @@ class Runner:
             attack.name,
             self.level,
             tuple(_name(result) for result in results),
-            tuple([*self.host.damage(), *self._harm(results), *_changed(letter)]),
+            (*self.host.damage(), *_changed(letter)),
+            tuple(self._harm(results)),
             "\n".join(_text(result) for result in results),
         )
         self.host.restore()

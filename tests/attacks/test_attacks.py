@@ -1,7 +1,5 @@
-"""Every attack at every level of isolation, each followed by an honest policy; and every attack without isolation, where it
-must succeed, or its failure elsewhere would prove nothing.
-
-`RESIDUE` in an attack names the levels at which it is known to succeed."""
+"""Every attack at every level of isolation, each followed by an honest policy; and every attack without isolation,
+where it must succeed, or its failure elsewhere would prove nothing. See `corpus` for what an attack says of itself."""
 
 from __future__ import annotations
 
@@ -59,6 +57,13 @@ def runner_at() -> Iterator[Callable[[str], Runner]]:
 @pytest.mark.parametrize(("place", "attack"), [*everywhere()])
 def test_attack(runner_at: Callable[[str], Runner], place: str, attack: Attack) -> None:
     assert runner_at(place).run(attack).complaint(attack) == ""
+
+
+@pytest.mark.xdist_group("attacks B")
+def test_what_level_b_does_not_cover(runner_at: Callable[[str], Runner]) -> None:
+    """Said in so many words by `jail.MEANING`; when this fails, level B has become better than that."""
+    (attack,) = [attack for attack in CORPUS if attack.name == "59_stat"]
+    assert runner_at("B").run(attack).outcomes == ("breach",)
 
 
 @pytest.mark.xdist_group("attacks none")

@@ -1,6 +1,6 @@
-"""Attacks on the snapshot: submitted trees that would mean something else once they are copied, or never stop being copied.
+"""Attacks on the snapshot: trees that would mean something else once they are copied, or that have no end.
 
-The jail cannot help against these: what the snapshot lets in is the policy's own (attacks 12, 13 and 63 of the corpus)."""
+The jail cannot help here: what the snapshot lets in is the policy's own. These are attacks 12, 13 and 63."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def tree(folder):
 def test_the_copy_is_the_content(store, source):
     checkpoint = store.snapshot(source)
     assert tree(store.folder(checkpoint)) == tree(source)
-    assert (checkpoint.files, checkpoint.bytes, checkpoint.has_policy) == (3, 1023, True)
+    assert (checkpoint.files, checkpoint.bytes, checkpoint.has_policy) == (4, 1023, True)
     assert not checkpoint.uses_scipy
 
 
@@ -80,7 +80,7 @@ def test_what_is_too_much_is_refused_and_leaves_nothing(store, source):
     (source / "many").mkdir()
     for number in range(4000):
         (source / "many" / str(number)).touch()
-    with pytest.raises(SnapshotRefused, match="more than 4000 files"):
+    with pytest.raises(SnapshotRefused, match="more than 4000 files and folders"):
         store.snapshot(source)
     assert list(store.root.iterdir()) == []
 

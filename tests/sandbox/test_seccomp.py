@@ -12,6 +12,10 @@ from evopolicygym.sandbox.seccomp import ALLOW, DENY, KILL, NOT_THERE
 from evopolicygym.sandbox.syscalls import ALLOWED, AUDIT_ARCH, TABLES
 
 OWN_PID = 4242
+BY_ARGUMENT = (
+    "clone clone3 prlimit64 ioctl fcntl kill tgkill futex open openat clock_gettime clock_getres clock_nanosleep "
+    "sched_getaffinity sched_getparam sched_getscheduler"
+).split()
 SOME_NOT_ALLOWED = {
     "x86_64": {
         "socket": 41, "execve": 59, "fork": 57, "ptrace": 101, "mount": 165, "keyctl": 250, "io_uring_setup": 425,
@@ -50,7 +54,7 @@ class TestFilter:
     def test_allowed_calls_pass_and_all_others_are_refused(self, machine):
         numbers = TABLES[machine]
         allowed = {numbers[name] for name in ALLOWED if name in numbers}
-        by_argument = {numbers[name] for name in ("clone", "clone3", "prlimit64", "ioctl", "fcntl", "kill", "tgkill")}
+        by_argument = {numbers[name] for name in BY_ARGUMENT if name in numbers}
         for number in set(range(500)) - by_argument:
             assert verdict(machine, number) == (ALLOW if number in allowed else DENY), number
 
@@ -73,6 +77,24 @@ class TestFilter:
         assert verdict(machine, prlimit, 0, 7, 0) == ALLOW
         assert verdict(machine, prlimit, 0, 7, 0x1000) == DENY
         assert verdict(machine, prlimit, 0, 7, 0x1000_0000_0000) == DENY
+        assert verdict(machine, prlimit, 1, 7, 0) == DENY
+
+    def test_nothing_is_learnt_of_other_processes(self, machine):
+        numbers = TABLES[machine]
+        assert verdict(machine, numbers["sched_getaffinity"], 0) == ALLOW
+        assert verdict(machine, numbers["sched_getaffinity"], 1) == DENY
+        assert verdict(machine, numbers["clock_gettime"], 1) == ALLOW
+        assert verdict(machine, numbers["clock_gettime"], 2**32 - 6) == DENY
+
+    def test_futexes_do_not_reach_other_processes(self, machine):
+        assert verdict(machine, TABLES[machine]["futex"], 0, 128) == ALLOW
+        assert verdict(machine, TABLES[machine]["futex"], 0, 0) & 0xFFFF == errno.EAGAIN
+
+    @pytest.mark.parametrize(
+        ("flags", "passes"), [(0, True), (0o1000, False), (0o1001, True), (0o1002, True), (0o1003, False)]
+    )
+    def test_truncation_needs_the_right_to_write(self, machine, flags, passes):
+        assert verdict(machine, TABLES[machine]["openat"], 0, 0, flags) == (ALLOW if passes else DENY)
 
     def test_signals_to_oneself_only(self, machine):
         for name in ("kill", "tgkill"):

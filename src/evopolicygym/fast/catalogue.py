@@ -29,7 +29,7 @@ MINIGRID: Final = Fast("minigrid", GYMNASIUM | {"minigrid": "3.2.0"})
 FETCH: Final = Fast("fetch", GYMNASIUM | {"gymnasium-robotics": "1.4.2", "mujoco": "3.10.0"})
 
 CATALOGUE: Final[Mapping[str, Fast]] = {
-    "Acrobot-v1": Fast("classic_control", GYMNASIUM),
+    "Acrobot-v1": Fast("acrobot", GYMNASIUM),
     "BipedalWalker-v3": Fast("bipedal_walker", BOX2D),
     "CarRacing-v3": Fast("car_racing", BOX2D),
     "MiniGrid-DoorKey-16x16-v0": MINIGRID,

@@ -80,7 +80,7 @@ class PolicyProcess:
     def act(self, observation: Any) -> Any:
         nonces, watch, buffer = self._nonces, self._watch, self._buffer
         nonce = nonces.pop() if nonces else self._nonce()
-        watch.asked = monotonic()
+        asked = watch.asked = monotonic()
         try:
             writev(self._requests, (nonce, self._encode(observation)))
         except BrokenPipeError:
@@ -88,7 +88,7 @@ class PolicyProcess:
         received = readv(self._answers, self._buffers)
         watch.asked = 0.0
         if received != self._answer_bytes or buffer[:HEAD_BYTES] != nonce:
-            self._continue(nonce, received)
+            self._continue(nonce, received, asked)
         return self._decode(buffer, HEAD_BYTES)
 
     @property
@@ -121,10 +121,10 @@ class PolicyProcess:
         if self._buffer[:received] != expected:
             raise self._failure(received, len(expected))
 
-    def _continue(self, nonce: bytes, received: int) -> None:
-        """An answer longer than a pipe takes at once comes in pieces; anything else is a failure."""
+    def _continue(self, nonce: bytes, received: int, asked: float) -> None:
+        """An answer longer than a pipe takes at once comes in pieces, all on one clock; anything else is a failure."""
         while HEAD_BYTES < received < self._answer_bytes and self._buffer[:HEAD_BYTES] == nonce:
-            self._watch.asked = monotonic()
+            self._watch.asked = asked
             more = readv(self._answers, [memoryview(self._buffer)[received:]])
             self._watch.asked = 0.0
             if not more:

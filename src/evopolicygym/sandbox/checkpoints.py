@@ -22,6 +22,8 @@ MAX_DEPTH: Final = 16
 MAX_NAME_BYTES: Final = 200
 STRIPPED_FOLDERS: Final = frozenset({"__pycache__"})
 STRIPPED_SUFFIXES: Final = (".pyc", ".pyo")
+# A time of last access that reading does not change (relatime): or an episode could see what an earlier one has read.
+NEVER: Final = 4_102_444_800
 NO_FOLLOW: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -100,8 +102,7 @@ class _Copy:
         for name in sorted(os.listdir(descriptor)):
             path = prefix + name
             self._check_name(name, path)
-            mode = os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_mode
-            if stat.S_ISDIR(mode):
+            if _is_folder(name, path, descriptor):
                 if name not in STRIPPED_FOLDERS:
                     self._subfolder(descriptor, name, path, target, depth)
             elif not name.endswith(STRIPPED_SUFFIXES):
@@ -113,8 +114,10 @@ class _Copy:
         except OSError as error:
             raise SnapshotRefused(f"{path} cannot be read: {error.strerror}") from error
         try:
+            self._count(path)
             copy = os.path.join(target, name)
             os.mkdir(copy, 0o755)
+            self._manifest.append(f"folder {path}")
             self._folder(descriptor, f"{path}/", copy, depth + 1)
             os.chmod(copy, 0o555)
         finally:
@@ -138,20 +141,31 @@ class _Copy:
         self._uses_scipy |= path.endswith(".py") and b"scipy" in data
         with open(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o444), "wb") as copy:
             copy.write(data)
+        os.utime(target, (NEVER, 0))
         return hashlib.sha256(data).hexdigest()
 
     def _check_file(self, facts: os.stat_result, path: str) -> None:
-        self._files += 1
+        self._count(path)
         if not stat.S_ISREG(facts.st_mode):
             raise SnapshotRefused(f"{path} is not a plain file; a policy folder may hold plain files and folders only")
         if facts.st_nlink != 1:
             raise SnapshotRefused(f"{path} is a hard link to another file; copy the file instead")
+
+    def _count(self, path: str) -> None:
+        self._files += 1
         if self._files > MAX_FILES:
-            raise SnapshotRefused(f"the folder holds more than {MAX_FILES} files")
+            raise SnapshotRefused(f"the folder holds more than {MAX_FILES} files and folders (reached at {path})")
 
     def _check_name(self, name: str, path: str) -> None:
         if len(os.fsencode(name)) > MAX_NAME_BYTES or not name.isprintable():
             raise SnapshotRefused(f"{path!r} is not a name that a policy folder may hold")
+
+
+def _is_folder(name: str, path: str, parent: int) -> bool:
+    try:
+        return stat.S_ISDIR(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode)
+    except OSError as error:
+        raise SnapshotRefused(f"{path} cannot be read: {error.strerror}") from error
 
 
 def remove_tree(folder: str | Path) -> None:

@@ -11,7 +11,7 @@ from typing import Final
 
 from evopolicygym.limits import Limits
 from evopolicygym.sandbox import kernel, landlock, namespaces, seccomp
-from evopolicygym.sandbox.privileges import become_nobody, bound_resources, give_up_privileges
+from evopolicygym.sandbox.privileges import be_counted_apart, become_nobody, bound_resources, give_up_privileges
 from evopolicygym.sandbox.runtime import Runtime
 
 
@@ -49,8 +49,8 @@ class Jail:
         if self.level is Level.A:
             namespaces.show_checkpoint(checkpoint)
         bound_resources(limits)
-        if self.level is Level.A and os.geteuid() == 0:
-            become_nobody(self.uid)
+        if os.geteuid() == 0 and self.level is not Level.NONE:
+            become_nobody(self.uid) if self.level is Level.A else be_counted_apart(self.uid)
         kernel.die_with_parent(signal.SIGKILL)
         if self.level is not Level.NONE:
             give_up_privileges()

@@ -26,6 +26,7 @@ KILL: Final = 0x8000_0000
 DENY: Final = 0x0005_0000 | errno.EPERM
 NOT_THERE: Final = 0x0005_0000 | errno.ENOSYS
 NO_TTY: Final = 0x0005_0000 | errno.ENOTTY
+TRY_AGAIN: Final = 0x0005_0000 | errno.EAGAIN
 
 # Offsets in struct seccomp_data; arguments are 64 bit, low word first on both machines.
 NUMBER: Final = 0
@@ -35,6 +36,8 @@ X32_BIT: Final = 0x4000_0000
 CLONE_THREAD: Final = 0x0001_0000
 CLONE_ANY_NAMESPACE: Final = 0x7E02_0080
 IOCTL_READS: Final = (0x5401, 0x541B, 0x5451, 0x5421)  # TCGETS (isatty), FIONREAD, FIOCLEX, FIONBIO
+O_WRONLY, O_RDWR, O_TRUNC = 1, 2, 0o1000
+FUTEX_PRIVATE: Final = 128
 FCNTL_HARMLESS: Final = (0, 1, 2, 3, 4, 1030)  # dup, get/set descriptor and status flags; no locks, leases, pipe sizes
 
 
@@ -70,15 +73,47 @@ def _only_threads() -> list[bytes]:
     ]
 
 
-def _only_null(argument: int) -> list[bytes]:
+def _only_own_limits(own_pid: int) -> list[bytes]:
+    """prlimit64 of this process, without new values."""
     return [
-        _op(LOAD, low(argument)),
+        _op(LOAD, low(0)),
+        _op(JUMP_EQUAL, 0, 1),
+        _op(JUMP_EQUAL, own_pid, 0, 4),
+        _op(LOAD, low(2)),
         _op(JUMP_EQUAL, 0, 0, 2),
-        _op(LOAD, high(argument)),
+        _op(LOAD, high(2)),
         _op(JUMP_EQUAL, 0, 1),
         _op(RETURN, DENY),
         _op(RETURN, ALLOW),
     ]
+
+
+def _only_about_itself(own_pid: int) -> list[bytes]:
+    return _only_values(0, (0, own_pid), DENY)
+
+
+def _only_common_clocks() -> list[bytes]:
+    """Numbers above these name the CPU clock of any process."""
+    return [_op(LOAD, low(0)), _op(JUMP_GREATER_EQUAL, 16, 1), _op(RETURN, ALLOW), _op(RETURN, DENY)]
+
+
+def _only_honest_open(flags: int) -> list[bytes]:
+    """O_TRUNC only with the right to write: Landlock before ABI 3 lets it pass for reading (0) and for nothing (3)."""
+    return [
+        _op(LOAD, low(flags)),
+        _op(JUMP_ANY_BIT, O_TRUNC, 0, 3),
+        _op(JUMP_ANY_BIT, O_WRONLY, 0, 1),
+        _op(JUMP_ANY_BIT, O_RDWR, 2, 1),
+        _op(JUMP_ANY_BIT, O_RDWR, 0, 1),
+        _op(RETURN, ALLOW),
+        _op(RETURN, DENY),
+    ]
+
+
+def _only_private_futex() -> list[bytes]:
+    """Others are known by file and offset, and reach the processes of other episodes. "Try again" is an answer that
+    every waiter takes: pthread_join, which has no private way, then asks until the thread has ended."""
+    return [_op(LOAD, low(1)), _op(JUMP_ANY_BIT, FUTEX_PRIVATE, 0, 1), _op(RETURN, ALLOW), _op(RETURN, TRY_AGAIN)]
 
 
 def build(own_pid: int, machine: str | None = None) -> bytes:
@@ -94,12 +129,19 @@ def build(own_pid: int, machine: str | None = None) -> bytes:
         _op(RETURN, KILL),
         *_when(numbers["clone"], _only_threads()),
         *_when(numbers["clone3"], [_op(RETURN, NOT_THERE)]),  # glibc then falls back to clone, whose flags are visible
-        *_when(numbers["prlimit64"], _only_null(2)),  # read limits, never set them
+        *_when(numbers["prlimit64"], _only_own_limits(own_pid)),  # read limits, never set them
         *_when(numbers["ioctl"], _only_values(1, IOCTL_READS, NO_TTY)),
         *_when(numbers["fcntl"], _only_values(1, FCNTL_HARMLESS, DENY)),
         *_when(numbers["kill"], _only_values(0, (own_pid,), DENY)),
         *_when(numbers["tgkill"], _only_values(0, (own_pid,), DENY)),
+        *_when(numbers["futex"], _only_private_futex()),
+        *_when(numbers["openat"], _only_honest_open(2)),
+        *(_when(numbers["open"], _only_honest_open(1)) if "open" in numbers else []),
     ]
+    for name in ("clock_gettime", "clock_getres", "clock_nanosleep"):
+        program += _when(numbers[name], _only_common_clocks())
+    for name in ("sched_getaffinity", "sched_getparam", "sched_getscheduler"):
+        program += _when(numbers[name], _only_about_itself(own_pid))
     for number in sorted(numbers[name] for name in ALLOWED if name in numbers):
         program += _when(number, [_op(RETURN, ALLOW)])
     return b"".join([*program, _op(RETURN, DENY)])

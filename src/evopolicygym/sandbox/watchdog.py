@@ -9,6 +9,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Final
@@ -65,7 +66,8 @@ class Watch:
     def _kill(self, kind: ErrorKind, text: str) -> None:
         if self.verdict is None:
             self.verdict = PolicyFailure(kind, text)
-            signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # it has just ended by itself
+                signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
 
 
 class Watchdog:

@@ -154,15 +154,17 @@ def _spawn(
 def _become_policy(jail: Jail, request: Message, descriptors: list[int], writer: int) -> NoReturn:
     """Confine first; only then is policy code touched. A layer that fails is reported by the pipe, which closes before
     any policy code runs, so that a policy cannot forge a fault of the jail."""
+    pipe = writer
     try:
         _keep_only(descriptors, writer)
+        pipe = PIPE_FD
         jail.confine(request["checkpoint"], Limits(**request["limits"]))
         folder = jail.policy_folder(request["checkpoint"])
         os.chdir(folder)
         key = bytes.fromhex(request["randomness_key"])
         assignment = inside.Assignment(folder, request["obs_space"], request["action_space"], request["env_meta"], key)
     except BaseException as error:
-        os.write(PIPE_FD, f"{type(error).__name__}: {error}".encode())
+        os.write(pipe, f"{type(error).__name__}: {error}".encode())
         os._exit(1)
     os.close(PIPE_FD)
     inside.run(assignment)

@@ -1,5 +1,5 @@
-"""Reads and writes the memory of another process by system call. The sleeper's memory cannot be guessed, so that even a
-"bad address" would mean that the kernel went to look."""
+"""Reads and writes the memory of another process by system call. The sleeper's memory cannot be guessed, so that
+even a "bad address" would mean that the kernel went to look."""
 
 import ctypes
 

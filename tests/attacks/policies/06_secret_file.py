@@ -1,5 +1,5 @@
-"""Opens a file of the judge whose path it knows, by every way that leads there: absolute, relative, through /proc, through
-a folder it has moved into, through a descriptor without rights that is opened again."""
+"""Opens a file of the judge whose path it knows, by every way that leads there: absolute, relative, through /proc,
+through a folder it has moved into, through a descriptor without rights that is opened again."""
 
 import os
 

@@ -1,5 +1,5 @@
-"""Starts other processes, by every call that can: the first step of a fork bomb, and the way out of limits that count for
-one process."""
+"""Starts other processes, by every call that can: the first step of a fork bomb, and the way out of limits that
+count for one process."""
 
 import ctypes
 import os

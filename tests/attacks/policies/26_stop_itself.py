@@ -1,4 +1,5 @@
-"""Stops itself, and waits to be continued by nobody. At level A the kernel ignores the signal, as for 26_kill_itself."""
+"""Stops itself, and waits to be continued by nobody. At level A the kernel ignores the signal, as for
+26_kill_itself."""
 
 import os
 import signal

@@ -1,4 +1,5 @@
-"""Prints escape sequences, half a character, zeros and lone surrogates: text that breaks terminals, JSON and decoders."""
+"""Prints escape sequences, half a character, zeros and lone surrogates: text that breaks terminals, JSON and
+decoders."""
 
 import os
 import sys

@@ -1,5 +1,5 @@
-"""Signals other processes, by every call that can. The signal is number 0, which asks only whether a real one would be
-delivered."""
+"""Signals other processes, by every call that can. The signal is number 0, which asks only whether a real one would
+be delivered."""
 
 import os
 

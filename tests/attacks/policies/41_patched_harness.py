@@ -1,4 +1,5 @@
-"""Replaces the encoder in the frame of the harness that called it. It owns its process; what it sends is judged outside."""
+"""Replaces the encoder in the frame of the harness that called it. It owns its process; what it sends is judged
+outside."""
 
 import ctypes
 import sys

@@ -1,5 +1,5 @@
-"""Leaves a letter for the next episode wherever one can be left: files, System V shared memory and queues, the kernel's
-key rings, POSIX queues. Episodes that remember are not the episodes that were asked for."""
+"""Leaves a letter for the next episode wherever one can be left: files, System V shared memory and queues, the
+kernel's key rings, POSIX queues. Episodes that remember are not the episodes that were asked for."""
 
 import os
 

@@ -5,7 +5,7 @@ import os
 from kit import any_works
 
 ROOT = True
-DEVICES = "/dev/vda /dev/sda /dev/nvme0n1 /dev/mem /dev/port /dev/kmsg /dev/kvm /dev/fuse /proc/kcore /proc/kmsg".split()
+DEVICES = "/dev/vda /dev/sda /dev/nvme0n1 /dev/mem /dev/port /dev/kmsg /dev/kvm /dev/fuse /proc/kcore".split()
 
 
 def attack() -> bool:

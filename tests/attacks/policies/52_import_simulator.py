@@ -12,4 +12,5 @@ def attack() -> bool:
     sys.path[:0] = [FACTS["site"], FACTS["harness"]]
     sys.meta_path[:] = [finder for finder in sys.meta_path if type(finder).__name__ != "_NothingElse"]
     importlib.invalidate_caches()
-    return any_works(lambda: importlib.import_module("gymnasium"), lambda: importlib.import_module("evopolicygym.errors"))
+    names = ("gymnasium", "evopolicygym.errors")
+    return any_works(*[lambda name=name: importlib.import_module(name) for name in names])

@@ -1,5 +1,5 @@
-"""Asks for the size and the times of files it cannot read, and whether a process exists. At level B, without a private
-root, nothing can refuse that; so the judge keeps secrets out of names, sizes and times."""
+"""Asks for the size and the times of files it cannot read, and whether a process exists. At level B, without a
+private root, nothing can refuse that; so the judge keeps secrets out of names, sizes and times."""
 
 import os
 

@@ -1,5 +1,6 @@
-"""Reads all of its own memory, from every address it can learn outwards, for what the process that forked it may have
-known. Touching a page that is not there would kill, so it asks the kernel first: a file name there is a bad address."""
+"""Reads all of its own memory, from every address it can learn outwards, for what the process that forked it may
+have known. Touching a page that is not there would kill, so it asks the kernel first: a file name there is a bad
+address."""
 
 import ctypes
 import errno

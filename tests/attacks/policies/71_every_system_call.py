@@ -1,5 +1,5 @@
-"""Makes every system call that the list of the jail does not name, by number, with arguments of all ones. Each must be
-refused before the kernel looks at it."""
+"""Makes every system call that the list of the jail does not name, by number, with arguments of all ones. Each must
+be refused before the kernel looks at it."""
 
 import errno
 import platform
@@ -7,8 +7,8 @@ import platform
 from kit import FACTS, numbered
 
 CONTROL = "none: as root some of these calls, made blindly and unprotected, would change the machine"
-UNFILTERED = (335, 336) if platform.machine() == "x86_64" else ()  # uretprobe, uprobe: newer kernels let them pass every
-# filter, for their own use, and kill whoever else makes them
+# uretprobe and uprobe: newer kernels let them pass every filter, for their own use, and kill whoever else makes them.
+UNFILTERED = (335, 336) if platform.machine() == "x86_64" else ()
 REFUSALS = (errno.EPERM, errno.ENOSYS, errno.ENOTTY)
 
 

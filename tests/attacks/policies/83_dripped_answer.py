@@ -1,5 +1,5 @@
-"""Sends its answer in pieces and computes between them: if each piece renewed the deadline, a step could take as many times
-its limit as an action has bytes. The answer says 1, so that it counts as a breach if the judge takes it."""
+"""Sends its answer in pieces and computes between them: if each piece renewed the deadline, a step could take as
+many times its limit as an action has bytes. The answer says 1, so that it counts as a breach if the judge takes it."""
 
 import os
 import time

@@ -1,4 +1,5 @@
-"""Reports every stage of failure in turn, and one that does not exist, to pass a forfeit off as a fault of the judge."""
+"""Reports every stage of failure in turn, and one that does not exist, to pass a forfeit off as a fault of the
+judge."""
 
 import os
 

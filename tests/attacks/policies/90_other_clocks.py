@@ -1,5 +1,5 @@
-"""Reads the CPU clocks and the limits of the judge's processes by their number. How long a simulator computes for a step,
-and how busy another episode is, are things that a policy must not know."""
+"""Reads the CPU clocks and the limits of the judge's processes by their number. How long a simulator computes for a
+step, and how busy another episode is, are things that a policy must not know."""
 
 import os
 import resource

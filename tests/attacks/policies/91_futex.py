@@ -1,5 +1,5 @@
-"""Wakes a process that waits on a word of a file both can read, and waits there itself: the kernel knows such a word by
-file and place, not by address, so that two episodes side by side could talk."""
+"""Wakes a process that waits on a word of a file both can read, and waits there itself: the kernel knows such a word
+by file and place, not by address, so that two episodes side by side could talk."""
 
 import ctypes
 import errno

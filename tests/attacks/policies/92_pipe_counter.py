@@ -1,5 +1,6 @@
-"""Passes a message to the next episode in the kernel's counter of inode numbers: each new pipe takes one, so the first
-episode makes pipes until the low bits say what it wants to say, and the second looks at the number of its own pipe."""
+"""Passes a message to the next episode in the kernel's counter of inode numbers: each new pipe takes one, so the
+first episode makes pipes until the low bits say what it wants to say, and the second looks at the number of its own
+pipe."""
 
 import os
 

@@ -1,5 +1,5 @@
-"""Passes a message to the next episode in the times of last access: the first episode reads a file of the checkpoint, the
-second looks whether it has been read. A folder of a thousand files would carry a thousand bits."""
+"""Passes a message to the next episode in the times of last access: the first episode reads a file of the
+checkpoint, the second looks whether it has been read. A folder of a thousand files would carry a thousand bits."""
 
 import os
 import time

@@ -1,6 +1,6 @@
-"""Passes a message to the next episode in the counter of process numbers: the first episode starts threads until the low
-bits of their numbers say what it wants to say, the second looks at its own number. At level B the numbers are those of the
-whole machine: a few bits, among the noise of everything else that starts processes."""
+"""Passes a message to the next episode in the counter of process numbers: the first episode starts threads until the
+low bits of their numbers say what it wants to say, the second looks at its own number. At level B the numbers are
+those of the whole machine: a few bits, among the noise of everything else that starts processes."""
 
 import os
 import threading
@@ -25,7 +25,9 @@ def number() -> int:
 def attack() -> bool:
     if os.getpid() % BITS // PAGE == MESSAGE:
         return True
-    for _ in range(2 * BITS):
-        if number() // PAGE == MESSAGE:
-            break
+    try:
+        while number() // PAGE != MESSAGE:
+            pass
+    except RuntimeError:
+        pass  # no thread can be started: at level B the limit counts all that this user runs
     return False

@@ -1,5 +1,5 @@
-"""Acts with numbers at the edge of what is legal, which must arrive as a legal action: minus zero, the smallest number
-there is, and one far outside the bounds (it is clipped)."""
+"""Acts with numbers at the edge of what is legal, which must arrive as a legal action: minus zero, the smallest
+number there is, and one far outside the bounds (it is clipped)."""
 
 import kit
 
