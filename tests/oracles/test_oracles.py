@@ -1,4 +1,4 @@
-"""Hand-written policies solve the tasks through the jail: a proof that contract, exchange and limits leave room to play.
+"""Hand-written policies solve the tasks through the jail: proof that contract, exchange and limits leave room to play.
 
 They are for tests only and never part of the package: an agent must not find them.
 """
