@@ -121,14 +121,12 @@ class LocalEngine:
             for worker in self._finished(busy):
                 episode, attempt = busy.pop(worker)
                 answer = worker.answer()
-                if answer is None:
-                    idle.append(self._replace(worker))
-                    if attempt < TRIES:
-                        retries.append((episode, attempt + 1))
-                        continue
+                broken = answer is None or answer.fault is not None  # whatever it was, a new worker does not have it
+                idle.append(self._replace(worker) if broken else worker)
+                if answer is None and attempt < TRIES:
+                    retries.append((episode, attempt + 1))
                 else:
-                    idle.append(worker)
-                yield self._outcome(episode, answer)
+                    yield self._outcome(episode, answer)
 
     def _finished(self, busy: Iterable[_WorkerHandle]) -> list[_WorkerHandle]:
         """Workers that have answered or died. One that hangs for hours in its simulator is killed, and so has died."""

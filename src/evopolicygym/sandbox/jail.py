@@ -5,13 +5,20 @@ from __future__ import annotations
 import os
 import signal
 import socket
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
 from evopolicygym.limits import Limits
 from evopolicygym.sandbox import kernel, landlock, namespaces, seccomp
-from evopolicygym.sandbox.privileges import be_counted_apart, become_nobody, bound_resources, give_up_privileges
+from evopolicygym.sandbox.privileges import (
+    be_counted_apart,
+    become_nobody,
+    bound_resources,
+    bound_threads,
+    give_up_privileges,
+)
 from evopolicygym.sandbox.runtime import Runtime
 
 
@@ -39,6 +46,7 @@ class Jail:
     runtime: Runtime
     readable: tuple[str, ...]
     uid: int
+    others: int
     max_landlock_abi: int | None = None
 
     def policy_folder(self, checkpoint: str) -> str:
@@ -49,13 +57,26 @@ class Jail:
         if self.level is Level.A:
             namespaces.show_checkpoint(checkpoint)
         bound_resources(limits)
-        if os.geteuid() == 0 and self.level is not Level.NONE:
-            become_nobody(self.uid) if self.level is Level.A else be_counted_apart(self.uid)
+        self._take_identity()
         kernel.die_with_parent(signal.SIGKILL)
         if self.level is not Level.NONE:
             give_up_privileges()
             landlock.restrict(self._readable(checkpoint), ["/dev/null"], self.max_landlock_abi)
             seccomp.apply(seccomp.build(os.getpid()))
+
+    def _take_identity(self) -> None:
+        """The kernel counts threads by user, so a policy gets a user of its own wherever there is one to be had."""
+        root = os.geteuid() == 0
+        if self.level is Level.A:
+            if root:
+                become_nobody(self.uid)
+            bound_threads()
+        elif self.level is Level.B and root:
+            with suppress(PermissionError):  # a container may not let root change its uid
+                be_counted_apart(self.uid)
+                bound_threads()
+        elif self.level is Level.B:
+            bound_threads(self.others)
 
     def _readable(self, checkpoint: str) -> list[str]:
         if self.level is Level.A:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import resource
+from contextlib import suppress
 from typing import Final
 
 from evopolicygym.limits import Limits
@@ -12,7 +13,7 @@ from evopolicygym.sandbox import kernel
 
 MIB: Final = 1 << 20
 OPEN_FILES: Final = 64
-PROCESSES: Final = 32
+THREADS: Final = 64
 FIRST_POLICY_UID: Final = 210_000
 POLICY_UIDS: Final = 50_000
 
@@ -46,8 +47,23 @@ def be_counted_apart(uid: int) -> None:
     os.setresuid(uid, 0, 0)
 
 
+def bound_threads(others: int = 0) -> None:
+    """The kernel counts by user: where that user is not the policy's alone, the ``others`` are not held against it."""
+    limit = others + THREADS
+    resource.setrlimit(resource.RLIMIT_NPROC, (limit, limit))
+
+
+def tasks_of(uid: int) -> int:
+    """Processes and threads of a user, now."""
+    total = 0
+    for process in os.scandir("/proc"):
+        with suppress(OSError):  # not a process, or no longer one
+            if process.name.isdigit() and process.stat().st_uid == uid:
+                total += len(os.listdir(f"{process.path}/task"))
+    return total
+
+
 def give_up_privileges() -> None:
-    resource.setrlimit(resource.RLIMIT_NPROC, (PROCESSES, PROCESSES))
     kernel.drop_capabilities()
     kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
     kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)

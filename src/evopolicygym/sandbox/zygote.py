@@ -24,6 +24,7 @@ if __name__ == "__main__":
 from evopolicygym.limits import Limits
 from evopolicygym.sandbox import inside, kernel, namespaces
 from evopolicygym.sandbox.jail import Jail, Level, self_test
+from evopolicygym.sandbox.privileges import tasks_of
 from evopolicygym.sandbox.runtime import Runtime
 from evopolicygym.sandbox.wire import REPORT_FD
 
@@ -56,7 +57,8 @@ def _jail(settings: Message) -> Jail:
     facts: Message = {key: tuple(v) if isinstance(v, list) else v for key, v in settings["runtime"].items()}
     runtime = Runtime(**facts)
     level, stage = Level(settings["level"]), settings["stage"]
-    return Jail(level, stage, runtime, runtime.readable(), settings["uid"], settings["max_landlock_abi"])
+    others = tasks_of(os.getuid())
+    return Jail(level, stage, runtime, runtime.readable(), settings["uid"], others, settings["max_landlock_abi"])
 
 
 def _forget_packages(runtime: Message) -> None:
