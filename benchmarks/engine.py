@@ -1,7 +1,8 @@
 """How much the jail costs, as ratios: isolated episodes against a bare loop of the same policy on the same cases.
 
-    python benchmarks/engine.py [SLUG ...]          the table of docs/benchmarks.md
-    python benchmarks/engine.py --scaling [SLUG ...] two jobs against one
+    python benchmarks/engine.py [SLUG ...]            stock environments
+    python benchmarks/engine.py --fast [SLUG ...]     their fast versions, on both sides
+    python benchmarks/engine.py --scaling [SLUG ...]  two jobs against one
 
 Bare: `env.step(policy.act(obs))` in one process, pinned to one core. Isolated: the engine with one job, same core.
 Episodes alternate between the two, so that both meet the same machine; the ratio of a task is the median over cases.
@@ -48,12 +49,12 @@ class Policy:
 '''
 
 
-def bare(task: Task, case: Case) -> tuple[float, float, float]:
+def bare(task: Task, case: Case, stock: bool) -> tuple[float, float, float]:
     """Seconds from first act to last step, seconds of the whole episode, and the return."""
     whole = time.perf_counter()
     scope: dict[str, Any] = {}
     exec(POLICY, scope)
-    env = simulator.make(task)
+    env = simulator.make(task, stock=stock)
     observation = simulator.reset(env, case.seed)
     policy = scope["Policy"](*simulator.schemas(task, env), task.env_meta())
     began, total, done, steps = time.perf_counter(), 0.0, False, 0
@@ -74,30 +75,34 @@ def isolated(engine: LocalEngine, checkpoint: Checkpoint, case: Case) -> Episode
     return outcome
 
 
-def compare(task: Task, folder: Path) -> Iterator[tuple[float, float, float, int]]:
-    """Per case: ratio of the rollout, ratio of the whole episode, bare microseconds per step, steps."""
-    with LocalEngine(task, 1) as engine:
+def compare(task: Task, folder: Path, stock: bool) -> Iterator[tuple[float, float, float, float]]:
+    """Per case: ratio of the rollout, ratio of the whole episode, bare and additional microseconds per step."""
+    with LocalEngine(task, 1, stock=stock) as engine:
         checkpoint = engine.store.snapshot(folder)
         listed = cases(PaperSplits(), task.id, Split.TRAIN, list(range(200)))
         isolated(engine, checkpoint, listed[0])
-        bare(task, listed[0])
+        bare(task, listed[0], stock)
         deadline = time.perf_counter() + SECONDS_PER_TASK
         for number, case in enumerate(listed):
-            loop_s, whole_s, total = bare(task, case)
+            loop_s, whole_s, total = bare(task, case, stock)
             result = isolated(engine, checkpoint, case)
             assert result.score == total, f"{task.id}: isolated {result.score}, bare {total}"
-            yield loop_s / result.rollout_s, whole_s / result.wall_s, 1e6 * loop_s / result.length, result.length
+            step_us = 1e6 * loop_s / result.length
+            more_us = 1e6 * result.rollout_s / result.length - step_us
+            yield loop_s / result.rollout_s, whole_s / result.wall_s, step_us, more_us
             if time.perf_counter() > deadline and number >= 2:
                 return
 
 
-def overhead(slugs: list[str], folder: Path) -> None:
-    print("| task | bare us per step | isolated / bare speed, rollout | whole episode | cases |")
-    print("|---|---|---|---|---|")
+def overhead(slugs: list[str], folder: Path, stock: bool) -> None:
+    print(
+        "| task | speed against the bare loop, rollout | whole episode | bare us per step | isolation adds us | cases |"
+    )
+    print("|---|---|---|---|---|---|")
     for slug in slugs:
-        rows = list(compare(core16()[f"core16/{slug}"], folder))
-        rollout, whole, step = (statistics.median(column) for column in list(zip(*rows, strict=True))[:3])
-        print(f"| {slug} | {step:.1f} | {rollout:.2f} | {whole:.2f} | {len(rows)} |", flush=True)
+        rows = list(compare(core16()[f"core16/{slug}"], folder, stock))
+        rollout, whole, step, more = (statistics.median(column) for column in zip(*rows, strict=True))
+        print(f"| {slug} | {rollout:.2f} | {whole:.2f} | {step:.1f} | {more:.1f} | {len(rows)} |", flush=True)
 
 
 def scaling(slugs: list[str], folder: Path) -> None:
@@ -111,7 +116,7 @@ def scaling(slugs: list[str], folder: Path) -> None:
 
 
 def _wall(task: Task, folder: Path, listed: list[Case], jobs: int) -> float:
-    with LocalEngine(task, jobs) as engine:
+    with LocalEngine(task, jobs, stock=True) as engine:
         checkpoint = engine.store.snapshot(folder)
         engine.load(checkpoint)
         began = time.perf_counter()
@@ -132,7 +137,7 @@ def main() -> None:
             facts = measure_jail(level)
             print(f"level {level}: " + ", ".join(f"{name} {value:.3g}" for name, value in facts.items()))
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})  # the engine's single worker takes this core, too
-        overhead(chosen or [task.partition("/")[2] for task in core16()], folder)
+        overhead(chosen or [task.partition("/")[2] for task in core16()], folder, "--fast" not in sys.argv)
 
 
 if __name__ == "__main__":
