@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,55 @@ class NotANumber(Toy):
         return float("nan")
 
 
+class Huge(Toy):
+    """Rewards that are finite, of which two are not."""
+
+    def pay(self, action: Any) -> float:
+        return 1.7e308
+
+
+class Misshapen(Toy):
+    """Gives another observation than its space says, after the first."""
+
+    def observe(self) -> Any:
+        return np.zeros(2 if self.steps == 0 else 3)
+
+
+class Undrawable(Toy):
+    def render(self) -> Any:
+        raise RuntimeError("no picture today")
+
+
+class Slow(Toy):
+    """Takes longer for a step than a policy may take for all its answers."""
+
+    def pay(self, action: Any) -> float:
+        time.sleep(0.3)
+        return super().pay(action)
+
+
+class Free(Toy):
+    """No bounds."""
+
+    action_space = spaces.Box(-np.inf, np.inf, (2,), np.float64)
+
+    def pay(self, action: Any) -> float:
+        return float(np.isfinite(action).all())
+
+
+class Dials(Toy):
+    action_space = spaces.MultiDiscrete([3, 4])
+
+
+class Levels(Toy):
+    """Whole numbers within bounds."""
+
+    action_space = spaces.Box(-5, 5, (2,), np.int32)
+
+    def pay(self, action: Any) -> float:
+        return float(action.sum())
+
+
 class Steering(Toy):
     """Continuous actions; the reward is their sum as the environment gets it."""
 
@@ -140,6 +190,13 @@ ENVIRONMENTS = {
     "Flaky-v0": Flaky,
     "Aborting-v0": Aborting,
     "NotANumber-v0": NotANumber,
+    "Huge-v0": Huge,
+    "Misshapen-v0": Misshapen,
+    "Undrawable-v0": Undrawable,
+    "Slow-v0": Slow,
+    "Free-v0": Free,
+    "Dials-v0": Dials,
+    "Levels-v0": Levels,
     "Steering-v0": Steering,
     "Everything-v0": Everything,
 }

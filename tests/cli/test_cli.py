@@ -14,6 +14,7 @@ from conftest import policy_source, write_policy
 from refusing import run_refused
 
 COMMAND = [sys.executable, "-m", "evopolicygym.cli.main"]
+PAPER = ("--seeds", "paper")
 EXAMPLE = Path(__file__).parents[2] / "examples" / "acrobot"
 
 
@@ -233,3 +234,52 @@ def test_doctor_names_the_missing_layer_and_its_remedy():
     missing = {probe["name"]: probe for probe in report["isolation"] if not probe["ok"]}
     assert "level A" in missing
     assert "level B works as it is" in missing["level A"]["remedy"]
+
+
+@pytest.mark.parametrize("module", ["msgspec", "gymnasium", "numpy"])
+def test_a_policy_folder_is_never_on_the_judges_path(tmp_path, module):
+    folder = write_policy(
+        tmp_path / "p", policy_source(act="return 0"), **{module: "raise SystemExit('outside the jail')"}
+    )
+    command = [
+        str(Path(sys.executable).with_name("evopolicygym")),
+        "evaluate",
+        ".",
+        "core16/acrobot",
+        *PAPER,
+        "--cases",
+        "0",
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=folder)
+    assert "outside the jail" not in done.stderr
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_reader_that_leaves_early_is_no_failure_of_the_policy():
+    command = " ".join([*COMMAND, "evaluate", str(EXAMPLE), "core16/acrobot", *PAPER, "--cases", "0-20", "| head -1"])
+    done = subprocess.run(["bash", "-c", f"set -o pipefail; {command}"], capture_output=True, text=True)
+    assert done.returncode in (0, 141)  # 0 when everything fitted into the pipe before the reader left
+    assert "Traceback" not in done.stderr
+
+
+def test_an_output_that_is_full_is_named():
+    with open("/dev/full", "w") as full:
+        command = [*COMMAND, "task", "show", "core16/acrobot"]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 2
+    assert "No space left" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_task_that_cannot_be_made_says_why(tmp_path):
+    text = (Path(__file__).parents[2] / "src/evopolicygym/tasks/core16/acrobot.toml").read_text()
+    (tmp_path / "gone.toml").write_text(text.replace("Acrobot-v1", "NoSuchEnvironment-v1"))
+    done = run("evaluate", EXAMPLE, tmp_path / "gone.toml", *PAPER)
+    assert done.returncode == 2
+    assert "NoSuchEnvironment-v1 cannot be made" in done.stderr
+
+
+def test_more_digits_than_an_index_has():
+    done = run("evaluate", EXAMPLE, "core16/acrobot", "--cases", "9" * 5000)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr

@@ -7,7 +7,8 @@ import math
 import pytest
 
 from conftest import policy_source, toy_task
-from evopolicygym.rollout.records import EpisodeResult, FaultReport
+from evopolicygym.limits import Limits
+from evopolicygym.rollout.records import EpisodeResult, FaultReport, Recording
 from evopolicygym.sandbox.failures import ErrorKind
 
 EVIL_NUMBER = """
@@ -216,3 +217,51 @@ def test_the_policy_is_told_the_same_thing_every_time(stage):
     result = stage().play(policy_source(init="print(env_meta, obs_space, action_space)", reset="print(episode_index)"))
     assert "'max_episode_steps': 10" in result.stdout
     assert result.stdout.endswith("\n0\n")
+
+
+def test_rewards_that_add_up_to_no_number_are_never_a_score(stage):
+    result = stage(toy_task("Huge-v0")).play(policy_source())
+    assert result.error is not None
+    assert result.error.kind is ErrorKind.SIMULATOR_ERROR
+    assert math.isfinite(result.score)
+
+
+def test_a_misshapen_observation_is_the_judges_fault(stage):
+    (outcome,) = stage(toy_task("Misshapen-v0")).outcomes(policy_source())
+    assert isinstance(outcome, FaultReport)
+    assert "observation of shape (3,)" in outcome.text
+
+
+def test_a_renderer_that_fails_is_the_judges_fault(stage, tmp_path):
+    undrawable = stage(toy_task("Undrawable-v0"), video=True)
+    (outcome,) = undrawable.outcomes(policy_source(), 1, Recording(str(tmp_path / "film"), video=True))
+    assert isinstance(outcome, FaultReport)
+    assert "no picture today" in outcome.text
+
+
+def test_the_time_of_the_simulator_is_not_the_policys(stage):
+    hasty = Limits(init_cpu_s=1.0, act_cpu_s=0.2, episode_cpu_s=0.2, memory_mb=512)
+    result = stage(toy_task("Slow-v0", limits=hasty)).play(policy_source(act="import time; time.sleep(0.07); return 1"))
+    assert result.error is None, result.error
+
+
+@pytest.mark.parametrize(
+    ("toy", "act"),
+    [
+        ("Free-v0", "return [np.inf, 0]"),
+        ("Free-v0", "return [np.nan, 0]"),
+        ("Dials-v0", "return [99, 0]"),
+        ("Dials-v0", "return [0, -7]"),
+        ("Levels-v0", "return [1e19, 0]"),
+        ("Levels-v0", "return [np.inf, 0]"),
+        ("Levels-v0", "return np.array([2**64 - 1, 0], np.uint64)"),
+    ],
+)
+def test_what_no_space_holds_is_refused(stage, toy, act):
+    result = stage(toy_task(toy)).play(policy_source(act=act))
+    assert result.error is not None
+    assert result.error.kind is ErrorKind.INVALID_ACTION
+
+
+def test_large_finite_actions_reach_an_unbounded_space(stage):
+    assert stage(toy_task("Free-v0")).play(policy_source(act="return [1e300, -1e300]")).score == 10.0

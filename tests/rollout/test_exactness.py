@@ -87,7 +87,7 @@ def test_sealed_seeds_are_accepted_by_every_simulator(slug, tmp_path):
 
 
 SOURCES_OF_RANDOMNESS = """
-print(os.urandom(8).hex(), random.random(), np.random.rand(), np.random.default_rng().random())
+print(os.urandom(8).hex(), os.getrandom(8).hex(), random.random(), np.random.rand(), np.random.default_rng().random())
 print(random.Random().random(), secrets.token_hex(4), uuid.uuid4(), random.SystemRandom().random())
 random.seed(); np.random.seed()
 print(random.random(), np.random.RandomState().rand(), hash("text"), {"a", "b", "c", "d"})

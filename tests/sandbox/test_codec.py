@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from evopolicygym.errors import Fault
 from evopolicygym.sandbox.actions import Clipped, action_decoder
 from evopolicygym.sandbox.codec import (
     InvalidAction,
@@ -68,7 +69,7 @@ def test_nested_observations(text, number, array):
 
 
 def test_an_observation_of_another_shape_is_the_simulators_mistake():
-    with pytest.raises(ValueError, match="the space says"):
+    with pytest.raises(Fault, match="its space says"):
         observation_encoder(box((3,), np.float32))(np.zeros(4))
 
 

@@ -69,9 +69,14 @@ def test_an_unknown_task_names_the_nearest(name, meant):
     assert meant in caught.value.remedy
 
 
-def test_a_missing_module_is_an_unknown_task():
-    with pytest.raises(UserError, match="there is no task"):
-        resolve("no_such_module:Env-v0")
+@pytest.mark.parametrize("name", ["no_such_module:Env-v0", "broken_toy:Env-v0", "a:b:c"])
+def test_a_module_that_does_not_import_is_named(name):
+    with pytest.raises(UserError, match=r"cannot be made|there is no task"):
+        resolve(name)
+
+
+def test_packages_that_register_on_import_are_found():
+    assert resolve("MiniGrid-Empty-5x5-v0").requires == ("minigrid",)
 
 
 def test_a_missing_simulator_says_how_to_install_it():

@@ -95,7 +95,7 @@ def _why_stock(task: Task) -> str:
 
 def _rendering() -> Iterator[Probe]:
     for task_id in DRAWN:
-        drawn = subprocess.run([sys.executable, "-c", DRAW.format(task_id)], capture_output=True, text=True)
+        drawn = subprocess.run([sys.executable, "-P", "-c", DRAW.format(task_id)], capture_output=True, text=True)
         detail = drawn.stderr.strip().splitlines()[-1] if drawn.returncode and drawn.stderr.strip() else ""
         remedy = "" if drawn.returncode == 0 else simulator.RENDERING_REMEDY
         yield Probe(f"frames of {task_id}", drawn.returncode == 0, detail, remedy)

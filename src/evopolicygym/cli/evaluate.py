@@ -154,7 +154,7 @@ def _summary(report: Evaluation) -> Iterator[tuple[str, str]]:
     scores = report.scores
     yield "task", f"{report.task.id} ({report.task.env_id}), {report.split} cases of {report.splits_id[:23]}"
     yield "policy", f"{report.checkpoint.hash[:16]} ({report.checkpoint.files} files, {report.checkpoint.bytes} bytes)"
-    if scores:
+    if report.mean is not None:
         yield "mean", f"{report.mean:.6g}  (std {report.std:.4g}, min {min(scores):.6g}, max {max(scores):.6g})"
     yield "failed", f"{report.failed} of {len(scores)} episodes"
     yield "clipped", f"{sum(result.clipped_actions for result in report.results)} actions"

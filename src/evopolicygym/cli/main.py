@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from typing import NoReturn
 
 import typer
 
+from evopolicygym.cli.output import BROKEN_PIPE
 from evopolicygym.errors import Fault, UserError
 
 NOT_LINUX = """\
@@ -21,13 +23,21 @@ def main() -> NoReturn:
         sys.exit(NOT_LINUX)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
-        _app()()
+        try:
+            _app()()
+        finally:
+            sys.stdout.flush()
     except UserError as error:
         _complain(str(error), error.exit_code)
     except Fault as fault:
         _complain(f"the judge failed, through no fault of the policy: {fault}", fault.exit_code)
     except KeyboardInterrupt:
         _complain("interrupted; every process is stopped and nothing is left behind", 130)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter complains once more
+        sys.exit(BROKEN_PIPE)
+    except OSError as error:
+        _complain(f"{error.filename or 'the output'}: {error.strerror}", UserError.exit_code)
     sys.exit(0)
 
 

@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+import os
+import sys
+from typing import Any, Final
 
 from rich.console import Console
 
-talk = Console(stderr=True, highlight=False, soft_wrap=True)
-data = Console(highlight=False, soft_wrap=True)
+BROKEN_PIPE: Final = 141
+
+
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """A reader that leaves early (`| head`) is nothing that the exit codes of a command should speak of."""
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(BROKEN_PIPE)
+
+
+talk = _Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
+data = _Console(highlight=False, soft_wrap=True, emoji=False)
 
 
 def tame(text: str) -> str:

@@ -179,7 +179,7 @@ class _WorkerHandle:
         self._connection, theirs = socket.socketpair()
         environment = {name: value for name, value in os.environ.items() if name != KEY_VARIABLE}
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "evopolicygym.rollout.worker", str(theirs.fileno())],
+            [sys.executable, "-P", "-m", "evopolicygym.rollout.worker", str(theirs.fileno())],
             pass_fds=[theirs.fileno()],
             env=environment | SINGLE_THREADED,
             stdin=subprocess.DEVNULL,

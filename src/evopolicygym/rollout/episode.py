@@ -59,9 +59,9 @@ def _steps(
             before, action = observation, act(observation)
             observation, reward, terminated, truncated, _ = step(action)
             reward = float(reward)
-            if not math.isfinite(reward):
-                raise ArithmeticError(f"the reward of step {length} is {reward}")
             total += reward
+            if not math.isfinite(total):
+                raise ArithmeticError(f"the reward of step {length} is {reward}, the return {total}")
             length += 1
             if terminated or truncated or length >= horizon:
                 progress.terminated, progress.truncated = bool(terminated), not terminated
@@ -72,6 +72,6 @@ def _steps(
     except Exception as error:
         raise SimulatorError(f"the simulator raised {type(error).__name__}: {error}") from error
     finally:
-        progress.total, progress.length = total, length
+        progress.total, progress.length = total if math.isfinite(total) else 0.0, length
         if recorder:
             recorder.last(length, observation)

@@ -48,12 +48,12 @@ class Evaluation:
 
     @property
     def mean(self) -> float | None:
-        """Exactly rounded, and independent of order."""
-        return math.fsum(self.scores) / len(self.results) if self.results else None
+        """Exactly rounded, and independent of order. None when an episode is missing: half a mean is no mean."""
+        return math.fsum(self.scores) / len(self.results) if self.results and not self.faults else None
 
     @property
     def std(self) -> float | None:
-        return statistics.pstdev(self.scores) if self.results else None
+        return statistics.pstdev(self.scores) if self.results and not self.faults else None
 
     @property
     def failed(self) -> int:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Protocol, Self
 
+from evopolicygym.errors import Fault
 from evopolicygym.rollout.records import Recording
 from evopolicygym.sandbox.codec import Schema
 
@@ -42,9 +44,20 @@ class Recorders:
         self._stack.close()
 
     def step(self, t: int, obs: Any, action: Any, reward: float, terminated: bool, truncated: bool) -> None:
-        for recorder in self._open:
-            recorder.step(t, obs, action, reward, terminated, truncated)
+        with _judges_doing():
+            for recorder in self._open:
+                recorder.step(t, obs, action, reward, terminated, truncated)
 
     def last(self, t: int, obs: Any) -> None:
-        for recorder in self._open:
-            recorder.last(t, obs)
+        with _judges_doing():
+            for recorder in self._open:
+                recorder.last(t, obs)
+
+
+@contextmanager
+def _judges_doing() -> Iterator[None]:
+    """A full disk or a renderer that fails is nothing that a policy did."""
+    try:
+        yield
+    except Exception as error:
+        raise Fault(f"the episode cannot be recorded: {type(error).__name__}: {error}") from error

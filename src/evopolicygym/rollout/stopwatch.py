@@ -76,5 +76,5 @@ def _step_s(zygote: Zygote) -> float:
 
 def _cold_s() -> float:
     began = time.perf_counter()
-    subprocess.run([sys.executable, "-c", "import numpy"], check=True)
+    subprocess.run([sys.executable, "-P", "-c", "import numpy"], check=True)
     return time.perf_counter() - began

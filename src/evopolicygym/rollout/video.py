@@ -13,7 +13,7 @@ DEFAULT_FPS = 30
 
 
 class Video:
-    """Draws the environment after every step; the first frame is the start."""
+    """Draws the environment after every step."""
 
     def __init__(self, path: Path, env: Any) -> None:
         self._env = env

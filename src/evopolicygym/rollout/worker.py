@@ -23,10 +23,12 @@ from evopolicygym.rollout.records import Answer, Episode, EpisodeError, EpisodeR
 from evopolicygym.sandbox import kernel
 from evopolicygym.sandbox.channel import Contract, Leftovers, PolicyProcess
 from evopolicygym.sandbox.checkpoints import Checkpoint, remove_tree
+from evopolicygym.sandbox.codec import action_size, size_of
 from evopolicygym.sandbox.failures import ErrorKind, PolicyFailure
 from evopolicygym.sandbox.jail import Level
 from evopolicygym.sandbox.launcher import NUMPY, SCIPY, Ended, Zygote
 from evopolicygym.tasks import simulator
+from evopolicygym.tasks.spaces import json_safe
 from evopolicygym.tasks.task import Task
 
 IN_AN_EPISODE = {ErrorKind.DENIED_IMPORT: ErrorKind.IMPORT_ERROR, ErrorKind.INIT_TIMEOUT: ErrorKind.TIMEOUT}
@@ -57,6 +59,10 @@ class Worker:
         observation, action = simulator.schemas(self._task, env)
         env.close()
         self.contract = Contract(observation, action, self._task.env_meta())
+        try:
+            size_of(observation), action_size(action)
+        except ValueError as error:
+            raise UserError(f"{self._task.id} cannot be played: {error}") from error
 
     def load(self, checkpoint: Checkpoint) -> LoadResult:
         """Import and construct, without an environment."""
@@ -166,8 +172,8 @@ def main(connection: socket.socket) -> NoReturn:
     os.sched_setaffinity(0, {settings.core})
     try:
         worker = Worker(settings)
-        contract = worker.contract
-        send(connection, Hello(worker.level, dict(contract.obs_space), dict(contract.action_space)))
+        spaces = (json_safe(space) for space in (worker.contract.obs_space, worker.contract.action_space))
+        send(connection, Hello(worker.level, *spaces))
         serve(connection, worker)
     except IsolationUnavailable as error:
         send(connection, Hello(not_isolated=error.reasons))
@@ -177,6 +183,7 @@ def main(connection: socket.socket) -> NoReturn:
         pass  # the engine is gone
     except OSError as error:
         send(connection, Hello(refused=f"a simulator worker cannot start: {error}"))
+    receive(connection, Request)  # nothing more to say: the engine ends us, or is itself gone
     _leave(settings)
 
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import struct
+import sys
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from evopolicygym.sandbox.codec import ARRAYS, INT64, Schema, action_size, shape_of, wire_dtype
 from evopolicygym.sandbox.failures import ErrorKind, PolicyFailure
 
+FINITE: Final = sys.float_info.max
 Decoder = Callable[[bytearray, int], Any]
 
 
@@ -62,7 +64,7 @@ def _discrete_decoder(start: int, n: int) -> Decoder:
 def _box_decoder(schema: Schema, clipped: Clipped) -> Decoder:
     dtype, wire, shape = np.dtype(schema["dtype"]), wire_dtype(schema), shape_of(schema)
     low, high = (np.broadcast_to(bound, shape).astype(wire) for bound in bounds(schema))
-    limits = list(zip(low.ravel().tolist(), high.ravel().tolist(), strict=True))
+    limits = [(max(a, -FINITE), min(b, FINITE)) for a, b in zip(low.flat, high.flat, strict=True)]
     count, plain = len(limits), len(shape) == 1 and wire is dtype
     unpack = struct.Struct(f"<{count}{wire.char if wire.kind == 'f' else 'q'}").unpack_from
     frombuffer = np.frombuffer
@@ -73,13 +75,16 @@ def _box_decoder(schema: Schema, clipped: Clipped) -> Decoder:
         for number, (lowest, highest) in zip(unpack(buffer, offset), limits, strict=False):
             if not lowest <= number <= highest:
                 clipped.count += 1
-                return _clip(action.reshape(shape), low, high).astype(dtype, copy=False)
+                return _clip(schema["type"], action.reshape(shape), low, high).astype(dtype, copy=False)
         return action if plain else action.reshape(shape).astype(dtype, copy=False)
 
     return decode
 
 
-def _clip(action: Any, low: Any, high: Any) -> Any:
+def _clip(kind: str, action: Any, low: Any, high: Any) -> Any:
+    if kind != "Box":
+        bounds_text = f"from {low.tolist()} to {high.tolist()}"
+        raise PolicyFailure(ErrorKind.INVALID_ACTION, f"the action must be {bounds_text}, got {action.tolist()}")
     if not np.isfinite(action).all():
         raise PolicyFailure(ErrorKind.INVALID_ACTION, f"the action must be finite numbers, got {action.tolist()}")
     return np.clip(action, low, high)

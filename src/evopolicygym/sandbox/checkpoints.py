@@ -72,6 +72,7 @@ class CheckpointStore:
                 raise
             remove_tree(staged)  # the same content is there already
         os.chmod(self.root / name, 0o555)
+        os.utime(self.root / name, (NEVER, 0))
 
 
 class _Copy:
@@ -120,6 +121,7 @@ class _Copy:
             self._manifest.append(f"folder {path}")
             self._folder(descriptor, f"{path}/", copy, depth + 1)
             os.chmod(copy, 0o555)
+            os.utime(copy, (NEVER, 0))
         finally:
             os.close(descriptor)
 

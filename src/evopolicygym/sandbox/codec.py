@@ -14,6 +14,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from evopolicygym.errors import Fault
+
 Schema = Mapping[str, Any]
 Buffer = Any  # bytes, or an array whose memory can be sent as it is
 
@@ -35,7 +37,7 @@ def size_of(schema: Schema) -> int:
     """Bytes of one observation."""
     kind = schema["type"]
     if kind in ARRAYS:
-        return int(np.dtype(schema["dtype"]).itemsize * math.prod(shape_of(schema)))
+        return int(_supported(np.dtype(schema["dtype"])).itemsize * math.prod(shape_of(schema)))
     if kind == "Discrete":
         return INT64.size
     if kind == "Text":
@@ -44,7 +46,7 @@ def size_of(schema: Schema) -> int:
 
 
 def observation_encoder(schema: Schema) -> Callable[[Any], Buffer]:
-    """Trusted end. Casts to the space's own dtype; a wrong shape is the simulator's mistake and raises ValueError."""
+    """Trusted end. Casts to the space's own dtype; a wrong shape is the simulator's mistake, whoever plays."""
     kind = schema["type"]
     if kind in ARRAYS:
         return _array_encoder(np.dtype(schema["dtype"]), shape_of(schema))
@@ -81,9 +83,7 @@ def action_size(schema: Schema) -> int:
         return int(wire_dtype(schema).itemsize * math.prod(shape_of(schema)))
     if kind == "Discrete":
         return INT64.size
-    if kind in ("Dict", "Tuple"):
-        return sum(action_size(space) for _, space in _children(schema))
-    raise ValueError(f"actions of type {kind} are not supported")
+    return sum(action_size(space) for _, space in _children(schema))
 
 
 def action_encoder(schema: Schema, name: str = "the action") -> Callable[[Any], bytes]:
@@ -104,15 +104,21 @@ def action_encoder(schema: Schema, name: str = "the action") -> Callable[[Any], 
     return encode
 
 
+def _supported(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    if dtype.kind not in "biuf" or dtype.itemsize > 8:
+        raise ValueError(f"arrays of {dtype} are not supported")
+    return dtype
+
+
 def wire_dtype(schema: Schema) -> np.dtype[Any]:
-    dtype = np.dtype(schema["dtype"])
+    dtype = _supported(np.dtype(schema["dtype"]))
     return dtype if dtype.kind == "f" else np.dtype(np.int64)
 
 
 def _children(schema: Schema) -> Iterator[tuple[Any, Schema]]:
-    spaces = schema.get("spaces")
-    if schema["type"] not in ("Dict", "Tuple") or spaces is None:
+    if schema["type"] not in ("Dict", "Tuple"):
         raise ValueError(f"spaces of type {schema['type']} are not supported")
+    spaces = schema["spaces"]
     yield from spaces.items() if isinstance(spaces, Mapping) else enumerate(spaces)
 
 
@@ -129,7 +135,7 @@ def _text_encoder(capacity: int) -> Callable[[Any], bytes]:
     def encode(value: Any) -> bytes:
         data = str(value).encode()
         if len(data) > capacity:
-            raise ValueError(f"text of {len(data)} bytes does not fit the declared {capacity}")
+            raise Fault(f"the simulator gave a text of {len(data)} bytes, but its space says {capacity}")
         return LENGTH.pack(len(data)) + data.ljust(capacity, b"\0")
 
     return encode
@@ -143,7 +149,7 @@ def _array_encoder(dtype: np.dtype[Any], shape: tuple[int, ...]) -> Callable[[An
             return value
         array = np.ascontiguousarray(value, dtype)
         if array.shape != shape:
-            raise ValueError(f"observation of shape {array.shape}, but the space says {shape}")
+            raise Fault(f"the simulator gave an observation of shape {array.shape}, but its space says {shape}")
         return array
 
     return encode
@@ -185,10 +191,14 @@ def _as_array(action: Any, dtype: np.dtype[Any], shape: tuple[int, ...], name: s
         raise InvalidAction(f"{name} must be numbers of shape {shape}, got {_describe(action)}")
     if array.shape != shape:
         raise InvalidAction(f"{name} must have shape {shape}, got shape {array.shape}")
-    if dtype.kind == "i" and array.dtype.kind == "f" and not np.array_equal(array, np.rint(array)):
-        raise InvalidAction(f"{name} must be whole numbers, got {_describe(action)}")
+    if dtype.kind == "i" and array.dtype.kind in "uf" and not _fits_int64(array):
+        raise InvalidAction(f"{name} must be whole numbers that fit 64 bits, got {_describe(action)}")
     with np.errstate(over="ignore", invalid="ignore"):
         return array.astype(dtype)
+
+
+def _fits_int64(array: NDArray[Any]) -> bool:
+    return bool(np.array_equal(array, np.rint(array)) and (np.abs(array.astype(np.float64)) < 2.0**63).all())
 
 
 def _as_integer(action: Any, schema: Schema, name: str) -> int:

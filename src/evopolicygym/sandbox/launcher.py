@@ -111,9 +111,12 @@ class Zygote:
         (their_requests, requests), (answers, their_answers) = os.pipe(), os.pipe()
         stdout, stderr, report = _memory_file(STDIO_BYTES), _memory_file(STDIO_BYTES), _memory_file(REPORT_BYTES)
         request = {"checkpoint": checkpoint, "limits": asdict(limits), "randomness_key": key.hex(), **assignment}
+        data = json.dumps(request).encode()
+        if len(data) > zygote.MESSAGE_BYTES // 2:
+            raise Fault(f"the spaces of the task take {len(data)} bytes to describe, which is too much")
         try:
             theirs = [stdout, stderr, their_requests, their_answers, report]
-            socket.send_fds(self._control, [json.dumps(request).encode()], theirs)
+            socket.send_fds(self._control, [data], theirs)
         except OSError as error:
             raise Fault(f"the zygote is gone: {error}") from error
         os.close(their_requests)

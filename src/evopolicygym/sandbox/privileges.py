@@ -31,7 +31,13 @@ def bound_resources(limits: Limits) -> None:
         (resource.RLIMIT_MEMLOCK, 0),
         (resource.RLIMIT_MSGQUEUE, 0),
     ):
-        resource.setrlimit(kind, (value, value))
+        try:
+            resource.setrlimit(kind, (value, value))
+        except (OSError, ValueError) as error:
+            hard = resource.getrlimit(kind)[1]
+            raise OSError(
+                f"resource limit {kind} cannot be set to {value}: this process has {hard} (ulimit)"
+            ) from error
 
 
 def become_nobody(uid: int) -> None:

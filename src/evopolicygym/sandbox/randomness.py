@@ -32,7 +32,8 @@ def keyed_bytes(key: bytes) -> Callable[[int], bytes]:
 
 
 def install(key: bytes) -> None:
-    """Key ``os.urandom`` (and with it secrets, uuid4, default_rng()), ``random`` and ``numpy.random``."""
+    """Key ``os.urandom`` and ``os.getrandom`` (and with them secrets, uuid4, default_rng()), ``random`` and
+    ``numpy.random``. What asks the kernel from C, such as ``ssl.RAND_bytes``, is out of reach."""
     urandom = keyed_bytes(key)
     seed_from = random.Random.seed
 
@@ -42,6 +43,7 @@ def install(key: bytes) -> None:
     names: dict[str, Any] = {"_urandom": urandom}
     vars(random).update(names)
     setattr(os, "urandom", urandom)  # noqa: B010 - mypy refuses the plain assignment
+    setattr(os, "getrandom", lambda size, flags=0: urandom(size))  # noqa: B010
     setattr(random.Random, "seed", seed)  # noqa: B010
     random.seed = random._inst.seed
     random.seed()

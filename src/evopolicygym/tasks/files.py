@@ -34,8 +34,8 @@ def from_file(path: Path) -> Task:
     """A task of the user's own: the same file format as the shipped ones (see docs/tasks.md)."""
     try:
         return parse(path.read_text(), path.stem)
-    except OSError as error:
-        raise UserError(f"cannot read the task file {path}: {error.strerror}") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"cannot read the task file {path}: {error}") from error
 
 
 def parse(text: str, task_id: str) -> Task:

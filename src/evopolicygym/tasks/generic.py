@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+from contextlib import suppress
 from typing import Any, Final
 
 from evopolicygym.errors import UserError
@@ -15,6 +17,7 @@ UNKNOWN_FAILURE: Final = FailureReturn(
     "Nothing is known of this environment's rewards, so a number below any plausible return stands in. Write a task "
     "file to declare a tighter one (docs/tasks.md).",
 )
+REGISTERING: Final = ("minigrid", "highway_env", "gymnasium_robotics")
 NAMESPACES: Final = {"ALE": ("ale_py",)}
 MODULES: Final = {"gymnasium.envs.box2d": ("Box2D", "pygame"), "gymnasium.envs.mujoco": ("mujoco",)}
 
@@ -22,7 +25,11 @@ MODULES: Final = {"gymnasium.envs.box2d": ("Box2D", "pygame"), "gymnasium.envs.m
 def from_gymnasium(env_id: str) -> Task:
     """Makes the environment once to read its spaces and horizon."""
     task = _facts(env_id, DEFAULT_HORIZON, "", "", NAMESPACES.get(env_id.partition("/")[0], ()))
-    env = _make(task)
+    try:
+        env = _make(task)
+    except LookupError:
+        _register_known()
+        env = _make(task)
     try:
         observation, action = (describe(schema) for schema in simulator.schemas(task, env))
         return _facts(env_id, _horizon(env), observation, action, _requires(env))
@@ -30,6 +37,13 @@ def from_gymnasium(env_id: str) -> Task:
         raise UserError(f"{env_id} cannot be a task: {error}") from error
     finally:
         env.close()
+
+
+def _register_known() -> None:
+    """Some packages register their environments only when they are imported."""
+    for module in REGISTERING:
+        with suppress(ImportError):
+            importlib.import_module(module)
 
 
 def _facts(env_id: str, horizon: int, observation: str, action: str, requires: tuple[str, ...]) -> Task:
@@ -62,11 +76,13 @@ def _requires(env: Any) -> tuple[str, ...]:
 
 
 def _make(task: Task) -> Any:
+    """Raises LookupError where there is no such environment, and lets its own troubles through."""
     import gymnasium
 
     try:
         return simulator.make(task)
-    except gymnasium.error.DependencyNotInstalled as error:
-        raise UserError(f"{task.env_id} needs a package that is not installed: {error}") from error
-    except (gymnasium.error.Error, ModuleNotFoundError) as error:
-        raise LookupError(str(error)) from error
+    except UserError as error:
+        cause = error.__cause__
+        if isinstance(cause, gymnasium.error.UnregisteredEnv) or type(cause) is gymnasium.error.Error:
+            raise LookupError(str(cause)) from error
+        raise

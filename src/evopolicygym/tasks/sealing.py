@@ -54,8 +54,8 @@ def _read(path: Path) -> bytes:
     try:
         mode = path.stat().st_mode
         text = path.read_text()
-    except OSError as error:
-        raise UserError(f"cannot read the sealing key {path}: {error.strerror}") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"cannot read the sealing key {path}: {error}") from error
     if stat.S_IMODE(mode) & 0o077:
         raise UserError(f"others can read the sealing key {path}", f"chmod 600 {path}")
     return _decode(text, str(path))

@@ -35,7 +35,10 @@ def make(task: Task, video: bool = False, stock: bool = False) -> Any:
     options: dict[str, Any] = {"render_mode": "rgb_array"} if video else {}
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*The environment roundabout-v0 is out of date.*")
-        env = gymnasium.make(task.env_id, disable_env_checker=True, **options, **task.env_options)
+        try:
+            env = gymnasium.make(task.env_id, disable_env_checker=True, **options, **task.env_options)
+        except (Exception, SystemExit) as error:
+            raise UserError(f"{task.env_id} cannot be made: {type(error).__name__}: {error}") from error
     if not stock:
         upgrade(env)
     return env

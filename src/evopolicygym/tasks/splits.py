@@ -20,6 +20,7 @@ class Split(StrEnum):
     HELDOUT = "heldout"
 
 
+LONGEST_RANGE: Final = 40  # characters; longer numbers are no indices
 SIZES: Final = {Split.TRAIN: 1024, Split.VALIDATION: 64, Split.HELDOUT: 256}
 
 
@@ -90,8 +91,9 @@ def parse_indices(text: str, size: int) -> list[int]:
     indices: list[int] = []
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")
-        if not first.isdecimal() or (dash and not last.isdecimal()):
-            raise UserError(f"cannot read {part.strip()!r} as a case: write indices and ranges, such as 0-7,12")
+        if not first.isdecimal() or (dash and not last.isdecimal()) or len(part) > LONGEST_RANGE:
+            shown = part.strip()[:LONGEST_RANGE]
+            raise UserError(f"cannot read {shown!r} as a case: write indices and ranges, such as 0-7,12")
         low, high = int(first), int(last or first)
         if low > high or high >= size:
             raise UserError(f"cases {part.strip()} are out of range: there are cases 0 to {size - 1}")
