@@ -64,7 +64,8 @@ def _discrete_decoder(start: int, n: int) -> Decoder:
 def _box_decoder(schema: Schema, clipped: Clipped) -> Decoder:
     dtype, wire, shape = np.dtype(schema["dtype"]), wire_dtype(schema), shape_of(schema)
     low, high = (np.broadcast_to(bound, shape).astype(wire) for bound in bounds(schema))
-    limits = [(max(a, -FINITE), min(b, FINITE)) for a, b in zip(low.flat, high.flat, strict=True)]
+    pairs = zip(low.ravel().tolist(), high.ravel().tolist(), strict=True)
+    limits = [(max(lowest, -FINITE), min(highest, FINITE)) for lowest, highest in pairs]
     count, plain = len(limits), len(shape) == 1 and wire is dtype
     unpack = struct.Struct(f"<{count}{wire.char if wire.kind == 'f' else 'q'}").unpack_from
     frombuffer = np.frombuffer
