@@ -31,6 +31,7 @@ from evopolicygym.tasks.splits import Case, PaperSplits, Split, cases
 from evopolicygym.tasks.task import Task
 
 SECONDS_PER_TASK = 12.0
+SCALING_EPISODES = 8
 POLICY = '''
 """The cheapest policy there is: it makes the jail look as dear as it can."""
 import numpy as np
@@ -110,8 +111,8 @@ def scaling(slugs: list[str], folder: Path) -> None:
     print("|---|---|---|")
     for slug in slugs:
         task = core16()[f"core16/{slug}"]
-        listed = cases(PaperSplits(), task.id, Split.TRAIN, list(range(12)))
-        seconds = {jobs: statistics.median(_wall(task, folder, listed, jobs) for _ in range(3)) for jobs in (1, 2)}
+        listed = cases(PaperSplits(), task.id, Split.TRAIN, list(range(SCALING_EPISODES)))
+        seconds = {jobs: statistics.median(_wall(task, folder, listed, jobs) for _ in range(2)) for jobs in (1, 2)}
         print(f"| {slug} | {seconds[1] / seconds[2]:.2f} | {len(listed)} |", flush=True)
 
 

@@ -153,7 +153,8 @@ def _failures(report: Evaluation) -> Iterator[str]:
 def _summary(report: Evaluation) -> Iterator[tuple[str, str]]:
     scores = report.scores
     yield "task", f"{report.task.id} ({report.task.env_id}), {report.split} cases of {report.splits_id[:23]}"
-    yield "policy", f"{report.checkpoint.hash[:16]} ({report.checkpoint.files} files, {report.checkpoint.bytes} bytes)"
+    files = f"{report.checkpoint.files} file{'s' if report.checkpoint.files != 1 else ''}"
+    yield "policy", f"{report.checkpoint.hash[:16]} ({files}, {report.checkpoint.bytes} bytes)"
     if report.mean is not None:
         yield "mean", f"{report.mean:.6g}  (std {report.std:.4g}, min {min(scores):.6g}, max {max(scores):.6g})"
     yield "failed", f"{report.failed} of {len(scores)} episodes"
