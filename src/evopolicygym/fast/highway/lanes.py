@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -14,7 +15,7 @@ MARGIN: Final = 5.0  # AbstractLane.VEHICLE_LENGTH
 Box = tuple[float, float, float, float]  # left, right, low, high
 
 
-class Lane:
+class Lane(ABC):
     """What straight and circular lanes share. ``index`` is the key in the road network, ``stock`` the original."""
 
     __slots__ = ("end", "high", "index", "length", "near", "reach", "speed_limit", "stock")
@@ -29,16 +30,16 @@ class Lane:
         self.reach = 2 * stock.width  # is_reachable_from
         self.speed_limit = float(stock.speed_limit)
 
+    @abstractmethod
     def place(self, car: Any) -> tuple[float, float]:
         """``local_coordinates`` of a car: longitudinal and lateral."""
-        raise NotImplementedError
 
+    @abstractmethod
     def holds(self, car: Any) -> float | None:
         """The longitudinal coordinate of a car for which ``on_lane`` with margin 1 is true, otherwise None."""
-        raise NotImplementedError
 
-    def heading_at(self, longitudinal: float) -> float:
-        raise NotImplementedError
+    @abstractmethod
+    def heading_at(self, longitudinal: float) -> float: ...
 
     def reachable(self, car: Any) -> bool:
         """AbstractLane.is_reachable_from (highway_env/road/lane.py)."""
