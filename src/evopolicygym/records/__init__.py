@@ -1,0 +1,1 @@
+"""What is written down for others: the published shape of run.json. Imports none of the machinery."""
