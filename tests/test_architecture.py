@@ -17,9 +17,13 @@ BELOW = {
     "tasks": {"fast"},
     "sandbox": set(),
     "rollout": {"sandbox", "tasks"},
-    "cli": {"fast", "rollout", "sandbox", "tasks"},
+    "records": set(),
+    "judge": {"rollout", "sandbox", "tasks"},
+    "server": {"judge", "rollout", "sandbox", "tasks"},
+    "runs": {"judge", "records", "rollout", "sandbox", "server", "tasks"},
+    "cli": {"fast", "judge", "records", "rollout", "runs", "sandbox", "server", "tasks"},
 }
-SHARED = {"errors", "limits"}
+SHARED = {"errors", "limits", "__version__"}
 
 
 def imports(path: Path) -> set[str]:

@@ -30,6 +30,7 @@ class Progress:
     truncated: bool = False
     seconds: float = 0.0
     failure: PolicyFailure | None = None
+    left_out: tuple[str, ...] = ()
 
 
 def play(task: Task, env: Any, observation: Any, policy: PolicyProcess, recorder: Recorder | None = None) -> Progress:

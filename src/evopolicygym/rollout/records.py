@@ -13,11 +13,13 @@ from evopolicygym.tasks.splits import Case
 
 @dataclass(frozen=True)
 class Recording:
-    """What to write of an episode, and where. ``folder`` must not exist yet or be empty."""
+    """What to write of an episode, and where. ``folder`` must not exist yet or be empty. The trajectory, before it is
+    compressed, and the video end where ``max_bytes`` end."""
 
     folder: str
     trajectory: bool = True
     video: bool = False
+    max_bytes: int = 32 << 20
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,8 @@ class EpisodeError:
 
 @dataclass(frozen=True)
 class EpisodeResult:
-    """One rollout, done. ``score`` is the return, or what a failed episode scores instead."""
+    """One rollout, done. ``score`` is the return, or what a failed episode scores instead. ``left_out`` names what its
+    recording does not hold."""
 
     number: int
     case: Case
@@ -54,6 +57,7 @@ class EpisodeResult:
     wall_s: float
     rollout_s: float
     policy_cpu_s: float
+    left_out: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

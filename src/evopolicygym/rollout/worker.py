@@ -108,6 +108,7 @@ class Worker:
             else:
                 with Recorders(episode.recording, env, self.contract.obs_space) as recorders:
                     progress = play(self._task, env, observation, policy, recorders)
+                progress.left_out = recorders.left_out
         except PolicyFailure as failure:
             progress = Progress(failure=failure)
         finally:
@@ -140,6 +141,7 @@ class Worker:
             wall_s=wall_s,
             rollout_s=progress.seconds,
             policy_cpu_s=left.ended.cpu_s,
+            left_out=progress.left_out,
         )
 
     def _simulator_error(self, episode: Episode, error: SimulatorError) -> EpisodeResult:

@@ -86,8 +86,9 @@ def cases(splits: Splits, task: str, split: Split, indices: list[int]) -> list[C
     return [Case(task, split, index, splits.seed(task, split, index)) for index in indices]
 
 
-def parse_indices(text: str, size: int) -> list[int]:
-    """``0-3,7`` to a list; order and repeats are kept. Bounds are checked before a range is expanded."""
+def parse_indices(text: str, size: int, most: int | None = None) -> list[int]:
+    """``0-3,7`` to a list; order and repeats are kept. Bounds are checked before a range is expanded. More than
+    ``most`` indices raise OverflowError before they are made."""
     indices: list[int] = []
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")
@@ -97,6 +98,8 @@ def parse_indices(text: str, size: int) -> list[int]:
         low, high = int(first), int(last or first)
         if low > high or high >= size:
             raise UserError(f"cases {part.strip()} are out of range: there are cases 0 to {size - 1}")
+        if most is not None and len(indices) + high - low >= most:
+            raise OverflowError
         indices.extend(range(low, high + 1))
     return indices
 

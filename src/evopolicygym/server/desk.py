@@ -1,0 +1,87 @@
+"""Between the door and the judge: many requests may come at once, the judge does one thing at a time.
+
+The event loop decides who is next; episodes run in a thread of their own. A client that goes away changes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+from evopolicygym.judge import hidden, submission
+from evopolicygym.judge.judge import Judge
+from evopolicygym.judge.requests import Ask
+from evopolicygym.judge.state import Phase, RunState, Submission
+from evopolicygym.judge.verdicts import Refusal
+
+
+class Desk:
+    """Takes submissions until it is closed. ``broken`` gets the exception that the judge could not get over."""
+
+    def __init__(self, judge: Judge, eager: bool = False) -> None:
+        self._judge, self._eager = judge, eager
+        self._episodes = ThreadPoolExecutor(1, "episodes")
+        self._accepting = asyncio.Lock()
+        self._work: asyncio.Future[None] | None = None
+        self._wanted = threading.Event()  # a submission waits for the engine: eager validation gives way
+        self.broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    @property
+    def state(self) -> RunState:
+        return self._judge.state
+
+    def resume(self) -> None:
+        """Go on with what a crash interrupted."""
+        if interrupted := self.state.running:
+            self._start(interrupted)
+
+    async def submit(self, ask: Ask) -> Submission:
+        """Check, snapshot, charge; the execution goes on by itself. Raises Refusal."""
+        async with self._accepting:
+            known = self.state.by_key(ask.key)
+            accepted = await asyncio.to_thread(submission.accept, self._judge, ask)
+            if known is None:
+                self._start(accepted)
+            return accepted
+
+    async def ended(self, number: int) -> Submission:
+        """Wait until a submission has its verdict."""
+        if self._work and self.state.submissions[number].is_running:
+            await asyncio.shield(self._work)
+        return self.state.submissions[number]
+
+    async def refused(self, refusal: Refusal) -> None:
+        await asyncio.to_thread(self._judge.refused, refusal)
+
+    async def close(self, reason: str) -> None:
+        """Nothing more is taken; what runs is finished first."""
+        async with self._accepting:
+            self._wanted.set()
+            if self._work:
+                await asyncio.shield(self._work)
+            await asyncio.to_thread(hidden.close, self._judge, reason)
+            await asyncio.to_thread(self._episodes.shutdown)
+
+    def _start(self, accepted: Submission) -> None:
+        self._wanted.set()
+        self._work = asyncio.get_running_loop().run_in_executor(self._episodes, self._execute, accepted)
+        self._work.add_done_callback(self._after)
+
+    def _execute(self, accepted: Submission) -> None:
+        self._wanted.clear()
+        submission.execute(self._judge, accepted)
+
+    def _after(self, work: asyncio.Future[None]) -> None:
+        if error := work.exception():
+            self.broken.set_exception(error)
+        elif self._eager and self.state.phase is Phase.OPEN:
+            idle = asyncio.get_running_loop().run_in_executor(self._episodes, self._validate)
+            idle.add_done_callback(self._after_idle)
+
+    def _validate(self) -> None:
+        hidden.validate(self._judge, go_on=lambda: not self._wanted.is_set())
+
+    def _after_idle(self, work: asyncio.Future[None]) -> None:
+        if (error := work.exception()) and not self.broken.done():
+            self.broken.set_exception(error)

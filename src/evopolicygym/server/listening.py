@@ -1,0 +1,83 @@
+"""Where the door listens: on loopback, at an address that survives a restart where it can."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import secrets
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+import uvicorn
+from starlette.applications import Starlette
+
+NAME: Final = ".door.json"
+TOKEN_BYTES: Final = 24
+GRACE_S: Final = 5
+
+
+@dataclass(frozen=True)
+class Address:
+    """The token is the key to the door: whoever knows it can spend the budget."""
+
+    port: int
+    token: str
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/{self.token}"
+
+
+def bind(root: Path) -> tuple[socket.socket, Address]:
+    """The port and token of the last time, or new ones."""
+    last = _last(root)
+    listener = _listen(last.port)
+    token = last.token or secrets.token_urlsafe(TOKEN_BYTES)
+    address = Address(listener.getsockname()[1], token)
+    with open(os.open(root / NAME, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        json.dump(asdict(address), file)
+    return listener, address
+
+
+@asynccontextmanager
+async def open_door(app: Starlette, listener: socket.socket) -> AsyncIterator[None]:
+    """Requests are answered until left; those under way are answered first."""
+    server = _Server(
+        uvicorn.Config(app, log_level="warning", access_log=False, lifespan="off", timeout_graceful_shutdown=GRACE_S)
+    )
+    serving = asyncio.create_task(server.serve([listener]))
+    try:
+        yield
+    finally:
+        server.should_exit = True
+        await serving
+
+
+class _Server(uvicorn.Server):
+    """Signals belong to the command that serves, not to the HTTP server."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def _last(root: Path) -> Address:
+    try:
+        return Address(**json.loads((root / NAME).read_text()))
+    except (OSError, ValueError, TypeError):
+        return Address(0, "")
+
+
+def _listen(port: int) -> socket.socket:
+    listener = socket.socket()
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind(("127.0.0.1", port))
+    except OSError:
+        listener.bind(("127.0.0.1", 0))
+    return listener
