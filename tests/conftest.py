@@ -6,6 +6,7 @@ import os
 import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -15,6 +16,9 @@ from evopolicygym.rollout.records import Episode, EpisodeResult, FaultReport, Re
 from evopolicygym.sandbox.jail import Level
 from evopolicygym.tasks.splits import Case, PaperSplits, Split, cases
 from evopolicygym.tasks.task import FailureReturn, Task
+
+if TYPE_CHECKING:
+    from serving import Server
 
 TESTS = Path(__file__).parent
 os.environ["PYTHONPATH"] = str(TESTS)  # workers import the toys
@@ -103,3 +107,19 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., St
     yield make
     for one in made.values():
         one.engine.close()
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Callable[..., Server]]:
+    """Serve runs of toy tasks: ``serve(*options, task=..., name=...)``."""
+    from serving import Server
+
+    opened: list[Server] = []
+
+    def make(*options: str, name: str = "run", **more: str) -> Server:
+        opened.append(Server(tmp_path / name, *options, **more))
+        return opened[-1]
+
+    yield make
+    for server in opened:
+        server.close()

@@ -57,6 +57,8 @@ def _lines(record: Run) -> list[tuple[str, str]]:
         lines.append(("stopped", f"early, with {outcome.budget_left} episodes left"))
     if outcome.kind is OutcomeKind.NO_OK_SUBMIT or outcome.heldout is None:
         return [*lines, ("outcome", "no_ok_submit: no submission could be scored")]
+    if outcome.kind is OutcomeKind.JUDGE_FAULT:
+        lines.append(("outcome", "judge_fault: the judge failed too often; this run is to be done again"))
     if outcome.repeat is Repeat.NONDETERMINISTIC:
         lines.append(("repeated", "NOT equal: the policy plays differently each time (does it read a clock?)"))
     score = f"{outcome.heldout.mean:.6g} (std {outcome.heldout.std:.4g}, {len(outcome.heldout.returns)} cases)"

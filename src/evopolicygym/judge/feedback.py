@@ -14,10 +14,9 @@ from evopolicygym.judge.events import tally
 from evopolicygym.judge.state import Submission
 from evopolicygym.judge.verdicts import Verdict
 from evopolicygym.rollout.records import EpisodeError, EpisodeResult, LoadResult
-from evopolicygym.sandbox.checkpoints import remove_tree
+from evopolicygym.sandbox.checkpoints import STAGED, remove_tree
 
 MESSAGE_CHARACTERS: Final = 400
-STAGED: Final = ".staged-"
 
 
 class Staged:
@@ -50,12 +49,6 @@ class Staged:
 
     def discard(self) -> None:
         remove_tree(self.folder)
-
-
-def sweep(feedback: Path) -> None:
-    """What a killed judge left in the making."""
-    for leftover in feedback.glob(f"{STAGED}*"):
-        remove_tree(leftover)
 
 
 def summarize(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
 from evopolicygym.judge.events import Event, Refused
-from evopolicygym.judge.ledger import Ledger
+from evopolicygym.judge.ledger import Ledger, LedgerUnwritable
 from evopolicygym.judge.place import Place
 from evopolicygym.judge.state import RunState, apply, fold
 from evopolicygym.judge.verdicts import Refusal
@@ -62,8 +63,10 @@ class Judge:
             self.state = apply(self.state, event, line.time)
 
     def refused(self, refusal: Refusal) -> None:
+        """A statistic, no promise: a disk that is full must not turn a refusal into a failure."""
         if self.state.refused.total() < REFUSALS_KEPT:
-            self.record(Refused(refusal.reason))
+            with suppress(LedgerUnwritable):
+                self.record(Refused(refusal.reason))
 
     def close(self) -> None:
         self._ledger.close()

@@ -77,10 +77,12 @@ def _snapshot(judge: Judge) -> Checkpoint:
     store = judge.means.engine.store
     try:
         checkpoint = store.snapshot(judge.place.system)
+        sync_tree(store.folder(checkpoint))
     except SnapshotRefused as error:
         text = str(error).replace(str(judge.place.system), "system")
         raise Refusal(Reason.SNAPSHOT_INVALID, f"system/ cannot be submitted: {text}") from error
-    sync_tree(store.folder(checkpoint))
+    except OSError as error:
+        raise Fault(f"system/ cannot be stored: {error.strerror}; nothing was charged") from error
     return checkpoint
 
 

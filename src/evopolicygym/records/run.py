@@ -30,10 +30,12 @@ class Status(StrEnum):
 
 
 class OutcomeKind(StrEnum):
-    """``scored``: a checkpoint was selected and measured. ``no_ok_submit``: there was none to select."""
+    """``scored``: a checkpoint was selected and measured. ``no_ok_submit``: there was none to select. ``judge_fault``:
+    the judge failed so often that the run is to be done again; what there was is scored all the same."""
 
     SCORED = "scored"
     NO_OK_SUBMIT = "no_ok_submit"
+    JUDGE_FAULT = "judge_fault"
 
 
 class Repeat(StrEnum):

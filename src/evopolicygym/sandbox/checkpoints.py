@@ -20,6 +20,7 @@ MAX_BYTES: Final = 64 << 20
 MAX_FILES: Final = 4_000
 MAX_DEPTH: Final = 16
 MAX_NAME_BYTES: Final = 200
+STAGED: Final = ".staged-"
 STRIPPED_FOLDERS: Final = frozenset({"__pycache__"})
 STRIPPED_SUFFIXES: Final = (".pyc", ".pyo")
 # A time of last access that reading does not change (relatime): or an episode could see what an earlier one has read.
@@ -54,7 +55,7 @@ class CheckpointStore:
 
     def snapshot(self, source: Path) -> Checkpoint:
         """Copy ``source``. Raises SnapshotRefused for links, special files, and more than the limits allow."""
-        staged = tempfile.mkdtemp(prefix=".staged-", dir=self.root)
+        staged = tempfile.mkdtemp(prefix=STAGED, dir=self.root)
         try:
             checkpoint = _Copy(staged).tree(source)
             self._publish(staged, checkpoint.hash)
@@ -168,6 +169,12 @@ def _is_folder(name: str, path: str, parent: int) -> bool:
         return stat.S_ISDIR(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode)
     except OSError as error:
         raise SnapshotRefused(f"{path} cannot be read: {error.strerror}") from error
+
+
+def sweep(parent: Path) -> None:
+    """Remove what a killed process left in the making."""
+    for leftover in parent.glob(f"{STAGED}*"):
+        remove_tree(leftover)
 
 
 def remove_tree(folder: str | Path) -> None:

@@ -54,8 +54,7 @@ class Summary(Answer):
 
 
 class Submitted(Answer):
-    """``status`` is the verdict, ``running`` before there is one, or ``fault`` when the judge itself failed: then
-    nothing stays charged, and ``submit_id`` is null if it failed before there was a submission."""
+    """``status`` is the verdict, ``running`` before there is one, or ``fault`` when the judge itself failed."""
 
     submit_id: str | None
     status: str
@@ -108,7 +107,10 @@ class Info(Answer):
 
 
 def broken(fault: object, remaining: int) -> Submitted:
-    text = f"the judge failed, through no fault of yours; nothing is charged: {fault}"
+    text = (
+        f"the judge failed, through no fault of yours: {fault}. A submission that was accepted goes on when the server "
+        "is back, for the same charge"
+    )
     return Submitted(submit_id=None, status="fault", remaining_budget=remaining, message=text)
 
 

@@ -12,7 +12,7 @@ If this program is killed while it waits, nothing is lost: run it again, with th
 submission is charged once, and its result is printed. Details of every submission: feedback/submit_NNN/.
 
 Exit codes: 0 played, 1 the policy did not load, 2 refused (nothing was charged), 3 the server cannot be reached,
-4 the server failed (nothing is charged).
+4 the server failed (nothing is charged for it).
 """
 
 from __future__ import annotations
@@ -104,7 +104,8 @@ def post(body: bytes, key: str) -> dict[str, Any]:
         if code in (200, 202):
             return answer
         if answer.get("status") != "busy" or waited > PATIENCE_S:
-            os.unlink(PENDING)
+            if code < 500:
+                os.unlink(PENDING)
             left = f" Remaining budget: {answer['remaining_budget']} episodes." if "remaining_budget" in answer else ""
             raise Stop(FAULT if code >= 500 else REFUSED, f"{answer.get('status', code)}: {answer['message']}.{left}")
         if waited == 0.0:

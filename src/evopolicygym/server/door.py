@@ -114,7 +114,7 @@ def info(state: RunState, facts: Facts) -> answers.Info:
         env_meta=answers.EnvMeta(**meta),
         episode_budget=state.budget,
         min_episodes_per_submit=MIN_EPISODES,
-        max_episodes_per_submit=MAX_EPISODES,
+        max_episodes_per_submit=min(MAX_EPISODES, state.budget),
         resource_limits=asdict(task.limits),
         allowed_imports=["the standard library", "numpy", "scipy", "files beside policy.py"],
         denied_imports=sorted(DENIED_IMPORTS),

@@ -19,6 +19,7 @@ from starlette.applications import Starlette
 NAME: Final = ".door.json"
 TOKEN_BYTES: Final = 24
 GRACE_S: Final = 5
+BACKLOG: Final = 128
 
 
 @dataclass(frozen=True)
@@ -80,4 +81,5 @@ def _listen(port: int) -> socket.socket:
         listener.bind(("127.0.0.1", port))
     except OSError:
         listener.bind(("127.0.0.1", 0))
+    listener.listen(BACKLOG)  # from here on nobody is turned away, though answers may take a moment
     return listener
