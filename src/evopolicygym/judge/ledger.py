@@ -99,9 +99,8 @@ class Ledger:
             self._write(raw + b"\n")
         except OSError as error:
             os.ftruncate(self._file, self._end)
-            raise LedgerUnwritable(
-                f"cannot write to the ledger {self.path}: {error.strerror}; it stays as it was, and the run goes on from there"
-            ) from error
+            text = f"cannot write to the ledger {self.path}: {error.strerror}"
+            raise LedgerUnwritable(f"{text}; it is as it was before, and the run can go on from there") from error
         self._wrote(raw)
         return line
 

@@ -5,6 +5,7 @@ Numbers that readers compute with are stored in full: JSON floats read back to t
 
 from __future__ import annotations
 
+import json
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
@@ -215,3 +216,7 @@ def load(path: Path) -> Run:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"]) or "the file"
         raise UserError(f"{file} is not a run record of version {VERSION}: {where}: {first['msg']}") from error
+
+
+if __name__ == "__main__":
+    print(json.dumps(schema(), indent=1))
