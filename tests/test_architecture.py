@@ -19,9 +19,10 @@ BELOW = {
     "rollout": {"sandbox", "tasks"},
     "records": set(),
     "judge": {"rollout", "sandbox", "tasks"},
+    "agents": {"sandbox"},
     "server": {"judge", "rollout", "sandbox", "tasks"},
-    "runs": {"judge", "records", "rollout", "sandbox", "server", "tasks"},
-    "cli": {"fast", "judge", "records", "rollout", "runs", "sandbox", "server", "tasks"},
+    "runs": {"agents", "judge", "records", "rollout", "sandbox", "server", "tasks"},
+    "cli": {"agents", "fast", "judge", "records", "rollout", "runs", "sandbox", "server", "tasks"},
 }
 SHARED = {"errors", "limits", "__version__"}
 
