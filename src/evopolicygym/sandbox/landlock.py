@@ -140,6 +140,4 @@ def _allow_port(ruleset: int, port: int) -> None:
 
 
 def _add(ruleset: int, kind: int, rule: ctypes.Structure) -> None:
-    kernel.syscall(
-        "landlock_add_rule", ctypes.c_int(ruleset), ctypes.c_int(kind), ctypes.byref(rule), ctypes.c_uint(0)
-    )
+    kernel.syscall("landlock_add_rule", ctypes.c_int(ruleset), ctypes.c_int(kind), ctypes.byref(rule), ctypes.c_uint(0))
