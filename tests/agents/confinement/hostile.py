@@ -253,7 +253,9 @@ def attach_shared_memory():
 def use_a_keyring():
     user_keyring = -4
     payload = b"note"
-    syscall("add_key", b"user", b"evopolicygym-note", payload, ctypes.c_size_t(len(payload)), ctypes.c_int(user_keyring))
+    syscall(
+        "add_key", b"user", b"evopolicygym-note", payload, ctypes.c_size_t(len(payload)), ctypes.c_int(user_keyring)
+    )
     return True
 
 

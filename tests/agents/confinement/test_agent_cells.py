@@ -7,6 +7,7 @@ import os
 import stat
 import textwrap
 import threading
+from contextlib import suppress
 
 import pytest
 from yard import Yard
@@ -33,10 +34,10 @@ class TestPython:
             textwrap.dedent("""
             python -c 'import numpy, scipy.linalg; print(scipy.linalg.solve(numpy.eye(2) * 2, numpy.ones(2)).tolist())'
             python3 -c 'import multiprocessing, sqlite3, ssl, ctypes, venv' && echo library
-            for name in gymnasium evopolicygym mujoco minigrid highway_env pygame pip; do
+            for name in gymnasium evopolicygym mujoco pip; do
                 python -c "import $name" 2>&1 | grep -q ModuleNotFoundError || echo "$name is there"
-                /usr/bin/python3 -c "import gymnasium" 2>/dev/null && echo "the system has $name"
             done
+            /usr/bin/python3 -c "import gymnasium" 2>/dev/null && echo "the system has it"
             exit 0
             """),
             level,
@@ -77,7 +78,9 @@ class TestPython:
 @pytest.mark.parametrize("level", CONFINED)
 class TestFolders:
     def test_the_workspace_is_written_and_the_judge_reads_it(self, yard, level, tmp_path):
-        code, text = yard.shell("echo 'x = 1' > system/policy.py && chmod 600 system/policy.py && mkdir -p a/b && mv a/b c", level)
+        code, text = yard.shell(
+            "echo 'x = 1' > system/policy.py && chmod 600 system/policy.py && mkdir -p a/b && mv a/b c", level
+        )
         assert code == 0, text
         assert CheckpointStore(tmp_path / "store").snapshot(yard.workspace / "system").has_policy
 
@@ -89,7 +92,8 @@ class TestFolders:
             assert other.shell("cat ~/note $TMPDIR/note 2>/dev/null", level)[1] == ""
 
     def test_nothing_else_can_be_written(self, yard, level):
-        script = "for f in / /usr /etc /var /root /home /opt /srv /run /dev; do touch $f/note 2>/dev/null && echo $f; done; :"
+        folders = "/ /usr /etc /var /root /home /opt /srv /run /dev"
+        script = f"for f in {folders}; do touch $f/note 2>/dev/null && echo $f; done; :"
         assert yard.shell(script, level)[1] == ""
 
     def test_a_folder_that_shows_the_run_is_refused(self, yard, level):
@@ -101,11 +105,11 @@ class TestFolders:
         tools.mkdir(exist_ok=True)
         (tools / "tool").write_text("#!/bin/sh\necho tool\n")
         (tools / "tool").chmod(0o755)
-        code, text = yard.shell(f"{tools}/tool; echo x > {tools}/tool || echo refused", level, readable=(tools,))
+        _, text = yard.shell(f"{tools}/tool; echo x > {tools}/tool || echo refused", level, readable=(tools,))
         assert "tool\n" in text and text.endswith("refused\n"), text
 
     def test_a_program_that_is_not_there_is_named(self, yard, level):
-        with pytest.raises(UserError, match="no-such-program cannot be started in the agent's cell.*\n.*PATH is"):
+        with pytest.raises(UserError, match=r"no-such-program cannot be started in the agent's cell.*\n.*PATH is"):
             yard.run(["no-such-program"], level)
 
     def test_links_flipped_during_a_snapshot_win_nothing(self, yard, level, tmp_path):
@@ -123,14 +127,20 @@ class TestFolders:
             os.unlink("system")
             os.rename("aside", "system")
         """
-        store, taken = CheckpointStore(tmp_path / "store"), 0
+        store, taken, refused, followed = CheckpointStore(tmp_path / "store"), 0, 0, False
         secret = str(yard.folder / "hidden" / "result.json")
         with yard.start(["python", "-c", textwrap.dedent(flip)], level, environment={"SECRET_FILE": secret}):
-            for _ in range(400):
-                try:
-                    taken += bool(store.snapshot(yard.workspace / "system"))
-                except SnapshotRefused:
-                    continue
+            while not (taken and refused and followed):
+                with suppress(OSError):
+                    followed |= (
+                        yard.canary in (yard.workspace / "system" / "policy.py").read_text()
+                    )  # as a judge must not
+                for _ in range(50):
+                    try:
+                        taken += bool(store.snapshot(yard.workspace / "system"))
+                    except SnapshotRefused:
+                        refused += 1
+        assert taken and refused
         copies = [path.read_text() for path in (tmp_path / "store").rglob("*") if path.is_file()]
         assert not [text for text in copies if yard.canary in text]
         (yard.workspace / "system").mkdir(exist_ok=True)
@@ -146,7 +156,9 @@ class TestPrivateRoot:
     """Level A."""
 
     def test_feedback_is_the_judges_live_and_read_only(self, yard):
-        script = "until cat feedback/late 2>/dev/null; do sleep 0.02; done; echo x > feedback/late || rm -rf feedback; :"
+        script = (
+            "until cat feedback/late 2>/dev/null; do sleep 0.02; done; echo x > feedback/late || rm -rf feedback; :"
+        )
         timer = threading.Timer(0.7, lambda: (yard.folder / "feedback" / "late").write_text("published\n"))
         timer.start()
         _, text = yard.shell(script, AgentLevel.A)
@@ -181,7 +193,9 @@ class TestPrivateRoot:
         assert "denied" in text
 
     def test_it_has_terminals_and_shared_memory_of_its_own(self, yard):
-        source = "import os, multiprocessing as m; os.openpty(); m.Lock(); print(os.listdir('/dev/pts'), m.Pool(2).map(abs, [-1]))"
+        source = (
+            "import os, multiprocessing as m; os.openpty(); print(os.listdir('/dev/pts'), m.Pool(2).map(abs, [-1]))"
+        )
         assert yard.run(["python", "-c", source], AgentLevel.A)[1] == "['0', 'ptmx'] [1]\n"
 
 

@@ -128,7 +128,9 @@ class TestEnds:
 
     def test_when_the_judge_is_killed_so_is_the_agent(self, yard, level, mark):
         source = f"{DAEMON}\ntime.sleep(600)"
-        judge = subprocess.Popen([sys.executable, str(HERE / "short_lived_judge.py"), level, mark, source, str(yard.folder)])
+        judge = subprocess.Popen(
+            [sys.executable, str(HERE / "short_lived_judge.py"), level, mark, source, str(yard.folder)]
+        )
         try:
             until((yard.workspace / "alive").exists)
             assert marked(mark)
