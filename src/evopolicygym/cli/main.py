@@ -48,7 +48,7 @@ def _complain(text: str, code: int) -> NoReturn:
 
 def _app() -> typer.Typer:
     """Commands are imported only when one runs."""
-    from evopolicygym.cli import doctor, evaluate, finish, seeds, serve, task
+    from evopolicygym.cli import agent, doctor, evaluate, finish, seeds, serve, task
 
     app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
     app.command("evaluate")(evaluate.evaluate)
@@ -58,6 +58,7 @@ def _app() -> typer.Typer:
     app.command("verify")(finish.verify)
     app.command("doctor")(doctor.doctor)
     app.add_typer(task.app, name="task")
+    app.add_typer(agent.app, name="agent")
     app.add_typer(seeds.app, name="seeds")
     return app
 
