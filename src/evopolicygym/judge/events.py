@@ -114,6 +114,13 @@ class Closed:
 
 
 @dataclass(frozen=True)
+class Inspected:
+    """Signs in what the agent did that a reader should look at."""
+
+    note: dict[str, Any]
+
+
+@dataclass(frozen=True)
 class Validated:
     checkpoint: str
     tally: Tally
@@ -158,6 +165,7 @@ Event = (
     | Refunded
     | Turned
     | Closed
+    | Inspected
     | Validated
     | Selected
     | Scored

@@ -14,6 +14,7 @@ from evopolicygym.judge.events import (
     Closed,
     Event,
     Finished,
+    Inspected,
     Judged,
     Opened,
     Owned,
@@ -86,6 +87,7 @@ class RunState:
     turns: tuple[Turned, ...] = ()
     closed: Closed | None = None
     closed_at: datetime | None = None
+    inspected: Inspected | None = None
     validation: dict[str, Validated] = field(default_factory=dict)
     selected: int | None = None
     heldout: dict[str, Scored] = field(default_factory=dict)
@@ -149,6 +151,8 @@ def apply(state: RunState, event: Event, time: datetime) -> RunState:
             return replace(state, turns=(*state.turns, event))
         case Closed():
             return replace(state, phase=Phase.CLOSED, closed=event, closed_at=time)
+        case Inspected():
+            return replace(state, inspected=event)
         case Validated(checkpoint):
             return replace(state, validation={**state.validation, checkpoint: event})
         case Selected(submission):

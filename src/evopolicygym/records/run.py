@@ -141,6 +141,20 @@ class Turn(Facts):
     usage: dict[str, Any] | None
 
 
+class Sign(Facts):
+    kind: str
+    count: int
+    where: str
+    example: str
+
+
+class Integrity(Facts):
+    """Signs that a reader should look at, by fixed patterns over transcript and workspace; and what nobody checked."""
+
+    signs: list[Sign]
+    not_checked: list[str]
+
+
 class Code(Facts):
     """What the policy's source looks like. ``bundle`` is policy.py and the local modules that it reaches by import;
     ``topology`` is the hash of their syntax trees without numeric constants. ``error``: it does not parse."""
@@ -208,6 +222,7 @@ class Run(Facts):
     checkpoints: list[Checkpoint]
     outcome: Outcome | None
     times: Times
+    integrity: Integrity | None = None
     turns: list[Turn] = []
     usage: dict[str, Any] | None
     ledger_head: str
