@@ -95,6 +95,13 @@ class Refunded:
 
 
 @dataclass(frozen=True)
+class Prompted:
+    """The agent is told to go on. What follows is its turn, until it is ``Turned``."""
+
+    turn: int
+
+
+@dataclass(frozen=True)
 class Turned:
     """The agent was prompted and has answered, or failed to. ``submissions`` counts those accepted until then."""
 
@@ -163,6 +170,7 @@ Event = (
     | Charged
     | Judged
     | Refunded
+    | Prompted
     | Turned
     | Closed
     | Inspected

@@ -18,6 +18,7 @@ from evopolicygym.judge.events import (
     Judged,
     Opened,
     Owned,
+    Prompted,
     Refunded,
     Refused,
     Repeated,
@@ -84,6 +85,7 @@ class RunState:
     phase: Phase = Phase.OPEN
     submissions: dict[int, Submission] = field(default_factory=dict)
     refused: Counter[str] = field(default_factory=Counter)
+    prompted_at: datetime | None = None
     turns: tuple[Turned, ...] = ()
     closed: Closed | None = None
     closed_at: datetime | None = None
@@ -147,8 +149,10 @@ def apply(state: RunState, event: Event, time: datetime) -> RunState:
             return state.changed(number, judged=event, judged_at=time)
         case Refunded(number, text):
             return state.changed(number, refunded=text)
+        case Prompted():
+            return replace(state, prompted_at=time)
         case Turned():
-            return replace(state, turns=(*state.turns, event))
+            return replace(state, turns=(*state.turns, event), prompted_at=None)
         case Closed():
             return replace(state, phase=Phase.CLOSED, closed=event, closed_at=time)
         case Inspected():

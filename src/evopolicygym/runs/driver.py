@@ -9,8 +9,9 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Final
 
-from evopolicygym.agents.turns import Turn
-from evopolicygym.judge.events import Inspected, Turned
+from evopolicygym.agents import prompts
+from evopolicygym.agents.turns import Turn, Usage, total
+from evopolicygym.judge.events import Inspected, Prompted, Turned
 from evopolicygym.judge.judge import Judge
 from evopolicygym.judge.state import Phase, RunState
 from evopolicygym.runs import service
@@ -18,7 +19,7 @@ from evopolicygym.runs.allowance import Allowance
 from evopolicygym.runs.conversation import Over, next_step
 from evopolicygym.runs.integrity import inspect
 from evopolicygym.runs.ownership import Owner
-from evopolicygym.runs.players import Player
+from evopolicygym.runs.players import Asked, Player
 
 GRACE_S: Final = 60.0  # for the last words of an agent whose budget is spent
 LAST_WORDS: Final = 2000  # characters kept in the ledger; the transcript has them all
@@ -43,14 +44,28 @@ async def drive(owner: Owner, make_player: Callable[[str], Player], allowance: A
 
 
 def _converse(judge: Judge, player: Player, allowance: Allowance, stop: threading.Event, told: Told) -> str:
-    """Prompt, record, decide: until it is over."""
+    """Prompt, record, decide: until it is over. A turn that we were killed in comes first."""
+    if judge.state.prompted_at:
+        turn = player.interrupted(len(judge.state.turns) + 1, judge.state.prompted_at)
+        judge.record(_turned(turn, len(judge.state.submissions)))
     while not isinstance(step := next_step(judge.state, allowance), Over):
         told(judge.state)
         if stop.wait(step.wait_s):
             return service.BY_HAND
-        turn = player.turn(len(judge.state.turns) + 1, step.session, _watch(judge, allowance, stop))
+        judge.record(Prompted(len(judge.state.turns) + 1))
+        turn = player.turn(_asked(judge.state, step.session, _watch(judge, allowance, stop)))
         judge.record(_turned(turn, len(judge.state.submissions)))
     return step.reason
+
+
+def _asked(state: RunState, session: str | None, over: Callable[[], bool]) -> Asked:
+    """The opening words, or the words to go on; a failed turn before them is called an interruption."""
+    if not state.turns:
+        text = prompts.opening(state.budget)
+    else:
+        text = prompts.go_on(state.remaining, state.budget, interrupted=state.turns[-1].failure is not None)
+    earlier = [Usage(**turn.usage) for turn in state.turns if turn.usage and turn.session == session]
+    return Asked(len(state.turns) + 1, text, session, total(earlier), over)
 
 
 def _watch(judge: Judge, allowance: Allowance, stop: threading.Event) -> Callable[[], bool]:
