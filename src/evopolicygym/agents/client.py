@@ -62,7 +62,8 @@ class Client(Strict):
     """``turns``: ``many`` starts a process for every turn; ``once`` starts it a single time; ``json_lines`` speaks to
     one process in JSON lines (see `jsonl.py`). ``keys``: variables, one of which holds the key; ``credentials``: files
     of a login that may be copied to its HOME instead. ``done``: events without which a turn did not end well.
-    ``waiting``: what it says while it tries again, which is why it hangs when it is killed then."""
+    ``waiting``: what it says while it tries again, which is why it hangs when it is killed then.
+    ``ships``: it is one of ours, and ``packages`` is the pure Python that it needs beside numpy and scipy."""
 
     name: str
     title: str
@@ -88,6 +89,8 @@ class Client(Strict):
     failure: tuple[Complaint, ...] = ()
     waiting: tuple[Complaint, ...] = ()
     exit_codes: dict[str, FailureKind] = {}
+    ships: bool = False
+    packages: tuple[str, ...] = ()
     joins_text: bool = False
     needs_model: bool = False
 

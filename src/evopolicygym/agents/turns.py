@@ -63,6 +63,7 @@ class FailureKind(StrEnum):
     PROVIDER = "provider"
     TURN_LIMIT = "turn_limit"
     TIMEOUT = "timeout"
+    INTERRUPTED = "interrupted"
     CLIENT = "client"
 
 

@@ -48,10 +48,11 @@ def _complain(text: str, code: int) -> NoReturn:
 
 def _app() -> typer.Typer:
     """Commands are imported only when one runs."""
-    from evopolicygym.cli import agent, doctor, evaluate, finish, seeds, serve, task
+    from evopolicygym.cli import agent, doctor, evaluate, finish, run, seeds, serve, task
 
     app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
     app.command("evaluate")(evaluate.evaluate)
+    app.command("run")(run.run)
     app.command("serve")(serve.serve)
     app.command("finish")(finish.finish)
     app.command("score")(finish.score)

@@ -7,7 +7,7 @@ import json as json_module
 import os
 import signal
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -42,7 +42,7 @@ def serve(
     json: Annotated[bool, typer.Option("--json", help="JSON lines: where the door is, then the outcome.")] = False,
 ) -> None:
     """Open a run and wait for submissions until `evopolicygym finish` ends it."""
-    given = {
+    given: dict[str, Any] = {
         "task": str(Path(task).resolve()) if task.endswith(".toml") else task,
         "seeds": seeds,
         "seal_key": seal_key and seal_key.resolve(),
@@ -63,7 +63,12 @@ def serve(
 async def _serve(owner: Owner, run: Path, json: bool) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, _stop, number, run)
-    await service.serve(owner, lambda url: _announce(owner, run, url, json))
+
+    async def wait(url: str) -> str:
+        _announce(owner, run, url, json)
+        return await asyncio.Future[str]()  # until somebody asks to finish the run
+
+    await service.serve(owner, wait)
 
 
 def _announce(owner: Owner, run: Path, url: str, json: bool) -> None:
