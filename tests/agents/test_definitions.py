@@ -22,6 +22,9 @@ done = [{ type = "end" }]
 """
 
 
+CLIENTS = [name for name in definitions.names() if not definitions.load(name).ships]
+
+
 def ask(prompt: str = "Play.", **more) -> Ask:
     return Ask(prompt, Path("/workspace"), Path("/home"), **more)
 
@@ -31,7 +34,7 @@ def own(tmp_path: Path, text: str = OWN):
     return definitions.load(str(tmp_path / "mine.toml"))
 
 
-@pytest.mark.parametrize("name", definitions.names())
+@pytest.mark.parametrize("name", CLIENTS)
 def test_what_ships_is_sound(name):
     client = definitions.load(name)
     keys = {client.keys[0]: "the-key"}
@@ -45,7 +48,7 @@ def test_what_ships_is_sound(name):
     assert (first.stdin == "Play.") is (client.prompt == "stdin")
 
 
-@pytest.mark.parametrize("name", definitions.names())
+@pytest.mark.parametrize("name", CLIENTS)
 def test_a_base_url_is_used_and_takes_the_place_of_the_hosts(name):
     client = definitions.load(name)
     url = "http://127.0.0.1:8000/v1"

@@ -26,7 +26,7 @@ NODE_HINT: Final = (
 @dataclass(frozen=True)
 class Readiness:
     """``key`` is the name of the variable or file that holds a key, never a value. ``missing`` has what stands in the
-    way, each with its remedy; ``remarks`` what does not."""
+    way, each with its remedy; ``remarks`` what does not. ``ships``: it is one of ours and needs no program."""
 
     name: str
     title: str
@@ -37,6 +37,7 @@ class Readiness:
     node_needed: str | None
     key: str | None
     resumes: bool
+    ships: bool
     missing: list[str] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
 
@@ -47,7 +48,7 @@ class Readiness:
 
 def check(client: Client, environment: Mapping[str, str], home: Path) -> Readiness:
     path = environment.get("PATH", os.defpath)
-    program = shutil.which(client.program, path=path)
+    program = None if client.ships else shutil.which(client.program, path=path)
     node = _version([found, "--version"], path) if (found := shutil.which("node", path=path)) else None
     command = templates.fill_parts(client.version, {"program": program or ""})
     version = _version(command, path) if program and command else None
@@ -63,6 +64,7 @@ def check(client: Client, environment: Mapping[str, str], home: Path) -> Readine
         node_needed=(client.install.node or None) if client.install else None,
         key=key,
         resumes=client.can_resume,
+        ships=client.ships,
         missing=_missing(client, program, version, node, key),
         remarks=_remarks(client, version, node),
     )
@@ -77,7 +79,9 @@ def fingerprint(program: str) -> str:
 def _missing(client: Client, program: str | None, version: str | None, node: str | None, key: str | None) -> list[str]:
     found = []
     install = client.install
-    if program is None:
+    if client.ships:
+        pass
+    elif program is None:
         found.append(f"{client.program} is not in PATH. Install it: {install.command if install else 'see its makers'}")
     elif client.version and version is None:
         reason = _old_node(client, node) or (install.needs if install else "")

@@ -21,12 +21,13 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 @app.command("list")
 def list_agents(json: AsJson = False) -> None:
-    """The clients that ship. Any program is an agent too, and so is a client of your own by a TOML file."""
+    """Built-in agents and the clients that are known. Any program is an agent too, and so is a TOML file of yours."""
     clients = [definitions.load(name) for name in definitions.names()]
     if json:
         print_json([_row(client) for client in clients])
         return
     columns = ("name", "title", "proven_version", "keys", "install")
+    clients.sort(key=lambda client: not client.ships)
     lines = [columns, *([_cell(_row(client)[name]) for name in columns] for client in clients)]
     widths = [max(len(line[i]) for line in lines) for i in range(len(columns))]
     for line in lines:
@@ -49,13 +50,19 @@ def check(
 
 
 def _show(found: Readiness) -> None:
-    facts = {
-        "program": found.program or "not found",
-        "version": f"{found.version or 'unknown'} (proven: {found.proven_version or 'none'})",
-        "node": f"{found.node or 'none'} (needs {found.node_needed} or newer)" if found.node_needed else "not needed",
-        "unattended": f"yes, proven with {found.proven_version}" if found.proven_version else "by its definition",
-        "key": found.key or "none",
-    }
+    facts = (
+        {"program": "built in", "key": found.key or "none"}
+        if found.ships
+        else {
+            "program": found.program or "not found",
+            "version": f"{found.version or 'unknown'} (proven: {found.proven_version or 'none'})",
+            "node": f"{found.node or 'none'} (needs {found.node_needed} or newer)"
+            if found.node_needed
+            else "not needed",
+            "unattended": f"yes, proven with {found.proven_version}" if found.proven_version else "by its definition",
+            "key": found.key or "none",
+        }
+    )
     data.print(f"{found.title}: {'ready' if found.ready else 'not ready'}", markup=False)
     for label, value in facts.items():
         data.print(f"  {label:<11} {value}", markup=False)
@@ -70,9 +77,9 @@ def _row(client: Client) -> dict[str, Any]:
     return {
         "name": client.name,
         "title": client.title,
-        "program": client.program,
+        "program": None if client.ships else client.program,
         "proven_version": install.version if install else None,
-        "install": install.command if install else None,
+        "install": install.command if install else "built in" if client.ships else None,
         "node": install.node if install else None,
         "keys": list(client.keys),
         "hosts": list(client.hosts),
