@@ -32,7 +32,7 @@ class Layers:
         """Raises, naming what did not take; then the program must not be started."""
         _plain_signals()
         _limit(resource.RLIMIT_CORE, 0)
-        _die_first()
+        die_first()
         if self.level is AgentLevel.NONE:
             return
         _limit(resource.RLIMIT_NPROC, self.processes + self._others())
@@ -74,7 +74,7 @@ def _limit(kind: int, value: int) -> None:
     resource.setrlimit(kind, (value, value))
 
 
-def _die_first() -> None:
+def die_first() -> None:
     """When memory runs out, the agent goes before the judge."""
     with suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
         file.write(OUT_OF_MEMORY_FIRST)

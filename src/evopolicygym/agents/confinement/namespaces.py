@@ -11,8 +11,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, NoReturn
 
+from evopolicygym.agents.confinement.layers import die_first
 from evopolicygym.agents.confinement.orders import Orders
-from evopolicygym.agents.confinement.program import become_program, exit_code
+from evopolicygym.agents.confinement.program import LAYER, become_program, exit_code
 from evopolicygym.agents.confinement.root import PrivateRoot, identity_files
 from evopolicygym.agents.confinement.view import RESOLVER
 from evopolicygym.sandbox import kernel
@@ -43,9 +44,11 @@ def become_init(orders: Orders, report: int) -> NoReturn:
     """The first process of the namespace: builds the root, starts the program, buries the dead, and goes with it."""
     kernel.die_with_parent(signal.SIGKILL)
     try:
+        die_first()
         _build_root(orders)
+        kernel.prctl(kernel.PR_SET_DUMPABLE, 0)  # before there is anybody to look into us
     except BaseException as error:
-        os.write(report, f"layer: {error}".encode())
+        os.write(report, f"{LAYER}: {error}".encode())
         os._exit(127)
     program = os.fork()
     if program == 0:

@@ -7,7 +7,6 @@ a link: every name on the way is opened by descriptor, and what stands in the wa
 from __future__ import annotations
 
 import os
-import secrets
 import stat
 from collections.abc import Mapping
 from contextlib import suppress
@@ -122,7 +121,7 @@ def _make_room(parent: int, name: str, folder: bool) -> None:
         mode = os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode
         if right(mode) or not (stat.S_ISLNK(mode) or stat.S_ISDIR(mode) or stat.S_ISREG(mode)):
             return
-        os.rename(name, f".{name}-{secrets.token_hex(4)}", src_dir_fd=parent, dst_dir_fd=parent)
+        os.rename(name, f".{name}-{os.urandom(4).hex()}", src_dir_fd=parent, dst_dir_fd=parent)
     if folder:
         os.mkdir(name, 0o755, dir_fd=parent)
     else:

@@ -40,13 +40,13 @@ def main(control: socket.socket) -> NoReturn:
         signal.signal(number, signal.SIG_IGN)  # Ctrl-C is the judge's to hear, and its to pass on
     judge = kernel.pidfd_open(os.getppid())
     orders = Orders.read(control)
-    kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
     try:
         listeners = namespaces.leave_host(orders) if orders.private else []
         child = _start(orders)
     except (NotStarted, OSError) as problem:
         _say(control, {"refused": str(problem), "kind": getattr(problem, "kind", LAYER)})
         os._exit(1)
+    kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
     _say(control, {"running": child}, [listener.fileno() for listener in listeners])
     for listener in listeners:
         listener.close()  # the judge's now: nobody in the cell holds it
