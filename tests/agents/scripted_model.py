@@ -23,7 +23,7 @@ ERRORS = {401: "authentication_error", 429: "rate_limit_error", 500: "api_error"
 
 
 class ScriptedModel:
-    """``seen`` has one row for each request that asked for an answer: format, step, key, model."""
+    """``seen`` has one row for each request for an answer: format, model, key, tools, what it asked, what we said."""
 
     def __init__(self, script: Script = evolve, fault: str | None = None) -> None:
         self.script, self.fault = script, fault
@@ -79,7 +79,7 @@ class _Handler(BaseHTTPRequestHandler):
         said = answer(model.script, history, tools, body)
         words = said.text or str(said.arguments)
         model.seen.append({"format": type(wire).__name__, "model": body.get("model"), "key": self._key(),
-                           "tools": sorted(tools), "step": len(history), "said": words})  # fmt: skip
+                           "tools": sorted(tools), "asked": json.dumps(body), "said": words})  # fmt: skip
         if model.fault == "hang":
             model.closing.wait()
         elif model.fault in ("401", "429", "500"):
