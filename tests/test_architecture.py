@@ -14,10 +14,13 @@ import evopolicygym
 SOURCE = Path(evopolicygym.__file__).parent
 BELOW = {
     "fast": set(),
-    "tasks": {"fast"},
+    "records": set(),
+    "reference": {"records"},
+    "analysis": {"records", "reference"},
+    "tasks": {"fast", "reference"},
     "sandbox": set(),
-    "rollout": {"sandbox", "tasks"},
-    "cli": {"fast", "rollout", "sandbox", "tasks"},
+    "rollout": {"records", "sandbox", "tasks"},
+    "cli": {"analysis", "fast", "records", "reference", "rollout", "sandbox", "tasks"},
 }
 SHARED = {"errors", "limits"}
 

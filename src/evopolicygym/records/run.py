@@ -91,7 +91,7 @@ class Isolation(Facts):
 
 
 class Budget(Facts):
-    """``total`` = ``charged`` + ``remaining``, at any time. ``refused`` counts requests that cost nothing, by reason."""
+    """``total`` = ``charged`` + ``remaining``, at any time. ``refused`` counts free requests, by reason."""
 
     total: int
     charged: int

@@ -101,8 +101,12 @@ def _rules(task: Task, observation: Schema, action: Schema) -> str:
 
 
 def _example(action: Schema) -> str:
+    return f"```python\n{starter(action)}```\n"
+
+
+def starter(action: Schema) -> str:
+    """The example of the contract: the whole source of a policy that plays."""
     return f"""\
-```python
 import numpy as np
 
 
@@ -116,7 +120,6 @@ class Policy:
     def act(self, obs):
         self.steps += 1
         return {_example_action(action)}
-```
 """
 
 
