@@ -17,7 +17,7 @@ from evopolicygym.analysis.aggregates import interquartile_mean, optimality_gap,
 from evopolicygym.analysis.bootstrap import Drawn, percentile_interval
 from evopolicygym.analysis.entrants import RANDOM
 from evopolicygym.analysis.estimates import Estimate, Interval, average
-from evopolicygym.analysis.field import Field
+from evopolicygym.analysis.field import Field, Kind
 from evopolicygym.analysis.places import Places, places
 from evopolicygym.analysis.ranks import RankScore, drawn_ranks, over_tasks, ranks
 from evopolicygym.analysis.scores import paper_normalised
@@ -57,7 +57,7 @@ class Standing:
 
 @dataclass(frozen=True)
 class Aggregate:
-    """``incomplete`` says how many of the ``tasks`` each of the others has."""
+    """``incomplete`` says how many of the ``tasks`` other entrants with runs have."""
 
     name: str
     tasks: int
@@ -77,7 +77,8 @@ def aggregate(name: str, tasks: Sequence[str], fields: Mapping[str, Field]) -> A
     complete = [label for label, count in has.items() if count == len(tasks)]
     standings = _Complete(present, complete).standings() if complete else []
     standings.sort(key=lambda one: (one.rank, one.entrant))
-    rest = {label: count for label, count in sorted(has.items()) if count < len(tasks)}
+    played = {entry.label for one in present for entry in one.entries if entry.kind is Kind.RUNS}
+    rest = {label: count for label, count in sorted(has.items()) if count < len(tasks) and label in played}
     return Aggregate(name, len(tasks), tuple(standings), rest)
 
 

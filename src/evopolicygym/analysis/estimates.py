@@ -97,7 +97,7 @@ class Estimate:
     def scope(self) -> str:
         """What the interval is about, in words."""
         if not self.known:
-            return "no interval: one run and one case"
+            return "no interval: one number on each task"
         blind = [_blind(self.one_run, self.parts, "cases only", "one run")]
         blind += [_blind(self.one_case, self.parts, "runs only", "one case")]
         return "; ".join(part for part in blind if part) or "runs and cases"

@@ -105,9 +105,8 @@ def field(group: Group, files: Sequence[AnchorFile], with_paper: bool, draws: in
     anchors = lines(files, group.sample)
     entries, missing = [], []
     for who, runs in group.by_entrant().items():
-        counted = [one for one in runs if len(one.returns) == cases]
-        missing += [Missing(who.label, one.run.id, _reason(one, cases)) for one in runs if one not in counted]
-        if counted:
+        missing += [Missing(who.label, one.run.id, one.missing) for one in runs if one.missing]
+        if counted := [one for one in runs if not one.missing]:
             entries.append(_entry(who.label, counted))
     if isinstance(anchors, Lines):
         entries.append(Entry(RANDOM.label, Kind.ANCHOR, task_score(anchors.random), anchors.random))
@@ -127,7 +126,3 @@ def _entry(label: str, runs: list[RunScore]) -> Entry:
     flags = [flag for one in runs for flag in one.flags]
     counted = tuple(f"{flag} ({flags.count(flag)} of {len(runs)})" for flag in dict.fromkeys(flags))
     return Entry(label, Kind.RUNS, task_score(matrix), matrix, tuple(one.run for one in runs), counted)
-
-
-def _reason(one: RunScore, cases: int) -> str:
-    return one.missing or f"{len(one.returns)} held-out returns, not {cases}"

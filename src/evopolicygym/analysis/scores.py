@@ -43,7 +43,10 @@ def _missing(run: Run) -> str | None:
     if run.outcome is None:
         return f"no outcome yet ({run.status})"
     if run.outcome.kind is OutcomeKind.SCORED:
-        return None if run.outcome.heldout else "scored, but without held-out returns"
+        played = len(run.outcome.heldout.returns) if run.outcome.heldout else 0
+        return (
+            None if played == run.options.heldout_cases else f"{played} of {run.options.heldout_cases} held-out cases"
+        )
     if all(submission.refunded for submission in run.submissions):
         if run.submissions:
             return "the judge failed on every submission"

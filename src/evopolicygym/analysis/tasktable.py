@@ -91,7 +91,7 @@ def _row(field: Field, entry: Entry, rank: int, held: Places, first: float, by_p
         runs=entry.repeats,
         score=entry.score,
         interval=estimate.interval(),
-        scope="published mean" if entry.kind is Kind.PAPER else estimate.scope,
+        scope=estimate.scope,
         rank=rank,
         places=held,
         rank_score=rank_score(rank, len(field.entries)),
