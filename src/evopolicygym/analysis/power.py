@@ -16,6 +16,7 @@ from evopolicygym.analysis.scores import Matrix
 POWER: Final = 0.8
 CASES: Final = (32, 64, 128, 256)
 MOST_RUNS: Final = 1000
+Counts = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -32,9 +33,9 @@ class Components:
     def scaled(self, factor: float) -> Components:
         return Components(self.runs * factor, self.cases * factor, self.rest * factor)
 
-    def variance(self, runs: NDArray[np.int64], cases: int) -> NDArray[np.float64]:
-        """With that many runs of each entrant."""
-        return np.asarray(self.runs / runs + self.cases / cases + self.rest / (runs * cases))
+    def split(self, runs: Counts, cases: int) -> tuple[NDArray[np.float64], float]:
+        """The variance of the mean that runs bring, with that many of each entrant, and the one that cases bring."""
+        return np.asarray((self.runs + self.rest / cases) / runs), self.cases / cases
 
 
 @dataclass(frozen=True)
@@ -66,11 +67,14 @@ def plans(difference: float, parts: Components, tasks: int = 1) -> tuple[Plan, .
 
 
 def power(difference: float, parts: Components, runs: Sequence[int], cases: int, tasks: int = 1) -> NDArray[np.float64]:
-    """Of the two-sided test at 5 %. The degrees of freedom are those of the runs, the scarcer of the two."""
+    """Of the two-sided test at 5 %, with Satterthwaite's degrees of freedom, as if the tasks were alike."""
     counts = np.asarray(runs, dtype=np.int64)
-    degrees = 2 * tasks * (counts - 1)
-    errors = np.maximum(np.sqrt(parts.variance(counts, cases)), np.finfo(float).tiny)
-    return np.asarray(stats.t.cdf(abs(difference) / errors - stats.t.ppf((1 + LEVEL) / 2, degrees), degrees))
+    by_runs, by_cases = parts.split(counts, cases)
+    variance = np.maximum(by_runs + by_cases, np.finfo(float).tiny)
+    wobble = by_runs**2 / (2 * (counts - 1)) + by_cases**2 / (cases - 1)
+    degrees = tasks * variance**2 / np.maximum(wobble, np.finfo(float).tiny)
+    reach = stats.t.ppf((1 + LEVEL) / 2, degrees)
+    return np.asarray(stats.t.cdf(abs(difference) / np.sqrt(variance) - reach, degrees))
 
 
 def _fewest(difference: float, parts: Components, cases: int, tasks: int) -> int | None:

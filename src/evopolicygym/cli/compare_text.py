@@ -30,9 +30,7 @@ def _show_pair(pair: Pair) -> None:
         show(BESIDE, [*map(_beside, pair.tasks), *([_overall_beside(pair.overall)] if pair.overall else [])])
     if pair.overall and pair.overall.plans:
         plans = ", ".join(f"{_needed(plan)} with {plan.cases} cases" for plan in pair.overall.plans)
-        say(
-            f"  overall is over {pair.normalised_tasks} tasks; runs of each side on each of them to separate the two: {plans}"
-        )
+        say(f"  overall: {pair.normalised_tasks} tasks; runs of each side on each task to separate the two: {plans}")
     for task, reason in pair.not_compared.items():
         say(f"  not compared: {task}: {reason}")
     say()
