@@ -98,6 +98,6 @@ def found_by(generator, runs, tries=300):
 def test_no_number_of_runs_makes_up_for_too_few_cases():
     few, *_, many = plans(0.1, Components(runs=0.01, cases=1.0, rest=0.0))
     assert few.runs is None
-    assert plans(0.3, Components(runs=0.01, cases=1.0, rest=0.0))[-1].runs == 2
+    assert plans(0.3, Components(runs=0.001, cases=1.0, rest=0.0))[-1].runs == 2
     assert many.cases == 256
     assert plans(0.0, Components(1.0, 0.0, 0.0))[0].runs is None

@@ -59,8 +59,8 @@ def test_settings_make_another_entrant_and_a_person_is_one_too():
 
 def test_the_random_policy_is_an_entrant_where_it_was_measured():
     found = rows([a_run((3.0, 3.0))], [anchor_file()])
-    assert found["random"].rank == 2
-    assert found["random"].score == 0.5
+    assert found["random policy"].rank == 2
+    assert found["random policy"].score == 0.5
     assert found["codex m"].paper_normalised == 1.0
     assert found["codex m"].rank_score == 1.0
 
@@ -78,7 +78,7 @@ def test_anchors_that_were_measured_otherwise_are_not_used_and_the_difference_is
 def test_who_does_not_beat_the_best_trivial_policy_is_marked(returns, beats):
     found = rows([a_run(returns)], [anchor_file()])
     assert found["codex m"].beats_trivial is beats
-    assert found["random"].beats_trivial is None
+    assert found["random policy"].beats_trivial is None
 
 
 def test_without_an_ok_submit_the_failure_return_counts():

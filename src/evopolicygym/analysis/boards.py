@@ -61,7 +61,7 @@ def boards(runs: Iterable[Run]) -> list[Board]:
     alike: dict[tuple[tuple[str, ...], str], list[Run]] = defaultdict(list)
     for run in runs:
         shared = json.dumps(conditions(run.ids.fingerprint), sort_keys=True, default=str)
-        alike[(_apart(run), shared)].append(run)
+        alike[(apart(run), shared)].append(run)
     made = [board for (apart, _), members in alike.items() for board in _layers(members, apart)]
     made.sort(key=lambda board: (len(board.apart), -board.size))
     return [made[0], *(_compared(board, made[0]) for board in made[1:])] if made else []

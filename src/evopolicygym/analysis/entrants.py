@@ -24,7 +24,7 @@ class Entrant:
         return " ".join(part for part in parts if part)
 
 
-RANDOM: Final = Entrant("random")
+RANDOM: Final = Entrant("random policy")
 BY_HAND: Final = Entrant("by hand")
 
 

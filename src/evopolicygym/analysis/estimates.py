@@ -63,7 +63,8 @@ class Estimate:
 
     @property
     def degrees(self) -> float:
-        return float(self.variance**2 / self.wobble) if self.wobble else math.inf
+        """At least 1: what is subtracted from a variance can make the quotient meaninglessly small."""
+        return max(float(self.variance**2 / self.wobble), 1.0) if self.wobble else math.inf
 
     @property
     def known(self) -> bool:
