@@ -76,6 +76,12 @@ def test_runs_without_a_score_are_missing():
     assert first.missing == {"young": "no outcome yet (open)"}
 
 
+def test_weak_isolation_is_said():
+    first, second = sides({"a": [a_run(network="open"), a_run(network="open")], "b": [a_run(agent="kimi")]})
+    assert first.apart == ("the agent's network was open",)
+    assert second.apart == ()
+
+
 def test_the_planned_number_of_runs_has_the_planned_power():
     """Simulated: with as many runs as planned the difference is found as often as promised, with few it is not."""
     generator = np.random.default_rng(1)

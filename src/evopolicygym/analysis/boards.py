@@ -62,18 +62,19 @@ def boards(runs: Iterable[Run]) -> list[Board]:
     for run in runs:
         shared = json.dumps(conditions(run.ids.fingerprint), sort_keys=True, default=str)
         alike[(apart(run), shared)].append(run)
-    made = [board for (apart, _), members in alike.items() for board in _layers(members, apart)]
+    made = [board for (reasons, _), members in alike.items() for board in _layers(members, reasons)]
     made.sort(key=lambda board: (len(board.apart), -board.size))
     return [made[0], *(_compared(board, made[0]) for board in made[1:])] if made else []
 
 
-def _apart(run: Run) -> tuple[str, ...]:
+def apart(run: Run) -> tuple[str, ...]:
+    """Why a run shares a table only with its like, whatever its comparable_id."""
     got = run.isolation
     below = () if got.publishable else (f"isolation below B (policy {got.policy}, agent {got.agent})",)
     return (*below, *(("the agent's network was open",) if got.agent_network == OPEN else ()))
 
 
-def _layers(runs: list[Run], apart: tuple[str, ...]) -> Iterable[Board]:
+def _layers(runs: list[Run], reasons: tuple[str, ...]) -> Iterable[Board]:
     """One comparable_id for each task at a time, the one with most runs first."""
     left = _groups(runs)
     while left:
@@ -81,7 +82,7 @@ def _layers(runs: list[Run], apart: tuple[str, ...]) -> Iterable[Board]:
         for group in left:
             layer.setdefault(group.task, group)
         left = [group for group in left if group not in layer.values()]
-        yield Board(dict(sorted(layer.items())), apart)
+        yield Board(dict(sorted(layer.items())), reasons)
 
 
 def _groups(runs: list[Run]) -> list[Group]:

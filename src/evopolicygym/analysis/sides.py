@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from evopolicygym.analysis.boards import apart
 from evopolicygym.analysis.entrants import Entrant, entrant
 from evopolicygym.analysis.fingerprints import differences
 from evopolicygym.analysis.scores import Matrix, RunScore, run_score
@@ -16,11 +17,13 @@ from evopolicygym.records.run import Run
 
 @dataclass(frozen=True)
 class Side:
-    """One entrant's runs, by task and comparable_id. ``missing`` are runs without a score."""
+    """One entrant's runs, by task and comparable_id. ``missing`` are runs without a score; ``apart`` is what a
+    leaderboard would show its runs apart for."""
 
     label: str
     runs: dict[tuple[str, str], list[RunScore]]
     missing: dict[str, str]
+    apart: tuple[str, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +68,8 @@ def _side(label: str, runs: Sequence[Run]) -> Side:
     for one in scores:
         if not one.missing:
             counted[(one.run.task.id, one.run.ids.comparable_id)].append(one)
-    return Side(label, dict(counted), {one.run.id: one.missing for one in scores if one.missing})
+    reasons = dict.fromkeys(reason for run in runs for reason in apart(run))
+    return Side(label, dict(counted), {one.run.id: one.missing for one in scores if one.missing}, tuple(reasons))
 
 
 def _matrix(runs: Sequence[RunScore]) -> Matrix:

@@ -29,12 +29,12 @@ def compare(
         raise UserError("there is one side only", "Name two folders, or one that holds runs of two entrants.")
     pairs = analysis.compare(found)
     skipped = tuple(skip for one in collected.values() for skip in one.skipped)
-    missing = {side.label: side.missing for side in found if side.missing}
     if json:
-        facts = {"pairs": [asdict(pair) for pair in pairs], "missing": missing}
+        told = [{"label": side.label, "missing": side.missing, "apart": side.apart} for side in found]
+        facts = {"pairs": [asdict(pair) for pair in pairs], "sides": told}
         print_json({**facts, "skipped": [asdict(one) for one in skipped]})
     else:
-        show_pairs(pairs, missing)
+        show_pairs(pairs, found)
     report_skipped(skipped)
-    if skipped or missing or any(pair.not_compared for pair in pairs):
+    if skipped or any(side.missing for side in found) or any(pair.not_compared for pair in pairs):
         raise typer.Exit(1)

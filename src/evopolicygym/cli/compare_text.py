@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from evopolicygym.analysis.compare import Difference, Pair, TaskComparison
 from evopolicygym.analysis.estimates import LEVEL
 from evopolicygym.analysis.power import CASES, POWER, Plan
+from evopolicygym.analysis.sides import Side
 from evopolicygym.cli.tables import between, fixed, number, probability, say, show, with_interval
 
 COLUMNS = ("task", "runs", "first", "second", "difference", f"{LEVEL:.0%} interval", "p", "p (Holm)", "interval of")
@@ -14,12 +15,14 @@ BESIDE = ("task", "P(improvement)", "correlation by case", "gain from pairing", 
 OVERALL = "overall, normalised"
 
 
-def show_pairs(pairs: Sequence[Pair], missing: Mapping[str, Mapping[str, str]]) -> None:
+def show_pairs(pairs: Sequence[Pair], found: Sequence[Side]) -> None:
     for pair in pairs:
         _show_pair(pair)
-    for label, runs in missing.items():
-        for run, reason in runs.items():
-            say(f"missing, to be run again: {label}, {run}: {reason}")
+    for side in found:
+        for run, reason in side.missing.items():
+            say(f"missing, to be run again: {side.label}, {run}: {reason}")
+        for reason in side.apart:
+            say(f"not for a common table: {side.label}: {reason}")
     say(f"runs needed: of each side, with {CASES[0]} cases, to find this difference with a probability of {POWER:.0%}")
 
 
