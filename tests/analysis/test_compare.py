@@ -71,6 +71,13 @@ def test_what_cannot_be_compared_is_named():
     assert found.not_compared == {"core16/ant": "kimi m has no score", "core16/pusher": "budget: 64, not 128"}
 
 
+def test_a_task_counts_once_under_the_comparable_id_with_most_runs():
+    first = [a_run((1.0, 2.0)), a_run((1.0, 2.0)), a_run((9.0, 9.0), budget=64)]
+    found = pair(first, [a_run(agent="kimi"), a_run(agent="kimi"), a_run(agent="kimi", budget=64)])
+    assert [one.scores for one in found.tasks] == [(1.5, 1.5)]
+    assert list(found.not_compared.values()) == ["under another comparable_id there are more runs"]
+
+
 def test_runs_without_a_score_are_missing():
     first, _ = sides({"a": [a_run(), a_run(None, status="open", name="young")], "b": [a_run()]})
     assert first.missing == {"young": "no outcome yet (open)"}

@@ -55,6 +55,13 @@ def test_one_run_gives_the_t_interval_of_its_cases_and_says_so():
     assert estimate.interval().low == pytest.approx(-reach)
 
 
+def test_no_spread_at_all_is_said():
+    estimate = score(np.zeros((3, 32)))
+    assert estimate.scope == "runs and cases; nothing varied"
+    assert (estimate.interval().low, estimate.interval().high) == (0.0, 0.0)
+    assert estimate.p_value() == 1.0
+
+
 def test_one_case_gives_the_interval_of_its_runs_and_says_so():
     estimate = score(np.array([[1.0], [2.0], [3.0]]))
     assert estimate.scope == "runs only: one case"

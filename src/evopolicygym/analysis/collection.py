@@ -20,7 +20,7 @@ from evopolicygym.analysis.estimates import Estimate, Interval, average
 from evopolicygym.analysis.field import Field, Kind
 from evopolicygym.analysis.places import Places, places
 from evopolicygym.analysis.ranks import RankScore, drawn_ranks, over_tasks, ranks
-from evopolicygym.analysis.scores import paper_normalised
+from evopolicygym.analysis.scores import mean_if_known, paper_normalised
 from evopolicygym.analysis.tasktable import normalised
 from evopolicygym.reference import paper
 from evopolicygym.reference.scale import scales
@@ -155,7 +155,7 @@ class _Complete:
             return [None] * len(self.labels)
         rows = [{label: one.by_label[label].score for label in self.labels} for one in self.fields]
         tables = [paper_normalised(row, row[RANDOM.label]) for row in rows]
-        return [_mean([table[label] for table in tables]) for label in self.labels]
+        return [mean_if_known(table[label] for table in tables) for label in self.labels]
 
 
 def _rank_number(total: RankScore, mean_rank: Drawn, others: int) -> Number | None:
@@ -171,8 +171,3 @@ def _draws(one: Field, label: str) -> Drawn:
 def _scaled(one: Field, scores: Drawn) -> Drawn:
     scale = scales()[one.task]
     return np.asarray((scores - scale.low) / scale.unit)
-
-
-def _mean(values: list[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if len(known) == len(values) else None

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from evopolicygym.analysis.scores import mean
+from evopolicygym.analysis.scores import mean_if_known
 from evopolicygym.records.run import Run
 
 # The keys of ``usage`` in run.json that are read: numbers for the whole run. Cached input is not part of input.
@@ -30,11 +30,11 @@ class Cost:
 def cost(runs: Iterable[Run]) -> Cost:
     listed = list(runs)
     return Cost(
-        input_tokens=_mean(_usage(run, INPUT) for run in listed),
-        cached_tokens=_mean(_usage(run, CACHED) for run in listed),
-        output_tokens=_mean(_usage(run, OUTPUT) for run in listed),
-        dollars=_mean(_usage(run, DOLLARS) for run in listed),
-        wall_s=_mean(_wall_s(run) for run in listed),
+        input_tokens=mean_if_known(_usage(run, INPUT) for run in listed),
+        cached_tokens=mean_if_known(_usage(run, CACHED) for run in listed),
+        output_tokens=mean_if_known(_usage(run, OUTPUT) for run in listed),
+        dollars=mean_if_known(_usage(run, DOLLARS) for run in listed),
+        wall_s=mean_if_known(_wall_s(run) for run in listed),
     )
 
 
@@ -58,9 +58,3 @@ def _usage(run: Run, key: str) -> float | None:
 
 def _wall_s(run: Run) -> float | None:
     return (run.times.closed - run.times.opened).total_seconds() if run.times.closed else None
-
-
-def _mean(values: Iterable[float | None]) -> float | None:
-    listed = list(values)
-    known = [value for value in listed if value is not None]
-    return mean(known) if known and len(known) == len(listed) else None

@@ -24,6 +24,7 @@ from scipy import stats
 from evopolicygym.analysis.scores import Matrix, task_score
 
 LEVEL: Final = 0.95
+WHOLE: Final = "runs and cases"
 MOST_SKEWNESS: Final = 0.1  # of the mean; chosen in benchmarks/coverage.py: more helps one-sided runs, harms two-sided
 
 
@@ -101,7 +102,8 @@ class Estimate:
             return "no interval: one number on each task"
         blind = [_blind(self.one_run, self.parts, "cases only", "one run")]
         blind += [_blind(self.one_case, self.parts, "runs only", "one case")]
-        return "; ".join(part for part in blind if part) or "runs and cases"
+        told = [part for part in blind if part] or [WHOLE]
+        return "; ".join(told if self.variance else [*told, "nothing varied"])
 
 
 def contrast(weighted: Sequence[tuple[float, Matrix]]) -> Estimate:

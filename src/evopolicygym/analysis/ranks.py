@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from evopolicygym.analysis.scores import mean_if_known
+
 Draws = NDArray[np.float64]
 SAME = 1e-9  # of the largest value: what differs by less in a bootstrap draw differs by the order of summation
 
@@ -33,9 +35,8 @@ def rank_score(rank: int, entrants: int) -> float | None:
 def over_tasks(placed: Sequence[tuple[int, int]]) -> RankScore:
     """``placed`` is the rank and the number of entrants on each task."""
     scores = [rank_score(rank, entrants) for rank, entrants in placed]
-    known = [score for score in scores if score is not None]
     return RankScore(
-        score=sum(known) / len(known) if len(known) == len(placed) else None,
+        score=mean_if_known(scores),
         wins=sum(rank == 1 for rank, _ in placed),
         top2=sum(rank <= 2 for rank, _ in placed),
     )

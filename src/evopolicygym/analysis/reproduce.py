@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from evopolicygym.analysis.ranks import over_tasks, ranks
-from evopolicygym.analysis.scores import paper_normalised
+from evopolicygym.analysis.scores import mean_if_known, paper_normalised
 from evopolicygym.errors import UserError
 from evopolicygym.reference.paper import RANDOM, Document, Edits, Table
 
@@ -84,13 +84,11 @@ def normalised_table(given: Document) -> Scores:
         task: paper_normalised({agent: row[agent] for agent in agents}, row[RANDOM])
         for task, row in given.table1.items()
     }
-    means = {name: {agent: _mean(table, tasks, agent) for agent in agents} for name, tasks in given.demands.items()}
+    means = {
+        name: {agent: mean_if_known(table[task][agent] for task in tasks) for agent in agents}
+        for name, tasks in given.demands.items()
+    }
     return {**table, **means}
-
-
-def _mean(table: Scores, tasks: list[str], agent: str) -> float | None:
-    values = [value for task in tasks if (value := table[task][agent]) is not None]
-    return sum(values) / len(values) if len(values) == len(tasks) else None
 
 
 def hit_rates(given: Document) -> Scores:

@@ -72,6 +72,13 @@ def mean(values: Iterable[float]) -> float:
     return math.fsum(listed) / len(listed)
 
 
+def mean_if_known(values: Iterable[float | None]) -> float | None:
+    """None as soon as one of them is: half a mean is no mean."""
+    listed = list(values)
+    known = [value for value in listed if value is not None]
+    return mean(known) if known and len(known) == len(listed) else None
+
+
 def task_score(runs: Iterable[Returns] | Matrix) -> float:
     """Mean over the runs of their held-out means."""
     return mean(mean(map(float, returns)) for returns in runs)

@@ -48,11 +48,18 @@ def sides(paths: Mapping[str, Sequence[Run]]) -> list[Side]:
 
 def shared(first: Side, second: Side) -> tuple[list[Shared], dict[str, str]]:
     """What can be compared, and for each task that cannot why not."""
-    keys = [key for key in first.runs if key in second.runs]
-    common = [Shared(*key, _matrix(first.runs[key]), _matrix(second.runs[key])) for key in keys]
-    done = {one.task for one in common}
-    rest = sorted({task for task, _ in (*first.runs, *second.runs)} - done)
-    return sorted(common, key=lambda one: one.task), {task: _why_not(task, first, second) for task in rest}
+    both = sorted(key for key in first.runs if key in second.runs)
+    keys = {task: max((key for key in both if key[0] == task), key=lambda key: _fewer(first, second, key))
+            for task, _ in both}  # fmt: skip
+    common = [Shared(*key, _matrix(first.runs[key]), _matrix(second.runs[key])) for key in keys.values()]
+    rest = sorted({task for task, _ in (*first.runs, *second.runs)} - set(keys))
+    unused = {f"{task} ({name})": "under another comparable_id there are more runs"
+              for task, name in both if (task, name) != keys[task]}  # fmt: skip
+    return common, {task: _why_not(task, first, second) for task in rest} | unused
+
+
+def _fewer(first: Side, second: Side, key: tuple[str, str]) -> int:
+    return min(len(first.runs[key]), len(second.runs[key]))
 
 
 def _by_entrant(runs: Sequence[Run]) -> dict[Entrant, list[Run]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from evopolicygym.analysis.collection import Aggregate, Standing
-from evopolicygym.analysis.estimates import LEVEL
+from evopolicygym.analysis.estimates import LEVEL, WHOLE
 from evopolicygym.analysis.leaderboard import BoardTable, CostRow, Leaderboard, PaperRows
 from evopolicygym.analysis.tasktable import Row, TaskTable
 from evopolicygym.cli.tables import between, count, fixed, number, probability, say, show, span, with_interval
@@ -16,7 +16,6 @@ BESIDE = ("entrant", "interquartile mean", "optimality gap", "paper's normalised
 ROW = ("rank", "entrant", "runs", "score", f"{SURE} interval", "places", "P(first)", "normalised", "paper's",
        "rank score", "notes")  # fmt: skip
 COST = ("entrant", "runs", "input tokens", "cached", "output", "dollars", "minutes", "score per dollar", "Pareto")
-USUAL = "runs and cases"
 
 
 def show_leaderboard(made: Leaderboard) -> None:
@@ -105,7 +104,7 @@ def _row(row: Row, table: TaskTable) -> tuple[str, ...]:
 
 
 def _notes(row: Row, table: TaskTable) -> Iterator[str]:
-    if row.scope != USUAL:
+    if row.scope != WHOLE:
         yield row.scope
     if row.beats_trivial is False:
         best = max(table.trivial, key=table.trivial.__getitem__)
