@@ -31,7 +31,7 @@ Effect = Callable[[np.random.Generator, tuple[int, ...]], Matrix]
 RUNS = (1, 2, 3, 5, 10, 20)
 TASKS = 16
 CASES = 32
-TASKS_JUDGED = 4  # of each suite, one by one; all of them together
+FAMILY = 4
 DRAWS = 1000
 
 
@@ -104,26 +104,30 @@ def main() -> None:
         }
         others = {runs: pool.submit(of_suites, runs, options.suites // 4) for runs in RUNS}
         found = {key: future.result() for key, future in cells.items()}
-        print(f"\nOne task ({TASKS_JUDGED * options.suites} simulated tasks in each cell)\n")
-        _print_table("setting", ((one.name, [found[one.name, runs][0] for runs in RUNS]) for one in SETTINGS))
-        print(f"\nMean over {TASKS} tasks ({options.suites} simulated suites in each cell)\n")
-        _print_table("setting", ((one.name, [found[one.name, runs][1] for runs in RUNS]) for one in SETTINGS))
+        for title, which in ((f"One task ({FAMILY * options.suites} simulated tasks in each cell)", "task"),
+                             (f"Mean over {FAMILY} tasks ({options.suites} in each cell)", "family"),
+                             (f"Mean over {TASKS} tasks ({options.suites} in each cell)", "suite")):  # fmt: skip
+            print(f"\n{title}\n")
+            _print_table("setting", ((one.name, [found[one.name, runs][which] for runs in RUNS]) for one in SETTINGS))
+            usual = [[found[one.name, runs][which] for one in SETTINGS if not one.extreme] for runs in RUNS]
+            print(f"lowest and highest, without the extremes: {[(min(row), max(row)) for row in usual]}")
         print("\nOne task, one run: how often the interval holds the mean of that very run over all cases\n")
-        print("\n".join(f"| {name} | {100 * future.result()[0]:.1f} |" for name, future in own.items()))
+        print("\n".join(f"| {name} | {100 * future.result()['task']:.1f} |" for name, future in own.items()))
         print(f"\nOther quantities, suites of {TASKS} unlike tasks ({options.suites // 4} suites in each cell)\n")
         rows = {name: [others[runs].result()[name] for runs in RUNS] for name in others[RUNS[0]].result()}
         _print_table("quantity", rows.items())
 
 
-def coverage(setting: Setting, runs: int, suites: int) -> tuple[float, float]:
-    """Of one task's interval, and of the mean over all tasks of a suite."""
+def coverage(setting: Setting, runs: int, suites: int) -> dict[str, float]:
+    """Of one task's interval, of the mean over a family of tasks, and of the mean over all tasks of a suite."""
     generator = _generator(setting.name, runs)
-    tasks, whole = [], []
+    held: dict[str, list[bool]] = {"task": [], "family": [], "suite": []}
     for _ in range(suites):
         estimates = [score(setting.returns(generator, runs)) for _ in range(TASKS)]
-        tasks += [_holds(one.interval(), 0.0) for one in estimates[:TASKS_JUDGED]]
-        whole.append(_holds(average(estimates).interval(), 0.0))
-    return float(np.mean(tasks)), float(np.mean(whole))
+        held["task"] += [_holds(one.interval(), 0.0) for one in estimates[:FAMILY]]
+        held["family"].append(_holds(average(estimates[:FAMILY]).interval(), 0.0))
+        held["suite"].append(_holds(average(estimates).interval(), 0.0))
+    return {which: float(np.mean(values)) for which, values in held.items()}
 
 
 def of_suites(runs: int, suites: int) -> dict[str, float]:

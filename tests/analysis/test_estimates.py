@@ -116,22 +116,19 @@ def test_p_values_and_intervals_agree(seed, runs, shift):
 @pytest.mark.parametrize("name", ["all alike", "runs dominate", "skewed cases", "two modes, 1 in 3"])
 def test_five_runs_cover_the_mean_of_a_suite(simulation, name):
     setting = next(one for one in simulation.SETTINGS if one.name == name)
-    _, suites = simulation.coverage(setting, 5, 250)
-    assert 0.90 <= suites <= 0.99
+    assert 0.90 <= simulation.coverage(setting, 5, 250)["suite"] <= 0.99
 
 
 @pytest.mark.parametrize("name", ["all alike", "cases dominate", "rest dominates", "all skewed"])
 def test_ten_runs_cover_the_mean_of_a_task(simulation, name):
     setting = next(one for one in simulation.SETTINGS if one.name == name)
-    tasks, _ = simulation.coverage(setting, 10, 150)
-    assert 0.90 <= tasks <= 0.99
+    assert 0.90 <= simulation.coverage(setting, 10, 150)["task"] <= 0.99
 
 
 def test_one_run_does_not_cover_what_other_runs_would_have_done(simulation):
     """Why its interval has to say that it is about cases only."""
     setting = next(one for one in simulation.SETTINGS if one.name == "runs dominate")
-    tasks, _ = simulation.coverage(setting, 1, 100)
-    assert tasks < 0.3
+    assert simulation.coverage(setting, 1, 100)["task"] < 0.3
 
 
 def test_resampling_alone_is_too_narrow_for_few_runs(simulation):
@@ -146,5 +143,4 @@ def test_resampling_alone_is_too_narrow_for_few_runs(simulation):
         low, high = np.quantile(drawn, [0.025, 0.975])
         held.append(low <= 0.0 <= high)
     assert np.mean(held) < 0.85
-    tasks, _ = simulation.coverage(setting, 3, 100)
-    assert tasks > 0.9
+    assert simulation.coverage(setting, 3, 100)["task"] > 0.9

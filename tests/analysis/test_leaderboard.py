@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from evopolicygym.analysis.leaderboard import PaperRows, leaderboard
+from evopolicygym.analysis.measured import coverage
 from evopolicygym.records.anchors import Anchor, AnchorFile, TaskAnchors
 from evopolicygym.reference import paper
 from evopolicygym.reference.scale import scales
@@ -44,7 +45,7 @@ def rows(runs, files=(), with_paper=False):
 
 
 def test_runs_of_one_entrant_are_averaged():
-    found = rows([a_run((1.0, 3.0)), a_run((5.0, 7.0)), a_run((0.0, 0.0), agent="kimi", model=None)])
+    found = rows([a_run((1.0, 3.0)), a_run((5.0, 7.0)), a_run((0.0, 1.0), agent="kimi", model=None)])
     assert found["codex m"].score == 4.0
     assert found["codex m"].runs == 2
     assert found["codex m"].scope == "runs and cases"
@@ -173,6 +174,20 @@ def test_summaries_beside_the_mean(whole):
     assert good.interquartile_mean.interval.low < good.interquartile_mean.value < good.interquartile_mean.interval.high
     assert good.optimality_gap.value == pytest.approx(0.1, abs=0.1)
     assert good.profile[0] == 1.0 and good.profile[-1] == 0.0
+
+
+def test_few_runs_say_what_their_intervals_are_worth(whole):
+    assert whole.tasks[0].rows[0].coverage.low < 0.9
+    assert not whole.tasks[0].rows[0].coverage.as_promised
+    assert coverage(16, 5).as_promised and coverage(1, 10).as_promised and coverage(1, 200).as_promised
+    assert coverage(16, 1) is None
+    assert coverage(11, 4) == coverage(4, 3)
+
+
+def test_probability_of_improvement_is_about_runs(whole):
+    good = standings(whole)["good m"]
+    assert good.p_improvement["bad m"] == 1.0
+    assert good.p_improvement["same m"] + standings(whole)["same m"].p_improvement["good m"] == pytest.approx(1.0)
 
 
 def test_families_and_demands_are_summed_up_too(whole):

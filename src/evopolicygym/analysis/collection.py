@@ -13,11 +13,17 @@ from typing import Final
 
 import numpy as np
 
-from evopolicygym.analysis.aggregates import interquartile_mean, optimality_gap, performance_profile
+from evopolicygym.analysis.aggregates import (
+    interquartile_mean,
+    optimality_gap,
+    performance_profile,
+    probability_of_improvement,
+)
 from evopolicygym.analysis.bootstrap import Drawn, percentile_interval
 from evopolicygym.analysis.entrants import RANDOM
 from evopolicygym.analysis.estimates import Estimate, Interval, average
 from evopolicygym.analysis.field import Field, Kind
+from evopolicygym.analysis.measured import Coverage, coverage
 from evopolicygym.analysis.places import Places, places
 from evopolicygym.analysis.ranks import RankScore, drawn_ranks, over_tasks, ranks
 from evopolicygym.analysis.scores import mean_if_known, paper_normalised
@@ -38,11 +44,13 @@ class Number:
 
 @dataclass(frozen=True)
 class Standing:
-    """One complete entrant. ``normalised`` is the primary aggregate, and ``rank`` the place by it."""
+    """One complete entrant. ``normalised`` is the primary aggregate, and ``rank`` the place by it. ``p_improvement`` is
+    the probability that a run of it scores more than one of the other, on average over tasks."""
 
     entrant: str
     normalised: Number
     scope: str
+    coverage: Coverage | None
     rank: int
     places: Places
     p_first: float
@@ -53,6 +61,7 @@ class Standing:
     wins: int
     top2: int
     paper_normalised: float | None
+    p_improvement: dict[str, float]
 
 
 @dataclass(frozen=True)
@@ -99,6 +108,7 @@ class _Complete:
                 entrant=label,
                 normalised=Number(self.estimates[i].value, self.estimates[i].interval()),
                 scope=self.estimates[i].scope,
+                coverage=coverage(len(self.fields), min(one.by_label[label].repeats for one in self.fields)),
                 rank=placed[i],
                 places=possible[i],
                 p_first=float(first[i]),
@@ -109,6 +119,7 @@ class _Complete:
                 wins=rank_scores[i][0].wins,
                 top2=rank_scores[i][0].top2,
                 paper_normalised=by_paper[i],
+                p_improvement={other: self._p_improvement(label, other) for other in self.labels if other != label},
             )
             for i, label in enumerate(self.labels)
         ]
@@ -140,6 +151,10 @@ class _Complete:
 
     def _run_scores(self, label: str) -> Drawn:
         return np.concatenate([_scaled(one, one.by_label[label].run_means()) for one in self.fields])
+
+    def _p_improvement(self, label: str, other: str) -> float:
+        means = ([one.by_label[name].run_means() for one in self.fields] for name in (label, other))
+        return float(probability_of_improvement(*means))
 
     def _rank_scores(self) -> list[tuple[RankScore, Number | None]]:
         """Among the complete, on each task; the interval from the ranks in the draws."""

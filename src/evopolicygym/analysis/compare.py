@@ -13,6 +13,7 @@ from evopolicygym.analysis.aggregates import probability_of_improvement
 from evopolicygym.analysis.bootstrap import DRAWS, SEED, draw, percentile_interval
 from evopolicygym.analysis.collection import Number
 from evopolicygym.analysis.estimates import Estimate, average, difference, score
+from evopolicygym.analysis.measured import Coverage, coverage
 from evopolicygym.analysis.power import Components, Plan, components, plans
 from evopolicygym.analysis.scores import Matrix
 from evopolicygym.analysis.sides import Shared, Side, shared
@@ -25,6 +26,7 @@ class Difference:
 
     value: Number
     scope: str
+    coverage: Coverage | None
     p: float | None
     p_holm: float | None
     p_improvement: Number
@@ -100,7 +102,7 @@ def _compared(one: Shared, draws: int) -> TaskComparison:
         pairing_gain=(score(first).variance + score(second).variance) / estimate.variance
         if estimate.variance
         else None,
-        difference=_difference(estimate, [one], draws, parts, tasks=1),
+        difference=_difference(estimate, [one], draws, parts),
     )
 
 
@@ -113,19 +115,18 @@ def _overall(common: Sequence[Shared], draws: int) -> Difference:
     found = [components(one.first, one.second) for one in common]
     known = [parts.scaled(1.0 / (unit * len(common)) ** 2) for parts, unit in zip(found, units, strict=True) if parts]
     total = sum(known, Components(0.0, 0.0, 0.0)) if len(known) == len(common) else None
-    return _difference(estimate, common, draws, total, len(common))
+    return _difference(estimate, common, draws, total)
 
 
-def _difference(
-    estimate: Estimate, common: Sequence[Shared], draws: int, parts: Components | None, tasks: int
-) -> Difference:
+def _difference(estimate: Estimate, common: Sequence[Shared], draws: int, parts: Components | None) -> Difference:
     return Difference(
         value=Number(estimate.value, estimate.interval()),
         scope=estimate.scope,
+        coverage=coverage(len(common), min(len(side) for one in common for side in (one.first, one.second))),
         p=estimate.p_value(),
         p_holm=None,
         p_improvement=_p_improvement(common, estimate, draws),
-        plans=plans(estimate.value, parts, tasks) if parts else None,
+        plans=plans(estimate.value, parts, len(common)) if parts else None,
     )
 
 

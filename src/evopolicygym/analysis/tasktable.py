@@ -10,6 +10,7 @@ from evopolicygym.analysis.anchors import Lines
 from evopolicygym.analysis.entrants import RANDOM
 from evopolicygym.analysis.estimates import Estimate, Interval
 from evopolicygym.analysis.field import Entry, Field, Kind, Missing
+from evopolicygym.analysis.measured import Coverage, coverage
 from evopolicygym.analysis.places import Places, places
 from evopolicygym.analysis.ranks import drawn_ranks, rank_score, ranks
 from evopolicygym.analysis.scores import paper_normalised
@@ -20,7 +21,8 @@ from evopolicygym.reference.scale import Scale
 @dataclass(frozen=True)
 class Row:
     """``p_first`` is the share of draws in which the entrant is first, or shares first place. ``beats_trivial`` is null
-    where no trivial policy was measured on the same cases, and for the random policy itself."""
+    where no trivial policy was measured on the same cases, and for the random policy itself. ``coverage`` is what
+    intervals of so many runs were measured to hold."""
 
     entrant: str
     kind: Kind
@@ -28,6 +30,7 @@ class Row:
     score: float
     interval: Interval | None
     scope: str
+    coverage: Coverage | None
     rank: int
     places: Places
     rank_score: float | None
@@ -92,6 +95,7 @@ def _row(field: Field, entry: Entry, rank: int, held: Places, first: float, by_p
         score=entry.score,
         interval=estimate.interval(),
         scope=estimate.scope,
+        coverage=coverage(1, entry.repeats),
         rank=rank,
         places=held,
         rank_score=rank_score(rank, len(field.entries)),

@@ -8,7 +8,7 @@ from evopolicygym.analysis.compare import Difference, Pair, TaskComparison
 from evopolicygym.analysis.estimates import LEVEL
 from evopolicygym.analysis.power import CASES, POWER, Plan
 from evopolicygym.analysis.sides import Side
-from evopolicygym.cli.tables import between, fixed, number, probability, say, show, with_interval
+from evopolicygym.cli.tables import between, caution, fixed, number, probability, say, show, with_interval
 
 COLUMNS = ("task", "runs", "first", "second", "difference", f"{LEVEL:.0%} interval", "p", "p (Holm)", "interval of")
 BESIDE = ("task", "P(improvement)", "correlation by case", "gain from pairing", "runs needed")
@@ -49,8 +49,8 @@ def _overall(found: Difference) -> tuple[str, ...]:
 
 
 def _difference(found: Difference) -> tuple[str, ...]:
-    value = found.value
-    return number(value.value), between(value.interval), probability(found.p), probability(found.p_holm), found.scope
+    value, scope = found.value, "; ".join([found.scope, *caution(found.coverage)])
+    return number(value.value), between(value.interval), probability(found.p), probability(found.p_holm), scope
 
 
 def _beside(one: TaskComparison) -> tuple[str, ...]:

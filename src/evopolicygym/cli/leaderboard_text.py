@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import zip_longest
 
 from evopolicygym.analysis.collection import Aggregate, Standing
 from evopolicygym.analysis.estimates import LEVEL, WHOLE
 from evopolicygym.analysis.leaderboard import BoardTable, CostRow, Leaderboard, PaperRows
 from evopolicygym.analysis.tasktable import Row, TaskTable
-from evopolicygym.cli.tables import between, count, fixed, number, probability, say, show, span, with_interval
+from evopolicygym.cli.tables import between, caution, count, fixed, number, probability, say, show, span, with_interval
 
 SURE = f"{LEVEL:.0%}"
 STANDING = ("place", "entrant", f"score [{SURE}]", "places", "P(first)", "rank score", "wins", "top-2", "interval of")
-BESIDE = ("entrant", "interquartile mean", "optimality gap", "paper's normalised")
+BESIDE = ("entrant", "interquartile mean", "optimality gap", "P(improvement) on the next", "paper's normalised")
 ROW = ("rank", "entrant", "runs", "score", f"{SURE} interval", "places", "P(first)", "normalised", "paper's",
        "rank score", "notes")  # fmt: skip
 COST = ("entrant", "runs", "input tokens", "cached", "output", "dollars", "minutes", "score per dollar", "Pareto")
@@ -48,9 +49,9 @@ def _conditions(board: BoardTable) -> str:
 def _show_aggregate(aggregate: Aggregate) -> None:
     names = ", ".join(one.entrant for one in aggregate.standings) or "none"
     say(f"\n{aggregate.name}: {aggregate.tasks} tasks, N = {len(aggregate.standings)} complete: {names}")
-    if aggregate.standings:
-        show(STANDING, map(_standing, aggregate.standings))
-        show(BESIDE, map(_beside, aggregate.standings))
+    if standings := aggregate.standings:
+        show(STANDING, map(_standing, standings))
+        show(BESIDE, (_beside(one, after) for one, after in zip_longest(standings, standings[1:])))
     for entrant, tasks in aggregate.incomplete.items():
         say(f"  {entrant}: {tasks} of {aggregate.tasks}, no rank")
 
@@ -65,13 +66,14 @@ def _standing(one: Standing) -> tuple[str, ...]:
         with_interval(one.rank_score),
         str(one.wins),
         str(one.top2),
-        one.scope,
+        "; ".join([one.scope, *caution(one.coverage)]),
     )
 
 
-def _beside(one: Standing) -> tuple[str, ...]:
+def _beside(one: Standing, after: Standing | None) -> tuple[str, ...]:
     middle, gap = with_interval(one.interquartile_mean), with_interval(one.optimality_gap)
-    return one.entrant, middle, gap, fixed(one.paper_normalised)
+    better = fixed(one.p_improvement[after.entrant]) if after else "-"
+    return one.entrant, middle, gap, better, fixed(one.paper_normalised)
 
 
 def _show_task(table: TaskTable) -> None:
@@ -106,6 +108,8 @@ def _row(row: Row, table: TaskTable) -> tuple[str, ...]:
 def _notes(row: Row, table: TaskTable) -> Iterator[str]:
     if row.scope != WHOLE:
         yield row.scope
+    if row.interval:
+        yield from caution(row.coverage)
     if row.beats_trivial is False:
         best = max(table.trivial, key=table.trivial.__getitem__)
         yield f"does not beat the trivial policy {best!r}"

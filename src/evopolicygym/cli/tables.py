@@ -10,6 +10,7 @@ from evopolicygym.cli.output import data, tame
 if TYPE_CHECKING:
     from evopolicygym.analysis.collection import Number
     from evopolicygym.analysis.estimates import Interval
+    from evopolicygym.analysis.measured import Coverage
     from evopolicygym.analysis.places import Places
 
 UNKNOWN: Final = "-"
@@ -59,3 +60,10 @@ def probability(value: float | None) -> str:
     if value is None:
         return UNKNOWN
     return "<0.001" if value < 0.001 else f"{value:.3f}"
+
+
+def caution(coverage: Coverage | None) -> list[str]:
+    """Of few runs an interval says more than it can keep."""
+    if coverage is None or coverage.as_promised:
+        return []
+    return [f"few runs: 95% is {coverage.low:.0%} to {coverage.high:.0%}"]
