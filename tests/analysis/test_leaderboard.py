@@ -58,6 +58,11 @@ def test_settings_make_another_entrant_and_a_person_is_one_too():
     assert set(rows(runs)) == {"codex m", "codex m effort=high", "by hand"}
 
 
+@pytest.mark.parametrize("name", ["random policy", "by hand", "GPT-5.5 (paper)"])
+def test_no_agent_takes_the_name_of_another_kind_of_entrant(name):
+    assert set(rows([a_run(agent=name, model=None)])) == {f"{name} (runs)"}
+
+
 def test_the_random_policy_is_an_entrant_where_it_was_measured():
     found = rows([a_run((3.0, 3.0))], [anchor_file()])
     assert found["random policy"].rank == 2

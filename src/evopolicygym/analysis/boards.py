@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from evopolicygym.analysis.entrants import Entrant, entrant
+from evopolicygym.analysis.entrants import entrant
 from evopolicygym.analysis.fingerprints import conditions, differences
 from evopolicygym.analysis.scores import RunScore, run_score
 from evopolicygym.records.run import Run
@@ -32,8 +32,8 @@ class Group:
     def sample(self) -> Run:
         return self.runs[0].run
 
-    def by_entrant(self) -> dict[Entrant, list[RunScore]]:
-        found: dict[Entrant, list[RunScore]] = defaultdict(list)
+    def by_entrant(self) -> dict[str, list[RunScore]]:
+        found: dict[str, list[RunScore]] = defaultdict(list)
         for one in self.runs:
             found[entrant(one.run)].append(one)
         return dict(sorted(found.items()))

@@ -166,10 +166,10 @@ class _Complete:
 
     def _by_paper(self) -> list[float | None]:
         """Macro-mean of the paper's normalised score; none when a task has none."""
-        if RANDOM.label not in self.labels:
+        if RANDOM not in self.labels:
             return [None] * len(self.labels)
         rows = [{label: one.by_label[label].score for label in self.labels} for one in self.fields]
-        tables = [paper_normalised(row, row[RANDOM.label]) for row in rows]
+        tables = [paper_normalised(row, row[RANDOM]) for row in rows]
         return [mean_if_known(table[label] for table in tables) for label in self.labels]
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from evopolicygym.analysis.anchors import Lines, NoLines, lines
 from evopolicygym.analysis.boards import Group
 from evopolicygym.analysis.bootstrap import DRAWS, SEED, Drawn, draw
-from evopolicygym.analysis.entrants import RANDOM
+from evopolicygym.analysis.entrants import PUBLISHED, RANDOM
 from evopolicygym.analysis.estimates import Estimate, difference, score
 from evopolicygym.analysis.scores import Matrix, RunScore, task_score
 from evopolicygym.records.anchors import AnchorFile
@@ -105,11 +105,11 @@ def field(group: Group, files: Sequence[AnchorFile], with_paper: bool, draws: in
     anchors = lines(files, group.sample)
     entries, missing = [], []
     for who, runs in group.by_entrant().items():
-        missing += [Missing(who.label, one.run.id, one.missing) for one in runs if one.missing]
+        missing += [Missing(who, one.run.id, one.missing) for one in runs if one.missing]
         if counted := [one for one in runs if not one.missing]:
-            entries.append(_entry(who.label, counted))
+            entries.append(_entry(who, counted))
     if isinstance(anchors, Lines):
-        entries.append(Entry(RANDOM.label, Kind.ANCHOR, task_score(anchors.random), anchors.random))
+        entries.append(Entry(RANDOM, Kind.ANCHOR, task_score(anchors.random), anchors.random))
     if with_paper:
         entries += published_entries(group.task)
     return Field(group.task, group.comparable_id, cases, tuple(entries), tuple(missing), anchors, draws)
@@ -118,7 +118,7 @@ def field(group: Group, files: Sequence[AnchorFile], with_paper: bool, draws: in
 def published_entries(task: str) -> list[Entry]:
     """The agents of Table 1. Its random policy is left out: the measured one is the entrant."""
     row = paper.published().get(task, {})
-    return [Entry(f"{name} (paper)", Kind.PAPER, mean, None) for name, mean in row.items() if name != paper.RANDOM]
+    return [Entry(f"{name}{PUBLISHED}", Kind.PAPER, mean, None) for name, mean in row.items() if name != paper.RANDOM]
 
 
 def _entry(label: str, runs: list[RunScore]) -> Entry:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from evopolicygym.analysis.boards import apart
-from evopolicygym.analysis.entrants import Entrant, entrant
+from evopolicygym.analysis.entrants import entrant
 from evopolicygym.analysis.fingerprints import differences
 from evopolicygym.analysis.scores import Matrix, RunScore, run_score
 from evopolicygym.records.run import Run
@@ -40,10 +40,8 @@ def sides(paths: Mapping[str, Sequence[Run]]) -> list[Side]:
     """A path with one entrant is one side, a path with several is one for each. The path joins the label when two
     paths hold the same entrant."""
     found = [(path, who, runs) for path, listed in paths.items() for who, runs in _by_entrant(listed).items()]
-    labels = [who.label for _, who, _ in found]
-    return [
-        _side(who.label if labels.count(who.label) == 1 else f"{who.label} ({path})", runs) for path, who, runs in found
-    ]
+    labels = [who for _, who, _ in found]
+    return [_side(who if labels.count(who) == 1 else f"{who} ({path})", runs) for path, who, runs in found]
 
 
 def shared(first: Side, second: Side) -> tuple[list[Shared], dict[str, str]]:
@@ -62,8 +60,8 @@ def _fewer(first: Side, second: Side, key: tuple[str, str]) -> int:
     return min(len(first.runs[key]), len(second.runs[key]))
 
 
-def _by_entrant(runs: Sequence[Run]) -> dict[Entrant, list[Run]]:
-    found: dict[Entrant, list[Run]] = defaultdict(list)
+def _by_entrant(runs: Sequence[Run]) -> dict[str, list[Run]]:
+    found: dict[str, list[Run]] = defaultdict(list)
     for run in runs:
         found[entrant(run)].append(run)
     return dict(sorted(found.items()))

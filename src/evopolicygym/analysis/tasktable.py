@@ -77,7 +77,7 @@ def _rows(field: Field) -> list[Row]:
     if not entries:
         return []
     scores = {entry.label: entry.score for entry in entries}
-    random = scores.get(RANDOM.label)
+    random = scores.get(RANDOM)
     by_paper = dict.fromkeys(scores) if random is None else paper_normalised(scores, random)
     possible = places(len(entries), lambda i, j: entries[i].minus(entries[j]))
     first = _first(field)

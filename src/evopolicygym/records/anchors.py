@@ -21,9 +21,9 @@ class Anchor(Facts):
     action: int | list[float] | None = None
 
     def mean(self, cases: int) -> float:
-        """Over the first ``cases`` cases of every repeat."""
-        played = [value for repeat in self.returns for value in repeat[:cases]]
-        return math.fsum(played) / len(played)
+        """Over the first ``cases`` cases of every repeat: the task score, as for runs."""
+        means = [math.fsum(repeat[:cases]) / cases for repeat in self.returns]
+        return math.fsum(means) / len(means)
 
 
 class TaskAnchors(Facts):
