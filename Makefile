@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint prove certify bench wheel lock clean
+.PHONY: demo test lint prove certify bench coverage wheel lock clean
 
 demo: $(READY)
 	@$(BIN)/evopolicygym evaluate examples/acrobot core16/acrobot --split heldout --seeds paper
@@ -30,6 +30,11 @@ bench: $(READY)
 	$(BIN)/python benchmarks/engine.py --scaling
 	$(BIN)/python benchmarks/fast.py
 	$(BIN)/python benchmarks/fast.py --suite
+	$(BIN)/python benchmarks/leaderboard.py
+
+# Measured coverage of the intervals, for docs/statistics.md.
+coverage: $(READY)
+	$(BIN)/python benchmarks/coverage.py
 
 wheel: $(READY)
 	$(BIN)/python -m build --wheel --no-isolation

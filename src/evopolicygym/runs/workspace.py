@@ -10,7 +10,7 @@ from evopolicygym.judge import delivery
 from evopolicygym.judge.place import Place, write_whole
 from evopolicygym.judge.requests import LAST, MAX_EPISODES
 from evopolicygym.sandbox.checkpoints import MAX_BYTES, MAX_FILES
-from evopolicygym.tasks.contract import example
+from evopolicygym.tasks.contract import starter
 
 CLIENT: Final = "submit.py"
 DOOR: Final = "door.json"
@@ -85,7 +85,7 @@ def make(place: Place, task_text: str, action_space: dict[str, Any], budget: int
     for name, pointer in POINTERS.items():
         write_whole(place.workspace / name, pointer.encode())
     write_whole(place.workspace / CLIENT, files("evopolicygym.server").joinpath("client.py").read_bytes())
-    write_whole(place.system / "policy.py", example(action_space).encode())
+    write_whole(place.system / "policy.py", starter(action_space).encode())
 
 
 def show_door(place: Place, api: str) -> None:
