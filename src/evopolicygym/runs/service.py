@@ -1,0 +1,90 @@
+"""Serving a run: the door and the owner's socket are open until somebody finishes the run."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final
+
+from evopolicygym.judge import hidden
+from evopolicygym.judge.state import Phase
+from evopolicygym.runs import workspace
+from evopolicygym.runs.ownership import Owner
+from evopolicygym.server import control
+from evopolicygym.server.desk import Desk
+from evopolicygym.server.door import Facts, app
+from evopolicygym.server.listening import bind, open_door
+
+FINISH: Final = "finish"
+BY_HAND: Final = "finished_by_hand"
+
+
+async def serve(owner: Owner, announce: Callable[[str], None]) -> None:
+    """Until the run is finished. ``announce`` is told the URL of the door once it is open."""
+    desk = Desk(owner.judge, owner.settings.validate_when == "eager")
+    service = _Service(owner, desk)
+    means, listener = owner.judge.means, bind(owner.place.root)
+    facts = Facts(means.task, owner.task_text, means.engine.obs_space, means.engine.action_space)
+    async with control.listening(owner.place.root, service.answer):
+        async with open_door(app(desk, facts, listener[1].token), listener[0]):
+            workspace.show_door(owner.place, listener[1].url)
+            desk.resume()
+            announce(listener[1].url)
+            await service.asked_to_finish()
+            await desk.close(BY_HAND)
+        await service.finish()
+
+
+class _Service:
+    def __init__(self, owner: Owner, desk: Desk) -> None:
+        self._owner, self._desk = owner, desk
+        self._asked = asyncio.Event()
+        self._finished: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._tell: list[control.Tell] = []
+
+    async def answer(self, command: str, tell: control.Tell) -> dict[str, Any]:
+        """What the owner's socket understands."""
+        if command != FINISH:
+            return {"error": f"the owner of the run does not understand {command!r}"}
+        self._tell.append(tell)
+        self._asked.set()
+        try:
+            await asyncio.shield(self._finished)
+        except Exception as error:
+            return {"error": str(error)}
+        return {"finished": True}
+
+    async def asked_to_finish(self) -> None:
+        """Raises what broke the judge, if that comes first."""
+        self._desk.broken.add_done_callback(lambda _: self._asked.set())
+        await self._asked.wait()
+        if self._desk.broken.done():
+            self._desk.broken.result()
+
+    async def finish(self) -> None:
+        """Hidden scoring, with the door shut."""
+        loop, left = asyncio.get_running_loop(), hidden.left_to_play(self._owner.judge.state)
+
+        def advance() -> None:
+            asyncio.run_coroutine_threadsafe(self._progress(left), loop)
+
+        try:
+            await self._progress(left)
+            await asyncio.to_thread(finish, self._owner, advance)
+        except BaseException as error:
+            self._finished.set_exception(error)
+            raise
+        self._finished.set_result(None)
+        await asyncio.sleep(0)
+
+    async def _progress(self, total: int) -> None:
+        for tell in self._tell:
+            await tell({"episode": True, "total": total})
+
+
+def finish(owner: Owner, advance: hidden.Advance = lambda: None) -> None:
+    """Selection and score of a closed run, and its record."""
+    if owner.judge.state.phase is not Phase.FINISHED:
+        owner.write_record()
+        hidden.finish(owner.judge, advance)
+    owner.write_record()
