@@ -19,6 +19,7 @@ import pytest
 from conftest import policy_source
 from evopolicygym.judge.feedback import digest
 from evopolicygym.runs.look import look
+from processes import family
 from serving import SMALL, Server, command
 
 pytestmark = pytest.mark.slow
@@ -311,13 +312,7 @@ def test_memory_does_not_grow_with_submissions(serve, record_property):
 
 def resident(pid: int) -> dict[str, int]:
     """Of the server, and of all its descendants: simulator workers, and the processes that policies are forked from."""
-    return {"server": _kib(pid), "workers": sum(_kib(child) for child in descendants(pid))}
-
-
-def descendants(pid: int) -> list[int]:
-    listed = (Path(f"/proc/{pid}/task") / str(pid) / "children").read_text().split()
-    children = [int(child) for child in listed]
-    return children + [below for child in children for below in descendants(child)]
+    return {"server": _kib(pid), "workers": sum(_kib(child) for child in family(pid))}
 
 
 def _kib(pid: int) -> int:

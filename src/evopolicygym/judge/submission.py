@@ -16,6 +16,7 @@ from evopolicygym.judge.events import Charged, Closed, Judged, Refunded, tally
 from evopolicygym.judge.failpoints import failpoint
 from evopolicygym.judge.feedback import Staged, summarize
 from evopolicygym.judge.judge import Judge
+from evopolicygym.judge.ledger import LedgerUnwritable
 from evopolicygym.judge.place import sync, sync_tree
 from evopolicygym.judge.requests import Ask
 from evopolicygym.judge.state import Phase, Submission
@@ -39,7 +40,10 @@ def accept(judge: Judge, ask: Ask) -> Submission:
     checkpoint = _snapshot(judge)
     failpoint("snapshot-taken")
     number = len(judge.state.submissions) + 1
-    judge.record(Charged(number, ask.key, checkpoint, ask.cases))
+    try:
+        judge.record(Charged(number, ask.key, checkpoint, ask.cases))
+    except LedgerUnwritable as error:
+        raise Fault(f"{error}; nothing was charged") from error
     failpoint("charged")
     return judge.state.submissions[number]
 
