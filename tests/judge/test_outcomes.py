@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ CLOCK = policy_source(act="import time; return time.perf_counter_ns() // 10 % 3"
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two submissions of the best policy with a worse one between them, and one that does not load."""
     server = Server(tmp_path_factory.mktemp("finished") / "run")
     for act in ("return 2", "return 1", "return 2"):
@@ -32,7 +32,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     assert server.submit([0, 1])[1]["status"] == "import_error"
     server.finish()
     server.close()
-    yield server.root
+    return server.root
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def failing(report: Report) -> dict[str, str]:
 
 
 def rewrite(run: Path, change: Callable[[dict[str, Any]], Any]) -> None:
-    """Alter lines and forge the chain anew, as whoever can write the folder can; lines that become None are left out."""
+    """Alter lines and forge the chain anew, as whoever can write the folder can."""
     previous, written = START, b""
     for number, (_, raw) in enumerate(list(read(run / "ledger.jsonl"))):
         line = json.loads(raw)
