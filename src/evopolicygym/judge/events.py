@@ -22,7 +22,10 @@ class Tally:
     @property
     def mean(self) -> float:
         """Exactly rounded, and independent of order."""
-        return math.fsum(self.returns) / len(self.returns)
+        try:
+            return math.fsum(self.returns) / len(self.returns)
+        except (OverflowError, ValueError):  # a sum beyond all floats, or of both infinities
+            return statistics.mean(self.returns)
 
     @property
     def std(self) -> float:

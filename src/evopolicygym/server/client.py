@@ -18,6 +18,7 @@ Exit codes: 0 played, 1 the policy did not load, 2 refused (nothing was charged)
 from __future__ import annotations
 
 import argparse
+import http.client
 import importlib
 import json
 import os
@@ -126,7 +127,7 @@ def call(method: str, path: str, body: bytes | None = None, headers: dict[str, s
             if error.code != 404 or path.startswith("/submissions"):
                 return error.code, error.read().decode()
             problem: object = "it does not know our address"
-        except OSError as error:
+        except (OSError, http.client.HTTPException) as error:
             problem = error
         if time.monotonic() - began > PATIENCE_S:
             raise Stop(UNREACHABLE, f"the server does not answer ({problem}); run submit.py again later")
