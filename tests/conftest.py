@@ -123,3 +123,10 @@ def serve(tmp_path: Path) -> Iterator[Callable[..., Server]]:
     yield make
     for server in opened:
         server.close()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Figures that the long proofs found."""
+    for report in terminalreporter.getreports("passed"):
+        for name, value in report.user_properties:
+            terminalreporter.write_line(f"{name}: {value}")

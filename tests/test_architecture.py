@@ -14,15 +14,29 @@ import evopolicygym
 SOURCE = Path(evopolicygym.__file__).parent
 BELOW = {
     "fast": set(),
-    "tasks": {"fast"},
-    "sandbox": set(),
-    "rollout": {"sandbox", "tasks"},
     "records": set(),
+    "reference": {"records"},
+    "analysis": {"records", "reference"},
+    "tasks": {"fast", "reference"},
+    "sandbox": set(),
+    "rollout": {"records", "sandbox", "tasks"},
     "judge": {"rollout", "sandbox", "tasks"},
     "agents": {"sandbox"},
     "server": {"judge", "rollout", "sandbox", "tasks"},
-    "runs": {"agents", "judge", "records", "rollout", "sandbox", "server", "tasks"},
-    "cli": {"agents", "fast", "judge", "records", "rollout", "runs", "sandbox", "server", "tasks"},
+    "runs": {"agents", "analysis", "judge", "records", "rollout", "sandbox", "server", "tasks"},
+    "cli": {
+        "agents",
+        "analysis",
+        "fast",
+        "judge",
+        "records",
+        "reference",
+        "rollout",
+        "runs",
+        "sandbox",
+        "server",
+        "tasks",
+    },
 }
 SHARED = {"errors", "limits", "__version__"}
 

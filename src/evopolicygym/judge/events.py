@@ -22,7 +22,10 @@ class Tally:
     @property
     def mean(self) -> float:
         """Exactly rounded, and independent of order."""
-        return math.fsum(self.returns) / len(self.returns)
+        try:
+            return math.fsum(self.returns) / len(self.returns)
+        except (OverflowError, ValueError):  # a sum beyond all floats, or of both infinities
+            return statistics.mean(self.returns)
 
     @property
     def std(self) -> float:
@@ -95,8 +98,36 @@ class Refunded:
 
 
 @dataclass(frozen=True)
+class Prompted:
+    """The agent is told to go on. What follows is its turn, until it is ``Turned``."""
+
+    turn: int
+
+
+@dataclass(frozen=True)
+class Turned:
+    """The agent was prompted and has answered, or failed to. ``submissions`` counts those accepted until then."""
+
+    session: str | None
+    exit_code: int | None
+    wall_s: float
+    submissions: int
+    usage: dict[str, Any] | None
+    failure: str | None
+    text: str
+    stop: bool
+
+
+@dataclass(frozen=True)
 class Closed:
     reason: str
+
+
+@dataclass(frozen=True)
+class Inspected:
+    """Signs in what the agent did that a reader should look at."""
+
+    note: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -142,7 +173,10 @@ Event = (
     | Charged
     | Judged
     | Refunded
+    | Prompted
+    | Turned
     | Closed
+    | Inspected
     | Validated
     | Selected
     | Scored

@@ -129,6 +129,32 @@ class Submission(Facts):
     wall_s: float | None
 
 
+class Turn(Facts):
+    """The agent was prompted once. ``submissions`` counts those accepted until its end; ``usage`` is of this turn
+    alone, null where nobody metered it."""
+
+    exit_code: int | None
+    wall_s: float
+    submissions: int
+    failure: str | None
+    stop: bool
+    usage: dict[str, Any] | None
+
+
+class Sign(Facts):
+    kind: str
+    count: int
+    where: str
+    example: str
+
+
+class Integrity(Facts):
+    """Signs that a reader should look at, by fixed patterns over transcript and workspace; and what nobody checked."""
+
+    signs: list[Sign]
+    not_checked: list[str]
+
+
 class Code(Facts):
     """What the policy's source looks like. ``bundle`` is policy.py and the local modules that it reaches by import;
     ``topology`` is the hash of their syntax trees without numeric constants. ``error``: it does not parse."""
@@ -196,6 +222,8 @@ class Run(Facts):
     checkpoints: list[Checkpoint]
     outcome: Outcome | None
     times: Times
+    integrity: Integrity | None = None
+    turns: list[Turn] = []
     usage: dict[str, Any] | None
     ledger_head: str
 
