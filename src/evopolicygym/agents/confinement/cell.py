@@ -62,11 +62,12 @@ class Cell:
         return str(self.workspace), str(self.home), str(self.temporary)
 
     def check(self, own: tuple[str, ...]) -> None:
-        """Refuse to show what would show the run or this package (``own``) with it."""
+        """Refuse to show what would show the run, the user's home or the judge's packages (``own``) with it."""
         for path in (self.workspace, self.home, self.temporary, *self.readable):
             if not path.exists():
                 raise UserError(f"{path} is not there: an agent cannot be given it", "Create it, or leave it out.")
-        private = (str(self.workspace.parent), *own)
+        home = os.path.realpath(os.path.expanduser("~"))
+        private = (str(self.workspace.parent), home, f"{home}/.config", f"{home}/.ssh", *own)
         for shown in (*self.writable, *(os.path.realpath(path) for path in self.readable)):
             for hidden in private:
                 if beneath(hidden, shown):

@@ -45,7 +45,7 @@ def launch(
     max_landlock_abi: int | None = None,
 ) -> AgentProcess:
     """Start ``argv`` in ``cell``. Raises LayerFailed, or UserError if the program cannot be run there."""
-    cell.check((runtime().harness,))
+    cell.check((runtime().harness, runtime().site))
     with ExitStack() as stack:
         uid = None if level is AgentLevel.NONE else agent_uid(cell.workspace)
         view = view_of(cell)
