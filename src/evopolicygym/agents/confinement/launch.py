@@ -154,7 +154,7 @@ class _Warden:
                 cwd="/",
                 start_new_session=True,
             )
-        self._lock = threading.Lock()
+        self._lock, self._heard = threading.Lock(), b""
         self._last: dict[str, Any] | None = None
         with suppress(ConnectionError):  # then it has something to say, or is dead
             orders.send(self._control)
@@ -199,17 +199,19 @@ class _Warden:
         return int(self._last["ended"])
 
     def _receive(self) -> tuple[dict[str, Any], list[socket.socket]]:
-        data, sockets = b"", []
-        while not data.endswith(b"\n"):
+        """One line. The next may come together with it, and is kept."""
+        sockets: list[socket.socket] = []
+        while b"\n" not in self._heard:
             try:
                 part, descriptors, _, _ = socket.recv_fds(self._control, 1 << 16, LISTENERS)
             except ConnectionError:
                 part, descriptors = b"", []
             sockets += [socket.socket(fileno=descriptor) for descriptor in descriptors]
             if not part:
-                break
-            data += part
-        return (json.loads(data) if data else {}), sockets
+                return {}, sockets
+            self._heard += part
+        line, _, self._heard = self._heard.partition(b"\n")
+        return json.loads(line), sockets
 
 
 def _hand_over(cell: Cell, uid: int) -> None:
