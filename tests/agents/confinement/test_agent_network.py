@@ -47,6 +47,7 @@ try:
         kept.append(one)
 except OSError:
     pass
+kept.pop().close()
 open("hoarding", "w").close()
 time.sleep(600)
 """
