@@ -106,7 +106,8 @@ class Prompted:
 
 @dataclass(frozen=True)
 class Turned:
-    """The agent was prompted and has answered, or failed to. ``submissions`` counts those accepted until then."""
+    """The agent was prompted and has answered, or failed to. ``submissions`` counts those accepted until then.
+    ``model`` served it, by the client's word; ``price`` says where the cost in ``usage`` comes from."""
 
     session: str | None
     exit_code: int | None
@@ -116,6 +117,8 @@ class Turned:
     failure: str | None
     text: str
     stop: bool
+    model: str | None = None
+    price: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True)
