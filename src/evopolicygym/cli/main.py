@@ -51,6 +51,7 @@ def _app() -> typer.Typer:
     from evopolicygym.cli import (
         agent,
         compare,
+        demo,
         doctor,
         evaluate,
         finish,
@@ -64,6 +65,7 @@ def _app() -> typer.Typer:
 
     app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
     app.command("evaluate")(evaluate.evaluate)
+    app.command("demo")(demo.demo)
     app.command("run")(run.run)
     app.command("serve")(serve.serve)
     app.command("finish")(finish.finish)

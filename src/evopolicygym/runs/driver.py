@@ -23,17 +23,16 @@ from evopolicygym.runs.players import Asked, Player
 
 GRACE_S: Final = 60.0  # for the last words of an agent whose budget is spent
 LAST_WORDS: Final = 2000  # characters kept in the ledger; the transcript has them all
-Told = Callable[[RunState], None]
 
 
-async def drive(owner: Owner, make_player: Callable[[str], Player], allowance: Allowance, told: Told) -> None:
+async def drive(owner: Owner, make_player: Callable[[str], Player], allowance: Allowance) -> None:
     """One run from its first prompt to its outcome; or from wherever it was interrupted."""
 
     async def play(url: str) -> str:
         stop = threading.Event()
         player = make_player(url)
         try:
-            return await asyncio.to_thread(_converse, owner.judge, player, allowance, stop, told)
+            return await asyncio.to_thread(_converse, owner.judge, player, allowance, stop)
         finally:
             stop.set()
             player.close()
@@ -43,13 +42,12 @@ async def drive(owner: Owner, make_player: Callable[[str], Player], allowance: A
     await service.serve(owner, play)
 
 
-def _converse(judge: Judge, player: Player, allowance: Allowance, stop: threading.Event, told: Told) -> str:
+def _converse(judge: Judge, player: Player, allowance: Allowance, stop: threading.Event) -> str:
     """Prompt, record, decide: until it is over. A turn that we were killed in comes first."""
     if judge.state.prompted_at:
         turn = player.interrupted(len(judge.state.turns) + 1, judge.state.prompted_at)
         judge.record(_turned(turn, len(judge.state.submissions), _model(judge.state)))
     while not isinstance(step := next_step(judge.state, allowance), Over):
-        told(judge.state)
         if stop.wait(step.wait_s):
             return service.BY_HAND
         judge.record(Prompted(len(judge.state.turns) + 1))
