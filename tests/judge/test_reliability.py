@@ -34,7 +34,7 @@ class Agent(threading.Thread):
     """Submits one random request after another, with a key for each, and repeats what gets no answer."""
 
     def __init__(self, server: Server, seed: int) -> None:
-        super().__init__()
+        super().__init__(daemon=True)
         self.server, self.random = server, random.Random(seed)
         self.replies: dict[str, Any] = {}
         self.sent: dict[str, list[int]] = {FIRST: [0, 1]}
@@ -84,7 +84,7 @@ def test_random_kills_lose_nothing(serve, record_property, seed):
             server.start()
     finally:
         agent.stop.set()
-        agent.join()
+        agent.join(600)
     check(agent)
     text = ", ".join(f"{count} {what}" for what, count in hit.items())
     record_property("random kills", f"{KILLS + hit['starting']} kills, {len(agent.replies)} submissions ({text})")
@@ -103,7 +103,7 @@ def kill_while_starting(server: Server, chance: random.Random) -> int:
     timer.start()
     server.start()
     timer.join()
-    server.process.wait()
+    server.kill()
     return 1
 
 
@@ -122,7 +122,7 @@ def instants(root: Path) -> list[str]:
 
 def check(agent: Agent) -> None:
     server = agent.server
-    assert not agent.wrong
+    assert not agent.is_alive() and not agent.wrong
     for key in agent.replies:
         agent.ask_again(key)
     assert not agent.wrong, "a reply that was given is not true any more"
