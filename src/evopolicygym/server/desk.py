@@ -6,14 +6,18 @@ The event loop decides who is next; episodes run in a thread of their own. A cli
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
+from evopolicygym.errors import Fault
 from evopolicygym.judge import hidden, submission
 from evopolicygym.judge.judge import Judge
 from evopolicygym.judge.requests import Ask
 from evopolicygym.judge.state import Phase, RunState, Submission
 from evopolicygym.judge.verdicts import Refusal
+
+log = logging.getLogger(__name__)
 
 
 class Desk:
@@ -83,5 +87,9 @@ class Desk:
         hidden.validate(self._judge, go_on=lambda: not self._wanted.is_set())
 
     def _after_idle(self, work: asyncio.Future[None]) -> None:
-        if (error := work.exception()) and not self.broken.done():
+        """A fault there is no reason to shut the door, which would tell the agent of it: finishing tries again."""
+        error = work.exception()
+        if isinstance(error, Fault):
+            log.error("validation in idle time failed: %s", error)
+        elif error and not self.broken.done():
             self.broken.set_exception(error)
