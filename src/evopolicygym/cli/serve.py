@@ -63,7 +63,12 @@ def serve(
 async def _serve(owner: Owner, run: Path, json: bool) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, _stop, number, run)
-    await service.serve(owner, lambda url: _announce(owner, run, url, json))
+
+    async def wait(url: str) -> str:
+        _announce(owner, run, url, json)
+        return await asyncio.Future[str]()  # until somebody asks to finish the run
+
+    await service.serve(owner, wait)
 
 
 def _announce(owner: Owner, run: Path, url: str, json: bool) -> None:

@@ -93,6 +93,20 @@ class Refunded:
 
 
 @dataclass(frozen=True)
+class Turned:
+    """The agent was prompted and has answered, or failed to. ``submissions`` counts those accepted until then."""
+
+    session: str | None
+    exit_code: int | None
+    wall_s: float
+    submissions: int
+    usage: dict[str, Any] | None
+    failure: str | None
+    text: str
+    stop: bool
+
+
+@dataclass(frozen=True)
 class Closed:
     reason: str
 
@@ -140,6 +154,7 @@ Event = (
     | Charged
     | Judged
     | Refunded
+    | Turned
     | Closed
     | Validated
     | Selected

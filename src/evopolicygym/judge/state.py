@@ -22,6 +22,7 @@ from evopolicygym.judge.events import (
     Repeated,
     Scored,
     Selected,
+    Turned,
     Validated,
 )
 from evopolicygym.judge.ledger import Line
@@ -82,6 +83,7 @@ class RunState:
     phase: Phase = Phase.OPEN
     submissions: dict[int, Submission] = field(default_factory=dict)
     refused: Counter[str] = field(default_factory=Counter)
+    turns: tuple[Turned, ...] = ()
     closed: Closed | None = None
     closed_at: datetime | None = None
     validation: dict[str, Validated] = field(default_factory=dict)
@@ -143,6 +145,8 @@ def apply(state: RunState, event: Event, time: datetime) -> RunState:
             return state.changed(number, judged=event, judged_at=time)
         case Refunded(number, text):
             return state.changed(number, refunded=text)
+        case Turned():
+            return replace(state, turns=(*state.turns, event))
         case Closed():
             return replace(state, phase=Phase.CLOSED, closed=event, closed_at=time)
         case Validated(checkpoint):

@@ -129,6 +129,18 @@ class Submission(Facts):
     wall_s: float | None
 
 
+class Turn(Facts):
+    """The agent was prompted once. ``submissions`` counts those accepted until its end; ``usage`` is of this turn
+    alone, null where nobody metered it."""
+
+    exit_code: int | None
+    wall_s: float
+    submissions: int
+    failure: str | None
+    stop: bool
+    usage: dict[str, Any] | None
+
+
 class Code(Facts):
     """What the policy's source looks like. ``bundle`` is policy.py and the local modules that it reaches by import;
     ``topology`` is the hash of their syntax trees without numeric constants. ``error``: it does not parse."""
@@ -196,6 +208,7 @@ class Run(Facts):
     checkpoints: list[Checkpoint]
     outcome: Outcome | None
     times: Times
+    turns: list[Turn] = []
     usage: dict[str, Any] | None
     ledger_head: str
 

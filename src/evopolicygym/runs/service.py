@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from evopolicygym.judge import hidden
@@ -19,8 +19,12 @@ FINISH: Final = "finish"
 BY_HAND: Final = "finished_by_hand"
 
 
-async def serve(owner: Owner, announce: Callable[[str], None]) -> None:
-    """Until the run is finished. ``announce`` is told the URL of the door once it is open."""
+Play = Callable[[str], Awaitable[str]]
+
+
+async def serve(owner: Owner, play: Play) -> None:
+    """From the open door to the outcome. ``play`` is told the URL of the door, and returns why it ended; somebody who
+    asks to finish the run ends it, too."""
     desk = Desk(owner.judge, owner.settings.validate_when == "eager")
     service = _Service(owner, desk)
     means, listener = owner.judge.means, bind(owner.place.root)
@@ -29,9 +33,7 @@ async def serve(owner: Owner, announce: Callable[[str], None]) -> None:
         async with open_door(app(desk, facts, listener[1].token), listener[0]):
             workspace.show_door(owner.place, listener[1].url)
             desk.resume()
-            announce(listener[1].url)
-            await service.asked_to_finish()
-            await desk.close(BY_HAND)
+            await desk.close(await service.played(play(listener[1].url)))
         await service.finish()
 
 
@@ -54,12 +56,18 @@ class _Service:
             return {"error": str(error)}
         return {"finished": True}
 
-    async def asked_to_finish(self) -> None:
-        """Raises what broke the judge, if that comes first."""
-        self._desk.broken.add_done_callback(lambda _: self._asked.set())
-        await self._asked.wait()
+    async def played(self, play: Awaitable[str]) -> str:
+        """Why the run is to be closed. Raises what broke the judge, if that comes first."""
+        playing = asyncio.ensure_future(play)
+        asked = asyncio.ensure_future(self._asked.wait())
+        await asyncio.wait([playing, asked, self._desk.broken], return_when=asyncio.FIRST_COMPLETED)  # type: ignore[type-var]
         if self._desk.broken.done():
             self._desk.broken.result()
+        if playing.done():
+            return playing.result()
+        playing.cancel()
+        await asyncio.gather(playing, return_exceptions=True)
+        return BY_HAND
 
     async def finish(self) -> None:
         """Hidden scoring, with the door shut."""

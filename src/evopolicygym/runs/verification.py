@@ -78,7 +78,9 @@ def verify(root: Path, jobs: int) -> Report:
     head = line_hash(lines[-1][1])
     findings = [
         Finding("ledger", True, f"{len(lines)} lines, the chain holds"),
-        _finding("budget", _budget([line for line, _ in lines]), f"{state.charged} + {state.remaining} = {state.budget}"),
+        _finding(
+            "budget", _budget([line for line, _ in lines]), f"{state.charged} + {state.remaining} = {state.budget}"
+        ),
         _finding("checkpoints", _checkpoints(place, state), "each holds what its name says"),
         _finding("feedback", _feedback(place, state), "each is as it was when it was judged"),
         _finding("selection", _selection(state), "the best validation mean, the later of equals"),
@@ -173,7 +175,9 @@ def _replay(place: Place, state: RunState, jobs: int) -> tuple[Replay, str]:
 
 
 def _returns(engine: Engine, checkpoint: Checkpoint, chosen: list[Case]) -> tuple[float, ...]:
-    outcomes = {outcome.number: outcome for outcome in engine.run(Episode(i, checkpoint, c) for i, c in enumerate(chosen))}
+    outcomes = {
+        outcome.number: outcome for outcome in engine.run(Episode(i, checkpoint, c) for i, c in enumerate(chosen))
+    }
     results = [outcomes[number] for number in range(len(chosen))]
     if faults := [outcome for outcome in results if not isinstance(outcome, EpisodeResult)]:
         raise Fault(faults[0].text)

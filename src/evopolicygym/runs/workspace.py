@@ -41,17 +41,18 @@ python submit.py --help
 ```
 
 `submit.py` waits and prints a summary. If it is killed while it waits, run it again without cases: the submission goes
-on, and nothing is charged twice. Without it: POST {{"env_instances": [0, 1, 2]}} to the URL in `EVOPOLICYGYM_SUBMIT_URL`
-or `door.json`; GET /info and /task are beside it.
+on, and nothing is charged twice. Without it: POST {{"env_instances": [0, 1, 2]}} to the URL in
+`EVOPOLICYGYM_SUBMIT_URL` or `door.json`; GET /info and /task are beside it.
 
-At most {most} episodes per submission. A request that is refused costs nothing. A policy that does not import or crashes
-costs the full number of episodes.
+At most {most} episodes per submission. A request that is refused costs nothing. A policy that does not import or
+crashes costs the full number of episodes.
 
 ## What comes back
 
 `feedback/submit_NNN/` holds `summary.json` (returns, lengths, errors, remaining budget), `errors.txt`, and for each
 episode `episodes/ep_XXX/`: `trajectory.jsonl` (one line per step: observation, action, reward), `observations.npz`
-where observations are large, `stdout.txt` and `stderr.txt` (what the policy printed), `error.txt` where it failed{video}.
+where observations are large, `stdout.txt` and `stderr.txt` (what the policy printed), `error.txt` where it
+failed{video}.
 
 ---
 
