@@ -22,7 +22,7 @@ from evopolicygym.judge.state import Phase, Submission
 from evopolicygym.judge.verdicts import Reason, Refusal, Verdict
 from evopolicygym.rollout.engine import OutOfTime
 from evopolicygym.rollout.records import Episode, EpisodeResult, FaultReport, LoadResult, Recording
-from evopolicygym.sandbox.checkpoints import Checkpoint, SnapshotRefused
+from evopolicygym.sandbox.checkpoints import Checkpoint, SnapshotRefused, remove_tree
 from evopolicygym.tasks.splits import Split
 
 BUDGET_SPENT: Final = "budget_spent"
@@ -48,13 +48,14 @@ def execute(judge: Judge, submission: Submission) -> None:
     """From the charge to the verdict. A fault of the judge refunds, and delivers nothing."""
     try:
         _judge(judge, submission)
-    except (Fault, OSError) as fault:
-        log.error("%s failed, and is refunded: %s", submission.name, fault)
-        judge.record(Refunded(submission.number, str(fault)))
+    except Exception as fault:  # whatever went wrong here, the policy's doings are results and not exceptions
+        log.exception("%s failed, and is refunded", submission.name)
+        remove_tree(judge.place.feedback / submission.name)
+        judge.record(Refunded(submission.number, str(fault) or type(fault).__name__))
     else:
         failpoint("judged")
         deliver(judge, submission)
-    _close_if_over(judge)
+    close_if_over(judge)
 
 
 def deliver(judge: Judge, submission: Submission) -> None:
@@ -137,8 +138,9 @@ def _episodes(judge: Judge, submission: Submission, staged: Staged) -> list[Epis
     ]
 
 
-def _close_if_over(judge: Judge) -> None:
-    if judge.state.phase is not Phase.OPEN:
+def close_if_over(judge: Judge) -> None:
+    """Also after a crash that came between the last verdict and this."""
+    if judge.state.phase is not Phase.OPEN or judge.state.running:
         return
     if judge.state.remaining == 0:
         judge.record(Closed(BUDGET_SPENT))

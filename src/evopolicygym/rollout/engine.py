@@ -106,13 +106,16 @@ class LocalEngine:
         """Whether the policy imports and constructs, in the jail, without an environment."""
         if not checkpoint.has_policy:
             return LoadResult(EpisodeError(ErrorKind.MISSING_POLICY, "the folder holds no file policy.py"))
-        worker = self._ready()[0]
-        worker.ask(Request(checkpoint))
-        answer = worker.answer()
-        if answer is None or answer.load is None:
+        for _ in range(TRIES):
+            worker = self._ready()[0]
+            worker.ask(Request(checkpoint))
+            answer = worker.answer()
+            if answer and answer.load:
+                return answer.load
             worker.kill()
-            raise Fault(answer.fault if answer and answer.fault else "the worker died while it loaded a policy")
-        return answer.load
+            if answer:
+                raise Fault(answer.fault or "the worker gave no result")
+        raise Fault(f"the worker died {TRIES} times while it loaded a policy")
 
     def run(self, episodes: Iterable[Episode], deadline: float | None = None) -> Iterator[EpisodeResult | FaultReport]:
         """Results as they come. Episodes are drawn from the iterable only when a worker is free for them. Raises

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -66,8 +67,8 @@ def mean(scores: Sequence[float]) -> float:
     """Exactly rounded, and independent of order; finite scores have a finite mean, even where their sum is not."""
     try:
         return math.fsum(scores) / len(scores)
-    except OverflowError:
-        return math.fsum(score / len(scores) for score in scores)
+    except (OverflowError, ValueError):  # a sum beyond all floats, or of both infinities
+        return statistics.mean(scores)
 
 
 @dataclass(frozen=True)

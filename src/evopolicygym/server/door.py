@@ -86,7 +86,8 @@ class Door:
         return _json(answers.broken(fault, self._desk.state.remaining), 503)
 
     def _submitted(self, one: Submission, code: int = 200) -> Response:
-        return _json(answers.submitted(one, self._desk.state.remaining), code)
+        is_executing = self._desk.is_executing(one.number)
+        return _json(answers.submitted(one, self._desk.state.remaining, is_executing), code)
 
     def _refused(self, refusal: Refusal) -> Response:
         left = self._desk.state.remaining

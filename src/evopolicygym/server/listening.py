@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import secrets
 import socket
 from collections.abc import AsyncIterator, Iterator
@@ -16,6 +15,8 @@ from typing import Final
 import uvicorn
 from starlette.applications import Starlette
 from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from evopolicygym.judge.place import write_json
 
 NAME: Final = ".door.json"
 TOKEN_BYTES: Final = 24
@@ -42,8 +43,7 @@ def bind(root: Path) -> tuple[socket.socket, Address]:
     listener = _listen(last.port)
     token = last.token or secrets.token_urlsafe(TOKEN_BYTES)
     address = Address(listener.getsockname()[1], token)
-    with open(os.open(root / NAME, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-        json.dump(asdict(address), file)
+    write_json(root / NAME, asdict(address))
     return listener, address
 
 
