@@ -113,6 +113,15 @@ class Slow(Toy):
         return super().pay(action)
 
 
+class Gated(Toy):
+    """Waits at its gate, a file, until somebody opens it."""
+
+    def pay(self, action: Any) -> float:
+        while not Path(os.environ["TOY_GATE"]).exists():
+            time.sleep(0.01)
+        return super().pay(action)
+
+
 class Free(Toy):
     """No bounds."""
 
@@ -244,6 +253,7 @@ ENVIRONMENTS = {
     "Misshapen-v0": Misshapen,
     "Undrawable-v0": Undrawable,
     "Slow-v0": Slow,
+    "Gated-v0": Gated,
     "Free-v0": Free,
     "Dials-v0": Dials,
     "Levels-v0": Levels,

@@ -56,6 +56,7 @@ async def open_door(app: Starlette, listener: socket.socket) -> AsyncIterator[No
             http=_Protocol,
             ws="none",
             lifespan="off",
+            backlog=BACKLOG,  # also how many are accepted at once, before any of them can be turned away
             log_level="warning",
             access_log=False,
             timeout_graceful_shutdown=GRACE_S,
