@@ -154,8 +154,8 @@ def attempt(request: urllib.request.Request) -> tuple[int, str]:
         code, text = fetch(request)
         if code == 404:
             return 0, "what answers does not know our address"
-        if not request.full_url.endswith("/task"):
-            dict(json.loads(text))
+        if not (request.full_url.endswith("/task") or {"status", "state"} & set(json.loads(text))):
+            return 0, "something else answers there"
         return code, text
     except (OSError, http.client.HTTPException, ValueError, TypeError) as error:
         return 0, str(error) or type(error).__name__

@@ -76,8 +76,7 @@ def _answers(codes: dict[int, type[BaseModel]]) -> dict[str, Any]:
 
 
 def _json_content(model: type[BaseModel]) -> dict[str, Any]:
-    name = model.model_config.get("title") or model.__name__
-    return {"application/json": {"schema": {"$ref": f"#/components/schemas/{name}"}}}
+    return {"application/json": {"schema": {"$ref": f"#/components/schemas/{model.__name__}"}}}
 
 
 def _markdown() -> dict[str, Any]:
