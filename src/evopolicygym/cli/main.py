@@ -9,7 +9,7 @@ from typing import NoReturn
 
 import typer
 
-from evopolicygym.cli.output import BROKEN_PIPE
+from evopolicygym.cli.output import BROKEN_PIPE, tame
 from evopolicygym.errors import Fault, UserError
 
 NOT_LINUX = """\
@@ -42,7 +42,7 @@ def main() -> NoReturn:
 
 
 def _complain(text: str, code: int) -> NoReturn:
-    print(f"evopolicygym: {text}", file=sys.stderr)
+    print(f"evopolicygym: {tame(text)}", file=sys.stderr)
     sys.exit(code)
 
 
