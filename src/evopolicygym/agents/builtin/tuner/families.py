@@ -137,7 +137,7 @@ def _rhythm(size: int, random: Generator) -> Vector:
 
 
 def _reach(facts: Facts) -> Iterator[Family]:
-    """Numbers, all logarithms: damping, speed limit, rate and gain of each control; from a start that is mostly sound."""
+    """Numbers, all logarithms: damping, speed limit, then rate and gain of each control."""
     for number, jacobian in enumerate(facts.jacobians()):
         yield Family(f"reach-{number}", _reacher(jacobian), _reach_starts(jacobian), 0.4)
 
