@@ -126,7 +126,7 @@ def _oscillator(spaces: Spaces, random: Generator) -> Family:
             "oscillator", _plain({"frequency": frequency, "sine": sine, "cosine": cosine, "offset": offset})
         )
 
-    return Family("oscillator", build, [_rhythm(size, random) for _ in range(24)], 0.25)
+    return Family("oscillator", build, [_rhythm(size, random) for _ in range(24)], 0.15)
 
 
 def _rhythm(size: int, random: Generator) -> Vector:
