@@ -94,13 +94,14 @@ def run(assignment: Assignment) -> NoReturn:
         cls = _load(assignment.folder)
         stage = Stage.INIT
         policy = _construct(cls, assignment)
+        play = _player(policy.act, assignment.obs_space, assignment.action_space, REQUESTS_FD, ANSWERS_FD)
         os.write(ANSWERS_FD, READY)
         stage = Stage.RESET
         nonce = os.read(REQUESTS_FD, HEAD_BYTES)
         policy.reset(0)
         stage = Stage.ACT
         os.write(ANSWERS_FD, nonce)
-        _play(policy.act, assignment.obs_space, assignment.action_space, REQUESTS_FD, ANSWERS_FD)
+        play()
     except HungUp:
         os._exit(0)
     except BaseException as error:
@@ -108,17 +109,23 @@ def run(assignment: Assignment) -> NoReturn:
     os._exit(1)
 
 
-def _play(act: Callable[[Any], Any], obs_space: Schema, action_space: Schema, requests: int, answers: int) -> NoReturn:
+def _player(
+    act: Callable[[Any], Any], obs_space: Schema, action_space: Schema, requests: int, answers: int
+) -> Callable[[], NoReturn]:
     """One answer for each question, as lean as can be: this runs on cold caches, between two context switches."""
     nonce, frame = bytearray(HEAD_BYTES), bytearray(size_of(obs_space))
     decode, encode = observation_decoder(obs_space, frame, 0), action_encoder(action_space)
     parts, size = (nonce, frame), HEAD_BYTES + len(frame)
     readv, write = os.readv, os.write
-    while True:
-        received = readv(requests, parts)
-        if received != size:
-            _rest(frame, received, requests)
-        write(answers, nonce + encode(act(decode())))
+
+    def play() -> NoReturn:
+        while True:
+            received = readv(requests, parts)
+            if received != size:
+                _rest(frame, received, requests)
+            write(answers, nonce + encode(act(decode())))
+
+    return play
 
 
 def _rest(frame: bytearray, received: int, requests: int) -> None:
@@ -141,7 +148,7 @@ def warm_up() -> None:
         os.write(ours, bytes(WARM_UP_ROUNDS * (HEAD_BYTES + size_of(box))))
         os.close(ours)
         try:
-            _play(lambda _, answer=action: answer, box, action_space, requests, answers)  # type: ignore[misc]
+            _player(lambda _, answer=action: answer, box, action_space, requests, answers)()  # type: ignore[misc]
         except HungUp:
             pass
         for descriptor in (requests, theirs, answers):
