@@ -101,12 +101,12 @@ def reads_secret(path: str) -> bool:
 
 
 def nonce() -> bytes:
-    """Of the question that is being answered: the harness has it."""
+    """Of the question that is being answered: the first bytes of the frame that the harness has read."""
     caller = sys._getframe()
-    while not isinstance(caller.f_locals.get("nonce"), bytearray):
+    while not isinstance(caller.f_locals.get("frame"), bytearray):
         assert caller.f_back is not None
         caller = caller.f_back
-    return bytes(caller.f_locals["nonce"])
+    return bytes(caller.f_locals["frame"][:NONCE_BYTES])
 
 
 def answer(discrete: int, first: float = 0.0, second: float = 0.0) -> bytes:

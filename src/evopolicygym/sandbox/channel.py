@@ -12,7 +12,8 @@ import select
 import signal
 from collections.abc import Mapping
 from dataclasses import dataclass
-from os import readv, write
+from io import FileIO
+from os import write
 from typing import Any, Final
 
 from evopolicygym.limits import Limits
@@ -56,12 +57,12 @@ class PolicyProcess:
         self._clipped = Clipped()
         self._answer_bytes = HEAD_BYTES + action_size(contract.action_space)
         self._buffer = bytearray(self._answer_bytes + 1)  # one more, so that too many bytes are noticed
-        self._buffers = (self._buffer,)
         self._decode = action_decoder(contract.action_space, self._clipped, self._buffer, HEAD_BYTES)
         self._nonces = _fresh_nonces()
         self._left: Leftovers | None = None
         self._child = zygote.spawn(checkpoint, limits, key, contract.as_assignment())
-        self._requests, self._answers = self._child.requests, self._child.answers
+        self._requests = self._child.requests
+        self._readinto = FileIO(self._child.answers, closefd=False).readinto
         self._watch = Watch(self._child.pidfd, limits.episode_cpu_s)
         watchdog().watch(self._watch)
 
@@ -78,15 +79,15 @@ class PolicyProcess:
         self._must_be(nonce, self._receive())
 
     def act(self, observation: Any) -> Any:
-        nonces, watch = self._nonces, self._watch
+        nonces, watch, buffer = self._nonces, self._watch, self._buffer
         nonce = watch.question = nonces.pop()
         try:
             write(self._requests, nonce + self._encode(observation))
         except BrokenPipeError:
             pass  # it is gone; what it said last is waiting to be received
-        received = readv(self._answers, self._buffers)
+        received = self._readinto(buffer)
         watch.question = None
-        if received != self._answer_bytes or self._buffer[:HEAD_BYTES] != nonce:
+        if received != self._answer_bytes or buffer[:HEAD_BYTES] != nonce:
             self._continue(nonce, received)
         if not nonces:
             nonces += _fresh_nonces()
@@ -109,7 +110,7 @@ class PolicyProcess:
             pass  # it is gone; what it said last is waiting to be received
 
     def _receive(self) -> int:
-        received = readv(self._answers, self._buffers)
+        received = self._readinto(self._buffer)
         self._watch.question = None
         return received
 
@@ -121,7 +122,7 @@ class PolicyProcess:
         """An answer longer than a pipe takes at once comes in pieces, all on one clock; anything else is a failure."""
         while HEAD_BYTES < received < self._answer_bytes and self._buffer[:HEAD_BYTES] == nonce:
             self._watch.question = nonce
-            more = readv(self._answers, [memoryview(self._buffer)[received:]])
+            more = self._readinto(memoryview(self._buffer)[received:])
             self._watch.question = None
             if not more:
                 raise self._death()

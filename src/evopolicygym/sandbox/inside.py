@@ -112,30 +112,24 @@ def run(assignment: Assignment) -> NoReturn:
 def _player(
     act: Callable[[Any], Any], obs_space: Schema, action_space: Schema, requests: int, answers: int
 ) -> Callable[[], NoReturn]:
-    """One answer for each question, as lean as can be: this runs on cold caches, between two context switches."""
-    nonce, frame = bytearray(HEAD_BYTES), bytearray(size_of(obs_space))
-    decode, encode = observation_decoder(obs_space, frame, 0), action_encoder(action_space)
-    parts, size = (nonce, frame), HEAD_BYTES + len(frame)
-    readv, write = os.readv, os.write
+    """One answer for each question, as lean as can be: this runs on cold caches, between two context switches. It reads
+    and writes by the same calls as the judge, whose code is then still in the caches."""
+    size = HEAD_BYTES + size_of(obs_space)
+    frame = bytearray(size)
+    decode, encode = observation_decoder(obs_space, frame, HEAD_BYTES), action_encoder(action_space)
+    readinto, write = io.FileIO(requests, closefd=False).readinto, os.write
 
     def play() -> NoReturn:
         while True:
-            received = readv(requests, parts)
-            if received != size:
-                _rest(frame, received, requests)
-            write(answers, nonce + encode(act(decode())))
+            received = readinto(frame)
+            while received != size:  # a large observation comes in pieces
+                more = readinto(memoryview(frame)[received:])
+                if not more:
+                    raise HungUp
+                received += more
+            write(answers, frame[:HEAD_BYTES] + encode(act(decode())))
 
     return play
-
-
-def _rest(frame: bytearray, received: int, requests: int) -> None:
-    """A large observation comes in pieces; nothing at all means that the judge has hung up."""
-    filled = received - HEAD_BYTES
-    while filled < len(frame):
-        more = os.readv(requests, [memoryview(frame)[filled:]]) if received else 0
-        if not more:
-            raise HungUp
-        filled += more
 
 
 def warm_up() -> None:
