@@ -37,7 +37,6 @@ def play(task: Task, env: Any, observation: Any, policy: PolicyProcess, recorder
     progress = Progress()
     began = time.perf_counter()
     try:
-        policy.reset()
         _steps(task.horizon, env, observation, policy, recorder, progress)
     except PolicyFailure as failure:
         progress.failure = failure
@@ -55,8 +54,10 @@ def _steps(
     """Plain local names: whatever is looked up here is looked up on cold caches, a thousand times an episode."""
     act, step, isfinite, total, length, done = policy.act, env.step, math.isfinite, 0.0, 0, False
     try:
+        policy.reset(observation)
+        action = policy.first_action()
         while not done:
-            before, action = observation, act(observation)
+            before = observation
             observation, reward, terminated, truncated, _ = step(action)
             reward = float(reward)
             total += reward
@@ -67,6 +68,8 @@ def _steps(
                 done, progress.terminated, progress.truncated = True, bool(terminated), not terminated
             if recorder:
                 recorder.step(length - 1, before, action, reward, progress.terminated, progress.truncated)
+            if not done:
+                action = act(observation)
     except (PolicyFailure, Fault):
         raise
     except Exception as error:
