@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
 from typing import Any, Final, Self
@@ -40,6 +41,7 @@ FLAGS: Final = ("-P", "-S", "-B")  # not -I: it would ignore PYTHONHASHSEED, and
 SEAL_SIZE: Final = 0x2 | 0x4  # F_SEAL_SHRINK | F_SEAL_GROW
 
 Ender = Callable[[], None]
+Starter = Callable[[socket.socket], Ender]  # of a zygote that listens to this socket
 
 
 def start_clean(script: str, line: socket.socket, **options: Any) -> subprocess.Popen[bytes]:
@@ -84,7 +86,8 @@ class Nursery:
         pidfd = descriptors[0]
 
         def end() -> None:
-            signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # it ended by itself
+                signal.pidfd_send_signal(pidfd, signal.SIGKILL)
             select.select([pidfd], [], [])
             os.close(pidfd)
 
@@ -122,7 +125,7 @@ class Zygote:
         stage: Path,
         preload: tuple[str, ...] = NUMPY,
         max_landlock_abi: int | None = None,
-        start: Callable[[socket.socket], Ender] = start_by_exec,
+        start: Starter = start_by_exec,
     ) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, zygote.MESSAGE_BYTES)
@@ -146,9 +149,7 @@ class Zygote:
         self.level = Level(hello["level"])
 
     @classmethod
-    def best(
-        cls, levels: tuple[Level, ...], stage: Path, start: Callable[[socket.socket], Ender] = start_by_exec
-    ) -> Self:
+    def best(cls, levels: tuple[Level, ...], stage: Path, start: Starter = start_by_exec) -> Self:
         """The first of ``levels`` that holds. What was asked for is tried; nothing below it ever is."""
         reasons: dict[str, str] = {}
         for level in levels:
@@ -184,10 +185,8 @@ class Zygote:
 
     def end(self, child: Child) -> Ended:
         """Kill, wait for the kernel's word, close everything."""
-        try:
+        with suppress(ProcessLookupError):  # it ended by itself
             signal.pidfd_send_signal(child.pidfd, signal.SIGKILL)
-        except ProcessLookupError:
-            pass  # it ended by itself
         message, _ = self._receive()
         if "ended" not in message:
             raise Fault("the zygote died while a policy was running")
