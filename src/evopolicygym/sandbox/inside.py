@@ -38,6 +38,8 @@ DENIED_IMPORTS: Final = frozenset(
 WARM_UP_ROUNDS: Final = 64
 MAY_IMPORT: Final = "policies may import the standard library, numpy, scipy and the files beside policy.py"
 
+Act = Callable[[Any], Any]
+
 
 @dataclass(frozen=True)
 class Assignment:
@@ -94,14 +96,14 @@ def run(assignment: Assignment) -> NoReturn:
         cls = _load(assignment.folder)
         stage = Stage.INIT
         policy = _construct(cls, assignment)
-        play = _player(policy.act, assignment.obs_space, assignment.action_space, REQUESTS_FD, ANSWERS_FD)
+        play = _player(assignment.obs_space, assignment.action_space, REQUESTS_FD, ANSWERS_FD)
         os.write(ANSWERS_FD, READY)
         stage = Stage.RESET
         nonce = os.read(REQUESTS_FD, HEAD_BYTES)
         policy.reset(0)
         stage = Stage.ACT
         os.write(ANSWERS_FD, nonce)
-        play()
+        play(policy.act)
     except HungUp:
         os._exit(0)
     except BaseException as error:
@@ -109,9 +111,7 @@ def run(assignment: Assignment) -> NoReturn:
     os._exit(1)
 
 
-def _player(
-    act: Callable[[Any], Any], obs_space: Schema, action_space: Schema, requests: int, answers: int
-) -> Callable[[], NoReturn]:
+def _player(obs_space: Schema, action_space: Schema, requests: int, answers: int) -> Callable[[Act], NoReturn]:
     """One answer for each question, as lean as can be: this runs on cold caches, between two context switches. It reads
     and writes by the same calls as the judge, whose code is then still in the caches."""
     size = HEAD_BYTES + size_of(obs_space)
@@ -119,7 +119,7 @@ def _player(
     decode, encode = observation_decoder(obs_space, frame, HEAD_BYTES), action_encoder(action_space)
     readinto, write = io.FileIO(requests, closefd=False).readinto, os.write
 
-    def play() -> NoReturn:
+    def play(act: Act) -> NoReturn:
         while True:
             received = readinto(frame)
             while received != size:  # a large observation comes in pieces
@@ -142,7 +142,7 @@ def warm_up() -> None:
         os.write(ours, bytes(WARM_UP_ROUNDS * (HEAD_BYTES + size_of(box))))
         os.close(ours)
         try:
-            _player(lambda _, answer=action: answer, box, action_space, requests, answers)()  # type: ignore[misc]
+            _player(box, action_space, requests, answers)(lambda _, answer=action: answer)  # type: ignore[misc]
         except HungUp:
             pass
         for descriptor in (requests, theirs, answers):
