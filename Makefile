@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 .PHONY: demo test lint prove certify bench coverage wheel lock clean
 
 demo: $(READY)
-	@$(BIN)/evopolicygym evaluate examples/acrobot core16/acrobot --split heldout --seeds paper
+	@$(BIN)/evopolicygym demo
 
 test: lint
 	$(BIN)/pytest -n 2 --dist loadgroup

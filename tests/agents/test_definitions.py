@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+import tomllib
 from pathlib import Path
 
 import pytest
 
 from evopolicygym.agents import definitions, home
-from evopolicygym.agents.client import Ask
+from evopolicygym.agents.client import Ask, Client
+from evopolicygym.agents.metering import Meter
 from evopolicygym.errors import UserError
 
 OWN = """\
@@ -92,6 +95,19 @@ def test_a_mistake_in_a_definition_is_explained(tmp_path, old, new, message):
         own(tmp_path, OWN.replace(old, new))
 
 
+def test_the_documentation_is_true(tmp_path):
+    """Its example is a definition that uses every key; its table has the versions that are proven."""
+    text = (Path(__file__).parents[2] / "docs" / "agents.md").read_text()
+    example = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)[-1]
+    client = own(tmp_path, example)
+    assert set(Client.model_fields) - set(tomllib.loads(example)) == {"name", "ships", "packages"}
+    assert set(Meter.model_fields) - set(tomllib.loads(example)["usage"][0]) == {"file"}
+    assert client.options == {"effort"} and client.can_resume
+    for name in CLIENTS:
+        install = definitions.load(name).install
+        assert install and install.command in text
+
+
 def test_an_unknown_agent_gets_the_nearest_names():
     with pytest.raises(UserError, match="Did you mean claude"):
         definitions.load("cluade")
@@ -101,6 +117,7 @@ def test_a_command_is_taken_as_it_is():
     client = definitions.command(["./agent.sh", "$HOME", "${model}"])
     made = client.command(ask(model="m"))
     assert made.argv == ("./agent.sh", "$HOME", "${model}") and made.stdin == "Play."
+    assert client.command(ask(program="/found/agent.sh")).argv[0] == "/found/agent.sh"
     assert made.environment == {"EVOPOLICYGYM_PROMPT": "Play.", "EVOPOLICYGYM_MODEL": "m"}
     with pytest.raises(UserError, match="after two dashes"):
         definitions.command([])

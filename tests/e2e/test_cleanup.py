@@ -31,8 +31,8 @@ def start(tmp_path: Path, isolation: str) -> subprocess.Popen[bytes]:
 def test_nothing_is_left_behind(tmp_path, isolation, ending):
     mounts = Path("/proc/self/mountinfo").read_text()
     process = start(tmp_path, isolation)
-    # evaluate, two workers, each with a zygote (at level A an outer and an inner one) and a policy
-    assert wait_until(lambda: len(family(process.pid)) >= (8 if isolation == "A" else 6))
+    # two workers, each with a nursery, a zygote (at level A an outer and an inner one) and a policy
+    assert wait_until(lambda: len(family(process.pid)) >= (10 if isolation == "A" else 8))
     relatives = family(process.pid)
     process.send_signal(ending)
     code = process.wait(timeout=20)

@@ -23,9 +23,10 @@ from processes import family
 from serving import SMALL, Server, command
 
 pytestmark = pytest.mark.slow
-KILLS = 100
+SEEDS, KILLS = range(4), 50  # two hundred in all
 RUNS = 8
 HOSTILE = 10_000
+FIRST = "key-first"
 MIB = 1024  # of the KiB that /proc counts in
 
 
@@ -33,10 +34,10 @@ class Agent(threading.Thread):
     """Submits one random request after another, with a key for each, and repeats what gets no answer."""
 
     def __init__(self, server: Server, seed: int) -> None:
-        super().__init__()
+        super().__init__(daemon=True)
         self.server, self.random = server, random.Random(seed)
         self.replies: dict[str, Any] = {}
-        self.sent: dict[str, list[int]] = {}
+        self.sent: dict[str, list[int]] = {FIRST: [0, 1]}
         self.stop = threading.Event()
         self.wrong: list[str] = []
 
@@ -45,7 +46,7 @@ class Agent(threading.Thread):
             key = f"key-{len(self.sent)}"
             self.sent[key] = [self.random.randrange(100) for _ in range(self.random.randint(1, 3))]
             self.replies[key] = self.answer(key)
-            self.ask_again(self.random.choice(list(self.replies)))
+            self.ask_again(self.random.choice(list(self.replies)))  # also of what was answered long ago
 
     def ask_again(self, key: str) -> None:
         if self.answer(key) != self.replies[key]:
@@ -64,17 +65,17 @@ class Agent(threading.Thread):
             time.sleep(0.01)
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", SEEDS)
 def test_random_kills_lose_nothing(serve, record_property, seed):
     """Kills at random instants of submissions, some of them while the server is still starting."""
     server = serve(*SMALL, "--budget", "100000")
     server.policy()
-    agent, chance = Agent(server, seed), random.Random(seed)
+    agent, chance, span = Agent(server, seed), random.Random(seed), 4 * seconds_of_a_submission(server)
     agent.start()
     hit: dict[str, int] = {"running": 0, "undelivered": 0, "torn": 0, "starting": 0}
     try:
         for _ in range(KILLS):
-            time.sleep(chance.uniform(0.0, 0.5))
+            time.sleep(chance.uniform(0.0, span))
             server.kill()
             for what in instants(server.root):
                 hit[what] += 1
@@ -83,10 +84,17 @@ def test_random_kills_lose_nothing(serve, record_property, seed):
             server.start()
     finally:
         agent.stop.set()
-        agent.join()
+        agent.join(600)
     check(agent)
     text = ", ".join(f"{count} {what}" for what, count in hit.items())
     record_property("random kills", f"{KILLS + hit['starting']} kills, {len(agent.replies)} submissions ({text})")
+
+
+def seconds_of_a_submission(server: Server) -> float:
+    """Kills come within a few of them, however busy the machine is: most interrupt one, and some get done."""
+    began = time.monotonic()
+    server.submit([0, 1], Idempotency_Key=FIRST)
+    return time.monotonic() - began
 
 
 def kill_while_starting(server: Server, chance: random.Random) -> int:
@@ -95,7 +103,7 @@ def kill_while_starting(server: Server, chance: random.Random) -> int:
     timer.start()
     server.start()
     timer.join()
-    server.process.wait()
+    server.kill()
     return 1
 
 
@@ -114,7 +122,7 @@ def instants(root: Path) -> list[str]:
 
 def check(agent: Agent) -> None:
     server = agent.server
-    assert not agent.wrong
+    assert not agent.is_alive() and not agent.wrong
     for key in agent.replies:
         agent.ask_again(key)
     assert not agent.wrong, "a reply that was given is not true any more"

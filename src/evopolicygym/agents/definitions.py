@@ -34,7 +34,7 @@ def command(argv: Sequence[str], json_lines: bool = False) -> Client:
     """Any program: started once with the prompt, or spoken to in JSON lines."""
     if not argv:
         raise UserError("no program is named", "Write it after two dashes: --agent command -- ./my-agent.sh")
-    literal = tuple(item.replace("$", "$$") for item in argv)
+    literal = ("${program}", *(item.replace("$", "$$") for item in argv[1:]))
     turns = "json_lines" if json_lines else "once"
     return load(COMMAND).model_copy(update={"argv": literal, "program": argv[0], "turns": turns})
 

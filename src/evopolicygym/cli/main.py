@@ -9,7 +9,7 @@ from typing import NoReturn
 
 import typer
 
-from evopolicygym.cli.output import BROKEN_PIPE
+from evopolicygym.cli.output import BROKEN_PIPE, tame
 from evopolicygym.errors import Fault, UserError
 
 NOT_LINUX = """\
@@ -42,7 +42,7 @@ def main() -> NoReturn:
 
 
 def _complain(text: str, code: int) -> NoReturn:
-    print(f"evopolicygym: {text}", file=sys.stderr)
+    print(f"evopolicygym: {tame(text)}", file=sys.stderr)
     sys.exit(code)
 
 
@@ -51,6 +51,7 @@ def _app() -> typer.Typer:
     from evopolicygym.cli import (
         agent,
         compare,
+        demo,
         doctor,
         evaluate,
         finish,
@@ -64,6 +65,7 @@ def _app() -> typer.Typer:
 
     app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
     app.command("evaluate")(evaluate.evaluate)
+    app.command("demo")(demo.demo)
     app.command("run")(run.run)
     app.command("serve")(serve.serve)
     app.command("finish")(finish.finish)

@@ -36,8 +36,8 @@ class Staged:
             _texts(self.episode(result.number), result.error, result.stdout, result.stderr)
         if load.error:
             _texts(self.folder, None, load.stdout, load.stderr)
-        (self.folder / "errors.txt").write_text("\n".join(_errors(load, results)), encoding="utf-8")
-        (self.folder / "summary.json").write_text(json.dumps(summary, indent=1, allow_nan=False) + "\n")
+        (self.folder / "errors.txt").write_text("\n".join(_errors(load, results)), "utf-8")
+        (self.folder / "summary.json").write_text(json.dumps(summary, indent=1, allow_nan=False) + "\n", "utf-8")
         _make_read_only(self.folder)
         return digest(self.folder)
 
@@ -120,10 +120,10 @@ def _errors(load: LoadResult, results: list[EpisodeResult]) -> Iterator[str]:
 
 def _texts(folder: Path, error: EpisodeError | None, stdout: str, stderr: str) -> None:
     folder.mkdir(exist_ok=True)
-    (folder / "stdout.txt").write_text(stdout, encoding="utf-8")
-    (folder / "stderr.txt").write_text(stderr, encoding="utf-8")
+    (folder / "stdout.txt").write_text(stdout, "utf-8")
+    (folder / "stderr.txt").write_text(stderr, "utf-8")
     if error:
-        (folder / "error.txt").write_text(f"{error.kind}\n{error.text.rstrip()}\n", encoding="utf-8")
+        (folder / "error.txt").write_text(f"{error.kind}\n{error.text.rstrip()}\n", "utf-8")
 
 
 def _make_read_only(folder: Path) -> None:

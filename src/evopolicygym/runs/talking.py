@@ -38,7 +38,7 @@ class TalkingPlayer:
         redact(path, self._seat.keys)
         wall_s = time.monotonic() - began
         if reply is None:
-            self.close()
+            self._end()
             return Turn(None, wall_s, failure=failure)
         return Turn(None, wall_s, text=reply.text, usage=reply.usage, stop=reply.stop)
 
@@ -46,6 +46,10 @@ class TalkingPlayer:
         return Turn(None, 0.0, failure=Failure(FailureKind.INTERRUPTED, "its driver was killed"))
 
     def close(self) -> None:
+        self._end()
+        self._seat.leave()
+
+    def _end(self) -> None:
         if self._process:
             self._process.kill()
             self._process = self._conversation = None
@@ -61,7 +65,7 @@ class TalkingPlayer:
                     return reply, None if reply else Failure(FailureKind.CLIENT, "the program ended without an answer")
                 except TimeoutError:
                     if asked.over():
-                        self.close()
+                        self._end()
                         return None, Failure(FailureKind.TIMEOUT, "its time was over")
         except Misspoken as error:
             return None, Failure(FailureKind.CLIENT, str(error))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from importlib.resources import files
 from typing import Any, Final
 
@@ -16,6 +17,7 @@ CLIENT: Final = "submit.py"
 DOOR: Final = "door.json"
 INSTRUCTIONS: Final = "AGENTS.md"
 VARIABLE: Final = "EVOPOLICYGYM"
+log = logging.getLogger(__name__)
 
 READ_FIRST: Final = "Read AGENTS.md in this folder first: it holds the task, the rules, and how to submit.\n"
 POINTERS: Final = {  # for clients that do not look for AGENTS.md; `@` includes it where it can be
@@ -89,8 +91,11 @@ def make(place: Place, task_text: str, action_space: dict[str, Any], budget: int
 
 
 def show_door(place: Place, api: str) -> None:
-    """Where the door is now; after a restart it may have moved."""
-    delivery.replace_file(place.workspace, DOOR, json.dumps({"api": api}).encode() + b"\n")
+    """Where the door is now; after a restart it may have moved. An agent that shut its own workspace is not told."""
+    try:
+        delivery.replace_file(place.workspace, DOOR, json.dumps({"api": api}).encode() + b"\n")
+    except OSError as error:
+        log.warning("%s could not be written to the workspace: %s", DOOR, error)
 
 
 def environment(place: Place, api: str) -> dict[str, str]:

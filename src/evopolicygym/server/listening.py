@@ -14,6 +14,7 @@ from typing import Final
 
 import uvicorn
 from starlette.applications import Starlette
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from evopolicygym.judge.place import write_json
 
@@ -21,6 +22,7 @@ NAME: Final = ".door.json"
 TOKEN_BYTES: Final = 24
 GRACE_S: Final = 5
 BACKLOG: Final = 128
+MAX_CONNECTIONS: Final = 256
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,16 @@ def bind(root: Path) -> tuple[socket.socket, Address]:
 async def open_door(app: Starlette, listener: socket.socket) -> AsyncIterator[None]:
     """Requests are answered until left; those under way are answered first."""
     server = _Server(
-        uvicorn.Config(app, log_level="warning", access_log=False, lifespan="off", timeout_graceful_shutdown=GRACE_S)
+        uvicorn.Config(
+            app,
+            http=_Protocol,
+            ws="none",
+            lifespan="off",
+            backlog=BACKLOG,  # also how many are accepted at once, before any of them can be turned away
+            log_level="warning",
+            access_log=False,
+            timeout_graceful_shutdown=GRACE_S,
+        )
     )
     serving = asyncio.create_task(server.serve([listener]))
     try:
@@ -57,6 +68,16 @@ async def open_door(app: Starlette, listener: socket.socket) -> AsyncIterator[No
     finally:
         server.should_exit = True
         await serving
+
+
+class _Protocol(H11Protocol):
+    """Whoever opens connections without end must not use up the descriptors with which the judge writes feedback: that
+    would be a fault, and faults are refunded."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        if len(self.connections) > MAX_CONNECTIONS:
+            transport.abort()
 
 
 class _Server(uvicorn.Server):

@@ -12,7 +12,7 @@ from .spaces import Spaces
 
 
 def main() -> int:
-    seed = int(os.environ.get("EVOPOLICYGYM_SEED") or 0)
+    seed = int(os.environ.get("EVOPOLICYGYM_SEED") or 0) % 2**31
     door = Door(f"tuner-{seed}")
     try:
         info = door.info()

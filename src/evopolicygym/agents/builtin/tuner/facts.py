@@ -1,4 +1,4 @@
-"""What the names of the spaces and the first trajectories tell: scales, velocities, what moves what, how to get there."""
+"""What names of entries and first trajectories tell: scales, velocities, what moves what, how to get there."""
 
 from __future__ import annotations
 

@@ -126,7 +126,7 @@ def _oscillator(spaces: Spaces, random: Generator) -> Family:
             "oscillator", _plain({"frequency": frequency, "sine": sine, "cosine": cosine, "offset": offset})
         )
 
-    return Family("oscillator", build, [_rhythm(size, random) for _ in range(24)], 0.25)
+    return Family("oscillator", build, [_rhythm(size, random) for _ in range(24)], 0.15)
 
 
 def _rhythm(size: int, random: Generator) -> Vector:
@@ -137,7 +137,7 @@ def _rhythm(size: int, random: Generator) -> Vector:
 
 
 def _reach(facts: Facts) -> Iterator[Family]:
-    """Numbers, all logarithms: damping, speed limit, rate and gain of each control; from a start that is mostly sound."""
+    """Numbers, all logarithms: damping, speed limit, then rate and gain of each control."""
     for number, jacobian in enumerate(facts.jacobians()):
         yield Family(f"reach-{number}", _reacher(jacobian), _reach_starts(jacobian), 0.4)
 

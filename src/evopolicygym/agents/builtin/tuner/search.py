@@ -41,7 +41,7 @@ def tune(bench: Bench, spaces: Spaces, seed: int) -> None:
     facts = explore(bench, spaces)
     random = np.random.default_rng(seed)
     found = audition(bench, families(spaces, facts, random), budget)
-    best = recall(bench, found)
+    best = recall(bench, found, max(1, min(RECALLED, budget // 40)))
     print(f"chosen: {best.family.name}", flush=True)
     optimise(bench, best, seed, IMAGE_CASES if spaces.sees_images else 1)
 
@@ -66,13 +66,13 @@ def audition(bench: Bench, offered: list[Family], budget: int) -> list[Trial]:
     return trials
 
 
-def recall(bench: Bench, trials: list[Trial]) -> Trial:
+def recall(bench: Bench, trials: list[Trial], count: int) -> Trial:
     """The best trial of each of the best families on more cases; of equals the one that was offered first."""
     ranked = sorted(trials, key=lambda one: -one.mean)
     best: dict[str, Trial] = {}
     for one in ranked:
         best.setdefault(one.family.name, one)
-    called = list(best.values())[:RECALLED]
+    called = list(best.values())[:count]
     means = [
         bench.play(one.family.build(one.numbers), RECALL_CASES).mean + one.mean / len(RECALL_CASES) for one in called
     ]
