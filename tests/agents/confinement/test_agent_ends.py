@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -132,3 +133,4 @@ class TestEnds:
             judge.kill()
             judge.wait()
         assert wait_until(lambda: not [pid for pid in marked(mark) if pid != judge.pid])
+        assert wait_until(lambda: stat.S_IMODE(yard.folder.stat().st_mode) == 0o700)  # doors are closed again, too

@@ -15,7 +15,7 @@ from evopolicygym.agents.confinement.grants import grant_of
 from evopolicygym.agents.confinement.keeper import Keeper
 from evopolicygym.agents.confinement.layers import Layers
 from evopolicygym.agents.confinement.orders import Orders
-from evopolicygym.agents.confinement.ownership import agent_uid, hand_over, passage
+from evopolicygym.agents.confinement.ownership import agent_uid, hand_over
 from evopolicygym.agents.confinement.reach import Reach
 from evopolicygym.agents.confinement.view import View, view_of
 from evopolicygym.sandbox.runtime import runtime
@@ -37,8 +37,6 @@ def launch(
         view = view_of(cell)
         if uid is not None:
             _hand_over(cell, uid)
-            if level is AgentLevel.B:
-                stack.enter_context(passage([*cell.writable, *view.readable(), *_python_parts(cell)], uid))
         network = Reach(cell, level)
         stack.callback(network.close)
         grant = grant_of(cell, view, uid is not None, network.reachable) if level is AgentLevel.B else None
@@ -91,6 +89,12 @@ def _hand_over(cell: Cell, uid: int) -> None:
     hand_over(cell.temporary, uid)
 
 
+def _ways(cell: Cell, view: View) -> tuple[str, ...]:
+    """One path for each folder that must be passed: its own parents say the rest."""
+    paths = (*cell.writable, *view.readable(), *_python_parts(cell))
+    return tuple(dict.fromkeys(os.path.join(os.path.dirname(path), "") for path in paths))
+
+
 def _python_parts(cell: Cell) -> tuple[str, ...]:
     return (str(cell.python.folder), cell.python.executable, *cell.python.packages)
 
@@ -108,6 +112,7 @@ def _orders(argv: Sequence[str], cell: Cell, view: View, layers: Layers, network
         ports=network.relayed,
         hidden=(os.path.join(runtime().harness, "evopolicygym", "errors.py"),),
         needed=(*cell.writable, *_python_parts(cell)),
+        reached=_ways(cell, view) if layers.grant and layers.uid is not None else (),
         judge=os.getpid(),
         layers=layers,
     )

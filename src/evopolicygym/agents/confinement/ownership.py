@@ -76,26 +76,29 @@ def _hand_over(folder: int, uid: int, keep: str, depth: int) -> None:
 
 
 @contextmanager
-def passage(paths: Iterable[str], uid: int) -> Iterator[None]:
-    """While this lasts, ``uid`` can reach ``paths``."""
-    closed = sorted({str(folder) for path in paths for folder in Path(path).parents if _is_closed(folder)})
+def passage(folders: Iterable[str], uid: int) -> Iterator[None]:
+    """While this lasts, ``uid`` can pass through ``folders`` and those above them."""
+    closed = sorted(
+        {str(way) for folder in folders for way in (Path(folder), *Path(folder).parents) if _is_closed(way)}
+    )
     opened: list[str] = []
     try:
         for folder in closed:
-            _change(folder, uid, True)
+            _open_up(folder, uid, closed)
             opened.append(folder)
         yield
-    except OSError as error:
-        if error.errno not in (errno.EOPNOTSUPP, errno.EPERM):
-            raise
-        raise UserError(
-            f"the agent's user cannot reach its folders: {error}",
-            f"chmod o+x {' '.join(closed)}, or put the runs where others may pass.",
-        ) from error
     finally:
         for folder in opened:
             with suppress(OSError):
                 _change(folder, uid, False)
+
+
+def _open_up(folder: str, uid: int, closed: list[str]) -> None:
+    try:
+        _change(folder, uid, True)
+    except OSError as error:
+        remedy = f"chmod o+x {' '.join(closed)}, or put the runs where others may pass"
+        raise OSError(f"the agent's user cannot reach its folders: {folder}: {error.strerror}: {remedy}") from error
 
 
 def _is_mapped(uid: int) -> bool:
