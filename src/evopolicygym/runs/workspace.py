@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from importlib.resources import files
 from typing import Any, Final
 
@@ -15,6 +16,7 @@ CLIENT: Final = "submit.py"
 DOOR: Final = "door.json"
 INSTRUCTIONS: Final = "AGENTS.md"
 VARIABLE: Final = "EVOPOLICYGYM"
+log = logging.getLogger(__name__)
 
 TEXT: Final = """\
 # Your job
@@ -67,8 +69,11 @@ def make(place: Place, task_text: str, action_space: dict[str, Any], budget: int
 
 
 def show_door(place: Place, api: str) -> None:
-    """Where the door is now; after a restart it may have moved."""
-    delivery.replace_file(place.workspace, DOOR, json.dumps({"api": api}).encode() + b"\n")
+    """Where the door is now; after a restart it may have moved. An agent that broke its workspace is not told."""
+    try:
+        delivery.replace_file(place.workspace, DOOR, json.dumps({"api": api}).encode() + b"\n")
+    except OSError as error:
+        log.warning("the workspace cannot be written to, and does not say where the door is: %s", error)
 
 
 def environment(place: Place, api: str) -> dict[str, str]:
