@@ -28,7 +28,7 @@ MODELS = {
 NPM = ("goose", "kimi", "qwen", "gemini", "opencode")
 SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in (*NPM, "openhands")]
 QUICK = ["codex", "claude"]
-pytestmark = [pytest.mark.timeout(1500), pytest.mark.xdist_group("clients")]
+pytestmark = pytest.mark.timeout(1500)
 
 # Four requests in the first turn and seven in the second, each 1000 in (100 cached), 50 out (7 reasoning).
 CHAT = {"fresh_input": 900, "cache_read": 100, "cache_write": 0, "output": 50, "reasoning": None}
