@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from evopolicygym.sandbox import kernel
-from evopolicygym.sandbox.seccomp import ALLOW, JUMP_EQUAL, LOAD, NUMBER, RETURN, op, apply
+from evopolicygym.sandbox.seccomp import ALLOW, JUMP_EQUAL, LOAD, NUMBER, RETURN, apply, op
 
 NUMBERS = {
     "x86_64": {"unshare": 272, "landlock": 444, "seccomp": 317},

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterable, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
@@ -30,6 +30,18 @@ def copy_credentials(names: Iterable[str], source: Path, home: Path) -> list[str
     for name in found:
         _write_new(home, name, (source / name).read_bytes())
     return found
+
+
+def remove(home: Path, name: str) -> None:
+    """A file that was copied there, if it still is where it was."""
+    path = PurePosixPath(name)
+    with suppress(OSError), ExitStack() as opened:
+        folder = os.open(home, DIRECTORY)
+        opened.callback(os.close, folder)
+        for part in path.parts[:-1]:
+            folder = os.open(part, DIRECTORY, dir_fd=folder)
+            opened.callback(os.close, folder)
+        os.unlink(path.name, dir_fd=folder)
 
 
 def _write_new(home: Path, name: str, data: bytes) -> None:

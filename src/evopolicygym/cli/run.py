@@ -12,11 +12,11 @@ from typing import Annotated, Any
 import typer
 
 from evopolicygym.agents.confinement.cell import Network
+from evopolicygym.cli.live import watching
 from evopolicygym.cli.outcome import show_outcome
 from evopolicygym.cli.output import talk
 from evopolicygym.errors import UserError
 from evopolicygym.judge.judge import Videos
-from evopolicygym.judge.state import RunState
 from evopolicygym.runs.casting import Cast, cast
 from evopolicygym.runs.driver import drive
 from evopolicygym.runs.ownership import Owner, own
@@ -55,7 +55,7 @@ def run(
     """Let an agent play one run: prompted until its budget is spent, a limit is hit or it stops; then scored."""
     if resume:
         settings = Settings.read(resume / "config.toml")
-        _play(resume, settings.agent, {}, json)
+        play(resume, settings.agent, {}, json)
         return
     if task is None:
         raise UserError("no task is named", "For example: evopolicygym run core16/acrobot --agent tuner")
@@ -87,10 +87,10 @@ def run(
         "jobs": jobs,
         "agent": who,
     }
-    _play(folder or _new_folder(task, who), who, given, json)
+    play(folder or new_folder(task, who), who, given, json)
 
 
-def _play(root: Path, settings: AgentSettings | None, given: dict[str, Any], json: bool) -> None:
+def play(root: Path, settings: AgentSettings | None, given: dict[str, Any], json: bool) -> None:
     if settings is None:
         raise UserError(f"{root} is played by hand", f"Go on with `evopolicygym serve TASK --run {root}`.")
     who = cast(settings)
@@ -103,11 +103,8 @@ async def _drive(owner: Owner, who: Cast, root: Path) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, _stop, number, root)
     talk.print(f"{root}: {who.client.name} plays {owner.judge.means.task.id}", markup=False)
-    await drive(owner, lambda api: who.player(owner.place, api), who.settings.allowance, _told)
-
-
-def _told(state: RunState) -> None:
-    talk.print(f"turn {len(state.turns) + 1}: {state.remaining} of {state.budget} episodes left", markup=False)
+    with watching(lambda: owner.judge.state):
+        await drive(owner, lambda api: who.player(owner.place, api), who.settings.allowance)
 
 
 def _stop(number: int, root: Path) -> None:
@@ -123,6 +120,6 @@ def _option(text: str) -> tuple[str, str]:
     return name, value
 
 
-def _new_folder(task: str, who: AgentSettings) -> Path:
+def new_folder(task: str, who: AgentSettings) -> Path:
     parts = (resolve(task).id, who.name, who.model or "none", f"s{who.seed}", f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}")
     return Path("runs") / "__".join(part.replace("/", "-") for part in parts)

@@ -14,6 +14,7 @@ import typer
 from evopolicygym.cli.outcome import show_outcome
 from evopolicygym.cli.output import data, talk
 from evopolicygym.judge.judge import Videos
+from evopolicygym.judge.state import Phase
 from evopolicygym.runs import service
 from evopolicygym.runs.ownership import Owner, own
 from evopolicygym.runs.settings import CORES, Isolation, Seeds, ValidateWhen
@@ -56,7 +57,10 @@ def serve(
         "jobs": jobs,
     }
     with own(run, **given) as owner:
-        asyncio.run(_serve(owner, run, json))
+        if owner.judge.state.phase is Phase.FINISHED:
+            talk.print(f"{run} is finished: there is nothing to submit to")
+        else:
+            asyncio.run(_serve(owner, run, json))
     show_outcome(run, json)
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 from dataclasses import dataclass
 from typing import Any, Final
 
-from evopolicygym.rollout.records import EpisodeResult
+from evopolicygym.rollout.records import EpisodeResult, mean
 from evopolicygym.sandbox.checkpoints import Checkpoint
 
 
@@ -21,8 +20,7 @@ class Tally:
 
     @property
     def mean(self) -> float:
-        """Exactly rounded, and independent of order."""
-        return math.fsum(self.returns) / len(self.returns)
+        return mean(self.returns)
 
     @property
     def std(self) -> float:
@@ -103,7 +101,8 @@ class Prompted:
 
 @dataclass(frozen=True)
 class Turned:
-    """The agent was prompted and has answered, or failed to. ``submissions`` counts those accepted until then."""
+    """The agent was prompted and has answered, or failed to. ``submissions`` counts those accepted until then.
+    ``model`` served it, by the client's word; ``price`` says where the cost in ``usage`` comes from."""
 
     session: str | None
     exit_code: int | None
@@ -113,6 +112,8 @@ class Turned:
     failure: str | None
     text: str
     stop: bool
+    model: str | None = None
+    price: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True)

@@ -131,14 +131,17 @@ class Submission(Facts):
 
 class Turn(Facts):
     """The agent was prompted once. ``submissions`` counts those accepted until its end; ``usage`` is of this turn
-    alone, null where nobody metered it."""
+    alone, null where nobody metered it; ``model`` served it, by the client's word; ``price`` says where its cost comes
+    from."""
 
     exit_code: int | None
     wall_s: float
     submissions: int
     failure: str | None
     stop: bool
+    model: str | None
     usage: dict[str, Any] | None
+    price: dict[str, Any] | None
 
 
 class Sign(Facts):

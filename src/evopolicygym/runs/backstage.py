@@ -16,17 +16,15 @@ from evopolicygym.agents.confinement.python import Python, make_python
 from evopolicygym.judge.place import Place
 
 SHIPPED: Final = "builtin"
+FOLDER: Final = "agent"
 
 
 @dataclass(frozen=True)
 class Backstage:
-    """``credentials`` are the login files that were copied: they are removed when the run is over."""
-
     home: Path
     temporary: Path
     programs: Path
     python: Python
-    credentials: tuple[str, ...]
 
     def cell(self, place: Place, network: Network, hosts: tuple[str, ...], ports: tuple[int, ...],
              readable: tuple[Path, ...], environment: dict[str, str]) -> Cell:  # fmt: skip
@@ -43,22 +41,18 @@ class Backstage:
             ports=ports,
         )
 
-    def forget_credentials(self) -> None:
-        """A login is nothing that a record should hold."""
-        for name in self.credentials:
-            (self.home / name).unlink(missing_ok=True)
-
 
 def set_up(place: Place, client: Client) -> Backstage:
     """Also when a run is taken up again: what is there stays."""
-    root = place.root / "agent"
+    root = place.root / FOLDER
     folders = {name: root / name for name in ("home", "tmp", "programs", "python")}
     for folder in folders.values():
         folder.mkdir(mode=0o755, parents=True, exist_ok=True)
     _ship(folders["programs"] / SHIPPED)
-    copied = home.copy_credentials(client.credentials, Path.home(), folders["home"])
-    python = make_python(folders["python"], client.packages)
-    return Backstage(folders["home"], folders["tmp"], folders["programs"], python, tuple(copied))
+    home.copy_credentials(client.credentials, Path.home(), folders["home"])
+    return Backstage(
+        folders["home"], folders["tmp"], folders["programs"], make_python(folders["python"], client.packages)
+    )
 
 
 def _ship(target: Path) -> None:

@@ -18,6 +18,7 @@ from evopolicygym.judge.place import Place
 from evopolicygym.runs import backstage, workspace
 from evopolicygym.runs.players import ClientPlayer, Player, Seat
 from evopolicygym.runs.settings import AgentSettings
+from evopolicygym.runs.talking import TalkingPlayer
 
 SEED: Final = "EVOPOLICYGYM_SEED"
 LOOPBACK: Final = ("127.0.0.1", "localhost")
@@ -62,7 +63,8 @@ class Cast:
             self.settings.options,
             _keys(self.client),
         )
-        return ClientPlayer(seat, cell, self.level, place.logs / "agent")
+        kind = TalkingPlayer if self.client.turns == "json_lines" else ClientPlayer
+        return kind(seat, cell, self.level, place.logs / "agent")
 
     def _model_ports(self) -> tuple[int, ...]:
         """A model server on this machine is reached at its own port."""

@@ -46,17 +46,21 @@ class Owner:
 
 
 @contextmanager
-def own(root: Path, agent_facts: dict[str, Any] = BY_HAND, **given: Any) -> Iterator[Owner]:
+def own(root: Path, agent_facts: dict[str, Any] = BY_HAND, /, **given: Any) -> Iterator[Owner]:
     """An existing run or, when a task is given, a new one. Leaving it lets go: another process may take over."""
     place = Place(root.absolute())
-    is_new = not place.ledger.exists() or place.ledger.stat().st_size == 0
-    if is_new:
+    if not _has_begun(place):
         _check_new(root, given)
         place.make()
-    with RunLock(place.root):
-        settings = Settings.make(**given) if is_new else agreed(Settings.read(place.config), given, place)
+    with RunLock(place.root):  # only now it cannot begin under our hands
+        has_begun = _has_begun(place)
+        settings = agreed(Settings.read(place.config), given, place) if has_begun else Settings.make(**given)
         with _started(place, settings, agent_facts) as owner:
             yield owner
+
+
+def _has_begun(place: Place) -> bool:
+    return place.ledger.exists() and place.ledger.stat().st_size > 0
 
 
 def agreed(settings: Settings, given: dict[str, Any], place: Place) -> Settings:
@@ -102,6 +106,7 @@ def _started(place: Place, settings: Settings, agent_facts: dict[str, Any]) -> I
         _check_same(judge, task, splits, settings)
         judge.record(Owned(engine.level, engine.implementation))
         _tidy(owner)
+        owner.write_record()
         yield owner
 
 
@@ -121,7 +126,6 @@ def _open(owner: Owner, task: Task, splits: Splits, agent_facts: dict[str, Any])
     owner.judge.record(
         Opened(secrets.token_hex(8), settings.budget, settings.validation_cases, settings.heldout_cases, facts)
     )
-    owner.write_record()
 
 
 def _task_facts(task: Task) -> dict[str, Any]:
@@ -149,12 +153,13 @@ def _check_same(judge: Judge, task: Task, splits: Splits, settings: Settings) ->
 
 
 def _tidy(owner: Owner) -> None:
-    """What a crash can leave: staged feedback, and verdicts whose feedback was not delivered."""
+    """What a crash can leave: staged feedback, verdicts whose feedback was not delivered, a run that was over."""
     sweep(owner.place.feedback)
     sweep(owner.place.checkpoints)
     for one in owner.judge.state.submissions.values():
         if one.judged:
             submission.deliver(owner.judge, one)
+    submission.close_if_over(owner.judge)
 
 
 @contextmanager

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import IO, Final, Protocol
@@ -55,6 +56,11 @@ class Seat:
     base_url: str | None = None
     options: Mapping[str, str] = field(default_factory=dict)
     keys: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def leave(self) -> None:
+        """A login is nothing that a record should hold; it is copied again when the run is taken up again."""
+        for name in self.client.credentials:
+            home.remove(self.home, name)
 
     def command(self, asked: Asked) -> Command:
         session = asked.session if self.client.can_resume else None
@@ -115,13 +121,17 @@ class ClientPlayer:
     def close(self) -> None:
         if self._process:
             self._process.kill()
+        self._seat.leave()
 
     def _run(self, command: Command, out: Path, err: Path, over: Callable[[], bool]) -> int | None:
         cell = replace(self._cell, environment={**self._cell.environment, **command.environment})
         with _stdin(command.stdin) as stdin, open(out, "wb") as stdout, open(err, "wb") as stderr:
             streams = (stdin.fileno(), stdout.fileno(), stderr.fileno())
             with launch(command.argv, cell, self._level, *streams) as self._process:
-                return supervise(self._process, over)
+                try:
+                    return supervise(self._process, over)
+                finally:
+                    keep_traffic(self._process, out.with_suffix(".net"))
 
 
 def supervise(process: AgentProcess, over: Callable[[], bool]) -> int | None:
@@ -131,6 +141,12 @@ def supervise(process: AgentProcess, over: Callable[[], bool]) -> int | None:
             process.kill()
             return None
     return code
+
+
+def keep_traffic(process: AgentProcess, path: Path) -> None:
+    """What the proxy let through, and what it refused, beside the transcript."""
+    if traffic := process.traffic():
+        path.write_text("".join(json.dumps(asdict(one)) + "\n" for one in traffic))
 
 
 def redact(path: Path, keys: Mapping[str, str]) -> None:

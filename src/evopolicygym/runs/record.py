@@ -173,7 +173,9 @@ def _turn(one: Turned) -> shape.Turn:
         submissions=one.submissions,
         failure=one.failure,
         stop=one.stop,
+        model=one.model,
         usage=one.usage,
+        price=one.price,
     )
 
 

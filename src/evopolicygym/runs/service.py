@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any, Final
 
 from evopolicygym.judge import hidden
@@ -29,7 +30,7 @@ async def serve(owner: Owner, play: Play) -> None:
     service = _Service(owner, desk)
     means, listener = owner.judge.means, bind(owner.place.root)
     facts = Facts(means.task, owner.task_text, means.engine.obs_space, means.engine.action_space)
-    async with control.listening(owner.place.root, service.answer):
+    async with control.listening(owner.place.root, service.answer), service.telling_how_it_ends():
         async with open_door(app(desk, facts, listener[1].token), listener[0]):
             workspace.show_door(owner.place, listener[1].url)
             desk.resume()
@@ -76,14 +77,19 @@ class _Service:
         def advance() -> None:
             asyncio.run_coroutine_threadsafe(self._progress(left), loop)
 
+        await self._progress(left)
+        await asyncio.to_thread(finish, self._owner, advance)
+
+    @asynccontextmanager
+    async def telling_how_it_ends(self) -> AsyncIterator[None]:
+        """Whoever asked us to finish gets an answer, also when the judge broke on the way."""
         try:
-            await self._progress(left)
-            await asyncio.to_thread(finish, self._owner, advance)
-        except BaseException as error:
+            yield
+        except Exception as error:
             self._finished.set_exception(error)
+            self._finished.exception()  # nobody may have asked
             raise
         self._finished.set_result(None)
-        await asyncio.sleep(0)
 
     async def _progress(self, total: int) -> None:
         for tell in self._tell:

@@ -65,10 +65,10 @@ class AgentSettings(BaseModel):
     json_lines: bool = False
     isolation: Literal["auto", "A", "B", "none"] = "auto"
     network: Network = Network.ALLOWED
-    turns: int | None = Field(None, ge=1)
-    hours: float | None = Field(24.0, gt=0)
-    tokens: int | None = Field(None, ge=1)
-    dollars: float | None = Field(None, gt=0)
+    turns: int | None = Field(default=None, ge=1)
+    hours: float | None = Field(default=24.0, gt=0)
+    tokens: int | None = Field(default=None, ge=1)
+    dollars: float | None = Field(default=None, gt=0)
 
     @property
     def levels(self) -> tuple[AgentLevel, ...]:

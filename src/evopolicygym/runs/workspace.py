@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from importlib.resources import files
 from typing import Any, Final
 
@@ -10,12 +11,13 @@ from evopolicygym.judge import delivery
 from evopolicygym.judge.place import Place, write_whole
 from evopolicygym.judge.requests import LAST, MAX_EPISODES
 from evopolicygym.sandbox.checkpoints import MAX_BYTES, MAX_FILES
-from evopolicygym.tasks.contract import example
+from evopolicygym.tasks.contract import starter
 
 CLIENT: Final = "submit.py"
 DOOR: Final = "door.json"
 INSTRUCTIONS: Final = "AGENTS.md"
 VARIABLE: Final = "EVOPOLICYGYM"
+log = logging.getLogger(__name__)
 
 READ_FIRST: Final = "Read AGENTS.md in this folder first: it holds the task, the rules, and how to submit.\n"
 POINTERS: Final = {  # for clients that do not look for AGENTS.md; `@` includes it where it can be
@@ -85,12 +87,15 @@ def make(place: Place, task_text: str, action_space: dict[str, Any], budget: int
     for name, pointer in POINTERS.items():
         write_whole(place.workspace / name, pointer.encode())
     write_whole(place.workspace / CLIENT, files("evopolicygym.server").joinpath("client.py").read_bytes())
-    write_whole(place.system / "policy.py", example(action_space).encode())
+    write_whole(place.system / "policy.py", starter(action_space).encode())
 
 
 def show_door(place: Place, api: str) -> None:
-    """Where the door is now; after a restart it may have moved."""
-    delivery.replace_file(place.workspace, DOOR, json.dumps({"api": api}).encode() + b"\n")
+    """Where the door is now; after a restart it may have moved. An agent that shut its own workspace is not told."""
+    try:
+        delivery.replace_file(place.workspace, DOOR, json.dumps({"api": api}).encode() + b"\n")
+    except OSError as error:
+        log.warning("%s could not be written to the workspace: %s", DOOR, error)
 
 
 def environment(place: Place, api: str) -> dict[str, str]:

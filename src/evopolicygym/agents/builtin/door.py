@@ -47,8 +47,7 @@ class Door:
         self._name, self._count = name, 0
 
     def info(self) -> dict[str, Any]:
-        answer: dict[str, Any] = self._call("GET", "/info", None, {})[1]
-        return answer
+        return self._call("GET", "/info", None, {})[1]
 
     def submit(self, cases: list[int]) -> Reply:
         """What is in ``system`` now, on these cases. Raises Closed."""
@@ -72,7 +71,7 @@ class Door:
             return answer
         raise Closed(f"{status}: {answer.get('message', code)}")
 
-    def _call(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> tuple[int, Any]:
+    def _call(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> tuple[int, dict[str, Any]]:
         began = time.monotonic()
         while True:
             try:
@@ -82,7 +81,7 @@ class Door:
                     raise Unreachable(f"the server does not answer: {error}") from error
             time.sleep(0.3)
 
-    def _ask(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> tuple[int, Any]:
+    def _ask(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> tuple[int, dict[str, Any]]:
         """An address that is not known is that of a server that has moved, which is no answer."""
         request = urllib.request.Request(self._api() + path, body, headers, method=method)
         try:

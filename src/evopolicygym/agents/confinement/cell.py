@@ -35,10 +35,11 @@ class Network(StrEnum):
 
 @dataclass(frozen=True)
 class Cell:
-    """All paths are the same inside as outside. ``workspace`` is also the working directory; ``home`` and
-    ``temporary`` belong to the run and are kept from turn to turn (at level A ``temporary`` is /tmp as well);
-    ``feedback`` is shown read-only at ``workspace/feedback`` where mounts are possible. ``hosts`` are ``host[:port]``
-    that the proxy lets through; ``ports`` are loopback ports of the judge's machine: the door, a local model."""
+    """All paths are the same inside as outside, and free of links. ``workspace`` is also the working directory;
+    ``home`` and ``temporary`` belong to the run and are kept from turn to turn (at level A ``temporary`` is /tmp as
+    well); ``feedback`` is shown read-only at ``workspace/feedback`` where mounts are possible. ``readable`` are more
+    trees to read and run. ``hosts`` are ``host[:port]`` that the proxy lets through; ``ports`` are loopback ports of
+    the judge's machine: the door, a local model."""
 
     workspace: Path
     home: Path
@@ -52,16 +53,21 @@ class Cell:
     ports: tuple[int, ...] = ()
     processes: int = PROCESSES
 
+    def __post_init__(self) -> None:
+        for name in ("workspace", "home", "temporary"):
+            object.__setattr__(self, name, getattr(self, name).resolve())
+
     @property
     def writable(self) -> tuple[str, ...]:
-        return tuple(os.path.realpath(path) for path in (self.workspace, self.home, self.temporary))
+        return str(self.workspace), str(self.home), str(self.temporary)
 
     def check(self, own: tuple[str, ...]) -> None:
-        """Refuse to show what would show the run or this package (``own``) with it."""
+        """Refuse to show what would show the run, the user's home or the judge's packages (``own``) with it."""
         for path in (self.workspace, self.home, self.temporary, *self.readable):
             if not path.exists():
                 raise UserError(f"{path} is not there: an agent cannot be given it", "Create it, or leave it out.")
-        private = (os.path.dirname(self.writable[0]), *own)
+        home = os.path.realpath(os.path.expanduser("~"))
+        private = (str(self.workspace.parent), home, f"{home}/.config", f"{home}/.ssh", *own)
         for shown in (*self.writable, *(os.path.realpath(path) for path in self.readable)):
             for hidden in private:
                 if beneath(hidden, shown):

@@ -6,8 +6,9 @@ import json
 import os
 import socket
 import subprocess
+import threading
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -44,7 +45,7 @@ def launch(
     max_landlock_abi: int | None = None,
 ) -> AgentProcess:
     """Start ``argv`` in ``cell``. Raises LayerFailed, or UserError if the program cannot be run there."""
-    cell.check((runtime().harness,))
+    cell.check((runtime().harness, runtime().site))
     with ExitStack() as stack:
         uid = None if level is AgentLevel.NONE else agent_uid(cell.workspace)
         view = view_of(cell)
@@ -151,11 +152,16 @@ class _Warden:
                 pass_fds=[theirs.fileno()],
                 env={},
                 cwd="/",
+                start_new_session=True,
             )
-        orders.send(self._control)
+        self._lock = threading.Lock()
+        self._last: dict[str, Any] | None = None
+        with suppress(ConnectionError):  # then it has something to say, or is dead
+            orders.send(self._control)
         hello, self.listeners = self._receive()
         if "running" not in hello:
             self.end()
+            self._control.close()
             reason = hello.get("refused", "the warden died while starting")
             if hello.get("kind", LAYER) == LAYER:
                 raise LayerFailed(f"a layer of the agent's cell did not take: {reason}")
@@ -172,25 +178,22 @@ class _Warden:
         return True
 
     def tell(self, order: bytes) -> None:
-        if self._process.poll() is None:
-            try:
-                self._control.send(order)
-            except OSError:
-                pass  # it has just ended
+        with suppress(OSError):  # it has ended already
+            self._control.send(order)
 
     def end(self) -> None:
-        try:
+        with suppress(OSError):  # it has ended already
             self._control.shutdown(socket.SHUT_WR)
-        except OSError:
-            pass  # it has ended already
         if not self.wait(END_S):
             self._process.kill()
             self._process.wait()
 
     def exit_code(self) -> int:
         """By the warden's last word, which it says when nobody is left."""
-        if not hasattr(self, "_last"):
-            self._last = self._receive()[0]
+        with self._lock:
+            if self._last is None:
+                self._last = self._receive()[0]
+                self._control.close()
         if not self._last.get("alone"):
             raise Fault("processes of the agent may be left over: the warden did not see their end")
         return int(self._last["ended"])
@@ -227,9 +230,9 @@ def _orders(argv: Sequence[str], cell: Cell, view: View, layers: Layers, network
     return Orders(
         argv=tuple(argv),
         environment=cell.full_environment(network.proxy),
-        workspace=os.path.realpath(cell.workspace),
-        home=os.path.realpath(cell.home),
-        temporary=os.path.realpath(cell.temporary),
+        workspace=str(cell.workspace),
+        home=str(cell.home),
+        temporary=str(cell.temporary),
         writable=cell.writable,
         feedback=os.path.realpath(cell.feedback) if cell.feedback else None,
         view=view,

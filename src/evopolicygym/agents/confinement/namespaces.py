@@ -13,7 +13,7 @@ from typing import Final, NoReturn
 
 from evopolicygym.agents.confinement.layers import die_first
 from evopolicygym.agents.confinement.orders import Orders
-from evopolicygym.agents.confinement.program import LAYER, become_program, exit_code
+from evopolicygym.agents.confinement.program import LAYER, become_program, exit_code, in_words
 from evopolicygym.agents.confinement.root import PrivateRoot, identity_files
 from evopolicygym.agents.confinement.view import RESOLVER
 from evopolicygym.sandbox import kernel
@@ -48,7 +48,7 @@ def become_init(orders: Orders, report: int) -> NoReturn:
         _build_root(orders)
         kernel.prctl(kernel.PR_SET_DUMPABLE, 0)  # before there is anybody to look into us
     except BaseException as error:
-        os.write(report, f"{LAYER}: {error}".encode())
+        os.write(report, f"{LAYER}: {in_words(error)}".encode())
         os._exit(127)
     program = os.fork()
     if program == 0:

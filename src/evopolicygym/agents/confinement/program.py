@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import signal
 import socket
 from collections.abc import Callable
@@ -35,7 +36,7 @@ def become_program(orders: Orders, report: int) -> NoReturn:
         kind = PROGRAM
         os.execvpe(orders.argv[0], orders.argv, orders.environment)
     except BaseException as error:
-        os.write(report, f"{kind}: {error or type(error).__name__}".encode())
+        os.write(report, f"{kind}: {in_words(error)}".encode())
     os._exit(127)
 
 
@@ -70,6 +71,10 @@ def _must_fail(what: str, attempt: Callable[[], object]) -> None:
     with suppress(OSError):
         attempt()
         raise RuntimeError(f"{what}: a layer did not take")
+
+
+def in_words(error: BaseException) -> str:
+    return re.sub(r"^\[Errno \d+\] ", "", str(error)) or type(error).__name__
 
 
 def exit_code(status: int) -> int:

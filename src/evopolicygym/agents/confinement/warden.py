@@ -21,7 +21,7 @@ if __name__ == "__main__":
 
 from evopolicygym.agents.confinement import namespaces, tree
 from evopolicygym.agents.confinement.orders import Orders
-from evopolicygym.agents.confinement.program import LAYER, become_program, exit_code
+from evopolicygym.agents.confinement.program import LAYER, become_program, exit_code, in_words
 from evopolicygym.sandbox import kernel
 
 TERMINATE = b"T"
@@ -44,7 +44,7 @@ def main(control: socket.socket) -> NoReturn:
         listeners = namespaces.leave_host(orders) if orders.private else []
         child = _start(orders)
     except (NotStarted, OSError) as problem:
-        _say(control, {"refused": str(problem), "kind": getattr(problem, "kind", LAYER)})
+        _say(control, {"refused": in_words(problem), "kind": getattr(problem, "kind", LAYER)})
         os._exit(1)
     kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
     _say(control, {"running": child}, [listener.fileno() for listener in listeners])

@@ -12,6 +12,7 @@ import numpy as np
 
 from ..door import Closed, Door
 from .policies.features import Vector, controls_of, entries
+from .spaces import Spaces
 
 POLICIES: Final = Path(__file__).parent / "policies"
 DELIVERY_S: Final = 20.0  # the verdict can be known a moment before the feedback lies in the workspace
@@ -55,9 +56,10 @@ class Bench(Protocol):
 
 
 class DoorBench:
-    def __init__(self, door: Door, obs_space: dict[str, Any], action_space: dict[str, Any], budget: int) -> None:
-        self._door, self._obs_space, self._action_space = door, obs_space, action_space
-        self.left = budget
+    """The real one. The budget is what the run began with: on a new start the same answers come again."""
+
+    def __init__(self, door: Door, spaces: Spaces, budget: int) -> None:
+        self._door, self._spaces, self.left = door, spaces, budget
 
     def play(self, candidate: Candidate, cases: list[int]) -> Played:
         if self.left == 0:
@@ -66,7 +68,9 @@ class DoorBench:
         write(candidate, self._door.system)
         reply = self._door.submit(asked)
         self.left = reply.remaining
-        print(f"{reply.submit_id}: {candidate.policy} {reply.status} {list(reply.returns)}, {self.left} left", flush=True)
+        print(
+            f"{reply.submit_id}: {candidate.policy} {reply.status} {list(reply.returns)}, {self.left} left", flush=True
+        )
         returns = np.array(reply.returns) if reply.returns else np.full(len(asked), -np.inf)
         return Played(returns, self._episodes(reply.submit_id))
 
@@ -76,7 +80,7 @@ class DoorBench:
         while not (folder / "summary.json").exists() and time.monotonic() - began < DELIVERY_S:
             time.sleep(0.02)
         paths = sorted((folder / "episodes").glob("ep_*"))[:MOST_EPISODES_READ]
-        return [read(path, self._obs_space, self._action_space) for path in paths]
+        return [read(path, self._spaces) for path in paths]
 
 
 def write(candidate: Candidate, system: Path) -> None:
@@ -86,13 +90,13 @@ def write(candidate: Candidate, system: Path) -> None:
     (system / "parameters.json").write_text(json.dumps(candidate.settings, indent=1) + "\n")
 
 
-def read(folder: Path, obs_space: dict[str, Any], action_space: dict[str, Any]) -> Episode:
+def read(folder: Path, spaces: Spaces) -> Episode:
     """Large arrays of a trajectory are rows in a file beside it."""
     lines = [json.loads(line) for line in (folder / "trajectory.jsonl").read_text().splitlines()]
     archive = folder / "observations.npz"
     arrays = dict(np.load(archive)) if archive.exists() else {}
-    seen = [entries(obs_space, _whole(line["obs"], arrays)) for line in lines]
-    done = [controls_of(action_space, line["action"]) for line in lines if "action" in line]
+    seen = [entries(spaces.observation, _whole(line["obs"], arrays)) for line in lines]
+    done = [controls_of(spaces.action, line["action"]) for line in lines if "action" in line]
     return Episode(np.array(seen), np.array(done))
 
 

@@ -1,15 +1,16 @@
-"""What the names of the spaces and the first trajectories tell: scales, velocities, what moves what, how to get there."""
+"""What names of entries and first trajectories tell: scales, velocities, what moves what, how to get there."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .bench import Episode
-from .policies.features import Vector, entry_names, width
+from .policies.features import Vector
+from .spaces import Spaces
 
 Indices = NDArray[np.intp]
 SPEED_WORDS: Final = ("veloc", "speed", "rate")
@@ -17,27 +18,6 @@ ERROR_WORDS: Final = ("error", "_minus_", "distance_to", "relative_to")
 MOST_BASIS: Final = 6  # entries whose products may enter the Jacobian
 RIDGE: Final = 1e-6
 TRUSTED: Final = 0.5  # share of the variance that a regression must explain
-
-
-@dataclass(frozen=True)
-class Spaces:
-    """What is known before the first episode."""
-
-    observation: dict[str, Any]
-    action: dict[str, Any]
-    horizon: int
-
-    @property
-    def controls(self) -> int:
-        return width(self.action)
-
-    @property
-    def is_choice(self) -> bool:
-        return bool(self.action["type"] == "Discrete")
-
-    @property
-    def names(self) -> list[tuple[str, str]]:
-        return entry_names(self.observation)
 
 
 @dataclass(frozen=True)
@@ -75,7 +55,7 @@ class Facts:
         """For each control the velocity that it pushes most; empty where two controls share one."""
         if not len(self.velocities):
             return self.velocities
-        own = self.velocities[np.abs(self.effect[self.velocities]).argmax(axis=0)]
+        own: Indices = self.velocities[np.abs(self.effect[self.velocities]).argmax(axis=0)]
         return own if len(set(own)) == len(own) else own[:0]
 
     def jacobians(self) -> list[Jacobian]:
@@ -88,10 +68,11 @@ class Facts:
         return [jacobian for _, jacobian in known]
 
     def _jacobian(self, velocity: Indices) -> tuple[float, Jacobian] | None:
-        """The velocity after the step is what moved the error: controls act within the step."""
-        motion = (self.before + self.change)[:, velocity] if len(velocity) else self.controls
+        """Taken at the middle of the step, where the mean velocity and the mean posture are."""
+        middle = self.before + self.change / 2.0
+        motion = middle[:, velocity] if len(velocity) else self.controls
         basis = self._basis(velocity)
-        table = products(self.before[:, basis])
+        table = products(middle[:, basis])
         rows = np.einsum("tm,tb->tmb", motion, table).reshape(len(motion), -1)
         if len(rows) < 2 * rows.shape[1]:
             return None

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.random import Generator
 
 from .bench import Candidate
-from .facts import Facts, Indices, Jacobian, Spaces
+from .facts import Facts, Indices, Jacobian
 from .policies.features import Vector
+from .spaces import Spaces
 
 LARGEST_LINEAR: Final = 120  # numbers; beyond it chance directions in fewer entries do better
 SWITCH: Final = 3.0  # a weight at which the feedback all but switches
@@ -61,7 +62,9 @@ def _pairs(spaces: Spaces, facts: Facts) -> list[tuple[Vector, int]]:
     """Which way to push, by which velocity: two choices or the two ends of one control; the strongest effect first."""
     size = spaces.controls
     ways = [np.eye(size)[j] - np.eye(size)[i] for i in range(size) for j in range(i + 1, size)] or [np.ones(1)]
-    ranked = [(abs(float(facts.effect[v] @ way)), number, v) for number, way in enumerate(ways) for v in facts.velocities]
+    ranked = [
+        (abs(float(facts.effect[v] @ way)), number, v) for number, way in enumerate(ways) for v in facts.velocities
+    ]
     return [(ways[number], int(v)) for _, number, v in sorted(ranked, reverse=True)]
 
 
@@ -119,9 +122,11 @@ def _oscillator(spaces: Spaces, random: Generator) -> Family:
     def build(numbers: Vector) -> Candidate:
         sine, cosine, offset = numbers[1:].reshape(3, size)
         frequency = float(np.exp(np.clip(numbers[0], np.log(FREQUENCIES[0]) - 1.0, np.log(0.5))))
-        return Candidate("oscillator", _plain({"frequency": frequency, "sine": sine, "cosine": cosine, "offset": offset}))
+        return Candidate(
+            "oscillator", _plain({"frequency": frequency, "sine": sine, "cosine": cosine, "offset": offset})
+        )
 
-    return Family("oscillator", build, [_rhythm(size, random) for _ in range(24)], 0.25)
+    return Family("oscillator", build, [_rhythm(size, random) for _ in range(24)], 0.15)
 
 
 def _rhythm(size: int, random: Generator) -> Vector:
@@ -132,27 +137,29 @@ def _rhythm(size: int, random: Generator) -> Vector:
 
 
 def _reach(facts: Facts) -> Iterator[Family]:
-    """Numbers: logarithms of damping, of rate and of gain of each control, relative to a start that is mostly sound."""
+    """Numbers, all logarithms: damping, speed limit, then rate and gain of each control."""
     for number, jacobian in enumerate(facts.jacobians()):
         yield Family(f"reach-{number}", _reacher(jacobian), _reach_starts(jacobian), 0.4)
 
 
 def _reacher(jacobian: Jacobian) -> Callable[[Vector], Candidate]:
     fixed = {"error": jacobian.error, "velocity": jacobian.velocity, "basis": jacobian.basis, "push": jacobian.push}
+    fixed["jacobian"] = jacobian.coefficients
     size = len(jacobian.push)
 
     def build(numbers: Vector) -> Candidate:
         damping = 0.05 * float(np.exp(np.clip(numbers[0], -7.0, 5.0)))
-        rate, gain = np.exp(np.clip(numbers[1:], -5.0, 3.0)).reshape(2, size) * np.array([[0.1], [0.3]])
-        settings = {"jacobian": jacobian.coefficients, "damping": damping, "rate": rate, "gain": gain}
-        return Candidate("reach", _plain(fixed | settings))
+        limit = 3.0 * float(np.exp(np.clip(numbers[1], -5.0, 3.0)))
+        rate, gain = np.exp(np.clip(numbers[2:], -5.0, 3.0)).reshape(2, size) * np.array([[0.1], [0.3]])
+        tuned = {"damping": damping, "limit": limit, "rate": rate, "gain": gain}
+        return Candidate("reach", _plain(fixed | tuned))
 
     return build
 
 
 def _reach_starts(jacobian: Jacobian) -> list[Vector]:
     size = len(jacobian.push)
-    return [np.array([0.0, *[rate] * size, *[0.0] * size]) for rate in (0.0, -0.7, 0.7)]
+    return [np.array([1.0, 0.0, *[rate] * size, *[0.0] * size]) for rate in (0.0, 0.5, -0.7)]
 
 
 def _plain(settings: dict[str, Any]) -> dict[str, Any]:

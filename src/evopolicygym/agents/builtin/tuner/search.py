@@ -10,16 +10,21 @@ import cma
 import numpy as np
 
 from .bench import Bench, Candidate
-from .facts import Facts, Spaces
+from .facts import Facts
 from .families import Family, constant, families, noise
 from .policies.features import Vector
+from .spaces import Spaces
 
 EXPLORING_CASES: Final = [0, 1]
 AUDITION_CASES: Final = [0]
 RECALL_CASES: Final = [1, 2, 3]  # for the best few: one case can be lucky
 RECALLED: Final = 3
 AUDITION_SHARE: Final = 0.35
+FRESH_CASES: Final = 4  # the first case that no choice was made on
+TRAIN_CASES: Final = 1024
 FINAL_CASES: Final = 4
+MOST_CASES: Final = 128  # of one submission
+IMAGE_CASES: Final = 4  # worlds with images are slow to play, and every candidate is validated
 MANY_NUMBERS: Final = 30  # from here on only the variances are adapted: there is no budget for more
 
 
@@ -36,9 +41,9 @@ def tune(bench: Bench, spaces: Spaces, seed: int) -> None:
     facts = explore(bench, spaces)
     random = np.random.default_rng(seed)
     found = audition(bench, families(spaces, facts, random), budget)
-    best = recall(bench, found)
+    best = recall(bench, found, max(1, min(RECALLED, budget // 40)))
     print(f"chosen: {best.family.name}", flush=True)
-    optimise(bench, best, seed, 1 if facts.before.shape[1] < 40 else 2)
+    optimise(bench, best, seed, IMAGE_CASES if spaces.sees_images else 1)
 
 
 def explore(bench: Bench, spaces: Spaces) -> Facts:
@@ -53,7 +58,7 @@ def audition(bench: Bench, offered: list[Family], budget: int) -> list[Trial]:
     """Every family shows its starting points in turn, on the same case."""
     turns = zip_longest(*([(family, start) for start in family.starts] for family in offered))
     floor = bench.left - int(AUDITION_SHARE * budget)
-    trials = []
+    trials: list[Trial] = []
     for family, numbers in filter(None, chain.from_iterable(turns)):
         if bench.left <= floor and trials:
             break
@@ -61,35 +66,52 @@ def audition(bench: Bench, offered: list[Family], budget: int) -> list[Trial]:
     return trials
 
 
-def recall(bench: Bench, trials: list[Trial]) -> Trial:
+def recall(bench: Bench, trials: list[Trial], count: int) -> Trial:
     """The best trial of each of the best families on more cases; of equals the one that was offered first."""
     ranked = sorted(trials, key=lambda one: -one.mean)
     best: dict[str, Trial] = {}
     for one in ranked:
         best.setdefault(one.family.name, one)
-    called = list(best.values())[:RECALLED]
-    means = [bench.play(one.family.build(one.numbers), RECALL_CASES).mean + one.mean / len(RECALL_CASES) for one in called]
+    called = list(best.values())[:count]
+    means = [
+        bench.play(one.family.build(one.numbers), RECALL_CASES).mean + one.mean / len(RECALL_CASES) for one in called
+    ]
     return called[int(np.argmax(means))]
 
 
-def optimise(bench: Bench, start: Trial, seed: int, count: int) -> None:
-    """CMA-ES; all candidates of a generation play the same cases, the next generation others."""
+def optimise(bench: Bench, start: Trial, seed: int, least: int) -> None:
+    """CMA-ES. All candidates of a generation play the same cases; how many is decided by the first generation."""
     strategy = _strategy(start, seed)
-    while True:
-        generation = strategy.countiter
-        cases = [(4 + generation * count + k) % 64 for k in range(count)]
+    count, build = max(2, least), start.family.build
+    while bench.left >= strategy.popsize * count + FINAL_CASES:
+        cases = next_cases(strategy.countiter, count)
         asked = strategy.ask()
-        if bench.left < len(asked) * count + FINAL_CASES:
-            break
-        means = [bench.play(start.family.build(numbers), cases).mean for numbers in asked]
-        strategy.tell(asked, [-mean if np.isfinite(mean) else 1e30 for mean in means])
-        print(f"generation {generation}: best {max(means):.6g}, median {np.median(means):.6g}", flush=True)
-    finish(bench, start.family.build(strategy.mean))
+        returns = np.array([bench.play(build(numbers), cases).returns for numbers in asked])
+        means = returns.mean(axis=1)
+        strategy.tell(asked, np.where(np.isfinite(means), -means, 1e30).tolist())
+        print(f"generation {strategy.countiter}: best {means.max():.6g}, median {np.median(means):.6g}", flush=True)
+        if strategy.countiter == 1:
+            count = max(least, cases_needed(returns))
+    confirm(bench, build(strategy.mean))
 
 
-def finish(bench: Bench, centre: Candidate) -> None:
-    """The centre of the distribution is a better policy than most that were drawn from it."""
-    bench.play(centre, list(range(bench.left)))
+def confirm(bench: Bench, centre: Candidate) -> None:
+    """The centre of the distribution is mostly better than what is drawn from it: it gets what is left."""
+    bench.play(centre, list(range(min(bench.left, MOST_CASES))))
+
+
+def next_cases(generation: int, count: int) -> list[int]:
+    """Others for every generation: what is good on a few known cases only dies out."""
+    first = FRESH_CASES + generation * count
+    return [(first + number) % TRAIN_CASES for number in range(count)]
+
+
+def cases_needed(returns: Vector) -> int:
+    """Where candidates differ less than cases treat them differently, more cases are worth their price."""
+    centred = returns - returns.mean(axis=0)
+    noise = float((centred - centred.mean(axis=1, keepdims=True)).var(axis=1, ddof=1).mean())
+    signal = float(centred.mean(axis=1).var(ddof=1)) - noise / returns.shape[1]
+    return 1 if noise < 0.3 * signal else 2 if noise < 2.0 * signal else 4
 
 
 def _strategy(start: Trial, seed: int) -> Any:

@@ -26,7 +26,9 @@ def entries(space: dict[str, Any], observation: Any) -> Vector:
                 parts.append(goals[0] - goals[1])
             return np.concatenate(parts)
         case "Tuple":
-            return np.concatenate([entries(child, one) for child, one in zip(space["spaces"], observation)])
+            return np.concatenate(
+                [entries(child, one) for child, one in zip(space["spaces"], observation, strict=True)]
+            )
         case "Discrete":
             choice = int(observation) - space["start"]
             return np.eye(space["n"])[choice] if space["n"] <= LARGEST else np.array([choice / space["n"]])
@@ -53,7 +55,7 @@ def entry_names(space: dict[str, Any], prefix: str = "") -> list[tuple[str, str]
     if size > LARGEST:
         return [(f"{prefix}block", "")] * blocks(np.zeros(space["shape"])).size
     names = space.get("names", [""] * size)
-    return [(prefix + name, unit) for name, unit in zip(names, space.get("units", [""] * size))]
+    return [(prefix + name, unit) for name, unit in zip(names, space.get("units", [""] * size), strict=True)]
 
 
 def has_goals(space: dict[str, Any]) -> bool:
@@ -90,9 +92,12 @@ def action(space: dict[str, Any], controls: Vector) -> Any:
     match space["type"]:
         case "Dict":
             parts = split(space["spaces"].values(), controls)
-            return {key: action(child, part) for (key, child), part in zip(space["spaces"].items(), parts)}
+            return {key: action(child, part) for (key, child), part in zip(space["spaces"].items(), parts, strict=True)}
         case "Tuple":
-            return tuple(action(child, part) for child, part in zip(space["spaces"], split(space["spaces"], controls)))
+            return tuple(
+                action(child, part)
+                for child, part in zip(space["spaces"], split(space["spaces"], controls), strict=True)
+            )
         case "Discrete":
             return int(space["start"] + np.argmax(controls))
         case "MultiDiscrete":
@@ -111,12 +116,12 @@ def controls_of(space: dict[str, Any], taken: Any) -> Vector:
         case "Dict":
             return np.concatenate([controls_of(child, taken[key]) for key, child in space["spaces"].items()])
         case "Tuple":
-            return np.concatenate([controls_of(child, one) for child, one in zip(space["spaces"], taken)])
+            return np.concatenate([controls_of(child, one) for child, one in zip(space["spaces"], taken, strict=True)])
         case "Discrete":
-            return np.eye(space["n"])[int(taken) - space["start"]]
+            return np.asarray(np.arange(space["n"]) == int(taken) - space["start"], dtype=float)
         case "MultiDiscrete":
             chosen = np.ravel(np.asarray(taken) - np.asarray(space["start"]))
-            return np.concatenate([np.eye(n)[one] for n, one in zip(np.ravel(space["nvec"]), chosen)])
+            return np.concatenate([np.eye(n)[one] for n, one in zip(np.ravel(space["nvec"]), chosen, strict=True)])
         case "MultiBinary":
             return 2.0 * np.ravel(taken) - 1.0
     centre, half = middle(space)

@@ -21,7 +21,7 @@ class Policy:
         )
         self.jacobian = np.array(SETTINGS["jacobian"])
         self.push, self.rate, self.gain = (np.array(SETTINGS[name]) for name in ("push", "rate", "gain"))
-        self.damping = SETTINGS["damping"]
+        self.damping, self.limit = SETTINGS["damping"], SETTINGS["limit"]
 
     def reset(self, episode_index):
         pass
@@ -29,6 +29,7 @@ class Policy:
     def act(self, obs):
         x = entries(self.obs_space, obs)
         wanted = self.rate * self.motion_to_zero(x)
+        wanted *= min(1.0, self.limit / max(np.abs(wanted / self.push).max(), 1e-9))
         if len(self.velocity) == 0:
             return action(self.action_space, wanted)
         return action(self.action_space, self.gain * (wanted - x[self.velocity]) / self.push)
