@@ -48,10 +48,11 @@ def _complain(text: str, code: int) -> NoReturn:
 
 def _app() -> typer.Typer:
     """Commands are imported only when one runs."""
-    from evopolicygym.cli import doctor, evaluate, seeds, task
+    from evopolicygym.cli import analyze, doctor, evaluate, seeds, task
 
     app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
     app.command("evaluate")(evaluate.evaluate)
+    app.command("analyze")(analyze.analyze)
     app.command("doctor")(doctor.doctor)
     app.add_typer(task.app, name="task")
     app.add_typer(seeds.app, name="seeds")

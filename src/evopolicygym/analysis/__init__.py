@@ -1,0 +1,1 @@
+"""How runs went: pure functions over records. Imports none of the machinery."""

@@ -1,0 +1,181 @@
+"""`evopolicygym analyze`: how runs went, one by one and by agent."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from evopolicygym.analysis.diagnostics import Diagnosis, Shape
+from evopolicygym.analysis.edit_size import Size
+from evopolicygym.analysis.edits import EDITS, PAPER_EDITS
+from evopolicygym.analysis.groups import Group, groups
+from evopolicygym.analysis.intervals import Rate
+from evopolicygym.analysis.rows import Analysis, analyse, row
+from evopolicygym.cli.columns import show_table
+from evopolicygym.cli.output import print_json, talk, tame
+from evopolicygym.errors import UserError
+
+UNKNOWN = "-"
+
+
+def analyze(
+    runs: Annotated[list[Path], typer.Argument(help="Run folders, or folders that hold some.")],
+    json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print one row per run as CSV.")] = False,
+) -> None:
+    """How runs went: edits and hits, curves, budget, structure. Exit code 1 when a folder had to be skipped."""
+    if json and as_csv:
+        raise UserError("--json and --csv exclude each other", "Choose one.")
+    analysis = analyse(runs)
+    if json:
+        _print_json(analysis)
+    elif as_csv:
+        _print_csv(analysis)
+    else:
+        _print_tables(analysis)
+    for skipped in analysis.skipped:
+        talk.print(f"skipped {tame(skipped.folder)}: {tame(skipped.reason)}", markup=False)
+    raise typer.Exit(1 if analysis.skipped else 0)
+
+
+def _print_json(analysis: Analysis) -> None:
+    print_json(
+        {
+            "runs": [run.as_dict() for run in analysis.runs],
+            "groups": [group.as_dict() for group in groups(analysis.runs)],
+            "skipped": [asdict(skipped) for skipped in analysis.skipped],
+        }
+    )
+
+
+def _print_csv(analysis: Analysis) -> None:
+    table = [row(run) for run in analysis.runs]
+    if table:
+        writer = csv.DictWriter(sys.stdout, list(table[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(table)
+
+
+def _print_tables(analysis: Analysis) -> None:
+    if not analysis.runs:
+        return
+    together = groups(analysis.runs)
+    show_table("runs", RUN_HEADER, [_run(run) for run in analysis.runs])
+    show_table("progress of the best validation mean", PROGRESS_HEADER, [_progress(run) for run in analysis.runs])
+    show_table("edits: hits / number, by kind", EDIT_HEADER, [_edits(run) for run in analysis.runs])
+    show_table("hit rates by agent, with 95 % intervals clustered by run", RATE_HEADER, _rates(together))
+    show_table("hits / number by edit size", SIZE_HEADER, [_sizes(group) for group in together])
+    show_table("structure of the selected bundles, means", SHAPE_HEADER, [_shape(group) for group in together])
+
+
+RUN_HEADER = (
+    "run",
+    "task",
+    "agent",
+    "held-out",
+    "selected",
+    "accepted",
+    "failed",
+    "refused",
+    "unused",
+    "cases",
+    "repeats",
+)
+PROGRESS_HEADER = (
+    "run",
+    "best",
+    "area",
+    "to 50 %",
+    "to 80 %",
+    "to 95 %",
+    "after best",
+    "drops",
+    "rolled back",
+    "last - best",
+)
+EDIT_HEADER = ("run", *EDITS, "phases")
+RATE_HEADER = ("agent", "tasks", "runs", "edit", "hits", "number", "rate", "low", "high")
+SIZE_HEADER = ("agent", "tasks", *Size)
+SHAPE_HEADER = ("agent", "tasks", *(field.name for field in fields(Shape)))
+
+
+def _run(run: Diagnosis) -> Sequence[str]:
+    who, spent = run.who, run.spending
+    return (
+        _name(run),
+        who.task,
+        _agent(who.agent, who.model),
+        _number(who.heldout_mean),
+        _number(who.selected_submission),
+        str(spent.accepted),
+        str(spent.failed),
+        str(sum(spent.refused.values())),
+        str(spent.unused),
+        str(spent.distinct_cases),
+        str(spent.repeated_episodes),
+    )
+
+
+def _progress(run: Diagnosis) -> Sequence[str]:
+    made = run.progress
+    return (
+        _name(run),
+        _number(made.curve[-1].best if made.curve else None),
+        _number(made.area),
+        *map(_number, made.episodes_to.values()),
+        _number(made.submissions_after_best),
+        str(made.drops),
+        _percent(made.drops_rolled_back),
+        _number(made.last_minus_best),
+    )
+
+
+def _edits(run: Diagnosis) -> Sequence[str]:
+    return (_name(run), *(f"{one.hits}/{one.n}" for one in run.edits.values()), str(len(run.phases)))
+
+
+def _rates(together: Sequence[Group]) -> list[Sequence[str]]:
+    """The paper's two edits; one run's interval is marked, because it says nothing of other runs."""
+    return [
+        (*_group(group), str(group.runs), kind, *_rate(group.edits[kind])) for group in together for kind in PAPER_EDITS
+    ]
+
+
+def _rate(rate: Rate) -> Sequence[str]:
+    within = " (within one run)" if rate.runs == 1 else ""
+    return str(rate.hits), str(rate.n), _percent(rate.rate), _percent(rate.low), _percent(rate.high) + within
+
+
+def _sizes(group: Group) -> Sequence[str]:
+    return (*_group(group), *(f"{rate.hits}/{rate.n}" for rate in group.sizes.values()))
+
+
+def _shape(group: Group) -> Sequence[str]:
+    numbers = group.structure or {}
+    return (*_group(group), *(_number(numbers.get(field.name)) for field in fields(Shape)))
+
+
+def _group(group: Group) -> tuple[str, str]:
+    return _agent(group.agent, group.model), group.tasks
+
+
+def _agent(agent: str | None, model: str | None) -> str:
+    return " ".join(name for name in (agent or "by hand", model) if name)
+
+
+def _name(run: Diagnosis) -> str:
+    return Path(run.who.folder).resolve().name
+
+
+def _number(value: float | None) -> str:
+    return UNKNOWN if value is None else f"{value:.5g}"
+
+
+def _percent(value: float | None) -> str:
+    return UNKNOWN if value is None else f"{100 * value:.0f} %"
