@@ -42,7 +42,7 @@ def test_tables_for_people(runs):
         line[:12] for line in words
     ]
     assert "by hand" in done.stdout
-    assert "(within one run)" in done.stdout
+    assert "this run alone" in done.stdout
 
 
 def test_everything_as_json(runs):

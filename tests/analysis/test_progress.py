@@ -87,6 +87,26 @@ def test_drops_and_how_they_are_answered(tmp_path):
     assert (made.best_submission, made.submissions_after_best) == (6, 1)
 
 
+def test_the_worked_example_of_the_docs(tmp_path):
+    steps = [
+        source("a = 1", returns=[0] * 8, validation=10),
+        source("a = 2", returns=[0] * 4, validation=14),
+        source("a =", returns=[0], verdict="import_error"),
+        source("b = [2]", returns=[0] * 4, validation=12),
+        source("a = 3", returns=[0] * 2, validation=16),
+        source("a = 3", returns=[0], validation=16),
+    ]
+    run = run_of(tmp_path, steps, budget=20)
+    kinds = ["first", "parametric", "failed", "synthesis", "rollback", "retest"]
+    assert [event.kind for event in run.timeline] == kinds
+    assert [event.submission for event in run.timeline if event.hit] == [2, 5]
+    assert run.progress.curve == (Point(8, 10.0), Point(12, 14.0), Point(19, 16.0))
+    assert run.progress.area == (4 * 10 + 7 * 14 + 1 * 16) / 12
+    assert run.progress.episodes_to == {50: 12, 80: 19, 95: 19}
+    assert (run.progress.drops, run.progress.drops_rolled_back, run.progress.submissions_after_best) == (1, 1.0, 1)
+    assert [(phase.kind, phase.first) for phase in run.phases] == [("parametric", 2), ("synthesis", 4), ("rollback", 5)]
+
+
 def test_spending(tmp_path):
     steps = [
         source("a = 1", returns=[1, 2, 3], cases=[0, 1, 1], clipped=6, thinking=10),

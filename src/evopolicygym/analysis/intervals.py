@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from statistics import NormalDist
 from typing import Final
 
@@ -45,7 +46,7 @@ def wilson(rate: float, n: float, z: float) -> tuple[float, float]:
     """The score interval, for a number of observations that need not be whole."""
     centre = (rate + z * z / (2 * n)) / (1 + z * z / n)
     half = z / (1 + z * z / n) * math.sqrt(rate * (1 - rate) / n + z * z / (4 * n * n))
-    return max(0.0, centre - half), min(1.0, centre + half)
+    return min(rate, max(0.0, centre - half)), max(rate, min(1.0, centre + half))  # also where rounding says otherwise
 
 
 def design_effect(counts: Sequence[Count]) -> float:
@@ -58,6 +59,7 @@ def design_effect(counts: Sequence[Count]) -> float:
     return max(1.0, between / (n * rate * (1 - rate)))
 
 
+@cache
 def quantile(freedom: int) -> float:
     """Of Student's t, two-sided at ``CONFIDENCE``: few runs know little of how runs differ. Normal when there is one
     run, whose interval is not about other runs."""

@@ -12,10 +12,11 @@ def show_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]])
     lines = [header, *rows]
     widths = [max(len(tame(line[column])) for line in lines) for column in range(len(header))]
     right = [_is_numeric([row[column] for row in rows]) for column in range(len(header))]
-    print(f"\n{title}")
+    print(title)
     for line in lines:
         cells = zip((tame(cell) for cell in line), widths, right, strict=True)
         print("  ".join(cell.rjust(width) if number else cell.ljust(width) for cell, width, number in cells).rstrip())
+    print()
 
 
 def _is_numeric(cells: Sequence[str]) -> bool:
