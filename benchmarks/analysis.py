@@ -22,7 +22,7 @@ import numpy as np
 from evopolicygym.analysis.code_reader import code_facts
 from evopolicygym.analysis.groups import groups
 from evopolicygym.analysis.intervals import Count, hit_rate
-from evopolicygym.analysis.rows import analyse
+from evopolicygym.analysis.survey import survey
 
 sys.path.append(str(Path(__file__).parents[1] / "tests" / "analysis"))
 from folders import Step, write_run  # type: ignore[import-not-found]
@@ -58,7 +58,7 @@ def measured(folder: Path, count: int) -> tuple[float, float]:
 
 def one(folder: Path, count: int) -> None:
     began = time.process_time()
-    groups(analyse(sorted(folder.iterdir())[:count]).runs)
+    groups(survey(sorted(folder.iterdir())[:count]).runs)
     print(time.process_time() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
 
 

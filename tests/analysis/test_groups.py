@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from evopolicygym.analysis.groups import groups
 from evopolicygym.analysis.intervals import Count, design_effect, hit_rate, quantile, wilson
-from evopolicygym.analysis.rows import analyse
+from evopolicygym.analysis.survey import survey
 
 
 @pytest.mark.parametrize(
@@ -25,6 +25,12 @@ def test_one_run_has_the_plain_wilson_interval():
     rate = hit_rate([Count(263, 81)])
     assert (rate.low, rate.high) == (pytest.approx(0.2553, abs=5e-5), pytest.approx(0.3662, abs=5e-5))
     assert rate.runs == 1
+
+
+def test_few_runs_have_wide_intervals():
+    """Two runs that agree: no more is known of other runs than Student allows."""
+    rate = hit_rate([Count(20, 10), Count(20, 10)])
+    assert (rate.low, rate.high) == wilson(0.5, 40, quantile(1))
 
 
 def test_nothing_is_known_of_no_edits():
@@ -65,7 +71,7 @@ def test_coverage_when_runs_differ():
 def analysed(folder, *runs: tuple[str, str, list[Step]]):
     for number, (agent, demand, steps) in enumerate(runs):
         write_run(folder / str(number), steps, agent=agent, demand=demand)
-    return {(group.agent, group.tasks): group for group in groups(analyse([folder]).runs)}
+    return {(group.agent, group.tasks): group for group in groups(survey([folder]).runs)}
 
 
 def test_groups_are_agents_and_demands(tmp_path):

@@ -10,7 +10,7 @@ from folders import source, write_run
 
 import evopolicygym
 from evopolicygym.analysis.load import Skipped, find_run_folders, open_run
-from evopolicygym.analysis.rows import analyse
+from evopolicygym.analysis.survey import survey
 from evopolicygym.errors import UserError
 
 STEPS = [source("x = 1", validation=1), source("x = 2", validation=2)]
@@ -26,7 +26,7 @@ def test_runs_are_found_at_any_depth_and_once(tmp_path):
 
 def test_what_an_agent_left_in_its_folders_is_no_run(tmp_path):
     write_run(tmp_path / "run", [source("x = 1")])
-    for forged in ("run/workspace/runs/best", "half/workspace/best", "half/checkpoints/best"):
+    for forged in ("run/workspace/runs/best", "run/logs/best", "half/workspace/best", "half/checkpoints/best"):
         write_run(tmp_path / forged, STEPS)
     assert find_run_folders([tmp_path]) == [tmp_path / "run"]
 
@@ -65,9 +65,9 @@ def test_broken_folders_are_named_and_the_rest_is_read(tmp_path):
     (tmp_path / "half written").mkdir()
     (tmp_path / "half written" / "ledger.jsonl").touch()
     (tmp_path / "a folder" / "run.json").mkdir(parents=True)
-    analysis = analyse([tmp_path])
-    assert [run.who.id for run in analysis.runs] == ["whole"]
-    reasons = {skipped.folder.rpartition("/")[2]: skipped.reason for skipped in analysis.skipped}
+    found = survey([tmp_path])
+    assert [run.who.id for run in found.runs] == ["whole"]
+    reasons = {skipped.folder.rpartition("/")[2]: skipped.reason for skipped in found.skipped}
     expected = {name: says for name, (_, says) in ways.items()}
     expected |= {"half written": "cannot read", "a folder": "cannot read"}
     assert reasons.keys() == expected.keys()

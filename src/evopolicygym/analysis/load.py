@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -40,7 +40,7 @@ class _Broken(Exception):
     """Why a folder cannot be analysed."""
 
 
-def find_run_folders(paths: Iterable[Path]) -> list[Path]:
+def find_run_folders(paths: Sequence[Path]) -> list[Path]:
     """Each path is a run folder, or holds some at any depth. In the order of their names, each once."""
     found: dict[Path, Path] = {}
     for path in paths:

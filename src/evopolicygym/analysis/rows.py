@@ -3,46 +3,24 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from evopolicygym.analysis.diagnostics import Diagnosis, Shape, diagnose
-from evopolicygym.analysis.load import RunFolder, Skipped, find_run_folders, open_run
+from evopolicygym.analysis.diagnostics import Diagnosis, Shape
+from evopolicygym.analysis.survey import survey
 
 Row = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Analysis:
-    """All runs below some paths, and the folders that could not be read."""
-
-    runs: tuple[Diagnosis, ...]
-    skipped: tuple[Skipped, ...]
-
-
-def analyse(paths: Iterable[Path]) -> Analysis:
-    """One run at a time, so that memory does not hold them all."""
-    runs: list[Diagnosis] = []
-    skipped: list[Skipped] = []
-    for folder in find_run_folders(list(paths)):
-        opened = open_run(folder)
-        if isinstance(opened, RunFolder):
-            runs.append(diagnose(opened))
-        else:
-            skipped.append(opened)
-    return Analysis(tuple(runs), tuple(skipped))
 
 
 def load_runs(path: str | PathLike[str]) -> list[Row]:
     """One row per finished run in ``path`` or below; ``pandas.DataFrame(rows)`` takes them as they are. Folders that
     cannot be read are left out with a warning."""
-    analysis = analyse([Path(path)])
-    for skipped in analysis.skipped:
+    found = survey([Path(path)])
+    for skipped in found.skipped:
         warnings.warn(f"{skipped.folder} is left out: {skipped.reason}", stacklevel=3)
-    return [row(run) for run in analysis.runs]
+    return [row(run) for run in found.runs]
 
 
 def row(run: Diagnosis) -> Row:

@@ -36,7 +36,7 @@ def timeline(run: Run, code: Mapping[str, Code], measure: Measure) -> tuple[Even
     events = []
     for submission in run.submissions:
         result = validation[submission.checkpoint]
-        if submission.verdict == "ok" and not submission.refunded and result is not None:
+        if submission.verdict == "ok" and result is not None:
             events.append(story.score(submission, code[submission.checkpoint], result.mean))
         else:
             events.append(story.pass_by(submission))

@@ -14,8 +14,6 @@ from typing import Final
 NUMBER: Final = "#"
 SIGNS: Final = (ast.UAdd, ast.USub)
 DOCUMENTED: Final = (ast.Module, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-# They follow from where a node stands, or are of the spelling.
-LEFT_OUT: Final = frozenset({"ctx", "kind", "type_comment", "type_ignores"})
 
 
 def tree_text(tree: ast.Module, numbers: bool) -> str:
@@ -53,13 +51,13 @@ def _fields(node: ast.AST) -> list[object]:
     found: list[object] = []
     for name in node._fields:
         value = getattr(node, name, None)
-        if name in LEFT_OUT or value is None:
+        if name == "ctx" or value is None:  # the context follows from where a node stands
             continue
         if isinstance(value, list):
             items = _items(node, name, value)
             if items:
                 found += [f"{name}=[", *(part for item in items for part in (_item(item), ",")), "]"]
-        elif name != "format_spec" or _merged(value.values):  # `f"{x:}"` is `f"{x}"`
+        elif name != "format_spec" or value.values:  # `f"{x:}"` is `f"{x}"`
             found += [f"{name}=", _item(value), ";"]
     return found[::-1]
 
@@ -72,7 +70,7 @@ def _item(value: object) -> object:
 def _items(node: ast.AST, name: str, values: list[object]) -> list[object]:
     if name == "body" and isinstance(node, DOCUMENTED) and values and _is_text(values[0]):
         return values[1:]
-    return _merged(values) if isinstance(node, ast.JoinedStr) else values
+    return [value for value in values if not _is_nothing(value)] if isinstance(node, ast.JoinedStr) else values
 
 
 def _is_text(statement: object) -> bool:
@@ -84,18 +82,9 @@ def _is_text(statement: object) -> bool:
     )
 
 
-def _merged(values: list[object]) -> list[object]:
-    """Parts of an f-string, with neighbouring texts joined and empty ones gone: Pythons differ in where they cut."""
-    merged: list[object] = []
-    for value in values:
-        text = value.value if isinstance(value, ast.Constant) else None
-        if not isinstance(text, str):
-            merged.append(value)
-        elif merged and isinstance(merged[-1], str):
-            merged[-1] += text
-        elif text:
-            merged.append(text)
-    return merged
+def _is_nothing(part: object) -> bool:
+    """Python 3.12 puts empty texts into f-strings where others put none."""
+    return isinstance(part, ast.Constant) and part.value == ""
 
 
 def _is_number(node: ast.AST) -> bool:

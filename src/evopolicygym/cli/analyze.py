@@ -16,7 +16,8 @@ from evopolicygym.analysis.edit_size import Size
 from evopolicygym.analysis.edits import EDITS, PAPER_EDITS
 from evopolicygym.analysis.groups import Group, groups
 from evopolicygym.analysis.intervals import Rate
-from evopolicygym.analysis.rows import Analysis, analyse, row
+from evopolicygym.analysis.rows import row
+from evopolicygym.analysis.survey import Survey, survey
 from evopolicygym.cli.columns import show_table
 from evopolicygym.cli.output import print_json, talk, tame
 from evopolicygym.errors import UserError
@@ -32,43 +33,43 @@ def analyze(
     """How runs went: edits and hits, curves, budget, structure. Exit code 1 when a folder had to be skipped."""
     if json and as_csv:
         raise UserError("--json and --csv exclude each other", "Choose one.")
-    analysis = analyse(runs)
+    found = survey(runs)
     if json:
-        _print_json(analysis)
+        _print_json(found)
     elif as_csv:
-        _print_csv(analysis)
+        _print_csv(found)
     else:
-        _print_tables(analysis)
-    for skipped in analysis.skipped:
+        _print_tables(found)
+    for skipped in found.skipped:
         talk.print(f"skipped {tame(skipped.folder)}: {tame(skipped.reason)}", markup=False)
-    raise typer.Exit(1 if analysis.skipped else 0)
+    raise typer.Exit(1 if found.skipped else 0)
 
 
-def _print_json(analysis: Analysis) -> None:
+def _print_json(found: Survey) -> None:
     print_json(
         {
-            "runs": [run.as_dict() for run in analysis.runs],
-            "groups": [group.as_dict() for group in groups(analysis.runs)],
-            "skipped": [asdict(skipped) for skipped in analysis.skipped],
+            "runs": [run.as_dict() for run in found.runs],
+            "groups": [group.as_dict() for group in groups(found.runs)],
+            "skipped": [asdict(skipped) for skipped in found.skipped],
         }
     )
 
 
-def _print_csv(analysis: Analysis) -> None:
-    table = [row(run) for run in analysis.runs]
+def _print_csv(found: Survey) -> None:
+    table = [row(run) for run in found.runs]
     if table:
         writer = csv.DictWriter(sys.stdout, list(table[0]), lineterminator="\n")
         writer.writeheader()
         writer.writerows(table)
 
 
-def _print_tables(analysis: Analysis) -> None:
-    if not analysis.runs:
+def _print_tables(found: Survey) -> None:
+    if not found.runs:
         return
-    together = groups(analysis.runs)
-    show_table("runs", RUN_HEADER, [_run(run) for run in analysis.runs])
-    show_table("progress of the best validation mean", PROGRESS_HEADER, [_progress(run) for run in analysis.runs])
-    show_table("edits: hits / number, by kind", EDIT_HEADER, [_edits(run) for run in analysis.runs])
+    together = groups(found.runs)
+    show_table("runs", RUN_HEADER, [_run(run) for run in found.runs])
+    show_table("progress of the best validation mean", PROGRESS_HEADER, [_progress(run) for run in found.runs])
+    show_table("edits: hits / number, by kind", EDIT_HEADER, [_edits(run) for run in found.runs])
     show_table("hit rates by agent, with 95 % intervals clustered by run", RATE_HEADER, _rates(together))
     show_table("hits / number by edit size", SIZE_HEADER, [_sizes(group) for group in together])
     show_table("structure of the selected bundles, means", SHAPE_HEADER, [_shape(group) for group in together])
