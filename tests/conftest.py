@@ -6,6 +6,7 @@ import os
 import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -16,6 +17,9 @@ from evopolicygym.rollout.records import Episode, EpisodeResult, FaultReport, Re
 from evopolicygym.sandbox.jail import Level
 from evopolicygym.tasks.splits import Case, PaperSplits, Split, cases
 from evopolicygym.tasks.task import FailureReturn, Task
+
+if TYPE_CHECKING:
+    from serving import Server
 
 TESTS = Path(__file__).parent
 os.environ["PYTHONPATH"] = str(TESTS)  # workers import the toys
@@ -107,3 +111,36 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., St
     yield make
     for one in made.values():
         one.engine.close()
+
+
+def _serving(folder: Path) -> Iterator[Callable[..., Server]]:
+    from serving import Server
+
+    opened: list[Server] = []
+
+    def make(*options: str, name: str = "run", **more: str) -> Server:
+        opened.append(Server(folder / name, *options, **more))
+        return opened[-1]
+
+    yield make
+    for server in opened:
+        server.close()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Figures that the long proofs found."""
+    for report in terminalreporter.getreports("passed"):
+        for name, value in report.user_properties:
+            terminalreporter.write_line(f"{name}: {value}")
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Callable[..., Server]]:
+    """Serve runs of toy tasks: ``serve(*options, task=..., name=...)``."""
+    yield from _serving(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def serve_for_all(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Server]]:
+    """The same, for servers that the tests of a module share."""
+    yield from _serving(tmp_path_factory.mktemp("runs"))

@@ -11,9 +11,11 @@ WALL_FACTOR: Final = 10.0
 @dataclass(frozen=True)
 class Limits:
     """CPU time decides, so that a busy machine does not change a score; ``WALL_FACTOR`` times as much wall time is a
-    backstop against sleeping. ``episode_cpu_s`` covers the whole life of the policy process, import included."""
+    backstop against sleeping. ``episode_cpu_s`` covers the whole life of the policy process, import included.
+    ``submission_wall_s`` is the backstop over all episodes of one submission."""
 
     init_cpu_s: float = 10.0
     act_cpu_s: float = 2.0
     episode_cpu_s: float = 60.0
     memory_mb: int = 2048
+    submission_wall_s: float = 4 * 3600.0

@@ -76,7 +76,7 @@ def test_skipped_folders_are_named_and_the_exit_code_says_so(runs):
         assert done.returncode == 1
         assert "skipped" in done.stderr and "torn" in done.stderr
         assert "one" in done.stdout
-    assert json.loads(run(runs, "--json").stdout)["skipped"][0]["folder"].endswith("torn")
+    assert json.loads(run(runs, "--json").stdout)["skipped"][0]["path"].endswith("torn")
 
 
 def test_nothing_but_broken_runs(tmp_path):

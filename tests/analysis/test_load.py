@@ -9,7 +9,8 @@ import pytest
 from folders import source, write_run
 
 import evopolicygym
-from evopolicygym.analysis.load import Skipped, find_run_folders, open_run
+from evopolicygym.analysis.collect import Skipped
+from evopolicygym.analysis.load import find_run_folders, open_run
 from evopolicygym.analysis.survey import survey
 from evopolicygym.errors import UserError
 
@@ -67,7 +68,7 @@ def test_broken_folders_are_named_and_the_rest_is_read(tmp_path):
     (tmp_path / "a folder" / "run.json").mkdir(parents=True)
     found = survey([tmp_path])
     assert [run.who.id for run in found.runs] == ["whole"]
-    reasons = {skipped.folder.rpartition("/")[2]: skipped.reason for skipped in found.skipped}
+    reasons = {skipped.path.rpartition("/")[2]: skipped.reason for skipped in found.skipped}
     expected = {name: says for name, (_, says) in ways.items()}
     expected |= {"half written": "cannot read", "a folder": "cannot read"}
     assert reasons.keys() == expected.keys()

@@ -1,1 +1,1 @@
-"""How runs went: pure functions over records. Imports none of the machinery."""
+"""How it went: scores, ranks, intervals; edits, curves, structure. Pure functions over records, no machinery."""

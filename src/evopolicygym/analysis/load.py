@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from evopolicygym.analysis.code_reader import code_facts
+from evopolicygym.analysis.collect import Skipped, run_folders
 from evopolicygym.errors import UserError
 from evopolicygym.records.run import Checkpoint, Code, Run, Status, load
-
-# A folder with one of these is a run, whole or not.
-MARKS: Final = frozenset({"run.json", "ledger.jsonl"})
-# Never searched: what is in there is an agent's, who could have put a run of its own making there.
-CLOSED: Final = frozenset({"checkpoints", "workspace"})
 
 
 @dataclass(frozen=True)
@@ -30,12 +24,6 @@ class RunFolder:
         return self.folder / "checkpoints" / name
 
 
-@dataclass(frozen=True)
-class Skipped:
-    folder: str
-    reason: str
-
-
 class _Broken(Exception):
     """Why a folder cannot be analysed."""
 
@@ -46,7 +34,7 @@ def find_run_folders(paths: Sequence[Path]) -> list[Path]:
     for path in paths:
         if not path.is_dir():
             raise UserError(f"{path} is not a folder", "Name a run folder, or a folder that holds some.")
-        found |= {folder.resolve(): folder for folder in _beneath(path)}
+        found |= {folder.resolve(): folder for folder in run_folders(path)}
     if not found:
         raise UserError(f"there is no run in {', '.join(map(str, paths))}", "A run folder holds a file run.json.")
     return sorted(found.values())
@@ -61,14 +49,6 @@ def open_run(folder: Path) -> RunFolder | Skipped:
         return Skipped(str(folder), error.message)
     except _Broken as error:
         return Skipped(str(folder), str(error))
-
-
-def _beneath(path: Path) -> Iterator[Path]:
-    for parent, folders, files in os.walk(path):
-        is_run = bool(MARKS & {*folders, *files})
-        folders[:] = [] if is_run else [name for name in folders if name not in CLOSED]
-        if is_run:
-            yield Path(parent)
 
 
 def _check(run: Run) -> None:

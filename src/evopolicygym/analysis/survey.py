@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from evopolicygym.analysis.collect import Skipped
 from evopolicygym.analysis.diagnostics import Diagnosis, diagnose
-from evopolicygym.analysis.load import RunFolder, Skipped, find_run_folders, open_run
+from evopolicygym.analysis.load import RunFolder, find_run_folders, open_run
 
 
 @dataclass(frozen=True)

@@ -18,11 +18,9 @@ from evopolicygym.analysis.groups import Group, groups
 from evopolicygym.analysis.intervals import Rate
 from evopolicygym.analysis.rows import row
 from evopolicygym.analysis.survey import Survey, survey
-from evopolicygym.cli.columns import show_table
 from evopolicygym.cli.output import print_json, talk, tame
+from evopolicygym.cli.tables import UNKNOWN, number, say, show
 from evopolicygym.errors import UserError
-
-UNKNOWN = "-"
 
 
 def analyze(
@@ -41,7 +39,7 @@ def analyze(
     else:
         _print_tables(found)
     for skipped in found.skipped:
-        talk.print(f"skipped {tame(skipped.folder)}: {tame(skipped.reason)}", markup=False)
+        talk.print(f"skipped {tame(skipped.path)}: {tame(skipped.reason)}", markup=False)
     raise typer.Exit(1 if found.skipped else 0)
 
 
@@ -67,12 +65,12 @@ def _print_tables(found: Survey) -> None:
     if not found.runs:
         return
     together = groups(found.runs)
-    show_table("runs", RUN_HEADER, [_run(run) for run in found.runs])
-    show_table("progress of the best validation mean", PROGRESS_HEADER, [_progress(run) for run in found.runs])
-    show_table("edits: hits / number, by kind", EDIT_HEADER, [_edits(run) for run in found.runs])
-    show_table("hit rates by agent, with 95 % intervals clustered by run", RATE_HEADER, _rates(together))
-    show_table("hits / number by edit size", SIZE_HEADER, [_sizes(group) for group in together])
-    show_table("structure of the selected bundles, means", SHAPE_HEADER, [_shape(group) for group in together])
+    _table("runs", RUN_HEADER, [_run(run) for run in found.runs])
+    _table("progress of the best validation mean", PROGRESS_HEADER, [_progress(run) for run in found.runs])
+    _table("edits: hits / number, by kind", EDIT_HEADER, [_edits(run) for run in found.runs])
+    _table("hit rates by agent, with 95 % intervals clustered by run", RATE_HEADER, _rates(together))
+    _table("hits / number by edit size", SIZE_HEADER, [_sizes(group) for group in together])
+    _table("structure of the selected bundles, means", SHAPE_HEADER, [_shape(group) for group in together])
 
 
 RUN_HEADER = (
@@ -112,8 +110,8 @@ def _run(run: Diagnosis) -> Sequence[str]:
         _name(run),
         who.task,
         _agent(who.agent, who.model),
-        _number(who.heldout_mean),
-        _number(who.selected_submission),
+        number(who.heldout_mean),
+        number(who.selected_submission),
         str(spent.accepted),
         str(spent.failed),
         str(sum(spent.refused.values())),
@@ -127,13 +125,13 @@ def _progress(run: Diagnosis) -> Sequence[str]:
     made = run.progress
     return (
         _name(run),
-        _number(made.curve[-1].best if made.curve else None),
-        _number(made.area),
-        *map(_number, made.episodes_to.values()),
-        _number(made.submissions_after_best),
+        number(made.curve[-1].best if made.curve else None),
+        number(made.area),
+        *map(number, made.episodes_to.values()),
+        number(made.submissions_after_best),
         str(made.drops),
         _percent(made.drops_rolled_back),
-        _number(made.last_minus_best),
+        number(made.last_minus_best),
     )
 
 
@@ -159,7 +157,13 @@ def _sizes(group: Group) -> Sequence[str]:
 
 def _shape(group: Group) -> Sequence[str]:
     numbers = group.structure or {}
-    return (*_group(group), *(_number(numbers.get(field.name)) for field in fields(Shape)))
+    return (*_group(group), *(number(numbers.get(field.name)) for field in fields(Shape)))
+
+
+def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    say(title)
+    show(columns, rows)
+    say()
 
 
 def _group(group: Group) -> tuple[str, str]:
@@ -172,10 +176,6 @@ def _agent(agent: str | None, model: str | None) -> str:
 
 def _name(run: Diagnosis) -> str:
     return Path(run.who.folder).resolve().name
-
-
-def _number(value: float | None) -> str:
-    return UNKNOWN if value is None else f"{value:.5g}"
 
 
 def _percent(value: float | None) -> str:

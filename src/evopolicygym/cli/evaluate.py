@@ -2,44 +2,26 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from enum import StrEnum
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from evopolicygym.cli.output import data, print_json, talk, tame
+from evopolicygym.cli.output import data, print_json, progress, talk, tame
 from evopolicygym.errors import Fault, UserError
-from evopolicygym.rollout.engine import PUBLISHABLE, LocalEngine
+from evopolicygym.reference.paper import best_agent, published
+from evopolicygym.rollout.engine import LocalEngine
 from evopolicygym.rollout.evaluation import Evaluation, NotLoaded, evaluate_folder
+from evopolicygym.runs.settings import CORES, Isolation, Seeds
 from evopolicygym.sandbox.checkpoints import SnapshotRefused
 from evopolicygym.sandbox.jail import MEANING, Level
 from evopolicygym.tasks import paper, pins
 from evopolicygym.tasks.registry import resolve
-from evopolicygym.tasks.sealing import load_key
-from evopolicygym.tasks.splits import SIZES, PaperSplits, SealedSplits, Split, Splits, cases, parse_indices
+from evopolicygym.tasks.splits import SIZES, Split, cases, parse_indices
 from evopolicygym.tasks.task import Task
 
 DEFAULT_CASES = {Split.TRAIN: "0-7", Split.VALIDATION: "0-15", Split.HELDOUT: "0-31"}
-
-
-class Seeds(StrEnum):
-    PAPER = "paper"
-    SEALED = "sealed"
-
-
-class Isolation(StrEnum):
-    AUTO = "auto"
-    A = "A"
-    B = "B"
-    NONE = "none"
-
-    def levels(self) -> tuple[Level, ...]:
-        return PUBLISHABLE if self is Isolation.AUTO else (Level(self.value),)
 
 
 def evaluate(
@@ -49,7 +31,7 @@ def evaluate(
     seeds: Annotated[Seeds, typer.Option(help="Public cases of the paper, or sealed by your key.")] = Seeds.SEALED,
     seal_key: Annotated[Path | None, typer.Option(help="Key file for --seeds sealed.")] = None,
     case_list: Annotated[str, typer.Option("--cases", help="Such as 0-7,12. Default 8, 16 or 32 by split.")] = "",
-    jobs: Annotated[int, typer.Option(min=1, help="Episodes at a time.")] = len(os.sched_getaffinity(0)),
+    jobs: Annotated[int, typer.Option(min=1, help="Episodes at a time.")] = CORES,
     isolation: Annotated[Isolation, typer.Option(help="auto is the best of A and B.")] = Isolation.AUTO,
     record: Annotated[Path | None, typer.Option(help="New folder for a trajectory of each episode.")] = None,
     video: Annotated[bool, typer.Option(help="With --record: a video of each episode, too.")] = False,
@@ -58,13 +40,13 @@ def evaluate(
 ) -> None:
     """Run a policy on chosen cases and report returns, lengths, errors and speed."""
     found = resolve(task)
-    splits: Splits = PaperSplits() if seeds is Seeds.PAPER else SealedSplits(load_key(seal_key))
+    splits = seeds.splits(seal_key)
     chosen = cases(splits, found.id, split, parse_indices(case_list or DEFAULT_CASES[split], SIZES[split]))
     _warn(pins.complaints(pins.distributions(found.requires)), isolation)
     _check_paths(policy_dir, record, video)
     workers = min(jobs, len(chosen))
     try:
-        with _engine(found, workers, isolation, video, stock) as engine, _progress(len(chosen)) as advance:
+        with _engine(found, workers, isolation, video, stock) as engine, progress(len(chosen)) as advance:
             report = evaluate_folder(engine, found, policy_dir.resolve(), chosen, splits.id, record, video, advance)
     except SnapshotRefused as error:
         raise UserError(f"{policy_dir} cannot be evaluated: {error}") from error
@@ -108,14 +90,6 @@ def _make_empty(folder: Path) -> None:
         (folder / ".writable").unlink()
     except OSError as error:
         raise UserError(f"cannot write to {folder}: {error.strerror}", "Name another folder for --record.") from error
-
-
-@contextmanager
-def _progress(total: int) -> Iterator[Callable[[], None]]:
-    columns = (TextColumn("episodes"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=talk, transient=True, disable=not talk.is_terminal) as bar:
-        line = bar.add_task("episodes", total=total)
-        yield lambda: bar.advance(line)
 
 
 def _report_not_loaded(error: NotLoaded, json: bool) -> None:
@@ -163,8 +137,8 @@ def _summary(report: Evaluation) -> Iterator[tuple[str, str]]:
     yield "environment", report.implementation
     yield "isolation", f"level {report.level}: {MEANING[report.level]}"
     yield "ids", f"{report.ids.comparable_id} {report.ids.bit_id}"
-    if rows := paper.published().get(report.task.id):
+    if rows := published().get(report.task.id):
         same = paper.same_cases(report.splits_id, report.split, report.indices)
         where = "on these cases" if same else "on OTHER cases (its own held-out list), not comparable"
-        best = max((name for name in rows if name != "random"), key=rows.__getitem__)
+        best = best_agent(report.task.id)
         yield "paper", f"{where}: random {rows['random']:.4g}, best agent ({best}) {rows[best]:.4g}"

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 BROKEN_PIPE: Final = 141
 
@@ -30,3 +33,12 @@ def tame(text: str) -> str:
 
 def print_json(value: Any) -> None:
     print(json.dumps(value, indent=1, allow_nan=False))
+
+
+@contextmanager
+def progress(total: int) -> Iterator[Callable[[], None]]:
+    """A bar on a terminal; nothing elsewhere."""
+    columns = (TextColumn("episodes"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=talk, transient=True, disable=not talk.is_terminal) as bar:
+        line = bar.add_task("episodes", total=total)
+        yield lambda: bar.advance(line)

@@ -5,6 +5,7 @@ Numbers that readers compute with are stored in full: JSON floats read back to t
 
 from __future__ import annotations
 
+import json
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
@@ -30,10 +31,12 @@ class Status(StrEnum):
 
 
 class OutcomeKind(StrEnum):
-    """``scored``: a checkpoint was selected and measured. ``no_ok_submit``: there was none to select."""
+    """``scored``: a checkpoint was selected and measured. ``no_ok_submit``: there was none to select. ``judge_fault``:
+    the judge failed so often that the run is to be done again; what there was is scored all the same."""
 
     SCORED = "scored"
     NO_OK_SUBMIT = "no_ok_submit"
+    JUDGE_FAULT = "judge_fault"
 
 
 class Repeat(StrEnum):
@@ -91,7 +94,7 @@ class Isolation(Facts):
 
 
 class Budget(Facts):
-    """``total`` = ``charged`` + ``remaining``, always. ``refused`` counts requests that cost nothing, by reason."""
+    """``total`` = ``charged`` + ``remaining``, at any time. ``refused``: requests that cost nothing, by reason."""
 
     total: int
     charged: int
@@ -124,6 +127,35 @@ class Submission(Facts):
     train: Result | None
     clipped_actions: int
     wall_s: float | None
+
+
+class Turn(Facts):
+    """The agent was prompted once. ``submissions`` counts those accepted until its end; ``usage`` is of this turn
+    alone, null where nobody metered it; ``model`` served it, by the client's word; ``price`` says where its cost comes
+    from."""
+
+    exit_code: int | None
+    wall_s: float
+    submissions: int
+    failure: str | None
+    stop: bool
+    model: str | None
+    usage: dict[str, Any] | None
+    price: dict[str, Any] | None
+
+
+class Sign(Facts):
+    kind: str
+    count: int
+    where: str
+    example: str
+
+
+class Integrity(Facts):
+    """Signs that a reader should look at, by fixed patterns over transcript and workspace; and what nobody checked."""
+
+    signs: list[Sign]
+    not_checked: list[str]
 
 
 class Code(Facts):
@@ -198,6 +230,8 @@ class Run(Facts):
     checkpoints: list[Checkpoint]
     outcome: Outcome | None
     times: Times
+    integrity: Integrity | None = None
+    turns: list[Turn] = []
     usage: dict[str, Any] | None
     ledger_head: str
 
@@ -218,3 +252,7 @@ def load(path: Path) -> Run:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"]) or "the file"
         raise UserError(f"{file} is not a run record of version {VERSION}: {where}: {first['msg']}") from error
+
+
+if __name__ == "__main__":
+    print(json.dumps(schema(), indent=1))

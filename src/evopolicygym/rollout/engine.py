@@ -9,9 +9,8 @@ import os
 import secrets
 import select
 import socket
-import subprocess
-import sys
 import tempfile
+import time
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol, Self
 
 from evopolicygym.errors import Fault, IsolationUnavailable, UserError
+from evopolicygym.rollout import ancestor
 from evopolicygym.rollout.pipe import receive, send
 from evopolicygym.rollout.records import (
     Answer,
@@ -34,14 +34,19 @@ from evopolicygym.rollout.worker import Settings
 from evopolicygym.sandbox.checkpoints import Checkpoint, CheckpointStore, remove_tree
 from evopolicygym.sandbox.failures import ErrorKind
 from evopolicygym.sandbox.jail import Level
+from evopolicygym.sandbox.launcher import start_clean
 from evopolicygym.tasks import simulator
 from evopolicygym.tasks.sealing import KEY_VARIABLE
 from evopolicygym.tasks.task import Task
 
 PUBLISHABLE: Final = (Level.A, Level.B)
-SINGLE_THREADED: Final = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+SINGLE_THREADED: Final = {b"OMP_NUM_THREADS": b"1", b"OPENBLAS_NUM_THREADS": b"1", b"MKL_NUM_THREADS": b"1"}
 TRIES: Final = 2
 PATIENCE_S: Final = 2 * 3600.0  # without any answer of any worker: far beyond every limit of a policy
+
+
+class OutOfTime(Exception):
+    """The deadline passed while episodes were still running; they are stopped."""
 
 
 class Engine(Protocol):
@@ -55,7 +60,9 @@ class Engine(Protocol):
 
     def load(self, checkpoint: Checkpoint) -> LoadResult: ...
 
-    def run(self, episodes: Iterable[Episode]) -> Iterator[EpisodeResult | FaultReport]: ...
+    def run(
+        self, episodes: Iterable[Episode], deadline: float | None = None
+    ) -> Iterator[EpisodeResult | FaultReport]: ...
 
     def close(self) -> None: ...
 
@@ -76,7 +83,9 @@ class LocalEngine:
         self._scratch = None if store else Path(tempfile.gettempdir(), f"evopolicygym-{secrets.token_hex(8)}")
         stage = (store or self._scratch or Path()).absolute()
         self._cores = sorted(os.sched_getaffinity(0))
-        self._settings = Settings(task, str(stage), store is None, levels, 0, video, stock)
+        environment = {name: value for name, value in os.environb.items() if name != KEY_VARIABLE.encode()}
+        handed_on = tuple((environment | SINGLE_THREADED).items())
+        self._settings = Settings(task, handed_on, str(stage), store is None, levels, 0, video, stock)
         self._workers: list[_WorkerHandle] = []
         try:
             self._workers = [self._start(i) for i in range(jobs)]
@@ -99,38 +108,54 @@ class LocalEngine:
         """Whether the policy imports and constructs, in the jail, without an environment."""
         if not checkpoint.has_policy:
             return LoadResult(EpisodeError(ErrorKind.MISSING_POLICY, "the folder holds no file policy.py"))
-        worker = self._workers[0]
-        worker.ask(Request(checkpoint))
-        answer = worker.answer()
-        if answer is None or answer.load is None:
-            raise Fault(answer.fault if answer and answer.fault else "the worker died while it loaded a policy")
-        return answer.load
+        for _ in range(TRIES):
+            worker = self._ready()[0]
+            worker.ask(Request(checkpoint))
+            answer = worker.answer()
+            if answer and answer.load:
+                return answer.load
+            worker.kill()
+            if answer:
+                raise Fault(answer.fault or "the worker gave no result")
+        raise Fault(f"the worker died {TRIES} times while it loaded a policy")
 
-    def run(self, episodes: Iterable[Episode]) -> Iterator[EpisodeResult | FaultReport]:
-        """Results as they come. Episodes are drawn from the iterable only when a worker is free for them."""
+    def run(self, episodes: Iterable[Episode], deadline: float | None = None) -> Iterator[EpisodeResult | FaultReport]:
+        """Results as they come. Episodes are drawn from the iterable only when a worker is free for them. Raises
+        OutOfTime when ``deadline`` (of ``time.monotonic``) passes first."""
         source, retries = iter(episodes), deque[tuple[Episode, int]]()
         busy: dict[_WorkerHandle, tuple[Episode, int]] = {}
-        idle = list(self._workers)
-        while True:
-            while idle and (work := _next(retries, source)):
-                worker = idle.pop()
-                worker.ask(Request(work[0].checkpoint, work[0]))
-                busy[worker] = work
-            if not busy:
-                return
-            for worker in self._finished(busy):
-                episode, attempt = busy.pop(worker)
-                answer = worker.answer()
-                broken = answer is None or answer.fault is not None  # whatever it was, a new worker does not have it
-                idle.append(self._replace(worker) if broken else worker)
-                if answer is None and attempt < TRIES:
-                    retries.append((episode, attempt + 1))
-                else:
-                    yield self._outcome(episode, answer)
+        idle = self._ready()
+        try:
+            while True:
+                while idle and (work := _next(retries, source)):
+                    worker = idle.pop()
+                    worker.ask(Request(work[0].checkpoint, work[0]))
+                    busy[worker] = work
+                if not busy:
+                    return
+                for worker in self._finished(busy, deadline):
+                    episode, attempt = busy.pop(worker)
+                    answer = worker.answer()
+                    broken = answer is None or answer.fault is not None  # whatever it was, a new worker has it not
+                    idle.append(self._replace(worker) if broken else worker)
+                    if answer is None and attempt < TRIES:
+                        retries.append((episode, attempt + 1))
+                    else:
+                        yield self._outcome(episode, answer)
+        finally:
+            for worker in busy:  # broken off: what they would answer is for nobody
+                worker.kill()
 
-    def _finished(self, busy: Iterable[_WorkerHandle]) -> list[_WorkerHandle]:
+    def _ready(self) -> list[_WorkerHandle]:
+        """All workers, those that were killed replaced."""
+        return [self._replace(worker) if worker.killed else worker for worker in list(self._workers)]
+
+    def _finished(self, busy: Iterable[_WorkerHandle], deadline: float | None) -> list[_WorkerHandle]:
         """Workers that have answered or died. One that hangs for hours in its simulator is killed, and so has died."""
-        ready: list[_WorkerHandle] = select.select(list(busy), [], [], PATIENCE_S)[0]
+        patience = PATIENCE_S if deadline is None else min(PATIENCE_S, max(0.0, deadline - time.monotonic()))
+        ready: list[_WorkerHandle] = select.select(list(busy), [], [], patience)[0]
+        if deadline is not None and time.monotonic() > deadline:
+            raise OutOfTime
         if not ready:
             for worker in busy:
                 worker.kill()
@@ -175,16 +200,11 @@ class LocalEngine:
 class _WorkerHandle:
     """The engine's end of one worker process."""
 
+    killed = False
+
     def __init__(self, settings: Settings) -> None:
         self._connection, theirs = socket.socketpair()
-        environment = {name: value for name, value in os.environ.items() if name != KEY_VARIABLE}
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "evopolicygym.rollout.worker", str(theirs.fileno())],
-            pass_fds=[theirs.fileno()],
-            env=environment | SINGLE_THREADED,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-        )
+        self._process = start_clean(ancestor.__file__, theirs)
         theirs.close()
         send(self._connection, settings)
 
@@ -212,6 +232,7 @@ class _WorkerHandle:
 
     def kill(self) -> None:
         self._process.kill()
+        self.killed = True
 
     def close(self) -> None:
         """Its zygotes and policies die with it."""

@@ -13,7 +13,10 @@ from evopolicygym.sandbox.codec import Schema
 
 
 class Recorder(Protocol):
-    """Told of every step, then of the last observation."""
+    """Told of every step, then of the last observation. ``left_out`` says in words what it did not keep."""
+
+    @property
+    def left_out(self) -> tuple[str, ...]: ...
 
     def step(self, t: int, obs: Any, action: Any, reward: float, terminated: bool, truncated: bool) -> None: ...
 
@@ -32,16 +35,20 @@ class Recorders:
         from evopolicygym.rollout.trajectory import Trajectory
         from evopolicygym.rollout.video import Video
 
-        folder = Path(self._recording.folder)
+        folder, max_bytes = Path(self._recording.folder), self._recording.max_bytes
         folder.mkdir(parents=True, exist_ok=True)
         if self._recording.trajectory:
-            self._open.append(self._stack.enter_context(Trajectory(folder, self._obs_space)))
+            self._open.append(self._stack.enter_context(Trajectory(folder, self._obs_space, max_bytes)))
         if self._recording.video:
-            self._open.append(self._stack.enter_context(Video(folder / "video.mp4", self._env)))
+            self._open.append(self._stack.enter_context(Video(folder / "video.mp4", self._env, max_bytes)))
         return self
 
     def __exit__(self, *exception: object) -> None:
         self._stack.close()
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        return tuple(what for recorder in self._open for what in recorder.left_out)
 
     def step(self, t: int, obs: Any, action: Any, reward: float, terminated: bool, truncated: bool) -> None:
         with _judges_doing():

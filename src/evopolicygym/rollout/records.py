@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import statistics
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,11 +16,13 @@ from evopolicygym.tasks.splits import Case
 
 @dataclass(frozen=True)
 class Recording:
-    """What to write of an episode, and where. ``folder`` must not exist yet or be empty."""
+    """What to write of an episode, and where. ``folder`` must not exist yet or be empty. The trajectory, before it is
+    compressed, and the video end where ``max_bytes`` end."""
 
     folder: str
     trajectory: bool = True
     video: bool = False
+    max_bytes: int = 32 << 20
 
 
 @dataclass(frozen=True)
@@ -38,7 +43,8 @@ class EpisodeError:
 
 @dataclass(frozen=True)
 class EpisodeResult:
-    """One rollout, done. ``score`` is the return, or what a failed episode scores instead."""
+    """One rollout, done. ``score`` is the return, or what a failed episode scores instead. ``left_out`` names what its
+    recording does not hold."""
 
     number: int
     case: Case
@@ -54,6 +60,15 @@ class EpisodeResult:
     wall_s: float
     rollout_s: float
     policy_cpu_s: float
+    left_out: tuple[str, ...] = ()
+
+
+def mean(scores: Sequence[float]) -> float:
+    """Exactly rounded, and independent of order; finite scores have a finite mean, even where their sum is not."""
+    try:
+        return math.fsum(scores) / len(scores)
+    except (OverflowError, ValueError):  # a sum beyond all floats, or of both infinities
+        return statistics.mean(scores)
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,9 @@ INLINE_NUMBERS: Final = 100  # arrays with more numbers than this are not writte
 class Trajectory:
     """Streams; the arrays pass through a raw file because their number of rows is known only at the end."""
 
-    def __init__(self, folder: Path, obs_space: Schema) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, obs_space: Schema, max_bytes: int) -> None:
+        self._folder, self._room = folder, max_bytes
+        self.left_out: tuple[str, ...] = ()
         self._lines: IO[str] = open(folder / "trajectory.jsonl", "w")
         self._large = {name: _Rows(folder, name, schema) for name, schema in large_arrays(obs_space)}
 
@@ -38,6 +39,8 @@ class Trajectory:
             _pack(self._folder / "observations.npz", list(self._large.values()))
 
     def step(self, t: int, obs: Any, action: Any, reward: float, terminated: bool, truncated: bool) -> None:
+        if not self._has_room(t):
+            return
         self._write(
             {
                 "t": t,
@@ -50,10 +53,16 @@ class Trajectory:
         )
 
     def last(self, t: int, obs: Any) -> None:
-        self._write({"t": t, "obs": self._observation(obs, t)})
+        if self._has_room(t):
+            self._write({"t": t, "obs": self._observation(obs, t)})
+
+    def _has_room(self, t: int) -> bool:
+        if self._room <= 0 and not self.left_out:
+            self.left_out = (f"the trajectory ends before step {t}: it is as large as it may become",)
+        return self._room > 0
 
     def _write(self, line: dict[str, Any]) -> None:
-        self._lines.write(json.dumps(line, separators=(",", ":")) + "\n")
+        self._room -= self._lines.write(json.dumps(line, separators=(",", ":")) + "\n")
 
     def _observation(self, obs: Any, t: int) -> Any:
         if isinstance(obs, Mapping):
@@ -63,7 +72,7 @@ class Trajectory:
     def _entry(self, name: str, value: Any, t: int) -> Any:
         if name not in self._large:
             return _plain(value)
-        self._large[name].append(value)
+        self._room -= self._large[name].append(value)
         return {"npz": name, "row": t}
 
 
@@ -76,9 +85,10 @@ class _Rows:
         self._file = open(self._path, "wb")
         self._count = 0
 
-    def append(self, value: Any) -> None:
-        self._file.write(np.ascontiguousarray(value, self._dtype).data)
+    def append(self, value: Any) -> int:
+        """Returns the bytes written."""
         self._count += 1
+        return self._file.write(np.ascontiguousarray(value, self._dtype).data)
 
     def move_into(self, archive: zipfile.ZipFile) -> None:
         self._file.close()

@@ -7,6 +7,7 @@ from typing import Any, Self
 
 import av
 import numpy as np
+from av.packet import Packet
 from av.video.stream import VideoStream
 
 DEFAULT_FPS = 30
@@ -15,8 +16,9 @@ DEFAULT_FPS = 30
 class Video:
     """Draws the environment after every step."""
 
-    def __init__(self, path: Path, env: Any) -> None:
-        self._env = env
+    def __init__(self, path: Path, env: Any, max_bytes: int) -> None:
+        self._env, self._room = env, max_bytes
+        self.left_out: tuple[str, ...] = ()
         self._container = av.open(str(path), "w")
         self._stream: VideoStream | None = None
 
@@ -25,12 +27,14 @@ class Video:
 
     def __exit__(self, *exception: object) -> None:
         if self._stream is not None:
-            for packet in self._stream.encode():
-                self._container.mux(packet)
+            self._mux(self._stream.encode())
         self._container.close()
 
     def step(self, t: int, obs: Any, action: Any, reward: float, terminated: bool, truncated: bool) -> None:
-        self._draw()
+        if self._room > 0:
+            self._draw()
+        elif not self.left_out:
+            self.left_out = (f"the video ends before step {t}: it is as large as it may become",)
 
     def last(self, t: int, obs: Any) -> None:
         if self._stream is None:
@@ -39,7 +43,11 @@ class Video:
     def _draw(self) -> None:
         image = _even(np.asarray(self._env.render(), np.uint8))
         stream = self._stream or self._open(image)
-        for packet in stream.encode(av.VideoFrame.from_ndarray(image, format="rgb24")):
+        self._mux(stream.encode(av.VideoFrame.from_ndarray(image, format="rgb24")))
+
+    def _mux(self, packets: list[Packet[VideoStream]]) -> None:
+        for packet in packets:
+            self._room -= packet.size
             self._container.mux(packet)
 
     def _open(self, image: Any) -> VideoStream:

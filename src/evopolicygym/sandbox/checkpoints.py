@@ -11,6 +11,7 @@ import os
 import shutil
 import stat
 import tempfile
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ MAX_BYTES: Final = 64 << 20
 MAX_FILES: Final = 4_000
 MAX_DEPTH: Final = 16
 MAX_NAME_BYTES: Final = 200
+STAGED: Final = ".staged-"
 STRIPPED_FOLDERS: Final = frozenset({"__pycache__"})
 STRIPPED_SUFFIXES: Final = (".pyc", ".pyo")
 # A time of last access that reading does not change (relatime): or an episode could see what an earlier one has read.
@@ -52,11 +54,13 @@ class CheckpointStore:
     def folder(self, checkpoint: Checkpoint) -> Path:
         return self.root / checkpoint.hash
 
-    def snapshot(self, source: Path) -> Checkpoint:
-        """Copy ``source``. Raises SnapshotRefused for links, special files, and more than the limits allow."""
-        staged = tempfile.mkdtemp(prefix=".staged-", dir=self.root)
+    def snapshot(self, source: Path, settle: Callable[[Path], None] = lambda _: None) -> Checkpoint:
+        """Copy ``source``. Raises SnapshotRefused for links, special files, and more than the limits allow. ``settle``
+        is given the copy before it has its name: whoever finds the name finds all of it."""
+        staged = tempfile.mkdtemp(prefix=STAGED, dir=self.root)
         try:
             checkpoint = _Copy(staged).tree(source)
+            settle(Path(staged))
             self._publish(staged, checkpoint.hash)
         except BaseException:
             remove_tree(staged)
@@ -168,6 +172,12 @@ def _is_folder(name: str, path: str, parent: int) -> bool:
         return stat.S_ISDIR(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode)
     except OSError as error:
         raise SnapshotRefused(f"{path} cannot be read: {error.strerror}") from error
+
+
+def sweep(parent: Path) -> None:
+    """Remove what a killed process left in the making."""
+    for leftover in parent.glob(f"{STAGED}*"):
+        remove_tree(leftover)
 
 
 def remove_tree(folder: str | Path) -> None:

@@ -88,7 +88,7 @@ def _as_json(schema: Schema) -> str:
 def _rules(task: Task, observation: Schema, action: Schema) -> str:
     return RULES.format(
         env_meta=f"`{task.env_meta()}`",
-        example=_example(action),
+        example=f"```python\n{starter(action)}```\n",
         may_import="Policies may import the standard library, numpy, scipy and the files beside `policy.py`",
         failure=f"{task.failure_return.value:g}",
         derivation=task.failure_return.derivation.strip(),
@@ -100,9 +100,9 @@ def _rules(task: Task, observation: Schema, action: Schema) -> str:
     )
 
 
-def _example(action: Schema) -> str:
+def starter(action: Schema) -> str:
+    """The example of the contract: the whole source of a policy that plays one constant action."""
     return f"""\
-```python
 import numpy as np
 
 
@@ -116,7 +116,6 @@ class Policy:
     def act(self, obs):
         self.steps += 1
         return {_example_action(action)}
-```
 """
 
 

@@ -86,17 +86,20 @@ def cases(splits: Splits, task: str, split: Split, indices: list[int]) -> list[C
     return [Case(task, split, index, splits.seed(task, split, index)) for index in indices]
 
 
-def parse_indices(text: str, size: int) -> list[int]:
-    """``0-3,7`` to a list; order and repeats are kept. Bounds are checked before a range is expanded."""
+def parse_indices(text: str, size: int, most: int | None = None) -> list[int]:
+    """``0-3,7`` to a list; order and repeats are kept. Bounds are checked before a range is expanded. More than
+    ``most`` indices raise OverflowError before they are made."""
     indices: list[int] = []
     for part in text.split(","):
-        first, dash, last = part.strip().partition("-")
+        first, dash, last = (text.strip() for text in part.partition("-"))
         if not first.isdecimal() or (dash and not last.isdecimal()) or len(part) > LONGEST_RANGE:
             shown = part.strip()[:LONGEST_RANGE]
             raise UserError(f"cannot read {shown!r} as a case: write indices and ranges, such as 0-7,12")
         low, high = int(first), int(last or first)
         if low > high or high >= size:
             raise UserError(f"cases {part.strip()} are out of range: there are cases 0 to {size - 1}")
+        if most is not None and len(indices) + high - low >= most:
+            raise OverflowError
         indices.extend(range(low, high + 1))
     return indices
 

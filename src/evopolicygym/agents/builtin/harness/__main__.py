@@ -1,0 +1,95 @@
+"""One turn: a prompt on stdin, events as JSON lines on stdout, the conversation kept for the next turn."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import secrets
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final
+
+from . import tools
+from .providers import ChatCompletions, Messages, Provider, ProviderError, Usage
+
+SYSTEM: Final = (
+    "You are a software engineer at work in a folder. Use the tools; nobody reads along or answers questions. "
+    "When there is nothing left to do, answer without calling a tool."
+)
+PROVIDERS: Final[dict[str, tuple[type[ChatCompletions] | type[Messages], str, str]]] = {
+    "openai": (ChatCompletions, "https://api.openai.com/v1", "OPENAI_API_KEY"),
+    "anthropic": (Messages, "https://api.anthropic.com/v1", "ANTHROPIC_API_KEY"),
+}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="harness", description=__doc__)
+    parser.add_argument("--model", required=True, help="PROVIDER/NAME: openai/... (and compatible) or anthropic/...")
+    parser.add_argument("--url", help="another address of the provider's API, up to and including /v1")
+    parser.add_argument("--session", help="go on with this conversation")
+    parser.add_argument("--max-requests", type=int, default=200, help="requests to the model in one turn")
+    options = parser.parse_args()
+    name, _, model = options.model.partition("/")
+    if name not in PROVIDERS or not model:
+        parser.error(f"--model is PROVIDER/NAME with a provider of {', '.join(PROVIDERS)}")
+    make, url, variable = PROVIDERS[name]
+    key = os.environ.get(variable, "")
+    if not key:
+        parser.error(f"the variable {variable} is not set")
+    provider = make((options.url or url).rstrip("/"), key, model, SYSTEM, tools.TOOLS)
+    session = options.session or secrets.token_hex(8)
+    return converse(provider, session, sys.stdin.read(), options.max_requests)
+
+
+def converse(provider: Provider, session: str, prompt: str, most: int) -> int:
+    """Until the model calls no more tools. The conversation is on disk before each request."""
+    path = Path(os.environ["HOME"], f"conversation-{session}.json")
+    messages = json.loads(path.read_text()) if path.exists() else []
+    messages.append({"role": "user", "content": prompt})
+    total, requests = Usage(), 0
+    tell("session", session=session)
+    try:
+        while requests < most:
+            keep(path, messages)
+            requests += 1
+            reply = provider.complete(messages)
+            total += reply.usage
+            messages.append(reply.message)
+            tell("assistant", text=reply.text, calls=[asdict(call) for call in reply.calls], model=reply.model)
+            if not reply.calls:
+                return end(path, messages, total, requests, reply.text)
+            messages += provider.results([(call, act(call.name, call.arguments)) for call in reply.calls])
+    except ProviderError as error:
+        keep(path, messages)
+        tell("error", code=error.code, message=str(error))
+        end(path, messages, total, requests, "")
+        return 1
+    return end(path, messages, total, requests, "the limit of requests in one turn is reached")
+
+
+def act(name: str, arguments: dict[str, Any]) -> str:
+    result = tools.use(name, arguments, Path.cwd())
+    tell("tool", name=name, result=result)
+    return result
+
+
+def end(path: Path, messages: list[dict[str, Any]], total: Usage, requests: int, text: str) -> int:
+    keep(path, messages)
+    tell("result", usage=asdict(total), requests=requests, text=text)
+    return 0
+
+
+def keep(path: Path, messages: list[dict[str, Any]]) -> None:
+    staged = path.with_suffix(".new")
+    staged.write_text(json.dumps(messages))
+    staged.replace(path)
+
+
+def tell(kind: str, **facts: Any) -> None:
+    print(json.dumps({"type": kind, **facts}), flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,173 @@
+"""The two wire formats that models are reached by. A conversation is kept in the provider's own messages."""
+
+from __future__ import annotations
+
+import json
+import time
+import urllib.error
+import urllib.request
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+RETRIES: Final = 6
+FIRST_WAIT_S: Final = 2.0
+REQUEST_SECONDS: Final = 900
+MAX_OUTPUT_TOKENS: Final = 32_000
+TRANSIENT: Final = frozenset({408, 409, 429, 500, 502, 503, 504, 529})
+
+
+class ProviderError(Exception):
+    """``code`` is the HTTP status, 0 where there was none."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+@dataclass(frozen=True)
+class Call:
+    id: str
+    name: str
+    arguments: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Tokens of one request, not overlapping; reasoning is part of output."""
+
+    fresh_input: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+    output: int = 0
+    reasoning: int = 0
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(*(getattr(self, name) + getattr(other, name) for name in self.__dataclass_fields__))
+
+
+@dataclass(frozen=True)
+class Reply:
+    text: str
+    calls: list[Call]
+    usage: Usage
+    model: str
+    message: dict[str, Any] = field(repr=False)
+
+
+class Provider(Protocol):
+    def complete(self, messages: list[dict[str, Any]]) -> Reply: ...
+
+    def results(self, answers: list[tuple[Call, str]]) -> list[dict[str, Any]]: ...
+
+
+@dataclass(frozen=True)
+class ChatCompletions:
+    """OpenAI and everything compatible."""
+
+    url: str
+    key: str
+    model: str
+    system: str
+    tools: list[dict[str, Any]]
+
+    def complete(self, messages: list[dict[str, Any]]) -> Reply:
+        body = {
+            "model": self.model,
+            "messages": [{"role": "system", "content": self.system}, *messages],
+            "tools": [{"type": "function", "function": tool} for tool in self.tools],
+        }
+        answer = post(f"{self.url}/chat/completions", body, {"Authorization": f"Bearer {self.key}"})
+        message = answer["choices"][0]["message"]
+        calls = [
+            Call(call["id"], call["function"]["name"], _arguments(call["function"]["arguments"]))
+            for call in message.get("tool_calls") or []
+        ]
+        return Reply(message.get("content") or "", calls, _chat_usage(answer), answer.get("model", self.model), message)
+
+    def results(self, answers: list[tuple[Call, str]]) -> list[dict[str, Any]]:
+        return [{"role": "tool", "tool_call_id": call.id, "content": text} for call, text in answers]
+
+
+@dataclass(frozen=True)
+class Messages:
+    """Anthropic. The growing conversation is marked for its cache."""
+
+    url: str
+    key: str
+    model: str
+    system: str
+    tools: list[dict[str, Any]]
+
+    def complete(self, messages: list[dict[str, Any]]) -> Reply:
+        body = {
+            "model": self.model,
+            "max_tokens": MAX_OUTPUT_TOKENS,
+            "system": [{"type": "text", "text": self.system, "cache_control": {"type": "ephemeral"}}],
+            "messages": messages,
+            "tools": [
+                {"name": tool["name"], "description": tool["description"], "input_schema": tool["parameters"]}
+                for tool in self.tools
+            ],
+        }
+        headers = {"x-api-key": self.key, "anthropic-version": "2023-06-01"}
+        answer = post(f"{self.url}/messages", body, headers)
+        content = answer["content"]
+        text = "".join(block["text"] for block in content if block["type"] == "text")
+        calls = [Call(b["id"], b["name"], b["input"]) for b in content if b["type"] == "tool_use"]
+        message = {"role": "assistant", "content": content}
+        return Reply(text, calls, _messages_usage(answer), answer.get("model", self.model), message)
+
+    def results(self, answers: list[tuple[Call, str]]) -> list[dict[str, Any]]:
+        content = [{"type": "tool_result", "tool_use_id": call.id, "content": text} for call, text in answers]
+        return [{"role": "user", "content": content}]
+
+
+def post(url: str, body: dict[str, Any], headers: dict[str, str]) -> dict[str, Any]:
+    """Overload and broken connections are waited out a few times; what else goes wrong is told."""
+    for attempt in range(RETRIES + 1):
+        try:
+            return _post(url, body, headers)
+        except ProviderError as error:
+            if attempt == RETRIES or (error.code and error.code not in TRANSIENT):
+                raise
+            time.sleep(FIRST_WAIT_S * 2**attempt)
+    raise AssertionError
+
+
+def _post(url: str, body: dict[str, Any], headers: dict[str, str]) -> dict[str, Any]:
+    headers = headers | {"Content-Type": "application/json"}
+    request = urllib.request.Request(url, json.dumps(body).encode(), headers)
+    try:
+        with urllib.request.urlopen(request, timeout=REQUEST_SECONDS) as reply:
+            answer: dict[str, Any] = json.load(reply)
+            return answer
+    except urllib.error.HTTPError as error:
+        raise ProviderError(error.code, error.read().decode(errors="replace")[:2000]) from error
+    except (OSError, ValueError) as error:
+        raise ProviderError(0, str(error)) from error
+
+
+def _arguments(text: str) -> dict[str, Any]:
+    """What is no JSON object becomes a call that the tool refuses, in words that the model reads."""
+    try:
+        arguments = json.loads(text or "{}")
+    except ValueError:
+        arguments = None
+    return arguments if isinstance(arguments, dict) else {"unreadable": text}
+
+
+def _chat_usage(answer: dict[str, Any]) -> Usage:
+    usage = answer.get("usage") or {}
+    cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0
+    reasoning = (usage.get("completion_tokens_details") or {}).get("reasoning_tokens") or 0
+    return Usage(usage.get("prompt_tokens", 0) - cached, cached, 0, usage.get("completion_tokens", 0), reasoning)
+
+
+def _messages_usage(answer: dict[str, Any]) -> Usage:
+    usage = answer.get("usage") or {}
+    return Usage(
+        usage.get("input_tokens", 0),
+        usage.get("cache_read_input_tokens") or 0,
+        usage.get("cache_creation_input_tokens") or 0,
+        usage.get("output_tokens", 0),
+    )

@@ -1,0 +1,86 @@
+"""How an outcome is shown."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Final
+
+from evopolicygym.cli.output import data, print_json
+from evopolicygym.records.run import OutcomeKind, Repeat, Result, Run, Submission, load
+
+MANY: Final = 24
+
+
+def show_outcome(run: Path, json: bool) -> None:
+    record = load(run)
+    if json:
+        print_json(record.model_dump(mode="json"))
+        return
+    show_table(record)
+    for name, value in _lines(record):
+        data.print(f"{name:12} {value}", markup=False)
+
+
+def show_scores(run: Path, json: bool) -> None:
+    record = load(run)
+    if json:
+        print_json([checkpoint.model_dump(mode="json") for checkpoint in record.checkpoints])
+    else:
+        show_table(record)
+
+
+def show_table(record: Run) -> None:
+    """One line for each submission; held-out where it was measured, which never selects."""
+    checkpoints = {checkpoint.hash: checkpoint for checkpoint in record.checkpoints}
+    data.print(f"{'submit':>6} {'episodes':>8}  {'verdict':14} {'train':>11} {'validation':>11} {'held-out':>11}")
+    shown = _worth_showing(record)
+    for one in shown:
+        known = checkpoints[one.checkpoint]
+        verdict = "refunded" if one.refunded else one.verdict or "running"
+        means = " ".join(_mean(result) for result in (one.train, known.validation, known.heldout))
+        chosen = "  selected" if record.outcome and record.outcome.submission == one.number else ""
+        data.print(f"{one.number:6} {len(one.cases):8}  {verdict:14} {means}{chosen}")
+    if hidden := len(record.submissions) - len(shown):
+        data.print(f"       {hidden} more that did not raise the best validation mean; --json shows them all")
+    data.print()
+
+
+def _worth_showing(record: Run) -> list[Submission]:
+    """All of a few; of many those that raised the best validation mean, that failed, or that were selected."""
+    if len(record.submissions) <= MANY:
+        return record.submissions
+    means = {one.hash: one.validation.mean for one in record.checkpoints if one.validation}
+    selected, best, shown = record.outcome.submission if record.outcome else None, -math.inf, []
+    for one in record.submissions:
+        mean = means.get(one.checkpoint, -math.inf)
+        if mean > best or one.verdict != "ok" or one.number == selected:
+            shown.append(one)
+        best = max(best, mean)
+    return shown
+
+
+def _mean(result: Result | None) -> str:
+    return f"{result.mean:11.5g}" if result else f"{'-':>11}"
+
+
+def _lines(record: Run) -> list[tuple[str, str]]:
+    budget, outcome = record.budget, record.outcome
+    lines = [
+        ("task", f"{record.task.id} ({record.task.env_id}), cases of {record.ids.splits_id[:23]}"),
+        ("budget", f"{budget.charged} of {budget.total} episodes used in {len(record.submissions)} submissions"),
+        ("isolation", f"policy {record.isolation.policy}, agent {record.isolation.agent}"),
+        ("ids", f"{record.ids.comparable_id} {record.ids.bit_id}"),
+    ]
+    if outcome is None:
+        return [*lines, ("outcome", f"none yet: the run is {record.status}")]
+    if outcome.stopped_early:
+        lines.append(("stopped", f"early, with {outcome.budget_left} episodes left"))
+    if outcome.kind is OutcomeKind.NO_OK_SUBMIT or outcome.heldout is None:
+        return [*lines, ("outcome", "no_ok_submit: no submission could be scored")]
+    if outcome.kind is OutcomeKind.JUDGE_FAULT:
+        lines.append(("outcome", "judge_fault: the judge failed too often; this run is to be done again"))
+    if outcome.repeat is Repeat.NONDETERMINISTIC:
+        lines.append(("repeated", "NOT equal: the policy plays differently each time (does it read a clock?)"))
+    score = f"{outcome.heldout.mean:.6g} (std {outcome.heldout.std:.4g}, {len(outcome.heldout.returns)} cases)"
+    return [*lines, ("held-out", f"{score}, submission {outcome.submission}")]

@@ -1,0 +1,93 @@
+"""`evopolicygym serve`: open a run and wait: a person or any program plays the agent."""
+
+from __future__ import annotations
+
+import asyncio
+import json as json_module
+import os
+import signal
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from evopolicygym.cli.outcome import show_outcome
+from evopolicygym.cli.output import data, talk
+from evopolicygym.judge.judge import Videos
+from evopolicygym.judge.state import Phase
+from evopolicygym.runs import service
+from evopolicygym.runs.ownership import Owner, own
+from evopolicygym.runs.settings import CORES, Isolation, Seeds, ValidateWhen
+
+HOW_TO: Final = """\
+  python {workspace}/submit.py 0-7      submit {workspace}/system for train cases 0 to 7
+  evopolicygym finish {run}      close the run, select, score
+Ctrl-C stops the server; the same command goes on with the run."""
+
+
+def serve(
+    task: Annotated[str, typer.Argument(help="core16/NAME, a Gymnasium id, module:Env-v0, or a task file.")],
+    run: Annotated[Path, typer.Option(help="Folder of the run. One that exists is taken up again.")],
+    seeds: Annotated[Seeds | None, typer.Option(help="Cases of the paper, or sealed by your key (default).")] = None,
+    seal_key: Annotated[Path | None, typer.Option(help="Key file for --seeds sealed.")] = None,
+    budget: Annotated[int | None, typer.Option(help="Train episodes in all (default 128).")] = None,
+    validation_cases: Annotated[int | None, typer.Option(help="Hidden cases that select (default 16).")] = None,
+    heldout_cases: Annotated[int | None, typer.Option(help="Hidden cases that measure (default 32).")] = None,
+    validate: Annotated[
+        ValidateWhen | None, typer.Option(help="after (default), or eager: in idle time, which is a side channel.")
+    ] = None,
+    video: Annotated[Videos | None, typer.Option(help="Which train episodes are filmed (default none).")] = None,
+    stock: Annotated[bool | None, typer.Option("--stock", help="Stock environments, not the fast ones.")] = None,
+    isolation: Annotated[Isolation | None, typer.Option(help="auto (default) is the best of A and B.")] = None,
+    jobs: Annotated[int | None, typer.Option(min=1, help=f"Episodes at a time (default {CORES}).")] = None,
+    json: Annotated[bool, typer.Option("--json", help="JSON lines: where the door is, then the outcome.")] = False,
+) -> None:
+    """Open a run and wait for submissions until `evopolicygym finish` ends it."""
+    given: dict[str, Any] = {
+        "task": str(Path(task).resolve()) if task.endswith(".toml") else task,
+        "seeds": seeds,
+        "seal_key": seal_key and seal_key.resolve(),
+        "budget": budget,
+        "validation_cases": validation_cases,
+        "heldout_cases": heldout_cases,
+        "validate_when": validate,
+        "video": video,
+        "stock": stock,
+        "isolation": isolation,
+        "jobs": jobs,
+    }
+    with own(run, **given) as owner:
+        if owner.judge.state.phase is Phase.FINISHED:
+            talk.print(f"{run} is finished: there is nothing to submit to")
+        else:
+            asyncio.run(_serve(owner, run, json))
+    show_outcome(run, json)
+
+
+async def _serve(owner: Owner, run: Path, json: bool) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, _stop, number, run)
+
+    async def wait(url: str) -> str:
+        _announce(owner, run, url, json)
+        return await asyncio.Future[str]()  # until somebody asks to finish the run
+
+    await service.serve(owner, wait)
+
+
+def _announce(owner: Owner, run: Path, url: str, json: bool) -> None:
+    state = owner.judge.state
+    if json:
+        facts = {"run": str(run), "workspace": str(owner.place.workspace), "api": url, "remaining": state.remaining}
+        print(json_module.dumps(facts), flush=True)
+        return
+    data.print(f"run        {run}: {owner.judge.means.task.id}, {state.remaining} of {state.budget} episodes left")
+    data.print(f"door       {url}")
+    data.print(f"workspace  {owner.place.workspace}")
+    talk.print(HOW_TO.format(workspace=run / "workspace", run=run), markup=False)
+
+
+def _stop(number: int, run: Path) -> None:
+    """At once: the ledger holds all there is to know, and workers die with us."""
+    talk.print(f"stopped; `evopolicygym serve TASK --run {run}` goes on with the run, `finish {run}` ends it")
+    os._exit(128 + number)

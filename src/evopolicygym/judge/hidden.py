@@ -1,0 +1,130 @@
+"""Hidden scoring, once the agent is gone: validate every candidate, select one, measure it.
+
+Each step is one line in the ledger, so that a crash costs at most the step that was under way.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from evopolicygym.errors import Fault
+from evopolicygym.judge.events import Closed, Finished, Repeated, Scored, Selected, Tally, Validated, tally
+from evopolicygym.judge.failpoints import failpoint
+from evopolicygym.judge.judge import Judge
+from evopolicygym.judge.state import Phase, RunState, Submission
+from evopolicygym.rollout.records import Episode, EpisodeResult, FaultReport
+from evopolicygym.sandbox.checkpoints import Checkpoint
+from evopolicygym.tasks.splits import Split
+
+Advance = Callable[[], Any]
+
+
+def close(judge: Judge, reason: str) -> None:
+    if judge.state.phase is Phase.OPEN:
+        judge.record(Closed(reason))
+        failpoint("closed")
+
+
+def finish(judge: Judge, advance: Advance = lambda: None) -> None:
+    """From a closed run to its outcome. What an earlier attempt has done is not done again."""
+    validate(judge, advance)
+    select(judge)
+    measure(judge, advance)
+    if judge.state.phase is not Phase.FINISHED:
+        judge.record(Finished())
+        failpoint("finished")
+
+
+def validate(judge: Judge, advance: Advance = lambda: None, go_on: Callable[[], bool] = lambda: True) -> None:
+    """Every candidate, byte-identical ones once. ``go_on`` can break it off between episodes; the rest stays open."""
+    for checkpoint in unvalidated(judge.state):
+        played = _play(judge, checkpoint, Split.VALIDATION, advance, go_on)
+        if played is None:
+            return
+        judge.record(Validated(checkpoint.hash, *played))
+        failpoint("validated")
+
+
+def unvalidated(state: RunState) -> list[Checkpoint]:
+    open_ones = {one.charged.checkpoint.hash: one.charged.checkpoint for one in state.candidates}
+    return [checkpoint for checkpoint in open_ones.values() if checkpoint.hash not in state.validation]
+
+
+def select(judge: Judge) -> None:
+    if judge.state.phase is Phase.CLOSED:
+        winner = best(judge.state)
+        judge.record(Selected(winner.number if winner else None))
+        failpoint("selected")
+
+
+def best(state: RunState) -> Submission | None:
+    """The highest validation mean; equal means: the later submission. What is not a number cannot win."""
+    means = {one.number: state.validation[one.charged.checkpoint.hash].tally.mean for one in state.candidates}
+    finite = [(mean, number) for number, mean in means.items() if math.isfinite(mean)]
+    return state.submissions[max(finite)[1]] if finite else None
+
+
+def measure(judge: Judge, advance: Advance = lambda: None) -> None:
+    """The winner on held-out, then once more: a policy that does not repeat itself is recorded as such."""
+    if judge.state.selected is None:
+        return
+    winner = judge.state.submissions[judge.state.selected].charged.checkpoint
+    score(judge, winner, advance)
+    failpoint("scored")
+    if judge.state.repeated is None:
+        again, wall_s = _all(judge, winner, Split.HELDOUT, advance)
+        judge.record(Repeated(again.returns, wall_s))
+        failpoint("repeated")
+
+
+def score(judge: Judge, checkpoint: Checkpoint, advance: Advance = lambda: None) -> None:
+    """One checkpoint on held-out, unless it is known."""
+    if checkpoint.hash not in judge.state.heldout:
+        judge.record(Scored(checkpoint.hash, *_all(judge, checkpoint, Split.HELDOUT, advance)))
+
+
+def _all(judge: Judge, checkpoint: Checkpoint, split: Split, advance: Advance) -> tuple[Tally, float]:
+    played = _play(judge, checkpoint, split, advance, lambda: True)
+    assert played is not None
+    return played
+
+
+def _play(
+    judge: Judge, checkpoint: Checkpoint, split: Split, advance: Advance, go_on: Callable[[], bool]
+) -> tuple[Tally, float] | None:
+    """None when it was broken off. A fault leaves the run as it is: finishing again goes on from here."""
+    began, results, wanted = time.perf_counter(), list[EpisodeResult](), count(judge.state, split)
+    for outcome in judge.means.engine.run(_episodes(judge, checkpoint, split, wanted, go_on)):
+        if isinstance(outcome, FaultReport):
+            raise Fault(f"a hidden episode has no score: {outcome.text}; finish the run again to go on from here")
+        results.append(outcome)
+        failpoint("hidden-episode-played")
+        advance()
+    if len(results) < wanted:
+        return None
+    return tally(sorted(results, key=lambda result: result.number)), time.perf_counter() - began
+
+
+def _episodes(
+    judge: Judge, checkpoint: Checkpoint, split: Split, wanted: int, go_on: Callable[[], bool]
+) -> Iterator[Episode]:
+    for number, case in enumerate(judge.means.cases(split, list(range(wanted)))):
+        if not go_on():
+            return
+        yield Episode(number, checkpoint, case)
+
+
+def count(state: RunState, split: Split) -> int:
+    """How many cases of a hidden split the run plays."""
+    if state.opened is None:
+        return 0
+    return {Split.VALIDATION: state.opened.validation_cases, Split.HELDOUT: state.opened.heldout_cases}[split]
+
+
+def left_to_play(state: RunState) -> int:
+    """Episodes until the outcome: for a progress bar."""
+    validation = len(unvalidated(state)) * count(state, Split.VALIDATION)
+    return validation + (2 * count(state, Split.HELDOUT) if state.candidates else 0)

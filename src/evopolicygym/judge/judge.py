@@ -1,0 +1,72 @@
+"""The judge of one run: its ledger, the state that follows from it, and the means to play episodes."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from evopolicygym.judge.events import Event, Refused
+from evopolicygym.judge.ledger import Ledger, LedgerUnwritable
+from evopolicygym.judge.place import Place
+from evopolicygym.judge.state import RunState, apply, fold
+from evopolicygym.judge.verdicts import Refusal
+from evopolicygym.rollout.engine import Engine
+from evopolicygym.tasks.splits import Case, Split, Splits, cases
+from evopolicygym.tasks.task import Task
+
+REFUSALS_KEPT: Final = 1000  # beyond these, refused requests leave no line: nobody can fill the disk for free
+
+
+class Videos(StrEnum):
+    """Which train episodes of a submission are filmed."""
+
+    NONE = "none"
+    FIRST = "first"
+    ALL = "all"
+
+    def wants(self, number: int) -> bool:
+        return self is Videos.ALL or (self is Videos.FIRST and number == 0)
+
+
+@dataclass(frozen=True)
+class Means:
+    """What a judge needs beside the ledger to play."""
+
+    task: Task
+    splits: Splits
+    engine: Engine
+    videos: Videos = Videos.NONE
+
+    def cases(self, split: Split, indices: list[int]) -> list[Case]:
+        return cases(self.splits, self.task.id, split, indices)
+
+
+class Judge:
+    """The only writer of a run's ledger. Any thread may record, and look at ``state``."""
+
+    def __init__(self, place: Place, means: Means) -> None:
+        self.place, self.means = place, means
+        self._ledger, self._lock = Ledger(place.ledger), threading.Lock()
+        self.state: RunState = fold(self._ledger.replay())
+
+    @property
+    def ledger_head(self) -> str:
+        return self._ledger.head
+
+    def record(self, event: Event) -> None:
+        """On disk first, then true."""
+        with self._lock:
+            line = self._ledger.append(event)
+            self.state = apply(self.state, event, line.time)
+
+    def refused(self, refusal: Refusal) -> None:
+        """A statistic, no promise: a disk that is full must not turn a refusal into a failure."""
+        if self.state.refused.total() < REFUSALS_KEPT:
+            with suppress(LedgerUnwritable):
+                self.record(Refused(refusal.reason))
+
+    def close(self) -> None:
+        self._ledger.close()

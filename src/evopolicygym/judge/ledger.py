@@ -1,0 +1,131 @@
+"""The ledger: the append-only record of a run. Everything else about a run is derived from it.
+
+One event per line, each carrying the hash of the line before, on disk before the effect it announces. A torn last line,
+which a crash can leave, was never announced to anybody and is dropped; anything else that does not fit is corruption.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from evopolicygym.errors import Fault, UserError
+from evopolicygym.judge.events import KINDS, Event
+from evopolicygym.judge.failpoints import armed, failpoint
+
+START: Final = "0" * 64
+
+
+class LedgerCorrupt(UserError):
+    """A line is not what was written."""
+
+
+class LedgerUnwritable(Fault):
+    """The disk refuses. The ledger is as it was before."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One fact. ``previous`` is the hash of the line before; sequence numbers count from 0."""
+
+    sequence: int
+    time: datetime
+    kind: str
+    data: dict[str, Any]
+    previous: str
+
+    def event(self) -> Event:
+        event: Event = msgspec.convert(self.data, KINDS[self.kind])
+        return event
+
+
+def line_hash(line: bytes) -> str:
+    return hashlib.sha256(line).hexdigest()
+
+
+def read(path: Path) -> Iterator[tuple[Line, bytes]]:
+    """All whole lines with their bytes, the chain checked as they come."""
+    previous = START
+    try:
+        *whole, _torn = path.read_bytes().split(b"\n")
+    except OSError as error:
+        raise UserError(f"cannot read the ledger {path}: {error.strerror}") from error
+    for number, raw in enumerate(whole):
+        line = _parse(raw, path, number)
+        if (line.sequence, line.previous) != (number, previous):
+            raise LedgerCorrupt(f"{path}, line {number + 1}: the chain is broken: it or the line before was altered")
+        previous = line_hash(raw)
+        yield line, raw
+
+
+def _parse(raw: bytes, path: Path, number: int) -> Line:
+    try:
+        line = msgspec.json.decode(raw, type=Line)
+        line.event()
+        return line
+    except (msgspec.MsgspecError, KeyError, UnicodeDecodeError) as error:
+        raise LedgerCorrupt(f"{path}, line {number + 1} is not a line of a ledger: {error}") from error
+
+
+def _readable(line: Line, path: Path) -> bytes:
+    """What could not be read again (JSON has no NaN) must not be written: it would be the end of the run."""
+    raw = msgspec.json.encode(line)
+    try:
+        _parse(raw, path, line.sequence)
+    except LedgerCorrupt as error:
+        raise LedgerUnwritable(f"a line that nobody could read again is not written: {error}") from error
+    return raw
+
+
+class Ledger:
+    """The one writer of a run's ledger (the run's lock sees to that)."""
+
+    def __init__(self, path: Path, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+        self.path, self._now = path, now
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._length = self._end = 0
+        self.head = START
+
+    def replay(self) -> Iterator[Line]:
+        """What is there already; then the torn end is cut off, and appending may begin."""
+        for line, raw in read(self.path):
+            self._wrote(raw)
+            yield line
+        os.ftruncate(self._file, self._end)
+
+    def append(self, event: Event) -> Line:
+        """On disk when this returns. If the disk refuses, the ledger is as it was before."""
+        kind = type(event).__name__.lower()
+        line = Line(self._length, self._now(), kind, msgspec.to_builtins(event), self.head)
+        raw = _readable(line, self.path)
+        try:
+            self._write(raw + b"\n")
+        except OSError as error:
+            os.ftruncate(self._file, self._end)
+            text = f"cannot write to the ledger {self.path}: {error.strerror}"
+            raise LedgerUnwritable(f"{text}; it is as it was before, and the run can go on from there") from error
+        self._wrote(raw)
+        return line
+
+    def close(self) -> None:
+        os.close(self._file)
+
+    def _write(self, data: bytes) -> None:
+        if armed("ledger-line-torn"):
+            os.pwrite(self._file, data[: len(data) // 2], self._end)
+            os.kill(os.getpid(), 9)
+        written = 0
+        while written < len(data):
+            written += os.pwrite(self._file, data[written:], self._end + written)
+        failpoint("ledger-line-unsynced")
+        os.fsync(self._file)
+
+    def _wrote(self, raw: bytes) -> None:
+        self.head, self._end, self._length = line_hash(raw), self._end + len(raw) + 1, self._length + 1

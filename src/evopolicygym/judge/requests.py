@@ -1,0 +1,105 @@
+"""What a request asks for, checked before anything is touched: until the charge, a refusal is free."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from dataclasses import dataclass
+from typing import Annotated, Final
+
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StringConstraints, ValidationError
+
+from evopolicygym.errors import UserError
+from evopolicygym.judge.state import Phase, RunState
+from evopolicygym.judge.verdicts import Reason, Refusal
+from evopolicygym.tasks.splits import SIZES, Split, parse_indices
+
+TRAIN_CASES: Final = SIZES[Split.TRAIN]
+LAST: Final = TRAIN_CASES - 1
+MIN_EPISODES: Final = 1
+MAX_EPISODES: Final = 128
+LONGEST_TEXT: Final = 4096
+KEY: Final = re.compile("^[!-~]{1,200}$")
+
+Index = Annotated[StrictInt, Field(ge=0, le=LAST)]
+Ranges = Annotated[
+    str,
+    StringConstraints(
+        strict=True, max_length=LONGEST_TEXT, pattern=r"^ *[0-9]+ *(- *[0-9]+ *)?(, *[0-9]+ *(- *[0-9]+ *)?)*$"
+    ),
+]
+
+
+class SubmitBody(BaseModel):
+    """The body of ``POST /submit``."""
+
+    model_config = ConfigDict(title="Submit")
+
+    env_instances: Annotated[list[Index], Field(min_length=1)] | Ranges = Field(
+        description=f"Train cases, 0 to {LAST}, as a list or as text such as '0-3,7'. Order and repeats are kept; "
+        "each costs one episode of the budget.",
+        examples=[[0, 1, 2], "0-3,7"],
+    )
+    wait: StrictBool = Field(True, description="false: answer 202 at once; then poll GET /submissions/{submit_id}.")
+
+
+@dataclass(frozen=True)
+class Ask:
+    """A request that can be read. The key makes repeating it safe."""
+
+    cases: tuple[int, ...]
+    key: str
+    wait: bool = True
+
+
+def read(body: bytes, key: str | None) -> Ask:
+    """Raises Refusal. A client that brings no key gets one that nobody else has."""
+    try:
+        parsed = SubmitBody.model_validate_json(body)
+    except ValidationError as error:
+        raise Refusal(Reason.INVALID_ENV_INSTANCE, _explain(error)) from error
+    if key is not None and not KEY.fullmatch(key):
+        raise Refusal(Reason.KEY_INVALID, "an Idempotency-Key has 1 to 200 printable characters, and no spaces")
+    return Ask(_expand(parsed.env_instances), key or f"none-{secrets.token_hex(16)}", parsed.wait)
+
+
+def check(ask: Ask, state: RunState) -> None:
+    """Whether the run can take it now. Raises Refusal."""
+    if state.phase is not Phase.OPEN:
+        raise Refusal(Reason.RUN_CLOSED, _closed(state))
+    if running := state.running:
+        raise Refusal(Reason.BUSY, f"{running.name} is still running; wait for it and submit again")
+    if len(ask.cases) > state.remaining:
+        left = f"{state.remaining} of {state.budget} episodes are left"
+        raise Refusal(Reason.BUDGET_INVALID, f"{len(ask.cases)} episodes were asked for, but {left}")
+
+
+def _closed(state: RunState) -> str:
+    why = state.closed.reason if state.closed else "closed"
+    return f"the run is closed ({why}): nothing more can be submitted"
+
+
+def _expand(instances: list[int] | str) -> tuple[int, ...]:
+    """Counted before it is expanded: a short text can name very many cases."""
+    if isinstance(instances, str):
+        try:
+            instances = parse_indices(instances, TRAIN_CASES, most=MAX_EPISODES)
+        except UserError as error:
+            raise Refusal(Reason.INVALID_ENV_INSTANCE, str(error)) from error
+        except OverflowError as error:
+            raise Refusal(Reason.BUDGET_INVALID, f"at most {MAX_EPISODES} episodes can be asked for at once") from error
+    if not MIN_EPISODES <= len(instances) <= MAX_EPISODES:
+        raise Refusal(Reason.BUDGET_INVALID, f"{len(instances)} episodes: ask for {MIN_EPISODES} to {MAX_EPISODES}")
+    return tuple(instances)
+
+
+def _explain(error: ValidationError) -> str:
+    """One line for one mistake; pydantic names each branch that did not fit."""
+    first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+    where = ".".join(
+        str(part) for part in first["loc"] if not str(part).startswith(("list[", "constrained", "function"))
+    )
+    return (
+        f"{where + ': ' if where else ''}{first['msg']}. Post JSON such as "
+        f'{{"env_instances": [0, 1, 2]}} or {{"env_instances": "0-3,7"}} with cases from 0 to {LAST}'
+    )

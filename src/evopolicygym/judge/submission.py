@@ -1,0 +1,152 @@
+"""The way of one submission: check, snapshot, charge, load, play, feedback, verdict, delivery.
+
+Until the charge a refusal is free. From the charge on, a crash at any instant leaves a submission that ``execute`` ends
+for the same charge, with the same result.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import Final
+
+from evopolicygym.errors import Fault
+from evopolicygym.judge import delivery, requests
+from evopolicygym.judge.events import Charged, Closed, Judged, Refunded, tally
+from evopolicygym.judge.failpoints import failpoint
+from evopolicygym.judge.feedback import Staged, summarize
+from evopolicygym.judge.judge import Judge
+from evopolicygym.judge.ledger import LedgerUnwritable
+from evopolicygym.judge.place import sync, sync_tree
+from evopolicygym.judge.requests import Ask
+from evopolicygym.judge.state import Phase, Submission
+from evopolicygym.judge.verdicts import Reason, Refusal, Verdict
+from evopolicygym.rollout.engine import OutOfTime
+from evopolicygym.rollout.records import Episode, EpisodeResult, FaultReport, LoadResult, Recording
+from evopolicygym.sandbox.checkpoints import Checkpoint, SnapshotRefused, remove_tree
+from evopolicygym.tasks.splits import Split
+
+BUDGET_SPENT: Final = "budget_spent"
+JUDGE_FAULTS: Final = "judge_faults"
+MAX_REFUNDS: Final = 3  # a judge that fails this often is broken, and its run is to be done again
+log = logging.getLogger(__name__)
+
+
+def accept(judge: Judge, ask: Ask) -> Submission:
+    """Check, snapshot, charge. The same key again is the same submission, charged once."""
+    if known := judge.state.by_key(ask.key):
+        return _same(known, ask)
+    requests.check(ask, judge.state)
+    checkpoint = _snapshot(judge)
+    failpoint("snapshot-taken")
+    number = len(judge.state.submissions) + 1
+    try:
+        judge.record(Charged(number, ask.key, checkpoint, ask.cases))
+    except LedgerUnwritable as error:
+        raise Fault(f"{error}; nothing was charged") from error
+    failpoint("charged")
+    return judge.state.submissions[number]
+
+
+def execute(judge: Judge, submission: Submission) -> None:
+    """From the charge to the verdict. A fault of the judge refunds, and delivers nothing."""
+    try:
+        _judge(judge, submission)
+    except Exception as fault:  # whatever went wrong here, the policy's doings are results and not exceptions
+        log.exception("%s failed, and is refunded", submission.name)
+        remove_tree(judge.place.feedback / submission.name)
+        judge.record(Refunded(submission.number, str(fault) or type(fault).__name__))
+    else:
+        failpoint("judged")
+        deliver(judge, submission)
+    close_if_over(judge)
+
+
+def deliver(judge: Judge, submission: Submission) -> None:
+    """The agent's copy. Its workspace is its own: what it broke there is not repaired, and costs nobody anything."""
+    try:
+        delivery.deliver(judge.place.feedback / submission.name, judge.place.workspace)
+    except delivery.Undeliverable as error:
+        log.warning("%s", error)
+    failpoint("feedback-delivered")
+
+
+def _same(known: Submission, ask: Ask) -> Submission:
+    if known.charged.cases != ask.cases:
+        text = f"this Idempotency-Key was used for {known.name} with other cases; use a new key for a new submission"
+        raise Refusal(Reason.KEY_REUSED, text)
+    return known
+
+
+def _snapshot(judge: Judge) -> Checkpoint:
+    store = judge.means.engine.store
+    try:
+        checkpoint = store.snapshot(judge.place.system, settle=sync_tree)
+        sync(store.root)
+    except SnapshotRefused as error:
+        text = str(error).replace(str(judge.place.system), "system")
+        raise Refusal(Reason.SNAPSHOT_INVALID, f"system/ cannot be submitted: {text}") from error
+    except OSError as error:
+        raise Fault(f"system/ cannot be stored: {error.strerror}; nothing was charged") from error
+    return checkpoint
+
+
+def _judge(judge: Judge, submission: Submission) -> None:
+    """Load, play, feedback, verdict."""
+    began = time.perf_counter()
+    staged = Staged(judge.place.feedback)
+    try:
+        load = judge.means.engine.load(submission.charged.checkpoint)
+        failpoint("loaded")
+        verdict, results = _play(judge, submission, staged, load)
+        wall_s = time.perf_counter() - began
+        summary = summarize(submission, verdict, load, results, wall_s, judge.state.remaining)
+        digest = staged.write(summary, load, results)
+        failpoint("feedback-staged")
+        staged.publish(judge.place.feedback / submission.name)
+    except BaseException:
+        staged.discard()
+        raise
+    failpoint("feedback-written")
+    played = tally(results) if verdict is Verdict.OK else None
+    judge.record(
+        Judged(submission.number, verdict, played, summary["clipped_actions"], wall_s, summary, digest)
+    )  # fmt: skip
+
+
+def _play(
+    judge: Judge, submission: Submission, staged: Staged, load: LoadResult
+) -> tuple[Verdict, list[EpisodeResult]]:
+    if load.error:
+        return Verdict(load.error.kind), []
+    results: list[EpisodeResult] = []
+    deadline = time.monotonic() + judge.means.task.limits.submission_wall_s
+    try:
+        for outcome in judge.means.engine.run(_episodes(judge, submission, staged), deadline):
+            if isinstance(outcome, FaultReport):
+                raise Fault(outcome.text)
+            results.append(outcome)
+            failpoint("episode-played")
+    except OutOfTime:
+        return Verdict.ROLLOUT_TIMEOUT, sorted(results, key=lambda result: result.number)
+    return Verdict.OK, sorted(results, key=lambda result: result.number)
+
+
+def _episodes(judge: Judge, submission: Submission, staged: Staged) -> list[Episode]:
+    means, charged = judge.means, submission.charged
+    return [
+        Episode(
+            number, charged.checkpoint, case, Recording(str(staged.episode(number)), video=means.videos.wants(number))
+        )
+        for number, case in enumerate(means.cases(Split.TRAIN, list(charged.cases)))
+    ]
+
+
+def close_if_over(judge: Judge) -> None:
+    """Also after a crash that came between the last verdict and this."""
+    if judge.state.phase is not Phase.OPEN or judge.state.running:
+        return
+    if judge.state.remaining == 0:
+        judge.record(Closed(BUDGET_SPENT))
+    elif judge.state.refunds >= MAX_REFUNDS:
+        judge.record(Closed(JUDGE_FAULTS))

@@ -1,0 +1,1 @@
+"""One run: its folder, its settings, who owns it, its record."""

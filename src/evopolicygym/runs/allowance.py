@@ -1,0 +1,66 @@
+"""What an agent may use up beside its budget of episodes. Hitting a limit is a result: the run is scored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from evopolicygym.judge.events import Turned
+
+TOKENS = ("fresh_input", "cache_read", "cache_write", "output")
+
+
+@dataclass(frozen=True)
+class Limit:
+    """``used`` is None where nobody knows: such a limit is never hit, and the record says so."""
+
+    name: str
+    value: float
+    used: float | None
+
+    @property
+    def is_hit(self) -> bool:
+        return self.used is not None and self.used >= self.value
+
+
+@dataclass(frozen=True)
+class Allowance:
+    """None is no limit."""
+
+    turns: int | None = None
+    hours: float | None = 24.0
+    tokens: int | None = None
+    dollars: float | None = None
+
+    def limits(self, turns: Iterable[Turned]) -> list[Limit]:
+        turns = list(turns)
+        used: dict[str, float | None] = {
+            "turns": len(turns),
+            "hours": sum(turn.wall_s for turn in turns) / 3600,
+            "tokens": _total(_tokens(turn.usage) for turn in turns),
+            "dollars": _total(turn.usage["cost_usd"] if turn.usage else None for turn in turns),
+        }
+        return [Limit(name, value, used[name]) for name in used if (value := getattr(self, name)) is not None]
+
+    def hit(self, turns: Iterable[Turned]) -> str | None:
+        return next((limit.name for limit in self.limits(turns) if limit.is_hit), None)
+
+    def seconds_left(self, turns: Iterable[Turned]) -> float | None:
+        if self.hours is None:
+            return None
+        return max(0.0, self.hours * 3600 - sum(turn.wall_s for turn in turns))
+
+
+def _tokens(usage: dict[str, Any] | None) -> float | None:
+    """Cached tokens count: they were processed. Reasoning is part of the output."""
+    if usage is None:
+        return None
+    known = [usage[name] for name in TOKENS if usage[name] is not None]
+    return sum(known) if known else None
+
+
+def _total(parts: Iterable[float | None]) -> float | None:
+    """At least this much: of turns that nobody metered nothing is counted. None when none was metered."""
+    known = [part for part in parts if part is not None]
+    return sum(known) if known else None

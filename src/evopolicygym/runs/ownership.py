@@ -1,0 +1,176 @@
+"""Taking a run over: its folder made or found, its lock held, its engine started, its judge ready to go on."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from evopolicygym import __version__
+from evopolicygym.errors import UserError
+from evopolicygym.judge import submission
+from evopolicygym.judge.events import Opened, Owned
+from evopolicygym.judge.failpoints import failpoint
+from evopolicygym.judge.judge import Judge, Means, Videos
+from evopolicygym.judge.place import Place, write_whole
+from evopolicygym.rollout.engine import LocalEngine
+from evopolicygym.runs import record, workspace
+from evopolicygym.runs.lock import RunLock
+from evopolicygym.runs.settings import Settings
+from evopolicygym.sandbox.checkpoints import sweep
+from evopolicygym.tasks.contract import render
+from evopolicygym.tasks.ids import comparable_facts, ids
+from evopolicygym.tasks.registry import resolve
+from evopolicygym.tasks.splits import Splits
+from evopolicygym.tasks.task import Task
+
+BY_HAND: Final[dict[str, Any]] = {"agent": None, "agent_isolation": {"level": "none", "network": "open"}}
+
+
+@dataclass(frozen=True)
+class Owner:
+    """A run in our hands."""
+
+    place: Place
+    settings: Settings
+    judge: Judge
+    task_text: str
+
+    def write_record(self) -> None:
+        record.write(self.place, self.judge.state, self.judge.ledger_head)
+        failpoint("record-written")
+
+
+@contextmanager
+def own(root: Path, agent_facts: dict[str, Any] = BY_HAND, /, **given: Any) -> Iterator[Owner]:
+    """An existing run or, when a task is given, a new one. Leaving it lets go: another process may take over."""
+    place = Place(root.absolute())
+    if not _has_begun(place):
+        _check_new(root, given)
+        place.make()
+    with RunLock(place.root):  # only now it cannot begin under our hands
+        has_begun = _has_begun(place)
+        settings = agreed(Settings.read(place.config), given, place) if has_begun else Settings.make(**given)
+        with _started(place, settings, agent_facts) as owner:
+            yield owner
+
+
+def _has_begun(place: Place) -> bool:
+    return place.ledger.exists() and place.ledger.stat().st_size > 0
+
+
+def agreed(settings: Settings, given: dict[str, Any], place: Place) -> Settings:
+    """The settings of a run that exists; what is asked for must not contradict them."""
+    if given.get("task") and resolve(given["task"]).id == resolve(settings.task).id:
+        given = given | {"task": settings.task}
+    asked = {name: value for name, value in given.items() if value is not None}
+    wanted = Settings.make(**settings.model_dump() | asked)
+    if differences := settings.differences(wanted):
+        lines = "\n".join(f"  {difference}" for difference in differences)
+        raise UserError(f"{place.root} holds a run with other settings:\n{lines}", "Name a new folder with --run.")
+    return wanted
+
+
+def _check_new(root: Path, given: dict[str, Any]) -> None:
+    """Nothing there, or nothing but the beginnings of a run that a crash cut short."""
+    if not given.get("task"):
+        raise UserError(f"{root} holds no run", "Open one with `evopolicygym serve TASK --run FOLDER`.")
+    try:
+        present = [path.name for path in root.iterdir()] if root.exists() else []
+    except NotADirectoryError:
+        raise UserError(f"{root} is not a folder", "Name a new folder with --run.") from None
+    if strange := [name for name in present if name not in _PARTS and not name.startswith(".")]:
+        raise UserError(f"{root} holds other things ({strange[0]})", "Name a new folder with --run.")
+
+
+_PARTS: Final = {"checkpoints", "config.toml", "feedback", "hidden", "ledger.jsonl", "logs", "workspace"}
+
+
+@contextmanager
+def _started(place: Place, settings: Settings, agent_facts: dict[str, Any]) -> Iterator[Owner]:
+    task, splits = resolve(settings.task), settings.seeds.splits(settings.seal_key)
+    videos = Videos(settings.video)
+    filming = videos is not Videos.NONE
+    levels = settings.isolation.levels()
+    with _logging(place.logs / "judge.log"), LocalEngine(
+        task, settings.jobs, levels, place.checkpoints, filming, settings.stock
+    ) as engine, closing(Judge(place, Means(task, splits, engine, videos))) as judge:  # fmt: skip
+        text = render(task, engine.obs_space, engine.action_space)
+        owner = Owner(place, settings, judge, text)
+        if judge.state.opened is None:
+            _open(owner, task, splits, agent_facts)
+        _check_same(judge, task, splits, settings)
+        judge.record(Owned(engine.level, engine.implementation))
+        _tidy(owner)
+        owner.write_record()
+        yield owner
+
+
+def _open(owner: Owner, task: Task, splits: Splits, agent_facts: dict[str, Any]) -> None:
+    """The ledger's first line comes last: without it there is no run."""
+    engine, settings = owner.judge.means.engine, owner.settings
+    write_whole(owner.place.config, settings.toml().encode())
+    workspace.make(owner.place, owner.task_text, engine.action_space, settings.budget, settings.video)
+    failpoint("opening")
+    facts = {
+        "evopolicygym": __version__,
+        "task": _task_facts(task),
+        "ids": run_ids(task, splits, settings),
+        "options": {name: getattr(settings, name) for name in ("validate_when", "video", "stock")},
+        **agent_facts,
+    }
+    owner.judge.record(
+        Opened(secrets.token_hex(8), settings.budget, settings.validation_cases, settings.heldout_cases, facts)
+    )
+
+
+def _task_facts(task: Task) -> dict[str, Any]:
+    names = ("id", "env_id", "version", "title", "family", "demand", "horizon")
+    return {name: getattr(task, name) for name in names} | {"failure_return": task.failure_return.value}
+
+
+def run_ids(task: Task, splits: Splits, settings: Settings) -> dict[str, Any]:
+    """A budget or number of cases other than the usual makes another leaderboard."""
+    names = ("budget", "validation_cases", "heldout_cases")
+    protocol = {name: getattr(settings, name) for name in names}
+    facts = comparable_facts(task, splits.id, **protocol)
+    return {"splits_id": splits.id, **asdict(ids(task, splits.id, **protocol)), "fingerprint": facts}
+
+
+def _check_same(judge: Judge, task: Task, splits: Splits, settings: Settings) -> None:
+    """A run goes on only where its episodes give the same bits."""
+    assert judge.state.opened is not None
+    was, now = judge.state.opened.facts["ids"], run_ids(task, splits, settings)
+    if was["bit_id"] == now["bit_id"]:
+        return
+    changed = [name for name, value in now["fingerprint"].items() if was["fingerprint"].get(name) != value]
+    what = f"other {', '.join(changed)}" if changed else "another kind of machine"
+    raise UserError(f"the run was opened with {what}: it cannot go on here", "Go on where it was opened.")
+
+
+def _tidy(owner: Owner) -> None:
+    """What a crash can leave: staged feedback, verdicts whose feedback was not delivered, a run that was over."""
+    sweep(owner.place.feedback)
+    sweep(owner.place.checkpoints)
+    for one in owner.judge.state.submissions.values():
+        if one.judged:
+            submission.deliver(owner.judge, one)
+    submission.close_if_over(owner.judge)
+
+
+@contextmanager
+def _logging(path: Path) -> Iterator[None]:
+    handler = logging.FileHandler(path)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    logger = logging.getLogger("evopolicygym")
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        handler.close()

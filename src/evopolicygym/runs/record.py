@@ -1,0 +1,210 @@
+"""run.json from the ledger: a pure function of what is recorded, and of the checkpoints' source."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from evopolicygym.judge import hidden
+from evopolicygym.judge.events import Tally, Turned
+from evopolicygym.judge.place import Place, write_json
+from evopolicygym.judge.state import Phase, RunState, Submission
+from evopolicygym.judge.submission import JUDGE_FAULTS
+from evopolicygym.records import run as shape
+from evopolicygym.sandbox.jail import Level
+from evopolicygym.tasks.splits import Split
+
+STATUS = {
+    Phase.OPEN: shape.Status.OPEN,
+    Phase.CLOSED: shape.Status.CLOSED,
+    Phase.SELECTED: shape.Status.CLOSED,
+    Phase.FINISHED: shape.Status.FINISHED,
+}
+USAGE: Final = {
+    "input_tokens": "fresh_input",
+    "cached_tokens": "cache_read",
+    "cache_write_tokens": "cache_write",
+    "output_tokens": "output",
+    "reasoning_tokens": "reasoning",
+    "dollars": "cost_usd",
+}
+CodeReader = Callable[[str], shape.Code | None]
+
+
+def write(place: Place, state: RunState, head: str, code: CodeReader = lambda _: None) -> shape.Run:
+    """run.json, and beside it the hidden results case by case."""
+    record = derive(state, head, code)
+    write_json(place.hidden / "validation.json", _by_checkpoint(state.validation))
+    write_json(place.hidden / "heldout.json", _by_checkpoint(state.heldout))
+    write_json(place.record, record.model_dump(mode="json"))
+    return record
+
+
+def derive(state: RunState, head: str, code: CodeReader = lambda _: None) -> shape.Run:
+    assert state.opened is not None and state.opened_at is not None
+    facts = state.opened.facts
+    return shape.Run(
+        schema_version=shape.VERSION,
+        evopolicygym=facts["evopolicygym"],
+        id=state.opened.run,
+        status=STATUS[state.phase],
+        task=shape.TaskFacts(**facts["task"]),
+        ids=shape.Ids(**facts["ids"]),
+        options=shape.Options(
+            validation_cases=hidden.count(state, Split.VALIDATION),
+            heldout_cases=hidden.count(state, Split.HELDOUT),
+            **facts["options"],
+        ),
+        agent=shape.Agent(**facts["agent"]) if facts["agent"] else None,
+        isolation=_isolation(state, facts),
+        implementation="+".join(sorted({owner.implementation for owner in state.owned})),
+        budget=_budget(state),
+        submissions=[_submission(one) for one in state.submissions.values()],
+        checkpoints=_checkpoints(state, code),
+        outcome=_outcome(state),
+        times=_times(state),
+        integrity=shape.Integrity(**state.inspected.note) if state.inspected else None,
+        turns=[_turn(one) for one in state.turns],
+        usage=_usage(state),
+        ledger_head=head,
+    )
+
+
+def _isolation(state: RunState, facts: dict[str, Any]) -> shape.Isolation:
+    """The lowest level that any owner of the run achieved."""
+    levels = {Level(owner.level) for owner in state.owned} or {Level.NONE}
+    lowest = max(levels, key=list(Level).index)
+    agent = facts["agent_isolation"]
+    publishable = Level.NONE not in (lowest, agent["level"])
+    return shape.Isolation(policy=lowest, agent=agent["level"], agent_network=agent["network"], publishable=publishable)
+
+
+def _budget(state: RunState) -> shape.Budget:
+    return shape.Budget(
+        total=state.budget,
+        charged=state.charged,
+        remaining=state.remaining,
+        refunds=state.refunds,
+        refused=dict(sorted(state.refused.items())),
+    )
+
+
+def _submission(one: Submission) -> shape.Submission:
+    judged = one.judged
+    return shape.Submission(
+        number=one.number,
+        checkpoint=one.charged.checkpoint.hash,
+        cases=list(one.charged.cases),
+        charged=one.cost,
+        charged_at=one.charged_at,
+        judged_at=one.judged_at,
+        verdict=judged.verdict if judged else None,
+        refunded=one.refunded is not None,
+        train=result(judged.tally) if judged else None,
+        clipped_actions=judged.clipped_actions if judged else 0,
+        wall_s=judged.wall_s if judged else None,
+    )
+
+
+def _checkpoints(state: RunState, code: CodeReader) -> list[shape.Checkpoint]:
+    """In the order of their first submission."""
+    distinct = {one.charged.checkpoint.hash: one.charged.checkpoint for one in state.submissions.values()}
+    return [
+        shape.Checkpoint(
+            hash=checkpoint.hash,
+            files=checkpoint.files,
+            bytes=checkpoint.bytes,
+            code=code(checkpoint.hash),
+            validation=result(known.tally if (known := state.validation.get(checkpoint.hash)) else None),
+            heldout=result(measured.tally if (measured := state.heldout.get(checkpoint.hash)) else None),
+        )
+        for checkpoint in distinct.values()
+    ]
+
+
+def _outcome(state: RunState) -> shape.Outcome | None:
+    if state.phase is not Phase.FINISHED:
+        return None
+    winner = state.submissions[state.selected].charged.checkpoint.hash if state.selected else None
+    return shape.Outcome(
+        kind=_kind(state, winner),
+        submission=state.selected,
+        checkpoint=winner,
+        validation_mean=state.validation[winner].tally.mean if winner else None,
+        heldout=result(state.heldout[winner].tally) if winner else None,
+        repeat=_repeat(state, winner),
+        stopped_early=state.remaining > 0,
+        budget_left=state.remaining,
+    )
+
+
+def _kind(state: RunState, winner: str | None) -> shape.OutcomeKind:
+    if state.closed and state.closed.reason == JUDGE_FAULTS:
+        return shape.OutcomeKind.JUDGE_FAULT
+    return shape.OutcomeKind.SCORED if winner else shape.OutcomeKind.NO_OK_SUBMIT
+
+
+def _repeat(state: RunState, winner: str | None) -> shape.Repeat | None:
+    if winner is None or state.repeated is None:
+        return None
+    equal = state.repeated.returns == state.heldout[winner].tally.returns
+    return shape.Repeat.EQUAL if equal else shape.Repeat.NONDETERMINISTIC
+
+
+def _times(state: RunState) -> shape.Times:
+    judged = [one.judged.wall_s for one in state.submissions.values() if one.judged]
+    validated = [event.wall_s for event in state.validation.values()]
+    scored = [event.wall_s for event in state.heldout.values()]
+    assert state.opened_at is not None
+    return shape.Times(
+        opened=state.opened_at,
+        closed=state.closed_at,
+        finished=state.finished_at,
+        closed_because=state.closed.reason if state.closed else None,
+        train_s=sum(judged),
+        hidden_s=sum(validated) + sum(scored) + (state.repeated.wall_s if state.repeated else 0.0),
+    )
+
+
+def _turn(one: Turned) -> shape.Turn:
+    return shape.Turn(
+        exit_code=one.exit_code,
+        wall_s=one.wall_s,
+        submissions=one.submissions,
+        failure=one.failure,
+        stop=one.stop,
+        model=one.model,
+        usage=one.usage,
+        price=one.price,
+    )
+
+
+def _usage(state: RunState) -> dict[str, Any] | None:
+    """Sums over turns; what one turn does not tell is unknown for the run. Without an agent there is none."""
+    if not state.turns:
+        return None
+    told = [one.usage or {} for one in state.turns]
+    sums = {name: _sum([usage.get(key) for usage in told]) for name, key in USAGE.items()}
+    sources = sorted({usage["source"] for usage in told if usage})
+    return {**sums, "sources": sources, "turns": len(told), "wall_s": sum(one.wall_s for one in state.turns)}
+
+
+def _sum(parts: list[float | None]) -> float | None:
+    known = [part for part in parts if part is not None]
+    return sum(known) if len(known) == len(parts) else None
+
+
+def result(played: Tally | None) -> shape.Result | None:
+    if played is None:
+        return None
+    return shape.Result(
+        returns=list(played.returns),
+        lengths=list(played.lengths),
+        errors=list(played.errors),
+        mean=played.mean,
+        std=played.std,
+    )
+
+
+def _by_checkpoint(known: dict[str, Any]) -> dict[str, Any]:
+    return {name: shown.model_dump(mode="json") for name, event in known.items() if (shown := result(event.tally))}

@@ -1,0 +1,137 @@
+"""The settings of a run: what config.toml holds, enough to start the same run again."""
+
+from __future__ import annotations
+
+import json
+import os
+import tomllib
+from collections.abc import Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Final, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from evopolicygym.agents.confinement.cell import AgentLevel, Network
+from evopolicygym.errors import UserError
+from evopolicygym.judge.judge import Videos
+from evopolicygym.judge.requests import MAX_EPISODES
+from evopolicygym.rollout.engine import PUBLISHABLE
+from evopolicygym.runs.allowance import Allowance
+from evopolicygym.sandbox.jail import Level
+from evopolicygym.tasks.sealing import load_key
+from evopolicygym.tasks.splits import SIZES, PaperSplits, SealedSplits, Split, Splits
+
+CORES: Final = len(os.sched_getaffinity(0))
+MAY_DIFFER: Final = frozenset({"jobs", "isolation", "seal_key"})  # between one owner of a run and the next
+
+
+class Seeds(StrEnum):
+    PAPER = "paper"
+    SEALED = "sealed"
+
+    def splits(self, seal_key: Path | None = None) -> Splits:
+        return PaperSplits() if self is Seeds.PAPER else SealedSplits(load_key(seal_key))
+
+
+class Isolation(StrEnum):
+    AUTO = "auto"
+    A = "A"
+    B = "B"
+    NONE = "none"
+
+    def levels(self) -> tuple[Level, ...]:
+        return PUBLISHABLE if self is Isolation.AUTO else (Level(self.value),)
+
+
+class ValidateWhen(StrEnum):
+    """Once the agent is gone; or eagerly, in idle time, which lets the agent feel the load: a side channel."""
+
+    AFTER = "after"
+    EAGER = "eager"
+
+
+class AgentSettings(BaseModel):
+    """Who plays, and what it may use up beside the budget of episodes."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    model: str | None = None
+    base_url: str | None = None
+    seed: int = 0
+    options: dict[str, str] = {}
+    command: list[str] = []
+    json_lines: bool = False
+    isolation: Literal["auto", "A", "B", "none"] = "auto"
+    network: Network = Network.ALLOWED
+    turns: int | None = Field(default=None, ge=1)
+    hours: float | None = Field(default=24.0, gt=0)
+    tokens: int | None = Field(default=None, ge=1)
+    dollars: float | None = Field(default=None, gt=0)
+
+    @property
+    def levels(self) -> tuple[AgentLevel, ...]:
+        return (AgentLevel.A, AgentLevel.B) if self.isolation == "auto" else (AgentLevel(self.isolation),)
+
+    @property
+    def allowance(self) -> Allowance:
+        return Allowance(self.turns, self.hours, self.tokens, self.dollars)
+
+
+class Settings(BaseModel):
+    """Resolved: every default is written out. Without an agent a run is served, and played by whoever comes."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    task: str
+    seeds: Seeds = Seeds.SEALED
+    seal_key: Path | None = None
+    budget: int = Field(MAX_EPISODES, ge=1, le=100_000)
+    validation_cases: int = Field(16, ge=1, le=SIZES[Split.VALIDATION])
+    heldout_cases: int = Field(32, ge=1, le=SIZES[Split.HELDOUT])
+    validate_when: ValidateWhen = ValidateWhen.AFTER
+    video: Videos = Videos.NONE
+    stock: bool = False
+    isolation: Isolation = Isolation.AUTO
+    jobs: int = Field(CORES, ge=1)
+    agent: AgentSettings | None = None
+
+    @classmethod
+    def make(cls, **values: Any) -> Self:
+        """From what a person gave; what is None takes its default."""
+        try:
+            return cls.model_validate({name: value for name, value in values.items() if value is not None})
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise UserError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        try:
+            return cls.make(**tomllib.loads(path.read_text()))
+        except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise UserError(f"cannot read the settings of the run in {path}: {error}") from error
+
+    def toml(self) -> str:
+        values = self.model_dump(mode="json", exclude_none=True)
+        agent = values.pop("agent", None)
+        options = agent.pop("options") if agent else None
+        parts = ["# The settings of this run, resolved. Written once.", *_lines(values)]
+        parts += ["", "[agent]", *_lines(agent)] if agent else []
+        parts += ["", "[agent.options]", *_lines(options)] if options else []
+        return "\n".join(parts) + "\n"
+
+    def differences(self, other: Settings) -> list[str]:
+        """In words; settings that may differ between owners of one run are none."""
+        mine, theirs = self.model_dump(mode="json"), other.model_dump(mode="json")
+        return [
+            f"{name} is {mine[name]!r} there, {theirs[name]!r} here"
+            for name in mine
+            if name not in MAY_DIFFER and mine[name] != theirs[name]
+        ]
+
+
+def _lines(values: Mapping[str, Any]) -> list[str]:
+    """TOML writes numbers, booleans, lists and strings as JSON does."""
+    return [f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in values.items()]

@@ -1,0 +1,227 @@
+"""Verification: everything about a run that can be recomputed, recomputed. Nothing is written."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from evopolicygym.errors import Fault, UserError
+from evopolicygym.judge import feedback, hidden
+from evopolicygym.judge.events import Charged, Closed, Event, Judged, Opened, Refunded, Selected
+from evopolicygym.judge.ledger import Line, line_hash, read
+from evopolicygym.judge.place import Place
+from evopolicygym.judge.state import Phase, RunState, apply, fold
+from evopolicygym.records.run import Run, load
+from evopolicygym.rollout.engine import Engine, LocalEngine
+from evopolicygym.rollout.records import Episode, EpisodeResult
+from evopolicygym.runs import record
+from evopolicygym.runs.ownership import run_ids
+from evopolicygym.runs.settings import Settings
+from evopolicygym.sandbox.checkpoints import Checkpoint, CheckpointStore, SnapshotRefused
+from evopolicygym.tasks.registry import resolve
+from evopolicygym.tasks.splits import Case, Split, cases
+
+
+class Replay(StrEnum):
+    """What came of running the winner on held-out twice more."""
+
+    EQUAL = "equal"
+    NONDETERMINISTIC = "nondeterministic"
+    DIFFERENT_BIT_ID = "different_bit_id"
+    MISMATCH = "mismatch"
+    NOTHING_TO_REPLAY = "nothing_to_replay"
+
+
+MEANING = {
+    Replay.EQUAL: "the winner gives the recorded held-out returns, to the bit, twice",
+    Replay.NONDETERMINISTIC: "the winner plays differently each time: its score cannot be confirmed, nor is it corrupt",
+    Replay.DIFFERENT_BIT_ID: "this machine or installation has another bit_id: bits cannot be compared here",
+    Replay.MISMATCH: "the winner gives other held-out returns than those recorded",
+    Replay.NOTHING_TO_REPLAY: "the run selected no checkpoint",
+}
+GOOD = (Replay.EQUAL, Replay.NOTHING_TO_REPLAY)
+
+
+@dataclass(frozen=True)
+class Finding:
+    what: str
+    ok: bool
+    detail: str
+
+
+@dataclass(frozen=True)
+class Report:
+    findings: tuple[Finding, ...]
+    replay: Replay | None
+
+    @property
+    def ok(self) -> bool:
+        return all(finding.ok for finding in self.findings)
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"ok": self.ok, "replay": self.replay, "findings": [asdict(finding) for finding in self.findings]}
+
+
+def verify(root: Path, jobs: int) -> Report:
+    place = Place(root.absolute())
+    try:
+        lines = list(read(place.ledger))
+        state = fold(line for line, _ in lines)
+    except (UserError, KeyError, TypeError) as error:
+        return Report((Finding("ledger", False, str(error)),), None)
+    if state.opened is None:
+        return Report((Finding("ledger", False, "the run was never opened"),), None)
+    hashes = [line_hash(raw) for _, raw in lines]
+    findings = [
+        Finding("ledger", True, f"{len(lines)} lines, the chain holds"),
+        _finding(
+            "budget", _budget([line for line, _ in lines]), f"{state.charged} + {state.remaining} = {state.budget}"
+        ),
+        _finding("checkpoints", _checkpoints(place, state), "each holds what its name says"),
+        _finding("feedback", _feedback(place, state), "each is as it was when it was judged"),
+        _finding("selection", _selection(state), "the best validation mean, the later of equals"),
+        _finding("record", _record(place, state, hashes), "run.json follows from the ledger"),
+    ]
+    try:
+        replay, detail = _replay(place, state, jobs)
+    except (UserError, Fault) as error:
+        return Report((*findings, Finding("replay", False, f"the winner cannot be played: {error}")), None)
+    return Report((*findings, Finding("replay", replay in GOOD, f"{replay}: {detail}")), replay)
+
+
+def _finding(what: str, problems: Iterator[str], fine: str) -> Finding:
+    found = list(problems)
+    return Finding(what, not found, "; ".join(found) if found else fine)
+
+
+def _budget(lines: list[Line]) -> Iterator[str]:
+    """At every line, not only at the last."""
+    state = RunState()
+    for line in lines:
+        event = line.event()
+        for problem in _misfits(state, event):
+            yield f"line {line.sequence + 1} {problem}"
+        state = apply(state, event, line.time)
+
+
+def _misfits(state: RunState, event: Event) -> Iterator[str]:
+    """What no judge would have written in this state."""
+    match event:
+        case Opened() if state.opened is not None:
+            yield "opens the run a second time"
+        case Charged(number, cases=cases):
+            if state.phase is not Phase.OPEN or len(cases) > state.remaining:
+                yield f"charges {len(cases)} with {state.remaining} left in a run that is {state.phase}"
+            if number != len(state.submissions) + 1 or state.running:
+                yield f"charges submission {number} out of turn"
+        case Judged(number) | Refunded(number):
+            if not state.submissions[number].is_running:
+                yield f"ends submission {number} a second time"
+        case Closed() if state.phase is not Phase.OPEN:
+            yield "closes the run a second time"
+        case Selected() if state.phase is not Phase.CLOSED:
+            yield f"selects in a run that is {state.phase}"
+        case _:
+            return
+
+
+def _checkpoints(place: Place, state: RunState) -> Iterator[str]:
+    for name in {one.charged.checkpoint.hash: None for one in state.submissions.values()}:
+        with tempfile.TemporaryDirectory(prefix="evopolicygym-") as copy:
+            try:
+                content = CheckpointStore(Path(copy)).snapshot(place.checkpoints / name).hash
+            except SnapshotRefused as error:
+                content = str(error)
+        if content != name:
+            yield f"checkpoint {name[:16]} is not what was submitted ({content[:80]})"
+
+
+def _feedback(place: Place, state: RunState) -> Iterator[str]:
+    for one in state.submissions.values():
+        folder = place.feedback / one.name
+        if one.judged and not folder.is_dir():
+            yield f"{one.name} is missing"
+        elif one.judged and feedback.digest(folder) != one.judged.feedback:
+            yield f"{one.name} was altered"
+        elif one.refunded is not None and folder.exists():
+            yield f"{one.name} was refunded, but has feedback"
+
+
+def _selection(state: RunState) -> Iterator[str]:
+    if state.phase in (Phase.OPEN, Phase.CLOSED):
+        return
+    if missing := hidden.unvalidated(state):
+        yield f"{len(missing)} candidates were never validated"
+        return
+    best = hidden.best(state)
+    if (number := best.number if best else None) != state.selected:
+        yield f"submission {state.selected} was selected, but {number} is the best"
+
+
+def _record(place: Place, state: RunState, hashes: list[str]) -> Iterator[str]:
+    """Code metrics are left out: they follow from the checkpoints, not from the ledger. Before a run is finished its
+    record may be that of an earlier line, but of a line that is there."""
+    try:
+        written = load(place.root)
+    except UserError as error:
+        yield str(error)
+        return
+    if written.ledger_head not in hashes:
+        yield f"run.json was written after line {written.ledger_head[:16]}, which the ledger does not hold"
+    if state.phase is not Phase.FINISHED:
+        return
+    derived = record.derive(state, hashes[-1])
+    for name in Run.model_fields:
+        if _plain(written, name) != _plain(derived, name):
+            yield f"{name} of run.json does not follow from the ledger"
+
+
+def _plain(run: Run, name: str) -> Any:
+    value = run.model_dump(mode="json")[name]
+    if name == "checkpoints":
+        return [{**checkpoint, "code": None} for checkpoint in value]
+    return value
+
+
+def _replay(place: Place, state: RunState, jobs: int) -> tuple[Replay, str]:
+    if state.phase is not Phase.FINISHED or state.selected is None or state.opened is None:
+        return Replay.NOTHING_TO_REPLAY, MEANING[Replay.NOTHING_TO_REPLAY]
+    winner = state.submissions[state.selected].charged.checkpoint
+    settings = Settings.read(place.config)
+    task, splits = resolve(settings.task), settings.seeds.splits(settings.seal_key)
+    if run_ids(task, splits, settings)["bit_id"] != state.opened.facts["ids"]["bit_id"]:
+        return Replay.DIFFERENT_BIT_ID, MEANING[Replay.DIFFERENT_BIT_ID]
+    chosen = cases(splits, task.id, Split.HELDOUT, list(range(state.opened.heldout_cases)))
+    with LocalEngine(task, jobs, settings.isolation.levels(), place.checkpoints, False, settings.stock) as engine:
+        first, second = _returns(engine, winner, chosen), _returns(engine, winner, chosen)
+    recorded = state.heldout[winner.hash].tally.returns
+    outcome = _compared(recorded, state.repeated.returns if state.repeated else recorded, first, second)
+    return outcome, MEANING[outcome] + _first_difference(recorded, first)
+
+
+def _compared(recorded: tuple[float, ...], repeated: tuple[float, ...], *now: tuple[float, ...]) -> Replay:
+    """A policy that differed from itself then, or does so now, cannot be said to contradict the record."""
+    if {recorded} == set(now):
+        return Replay.EQUAL
+    return Replay.MISMATCH if recorded == repeated and len(set(now)) == 1 else Replay.NONDETERMINISTIC
+
+
+def _returns(engine: Engine, checkpoint: Checkpoint, chosen: list[Case]) -> tuple[float, ...]:
+    outcomes = {
+        outcome.number: outcome for outcome in engine.run(Episode(i, checkpoint, c) for i, c in enumerate(chosen))
+    }
+    results = [outcomes[number] for number in range(len(chosen))]
+    if faults := [outcome for outcome in results if not isinstance(outcome, EpisodeResult)]:
+        raise Fault(faults[0].text)
+    return tuple(result.score for result in results if isinstance(result, EpisodeResult))
+
+
+def _first_difference(recorded: tuple[float, ...], now: tuple[float, ...]) -> str:
+    for index, (was, value) in enumerate(zip(recorded, now, strict=True)):
+        if was != value:
+            return f" (first: case {index}, recorded {was!r}, now {value!r})"
+    return ""

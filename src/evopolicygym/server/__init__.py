@@ -1,0 +1,1 @@
+"""The agent's door: HTTP on loopback, and the client that ships in the workspace."""

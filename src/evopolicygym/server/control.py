@@ -1,0 +1,86 @@
+"""The owner's socket: how other commands of the same user talk to the process that owns a run.
+
+One JSON object a line: a command goes in, then progress and at last a result come out. Readable by the owner alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from pathlib import Path
+from typing import Any, Final
+
+NAME: Final = ".owner.sock"
+GRACE_S: Final = 10.0
+Tell = Callable[[dict[str, Any]], Awaitable[None]]
+Answer = Callable[[str, Tell], Awaitable[dict[str, Any]]]
+
+
+class NoOwner(Exception):
+    """Nobody listens."""
+
+
+@asynccontextmanager
+async def listening(root: Path, answer: Answer) -> AsyncIterator[None]:
+    """Answer commands until left; answers that are due are given first. We hold the lock of the run, so that a socket
+    which is there already is that of a dead owner."""
+    talks = set[asyncio.Task[Any]]()
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        async def tell(message: dict[str, Any]) -> None:
+            with suppress(ConnectionError):  # who asked may leave; what it asked for goes on
+                writer.write(json.dumps(message).encode() + b"\n")
+                await writer.drain()
+
+        if task := asyncio.current_task():
+            talks.add(task)
+            task.add_done_callback(talks.discard)
+        command = (await reader.readline()).decode(errors="replace").strip()
+        await tell(await answer(command, tell))
+        writer.close()
+
+    with _address(root) as address, suppress(FileNotFoundError):
+        os.unlink(address)
+    with _address(root) as address:
+        listener = socket.socket(socket.AF_UNIX)
+        before = os.umask(0o077)
+        try:
+            listener.bind(address)
+        finally:
+            os.umask(before)
+    server = await asyncio.start_unix_server(talk, sock=listener)
+    try:
+        yield
+    finally:
+        server.close()
+        if talks:  # one that connected and asks nothing is not waited for
+            await asyncio.wait(talks, timeout=GRACE_S)
+        with suppress(FileNotFoundError):
+            os.unlink(root / NAME)
+
+
+def ask(root: Path, command: str) -> Iterator[dict[str, Any]]:
+    """Messages of the owner, the result last; without one it died in between. Raises NoOwner."""
+    with socket.socket(socket.AF_UNIX) as connection, _address(root) as address:
+        try:
+            connection.connect(address)
+        except OSError as error:
+            raise NoOwner from error
+        with suppress(ConnectionError):
+            connection.sendall(command.encode() + b"\n")
+            for line in connection.makefile("rb"):
+                yield json.loads(line)
+
+
+@contextmanager
+def _address(root: Path) -> Iterator[str]:
+    """Short whatever the folder is called: a socket's path may have 107 bytes."""
+    folder = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{folder}/{NAME}"
+    finally:
+        os.close(folder)

@@ -1,0 +1,185 @@
+"""The HTTP door: what an agent can ask. Under an unguessable path, on loopback, one run behind it."""
+
+from __future__ import annotations
+
+import hmac
+import json
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from pydantic import BaseModel
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from evopolicygym.errors import Fault
+from evopolicygym.judge import requests
+from evopolicygym.judge.requests import MAX_EPISODES, MIN_EPISODES, TRAIN_CASES
+from evopolicygym.judge.state import Phase, RunState, Submission
+from evopolicygym.judge.verdicts import Reason, Refusal
+from evopolicygym.rollout.trajectory import large_arrays
+from evopolicygym.sandbox.inside import DENIED_IMPORTS
+from evopolicygym.server import answers, openapi
+from evopolicygym.server.desk import Desk
+from evopolicygym.tasks.ids import PROTOCOL
+from evopolicygym.tasks.task import Task
+
+MAX_BODY: Final = 64 << 10
+CODES: Final = {
+    Reason.BUSY: 409,
+    Reason.RUN_CLOSED: 409,
+    Reason.TOO_LARGE: 413,
+    Reason.KEY_REUSED: 422,
+}
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What does not change during a run."""
+
+    task: Task
+    text: str
+    obs_space: dict[str, Any]
+    action_space: dict[str, Any]
+
+
+class Door:
+    """Handlers. Every answer is one of the models in ``answers``."""
+
+    def __init__(self, desk: Desk, facts: Facts) -> None:
+        self._desk, self._facts = desk, facts
+
+    async def info(self, _: Request) -> Response:
+        return _json(info(self._desk.state, self._facts))
+
+    async def task(self, _: Request) -> Response:
+        return PlainTextResponse(self._facts.text, media_type="text/markdown")
+
+    async def submit(self, request: Request) -> Response:
+        try:
+            ask = requests.read(await _body(request), request.headers.get("idempotency-key"))
+            accepted = await self._desk.submit(ask)
+        except Refusal as refusal:
+            await self._desk.refused(refusal)
+            return self._refused(refusal)
+        if not ask.wait or "respond-async" in request.headers.get("prefer", ""):
+            return self._submitted(accepted, 202)
+        ended = await self._desk.ended(accepted.number)
+        return self._submitted(ended, 503 if ended.refunded else 200)
+
+    async def submission(self, request: Request) -> Response:
+        asked = request.path_params["submit_id"]
+        found = next((one for one in self._desk.state.submissions.values() if one.name == asked), None)
+        if found is None:
+            return _json(answers.NotFound(message="there is no such submission"), 404)
+        return self._submitted(found)
+
+    async def finalize(self, _: Request) -> Response:
+        text = "an agent cannot end its run: it ends when the budget is spent or the agent stops"
+        return _json(answers.NotFound(message=text), 405, {"Allow": ""})
+
+    async def broken(self, _: Request, fault: Exception) -> Response:
+        return _json(answers.broken(fault, self._desk.state.remaining), 503)
+
+    def _submitted(self, one: Submission, code: int = 200) -> Response:
+        is_executing = self._desk.is_executing(one.number)
+        return _json(answers.submitted(one, self._desk.state.remaining, is_executing), code)
+
+    def _refused(self, refusal: Refusal) -> Response:
+        left = self._desk.state.remaining
+        answer = answers.Refused(status=refusal.reason, message=refusal.text, remaining_budget=left)
+        return _json(answer, CODES.get(refusal.reason, 400))
+
+
+def info(state: RunState, facts: Facts) -> answers.Info:
+    task = facts.task
+    meta = task.env_meta() | {
+        "n_env_instances": TRAIN_CASES,
+        "obs_space": facts.obs_space,
+        "action_space": facts.action_space,
+        "obs_storage": {name: "observations.npz" for name, _ in large_arrays(facts.obs_space)},
+    }
+    return answers.Info(
+        protocol_version=PROTOCOL,
+        state=answers.State(
+            remaining_budget=state.remaining,
+            n_submits=len(state.submissions),
+            is_finalized=state.phase is not Phase.OPEN,
+            phase="open" if state.phase is Phase.OPEN else "closed",
+            running=state.running.name if state.running else None,
+        ),
+        env_meta=answers.EnvMeta(**meta),
+        episode_budget=state.budget,
+        min_episodes_per_submit=MIN_EPISODES,
+        max_episodes_per_submit=min(MAX_EPISODES, state.budget),
+        resource_limits=asdict(task.limits),
+        allowed_imports=["the standard library", "numpy", "scipy", "files beside policy.py"],
+        denied_imports=sorted(DENIED_IMPORTS),
+    )
+
+
+def app(desk: Desk, facts: Facts, token: str) -> Starlette:
+    """All routes live below the token; without it there is nothing here."""
+    door = Door(desk, facts)
+    routes = [
+        Route("/{token}/info", door.info, methods=["GET"]),
+        Route("/{token}/task", door.task, methods=["GET"]),
+        Route("/{token}/submit", door.submit, methods=["POST"]),
+        Route("/{token}/submissions/{submit_id}", door.submission, methods=["GET"]),
+        Route("/{token}/openapi.json", _openapi, methods=["GET"]),
+        Route("/{token}/finalize", door.finalize),
+    ]
+    handlers: dict[Any, Any] = {Fault: door.broken, HTTPException: _http_error, ClientDisconnect: _gone}
+    made = Starlette(routes=routes, exception_handlers=handlers, middleware=[Middleware(_Guard, token)])
+    made.router.redirect_slashes = False  # a door has no other spellings
+    return made
+
+
+class _Guard:
+    """Before any routing: not even which paths and methods there are is told without the token."""
+
+    def __init__(self, behind: ASGIApp, token: str) -> None:
+        self._behind, self._token = behind, token.encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        given = scope["path"].lstrip("/").partition("/")[0].encode(errors="replace")
+        known = hmac.compare_digest(given, self._token)
+        await (self._behind if known else _json(answers.NotFound(message="Not Found"), 404))(scope, receive, send)
+
+
+async def _body(request: Request) -> bytes:
+    """At most MAX_BODY bytes are ever held."""
+    body, declared = b"", int(request.headers.get("content-length") or 0)
+    if declared > MAX_BODY:
+        raise _too_large()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > MAX_BODY:
+            raise _too_large()
+    return body
+
+
+def _too_large() -> Refusal:
+    return Refusal(Reason.TOO_LARGE, f"a request may have {MAX_BODY >> 10} KiB")
+
+
+async def _openapi(request: Request) -> Response:
+    document = openapi.document(server=f"/{request.path_params['token']}")
+    return Response(json.dumps(document), media_type="application/json")
+
+
+async def _http_error(_: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return _json(answers.NotFound(message=error.detail), error.status_code, error.headers)
+
+
+async def _gone(_: Request, error: Exception) -> Response:
+    return Response(status_code=400)
+
+
+def _json(answer: BaseModel, code: int = 200, headers: Any = None) -> Response:
+    return Response(answer.model_dump_json(), code, headers, "application/json")
