@@ -1,5 +1,5 @@
-"""Feedback: the agent's copy can be tampered with in every way without steering a write of the judge; what a policy says
-is bounded, readable and named as its author knows it."""
+"""Feedback: the agent's copy can be tampered with in every way without steering a write of the judge; what a policy
+says is bounded, readable and named as its author knows it."""
 
 from __future__ import annotations
 
