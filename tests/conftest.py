@@ -123,6 +123,13 @@ def _serving(folder: Path) -> Iterator[Callable[..., Server]]:
         server.close()
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Figures that the long proofs found."""
+    for report in terminalreporter.getreports("passed"):
+        for name, value in report.user_properties:
+            terminalreporter.write_line(f"{name}: {value}")
+
+
 @pytest.fixture
 def serve(tmp_path: Path) -> Iterator[Callable[..., Server]]:
     """Serve runs of toy tasks: ``serve(*options, task=..., name=...)``."""

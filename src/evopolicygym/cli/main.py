@@ -48,16 +48,35 @@ def _complain(text: str, code: int) -> NoReturn:
 
 def _app() -> typer.Typer:
     """Commands are imported only when one runs."""
-    from evopolicygym.cli import doctor, evaluate, finish, seeds, serve, task
+    from evopolicygym.cli import (
+        agent,
+        compare,
+        demo,
+        doctor,
+        evaluate,
+        finish,
+        leaderboard,
+        reproduce,
+        run,
+        seeds,
+        serve,
+        task,
+    )
 
     app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
     app.command("evaluate")(evaluate.evaluate)
+    app.command("demo")(demo.demo)
+    app.command("run")(run.run)
     app.command("serve")(serve.serve)
     app.command("finish")(finish.finish)
     app.command("score")(finish.score)
     app.command("verify")(finish.verify)
+    app.command("leaderboard")(leaderboard.leaderboard)
+    app.command("compare")(compare.compare)
+    app.command("reproduce")(reproduce.reproduce)
     app.command("doctor")(doctor.doctor)
     app.add_typer(task.app, name="task")
+    app.add_typer(agent.app, name="agent")
     app.add_typer(seeds.app, name="seeds")
     return app
 

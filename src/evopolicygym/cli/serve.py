@@ -7,7 +7,7 @@ import json as json_module
 import os
 import signal
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -43,7 +43,7 @@ def serve(
     json: Annotated[bool, typer.Option("--json", help="JSON lines: where the door is, then the outcome.")] = False,
 ) -> None:
     """Open a run and wait for submissions until `evopolicygym finish` ends it."""
-    given = {
+    given: dict[str, Any] = {
         "task": str(Path(task).resolve()) if task.endswith(".toml") else task,
         "seeds": seeds,
         "seal_key": seal_key and seal_key.resolve(),

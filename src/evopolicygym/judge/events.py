@@ -93,8 +93,16 @@ class Refunded:
 
 
 @dataclass(frozen=True)
+class Prompted:
+    """The agent is told to go on. What follows is its turn, until it is ``Turned``."""
+
+    turn: int
+
+
+@dataclass(frozen=True)
 class Turned:
-    """The agent was prompted and has answered, or failed to. ``submissions`` counts those accepted until then."""
+    """The agent was prompted and has answered, or failed to. ``submissions`` counts those accepted until then.
+    ``model`` served it, by the client's word; ``price`` says where the cost in ``usage`` comes from."""
 
     session: str | None
     exit_code: int | None
@@ -104,11 +112,20 @@ class Turned:
     failure: str | None
     text: str
     stop: bool
+    model: str | None = None
+    price: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True)
 class Closed:
     reason: str
+
+
+@dataclass(frozen=True)
+class Inspected:
+    """Signs in what the agent did that a reader should look at."""
+
+    note: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -154,8 +171,10 @@ Event = (
     | Charged
     | Judged
     | Refunded
+    | Prompted
     | Turned
     | Closed
+    | Inspected
     | Validated
     | Selected
     | Scored

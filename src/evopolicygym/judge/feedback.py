@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from evopolicygym.judge.events import tally
+from evopolicygym.judge.place import sync, sync_tree
 from evopolicygym.judge.state import Submission
 from evopolicygym.judge.verdicts import Verdict
 from evopolicygym.rollout.records import EpisodeError, EpisodeResult, LoadResult
@@ -43,9 +44,11 @@ class Staged:
     def publish(self, target: Path) -> None:
         """A folder of that name is from an execution that a crash cut short of its verdict: nobody has seen it."""
         remove_tree(target)
+        sync_tree(self.folder)
         os.chmod(self.folder, 0o755)
         os.rename(self.folder, target)
         os.chmod(target, 0o555)
+        sync(target.parent)
 
     def discard(self) -> None:
         remove_tree(self.folder)

@@ -16,7 +16,8 @@ from evopolicygym.judge.events import Charged, Closed, Judged, Refunded, tally
 from evopolicygym.judge.failpoints import failpoint
 from evopolicygym.judge.feedback import Staged, summarize
 from evopolicygym.judge.judge import Judge
-from evopolicygym.judge.place import sync_tree
+from evopolicygym.judge.ledger import LedgerUnwritable
+from evopolicygym.judge.place import sync, sync_tree
 from evopolicygym.judge.requests import Ask
 from evopolicygym.judge.state import Phase, Submission
 from evopolicygym.judge.verdicts import Reason, Refusal, Verdict
@@ -39,7 +40,10 @@ def accept(judge: Judge, ask: Ask) -> Submission:
     checkpoint = _snapshot(judge)
     failpoint("snapshot-taken")
     number = len(judge.state.submissions) + 1
-    judge.record(Charged(number, ask.key, checkpoint, ask.cases))
+    try:
+        judge.record(Charged(number, ask.key, checkpoint, ask.cases))
+    except LedgerUnwritable as error:
+        raise Fault(f"{error}; nothing was charged") from error
     failpoint("charged")
     return judge.state.submissions[number]
 
@@ -77,8 +81,8 @@ def _same(known: Submission, ask: Ask) -> Submission:
 def _snapshot(judge: Judge) -> Checkpoint:
     store = judge.means.engine.store
     try:
-        checkpoint = store.snapshot(judge.place.system)
-        sync_tree(store.folder(checkpoint))
+        checkpoint = store.snapshot(judge.place.system, settle=sync_tree)
+        sync(store.root)
     except SnapshotRefused as error:
         text = str(error).replace(str(judge.place.system), "system")
         raise Refusal(Reason.SNAPSHOT_INVALID, f"system/ cannot be submitted: {text}") from error

@@ -131,14 +131,31 @@ class Submission(Facts):
 
 class Turn(Facts):
     """The agent was prompted once. ``submissions`` counts those accepted until its end; ``usage`` is of this turn
-    alone, null where nobody metered it."""
+    alone, null where nobody metered it; ``model`` served it, by the client's word; ``price`` says where its cost comes
+    from."""
 
     exit_code: int | None
     wall_s: float
     submissions: int
     failure: str | None
     stop: bool
+    model: str | None
     usage: dict[str, Any] | None
+    price: dict[str, Any] | None
+
+
+class Sign(Facts):
+    kind: str
+    count: int
+    where: str
+    example: str
+
+
+class Integrity(Facts):
+    """Signs that a reader should look at, by fixed patterns over transcript and workspace; and what nobody checked."""
+
+    signs: list[Sign]
+    not_checked: list[str]
 
 
 class Code(Facts):
@@ -208,6 +225,7 @@ class Run(Facts):
     checkpoints: list[Checkpoint]
     outcome: Outcome | None
     times: Times
+    integrity: Integrity | None = None
     turns: list[Turn] = []
     usage: dict[str, Any] | None
     ledger_head: str

@@ -46,7 +46,7 @@ class Owner:
 
 
 @contextmanager
-def own(root: Path, **given: Any) -> Iterator[Owner]:
+def own(root: Path, agent_facts: dict[str, Any] = BY_HAND, /, **given: Any) -> Iterator[Owner]:
     """An existing run or, when a task is given, a new one. Leaving it lets go: another process may take over."""
     place = Place(root.absolute())
     if not _has_begun(place):
@@ -55,7 +55,7 @@ def own(root: Path, **given: Any) -> Iterator[Owner]:
     with RunLock(place.root):  # only now it cannot begin under our hands
         has_begun = _has_begun(place)
         settings = agreed(Settings.read(place.config), given, place) if has_begun else Settings.make(**given)
-        with _started(place, settings) as owner:
+        with _started(place, settings, agent_facts) as owner:
             yield owner
 
 
@@ -91,7 +91,7 @@ _PARTS: Final = {"checkpoints", "config.toml", "feedback", "hidden", "ledger.jso
 
 
 @contextmanager
-def _started(place: Place, settings: Settings) -> Iterator[Owner]:
+def _started(place: Place, settings: Settings, agent_facts: dict[str, Any]) -> Iterator[Owner]:
     task, splits = resolve(settings.task), settings.seeds.splits(settings.seal_key)
     videos = Videos(settings.video)
     filming = videos is not Videos.NONE
@@ -102,7 +102,7 @@ def _started(place: Place, settings: Settings) -> Iterator[Owner]:
         text = render(task, engine.obs_space, engine.action_space)
         owner = Owner(place, settings, judge, text)
         if judge.state.opened is None:
-            _open(owner, task, splits)
+            _open(owner, task, splits, agent_facts)
         _check_same(judge, task, splits, settings)
         judge.record(Owned(engine.level, engine.implementation))
         _tidy(owner)
@@ -110,7 +110,7 @@ def _started(place: Place, settings: Settings) -> Iterator[Owner]:
         yield owner
 
 
-def _open(owner: Owner, task: Task, splits: Splits) -> None:
+def _open(owner: Owner, task: Task, splits: Splits, agent_facts: dict[str, Any]) -> None:
     """The ledger's first line comes last: without it there is no run."""
     engine, settings = owner.judge.means.engine, owner.settings
     write_whole(owner.place.config, settings.toml().encode())
@@ -121,7 +121,7 @@ def _open(owner: Owner, task: Task, splits: Splits) -> None:
         "task": _task_facts(task),
         "ids": run_ids(task, splits, settings),
         "options": {name: getattr(settings, name) for name in ("validate_when", "video", "stock")},
-        **BY_HAND,
+        **agent_facts,
     }
     owner.judge.record(
         Opened(secrets.token_hex(8), settings.budget, settings.validation_cases, settings.heldout_cases, facts)

@@ -63,6 +63,7 @@ def derive(state: RunState, head: str, code: CodeReader = lambda _: None) -> sha
         checkpoints=_checkpoints(state, code),
         outcome=_outcome(state),
         times=_times(state),
+        integrity=shape.Integrity(**state.inspected.note) if state.inspected else None,
         turns=[_turn(one) for one in state.turns],
         usage=_usage(state),
         ledger_head=head,
@@ -172,7 +173,9 @@ def _turn(one: Turned) -> shape.Turn:
         submissions=one.submissions,
         failure=one.failure,
         stop=one.stop,
+        model=one.model,
         usage=one.usage,
+        price=one.price,
     )
 
 

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Submit system/ for training episodes, wait, and print what came back.
 
-    python submit.py 0-7          train cases 0 to 7: eight episodes of the budget
-    python submit.py 0-3,7,7      any list; order and repeats are kept, each costs one episode
-    python submit.py              go on waiting for a submission that was interrupted
-    python submit.py --check      import and construct system/policy.py here: free, no environment
-    python submit.py --info       remaining budget, limits, spaces (JSON)
-    python submit.py --task       the task text
+    python3 submit.py 0-7         train cases 0 to 7: eight episodes of the budget
+    python3 submit.py 0-3,7,7     any list; order and repeats are kept, each costs one episode
+    python3 submit.py             go on waiting for a submission that was interrupted
+    python3 submit.py --check     import and construct system/policy.py here: free, no environment
+    python3 submit.py --info      remaining budget, limits, spaces (JSON)
+    python3 submit.py --task      the task text
 
 If this program is killed while it waits, nothing is lost: run it again, with the same cases or with none. The
 submission is charged once, and its result is printed. Details of every submission: feedback/submit_NNN/.

@@ -103,3 +103,4 @@ class Desk:
     def _break(self, error: BaseException) -> None:
         if not self.broken.done():
             self.broken.set_exception(error)
+            self.broken.exception()  # who closes the desk learns of it from the work itself

@@ -1,0 +1,26 @@
+"""The agent that changes nothing: it submits the starter policy once, on the first few train cases, and stops.
+
+Each case gives the same result however often it is played, and only one checkpoint stands for selection, so that
+spending the rest of the budget would change nothing.
+"""
+
+from __future__ import annotations
+
+from .door import Closed, Door
+
+CASES = 4
+
+
+def main() -> None:
+    door = Door("starter")
+    count = min(CASES, door.info()["episode_budget"])
+    try:
+        reply = door.submit(list(range(count)))
+    except Closed as closed:
+        print(f"starter: nothing submitted: {closed}")
+        return
+    print(f"starter: {reply.submit_id} {reply.status}, returns {list(reply.returns)}, {reply.remaining} episodes left")
+
+
+if __name__ == "__main__":
+    main()

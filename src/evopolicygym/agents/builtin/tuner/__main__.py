@@ -1,0 +1,31 @@
+"""Plays one run. Killed and started again, it asks for the same submissions in the same order, and so goes on."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from ..door import Closed, Door, Unreachable
+from .bench import DoorBench
+from .search import tune
+from .spaces import Spaces
+
+
+def main() -> int:
+    seed = int(os.environ.get("EVOPOLICYGYM_SEED") or 0) % 2**31
+    door = Door(f"tuner-{seed}")
+    try:
+        info = door.info()
+        meta = info["env_meta"]
+        spaces = Spaces(meta["obs_space"], meta["action_space"])
+        tune(DoorBench(door, spaces, info["episode_budget"]), spaces, seed)
+    except Closed as closed:
+        print(f"tuner: done: {closed}")
+    except Unreachable as error:
+        print(f"tuner: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

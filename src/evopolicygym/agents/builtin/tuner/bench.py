@@ -1,0 +1,108 @@
+"""Candidates go out, episodes come back: the only place that touches the workspace."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import numpy as np
+
+from ..door import Closed, Door
+from .policies.features import Vector, controls_of, entries
+from .spaces import Spaces
+
+POLICIES: Final = Path(__file__).parent / "policies"
+DELIVERY_S: Final = 20.0  # the verdict can be known a moment before the feedback lies in the workspace
+MOST_EPISODES_READ: Final = 2  # of one submission: enough to learn from
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One policy: the family's file, and what it reads."""
+
+    policy: str
+    settings: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Episode:
+    """Row t of ``entries`` is what the policy saw, row t of ``controls`` what it did; one more row of entries."""
+
+    entries: Vector
+    controls: Vector
+
+
+@dataclass(frozen=True)
+class Played:
+    """``returns`` in the order of the cases; worthless (-inf) where the policy did not load."""
+
+    returns: Vector
+    episodes: list[Episode]
+
+    @property
+    def mean(self) -> float:
+        return float(self.returns.mean())
+
+
+class Bench(Protocol):
+    """Where candidates are tried. ``play`` takes fewer cases where the budget ends, and raises Closed at its end."""
+
+    left: int
+
+    def play(self, candidate: Candidate, cases: list[int]) -> Played: ...
+
+
+class DoorBench:
+    """The real one. The budget is what the run began with: on a new start the same answers come again."""
+
+    def __init__(self, door: Door, spaces: Spaces, budget: int) -> None:
+        self._door, self._spaces, self.left = door, spaces, budget
+
+    def play(self, candidate: Candidate, cases: list[int]) -> Played:
+        if self.left == 0:
+            raise Closed("the budget is spent")
+        asked = cases[: self.left]
+        write(candidate, self._door.system)
+        reply = self._door.submit(asked)
+        self.left = reply.remaining
+        print(
+            f"{reply.submit_id}: {candidate.policy} {reply.status} {list(reply.returns)}, {self.left} left", flush=True
+        )
+        returns = np.array(reply.returns) if reply.returns else np.full(len(asked), -np.inf)
+        return Played(returns, self._episodes(reply.submit_id))
+
+    def _episodes(self, submit_id: str) -> list[Episode]:
+        folder = self._door.feedback / submit_id
+        began = time.monotonic()
+        while not (folder / "summary.json").exists() and time.monotonic() - began < DELIVERY_S:
+            time.sleep(0.02)
+        paths = sorted((folder / "episodes").glob("ep_*"))[:MOST_EPISODES_READ]
+        return [read(path, self._spaces) for path in paths]
+
+
+def write(candidate: Candidate, system: Path) -> None:
+    system.mkdir(exist_ok=True)
+    (system / "policy.py").write_bytes((POLICIES / f"{candidate.policy}.py").read_bytes())
+    (system / "features.py").write_bytes((POLICIES / "features.py").read_bytes())
+    (system / "parameters.json").write_text(json.dumps(candidate.settings, indent=1) + "\n")
+
+
+def read(folder: Path, spaces: Spaces) -> Episode:
+    """Large arrays of a trajectory are rows in a file beside it."""
+    lines = [json.loads(line) for line in (folder / "trajectory.jsonl").read_text().splitlines()]
+    archive = folder / "observations.npz"
+    arrays = dict(np.load(archive)) if archive.exists() else {}
+    seen = [entries(spaces.observation, _whole(line["obs"], arrays)) for line in lines]
+    done = [controls_of(spaces.action, line["action"]) for line in lines if "action" in line]
+    return Episode(np.array(seen), np.array(done))
+
+
+def _whole(value: Any, arrays: dict[str, Any]) -> Any:
+    if not isinstance(value, dict):
+        return value
+    if "npz" in value:
+        return arrays[value["npz"]][value["row"]]
+    return {key: _whole(child, arrays) for key, child in value.items()}

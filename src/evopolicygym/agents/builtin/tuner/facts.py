@@ -1,0 +1,147 @@
+"""What names of entries and first trajectories tell: scales, velocities, what moves what, how to get there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .bench import Episode
+from .policies.features import Vector
+from .spaces import Spaces
+
+Indices = NDArray[np.intp]
+SPEED_WORDS: Final = ("veloc", "speed", "rate")
+ERROR_WORDS: Final = ("error", "_minus_", "distance_to", "relative_to")
+MOST_BASIS: Final = 6  # entries whose products may enter the Jacobian
+RIDGE: Final = 1e-6
+TRUSTED: Final = 0.5  # share of the variance that a regression must explain
+
+
+@dataclass(frozen=True)
+class Jacobian:
+    """Change of the error entries in one step, for each control's motion: see policies/reach.py."""
+
+    error: Indices
+    velocity: Indices
+    basis: Indices
+    coefficients: Vector
+    push: Vector
+
+
+class Facts:
+    """Learned from the episodes that explored. ``effect[i, j]``: how far control j pushes entry i in one step, in
+    standard deviations of that entry's changes."""
+
+    def __init__(self, spaces: Spaces, episodes: list[Episode]) -> None:
+        self._episodes = [one for one in episodes if len(one.controls) > 1]
+        before = np.concatenate([one.entries[: len(one.controls)] for one in self._episodes])
+        self.controls = np.concatenate([one.controls for one in self._episodes])
+        after = np.concatenate([_following(one) for one in self._episodes])
+        self.before, self.change = before, after - before
+        self.mean, self.scale = before.mean(axis=0), np.maximum(before.std(axis=0), 1e-3)
+        self.velocities = _velocities(spaces, self)
+        self.effect = _effect(self)
+        self.error = np.array([i for i, (name, _) in enumerate(spaces.names) if _says(name, ERROR_WORDS)], dtype=int)
+
+    @property
+    def moving(self) -> Indices:
+        """Entries that change within an episode; the others tell episodes apart."""
+        return np.flatnonzero(self.change.std(axis=0) > 1e-9)
+
+    def own_velocities(self) -> Indices:
+        """For each control the velocity that it pushes most; empty where two controls share one."""
+        if not len(self.velocities):
+            return self.velocities
+        own: Indices = self.velocities[np.abs(self.effect[self.velocities]).argmax(axis=0)]
+        return own if len(set(own)) == len(own) else own[:0]
+
+    def jacobians(self) -> list[Jacobian]:
+        """By velocities and by controls, whichever explain the motion of the error; the better one first."""
+        if not len(self.error):
+            return []
+        own = self.own_velocities()
+        choices = [self._jacobian(own), self._jacobian(own[:0])]
+        known = sorted((one for one in choices if one and one[0] > TRUSTED), key=lambda one: -one[0])
+        return [jacobian for _, jacobian in known]
+
+    def _jacobian(self, velocity: Indices) -> tuple[float, Jacobian] | None:
+        """Taken at the middle of the step, where the mean velocity and the mean posture are."""
+        middle = self.before + self.change / 2.0
+        motion = middle[:, velocity] if len(velocity) else self.controls
+        basis = self._basis(velocity)
+        table = products(middle[:, basis])
+        rows = np.einsum("tm,tb->tmb", motion, table).reshape(len(motion), -1)
+        if len(rows) < 2 * rows.shape[1]:
+            return None
+        wanted = self.change[:, self.error]
+        solution = solve(rows, wanted)
+        explained = 1.0 - float(((wanted - rows @ solution) ** 2).sum() / max((wanted**2).sum(), 1e-12))
+        coefficients = solution.T.reshape(len(self.error), motion.shape[1], table.shape[1])
+        push = self._push(velocity)
+        return explained, Jacobian(self.error, velocity, basis, coefficients, push)
+
+    def _basis(self, velocity: Indices) -> Indices:
+        """Bounded entries that move, such as sines and cosines of joint angles."""
+        left_out = {*map(int, self.error), *map(int, self.velocities), *map(int, velocity)}
+        bounded = [i for i in self.moving if i not in left_out and np.abs(self.before[:, i]).max() <= 1.0 + 1e-6]
+        return np.array(bounded[:MOST_BASIS] if len(bounded) <= MOST_BASIS else [], dtype=int)
+
+    def _push(self, velocity: Indices) -> Vector:
+        if not len(velocity):
+            return np.ones(self.controls.shape[1])
+        return np.array([self._slope(v, j) for j, v in enumerate(velocity)])
+
+    def _slope(self, entry: int, control: int) -> float:
+        centred = self.controls[:, control] - self.controls[:, control].mean()
+        return float(centred @ self.change[:, entry] / max(centred @ centred, 1e-12)) or 1.0
+
+
+def products(rows: Vector) -> Vector:
+    """As in policies/reach.py, for many rows."""
+    first, second = np.triu_indices(rows.shape[1])
+    return np.concatenate([np.ones((len(rows), 1)), rows, rows[:, first] * rows[:, second]], axis=1)
+
+
+def solve(rows: Vector, wanted: Vector) -> Vector:
+    """Least squares with a little ridge, relative to the size of the columns."""
+    square = rows.T @ rows
+    ridge = RIDGE * max(np.trace(square) / len(square), 1e-12)
+    solution: Vector = np.linalg.solve(square + ridge * np.eye(len(square)), rows.T @ wanted)
+    return solution
+
+
+def _following(episode: Episode) -> Vector:
+    """Where an episode has no last observation (its recording was cut), it stays where it was."""
+    after = episode.entries[1 : len(episode.controls) + 1]
+    return after if len(after) == len(episode.controls) else np.concatenate([after, after[-1:]])
+
+
+def _effect(facts: Facts) -> Vector:
+    centred = facts.controls - facts.controls.mean(axis=0)
+    slope = solve(centred, facts.change - facts.change.mean(axis=0))
+    effect: Vector = (slope * centred.std(axis=0)[:, None]).T / np.maximum(facts.change.std(axis=0), 1e-9)[:, None]
+    return effect
+
+
+def _velocities(spaces: Spaces, facts: Facts) -> Indices:
+    """By name or unit; where nothing is named, entries that are the rate of another one."""
+    named = [i for i, (name, unit) in enumerate(spaces.names) if _says(name, SPEED_WORDS) or "/s" in unit]
+    moving = set(facts.moving.tolist())
+    found = [i for i in named if i in moving] or [i for i in sorted(moving) if _is_rate(facts, i)]
+    return np.array(found, dtype=int)
+
+
+def _is_rate(facts: Facts, entry: int) -> bool:
+    """Some other entry changes in proportion to this one."""
+    speed = facts.before[:, entry]
+    spread = np.linalg.norm(facts.change, axis=0) * np.linalg.norm(speed)
+    alike = np.abs(facts.change.T @ speed) / np.maximum(spread, 1e-12)
+    alike[entry] = 0.0
+    return bool(alike.max() > 0.95)
+
+
+def _says(name: str, words: tuple[str, ...]) -> bool:
+    return any(word in name.lower() for word in words)

@@ -1,0 +1,120 @@
+"""The search: explore, audition the families, tune the best one with CMA-ES, confirm."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import chain, zip_longest
+from typing import Any, Final
+
+import cma
+import numpy as np
+
+from .bench import Bench, Candidate
+from .facts import Facts
+from .families import Family, constant, families, noise
+from .policies.features import Vector
+from .spaces import Spaces
+
+EXPLORING_CASES: Final = [0, 1]
+AUDITION_CASES: Final = [0]
+RECALL_CASES: Final = [1, 2, 3]  # for the best few: one case can be lucky
+RECALLED: Final = 3
+AUDITION_SHARE: Final = 0.35
+FRESH_CASES: Final = 4  # the first case that no choice was made on
+TRAIN_CASES: Final = 1024
+FINAL_CASES: Final = 4
+MOST_CASES: Final = 128  # of one submission
+IMAGE_CASES: Final = 4  # worlds with images are slow to play, and every candidate is validated
+MANY_NUMBERS: Final = 30  # from here on only the variances are adapted: there is no budget for more
+
+
+@dataclass(frozen=True)
+class Trial:
+    family: Family
+    numbers: Vector
+    mean: float
+
+
+def tune(bench: Bench, spaces: Spaces, seed: int) -> None:
+    """Until the bench says that the budget is spent."""
+    budget = bench.left
+    facts = explore(bench, spaces)
+    random = np.random.default_rng(seed)
+    found = audition(bench, families(spaces, facts, random), budget)
+    best = recall(bench, found, max(1, min(RECALLED, budget // 40)))
+    print(f"chosen: {best.family.name}", flush=True)
+    optimise(bench, best, seed, IMAGE_CASES if spaces.sees_images else 1)
+
+
+def explore(bench: Bench, spaces: Spaces) -> Facts:
+    """Nothing is as instructive as noise, weak and strong; doing nothing is the yardstick."""
+    random = noise(spaces)
+    played = [bench.play(random.build(start), EXPLORING_CASES) for start in random.starts]
+    bench.play(constant(spaces), EXPLORING_CASES[:1])
+    return Facts(spaces, [episode for one in played for episode in one.episodes])
+
+
+def audition(bench: Bench, offered: list[Family], budget: int) -> list[Trial]:
+    """Every family shows its starting points in turn, on the same case."""
+    turns = zip_longest(*([(family, start) for start in family.starts] for family in offered))
+    floor = bench.left - int(AUDITION_SHARE * budget)
+    trials: list[Trial] = []
+    for family, numbers in filter(None, chain.from_iterable(turns)):
+        if bench.left <= floor and trials:
+            break
+        trials.append(Trial(family, numbers, bench.play(family.build(numbers), AUDITION_CASES).mean))
+    return trials
+
+
+def recall(bench: Bench, trials: list[Trial], count: int) -> Trial:
+    """The best trial of each of the best families on more cases; of equals the one that was offered first."""
+    ranked = sorted(trials, key=lambda one: -one.mean)
+    best: dict[str, Trial] = {}
+    for one in ranked:
+        best.setdefault(one.family.name, one)
+    called = list(best.values())[:count]
+    means = [
+        bench.play(one.family.build(one.numbers), RECALL_CASES).mean + one.mean / len(RECALL_CASES) for one in called
+    ]
+    return called[int(np.argmax(means))]
+
+
+def optimise(bench: Bench, start: Trial, seed: int, least: int) -> None:
+    """CMA-ES. All candidates of a generation play the same cases; how many is decided by the first generation."""
+    strategy = _strategy(start, seed)
+    count, build = max(2, least), start.family.build
+    while bench.left >= strategy.popsize * count + FINAL_CASES:
+        cases = next_cases(strategy.countiter, count)
+        asked = strategy.ask()
+        returns = np.array([bench.play(build(numbers), cases).returns for numbers in asked])
+        means = returns.mean(axis=1)
+        strategy.tell(asked, np.where(np.isfinite(means), -means, 1e30).tolist())
+        print(f"generation {strategy.countiter}: best {means.max():.6g}, median {np.median(means):.6g}", flush=True)
+        if strategy.countiter == 1:
+            count = max(least, cases_needed(returns))
+    confirm(bench, build(strategy.mean))
+
+
+def confirm(bench: Bench, centre: Candidate) -> None:
+    """The centre of the distribution is mostly better than what is drawn from it: it gets what is left."""
+    bench.play(centre, list(range(min(bench.left, MOST_CASES))))
+
+
+def next_cases(generation: int, count: int) -> list[int]:
+    """Others for every generation: what is good on a few known cases only dies out."""
+    first = FRESH_CASES + generation * count
+    return [(first + number) % TRAIN_CASES for number in range(count)]
+
+
+def cases_needed(returns: Vector) -> int:
+    """Where candidates differ less than cases treat them differently, more cases are worth their price."""
+    centred = returns - returns.mean(axis=0)
+    noise = float((centred - centred.mean(axis=1, keepdims=True)).var(axis=1, ddof=1).mean())
+    signal = float(centred.mean(axis=1).var(ddof=1)) - noise / returns.shape[1]
+    return 1 if noise < 0.3 * signal else 2 if noise < 2.0 * signal else 4
+
+
+def _strategy(start: Trial, seed: int) -> Any:
+    options = {"seed": seed + 1, "verbose": -9, "verb_log": 0, "verb_disp": 0}  # to cma, a seed of 0 is the clock
+    diagonal = len(start.numbers) > MANY_NUMBERS
+    return cma.CMAEvolutionStrategy(start.numbers, start.family.sigma, options | {"CMA_diagonal": diagonal})

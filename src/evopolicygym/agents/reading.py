@@ -1,0 +1,160 @@
+"""From what a client said to a turn. The exit code alone is never believed: some clients end with 0 on failure."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from evopolicygym.agents import picks, session_files
+from evopolicygym.agents.failures import classify, failure
+from evopolicygym.agents.turns import TRANSIENT, Failure, FailureKind, Turn, Usage
+
+if TYPE_CHECKING:
+    from evopolicygym.agents.client import Client, Complaint, Pick
+    from evopolicygym.agents.metering import Meter
+
+SESSION: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,127}")  # it becomes an argument and part of a path
+LONGEST_TEXT: Final = 20_000
+LONGEST_NAME: Final = 200
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How the process ended, by those who ran it. ``exit_code`` None: it was killed, for its time was over.
+    ``session``: of the command. ``before``: all usage of the earlier turns of this session."""
+
+    exit_code: int | None
+    wall_s: float
+    home: Path
+    stderr_tail: str = ""
+    session: str | None = None
+    before: Usage | None = None
+
+
+def read(client: Client, lines: Iterable[str], ended: Ended) -> Turn:
+    """Line by line: a transcript may be larger than memory."""
+    reader = _Reader(client)
+    for line in lines:
+        reader.feed(line)
+    session = _valid(reader.session) or (ended.session if reader.heard else None)
+    files = dict(_files(client, ended.home, session or ended.session or ""))
+    return Turn(
+        exit_code=ended.exit_code,
+        wall_s=ended.wall_s,
+        session=session,
+        text="\n".join(reader.text)[-LONGEST_TEXT:],
+        usage=_usage(client, reader, files, ended.before),
+        failure=_failure(client, reader, files, ended),
+        stop=client.turns == "once",
+        model=reader.served[:LONGEST_NAME] or None,
+    )
+
+
+class _Reader:
+    """What is kept of the stream."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.session = self.served = self.last = ""
+        self.text: deque[str] = deque(maxlen=None if client.joins_text else 1)
+        self.usages: list[list[Usage]] = [[] for _ in client.usage]
+        self.failure: Failure | None = None
+        self.done = self.heard = False
+
+    def feed(self, line: str) -> None:
+        self.last = line if line.strip() else self.last
+        event = picks.parse(line)
+        self._told(event, line)
+        if event is None:
+            return
+        self.heard = True
+        self.done = self.done or any(picks.matches(event, where) for where in self.client.done)
+        self.failure = _complaint(self.client.failure, event, "") or self.failure
+        for meter, found in zip(self.client.usage, self.usages, strict=True):
+            if not meter.file and (usage := meter.read(event)):
+                found.append(usage)
+
+    def _told(self, event: Any, line: str) -> None:
+        self.session = _pick(self.client.session, event, line) or self.session
+        self.served = _pick(self.client.served, event, line) or self.served
+        if text := _pick(self.client.text, event, line):
+            self.text.append(text[-LONGEST_TEXT:])
+
+
+def _pick(rules: Iterable[Pick], event: Any, line: str) -> str:
+    for rule in rules:
+        if rule.line and event is None and (found := re.search(rule.line, line)):
+            return found[1]
+        if not rule.line and event is not None and picks.matches(event, rule.where):
+            return picks.text_at(event, rule.at)
+    return ""
+
+
+def _complaint(rules: Iterable[Complaint], event: Any, file: str) -> Failure | None:
+    for rule in rules:
+        if rule.file == file and picks.matches(event, rule.where):
+            text = picks.text_at(event, rule.at)
+            if re.search(rule.matches, text):
+                return failure(text, rule.kind)
+    return None
+
+
+def _files(client: Client, home: Path, session: str) -> Iterator[tuple[str, list[Any]]]:
+    patterns = {meter.file for meter in client.usage} | {complaint.file for complaint in client.failure}
+    for pattern in sorted(patterns - {""}):
+        yield pattern, list(session_files.events(home, pattern, session))
+
+
+def _usage(client: Client, reader: _Reader, files: dict[str, list[Any]], before: Usage | None) -> Usage | None:
+    """The first meter that has anything to tell: a client's older versions tell it elsewhere."""
+    for meter, told in zip(client.usage, reader.usages, strict=True):
+        if usage := meter.settle(_of_files(meter, files) if meter.file else told, before):
+            return usage
+    return None
+
+
+def _of_files(meter: Meter, files: dict[str, list[Any]]) -> list[Usage]:
+    return [usage for event in files[meter.file] if (usage := meter.read(event))]
+
+
+def _failure(client: Client, reader: _Reader, files: dict[str, list[Any]], ended: Ended) -> Failure | None:
+    in_files = (_complaint(client.failure, event, file) for file, events in files.items() for event in events)
+    if told := reader.failure or next((found for found in in_files if found), None):
+        return told
+    if ended.exit_code is None:
+        return _killed(client, reader, ended)
+    if kind := client.exit_codes.get(str(ended.exit_code)):
+        return failure(_last_words(ended) or f"exit code {ended.exit_code}", kind)
+    if client.done and not reader.done:
+        words = _last_words(ended) or _cut(reader.last)
+        return failure(f"it ended (exit code {ended.exit_code}) without saying that the turn is done: {words}",
+                       classify(words))  # fmt: skip
+    if ended.exit_code:
+        return failure(_last_words(ended) or f"exit code {ended.exit_code}")
+    return None
+
+
+def _killed(client: Client, reader: _Reader, ended: Ended) -> Failure:
+    """Somebody who was still waiting for the provider when the time was over says so with the last line."""
+    waiting = _complaint(client.waiting, picks.parse(reader.last) or {}, "")
+    words = waiting.text if waiting else _last_words(ended, 1)
+    kind = waiting.kind if waiting else classify(words)
+    return failure(f"killed when its time was over; last words: {words}",
+                   kind if kind in TRANSIENT else FailureKind.TIMEOUT)  # fmt: skip
+
+
+def _last_words(ended: Ended, count: int = 5) -> str:
+    lines = [line for line in ended.stderr_tail.splitlines() if line.strip()]
+    return "\n".join(lines[-count:])
+
+
+def _cut(line: str) -> str:
+    return line.strip()[-500:]
+
+
+def _valid(session: str) -> str | None:
+    return session if SESSION.fullmatch(session) else None

@@ -1,0 +1,56 @@
+"""Find runs below a folder. What cannot be read is named and left out; the rest goes on."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from evopolicygym.errors import UserError
+from evopolicygym.records.run import Run, load
+
+MARKS: Final = ("run.json", "ledger.jsonl")
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """A run folder that gives no record, and why."""
+
+    path: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Collected:
+    runs: tuple[Run, ...]
+    skipped: tuple[Skipped, ...]
+
+
+def collect(path: Path) -> Collected:
+    """All runs at or below ``path``, in the order of their paths."""
+    if not path.exists():
+        raise UserError(f"{path} does not exist", "Name a run or a folder of runs.")
+    folders = [path] if path.is_file() else sorted(_run_folders(path))
+    if not folders:
+        raise UserError(f"there is no run below {path}", "A run is a folder with run.json.")
+    read = [_read(folder) for folder in folders]
+    return Collected(
+        tuple(one for one in read if isinstance(one, Run)), tuple(one for one in read if isinstance(one, Skipped))
+    )
+
+
+def _run_folders(path: Path) -> Iterator[Path]:
+    """Never looks inside a run: what lies in its workspace was written by an agent and is no record."""
+    for folder, below, files in os.walk(path):
+        if any(mark in files for mark in MARKS):
+            below.clear()
+            yield Path(folder)
+
+
+def _read(folder: Path) -> Run | Skipped:
+    try:
+        return load(folder)
+    except UserError as error:
+        return Skipped(str(folder), error.message)

@@ -1,0 +1,86 @@
+"""The tuner plays whole runs through a real door: valid, repeatable, and unmoved by being killed."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from evopolicygym.runs.look import look
+from evopolicygym.tasks.files import CORE16_ORDER
+from playing import AGENTS, play, start
+
+SMALL = ("--budget", "48", "--validation-cases", "1", "--heldout-cases", "2", "--jobs", "2", "--seeds", "paper")
+
+
+def submissions(server):
+    """Checkpoint and cases of each, in order."""
+    return [(one.charged.checkpoint.hash, one.charged.cases) for one in look(server.root).submissions.values()]
+
+
+def wait_for_budget(server, left):
+    while server.remaining() > left:
+        time.sleep(0.05)
+
+
+def test_same_seed_same_submissions_even_when_killed(serve):
+    """Killed twice, once while a submission may be under way; then it goes on, and spends the budget exactly."""
+    calm, hunted = (serve(*SMALL, task="core16/acrobot", name=name) for name in ("calm", "hunted"))
+    first = start(calm, "tuner", seed=3)
+    for left in (40, 20):
+        second = start(hunted, "tuner", seed=3)
+        wait_for_budget(hunted, left)
+        second.kill()
+        second.wait()
+    assert first.wait() == 0
+    assert play(hunted, "tuner", seed=3).returncode == 0
+    assert submissions(calm) == submissions(hunted)
+    assert calm.remaining() == hunted.remaining() == 0
+    record = calm.finish()
+    assert {one["verdict"] for one in record["submissions"]} == {"ok"}
+    assert all(set(one["train"]["errors"]) == {None} for one in record["submissions"])
+    assert record["outcome"]["heldout"]["mean"] > -200
+
+
+def test_another_seed_tries_other_policies(serve):
+    found = []
+    for seed in (0, 1):
+        server = serve("--budget", "14", "--jobs", "2", "--seeds", "paper", task="core16/reacher", name=f"s{seed}")
+        assert play(server, "tuner", seed=seed).returncode == 0
+        found.append(submissions(server))
+    assert found[0] != found[1]
+
+
+def test_programs_that_ship_need_no_package():
+    """In the agent's jail neither this package nor a simulator can be imported."""
+    allowed = {*sys.stdlib_module_names, "numpy", "scipy", "cma", "features"}
+    for path in (AGENTS / "builtin").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module] if isinstance(node, ast.ImportFrom) and not node.level else []
+            assert {name.split(".")[0] for name in names} <= allowed, path
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("slug", CORE16_ORDER)
+def test_every_submission_is_valid_on_every_task(serve, slug):
+    options = ("--budget", "40", "--validation-cases", "1", "--heldout-cases", "1", "--jobs", "2", "--seeds", "paper")
+    server = serve(*options, task=f"core16/{slug}")
+    done = play(server, "tuner")
+    assert done.returncode == 0, done.stderr
+    record = server.finish()
+    assert record["budget"]["remaining"] == 0
+    assert {one["verdict"] for one in record["submissions"]} == {"ok"}
+    assert all(set(one["train"]["errors"]) == {None} for one in record["submissions"])
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(7200)
+def test_it_beats_trivial_policies():
+    benchmark = Path(__file__).parents[2] / "benchmarks" / "tuner.py"
+    assert subprocess.run([sys.executable, benchmark], env=os.environ).returncode == 0
