@@ -220,10 +220,10 @@ def canaries(seed: int) -> tuple[float, float]:
 
 
 class Vast(Toy):
-    """Observations and pictures that cannot be compressed: 100 MiB of the ones, more than 32 MiB of the others."""
+    """Observations and pictures that cannot be compressed: 160 MiB of the ones, more than 32 MiB of the others."""
 
     observation_space = spaces.Dict({"image": spaces.Box(0, 255, (1 << 20,), np.uint8), "word": spaces.Text(9)})
-    length = 100
+    length = 160
 
     def observe(self) -> Any:
         return {"image": self.np_random.integers(0, 256, 1 << 20, np.uint8), "word": f"{self.steps}"}
