@@ -4,10 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint prove certify bench wheel lock clean
+.PHONY: demo test lint prove certify bench coverage wheel lock clean
 
 demo: $(READY)
-	@$(BIN)/evopolicygym evaluate examples/acrobot core16/acrobot --split heldout --seeds paper
+	@$(BIN)/evopolicygym demo
 
 test: lint
 	$(BIN)/pytest -n 2 --dist loadgroup
@@ -17,7 +17,8 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# The long proofs: whole episodes on every task, a thousand episodes in one worker, trivial policies, certificates.
+# The long proofs: whole episodes on every task, a thousand episodes in one worker, trivial policies, certificates,
+# and of the judge: random kills, eight runs at once, hostile requests, memory (figures: docs/reliability.md).
 prove: $(READY)
 	$(BIN)/pytest -n 2 --dist loadgroup -m slow --timeout 3600
 
@@ -30,6 +31,12 @@ bench: $(READY)
 	$(BIN)/python benchmarks/engine.py --scaling
 	$(BIN)/python benchmarks/fast.py
 	$(BIN)/python benchmarks/fast.py --suite
+	$(BIN)/python benchmarks/submit.py
+	$(BIN)/python benchmarks/leaderboard.py
+
+# Measured coverage of the intervals, for docs/statistics.md.
+coverage: $(READY)
+	$(BIN)/python benchmarks/coverage.py
 
 wheel: $(READY)
 	$(BIN)/python -m build --wheel --no-isolation

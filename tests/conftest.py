@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from evopolicygym.limits import Limits
 from evopolicygym.rollout.engine import PUBLISHABLE, LocalEngine
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 
 TESTS = Path(__file__).parent
 os.environ["PYTHONPATH"] = str(TESTS)  # workers import the toys
+# No test asserts a wall time, not even through its tools.
+settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("unhurried")
 QUICK = Limits(init_cpu_s=1.0, act_cpu_s=0.3, episode_cpu_s=3.0, memory_mb=512)
 
 
@@ -109,17 +113,34 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., St
         one.engine.close()
 
 
-@pytest.fixture
-def serve(tmp_path: Path) -> Iterator[Callable[..., Server]]:
-    """Serve runs of toy tasks: ``serve(*options, task=..., name=...)``."""
+def _serving(folder: Path) -> Iterator[Callable[..., Server]]:
     from serving import Server
 
     opened: list[Server] = []
 
     def make(*options: str, name: str = "run", **more: str) -> Server:
-        opened.append(Server(tmp_path / name, *options, **more))
+        opened.append(Server(folder / name, *options, **more))
         return opened[-1]
 
     yield make
     for server in opened:
         server.close()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Figures that the long proofs found."""
+    for report in terminalreporter.getreports("passed"):
+        for name, value in report.user_properties:
+            terminalreporter.write_line(f"{name}: {value}")
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Callable[..., Server]]:
+    """Serve runs of toy tasks: ``serve(*options, task=..., name=...)``."""
+    yield from _serving(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def serve_for_all(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Server]]:
+    """The same, for servers that the tests of a module share."""
+    yield from _serving(tmp_path_factory.mktemp("runs"))

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from evopolicygym.sandbox import kernel
-from evopolicygym.sandbox.seccomp import ALLOW, JUMP_EQUAL, LOAD, NUMBER, RETURN, _op, apply
+from evopolicygym.sandbox.seccomp import ALLOW, JUMP_EQUAL, LOAD, NUMBER, RETURN, apply, op
 
 NUMBERS = {
     "x86_64": {"unshare": 272, "landlock": 444, "seccomp": 317},
@@ -20,10 +20,10 @@ REFUSE = 0x0005_0000 | errno.EPERM
 
 def refuser(calls: Sequence[str]) -> Callable[[], None]:
     """For ``preexec_fn``: from here on, and in all descendants, these calls fail with EPERM."""
-    program = [_op(LOAD, NUMBER)]
+    program = [op(LOAD, NUMBER)]
     for call in calls:
-        program += [_op(JUMP_EQUAL, NUMBERS[call], 0, 1), _op(RETURN, REFUSE)]
-    whole = b"".join([*program, _op(RETURN, ALLOW)])
+        program += [op(JUMP_EQUAL, NUMBERS[call], 0, 1), op(RETURN, REFUSE)]
+    whole = b"".join([*program, op(RETURN, ALLOW)])
 
     def refuse() -> None:
         kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)

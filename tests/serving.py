@@ -16,6 +16,7 @@ from typing import Any
 from conftest import policy_source, write_policy
 
 COMMAND = [sys.executable, "-m", "evopolicygym.cli.main"]
+AS_USER = Path(__file__).parent / "attacks" / "as_user.py"  # what comes after it runs as the user nobody
 SMALL = ("--validation-cases", "2", "--heldout-cases", "3", "--jobs", "1", "--seeds", "paper")
 
 
@@ -28,14 +29,17 @@ def command(*arguments: object, **options: Any) -> subprocess.CompletedProcess[s
 class Server:
     """One run, served by a process of its own. ``api`` is where its door is."""
 
-    def __init__(self, root: Path, *options: str, task: str = "toys:Toy-v0", **environment: str) -> None:
+    def __init__(
+        self, root: Path, *options: str, task: str = "toys:Toy-v0", as_user: bool = False, **environment: str
+    ) -> None:
         self.root, self.options, self.task = root, options or SMALL, task
+        self.command = [sys.executable, str(AS_USER), *COMMAND] if as_user else COMMAND
         self.start(**environment)
 
     def start(self, **environment: str) -> Server:
         """Also after a kill. Environment variables are for this process alone."""
         self.process = subprocess.Popen(
-            [*COMMAND, "serve", self.task, "--run", str(self.root), "--json", *self.options],
+            [*self.command, "serve", self.task, "--run", str(self.root), "--json", *self.options],
             env=os.environ | environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import time
 from pathlib import Path
@@ -112,6 +113,15 @@ class Slow(Toy):
         return super().pay(action)
 
 
+class Gated(Toy):
+    """Waits at its gate, a file, until somebody opens it."""
+
+    def pay(self, action: Any) -> float:
+        while not Path(os.environ["TOY_GATE"]).exists():
+            time.sleep(0.01)
+        return super().pay(action)
+
+
 class Free(Toy):
     """No bounds."""
 
@@ -183,6 +193,55 @@ class Everything(Toy):
         return float(self.action_space.contains(action)) * float(action["levels"].sum())
 
 
+class Canary(Toy):
+    """Every seed gives its own numbers: one in the observations, one in the return. Actions are told apart in the
+    last eleven bits of the return, below the canary's own."""
+
+    observation_space = spaces.Box(-np.inf, np.inf, (2,), np.float64)
+    action_space = spaces.Box(0, 2047, (1,), np.float64)
+    length = 2
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        self.seen, self.paid = canaries(seed or 0)
+        return super().reset(seed=seed, options=options)
+
+    def observe(self) -> Any:
+        return np.array([self.steps, self.seen])
+
+    def pay(self, action: Any) -> float:
+        return float(action[0]) if self.steps == 1 else self.paid
+
+
+def canaries(seed: int) -> tuple[float, float]:
+    """Of an observation, and of a return: large, so that neither a time nor a size is ever taken for one."""
+    digest = hashlib.sha256(f"canary {seed}".encode()).digest()
+    first, second = (int.from_bytes(digest[part : part + 8], "big") for part in (0, 8))
+    return (2**52 + (first >> 12)) / 2**12, float((2**37 + (second >> 27)) << 11)
+
+
+class Vast(Toy):
+    """Observations and pictures that cannot be compressed: 160 MiB of the ones, more than 32 MiB of the others."""
+
+    observation_space = spaces.Dict({"image": spaces.Box(0, 255, (1 << 20,), np.uint8), "word": spaces.Text(9)})
+    length = 160
+
+    def observe(self) -> Any:
+        return {"image": self.np_random.integers(0, 256, 1 << 20, np.uint8), "word": f"{self.steps}"}
+
+    def render(self) -> Any:
+        return self.np_random.integers(0, 256, (720, 960, 3), np.uint8)
+
+
+class Generous(Toy):
+    """Pays what it is asked for, once."""
+
+    action_space = spaces.Box(-np.inf, np.inf, (1,), np.float64)
+    length = 1
+
+    def pay(self, action: Any) -> float:
+        return float(action[0])
+
+
 ENVIRONMENTS = {
     "Toy-v0": Toy,
     "Endless-v0": Endless,
@@ -194,11 +253,15 @@ ENVIRONMENTS = {
     "Misshapen-v0": Misshapen,
     "Undrawable-v0": Undrawable,
     "Slow-v0": Slow,
+    "Gated-v0": Gated,
     "Free-v0": Free,
     "Dials-v0": Dials,
     "Levels-v0": Levels,
     "Steering-v0": Steering,
     "Everything-v0": Everything,
+    "Canary-v0": Canary,
+    "Vast-v0": Vast,
+    "Generous-v0": Generous,
 }
 for _name, _environment in ENVIRONMENTS.items():
     gymnasium.register(_name, entry_point=_environment)

@@ -27,12 +27,12 @@ class IsolationUnavailable(UserError):
 
     exit_code = 3
 
-    def __init__(self, reasons: Mapping[str, str]) -> None:
+    def __init__(self, reasons: Mapping[str, str], who: str = "policies", without: str = "--isolation none") -> None:
         self.reasons = dict(reasons)
         lines = "\n".join(f"  level {level}: {reason}" for level, reason in self.reasons.items())
         super().__init__(
-            f"policies cannot be isolated on this machine:\n{lines}",
-            "Run `evopolicygym doctor` for the remedy of each layer. `--isolation none` runs without a jail; its "
+            f"{who} cannot be isolated on this machine:\n{lines}",
+            f"Run `evopolicygym doctor` for the remedy of each layer. `{without}` runs without a jail; its "
             "results are marked as not publishable.",
         )
 

@@ -28,7 +28,8 @@ from evopolicygym.rollout.records import Episode, EpisodeResult, FaultReport
 from evopolicygym.rollout.worker import Worker
 from evopolicygym.sandbox.checkpoints import Checkpoint, CheckpointStore
 from evopolicygym.sandbox.jail import Level
-from evopolicygym.sandbox.launcher import NUMPY, Zygote
+from evopolicygym.sandbox.launcher import Zygote
+from evopolicygym.sandbox.zygote import NUMPY
 from evopolicygym.tasks.splits import Case, Split
 from evopolicygym.tasks.task import FailureReturn, Task
 

@@ -18,5 +18,8 @@ def test_it_survives_a_policy_that_dies_just_when_it_is_late():
     watch = Watch(pidfd, episode_cpu_s=1.0)
     os.waitpid(child, 0)
     watch.expect_within(0.0, ErrorKind.TIMEOUT)
+    watch.question = b"nonce"
     watch.look()
+    watch.look()
+    assert watch.verdict
     os.close(pidfd)

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from conftest import policy_source, write_policy
+from processes import alive, family, wait_until
 
 SLEEPY = policy_source(act="import time; time.sleep(0.2); return 0")
 
@@ -25,50 +26,13 @@ def start(tmp_path: Path, isolation: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
-def family(root: int) -> list[int]:
-    """All descendants, whatever their session."""
-    parents: dict[int, list[int]] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                stat = (entry / "stat").read_text()
-            except OSError:
-                continue
-            parents.setdefault(int(stat.rpartition(")")[2].split()[1]), []).append(int(entry.name))
-    found, todo = [], [root]
-    while todo:
-        children = parents.get(todo.pop(), [])
-        found += children
-        todo += children
-    return found
-
-
-def wait_until(condition, seconds: float = 20.0) -> bool:
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if condition():
-            return True
-        time.sleep(0.05)
-    return False
-
-
-def alive(pids: list[int]) -> list[int]:
-    def running(pid: int) -> bool:
-        try:
-            return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-        except OSError:
-            return False
-
-    return [pid for pid in pids if running(pid)]
-
-
 @pytest.mark.parametrize("isolation", ["A", "B"])
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_nothing_is_left_behind(tmp_path, isolation, ending):
     mounts = Path("/proc/self/mountinfo").read_text()
     process = start(tmp_path, isolation)
-    # evaluate, two workers, each with a zygote (at level A an outer and an inner one) and a policy
-    assert wait_until(lambda: len(family(process.pid)) >= (8 if isolation == "A" else 6))
+    # two workers, each with a nursery, a zygote (at level A an outer and an inner one) and a policy
+    assert wait_until(lambda: len(family(process.pid)) >= (10 if isolation == "A" else 8))
     relatives = family(process.pid)
     process.send_signal(ending)
     code = process.wait(timeout=20)

@@ -2,18 +2,53 @@
 
 from __future__ import annotations
 
+import os
+import secrets
+from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 from conftest import toy_task
 from evopolicygym.rollout.engine import LocalEngine
 from evopolicygym.tasks.sealing import KEY_VARIABLE
 
 
+def descendants(pid: int) -> Iterator[int]:
+    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+        yield int(child)
+        yield from descendants(int(child))
+
+
+def memory(pid: int) -> Iterator[bytes]:
+    """Whatever a process can write to, so whatever it was ever told."""
+    with open(f"/proc/{pid}/mem", "rb", buffering=0) as file:
+        for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
+            span, rights = line.split()[:2]
+            if rights.startswith("rw"):
+                first, last = (int(end, 16) for end in span.split("-"))
+                file.seek(first)
+                yield file.read(last - first)
+
+
 def test_the_sealing_key_is_in_no_childs_environment(monkeypatch):
     monkeypatch.setenv(KEY_VARIABLE, "ab" * 32)
     with LocalEngine(toy_task()) as engine:
         worker = engine._workers[0]._process.pid
-        children = Path(f"/proc/{worker}/task/{worker}/children").read_text().split()
+        children = list(descendants(worker))
         assert children
         for pid in (worker, *children):
             assert b"abab" not in Path(f"/proc/{pid}/environ").read_bytes()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may read the memory of a zygote in its own user namespace")
+def test_what_a_worker_is_told_is_not_in_what_its_policies_are_copies_of(monkeypatch):
+    """They come of one ancestor, so this is the proof that it split before it was told anything."""
+    secret = secrets.token_hex(16)
+    monkeypatch.setenv("SOME_TOKEN", secret)
+    with LocalEngine(toy_task()) as engine:
+        worker = engine._workers[0]._process.pid
+        assert any(secret.encode() in part for part in memory(worker))
+        for pid in descendants(worker):
+            assert not any(secret.encode() in part for part in memory(pid))
+            assert {int(fd) for fd in os.listdir(f"/proc/{pid}/fd")} <= set(range(8))

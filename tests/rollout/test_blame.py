@@ -265,3 +265,9 @@ def test_what_no_space_holds_is_refused(stage, toy, act):
 
 def test_large_finite_actions_reach_an_unbounded_space(stage):
     assert stage(toy_task("Free-v0")).play(policy_source(act="return [1e300, -1e300]")).score == 10.0
+
+
+def test_a_policy_may_choose_its_act_in_reset(stage):
+    result = stage().play(policy_source(act="return 0", reset="self.act = lambda obs: 2"))
+    assert result.error is None
+    assert result.score >= 20

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from evopolicygym.sandbox.runtime import _cover, _holes, runtime
+from evopolicygym.sandbox.runtime import cover, holes_of, runtime
 
 
 def test_a_cover_leaves_out_the_holes_and_nothing_else(tmp_path):
@@ -14,10 +14,10 @@ def test_a_cover_leaves_out_the_holes_and_nothing_else(tmp_path):
     (tmp_path / "lib/python/os.py").touch()
     (tmp_path / "lib/link").symlink_to("python/site-packages")
     root = str(tmp_path / "lib")
-    (hole,) = set(_holes(root))
-    covered = {str(Path(path).relative_to(tmp_path)) for path in _cover(root, (hole,))}
+    (hole,) = set(holes_of(root))
+    covered = {str(Path(path).relative_to(tmp_path)) for path in cover(root, (hole,))}
     assert covered == {"lib/other", "lib/python/json", "lib/python/lib-dynload", "lib/python/os.py"}
-    assert _cover(root, ()) == [root]
+    assert cover(root, ()) == [root]
 
 
 def test_no_path_a_policy_may_read_leads_to_the_simulators():

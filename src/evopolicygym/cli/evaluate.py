@@ -10,6 +10,7 @@ import typer
 
 from evopolicygym.cli.output import data, print_json, progress, talk, tame
 from evopolicygym.errors import Fault, UserError
+from evopolicygym.reference.paper import best_agent, published
 from evopolicygym.rollout.engine import LocalEngine
 from evopolicygym.rollout.evaluation import Evaluation, NotLoaded, evaluate_folder
 from evopolicygym.runs.settings import CORES, Isolation, Seeds
@@ -136,8 +137,8 @@ def _summary(report: Evaluation) -> Iterator[tuple[str, str]]:
     yield "environment", report.implementation
     yield "isolation", f"level {report.level}: {MEANING[report.level]}"
     yield "ids", f"{report.ids.comparable_id} {report.ids.bit_id}"
-    if rows := paper.published().get(report.task.id):
+    if rows := published().get(report.task.id):
         same = paper.same_cases(report.splits_id, report.split, report.indices)
         where = "on these cases" if same else "on OTHER cases (its own held-out list), not comparable"
-        best = max((name for name in rows if name != "random"), key=rows.__getitem__)
+        best = best_agent(report.task.id)
         yield "paper", f"{where}: random {rows['random']:.4g}, best agent ({best}) {rows[best]:.4g}"

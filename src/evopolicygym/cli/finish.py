@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import time
+from itertools import chain
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from evopolicygym.cli.outcome import show_outcome, show_scores
-from evopolicygym.cli.output import data, print_json, progress
+from evopolicygym.cli.output import data, print_json, progress, talk, tame
 from evopolicygym.errors import Fault, UserError
 from evopolicygym.judge import hidden, submission
 from evopolicygym.judge.state import Phase
 from evopolicygym.runs import service
-from evopolicygym.runs.look import look
+from evopolicygym.runs.lock import RunIsOwned
+from evopolicygym.runs.look import has_outcome, look
 from evopolicygym.runs.ownership import own
 from evopolicygym.runs.settings import CORES
 from evopolicygym.server import control
@@ -22,15 +25,20 @@ from evopolicygym.tasks.splits import Split
 Run = Annotated[Path, typer.Argument(help="Folder of the run.")]
 Jobs = Annotated[int, typer.Option(min=1, help="Episodes at a time.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+POLL_S: Final = 0.2
 
 
 def finish(run: Run, jobs: Jobs = CORES, json: AsJson = False) -> None:
     """Close a run, select a checkpoint on hidden validation, score it on held-out, and print the outcome."""
-    if look(run).phase is not Phase.FINISHED:
+    waited = 0.0
+    while not has_outcome(run):
         try:
-            _ask_the_owner(run)
-        except control.NoOwner:
-            _finish_here(run, jobs)
+            _ask_or_finish(run, jobs)
+        except RunIsOwned:
+            if waited == 0.0:
+                talk.print(f"waiting for the process that owns {run}: it starts, ends, or finishes the run itself")
+            time.sleep(POLL_S)
+            waited += POLL_S
     show_outcome(run, json)
 
 
@@ -47,9 +55,9 @@ def score(
     if state.phase is not Phase.FINISHED:
         raise UserError(f"{run} has no outcome yet", f"Finish it first: evopolicygym finish {run}")
     missing = {one.charged.checkpoint.hash for one in state.candidates} - set(state.heldout)
-    if all_checkpoints and missing:
+    if (all_checkpoints and missing) or not has_outcome(run):
         with own(run, jobs=jobs) as owner, progress(len(missing) * hidden.count(state, Split.HELDOUT)) as advance:
-            for one in owner.judge.state.candidates:
+            for one in owner.judge.state.candidates if all_checkpoints else ():
                 hidden.score(owner.judge, one.charged.checkpoint, advance)
             owner.write_record()
     show_scores(run, json)
@@ -64,22 +72,32 @@ def verify(run: Run, jobs: Jobs = CORES, json: AsJson = False) -> None:
         print_json(report.as_dict())
     else:
         for finding in report.findings:
-            data.print(f"{'ok  ' if finding.ok else 'FAIL'} {finding.what}: {finding.detail}", markup=False)
+            data.print(f"{'ok  ' if finding.ok else 'FAIL'} {finding.what}: {tame(finding.detail)}", markup=False)
     if not report.ok:
         raise typer.Exit(1)
+
+
+def _ask_or_finish(run: Path, jobs: int) -> None:
+    try:
+        _ask_the_owner(run)
+    except control.NoOwner:
+        _finish_here(run, jobs)
 
 
 def _ask_the_owner(run: Path) -> None:
     messages = control.ask(run, service.FINISH)
     first = next(messages, {})
     with progress(first.get("total", 0)) as advance:
-        for message in (first, *messages):
+        for message in chain([first], messages):
             if "error" in message:
                 raise Fault(message["error"])
             if message.get("finished"):
                 return
             advance()
-    raise UserError(f"the process that owned {run} died", f"Nothing is lost. Run it again: evopolicygym finish {run}")
+    if not has_outcome(run):
+        raise UserError(
+            f"the process that owned {run} died", f"Nothing is lost. Run it again: evopolicygym finish {run}"
+        )
 
 
 def _finish_here(run: Path, jobs: int) -> None:

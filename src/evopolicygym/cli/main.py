@@ -9,7 +9,7 @@ from typing import NoReturn
 
 import typer
 
-from evopolicygym.cli.output import BROKEN_PIPE
+from evopolicygym.cli.output import BROKEN_PIPE, tame
 from evopolicygym.errors import Fault, UserError
 
 NOT_LINUX = """\
@@ -42,22 +42,43 @@ def main() -> NoReturn:
 
 
 def _complain(text: str, code: int) -> NoReturn:
-    print(f"evopolicygym: {text}", file=sys.stderr)
+    print(f"evopolicygym: {tame(text)}", file=sys.stderr)
     sys.exit(code)
 
 
 def _app() -> typer.Typer:
     """Commands are imported only when one runs."""
-    from evopolicygym.cli import doctor, evaluate, finish, seeds, serve, task
+    from evopolicygym.cli import (
+        agent,
+        analyze,
+        compare,
+        demo,
+        doctor,
+        evaluate,
+        finish,
+        leaderboard,
+        reproduce,
+        run,
+        seeds,
+        serve,
+        task,
+    )
 
     app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
     app.command("evaluate")(evaluate.evaluate)
+    app.command("demo")(demo.demo)
+    app.command("run")(run.run)
     app.command("serve")(serve.serve)
     app.command("finish")(finish.finish)
     app.command("score")(finish.score)
     app.command("verify")(finish.verify)
+    app.command("leaderboard")(leaderboard.leaderboard)
+    app.command("compare")(compare.compare)
+    app.command("analyze")(analyze.analyze)
+    app.command("reproduce")(reproduce.reproduce)
     app.command("doctor")(doctor.doctor)
     app.add_typer(task.app, name="task")
+    app.add_typer(agent.app, name="agent")
     app.add_typer(seeds.app, name="seeds")
     return app
 

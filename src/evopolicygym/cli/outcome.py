@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
+from typing import Final
 
 from evopolicygym.cli.output import data, print_json
-from evopolicygym.records.run import OutcomeKind, Repeat, Result, Run, load
+from evopolicygym.records.run import OutcomeKind, Repeat, Result, Run, Submission, load
+
+MANY: Final = 24
 
 
 def show_outcome(run: Path, json: bool) -> None:
@@ -30,13 +34,30 @@ def show_table(record: Run) -> None:
     """One line for each submission; held-out where it was measured, which never selects."""
     checkpoints = {checkpoint.hash: checkpoint for checkpoint in record.checkpoints}
     data.print(f"{'submit':>6} {'episodes':>8}  {'verdict':14} {'train':>11} {'validation':>11} {'held-out':>11}")
-    for one in record.submissions:
+    shown = _worth_showing(record)
+    for one in shown:
         known = checkpoints[one.checkpoint]
         verdict = "refunded" if one.refunded else one.verdict or "running"
         means = " ".join(_mean(result) for result in (one.train, known.validation, known.heldout))
         chosen = "  selected" if record.outcome and record.outcome.submission == one.number else ""
         data.print(f"{one.number:6} {len(one.cases):8}  {verdict:14} {means}{chosen}")
+    if hidden := len(record.submissions) - len(shown):
+        data.print(f"       {hidden} more that did not raise the best validation mean; --json shows them all")
     data.print()
+
+
+def _worth_showing(record: Run) -> list[Submission]:
+    """All of a few; of many those that raised the best validation mean, that failed, or that were selected."""
+    if len(record.submissions) <= MANY:
+        return record.submissions
+    means = {one.hash: one.validation.mean for one in record.checkpoints if one.validation}
+    selected, best, shown = record.outcome.submission if record.outcome else None, -math.inf, []
+    for one in record.submissions:
+        mean = means.get(one.checkpoint, -math.inf)
+        if mean > best or one.verdict != "ok" or one.number == selected:
+            shown.append(one)
+        best = max(best, mean)
+    return shown
 
 
 def _mean(result: Result | None) -> str:

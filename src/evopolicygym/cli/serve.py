@@ -7,13 +7,14 @@ import json as json_module
 import os
 import signal
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
 from evopolicygym.cli.outcome import show_outcome
 from evopolicygym.cli.output import data, talk
 from evopolicygym.judge.judge import Videos
+from evopolicygym.judge.state import Phase
 from evopolicygym.runs import service
 from evopolicygym.runs.ownership import Owner, own
 from evopolicygym.runs.settings import CORES, Isolation, Seeds, ValidateWhen
@@ -42,7 +43,7 @@ def serve(
     json: Annotated[bool, typer.Option("--json", help="JSON lines: where the door is, then the outcome.")] = False,
 ) -> None:
     """Open a run and wait for submissions until `evopolicygym finish` ends it."""
-    given = {
+    given: dict[str, Any] = {
         "task": str(Path(task).resolve()) if task.endswith(".toml") else task,
         "seeds": seeds,
         "seal_key": seal_key and seal_key.resolve(),
@@ -56,14 +57,22 @@ def serve(
         "jobs": jobs,
     }
     with own(run, **given) as owner:
-        asyncio.run(_serve(owner, run, json))
+        if owner.judge.state.phase is Phase.FINISHED:
+            talk.print(f"{run} is finished: there is nothing to submit to")
+        else:
+            asyncio.run(_serve(owner, run, json))
     show_outcome(run, json)
 
 
 async def _serve(owner: Owner, run: Path, json: bool) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, _stop, number, run)
-    await service.serve(owner, lambda url: _announce(owner, run, url, json))
+
+    async def wait(url: str) -> str:
+        _announce(owner, run, url, json)
+        return await asyncio.Future[str]()  # until somebody asks to finish the run
+
+    await service.serve(owner, wait)
 
 
 def _announce(owner: Owner, run: Path, url: str, json: bool) -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 from dataclasses import dataclass
 from typing import Any, Final
 
-from evopolicygym.rollout.records import EpisodeResult
+from evopolicygym.rollout.records import EpisodeResult, mean
 from evopolicygym.sandbox.checkpoints import Checkpoint
 
 
@@ -21,8 +20,7 @@ class Tally:
 
     @property
     def mean(self) -> float:
-        """Exactly rounded, and independent of order."""
-        return math.fsum(self.returns) / len(self.returns)
+        return mean(self.returns)
 
     @property
     def std(self) -> float:
@@ -95,8 +93,16 @@ class Refunded:
 
 
 @dataclass(frozen=True)
+class Prompted:
+    """The agent is told to go on. What follows is its turn, until it is ``Turned``."""
+
+    turn: int
+
+
+@dataclass(frozen=True)
 class Turned:
-    """The agent was prompted and has answered, or failed to. ``submissions`` counts those accepted until then."""
+    """The agent was prompted and has answered, or failed to. ``submissions`` counts those accepted until then.
+    ``model`` served it, by the client's word; ``price`` says where the cost in ``usage`` comes from."""
 
     session: str | None
     exit_code: int | None
@@ -106,11 +112,20 @@ class Turned:
     failure: str | None
     text: str
     stop: bool
+    model: str | None = None
+    price: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True)
 class Closed:
     reason: str
+
+
+@dataclass(frozen=True)
+class Inspected:
+    """Signs in what the agent did that a reader should look at."""
+
+    note: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -156,8 +171,10 @@ Event = (
     | Charged
     | Judged
     | Refunded
+    | Prompted
     | Turned
     | Closed
+    | Inspected
     | Validated
     | Selected
     | Scored

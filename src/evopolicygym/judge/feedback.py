@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from evopolicygym.judge.events import tally
+from evopolicygym.judge.place import sync, sync_tree
 from evopolicygym.judge.state import Submission
 from evopolicygym.judge.verdicts import Verdict
 from evopolicygym.rollout.records import EpisodeError, EpisodeResult, LoadResult
@@ -35,17 +36,19 @@ class Staged:
             _texts(self.episode(result.number), result.error, result.stdout, result.stderr)
         if load.error:
             _texts(self.folder, None, load.stdout, load.stderr)
-        (self.folder / "errors.txt").write_text("\n".join(_errors(load, results)))
-        (self.folder / "summary.json").write_text(json.dumps(summary, indent=1, allow_nan=False) + "\n")
+        (self.folder / "errors.txt").write_text("\n".join(_errors(load, results)), "utf-8")
+        (self.folder / "summary.json").write_text(json.dumps(summary, indent=1, allow_nan=False) + "\n", "utf-8")
         _make_read_only(self.folder)
         return digest(self.folder)
 
     def publish(self, target: Path) -> None:
         """A folder of that name is from an execution that a crash cut short of its verdict: nobody has seen it."""
         remove_tree(target)
+        sync_tree(self.folder)
         os.chmod(self.folder, 0o755)
         os.rename(self.folder, target)
         os.chmod(target, 0o555)
+        sync(target.parent)
 
     def discard(self) -> None:
         remove_tree(self.folder)
@@ -117,10 +120,10 @@ def _errors(load: LoadResult, results: list[EpisodeResult]) -> Iterator[str]:
 
 def _texts(folder: Path, error: EpisodeError | None, stdout: str, stderr: str) -> None:
     folder.mkdir(exist_ok=True)
-    (folder / "stdout.txt").write_text(stdout)
-    (folder / "stderr.txt").write_text(stderr)
+    (folder / "stdout.txt").write_text(stdout, "utf-8")
+    (folder / "stderr.txt").write_text(stderr, "utf-8")
     if error:
-        (folder / "error.txt").write_text(f"{error.kind}\n{error.text.rstrip()}\n")
+        (folder / "error.txt").write_text(f"{error.kind}\n{error.text.rstrip()}\n", "utf-8")
 
 
 def _make_read_only(folder: Path) -> None:

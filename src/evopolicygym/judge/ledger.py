@@ -74,6 +74,16 @@ def _parse(raw: bytes, path: Path, number: int) -> Line:
         raise LedgerCorrupt(f"{path}, line {number + 1} is not a line of a ledger: {error}") from error
 
 
+def _readable(line: Line, path: Path) -> bytes:
+    """What could not be read again (JSON has no NaN) must not be written: it would be the end of the run."""
+    raw = msgspec.json.encode(line)
+    try:
+        _parse(raw, path, line.sequence)
+    except LedgerCorrupt as error:
+        raise LedgerUnwritable(f"a line that nobody could read again is not written: {error}") from error
+    return raw
+
+
 class Ledger:
     """The one writer of a run's ledger (the run's lock sees to that)."""
 
@@ -94,7 +104,7 @@ class Ledger:
         """On disk when this returns. If the disk refuses, the ledger is as it was before."""
         kind = type(event).__name__.lower()
         line = Line(self._length, self._now(), kind, msgspec.to_builtins(event), self.head)
-        raw = msgspec.json.encode(line)
+        raw = _readable(line, self.path)
         try:
             self._write(raw + b"\n")
         except OSError as error:

@@ -81,8 +81,13 @@ def sync_tree(folder: Path) -> None:
     """Files, then folders from the inside out: after this, losing power loses none of it."""
     for parent, _, names in os.walk(folder, topdown=False):
         for path in (*(os.path.join(parent, name) for name in names), parent):
-            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+            sync(path)
+
+
+def sync(path: str | Path) -> None:
+    """One file; or one folder, which is to say the names in it."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

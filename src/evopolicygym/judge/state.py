@@ -14,9 +14,11 @@ from evopolicygym.judge.events import (
     Closed,
     Event,
     Finished,
+    Inspected,
     Judged,
     Opened,
     Owned,
+    Prompted,
     Refunded,
     Refused,
     Repeated,
@@ -83,9 +85,11 @@ class RunState:
     phase: Phase = Phase.OPEN
     submissions: dict[int, Submission] = field(default_factory=dict)
     refused: Counter[str] = field(default_factory=Counter)
+    prompted_at: datetime | None = None
     turns: tuple[Turned, ...] = ()
     closed: Closed | None = None
     closed_at: datetime | None = None
+    inspected: Inspected | None = None
     validation: dict[str, Validated] = field(default_factory=dict)
     selected: int | None = None
     heldout: dict[str, Scored] = field(default_factory=dict)
@@ -145,10 +149,14 @@ def apply(state: RunState, event: Event, time: datetime) -> RunState:
             return state.changed(number, judged=event, judged_at=time)
         case Refunded(number, text):
             return state.changed(number, refunded=text)
+        case Prompted():
+            return replace(state, prompted_at=time)
         case Turned():
-            return replace(state, turns=(*state.turns, event))
+            return replace(state, turns=(*state.turns, event), prompted_at=None)
         case Closed():
             return replace(state, phase=Phase.CLOSED, closed=event, closed_at=time)
+        case Inspected():
+            return replace(state, inspected=event)
         case Validated(checkpoint):
             return replace(state, validation={**state.validation, checkpoint: event})
         case Selected(submission):

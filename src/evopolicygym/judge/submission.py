@@ -16,13 +16,14 @@ from evopolicygym.judge.events import Charged, Closed, Judged, Refunded, tally
 from evopolicygym.judge.failpoints import failpoint
 from evopolicygym.judge.feedback import Staged, summarize
 from evopolicygym.judge.judge import Judge
-from evopolicygym.judge.place import sync_tree
+from evopolicygym.judge.ledger import LedgerUnwritable
+from evopolicygym.judge.place import sync, sync_tree
 from evopolicygym.judge.requests import Ask
 from evopolicygym.judge.state import Phase, Submission
 from evopolicygym.judge.verdicts import Reason, Refusal, Verdict
 from evopolicygym.rollout.engine import OutOfTime
 from evopolicygym.rollout.records import Episode, EpisodeResult, FaultReport, LoadResult, Recording
-from evopolicygym.sandbox.checkpoints import Checkpoint, SnapshotRefused
+from evopolicygym.sandbox.checkpoints import Checkpoint, SnapshotRefused, remove_tree
 from evopolicygym.tasks.splits import Split
 
 BUDGET_SPENT: Final = "budget_spent"
@@ -39,7 +40,10 @@ def accept(judge: Judge, ask: Ask) -> Submission:
     checkpoint = _snapshot(judge)
     failpoint("snapshot-taken")
     number = len(judge.state.submissions) + 1
-    judge.record(Charged(number, ask.key, checkpoint, ask.cases))
+    try:
+        judge.record(Charged(number, ask.key, checkpoint, ask.cases))
+    except LedgerUnwritable as error:
+        raise Fault(f"{error}; nothing was charged") from error
     failpoint("charged")
     return judge.state.submissions[number]
 
@@ -48,13 +52,14 @@ def execute(judge: Judge, submission: Submission) -> None:
     """From the charge to the verdict. A fault of the judge refunds, and delivers nothing."""
     try:
         _judge(judge, submission)
-    except (Fault, OSError) as fault:
-        log.error("%s failed, and is refunded: %s", submission.name, fault)
-        judge.record(Refunded(submission.number, str(fault)))
+    except Exception as fault:  # whatever went wrong here, the policy's doings are results and not exceptions
+        log.exception("%s failed, and is refunded", submission.name)
+        remove_tree(judge.place.feedback / submission.name)
+        judge.record(Refunded(submission.number, str(fault) or type(fault).__name__))
     else:
         failpoint("judged")
         deliver(judge, submission)
-    _close_if_over(judge)
+    close_if_over(judge)
 
 
 def deliver(judge: Judge, submission: Submission) -> None:
@@ -76,8 +81,8 @@ def _same(known: Submission, ask: Ask) -> Submission:
 def _snapshot(judge: Judge) -> Checkpoint:
     store = judge.means.engine.store
     try:
-        checkpoint = store.snapshot(judge.place.system)
-        sync_tree(store.folder(checkpoint))
+        checkpoint = store.snapshot(judge.place.system, settle=sync_tree)
+        sync(store.root)
     except SnapshotRefused as error:
         text = str(error).replace(str(judge.place.system), "system")
         raise Refusal(Reason.SNAPSHOT_INVALID, f"system/ cannot be submitted: {text}") from error
@@ -137,8 +142,9 @@ def _episodes(judge: Judge, submission: Submission, staged: Staged) -> list[Epis
     ]
 
 
-def _close_if_over(judge: Judge) -> None:
-    if judge.state.phase is not Phase.OPEN:
+def close_if_over(judge: Judge) -> None:
+    """Also after a crash that came between the last verdict and this."""
+    if judge.state.phase is not Phase.OPEN or judge.state.running:
         return
     if judge.state.remaining == 0:
         judge.record(Closed(BUDGET_SPENT))

@@ -129,13 +129,47 @@ class Submission(Facts):
     wall_s: float | None
 
 
+class Turn(Facts):
+    """The agent was prompted once. ``submissions`` counts those accepted until its end; ``usage`` is of this turn
+    alone, null where nobody metered it; ``model`` served it, by the client's word; ``price`` says where its cost comes
+    from."""
+
+    exit_code: int | None
+    wall_s: float
+    submissions: int
+    failure: str | None
+    stop: bool
+    model: str | None
+    usage: dict[str, Any] | None
+    price: dict[str, Any] | None
+
+
+class Sign(Facts):
+    kind: str
+    count: int
+    where: str
+    example: str
+
+
+class Integrity(Facts):
+    """Signs that a reader should look at, by fixed patterns over transcript and workspace; and what nobody checked."""
+
+    signs: list[Sign]
+    not_checked: list[str]
+
+
 class Code(Facts):
-    """What the policy's source looks like. ``bundle`` is policy.py and the local modules that it reaches by import;
-    ``topology`` is the hash of their syntax trees without numeric constants. ``error``: it does not parse."""
+    """What the policy's source looks like; docs/diagnostics.md has the rules. ``bundle`` is policy.py and the local
+    files that it reaches by import, ``bundle_hash`` the hash of their paths and bytes. ``tree`` is the hash of their
+    syntax trees, ``topology`` the same without numeric constants; both are null when the source could not be read at
+    all, and ``error`` says what could not be parsed and why. ``unresolved`` names imports that are known only when they
+    run. ``lines`` are not blank; the counts that follow are of the files that parse."""
 
     bundle: list[str]
     bundle_hash: str
+    tree: str | None
     topology: str | None
+    unresolved: list[str]
     error: str | None
     lines: int
     functions: int
@@ -196,6 +230,8 @@ class Run(Facts):
     checkpoints: list[Checkpoint]
     outcome: Outcome | None
     times: Times
+    integrity: Integrity | None = None
+    turns: list[Turn] = []
     usage: dict[str, Any] | None
     ledger_head: str
 

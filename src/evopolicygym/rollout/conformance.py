@@ -106,10 +106,10 @@ def _store(store: CheckpointStore, play: str, crash_at: int | None) -> Checkpoin
         return store.snapshot(probe_folder(Path(folder), play, crash_at))
 
 
-def probe_folder(folder: Path, play: str, crash_at: int | None = None) -> Path:
-    """A policy folder that plays trivially."""
+def probe_folder(folder: Path, play: str, crash_at: int | None = None, **more: Any) -> Path:
+    """A policy folder that plays trivially; ``more`` is ``repeat`` or ``action``."""
     shutil.copyfile(PROBE, folder / "policy.py")
-    (folder / "probe.json").write_text(json.dumps({"play": play, "crash_at": crash_at}))
+    (folder / "probe.json").write_text(json.dumps({"play": play, "crash_at": crash_at, **more}))
     return folder
 
 

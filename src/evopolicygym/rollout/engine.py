@@ -9,8 +9,6 @@ import os
 import secrets
 import select
 import socket
-import subprocess
-import sys
 import tempfile
 import time
 from collections import deque
@@ -20,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol, Self
 
 from evopolicygym.errors import Fault, IsolationUnavailable, UserError
+from evopolicygym.rollout import ancestor
 from evopolicygym.rollout.pipe import receive, send
 from evopolicygym.rollout.records import (
     Answer,
@@ -35,12 +34,13 @@ from evopolicygym.rollout.worker import Settings
 from evopolicygym.sandbox.checkpoints import Checkpoint, CheckpointStore, remove_tree
 from evopolicygym.sandbox.failures import ErrorKind
 from evopolicygym.sandbox.jail import Level
+from evopolicygym.sandbox.launcher import start_clean
 from evopolicygym.tasks import simulator
 from evopolicygym.tasks.sealing import KEY_VARIABLE
 from evopolicygym.tasks.task import Task
 
 PUBLISHABLE: Final = (Level.A, Level.B)
-SINGLE_THREADED: Final = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+SINGLE_THREADED: Final = {b"OMP_NUM_THREADS": b"1", b"OPENBLAS_NUM_THREADS": b"1", b"MKL_NUM_THREADS": b"1"}
 TRIES: Final = 2
 PATIENCE_S: Final = 2 * 3600.0  # without any answer of any worker: far beyond every limit of a policy
 
@@ -83,7 +83,9 @@ class LocalEngine:
         self._scratch = None if store else Path(tempfile.gettempdir(), f"evopolicygym-{secrets.token_hex(8)}")
         stage = (store or self._scratch or Path()).absolute()
         self._cores = sorted(os.sched_getaffinity(0))
-        self._settings = Settings(task, str(stage), store is None, levels, 0, video, stock)
+        environment = {name: value for name, value in os.environb.items() if name != KEY_VARIABLE.encode()}
+        handed_on = tuple((environment | SINGLE_THREADED).items())
+        self._settings = Settings(task, handed_on, str(stage), store is None, levels, 0, video, stock)
         self._workers: list[_WorkerHandle] = []
         try:
             self._workers = [self._start(i) for i in range(jobs)]
@@ -106,13 +108,16 @@ class LocalEngine:
         """Whether the policy imports and constructs, in the jail, without an environment."""
         if not checkpoint.has_policy:
             return LoadResult(EpisodeError(ErrorKind.MISSING_POLICY, "the folder holds no file policy.py"))
-        worker = self._ready()[0]
-        worker.ask(Request(checkpoint))
-        answer = worker.answer()
-        if answer is None or answer.load is None:
+        for _ in range(TRIES):
+            worker = self._ready()[0]
+            worker.ask(Request(checkpoint))
+            answer = worker.answer()
+            if answer and answer.load:
+                return answer.load
             worker.kill()
-            raise Fault(answer.fault if answer and answer.fault else "the worker died while it loaded a policy")
-        return answer.load
+            if answer:
+                raise Fault(answer.fault or "the worker gave no result")
+        raise Fault(f"the worker died {TRIES} times while it loaded a policy")
 
     def run(self, episodes: Iterable[Episode], deadline: float | None = None) -> Iterator[EpisodeResult | FaultReport]:
         """Results as they come. Episodes are drawn from the iterable only when a worker is free for them. Raises
@@ -199,14 +204,7 @@ class _WorkerHandle:
 
     def __init__(self, settings: Settings) -> None:
         self._connection, theirs = socket.socketpair()
-        environment = {name: value for name, value in os.environ.items() if name != KEY_VARIABLE}
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "evopolicygym.rollout.worker", str(theirs.fileno())],
-            pass_fds=[theirs.fileno()],
-            env=environment | SINGLE_THREADED,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-        )
+        self._process = start_clean(ancestor.__file__, theirs)
         theirs.close()
         send(self._connection, settings)
 

@@ -38,7 +38,6 @@ def play(task: Task, env: Any, observation: Any, policy: PolicyProcess, recorder
     progress = Progress()
     began = time.perf_counter()
     try:
-        policy.reset()
         _steps(task.horizon, env, observation, policy, recorder, progress)
     except PolicyFailure as failure:
         progress.failure = failure
@@ -54,20 +53,24 @@ def _steps(
     horizon: int, env: Any, observation: Any, policy: PolicyProcess, recorder: Recorder | None, progress: Progress
 ) -> None:
     """Plain local names: whatever is looked up here is looked up on cold caches, a thousand times an episode."""
-    act, step, total, length = policy.act, env.step, 0.0, 0
+    act, step, isfinite, total, length, done = policy.act, env.step, math.isfinite, 0.0, 0, False
     try:
-        while not (progress.terminated or progress.truncated):
-            before, action = observation, act(observation)
+        policy.reset(observation)
+        action = policy.first_action()
+        while not done:
+            before = observation
             observation, reward, terminated, truncated, _ = step(action)
             reward = float(reward)
             total += reward
-            if not math.isfinite(total):
+            if not isfinite(total):
                 raise ArithmeticError(f"the reward of step {length} is {reward}, the return {total}")
             length += 1
             if terminated or truncated or length >= horizon:
-                progress.terminated, progress.truncated = bool(terminated), not terminated
+                done, progress.terminated, progress.truncated = True, bool(terminated), not terminated
             if recorder:
                 recorder.step(length - 1, before, action, reward, progress.terminated, progress.truncated)
+            if not done:
+                action = act(observation)
     except (PolicyFailure, Fault):
         raise
     except Exception as error:

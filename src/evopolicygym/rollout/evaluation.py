@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 import time
 from collections.abc import Callable
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from evopolicygym.rollout.engine import Engine
-from evopolicygym.rollout.records import Episode, EpisodeError, EpisodeResult, FaultReport, Recording
+from evopolicygym.rollout.records import Episode, EpisodeError, EpisodeResult, FaultReport, Recording, mean
 from evopolicygym.sandbox.checkpoints import Checkpoint
 from evopolicygym.sandbox.jail import Level
 from evopolicygym.tasks.ids import Ids, comparable_facts, ids, machine_facts
@@ -48,8 +47,8 @@ class Evaluation:
 
     @property
     def mean(self) -> float | None:
-        """Exactly rounded, and independent of order. None when an episode is missing: half a mean is no mean."""
-        return math.fsum(self.scores) / len(self.results) if self.results and not self.faults else None
+        """None when an episode is missing: half a mean is no mean."""
+        return mean(self.scores) if self.results and not self.faults else None
 
     @property
     def std(self) -> float | None:

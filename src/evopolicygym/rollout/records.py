@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import statistics
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -58,6 +61,14 @@ class EpisodeResult:
     rollout_s: float
     policy_cpu_s: float
     left_out: tuple[str, ...] = ()
+
+
+def mean(scores: Sequence[float]) -> float:
+    """Exactly rounded, and independent of order; finite scores have a finite mean, even where their sum is not."""
+    try:
+        return math.fsum(scores) / len(scores)
+    except (OverflowError, ValueError):  # a sum beyond all floats, or of both infinities
+        return statistics.mean(scores)
 
 
 @dataclass(frozen=True)

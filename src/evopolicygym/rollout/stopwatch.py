@@ -64,8 +64,9 @@ def _start_s(zygote: Zygote) -> float:
 def _step_s(zygote: Zygote) -> float:
     policy = _process(zygote)
     policy.wait_ready()
-    policy.reset()
     observation = np.zeros(8)
+    policy.reset(observation)
+    policy.first_action()
     began = time.perf_counter()
     for _ in range(STEPS):
         policy.act(observation)

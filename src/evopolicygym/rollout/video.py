@@ -18,6 +18,7 @@ class Video:
 
     def __init__(self, path: Path, env: Any, max_bytes: int) -> None:
         self._env, self._room = env, max_bytes
+        self._in_the_encoder = self._largest = 0
         self.left_out: tuple[str, ...] = ()
         self._container = av.open(str(path), "w")
         self._stream: VideoStream | None = None
@@ -31,7 +32,7 @@ class Video:
         self._container.close()
 
     def step(self, t: int, obs: Any, action: Any, reward: float, terminated: bool, truncated: bool) -> None:
-        if self._room > 0:
+        if self._room > self._in_the_encoder * self._largest:
             self._draw()
         elif not self.left_out:
             self.left_out = (f"the video ends before step {t}: it is as large as it may become",)
@@ -43,11 +44,14 @@ class Video:
     def _draw(self) -> None:
         image = _even(np.asarray(self._env.render(), np.uint8))
         stream = self._stream or self._open(image)
+        self._in_the_encoder += 1
         self._mux(stream.encode(av.VideoFrame.from_ndarray(image, format="rgb24")))
 
     def _mux(self, packets: list[Packet[VideoStream]]) -> None:
         for packet in packets:
             self._room -= packet.size
+            self._largest = max(self._largest, packet.size)
+            self._in_the_encoder -= 1
             self._container.mux(packet)
 
     def _open(self, image: Any) -> VideoStream:

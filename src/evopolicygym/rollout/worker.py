@@ -1,7 +1,7 @@
 """A worker: one judge process with its simulator, pinned to one core together with the policy processes it asks for.
 
-Started as ``python -m evopolicygym.rollout.worker FD``. Its engine kills it when it is no longer
-needed; when the engine itself is killed, the worker removes the temporary folder of checkpoints and ends.
+Begins in ``ancestor``. Its engine kills it when it is no longer needed; when the engine itself is killed, the worker
+removes the temporary folder of checkpoints and ends.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from evopolicygym.sandbox.checkpoints import Checkpoint, remove_tree
 from evopolicygym.sandbox.codec import action_size, size_of
 from evopolicygym.sandbox.failures import ErrorKind, PolicyFailure
 from evopolicygym.sandbox.jail import Level
-from evopolicygym.sandbox.launcher import NUMPY, SCIPY, Ended, Zygote
+from evopolicygym.sandbox.launcher import Ended, Nursery, Zygote, start_by_exec
+from evopolicygym.sandbox.zygote import NUMPY, SCIPY
 from evopolicygym.tasks import simulator
 from evopolicygym.tasks.spaces import json_safe
 from evopolicygym.tasks.task import Task
@@ -39,6 +40,7 @@ class Settings:
     """What an engine tells a new worker. No case is among it: the zygote is started before any is known."""
 
     task: Task
+    environment: tuple[tuple[bytes, bytes], ...]
     stage: str
     stage_is_temporary: bool
     levels: tuple[Level, ...]
@@ -50,10 +52,12 @@ class Settings:
 class Worker:
     """Plays episodes one after another."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, nursery: Nursery | None = None) -> None:
         self._settings, self._task, self._stage = settings, settings.task, Path(settings.stage)
         self._stage.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._zygotes: dict[tuple[str, ...], Zygote] = {NUMPY: Zygote.best(settings.levels, self._stage)}
+        self._start_zygote = nursery.start if nursery else start_by_exec
+        best = Zygote.best(settings.levels, self._stage, self._start_zygote)
+        self._zygotes: dict[tuple[str, ...], Zygote] = {NUMPY: best}
         self.level = self._zygotes[NUMPY].level
         env = self._make()
         observation, action = simulator.schemas(self._task, env)
@@ -87,38 +91,38 @@ class Worker:
             raise Fault(f"{first}, but not when the episode was repeated") from first
 
     def _attempt(self, episode: Episode) -> EpisodeResult:
+        """First the policy, then the environment: so that it is warm when the first step is taken."""
         began = time.perf_counter()
-        env = self._make()
-        try:
-            observation = simulator.reset(env, episode.case.seed)
-            progress, left, clipped = self._rollout(episode, env, observation)
-        finally:
-            env.close()
-        return self._result(episode, progress, left, clipped, time.perf_counter() - began)
-
-    def _make(self) -> Any:
-        return simulator.make(self._task, self._settings.video, self._settings.stock)
-
-    def _rollout(self, episode: Episode, env: Any, observation: Any) -> tuple[Progress, Leftovers, int]:
         policy = self._start(episode.checkpoint, episode.case.randomness_key())
         try:
             policy.wait_ready()
-            if episode.recording is None:
-                progress = play(self._task, env, observation, policy)
-            else:
-                with Recorders(episode.recording, env, self.contract.obs_space) as recorders:
-                    progress = play(self._task, env, observation, policy, recorders)
-                progress.left_out = recorders.left_out
+            progress = self._rollout(episode, policy)
         except PolicyFailure as failure:
             progress = Progress(failure=failure)
         finally:
             left = policy.close()
-        return progress, left, policy.clipped_actions
+        return self._result(episode, progress, left, policy.clipped_actions, time.perf_counter() - began)
+
+    def _make(self) -> Any:
+        return simulator.make(self._task, self._settings.video, self._settings.stock)
+
+    def _rollout(self, episode: Episode, policy: PolicyProcess) -> Progress:
+        env = self._make()
+        try:
+            observation = simulator.reset(env, episode.case.seed)
+            if episode.recording is None:
+                return play(self._task, env, observation, policy)
+            with Recorders(episode.recording, env, self.contract.obs_space) as recorders:
+                progress = play(self._task, env, observation, policy, recorders)
+            progress.left_out = recorders.left_out
+            return progress
+        finally:
+            env.close()
 
     def _start(self, checkpoint: Checkpoint, key: bytes) -> PolicyProcess:
         preload = SCIPY if checkpoint.uses_scipy else NUMPY
         if preload not in self._zygotes:
-            self._zygotes[preload] = Zygote(self.level, self._stage, preload)
+            self._zygotes[preload] = Zygote(self.level, self._stage, preload, start=self._start_zygote)
         return PolicyProcess(self._zygotes[preload], checkpoint.hash, self.contract, self._task.limits, key)
 
     def _result(
@@ -164,7 +168,7 @@ def serve(connection: socket.socket, worker: Worker) -> None:
         send(connection, answer)
 
 
-def main(connection: socket.socket) -> NoReturn:
+def main(connection: socket.socket, nursery: Nursery) -> NoReturn:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     settings = receive(connection, Settings)
     if settings is None:
@@ -172,8 +176,9 @@ def main(connection: socket.socket) -> NoReturn:
     signal.signal(signal.SIGTERM, lambda *_: _leave(settings))
     kernel.die_with_parent(signal.SIGTERM)
     os.sched_setaffinity(0, {settings.core})
+    _adopt(settings.environment)
     try:
-        worker = Worker(settings)
+        worker = Worker(settings, nursery)
         spaces = (json_safe(space) for space in (worker.contract.obs_space, worker.contract.action_space))
         send(connection, Hello(worker.level, *spaces))
         serve(connection, worker)
@@ -189,12 +194,15 @@ def main(connection: socket.socket) -> NoReturn:
     _leave(settings)
 
 
+def _adopt(environment: tuple[tuple[bytes, bytes], ...]) -> None:
+    """The engine's own, which the ancestor was not given."""
+    os.environb.clear()
+    os.environb.update(environment)
+    sys.path[:0] = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
+
+
 def _leave(settings: Settings) -> NoReturn:
     """The engine was killed: at once, from wherever we are. Zygotes and policies die with us."""
     if settings.stage_is_temporary:
         remove_tree(settings.stage)
     os._exit(0)
-
-
-if __name__ == "__main__":
-    main(socket.socket(fileno=int(sys.argv[1])))

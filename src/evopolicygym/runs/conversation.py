@@ -19,6 +19,7 @@ AGENT_FAILED: Final = "agent_failed"
 PROVIDER_DOWN: Final = "provider_down"
 IDLE_TURNS: Final = 3  # turns in a row without a submission: it has nothing more to say
 FAILED_TURNS: Final = 3  # turns in a row that the client failed for a reason that waiting may not mend
+PASSING: Final = TRANSIENT | {FailureKind.INTERRUPTED}  # no fault of the agent's
 RETRIES: Final = 8
 FIRST_WAIT_S: Final = 5.0
 LONGEST_WAIT_S: Final = 300.0
@@ -73,7 +74,7 @@ def _in_a_row(turns: tuple[Turned, ...], failed: bool) -> int:
     for turn, earlier in zip(reversed(turns), reversed(before[:-1]), strict=True):
         if turn.submissions > earlier:
             break
-        if turn.failure not in TRANSIENT:
+        if turn.failure not in PASSING:
             if (turn.failure is not None) != failed:
                 break
             count += 1

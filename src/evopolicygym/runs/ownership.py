@@ -5,18 +5,22 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from evopolicygym import __version__
+from evopolicygym.analysis.code_reader import code_facts
 from evopolicygym.errors import UserError
 from evopolicygym.judge import submission
 from evopolicygym.judge.events import Opened, Owned
 from evopolicygym.judge.failpoints import failpoint
 from evopolicygym.judge.judge import Judge, Means, Videos
 from evopolicygym.judge.place import Place, write_whole
+from evopolicygym.judge.state import Phase
+from evopolicygym.records.run import Code
 from evopolicygym.rollout.engine import LocalEngine
 from evopolicygym.runs import record, workspace
 from evopolicygym.runs.lock import RunLock
@@ -39,24 +43,38 @@ class Owner:
     settings: Settings
     judge: Judge
     task_text: str
+    _code: dict[str, Code] = field(default_factory=dict)
 
     def write_record(self) -> None:
-        record.write(self.place, self.judge.state, self.judge.ledger_head)
+        """Agents' source is read, in limited processes, when there is an outcome to explain."""
+        if self.judge.state.phase is Phase.FINISHED:
+            self._read_code()
+        record.write(self.place, self.judge.state, self.judge.ledger_head, self._code.get)
         failpoint("record-written")
+
+    def _read_code(self) -> None:
+        hashes = {one.charged.checkpoint.hash for one in self.judge.state.submissions.values()} - set(self._code)
+        with ThreadPoolExecutor(self.settings.jobs) as readers:
+            found = readers.map(lambda name: code_facts(self.place.checkpoints / name), hashes)
+            self._code.update(zip(hashes, found, strict=True))
 
 
 @contextmanager
-def own(root: Path, **given: Any) -> Iterator[Owner]:
+def own(root: Path, agent_facts: dict[str, Any] = BY_HAND, /, **given: Any) -> Iterator[Owner]:
     """An existing run or, when a task is given, a new one. Leaving it lets go: another process may take over."""
     place = Place(root.absolute())
-    is_new = not place.ledger.exists() or place.ledger.stat().st_size == 0
-    if is_new:
+    if not _has_begun(place):
         _check_new(root, given)
         place.make()
-    with RunLock(place.root):
-        settings = Settings.make(**given) if is_new else agreed(Settings.read(place.config), given, place)
-        with _started(place, settings) as owner:
+    with RunLock(place.root):  # only now it cannot begin under our hands
+        has_begun = _has_begun(place)
+        settings = agreed(Settings.read(place.config), given, place) if has_begun else Settings.make(**given)
+        with _started(place, settings, agent_facts) as owner:
             yield owner
+
+
+def _has_begun(place: Place) -> bool:
+    return place.ledger.exists() and place.ledger.stat().st_size > 0
 
 
 def agreed(settings: Settings, given: dict[str, Any], place: Place) -> Settings:
@@ -87,7 +105,7 @@ _PARTS: Final = {"checkpoints", "config.toml", "feedback", "hidden", "ledger.jso
 
 
 @contextmanager
-def _started(place: Place, settings: Settings) -> Iterator[Owner]:
+def _started(place: Place, settings: Settings, agent_facts: dict[str, Any]) -> Iterator[Owner]:
     task, splits = resolve(settings.task), settings.seeds.splits(settings.seal_key)
     videos = Videos(settings.video)
     filming = videos is not Videos.NONE
@@ -98,14 +116,15 @@ def _started(place: Place, settings: Settings) -> Iterator[Owner]:
         text = render(task, engine.obs_space, engine.action_space)
         owner = Owner(place, settings, judge, text)
         if judge.state.opened is None:
-            _open(owner, task, splits)
+            _open(owner, task, splits, agent_facts)
         _check_same(judge, task, splits, settings)
         judge.record(Owned(engine.level, engine.implementation))
         _tidy(owner)
+        owner.write_record()
         yield owner
 
 
-def _open(owner: Owner, task: Task, splits: Splits) -> None:
+def _open(owner: Owner, task: Task, splits: Splits, agent_facts: dict[str, Any]) -> None:
     """The ledger's first line comes last: without it there is no run."""
     engine, settings = owner.judge.means.engine, owner.settings
     write_whole(owner.place.config, settings.toml().encode())
@@ -116,12 +135,11 @@ def _open(owner: Owner, task: Task, splits: Splits) -> None:
         "task": _task_facts(task),
         "ids": run_ids(task, splits, settings),
         "options": {name: getattr(settings, name) for name in ("validate_when", "video", "stock")},
-        **BY_HAND,
+        **agent_facts,
     }
     owner.judge.record(
         Opened(secrets.token_hex(8), settings.budget, settings.validation_cases, settings.heldout_cases, facts)
     )
-    owner.write_record()
 
 
 def _task_facts(task: Task) -> dict[str, Any]:
@@ -149,12 +167,13 @@ def _check_same(judge: Judge, task: Task, splits: Splits, settings: Settings) ->
 
 
 def _tidy(owner: Owner) -> None:
-    """What a crash can leave: staged feedback, and verdicts whose feedback was not delivered."""
+    """What a crash can leave: staged feedback, verdicts whose feedback was not delivered, a run that was over."""
     sweep(owner.place.feedback)
     sweep(owner.place.checkpoints)
     for one in owner.judge.state.submissions.values():
         if one.judged:
             submission.deliver(owner.judge, one)
+    submission.close_if_over(owner.judge)
 
 
 @contextmanager

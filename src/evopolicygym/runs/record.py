@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from evopolicygym.judge import hidden
-from evopolicygym.judge.events import Tally
+from evopolicygym.judge.events import Tally, Turned
 from evopolicygym.judge.place import Place, write_json
 from evopolicygym.judge.state import Phase, RunState, Submission
 from evopolicygym.judge.submission import JUDGE_FAULTS
@@ -19,6 +19,14 @@ STATUS = {
     Phase.CLOSED: shape.Status.CLOSED,
     Phase.SELECTED: shape.Status.CLOSED,
     Phase.FINISHED: shape.Status.FINISHED,
+}
+USAGE: Final = {
+    "input_tokens": "fresh_input",
+    "cached_tokens": "cache_read",
+    "cache_write_tokens": "cache_write",
+    "output_tokens": "output",
+    "reasoning_tokens": "reasoning",
+    "dollars": "cost_usd",
 }
 CodeReader = Callable[[str], shape.Code | None]
 
@@ -55,7 +63,9 @@ def derive(state: RunState, head: str, code: CodeReader = lambda _: None) -> sha
         checkpoints=_checkpoints(state, code),
         outcome=_outcome(state),
         times=_times(state),
-        usage=None,
+        integrity=shape.Integrity(**state.inspected.note) if state.inspected else None,
+        turns=[_turn(one) for one in state.turns],
+        usage=_usage(state),
         ledger_head=head,
     )
 
@@ -66,9 +76,7 @@ def _isolation(state: RunState, facts: dict[str, Any]) -> shape.Isolation:
     lowest = max(levels, key=list(Level).index)
     agent = facts["agent_isolation"]
     publishable = Level.NONE not in (lowest, agent["level"])
-    return shape.Isolation(
-        policy=lowest, agent=agent["level"], agent_network=agent["network"], publishable=publishable
-    )
+    return shape.Isolation(policy=lowest, agent=agent["level"], agent_network=agent["network"], publishable=publishable)
 
 
 def _budget(state: RunState) -> shape.Budget:
@@ -156,6 +164,34 @@ def _times(state: RunState) -> shape.Times:
         train_s=sum(judged),
         hidden_s=sum(validated) + sum(scored) + (state.repeated.wall_s if state.repeated else 0.0),
     )
+
+
+def _turn(one: Turned) -> shape.Turn:
+    return shape.Turn(
+        exit_code=one.exit_code,
+        wall_s=one.wall_s,
+        submissions=one.submissions,
+        failure=one.failure,
+        stop=one.stop,
+        model=one.model,
+        usage=one.usage,
+        price=one.price,
+    )
+
+
+def _usage(state: RunState) -> dict[str, Any] | None:
+    """Sums over turns; what one turn does not tell is unknown for the run. Without an agent there is none."""
+    if not state.turns:
+        return None
+    told = [one.usage or {} for one in state.turns]
+    sums = {name: _sum([usage.get(key) for usage in told]) for name, key in USAGE.items()}
+    sources = sorted({usage["source"] for usage in told if usage})
+    return {**sums, "sources": sources, "turns": len(told), "wall_s": sum(one.wall_s for one in state.turns)}
+
+
+def _sum(parts: list[float | None]) -> float | None:
+    known = [part for part in parts if part is not None]
+    return sum(known) if len(known) == len(parts) else None
 
 
 def result(played: Tally | None) -> shape.Result | None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any, Final
 
 from evopolicygym.judge import hidden
@@ -19,19 +20,21 @@ FINISH: Final = "finish"
 BY_HAND: Final = "finished_by_hand"
 
 
-async def serve(owner: Owner, announce: Callable[[str], None]) -> None:
-    """Until the run is finished. ``announce`` is told the URL of the door once it is open."""
+Play = Callable[[str], Awaitable[str]]
+
+
+async def serve(owner: Owner, play: Play) -> None:
+    """From the open door to the outcome. ``play`` is told the URL of the door, and returns why it ended; somebody who
+    asks to finish the run ends it, too."""
     desk = Desk(owner.judge, owner.settings.validate_when == "eager")
     service = _Service(owner, desk)
     means, listener = owner.judge.means, bind(owner.place.root)
     facts = Facts(means.task, owner.task_text, means.engine.obs_space, means.engine.action_space)
-    async with control.listening(owner.place.root, service.answer):
+    async with control.listening(owner.place.root, service.answer), service.telling_how_it_ends():
         async with open_door(app(desk, facts, listener[1].token), listener[0]):
             workspace.show_door(owner.place, listener[1].url)
             desk.resume()
-            announce(listener[1].url)
-            await service.asked_to_finish()
-            await desk.close(BY_HAND)
+            await desk.close(await service.played(play(listener[1].url)))
         await service.finish()
 
 
@@ -54,12 +57,18 @@ class _Service:
             return {"error": str(error)}
         return {"finished": True}
 
-    async def asked_to_finish(self) -> None:
-        """Raises what broke the judge, if that comes first."""
-        self._desk.broken.add_done_callback(lambda _: self._asked.set())
-        await self._asked.wait()
+    async def played(self, play: Awaitable[str]) -> str:
+        """Why the run is to be closed. Raises what broke the judge, if that comes first."""
+        playing = asyncio.ensure_future(play)
+        asked = asyncio.ensure_future(self._asked.wait())
+        await asyncio.wait([playing, asked, self._desk.broken], return_when=asyncio.FIRST_COMPLETED)  # type: ignore[type-var]
         if self._desk.broken.done():
             self._desk.broken.result()
+        if playing.done():
+            return playing.result()
+        playing.cancel()
+        await asyncio.gather(playing, return_exceptions=True)
+        return BY_HAND
 
     async def finish(self) -> None:
         """Hidden scoring, with the door shut."""
@@ -68,14 +77,19 @@ class _Service:
         def advance() -> None:
             asyncio.run_coroutine_threadsafe(self._progress(left), loop)
 
+        await self._progress(left)
+        await asyncio.to_thread(finish, self._owner, advance)
+
+    @asynccontextmanager
+    async def telling_how_it_ends(self) -> AsyncIterator[None]:
+        """Whoever asked us to finish gets an answer, also when the judge broke on the way."""
         try:
-            await self._progress(left)
-            await asyncio.to_thread(finish, self._owner, advance)
-        except BaseException as error:
+            yield
+        except Exception as error:
             self._finished.set_exception(error)
+            self._finished.exception()  # nobody may have asked
             raise
         self._finished.set_result(None)
-        await asyncio.sleep(0)
 
     async def _progress(self, total: int) -> None:
         for tell in self._tell:

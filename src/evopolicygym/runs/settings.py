@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 import os
 import tomllib
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from evopolicygym.agents.confinement.cell import AgentLevel, Network
 from evopolicygym.errors import UserError
 from evopolicygym.judge.judge import Videos
 from evopolicygym.judge.requests import MAX_EPISODES
 from evopolicygym.rollout.engine import PUBLISHABLE
+from evopolicygym.runs.allowance import Allowance
 from evopolicygym.sandbox.jail import Level
 from evopolicygym.tasks.sealing import load_key
 from evopolicygym.tasks.splits import SIZES, PaperSplits, SealedSplits, Split, Splits
@@ -48,8 +51,36 @@ class ValidateWhen(StrEnum):
     EAGER = "eager"
 
 
+class AgentSettings(BaseModel):
+    """Who plays, and what it may use up beside the budget of episodes."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    model: str | None = None
+    base_url: str | None = None
+    seed: int = 0
+    options: dict[str, str] = {}
+    command: list[str] = []
+    json_lines: bool = False
+    isolation: Literal["auto", "A", "B", "none"] = "auto"
+    network: Network = Network.ALLOWED
+    turns: int | None = Field(default=None, ge=1)
+    hours: float | None = Field(default=24.0, gt=0)
+    tokens: int | None = Field(default=None, ge=1)
+    dollars: float | None = Field(default=None, gt=0)
+
+    @property
+    def levels(self) -> tuple[AgentLevel, ...]:
+        return (AgentLevel.A, AgentLevel.B) if self.isolation == "auto" else (AgentLevel(self.isolation),)
+
+    @property
+    def allowance(self) -> Allowance:
+        return Allowance(self.turns, self.hours, self.tokens, self.dollars)
+
+
 class Settings(BaseModel):
-    """Resolved: every default is written out."""
+    """Resolved: every default is written out. Without an agent a run is served, and played by whoever comes."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -64,6 +95,7 @@ class Settings(BaseModel):
     stock: bool = False
     isolation: Isolation = Isolation.AUTO
     jobs: int = Field(CORES, ge=1)
+    agent: AgentSettings | None = None
 
     @classmethod
     def make(cls, **values: Any) -> Self:
@@ -83,8 +115,12 @@ class Settings(BaseModel):
 
     def toml(self) -> str:
         values = self.model_dump(mode="json", exclude_none=True)
-        lines = [f"{name} = {json.dumps(value)}\n" for name, value in values.items()]
-        return "# The settings of this run, resolved. Written once.\n" + "".join(lines)
+        agent = values.pop("agent", None)
+        options = agent.pop("options") if agent else None
+        parts = ["# The settings of this run, resolved. Written once.", *_lines(values)]
+        parts += ["", "[agent]", *_lines(agent)] if agent else []
+        parts += ["", "[agent.options]", *_lines(options)] if options else []
+        return "\n".join(parts) + "\n"
 
     def differences(self, other: Settings) -> list[str]:
         """In words; settings that may differ between owners of one run are none."""
@@ -94,3 +130,8 @@ class Settings(BaseModel):
             for name in mine
             if name not in MAY_DIFFER and mine[name] != theirs[name]
         ]
+
+
+def _lines(values: Mapping[str, Any]) -> list[str]:
+    """TOML writes numbers, booleans, lists and strings as JSON does."""
+    return [f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in values.items()]

@@ -11,7 +11,7 @@ from typing import Any
 
 from evopolicygym.errors import Fault, UserError
 from evopolicygym.judge import feedback, hidden
-from evopolicygym.judge.events import Charged, Judged, Refunded
+from evopolicygym.judge.events import Charged, Closed, Event, Judged, Opened, Refunded, Selected
 from evopolicygym.judge.ledger import Line, line_hash, read
 from evopolicygym.judge.place import Place
 from evopolicygym.judge.state import Phase, RunState, apply, fold
@@ -75,16 +75,21 @@ def verify(root: Path, jobs: int) -> Report:
         return Report((Finding("ledger", False, str(error)),), None)
     if state.opened is None:
         return Report((Finding("ledger", False, "the run was never opened"),), None)
-    head = line_hash(lines[-1][1])
+    hashes = [line_hash(raw) for _, raw in lines]
     findings = [
         Finding("ledger", True, f"{len(lines)} lines, the chain holds"),
-        _finding("budget", _budget([line for line, _ in lines]), f"{state.charged} + {state.remaining} = {state.budget}"),
+        _finding(
+            "budget", _budget([line for line, _ in lines]), f"{state.charged} + {state.remaining} = {state.budget}"
+        ),
         _finding("checkpoints", _checkpoints(place, state), "each holds what its name says"),
         _finding("feedback", _feedback(place, state), "each is as it was when it was judged"),
         _finding("selection", _selection(state), "the best validation mean, the later of equals"),
-        _finding("record", _record(place, state, head), "run.json follows from the ledger"),
+        _finding("record", _record(place, state, hashes), "run.json follows from the ledger"),
     ]
-    replay, detail = _replay(place, state, jobs)
+    try:
+        replay, detail = _replay(place, state, jobs)
+    except (UserError, Fault) as error:
+        return Report((*findings, Finding("replay", False, f"the winner cannot be played: {error}")), None)
     return Report((*findings, Finding("replay", replay in GOOD, f"{replay}: {detail}")), replay)
 
 
@@ -98,11 +103,30 @@ def _budget(lines: list[Line]) -> Iterator[str]:
     state = RunState()
     for line in lines:
         event = line.event()
-        if isinstance(event, Charged) and (state.phase is not Phase.OPEN or len(event.cases) > state.remaining):
-            yield f"line {line.sequence + 1} charges {len(event.cases)} with {state.remaining} left"
-        if isinstance(event, Judged | Refunded) and not state.submissions[event.submission].is_running:
-            yield f"line {line.sequence + 1} ends submission {event.submission} a second time"
+        for problem in _misfits(state, event):
+            yield f"line {line.sequence + 1} {problem}"
         state = apply(state, event, line.time)
+
+
+def _misfits(state: RunState, event: Event) -> Iterator[str]:
+    """What no judge would have written in this state."""
+    match event:
+        case Opened() if state.opened is not None:
+            yield "opens the run a second time"
+        case Charged(number, cases=cases):
+            if state.phase is not Phase.OPEN or len(cases) > state.remaining:
+                yield f"charges {len(cases)} with {state.remaining} left in a run that is {state.phase}"
+            if number != len(state.submissions) + 1 or state.running:
+                yield f"charges submission {number} out of turn"
+        case Judged(number) | Refunded(number):
+            if not state.submissions[number].is_running:
+                yield f"ends submission {number} a second time"
+        case Closed() if state.phase is not Phase.OPEN:
+            yield "closes the run a second time"
+        case Selected() if state.phase is not Phase.CLOSED:
+            yield f"selects in a run that is {state.phase}"
+        case _:
+            return
 
 
 def _checkpoints(place: Place, state: RunState) -> Iterator[str]:
@@ -123,6 +147,8 @@ def _feedback(place: Place, state: RunState) -> Iterator[str]:
             yield f"{one.name} is missing"
         elif one.judged and feedback.digest(folder) != one.judged.feedback:
             yield f"{one.name} was altered"
+        elif one.refunded is not None and folder.exists():
+            yield f"{one.name} was refunded, but has feedback"
 
 
 def _selection(state: RunState) -> Iterator[str]:
@@ -130,20 +156,25 @@ def _selection(state: RunState) -> Iterator[str]:
         return
     if missing := hidden.unvalidated(state):
         yield f"{len(missing)} candidates were never validated"
-    elif (best := hidden.best(state)) and best.number != state.selected:
-        yield f"submission {state.selected} was selected, but {best.number} is the best"
+        return
+    best = hidden.best(state)
+    if (number := best.number if best else None) != state.selected:
+        yield f"submission {state.selected} was selected, but {number} is the best"
 
 
-def _record(place: Place, state: RunState, head: str) -> Iterator[str]:
-    """Code metrics are left out: they follow from the checkpoints, not from the ledger."""
+def _record(place: Place, state: RunState, hashes: list[str]) -> Iterator[str]:
+    """Code metrics are left out: they follow from the checkpoints, not from the ledger. Before a run is finished its
+    record may be that of an earlier line, but of a line that is there."""
     try:
         written = load(place.root)
     except UserError as error:
         yield str(error)
         return
+    if written.ledger_head not in hashes:
+        yield f"run.json was written after line {written.ledger_head[:16]}, which the ledger does not hold"
     if state.phase is not Phase.FINISHED:
         return
-    derived = record.derive(state, head)
+    derived = record.derive(state, hashes[-1])
     for name in Run.model_fields:
         if _plain(written, name) != _plain(derived, name):
             yield f"{name} of run.json does not follow from the ledger"
@@ -168,12 +199,21 @@ def _replay(place: Place, state: RunState, jobs: int) -> tuple[Replay, str]:
     with LocalEngine(task, jobs, settings.isolation.levels(), place.checkpoints, False, settings.stock) as engine:
         first, second = _returns(engine, winner, chosen), _returns(engine, winner, chosen)
     recorded = state.heldout[winner.hash].tally.returns
-    outcome = Replay.NONDETERMINISTIC if first != second else Replay.EQUAL if first == recorded else Replay.MISMATCH
+    outcome = _compared(recorded, state.repeated.returns if state.repeated else recorded, first, second)
     return outcome, MEANING[outcome] + _first_difference(recorded, first)
 
 
+def _compared(recorded: tuple[float, ...], repeated: tuple[float, ...], *now: tuple[float, ...]) -> Replay:
+    """A policy that differed from itself then, or does so now, cannot be said to contradict the record."""
+    if {recorded} == set(now):
+        return Replay.EQUAL
+    return Replay.MISMATCH if recorded == repeated and len(set(now)) == 1 else Replay.NONDETERMINISTIC
+
+
 def _returns(engine: Engine, checkpoint: Checkpoint, chosen: list[Case]) -> tuple[float, ...]:
-    outcomes = {outcome.number: outcome for outcome in engine.run(Episode(i, checkpoint, c) for i, c in enumerate(chosen))}
+    outcomes = {
+        outcome.number: outcome for outcome in engine.run(Episode(i, checkpoint, c) for i, c in enumerate(chosen))
+    }
     results = [outcomes[number] for number in range(len(chosen))]
     if faults := [outcome for outcome in results if not isinstance(outcome, EpisodeResult)]:
         raise Fault(faults[0].text)

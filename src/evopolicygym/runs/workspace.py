@@ -3,53 +3,68 @@
 from __future__ import annotations
 
 import json
+import logging
 from importlib.resources import files
 from typing import Any, Final
 
 from evopolicygym.judge import delivery
 from evopolicygym.judge.place import Place, write_whole
 from evopolicygym.judge.requests import LAST, MAX_EPISODES
-from evopolicygym.tasks.contract import example
+from evopolicygym.sandbox.checkpoints import MAX_BYTES, MAX_FILES
+from evopolicygym.tasks.contract import starter
 
 CLIENT: Final = "submit.py"
 DOOR: Final = "door.json"
 INSTRUCTIONS: Final = "AGENTS.md"
 VARIABLE: Final = "EVOPOLICYGYM"
+log = logging.getLogger(__name__)
+
+READ_FIRST: Final = "Read AGENTS.md in this folder first: it holds the task, the rules, and how to submit.\n"
+POINTERS: Final = {  # for clients that do not look for AGENTS.md; `@` includes it where it can be
+    "CLAUDE.md": f"@AGENTS.md\n\n{READ_FIRST}",
+    "GEMINI.md": f"@AGENTS.md\n\n{READ_FIRST}",
+    "QWEN.md": READ_FIRST,
+}
 
 TEXT: Final = """\
 # Your job
 
 Write the best policy you can for the task below. The policy is `system/policy.py`; everything in `system/` belongs to
-it. You may submit it for training episodes, read the feedback, change it, and submit again.
+it. Submit it for training episodes, read the feedback, change it, and submit again, until the budget is spent.
 
-- Your budget is {budget} training episodes in all. A submission costs as many episodes as cases it names.
+- Your budget is {budget} training episodes in all. A submission costs as many episodes as cases it names. When the
+  budget is spent, the run is over.
 - Training cases are numbered 0 to {last}. Repeating a case with the same policy gives the same result, so choose.
 - When you are done, one of the policies that you submitted is chosen by its mean return on hidden cases, and measured
   on other hidden cases. Only what was submitted counts: submit your best version at least once. A policy that does
   well on the training cases that you know but not on others will not score.
 - You cannot see the hidden cases, and nothing that you can do here runs the environment but a submission.
+- Outside `system/` you may keep notes, scripts and models fitted to the recorded episodes; they are not submitted.
+- Nobody answers questions. The folder may hold files of your own from earlier turns: go on from them.
 
 ## How to submit
 
 ```
-python submit.py 0-7          # submit system/ for train cases 0 to 7 (8 episodes); any list such as 0-3,7,7
-python submit.py --check      # import and construct the policy here, free
-python submit.py --info       # remaining budget, limits, spaces
-python submit.py --help
+python3 submit.py 0-7         # submit system/ for train cases 0 to 7 (8 episodes); any list such as 0-3,7,7
+python3 submit.py --check     # import and construct the policy here, free
+python3 submit.py --info      # remaining budget, limits, spaces
+python3 submit.py --help
 ```
 
 `submit.py` waits and prints a summary. If it is killed while it waits, run it again without cases: the submission goes
-on, and nothing is charged twice. Without it: POST {{"env_instances": [0, 1, 2]}} to the URL in `EVOPOLICYGYM_SUBMIT_URL`
-or `door.json`; GET /info and /task are beside it.
+on, and nothing is charged twice. Without it: POST {{"env_instances": [0, 1, 2]}} to the URL in
+`EVOPOLICYGYM_SUBMIT_URL` or `door.json`; GET /info and /task are beside it.
 
-At most {most} episodes per submission. A request that is refused costs nothing. A policy that does not import or crashes
-costs the full number of episodes.
+At most {most} episodes per submission, one submission at a time; `system/` may hold {mebibytes} MiB in {files} files.
+A request that is refused costs nothing. A policy that does not import or crashes costs the full number of episodes.
 
 ## What comes back
 
 `feedback/submit_NNN/` holds `summary.json` (returns, lengths, errors, remaining budget), `errors.txt`, and for each
-episode `episodes/ep_XXX/`: `trajectory.jsonl` (one line per step: observation, action, reward), `observations.npz`
-where observations are large, `stdout.txt` and `stderr.txt` (what the policy printed), `error.txt` where it failed{video}.
+episode `episodes/ep_XXX/`: `trajectory.jsonl` (one line per step: `t`, `obs`, `action`, `reward`, `terminated`,
+`truncated`; the last line has the final `obs` alone), `observations.npz` where observations are large (in the lines
+they are `{{"npz": NAME, "row": ROW}}`), `stdout.txt` and `stderr.txt` (what the policy printed), `error.txt` where it
+failed{video}.
 
 ---
 
@@ -59,15 +74,28 @@ where observations are large, `stdout.txt` and `stderr.txt` (what the policy pri
 def make(place: Place, task_text: str, action_space: dict[str, Any], budget: int, video: str) -> None:
     """Once, when the run is opened. What the agent does to it later is the agent's business."""
     filmed = {"none": "", "first": ", `video.mp4` for the first episode", "all": ", `video.mp4`"}[video]
-    text = TEXT.format(budget=budget, last=LAST, most=min(MAX_EPISODES, budget), video=filmed, task=task_text)
+    text = TEXT.format(
+        budget=budget,
+        last=LAST,
+        most=min(MAX_EPISODES, budget),
+        mebibytes=MAX_BYTES >> 20,
+        files=MAX_FILES,
+        video=filmed,
+        task=task_text,
+    )
     write_whole(place.workspace / INSTRUCTIONS, text.encode())
+    for name, pointer in POINTERS.items():
+        write_whole(place.workspace / name, pointer.encode())
     write_whole(place.workspace / CLIENT, files("evopolicygym.server").joinpath("client.py").read_bytes())
-    write_whole(place.system / "policy.py", example(action_space).encode())
+    write_whole(place.system / "policy.py", starter(action_space).encode())
 
 
 def show_door(place: Place, api: str) -> None:
-    """Where the door is now; after a restart it may have moved."""
-    delivery.replace_file(place.workspace, DOOR, json.dumps({"api": api}).encode() + b"\n")
+    """Where the door is now; after a restart it may have moved. An agent that shut its own workspace is not told."""
+    try:
+        delivery.replace_file(place.workspace, DOOR, json.dumps({"api": api}).encode() + b"\n")
+    except OSError as error:
+        log.warning("%s could not be written to the workspace: %s", DOOR, error)
 
 
 def environment(place: Place, api: str) -> dict[str, str]:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import struct
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
+from operator import le
 from typing import Any, Final
 
 import numpy as np
 
-from evopolicygym.sandbox.codec import ARRAYS, INT64, Schema, action_size, shape_of, wire_dtype
+from evopolicygym.sandbox.codec import ARRAYS, INT64, Schema, action_size, array_in, shape_of, wire_dtype
 from evopolicygym.sandbox.failures import ErrorKind, PolicyFailure
 
 FINITE: Final = sys.float_info.max
-Decoder = Callable[[bytearray, int], Any]
+Decoder = Callable[[], Any]
 
 
 class Clipped:
@@ -22,35 +24,35 @@ class Clipped:
     count = 0
 
 
-def action_decoder(schema: Schema, clipped: Clipped) -> Decoder:
-    """From bytes at an offset to the action that the environment gets.
+def action_decoder(schema: Schema, clipped: Clipped, buffer: bytearray, offset: int) -> Decoder:
+    """From the bytes that the buffer holds now to the action that the environment gets.
 
     NaN, infinities and integers out of range are refused; Box values outside the bounds are clipped, and counted once
     for each action."""
     kind = schema["type"]
     if kind in ARRAYS:
-        return _box_decoder(schema, clipped)
+        return _box_decoder(schema, clipped, buffer, offset)
     if kind == "Discrete":
-        return _discrete_decoder(int(schema["start"]), int(schema["n"]))
+        return _discrete_decoder(int(schema["start"]), int(schema["n"]), buffer, offset)
+    parts: dict[Any, Decoder] = {}
     spaces = schema["spaces"]
-    named = list(spaces.items()) if isinstance(spaces, Mapping) else list(enumerate(spaces))
-    parts = [(key, action_decoder(space, clipped), action_size(space)) for key, space in named]
+    for key, space in spaces.items() if isinstance(spaces, Mapping) else enumerate(spaces):
+        parts[key] = action_decoder(space, clipped, buffer, offset)
+        offset += action_size(space)
 
-    def decode(buffer: bytearray, offset: int) -> Any:
-        values, before = {}, clipped.count
-        for key, part, size in parts:
-            values[key] = part(buffer, offset)
-            offset += size
+    def decode() -> Any:
+        before = clipped.count
+        values = {key: part() for key, part in parts.items()}
         clipped.count = min(clipped.count, before + 1)
         return values if kind == "Dict" else tuple(values.values())
 
     return decode
 
 
-def _discrete_decoder(start: int, n: int) -> Decoder:
+def _discrete_decoder(start: int, n: int, buffer: bytearray, offset: int) -> Decoder:
     unpack, end = INT64.unpack_from, start + n
 
-    def decode(buffer: bytearray, offset: int) -> int:
+    def decode() -> int:
         action: int = unpack(buffer, offset)[0]
         if start <= action < end:
             return action
@@ -61,23 +63,28 @@ def _discrete_decoder(start: int, n: int) -> Decoder:
     return decode
 
 
-def _box_decoder(schema: Schema, clipped: Clipped) -> Decoder:
+def _box_decoder(schema: Schema, clipped: Clipped, buffer: bytearray, offset: int) -> Decoder:
     dtype, wire, shape = np.dtype(schema["dtype"]), wire_dtype(schema), shape_of(schema)
     low, high = (np.broadcast_to(bound, shape).astype(wire) for bound in bounds(schema))
-    pairs = zip(low.ravel().tolist(), high.ravel().tolist(), strict=True)
-    limits = [(max(lowest, -FINITE), min(highest, FINITE)) for lowest, highest in pairs]
-    count, plain = len(limits), len(shape) == 1 and wire is dtype
-    unpack = struct.Struct(f"<{count}{wire.char if wire.kind == 'f' else 'q'}").unpack_from
-    frombuffer = np.frombuffer
+    lowest = [max(number, -FINITE) for number in low.ravel().tolist()]
+    highest = [min(number, FINITE) for number in high.ravel().tolist()]
+    least, most = max(lowest, default=0.0), min(highest, default=0.0)
+    unpack = struct.Struct(f"<{len(lowest)}{wire.char if wire.kind == 'f' else 'q'}").unpack_from
+    sent = array_in(buffer, offset, wire, shape)
+    copy = sent.copy if wire is dtype else partial(sent.astype, dtype)
 
-    def decode(buffer: bytearray, offset: int) -> Any:
-        action = frombuffer(buffer, wire, count, offset).copy()
-        # Plain comparisons: for the few numbers of an action faster than numpy. False for NaN.
-        for number, (lowest, highest) in zip(unpack(buffer, offset), limits, strict=False):
-            if not lowest <= number <= highest:
-                clipped.count += 1
-                return _clip(schema["type"], action.reshape(shape), low, high).astype(dtype, copy=False)
-        return action if plain else action.reshape(shape).astype(dtype, copy=False)
+    def decode() -> Any:
+        numbers = unpack(buffer, offset)
+        for number in numbers:  # for so few faster than numpy; NaN fails every comparison
+            if not least <= number <= most:
+                return look_closely(numbers)
+        return copy()
+
+    def look_closely(numbers: tuple[float, ...]) -> Any:
+        if all(map(le, lowest, numbers)) and all(map(le, numbers, highest)):
+            return copy()
+        clipped.count += 1
+        return _clip(schema["type"], sent, low, high).astype(dtype)
 
     return decode
 

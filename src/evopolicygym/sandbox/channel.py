@@ -12,8 +12,8 @@ import select
 import signal
 from collections.abc import Mapping
 from dataclasses import dataclass
-from os import readv, writev
-from time import monotonic
+from io import FileIO
+from os import write
 from typing import Any, Final
 
 from evopolicygym.limits import Limits
@@ -55,41 +55,51 @@ class PolicyProcess:
         self._zygote, self._limits = zygote, limits
         self._encode = observation_encoder(contract.obs_space)
         self._clipped = Clipped()
-        self._decode = action_decoder(contract.action_space, self._clipped)
         self._answer_bytes = HEAD_BYTES + action_size(contract.action_space)
         self._buffer = bytearray(self._answer_bytes + 1)  # one more, so that too many bytes are noticed
-        self._buffers = (self._buffer,)
+        self._decode = action_decoder(contract.action_space, self._clipped, self._buffer, HEAD_BYTES)
         self._nonces = _fresh_nonces()
         self._left: Leftovers | None = None
         self._child = zygote.spawn(checkpoint, limits, key, contract.as_assignment())
-        self._requests, self._answers = self._child.requests, self._child.answers
+        self._requests = self._child.requests
+        self._readinto = FileIO(self._child.answers, closefd=False).readinto
         self._watch = Watch(self._child.pidfd, limits.episode_cpu_s)
         watchdog().watch(self._watch)
 
     def wait_ready(self) -> None:
         """Until the policy is imported and constructed."""
         self._watch.expect_within(self._limits.init_cpu_s, ErrorKind.INIT_TIMEOUT)
+        self._watch.question = READY
         self._must_be(READY, self._receive())
 
-    def reset(self) -> None:
+    def reset(self, observation: Any) -> None:
+        """Asks for the first action at once: so the core changes hands one time for both."""
         self._watch.expect_within(self._limits.act_cpu_s, ErrorKind.TIMEOUT)
-        nonce = self._nonce()
-        self._send((nonce,))
+        nonce = self._watch.question = self._nonces.pop()
+        self._send(nonce + self._nonces[-1] + self._encode(observation))
         self._must_be(nonce, self._receive())
+
+    def first_action(self) -> Any:
+        nonce = self._watch.question = self._nonces.pop()
+        received = self._readinto(self._buffer)
+        self._watch.question = None
+        self._continue(nonce, received)
+        return self._decode()
 
     def act(self, observation: Any) -> Any:
         nonces, watch, buffer = self._nonces, self._watch, self._buffer
-        nonce = nonces.pop() if nonces else self._nonce()
-        asked = watch.asked = monotonic()
+        nonce = watch.question = nonces.pop()
         try:
-            writev(self._requests, (nonce, self._encode(observation)))
+            write(self._requests, nonce + self._encode(observation))
         except BrokenPipeError:
             pass  # it is gone; what it said last is waiting to be received
-        received = readv(self._answers, self._buffers)
-        watch.asked = 0.0
+        received = self._readinto(buffer)
+        watch.question = None
         if received != self._answer_bytes or buffer[:HEAD_BYTES] != nonce:
-            self._continue(nonce, received, asked)
-        return self._decode(buffer, HEAD_BYTES)
+            self._continue(nonce, received)
+        if not nonces:
+            nonces += _fresh_nonces()
+        return self._decode()
 
     @property
     def clipped_actions(self) -> int:
@@ -101,32 +111,28 @@ class PolicyProcess:
         assert self._left is not None
         return self._left
 
-    def _nonce(self) -> bytes:
-        if not self._nonces:
-            self._nonces = _fresh_nonces()
-        return self._nonces.pop()
-
-    def _send(self, parts: tuple[bytes, ...]) -> None:
+    def _send(self, frame: bytes) -> None:
         try:
-            writev(self._requests, parts)
+            write(self._requests, frame)
         except BrokenPipeError:
             pass  # it is gone; what it said last is waiting to be received
 
     def _receive(self) -> int:
-        received = readv(self._answers, self._buffers)
-        self._watch.asked = 0.0
+        """An answer without an action. What may already follow is left to be read next."""
+        received = self._readinto(memoryview(self._buffer)[:HEAD_BYTES])
+        self._watch.question = None
         return received
 
     def _must_be(self, expected: bytes, received: int) -> None:
         if self._buffer[:received] != expected:
             raise self._failure(received, len(expected))
 
-    def _continue(self, nonce: bytes, received: int, asked: float) -> None:
+    def _continue(self, nonce: bytes, received: int) -> None:
         """An answer longer than a pipe takes at once comes in pieces, all on one clock; anything else is a failure."""
         while HEAD_BYTES < received < self._answer_bytes and self._buffer[:HEAD_BYTES] == nonce:
-            self._watch.asked = asked
-            more = readv(self._answers, [memoryview(self._buffer)[received:]])
-            self._watch.asked = 0.0
+            self._watch.question = nonce
+            more = self._readinto(memoryview(self._buffer)[received:])
+            self._watch.question = None
             if not more:
                 raise self._death()
             received += more

@@ -11,6 +11,7 @@ import os
 import shutil
 import stat
 import tempfile
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,11 +54,13 @@ class CheckpointStore:
     def folder(self, checkpoint: Checkpoint) -> Path:
         return self.root / checkpoint.hash
 
-    def snapshot(self, source: Path) -> Checkpoint:
-        """Copy ``source``. Raises SnapshotRefused for links, special files, and more than the limits allow."""
+    def snapshot(self, source: Path, settle: Callable[[Path], None] = lambda _: None) -> Checkpoint:
+        """Copy ``source``. Raises SnapshotRefused for links, special files, and more than the limits allow. ``settle``
+        is given the copy before it has its name: whoever finds the name finds all of it."""
         staged = tempfile.mkdtemp(prefix=STAGED, dir=self.root)
         try:
             checkpoint = _Copy(staged).tree(source)
+            settle(Path(staged))
             self._publish(staged, checkpoint.hash)
         except BaseException:
             remove_tree(staged)

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from evopolicygym.errors import Fault
 
 Schema = Mapping[str, Any]
-Buffer = Any  # bytes, or an array whose memory can be sent as it is
 
 TEXT_BYTES: Final = 256
 INT64: Final = struct.Struct("<q")
@@ -45,7 +44,7 @@ def size_of(schema: Schema) -> int:
     return sum(size_of(space) for _, space in _children(schema))
 
 
-def observation_encoder(schema: Schema) -> Callable[[Any], Buffer]:
+def observation_encoder(schema: Schema) -> Callable[[Any], bytes]:
     """Trusted end. Casts to the space's own dtype; a wrong shape is the simulator's mistake, whoever plays."""
     kind = schema["type"]
     if kind in ARRAYS:
@@ -55,25 +54,30 @@ def observation_encoder(schema: Schema) -> Callable[[Any], Buffer]:
     if kind == "Text":
         return _text_encoder(_text_capacity(schema))
     parts = [(key, observation_encoder(space)) for key, space in _children(schema)]
-    return lambda value: b"".join([bytes(encode(value[key])) for key, encode in parts])
+    return lambda value: b"".join([encode(value[key]) for key, encode in parts])
 
 
-def observation_decoder(schema: Schema, offset: int) -> Callable[[bytearray], Any]:
-    """Untrusted end. Arrays are views of the frame they came in: a fresh, writable frame for each step."""
+def observation_decoder(schema: Schema, frame: bytearray, offset: int) -> Callable[[], Any]:
+    """Untrusted end: what the frame holds now, as an object of its own."""
     kind = schema["type"]
     if kind in ARRAYS:
-        return _array_decoder(np.dtype(schema["dtype"]), shape_of(schema), offset)
+        return array_in(frame, offset, np.dtype(schema["dtype"]), shape_of(schema)).copy
     if kind == "Discrete":
-        return lambda frame: INT64.unpack_from(frame, offset)[0]
+        return lambda: INT64.unpack_from(frame, offset)[0]
     if kind == "Text":
-        return lambda frame: _text(frame, offset)
+        return lambda: _text(frame, offset)
     parts = []
     for key, space in _children(schema):
-        parts.append((key, observation_decoder(space, offset)))
+        parts.append((key, observation_decoder(space, frame, offset)))
         offset += size_of(space)
     if kind == "Tuple":
-        return lambda frame: tuple(decode(frame) for _, decode in parts)
-    return lambda frame: {key: decode(frame) for key, decode in parts}
+        return lambda: tuple(decode() for _, decode in parts)
+    return lambda: {key: decode() for key, decode in parts}
+
+
+def array_in(frame: bytearray, offset: int, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+    """A view: made once for all steps, because making one is dearer than copying it."""
+    return np.frombuffer(frame, dtype, math.prod(shape), offset).reshape(shape)
 
 
 def action_size(schema: Schema) -> int:
@@ -141,30 +145,26 @@ def _text_encoder(capacity: int) -> Callable[[Any], bytes]:
     return encode
 
 
-def _array_encoder(dtype: np.dtype[Any], shape: tuple[int, ...]) -> Callable[[Any], NDArray[Any]]:
+def _array_encoder(dtype: np.dtype[Any], shape: tuple[int, ...]) -> Callable[[Any], bytes]:
+    """``tobytes`` because it is cheaper than handing the kernel an array: numpy describes its buffers at length."""
     ndarray = np.ndarray
 
-    def encode(value: Any) -> NDArray[Any]:
-        if type(value) is ndarray and value.dtype is dtype and value.shape == shape and value.flags.c_contiguous:
-            return value
-        array = np.ascontiguousarray(value, dtype)
-        if array.shape != shape:
-            raise Fault(f"the simulator gave an observation of shape {array.shape}, but its space says {shape}")
-        return array
+    def encode(value: Any) -> bytes:
+        if type(value) is not ndarray or value.dtype is not dtype:
+            value = np.asarray(value, dtype)
+        if value.shape != shape:
+            raise Fault(f"the simulator gave an observation of shape {value.shape}, but its space says {shape}")
+        data: bytes = value.tobytes()
+        return data
 
     return encode
 
 
-def _array_decoder(dtype: np.dtype[Any], shape: tuple[int, ...], offset: int) -> Callable[[bytearray], NDArray[Any]]:
-    count = math.prod(shape)
-    if len(shape) == 1:
-        return lambda frame: np.frombuffer(frame, dtype, count, offset)
-    return lambda frame: np.frombuffer(frame, dtype, count, offset).reshape(shape)
-
-
 def _array_action_encoder(dtype: np.dtype[Any], shape: tuple[int, ...], name: str) -> Callable[[Any], bytes]:
+    ndarray = np.ndarray
+
     def encode(action: Any) -> bytes:
-        if type(action) is np.ndarray and action.dtype is dtype and action.shape == shape:
+        if type(action) is ndarray and action.dtype is dtype and action.shape == shape:
             return action.tobytes()
         return _as_array(action, dtype, shape, name).tobytes()
 

@@ -38,6 +38,8 @@ DENIED_IMPORTS: Final = frozenset(
 WARM_UP_ROUNDS: Final = 64
 MAY_IMPORT: Final = "policies may import the standard library, numpy, scipy and the files beside policy.py"
 
+Act = Callable[[Any], Any]
+
 
 @dataclass(frozen=True)
 class Assignment:
@@ -94,13 +96,14 @@ def run(assignment: Assignment) -> NoReturn:
         cls = _load(assignment.folder)
         stage = Stage.INIT
         policy = _construct(cls, assignment)
+        play = _player(assignment.obs_space, assignment.action_space, REQUESTS_FD, ANSWERS_FD)
         os.write(ANSWERS_FD, READY)
         stage = Stage.RESET
         nonce = os.read(REQUESTS_FD, HEAD_BYTES)
         policy.reset(0)
         stage = Stage.ACT
         os.write(ANSWERS_FD, nonce)
-        _play(policy.act, assignment.obs_space, assignment.action_space, REQUESTS_FD, ANSWERS_FD)
+        play(policy.act)
     except HungUp:
         os._exit(0)
     except BaseException as error:
@@ -108,27 +111,25 @@ def run(assignment: Assignment) -> NoReturn:
     os._exit(1)
 
 
-def _play(act: Callable[[Any], Any], obs_space: Schema, action_space: Schema, requests: int, answers: int) -> NoReturn:
-    """One answer for each question, as lean as can be: this runs on cold caches, between two context switches."""
-    decode = observation_decoder(obs_space, HEAD_BYTES)
-    encode = action_encoder(action_space)
-    frame_size = HEAD_BYTES + size_of(obs_space)
-    readv, write = os.readv, os.write
-    while True:
-        frame = bytearray(frame_size)
-        received = readv(requests, (frame,))
-        if received != frame_size:
-            _rest(frame, received, requests)
-        write(answers, frame[:HEAD_BYTES] + encode(act(decode(frame))))
+def _player(obs_space: Schema, action_space: Schema, requests: int, answers: int) -> Callable[[Act], NoReturn]:
+    """One answer for each question, as lean as can be: this runs on cold caches, between two context switches. It reads
+    and writes by the same calls as the judge, whose code is then still in the caches."""
+    size = HEAD_BYTES + size_of(obs_space)
+    frame = bytearray(size)
+    decode, encode = observation_decoder(obs_space, frame, HEAD_BYTES), action_encoder(action_space)
+    readinto, write = io.FileIO(requests, closefd=False).readinto, os.write
 
+    def play(act: Act) -> NoReturn:
+        while True:
+            received = readinto(frame)
+            while received != size:  # a large observation comes in pieces
+                more = readinto(memoryview(frame)[received:])
+                if not more:
+                    raise HungUp
+                received += more
+            write(answers, frame[:HEAD_BYTES] + encode(act(decode())))
 
-def _rest(frame: bytearray, received: int, requests: int) -> None:
-    """A large observation comes in pieces; nothing at all means that the judge has hung up."""
-    while received < len(frame):
-        more = os.readv(requests, [memoryview(frame)[received:]])
-        if not more:
-            raise HungUp
-        received += more
+    return play
 
 
 def warm_up() -> None:
@@ -141,7 +142,7 @@ def warm_up() -> None:
         os.write(ours, bytes(WARM_UP_ROUNDS * (HEAD_BYTES + size_of(box))))
         os.close(ours)
         try:
-            _play(lambda _, answer=action: answer, box, action_space, requests, answers)  # type: ignore[misc]
+            _player(box, action_space, requests, answers)(lambda _, answer=action: answer)  # type: ignore[misc]
         except HungUp:
             pass
         for descriptor in (requests, theirs, answers):

@@ -29,7 +29,14 @@ MNT_DETACH: Final = 2
 PR_SET_PDEATHSIG: Final = 1
 PR_SET_DUMPABLE: Final = 4
 PR_CAPBSET_DROP: Final = 24
+PR_SET_CHILD_SUBREAPER: Final = 36
 PR_SET_NO_NEW_PRIVS: Final = 38
+
+AT_EMPTY_PATH: Final = 0x1000
+AT_RECURSIVE: Final = 0x8000
+MOUNT_READ_ONLY: Final = 1
+MOUNT_NO_SUID: Final = 2
+MOUNT_NO_DEVICES: Final = 4
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.syscall.restype = ctypes.c_long
@@ -64,6 +71,14 @@ def mount(source: str, target: str, filesystem: str | None, flags: int = 0, data
     _check(result, f"mount {source} on {target}")
 
 
+def restrict_mount(fd: int, attributes: int) -> None:
+    """Add attributes to the mount whose root ``fd`` is, and to all mounts beneath it. Takes none away."""
+    wanted = (ctypes.c_uint64 * 4)(attributes, 0, 0, 0)
+    flags = ctypes.c_uint(AT_EMPTY_PATH | AT_RECURSIVE)
+    size = ctypes.c_size_t(ctypes.sizeof(wanted))
+    syscall("mount_setattr", ctypes.c_int(fd), ctypes.c_char_p(b""), flags, ctypes.byref(wanted), size)
+
+
 def detach(target: str) -> None:
     _check(_libc.umount2(_bytes(target), MNT_DETACH), f"umount {target}")
 
@@ -84,11 +99,16 @@ def pidfd_open(pid: int) -> int:
     return syscall("pidfd_open", ctypes.c_int(pid), ctypes.c_uint(0))
 
 
-def drop_capabilities() -> None:
-    """Empty the bounding set where that is allowed, then every other set."""
+def empty_bounding_set() -> None:
+    """As far as that is allowed: it takes a capability itself."""
     for capability in range(64):
         if _libc.prctl(PR_CAPBSET_DROP, ctypes.c_ulong(capability), 0, 0, 0) < 0:
             break
+
+
+def drop_capabilities() -> None:
+    """Empty the bounding set where that is allowed, then every other set."""
+    empty_bounding_set()
     version_3_self = (ctypes.c_uint32 * 2)(0x20080522, 0)
     _check(_libc.capset(version_3_self, (ctypes.c_uint32 * 6)()), "capset")
 

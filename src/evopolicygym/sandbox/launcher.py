@@ -5,11 +5,13 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import select
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
 from typing import Any, Final, Self
@@ -18,9 +20,11 @@ from evopolicygym.errors import Fault, IsolationUnavailable
 from evopolicygym.limits import Limits
 from evopolicygym.sandbox import zygote
 from evopolicygym.sandbox.jail import Level
+from evopolicygym.sandbox.nursery import DEBUG_VARIABLE
 from evopolicygym.sandbox.privileges import FIRST_POLICY_UID, POLICY_UIDS
 from evopolicygym.sandbox.runtime import runtime
 from evopolicygym.sandbox.wire import REPORT_BYTES, STDIO_BYTES
+from evopolicygym.sandbox.zygote import NUMPY
 
 CLEAN_ENVIRONMENT: Final = {
     "PATH": "/usr/bin:/bin",
@@ -32,10 +36,62 @@ CLEAN_ENVIRONMENT: Final = {
     "MKL_NUM_THREADS": "1",
     "MALLOC_ARENA_MAX": "2",
 }
-FLAGS: Final = ("-P", "-s", "-S", "-B")  # not -I: it would ignore PYTHONHASHSEED, and the environment is ours anyway
-NUMPY: Final = ("numpy", "numpy.random", "scipy")
-SCIPY: Final = (*NUMPY, "scipy.linalg", "scipy.optimize", "scipy.signal", "scipy.spatial", "scipy.sparse")
+PASSED: Final = ("LD_LIBRARY_PATH", DEBUG_VARIABLE)  # what the loader reads only at the start, and who wants messages
+FLAGS: Final = ("-P", "-S", "-B")  # not -I: it would ignore PYTHONHASHSEED, and the environment is ours anyway
 SEAL_SIZE: Final = 0x2 | 0x4  # F_SEAL_SHRINK | F_SEAL_GROW
+
+Ender = Callable[[], None]
+Starter = Callable[[socket.socket], Ender]  # of a zygote that listens to this socket
+
+
+def start_clean(script: str, line: socket.socket, **options: Any) -> subprocess.Popen[bytes]:
+    """A process that knows nothing but where Python and this package are, and a line to whoever started it."""
+    own = runtime()
+    return subprocess.Popen(
+        [sys.executable, *FLAGS, script, own.harness, own.site, str(line.fileno())],
+        pass_fds=[line.fileno()],
+        env=CLEAN_ENVIRONMENT | {name: os.environ[name] for name in PASSED if name in os.environ},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        **options,
+    )
+
+
+def start_by_exec(theirs: socket.socket) -> Ender:
+    """A zygote for whoever has no nursery."""
+    errors = None if DEBUG_VARIABLE in os.environ else subprocess.DEVNULL
+    process = start_clean(zygote.__file__, theirs, cwd="/", stderr=errors)
+
+    def end() -> None:
+        process.kill()
+        process.wait()
+
+    return end
+
+
+class Nursery:
+    """A worker's line to the clean half of its ancestor."""
+
+    def __init__(self, line: socket.socket) -> None:
+        self._line = line
+
+    def start(self, theirs: socket.socket) -> Ender:
+        try:
+            socket.send_fds(self._line, [b"z"], [theirs.fileno()])
+            _, descriptors, _, _ = socket.recv_fds(self._line, 1, 1)
+        except OSError:
+            descriptors = []
+        if not descriptors:
+            raise Fault("the nursery is gone")
+        pidfd = descriptors[0]
+
+        def end() -> None:
+            with suppress(ProcessLookupError):  # it ended by itself
+                signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+            select.select([pidfd], [], [])
+            os.close(pidfd)
+
+        return end
 
 
 @dataclass(frozen=True)
@@ -64,26 +120,23 @@ class Zygote:
     """One clean process that forks jailed children. Not shared between threads."""
 
     def __init__(
-        self, level: Level, stage: Path, preload: tuple[str, ...] = NUMPY, max_landlock_abi: int | None = None
+        self,
+        level: Level,
+        stage: Path,
+        preload: tuple[str, ...] = NUMPY,
+        max_landlock_abi: int | None = None,
+        start: Starter = start_by_exec,
     ) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, zygote.MESSAGE_BYTES)
-        own = runtime()
-        self._process = subprocess.Popen(
-            [own.python, *FLAGS, zygote.__file__, own.harness, own.site, str(theirs.fileno())],
-            pass_fds=[theirs.fileno()],
-            env=CLEAN_ENVIRONMENT,
-            cwd="/",
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=sys.stderr if os.environ.get("EVOPOLICYGYM_DEBUG") else subprocess.DEVNULL,
-        )
+        self._end_zygote = start(theirs)
         theirs.close()
         self._control = ours
         settings = {
             "level": level,
             "stage": os.path.realpath(stage),
-            "runtime": asdict(own),
+            "runtime": asdict(runtime()),
+            "cores": sorted(os.sched_getaffinity(0)),
             "preload": preload,
             "uid": FIRST_POLICY_UID + os.getpid() % POLICY_UIDS,
             "max_landlock_abi": max_landlock_abi,
@@ -96,12 +149,12 @@ class Zygote:
         self.level = Level(hello["level"])
 
     @classmethod
-    def best(cls, levels: tuple[Level, ...], stage: Path, preload: tuple[str, ...] = NUMPY) -> Self:
+    def best(cls, levels: tuple[Level, ...], stage: Path, start: Starter = start_by_exec) -> Self:
         """The first of ``levels`` that holds. What was asked for is tried; nothing below it ever is."""
         reasons: dict[str, str] = {}
         for level in levels:
             try:
-                return cls(level, stage, preload)
+                return cls(level, stage, start=start)
             except IsolationUnavailable as error:
                 reasons |= error.reasons
         raise IsolationUnavailable(reasons)
@@ -132,10 +185,8 @@ class Zygote:
 
     def end(self, child: Child) -> Ended:
         """Kill, wait for the kernel's word, close everything."""
-        try:
+        with suppress(ProcessLookupError):  # it ended by itself
             signal.pidfd_send_signal(child.pidfd, signal.SIGKILL)
-        except ProcessLookupError:
-            pass  # it ended by itself
         message, _ = self._receive()
         if "ended" not in message:
             raise Fault("the zygote died while a policy was running")
@@ -151,8 +202,7 @@ class Zygote:
 
     def close(self) -> None:
         self._control.close()
-        self._process.kill()
-        self._process.wait()
+        self._end_zygote()
 
     def _receive(self) -> tuple[dict[str, Any], list[int]]:
         try:

@@ -25,7 +25,7 @@ def leave_host(stage: str, runtime: Runtime) -> None:
     if os.geteuid() == 0:
         k.unshare(flags)
     else:
-        _unshare_as_user(flags)
+        unshare_as_user(flags)
     k.sethostname(b"policy")
     _build_root(stage, runtime)
     _enter_root()
@@ -38,7 +38,8 @@ def show_checkpoint(name: str) -> None:
     k.detach(STAGE)
 
 
-def _unshare_as_user(flags: int) -> None:
+def unshare_as_user(flags: int) -> None:
+    """New namespaces without privilege: in a user namespace of our own, where we are who we were."""
     uid, gid = os.getuid(), os.getgid()
     k.unshare(flags | k.CLONE_NEWUSER)
     for name, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):

@@ -33,22 +33,22 @@ class Runtime:
 
     def readable(self) -> tuple[str, ...]:
         """Everything a policy may read, without the holes: what Landlock is told when there is no private root."""
-        covered = [path for root in self.roots for path in _cover(root, self.holes)]
+        covered = [path for root in self.roots for path in cover(root, self.holes)]
         return (*covered, *self.packages)
 
 
 @cache
 def runtime() -> Runtime:
     """Of the running interpreter."""
-    packages = [folder for name in POLICY_PACKAGES for folder in _package_folders(name)]
+    packages = [folder for name in POLICY_PACKAGES for folder in package_folders(name)]
     roots = tuple(dict.fromkeys(_real(path) for path in [*_python_roots(), *_library_roots()] if os.path.exists(path)))
     return Runtime(
         python=_real(sys.executable),
         harness=_real(str(Path(__file__).parents[2])),
         site=os.path.dirname(packages[0]),
         packages=tuple(packages),
-        roots=tuple(root for root in roots if not any(_beneath(root, other) for other in roots if other != root)),
-        holes=tuple(hole for root in roots for hole in _holes(root)),
+        roots=tuple(root for root in roots if not any(beneath(root, other) for other in roots if other != root)),
+        holes=tuple(hole for root in roots for hole in holes_of(root)),
     )
 
 
@@ -56,11 +56,11 @@ def _real(path: str) -> str:
     return os.path.realpath(path)
 
 
-def _beneath(path: str, root: str) -> bool:
+def beneath(path: str, root: str) -> bool:
     return path == root or path.startswith(root.rstrip("/") + "/")
 
 
-def _package_folders(name: str) -> list[str]:
+def package_folders(name: str) -> list[str]:
     spec = importlib.util.find_spec(name)
     if spec is None or not spec.submodule_search_locations:
         raise ImportError(f"{name} is not installed: pip install {name}")
@@ -82,16 +82,16 @@ def _library_roots() -> list[str]:
     return [*folders, "/lib64", "/usr/lib64", "/etc/ld.so.cache"]
 
 
-def _holes(root: str) -> list[str]:
+def holes_of(root: str) -> list[str]:
     patterns = [f"{root}{depth}/{name}" for depth in ("", "/*", "/*/*") for name in PACKAGE_FOLDERS]
     return [_real(path) for pattern in patterns for path in glob(pattern)]
 
 
-def _cover(root: str, holes: tuple[str, ...]) -> list[str]:
+def cover(root: str, holes: tuple[str, ...]) -> list[str]:
     """The shortest list of paths that covers ``root`` but none of ``holes``."""
     if root in holes:
         return []
-    if not any(_beneath(hole, root) for hole in holes):
+    if not any(beneath(hole, root) for hole in holes):
         return [root]
     children = [entry.path for entry in os.scandir(root) if not entry.is_symlink()]
-    return [path for child in sorted(children) for path in _cover(child, holes)]
+    return [path for child in sorted(children) for path in cover(child, holes)]

@@ -49,71 +49,71 @@ def high(argument: int) -> int:
     return 20 + 8 * argument
 
 
-def _op(code: int, value: int, true: int = 0, false: int = 0) -> bytes:
+def op(code: int, value: int, true: int = 0, false: int = 0) -> bytes:
     return struct.pack("HBBI", code, true, false, value & 0xFFFF_FFFF)
 
 
-def _when(number: int, body: list[bytes]) -> list[bytes]:
+def when(number: int, body: list[bytes]) -> list[bytes]:
     """Run ``body`` (which must end in a return) for this syscall, jump over it for all others."""
-    return [_op(JUMP_EQUAL, number, 0, len(body)), *body]
+    return [op(JUMP_EQUAL, number, 0, len(body)), *body]
 
 
-def _only_values(argument: int, values: tuple[int, ...], otherwise: int) -> list[bytes]:
-    tests = [_op(JUMP_EQUAL, value, len(values) - i) for i, value in enumerate(values)]
-    return [_op(LOAD, low(argument)), *tests, _op(RETURN, otherwise), _op(RETURN, ALLOW)]
+def only_values(argument: int, values: tuple[int, ...], otherwise: int) -> list[bytes]:
+    tests = [op(JUMP_EQUAL, value, len(values) - i) for i, value in enumerate(values)]
+    return [op(LOAD, low(argument)), *tests, op(RETURN, otherwise), op(RETURN, ALLOW)]
 
 
 def _only_threads() -> list[bytes]:
     return [
-        _op(LOAD, low(0)),
-        _op(JUMP_ANY_BIT, CLONE_THREAD, 0, 2),
-        _op(JUMP_ANY_BIT, CLONE_ANY_NAMESPACE, 1),
-        _op(RETURN, ALLOW),
-        _op(RETURN, DENY),
+        op(LOAD, low(0)),
+        op(JUMP_ANY_BIT, CLONE_THREAD, 0, 2),
+        op(JUMP_ANY_BIT, CLONE_ANY_NAMESPACE, 1),
+        op(RETURN, ALLOW),
+        op(RETURN, DENY),
     ]
 
 
 def _only_own_limits(own_pid: int) -> list[bytes]:
     """prlimit64 of this process, without new values."""
     return [
-        _op(LOAD, low(0)),
-        _op(JUMP_EQUAL, 0, 1),
-        _op(JUMP_EQUAL, own_pid, 0, 4),
-        _op(LOAD, low(2)),
-        _op(JUMP_EQUAL, 0, 0, 2),
-        _op(LOAD, high(2)),
-        _op(JUMP_EQUAL, 0, 1),
-        _op(RETURN, DENY),
-        _op(RETURN, ALLOW),
+        op(LOAD, low(0)),
+        op(JUMP_EQUAL, 0, 1),
+        op(JUMP_EQUAL, own_pid, 0, 4),
+        op(LOAD, low(2)),
+        op(JUMP_EQUAL, 0, 0, 2),
+        op(LOAD, high(2)),
+        op(JUMP_EQUAL, 0, 1),
+        op(RETURN, DENY),
+        op(RETURN, ALLOW),
     ]
 
 
 def _only_about_itself(own_pid: int) -> list[bytes]:
-    return _only_values(0, (0, own_pid), DENY)
+    return only_values(0, (0, own_pid), DENY)
 
 
 def _only_common_clocks() -> list[bytes]:
     """Numbers above these name the CPU clock of any process."""
-    return [_op(LOAD, low(0)), _op(JUMP_GREATER_EQUAL, 16, 1), _op(RETURN, ALLOW), _op(RETURN, DENY)]
+    return [op(LOAD, low(0)), op(JUMP_GREATER_EQUAL, 16, 1), op(RETURN, ALLOW), op(RETURN, DENY)]
 
 
-def _only_honest_open(flags: int) -> list[bytes]:
+def only_honest_open(flags: int) -> list[bytes]:
     """O_TRUNC only with the right to write: Landlock before ABI 3 lets it pass for reading (0) and for nothing (3)."""
     return [
-        _op(LOAD, low(flags)),
-        _op(JUMP_ANY_BIT, O_TRUNC, 0, 3),
-        _op(JUMP_ANY_BIT, O_WRONLY, 0, 1),
-        _op(JUMP_ANY_BIT, O_RDWR, 2, 1),
-        _op(JUMP_ANY_BIT, O_RDWR, 0, 1),
-        _op(RETURN, ALLOW),
-        _op(RETURN, DENY),
+        op(LOAD, low(flags)),
+        op(JUMP_ANY_BIT, O_TRUNC, 0, 3),
+        op(JUMP_ANY_BIT, O_WRONLY, 0, 1),
+        op(JUMP_ANY_BIT, O_RDWR, 2, 1),
+        op(JUMP_ANY_BIT, O_RDWR, 0, 1),
+        op(RETURN, ALLOW),
+        op(RETURN, DENY),
     ]
 
 
 def _only_private_futex() -> list[bytes]:
     """Others are known by file and offset, and reach the processes of other episodes. "Try again" is an answer that
     every waiter takes: pthread_join, which has no private way, then asks until the thread has ended."""
-    return [_op(LOAD, low(1)), _op(JUMP_ANY_BIT, FUTEX_PRIVATE, 0, 1), _op(RETURN, ALLOW), _op(RETURN, TRY_AGAIN)]
+    return [op(LOAD, low(1)), op(JUMP_ANY_BIT, FUTEX_PRIVATE, 0, 1), op(RETURN, ALLOW), op(RETURN, TRY_AGAIN)]
 
 
 def build(own_pid: int, machine: str | None = None) -> bytes:
@@ -121,30 +121,30 @@ def build(own_pid: int, machine: str | None = None) -> bytes:
     machine = machine or platform.machine()
     numbers = table(machine)
     program = [
-        _op(LOAD, ARCHITECTURE),
-        _op(JUMP_EQUAL, AUDIT_ARCH[machine], 1),
-        _op(RETURN, KILL),
-        _op(LOAD, NUMBER),
-        _op(JUMP_GREATER_EQUAL, X32_BIT, 0, 1),
-        _op(RETURN, KILL),
-        *_when(numbers["clone"], _only_threads()),
-        *_when(numbers["clone3"], [_op(RETURN, NOT_THERE)]),  # glibc then falls back to clone, whose flags are visible
-        *_when(numbers["prlimit64"], _only_own_limits(own_pid)),  # read limits, never set them
-        *_when(numbers["ioctl"], _only_values(1, IOCTL_READS, NO_TTY)),
-        *_when(numbers["fcntl"], _only_values(1, FCNTL_HARMLESS, DENY)),
-        *_when(numbers["kill"], _only_values(0, (own_pid,), DENY)),
-        *_when(numbers["tgkill"], _only_values(0, (own_pid,), DENY)),
-        *_when(numbers["futex"], _only_private_futex()),
-        *_when(numbers["openat"], _only_honest_open(2)),
-        *(_when(numbers["open"], _only_honest_open(1)) if "open" in numbers else []),
+        op(LOAD, ARCHITECTURE),
+        op(JUMP_EQUAL, AUDIT_ARCH[machine], 1),
+        op(RETURN, KILL),
+        op(LOAD, NUMBER),
+        op(JUMP_GREATER_EQUAL, X32_BIT, 0, 1),
+        op(RETURN, KILL),
+        *when(numbers["clone"], _only_threads()),
+        *when(numbers["clone3"], [op(RETURN, NOT_THERE)]),  # glibc then falls back to clone, whose flags are visible
+        *when(numbers["prlimit64"], _only_own_limits(own_pid)),  # read limits, never set them
+        *when(numbers["ioctl"], only_values(1, IOCTL_READS, NO_TTY)),
+        *when(numbers["fcntl"], only_values(1, FCNTL_HARMLESS, DENY)),
+        *when(numbers["kill"], only_values(0, (own_pid,), DENY)),
+        *when(numbers["tgkill"], only_values(0, (own_pid,), DENY)),
+        *when(numbers["futex"], _only_private_futex()),
+        *when(numbers["openat"], only_honest_open(2)),
+        *(when(numbers["open"], only_honest_open(1)) if "open" in numbers else []),
     ]
     for name in ("clock_gettime", "clock_getres", "clock_nanosleep"):
-        program += _when(numbers[name], _only_common_clocks())
+        program += when(numbers[name], _only_common_clocks())
     for name in ("sched_getaffinity", "sched_getparam", "sched_getscheduler"):
-        program += _when(numbers[name], _only_about_itself(own_pid))
+        program += when(numbers[name], _only_about_itself(own_pid))
     for number in sorted(numbers[name] for name in ALLOWED if name in numbers):
-        program += _when(number, [_op(RETURN, ALLOW)])
-    return b"".join([*program, _op(RETURN, DENY)])
+        program += when(number, [op(RETURN, ALLOW)])
+    return b"".join([*program, op(RETURN, DENY)])
 
 
 class _Program(ctypes.Structure):

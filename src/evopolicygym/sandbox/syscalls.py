@@ -26,6 +26,7 @@ X86_64: Final = {
     "get_robust_list": 274, "epoll_pwait": 281, "eventfd2": 290, "epoll_create1": 291, "dup3": 292, "pipe2": 293,
     "prlimit64": 302, "getcpu": 309, "seccomp": 317, "getrandom": 318, "membarrier": 324, "statx": 332,
     "rseq": 334, "pidfd_send_signal": 424, "pidfd_open": 434, "clone3": 435, "close_range": 436, "faccessat2": 439,
+    "mount_setattr": 442,
     "landlock_create_ruleset": 444, "landlock_add_rule": 445, "landlock_restrict_self": 446, "futex_wait": 455,
 }  # fmt: skip
 
@@ -44,6 +45,7 @@ AARCH64: Final = {
     "brk": 214, "munmap": 215, "mremap": 216, "clone": 220, "mmap": 222, "fadvise64": 223, "mprotect": 226,
     "madvise": 233, "prlimit64": 261, "seccomp": 277, "getrandom": 278, "membarrier": 283, "statx": 291,
     "rseq": 293, "pidfd_send_signal": 424, "pidfd_open": 434, "clone3": 435, "close_range": 436, "faccessat2": 439,
+    "mount_setattr": 442,
     "landlock_create_ruleset": 444, "landlock_add_rule": 445, "landlock_restrict_self": 446, "futex_wait": 455,
 }  # fmt: skip
 

@@ -22,36 +22,38 @@ TICK_S: Final = 0.05
 
 @dataclass(eq=False, slots=True)
 class Watch:
-    """What is known of one policy process. ``asked`` is when the pending question was asked; 0 while none is."""
+    """What is known of one policy process. ``question`` is the one that it has not yet answered, by its nonce: whoever
+    asks pays for no clock."""
 
     pidfd: int
     episode_cpu_s: float
-    asked: float = 0.0
+    question: bytes | None = None
     cpu_s: float = 0.0
     late: ErrorKind = ErrorKind.TIMEOUT
     verdict: PolicyFailure | None = None
     _waited: float = 0.0
     _clock: int = 0
-    _seen: float = 0.0
+    _seen: bytes | None = None
     _cpu_then: float = 0.0
+    _wall_then: float = 0.0
 
     def __post_init__(self) -> None:
         self._clock = (~_pid_of(self.pidfd) << 3) | 2  # the kernel's name for the CPU clock of a process
 
     def expect_within(self, cpu_s: float, late: ErrorKind) -> None:
         """From now on, until said otherwise, this much CPU time may pass before an answer."""
-        self.cpu_s, self.late, self.asked = cpu_s, late, time.monotonic()
+        self.cpu_s, self.late = cpu_s, late
 
     def look(self) -> None:
-        """CPU time is counted from the first look at a question, so it is at most one tick too generous."""
-        asked, now = self.asked, time.monotonic()
-        if not asked:
+        """Time is counted from the first look at a question, so it is at most one tick too generous."""
+        question, now = self.question, time.monotonic()
+        if question is None:
             return
-        if asked != self._seen:
-            self._seen, self._cpu_then = asked, self._cpu_now()
+        if question != self._seen:
+            self._seen, self._cpu_then, self._wall_then = question, self._cpu_now(), now
         elif self._cpu_now() - self._cpu_then > self.cpu_s:
             self._kill(self.late, f"no answer within {self.cpu_s:g} s of CPU time")
-        if now - asked > self.cpu_s * WALL_FACTOR:
+        if now - self._wall_then > self.cpu_s * WALL_FACTOR:
             self._kill(self.late, f"no answer within {self.cpu_s * WALL_FACTOR:g} s of wall time")
         self._waited += TICK_S  # only while a question is pending: what the simulator takes is not the policy's
         if self._waited > self.episode_cpu_s * WALL_FACTOR:

@@ -5,7 +5,7 @@ They keep no message bounds, and need none: every frame has a length that follow
 when it is its turn, and every request begins with eight random bytes that its answer must repeat. So an answer cannot
 be sent before its question, and bytes too many or too few are a broken exchange.
 
-    judge -> policy    nonce                 reset (the first request, once: a process plays one episode)
+    judge -> policy    nonce                 reset (once: a process plays one episode); the first step follows at once
                        nonce, observation    step
     policy -> judge    READY                 imported and constructed
                        nonce                 has been reset

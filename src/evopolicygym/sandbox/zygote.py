@@ -1,7 +1,8 @@
-"""The zygote: a clean process, exec'd with an empty environment and told no secret, that forks one jailed child for
-each episode. Forking from a warm interpreter is what makes a fresh process per episode cost milliseconds.
+"""The zygote: a clean process, told no secret, that forks one jailed child for each episode. Forking from a warm
+interpreter is what makes a fresh process per episode cost milliseconds.
 
-Started as ``python -P -s -S -B zygote.py HARNESS SITE CONTROL_FD``. On the control socket (SEQPACKET) it receives its
+Forked by a nursery, or exec'd with an empty environment as ``python -P -S -B zygote.py HARNESS SITE CONTROL_FD``: in
+either case it is no copy of a process that ever held a secret. On the control socket (SEQPACKET) it receives its
 settings, then spawn requests with file descriptors; it answers with a pidfd, and later with how the child ended.
 """
 
@@ -30,12 +31,16 @@ from evopolicygym.sandbox.wire import REPORT_FD
 
 Message = dict[str, Any]
 MESSAGE_BYTES = 1 << 20
+NUMPY = ("numpy", "numpy.random", "scipy")
+SCIPY = (*NUMPY, "scipy.linalg", "scipy.optimize", "scipy.signal", "scipy.spatial", "scipy.sparse")
 
 
 def main(control: socket.socket) -> NoReturn:
     kernel.die_with_parent(signal.SIGKILL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     settings = json.loads(control.recv(MESSAGE_BYTES))
+    os.sched_setaffinity(0, settings["cores"])
+    sys.executable = settings["runtime"]["python"]
     for module in settings["preload"]:
         importlib.import_module(module)
     _forget_packages(settings["runtime"])

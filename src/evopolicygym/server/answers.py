@@ -114,12 +114,13 @@ def broken(fault: object, remaining: int) -> Submitted:
     return Submitted(submit_id=None, status="fault", remaining_budget=remaining, message=text)
 
 
-def submitted(one: Submission, remaining: int) -> Submitted:
+def submitted(one: Submission, remaining: int, is_executing: bool = False) -> Submitted:
+    if is_executing or one.is_running:
+        return Submitted(submit_id=one.name, status="running", remaining_budget=remaining)
     if one.refunded is not None:
         text = f"the judge failed, through no fault of yours; the episodes are refunded, submit again: {one.refunded}"
         return Submitted(submit_id=one.name, status="fault", remaining_budget=remaining, message=text)
-    if one.judged is None:
-        return Submitted(submit_id=one.name, status="running", remaining_budget=remaining)
+    assert one.judged is not None
     summary = Summary.model_validate(one.judged.summary)
     return Submitted(
         submit_id=one.name, status=one.judged.verdict, remaining_budget=summary.remaining_budget, summary=summary

@@ -1,32 +1,35 @@
 #!/usr/bin/env python3
 """Submit system/ for training episodes, wait, and print what came back.
 
-    python submit.py 0-7          train cases 0 to 7: eight episodes of the budget
-    python submit.py 0-3,7,7      any list; order and repeats are kept, each costs one episode
-    python submit.py              go on waiting for a submission that was interrupted
-    python submit.py --check      import and construct system/policy.py here: free, no environment
-    python submit.py --info       remaining budget, limits, spaces (JSON)
-    python submit.py --task       the task text
+    python3 submit.py 0-7         train cases 0 to 7: eight episodes of the budget
+    python3 submit.py 0-3,7,7     any list; order and repeats are kept, each costs one episode
+    python3 submit.py             go on waiting for a submission that was interrupted
+    python3 submit.py --check     import and construct system/policy.py here: free, no environment
+    python3 submit.py --info      remaining budget, limits, spaces (JSON)
+    python3 submit.py --task      the task text
 
 If this program is killed while it waits, nothing is lost: run it again, with the same cases or with none. The
 submission is charged once, and its result is printed. Details of every submission: feedback/submit_NNN/.
 
-Exit codes: 0 played, 1 the policy did not load, 2 refused (nothing was charged), 3 the server cannot be reached,
-4 the server failed (nothing is charged for it).
+Exit codes: 0 played, 1 the policy did not load (or its episodes together took too long), 2 refused (nothing was
+charged), 3 the server cannot be reached, 4 the server failed (nothing is charged for it), 141 nobody read the output.
 """
 
 from __future__ import annotations
 
 import argparse
+import http.client
 import importlib
 import json
 import os
+import re
 import secrets
 import sys
 import time
 import traceback
 import urllib.error
 import urllib.request
+from contextlib import suppress
 from typing import Any
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -35,6 +38,8 @@ DOOR = os.path.join(HERE, "door.json")
 PATIENCE_S = 600.0  # how long a server that does not answer is waited for
 POLL_S = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 PLAYED, NOT_LOADED, REFUSED, UNREACHABLE, FAULT = range(5)
+NOBODY_READ = 141
+OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # the door is here: no proxy leads to it
 
 
 class Stop(Exception):
@@ -50,6 +55,7 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="load the policy here, free")
     parser.add_argument("--info", action="store_true", help="budget, limits and spaces")
     parser.add_argument("--task", action="store_true", help="the task text")
+    print_anything()
     options = parser.parse_args()
     try:
         if options.info or options.task:
@@ -59,13 +65,23 @@ def main() -> int:
             return check()
         return submit(options.cases, options.json)
     except Stop as stop:
-        print(f"submit.py: {stop}", file=sys.stderr)
+        say(str(stop))
         return stop.code
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or the interpreter complains once more
+        return NOBODY_READ
+
+
+def print_anything() -> None:
+    """What a policy says must not fail for want of a character in the encoding of this terminal."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def submit(cases: str | None, as_json: bool) -> int:
     """An interrupted submission comes first; the same cases again are taken for the same submission."""
-    pending = read_json(PENDING)
+    pending = interrupted()
     if pending is None and cases is None:
         raise Stop(REFUSED, "nothing to wait for: name the train cases to submit for, such as 0-7 (--help says more)")
     if pending is not None:
@@ -79,8 +95,7 @@ def submit(cases: str | None, as_json: bool) -> int:
 def wait_for(pending: dict[str, Any], as_json: bool) -> int:
     """The key is on disk before it is sent, so that whoever runs us next can ask for the same submission."""
     write_pending(pending)
-    body = json.dumps({"env_instances": pending["cases"], "wait": False}).encode()
-    answer = post(body, pending["key"])
+    answer = post(pending)
     tries = 0
     while answer["status"] == "running":
         time.sleep(POLL_S[min(tries, len(POLL_S) - 1)])
@@ -89,25 +104,29 @@ def wait_for(pending: dict[str, Any], as_json: bool) -> int:
             say(f"{answer['submit_id']} is running")
         answer = json.loads(call("GET", f"/submissions/{answer['submit_id']}")[1])
     show(answer, as_json)
-    os.unlink(PENDING)
+    sys.stdout.flush()  # printed, not only meant to be
+    forget(pending)
     if answer["status"] == "fault":
         raise Stop(FAULT, answer["message"])
     return PLAYED if answer["status"] == "ok" else NOT_LOADED
 
 
-def post(body: bytes, key: str) -> dict[str, Any]:
+def post(pending: dict[str, Any]) -> dict[str, Any]:
     """A submission of somebody else that is still running is waited for."""
+    body = json.dumps({"env_instances": pending["cases"], "wait": False}).encode()
+    headers = {"Idempotency-Key": pending["key"], "Content-Type": "application/json"}
     waited = 0.0
     while True:
-        code, text = call("POST", "/submit", body, {"Idempotency-Key": key, "Content-Type": "application/json"})
+        code, text = call("POST", "/submit", body, headers)
         answer: dict[str, Any] = json.loads(text)
         if code in (200, 202):
             return answer
         if answer.get("status") != "busy" or waited > PATIENCE_S:
             if code < 500:
-                os.unlink(PENDING)
+                forget(pending)
             left = f" Remaining budget: {answer['remaining_budget']} episodes." if "remaining_budget" in answer else ""
-            raise Stop(FAULT if code >= 500 else REFUSED, f"{answer.get('status', code)}: {answer['message']}.{left}")
+            why = f"{answer.get('status', code)}: {answer.get('message', 'refused')}"
+            raise Stop(FAULT if code >= 500 else REFUSED, f"{why}.{left}")
         if waited == 0.0:
             say(answer["message"])
         time.sleep(1.0)
@@ -118,30 +137,44 @@ def call(method: str, path: str, body: bytes | None = None, headers: dict[str, s
     """The server may be restarting, and may come back at another address: door.json says which."""
     began, told = time.monotonic(), False
     while True:
-        request = urllib.request.Request(api() + path, body, headers or {}, method=method)
-        try:
-            with urllib.request.urlopen(request, timeout=60) as reply:
-                return reply.status, reply.read().decode()
-        except urllib.error.HTTPError as error:
-            if error.code != 404 or path.startswith("/submissions"):
-                return error.code, error.read().decode()
-            problem: object = "it does not know our address"
-        except OSError as error:
-            problem = error
+        code, text = attempt(urllib.request.Request(api() + path, body, headers or {}, method=method))
+        if code:
+            return code, text
         if time.monotonic() - began > PATIENCE_S:
-            raise Stop(UNREACHABLE, f"the server does not answer ({problem}); run submit.py again later")
+            raise Stop(UNREACHABLE, f"the server does not answer ({text}); run submit.py again later")
         if not told:
-            say(f"the server does not answer ({problem}); trying again for {PATIENCE_S:.0f} s")
+            say(f"the server does not answer ({text}); trying again for {PATIENCE_S:.0f} s")
             told = True
         time.sleep(0.5)
 
 
+def attempt(request: urllib.request.Request) -> tuple[int, str]:
+    """The reply; or 0 and why there is none. Something else may listen where the server was, and speak otherwise."""
+    try:
+        code, text = fetch(request)
+        if code == 404:
+            return 0, "what answers does not know our address"
+        if not (request.full_url.endswith("/task") or {"status", "state"} & set(json.loads(text))):
+            return 0, "something else answers there"
+        return code, text
+    except (OSError, http.client.HTTPException, ValueError, TypeError) as error:
+        return 0, str(error) or type(error).__name__
+
+
+def fetch(request: urllib.request.Request) -> tuple[int, str]:
+    try:
+        with OPENER.open(request, timeout=60) as reply:
+            return reply.status, reply.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
 def api() -> str:
     door = read_json(DOOR)
-    address = door["api"] if door else os.environ.get("EVOPOLICYGYM_API", "")
-    if not address:
-        raise Stop(UNREACHABLE, "door.json is missing, and EVOPOLICYGYM_API is not set: where is the server?")
-    return str(address)
+    address = door.get("api") if isinstance(door, dict) else os.environ.get("EVOPOLICYGYM_API")
+    if not isinstance(address, str) or not re.match(r"http://[!-~]+$", address):
+        raise Stop(UNREACHABLE, "door.json does not say where the server is, nor does EVOPOLICYGYM_API")
+    return address
 
 
 def show(answer: dict[str, Any], as_json: bool) -> None:
@@ -153,11 +186,12 @@ def show(answer: dict[str, Any], as_json: bool) -> None:
     if summary["mean_return"] is not None:
         spread = f"std {summary['std_return']:.6g}, min {summary['min_return']:.6g}, max {summary['max_return']:.6g}"
         print(f"mean return {summary['mean_return']:.6g} over {len(summary['returns'])} episodes ({spread})")
-        for case, value, length in zip(summary["env_instances"], summary["returns"], summary["lengths"], strict=False):
+        for number, value in enumerate(summary["returns"]):
+            case, length = summary["env_instances"][number], summary["lengths"][number]
             print(f"  case {case:<5} return {value:<14.6g} steps {length}")
     for failure in summary["errors"][:10]:
         where = "load" if failure["episode"] is None else f"episode {failure['episode']}"
-        print(f"  {where} failed: {failure['kind']}: {failure['message']}")
+        print(f"  {where} failed: {failure['kind']}: {tame(failure['message'])}")
     if summary["clipped_actions"]:
         print(f"  {summary['clipped_actions']} actions were outside the bounds, and clipped")
     print(f"remaining budget: {summary['remaining_budget']} episodes; details: {summary['feedback']}/")
@@ -171,8 +205,11 @@ def check() -> int:
     sys.path.insert(0, os.path.join(HERE, "system"))
     sys.dont_write_bytecode = True
     try:
-        importlib.import_module("policy").Policy(*spaces, told).reset(0)
-    except Exception:
+        policy = importlib.import_module("policy").Policy(*spaces, told)
+        if not callable(getattr(policy, "act", None)):
+            raise TypeError("class Policy has no method act(obs)")
+        policy.reset(0)
+    except (Exception, SystemExit):
         traceback.print_exc()
         raise Stop(NOT_LOADED, "the policy does not load; nothing was submitted") from None
     print("system/policy.py imports, constructs and resets; nothing was submitted")
@@ -192,15 +229,42 @@ def read_json(path: str) -> Any:
     try:
         with open(path) as file:
             return json.load(file)
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
+
+
+def interrupted() -> dict[str, Any] | None:
+    """What an earlier call was waiting for."""
+    pending = read_json(PENDING)
+    if isinstance(pending, dict) and re.match(r"[!-~]{1,200}$", str(pending.get("key"))) and "cases" in pending:
+        return {"key": str(pending["key"]), "cases": str(pending["cases"])}
+    if os.path.lexists(PENDING):
+        say(f"{os.path.basename(PENDING)} cannot be read and is ignored; what was submitted is in feedback/ when done")
+    return None
 
 
 def write_pending(pending: dict[str, Any]) -> None:
     staged = f"{PENDING}.{os.getpid()}"
-    with open(staged, "w") as file:
-        json.dump(pending, file)
-    os.replace(staged, PENDING)
+    try:
+        with open(staged, "w") as file:
+            json.dump(pending, file)
+        os.replace(staged, PENDING)
+    except OSError as error:
+        with suppress(OSError):
+            os.unlink(staged)
+        raise Stop(REFUSED, f"cannot write {PENDING}: {error.strerror}; nothing was submitted") from error
+
+
+def forget(pending: dict[str, Any]) -> None:
+    """Unless another call has put its own there in the meantime."""
+    if read_json(PENDING) == pending:
+        with suppress(OSError):
+            os.unlink(PENDING)
+
+
+def tame(text: str) -> str:
+    """Control characters are shown, not obeyed."""
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 
 def say(text: str) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 NAME: Final = ".owner.sock"
+GRACE_S: Final = 10.0
 Tell = Callable[[dict[str, Any]], Awaitable[None]]
 Answer = Callable[[str, Tell], Awaitable[dict[str, Any]]]
 
@@ -27,7 +28,7 @@ class NoOwner(Exception):
 async def listening(root: Path, answer: Answer) -> AsyncIterator[None]:
     """Answer commands until left; answers that are due are given first. We hold the lock of the run, so that a socket
     which is there already is that of a dead owner."""
-    talks = set[asyncio.Task[None] | None]()
+    talks = set[asyncio.Task[Any]]()
 
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         async def tell(message: dict[str, Any]) -> None:
@@ -35,7 +36,9 @@ async def listening(root: Path, answer: Answer) -> AsyncIterator[None]:
                 writer.write(json.dumps(message).encode() + b"\n")
                 await writer.drain()
 
-        talks.add(asyncio.current_task())
+        if task := asyncio.current_task():
+            talks.add(task)
+            task.add_done_callback(talks.discard)
         command = (await reader.readline()).decode(errors="replace").strip()
         await tell(await answer(command, tell))
         writer.close()
@@ -54,21 +57,23 @@ async def listening(root: Path, answer: Answer) -> AsyncIterator[None]:
         yield
     finally:
         server.close()
-        await asyncio.gather(*filter(None, talks), return_exceptions=True)
+        if talks:  # one that connected and asks nothing is not waited for
+            await asyncio.wait(talks, timeout=GRACE_S)
         with suppress(FileNotFoundError):
             os.unlink(root / NAME)
 
 
 def ask(root: Path, command: str) -> Iterator[dict[str, Any]]:
-    """Messages of the owner, the result last. Raises NoOwner, also when it dies in between."""
+    """Messages of the owner, the result last; without one it died in between. Raises NoOwner."""
     with socket.socket(socket.AF_UNIX) as connection, _address(root) as address:
         try:
             connection.connect(address)
         except OSError as error:
             raise NoOwner from error
-        connection.sendall(command.encode() + b"\n")
-        for line in connection.makefile("rb"):
-            yield json.loads(line)
+        with suppress(ConnectionError):
+            connection.sendall(command.encode() + b"\n")
+            for line in connection.makefile("rb"):
+                yield json.loads(line)
 
 
 @contextmanager

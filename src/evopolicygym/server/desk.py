@@ -6,14 +6,18 @@ The event loop decides who is next; episodes run in a thread of their own. A cli
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
+from evopolicygym.errors import Fault
 from evopolicygym.judge import hidden, submission
 from evopolicygym.judge.judge import Judge
 from evopolicygym.judge.requests import Ask
 from evopolicygym.judge.state import Phase, RunState, Submission
 from evopolicygym.judge.verdicts import Refusal
+
+log = logging.getLogger(__name__)
 
 
 class Desk:
@@ -23,7 +27,7 @@ class Desk:
         self._judge, self._eager = judge, eager
         self._episodes = ThreadPoolExecutor(1, "episodes")
         self._accepting = asyncio.Lock()
-        self._work: asyncio.Future[None] | None = None
+        self._work: dict[int, asyncio.Future[None]] = {}  # by submission, until its feedback is delivered
         self._wanted = threading.Event()  # a submission waits for the engine: eager validation gives way
         self.broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -45,10 +49,14 @@ class Desk:
                 self._start(accepted)
             return accepted
 
+    def is_executing(self, number: int) -> bool:
+        """Until the feedback is where the agent looks for it: a verdict alone is not yet an answer."""
+        return number in self._work
+
     async def ended(self, number: int) -> Submission:
-        """Wait until a submission has its verdict."""
-        if self._work and self.state.submissions[number].is_running:
-            await asyncio.shield(self._work)
+        """Wait until a submission has its verdict and its feedback."""
+        if work := self._work.get(number):
+            await asyncio.shield(work)
         return self.state.submissions[number]
 
     async def refused(self, refusal: Refusal) -> None:
@@ -58,30 +66,41 @@ class Desk:
         """Nothing more is taken; what runs is finished first."""
         async with self._accepting:
             self._wanted.set()
-            if self._work:
-                await asyncio.shield(self._work)
+            for work in list(self._work.values()):
+                await asyncio.shield(work)
             await asyncio.to_thread(hidden.close, self._judge, reason)
             await asyncio.to_thread(self._episodes.shutdown)
 
     def _start(self, accepted: Submission) -> None:
         self._wanted.set()
-        self._work = asyncio.get_running_loop().run_in_executor(self._episodes, self._execute, accepted)
-        self._work.add_done_callback(self._after)
+        work = asyncio.get_running_loop().run_in_executor(self._episodes, self._execute, accepted)
+        self._work[accepted.number] = work
+        work.add_done_callback(lambda work: self._after(accepted.number, work))
 
     def _execute(self, accepted: Submission) -> None:
         self._wanted.clear()
         submission.execute(self._judge, accepted)
 
-    def _after(self, work: asyncio.Future[None]) -> None:
+    def _after(self, number: int, work: asyncio.Future[None]) -> None:
+        del self._work[number]
         if error := work.exception():
-            self.broken.set_exception(error)
+            self._break(error)
         elif self._eager and self.state.phase is Phase.OPEN:
             idle = asyncio.get_running_loop().run_in_executor(self._episodes, self._validate)
             idle.add_done_callback(self._after_idle)
 
     def _validate(self) -> None:
-        hidden.validate(self._judge, go_on=lambda: not self._wanted.is_set())
+        """What fails here is tried again when the run is finished; the agent is not to feel it."""
+        try:
+            hidden.validate(self._judge, go_on=lambda: not self._wanted.is_set())
+        except Fault as fault:
+            log.warning("validation in idle time failed: %s", fault)
 
     def _after_idle(self, work: asyncio.Future[None]) -> None:
-        if (error := work.exception()) and not self.broken.done():
+        if error := work.exception():
+            self._break(error)
+
+    def _break(self, error: BaseException) -> None:
+        if not self.broken.done():
             self.broken.set_exception(error)
+            self.broken.exception()  # who closes the desk learns of it from the work itself

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import hmac
 import json
-from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from pydantic import BaseModel
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from evopolicygym.errors import Fault
 from evopolicygym.judge import requests
@@ -34,7 +35,6 @@ CODES: Final = {
     Reason.TOO_LARGE: 413,
     Reason.KEY_REUSED: 422,
 }
-Handler = Callable[[Request], Awaitable[Response]]
 
 
 @dataclass(frozen=True)
@@ -80,13 +80,14 @@ class Door:
 
     async def finalize(self, _: Request) -> Response:
         text = "an agent cannot end its run: it ends when the budget is spent or the agent stops"
-        return _json(answers.NotFound(message=text), 405)
+        return _json(answers.NotFound(message=text), 405, {"Allow": ""})
 
     async def broken(self, _: Request, fault: Exception) -> Response:
         return _json(answers.broken(fault, self._desk.state.remaining), 503)
 
     def _submitted(self, one: Submission, code: int = 200) -> Response:
-        return _json(answers.submitted(one, self._desk.state.remaining), code)
+        is_executing = self._desk.is_executing(one.number)
+        return _json(answers.submitted(one, self._desk.state.remaining, is_executing), code)
 
     def _refused(self, refusal: Refusal) -> Response:
         left = self._desk.state.remaining
@@ -125,42 +126,50 @@ def app(desk: Desk, facts: Facts, token: str) -> Starlette:
     """All routes live below the token; without it there is nothing here."""
     door = Door(desk, facts)
     routes = [
-        _route(token, "/info", door.info, "GET"),
-        _route(token, "/task", door.task, "GET"),
-        _route(token, "/submit", door.submit, "POST"),
-        _route(token, "/submissions/{submit_id}", door.submission, "GET"),
-        _route(token, "/openapi.json", _openapi, "GET"),
-        Route("/{token}/finalize", _guarded(token, door.finalize), methods=["GET", "POST", "PUT", "DELETE", "PATCH"]),
+        Route("/{token}/info", door.info, methods=["GET"]),
+        Route("/{token}/task", door.task, methods=["GET"]),
+        Route("/{token}/submit", door.submit, methods=["POST"]),
+        Route("/{token}/submissions/{submit_id}", door.submission, methods=["GET"]),
+        Route("/{token}/openapi.json", _openapi, methods=["GET"]),
+        Route("/{token}/finalize", door.finalize),
     ]
     handlers: dict[Any, Any] = {Fault: door.broken, HTTPException: _http_error, ClientDisconnect: _gone}
-    return Starlette(routes=routes, exception_handlers=handlers)
+    made = Starlette(routes=routes, exception_handlers=handlers, middleware=[Middleware(_Guard, token)])
+    made.router.redirect_slashes = False  # a door has no other spellings
+    return made
 
 
-def _route(token: str, path: str, handler: Handler, method: str) -> Route:
-    return Route("/{token}" + path, _guarded(token, handler), methods=[method])
+class _Guard:
+    """Before any routing: not even which paths and methods there are is told without the token."""
 
+    def __init__(self, behind: ASGIApp, token: str) -> None:
+        self._behind, self._token = behind, token.encode()
 
-def _guarded(token: str, handler: Handler) -> Handler:
-    async def guarded(request: Request) -> Response:
-        if not hmac.compare_digest(request.path_params["token"].encode(), token.encode()):
-            raise HTTPException(404)
-        return await handler(request)
-
-    return guarded
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        given = scope["path"].lstrip("/").partition("/")[0].encode(errors="replace")
+        known = hmac.compare_digest(given, self._token)
+        await (self._behind if known else _json(answers.NotFound(message="Not Found"), 404))(scope, receive, send)
 
 
 async def _body(request: Request) -> bytes:
     """At most MAX_BODY bytes are ever held."""
-    body = b""
+    body, declared = b"", int(request.headers.get("content-length") or 0)
+    if declared > MAX_BODY:
+        raise _too_large()
     async for chunk in request.stream():
         body += chunk
         if len(body) > MAX_BODY:
-            raise Refusal(Reason.TOO_LARGE, f"a request may have {MAX_BODY >> 10} KiB")
+            raise _too_large()
     return body
 
 
-async def _openapi(_: Request) -> Response:
-    return Response(json.dumps(openapi.document()), media_type="application/json")
+def _too_large() -> Refusal:
+    return Refusal(Reason.TOO_LARGE, f"a request may have {MAX_BODY >> 10} KiB")
+
+
+async def _openapi(request: Request) -> Response:
+    document = openapi.document(server=f"/{request.path_params['token']}")
+    return Response(json.dumps(document), media_type="application/json")
 
 
 async def _http_error(_: Request, error: Exception) -> Response:

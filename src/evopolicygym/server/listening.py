@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import secrets
 import socket
 from collections.abc import AsyncIterator, Iterator
@@ -15,11 +14,15 @@ from typing import Final
 
 import uvicorn
 from starlette.applications import Starlette
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from evopolicygym.judge.place import write_json
 
 NAME: Final = ".door.json"
 TOKEN_BYTES: Final = 24
 GRACE_S: Final = 5
 BACKLOG: Final = 128
+MAX_CONNECTIONS: Final = 256
 
 
 @dataclass(frozen=True)
@@ -40,8 +43,7 @@ def bind(root: Path) -> tuple[socket.socket, Address]:
     listener = _listen(last.port)
     token = last.token or secrets.token_urlsafe(TOKEN_BYTES)
     address = Address(listener.getsockname()[1], token)
-    with open(os.open(root / NAME, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-        json.dump(asdict(address), file)
+    write_json(root / NAME, asdict(address))
     return listener, address
 
 
@@ -49,7 +51,16 @@ def bind(root: Path) -> tuple[socket.socket, Address]:
 async def open_door(app: Starlette, listener: socket.socket) -> AsyncIterator[None]:
     """Requests are answered until left; those under way are answered first."""
     server = _Server(
-        uvicorn.Config(app, log_level="warning", access_log=False, lifespan="off", timeout_graceful_shutdown=GRACE_S)
+        uvicorn.Config(
+            app,
+            http=_Protocol,
+            ws="none",
+            lifespan="off",
+            backlog=BACKLOG,  # also how many are accepted at once, before any of them can be turned away
+            log_level="warning",
+            access_log=False,
+            timeout_graceful_shutdown=GRACE_S,
+        )
     )
     serving = asyncio.create_task(server.serve([listener]))
     try:
@@ -57,6 +68,16 @@ async def open_door(app: Starlette, listener: socket.socket) -> AsyncIterator[No
     finally:
         server.should_exit = True
         await serving
+
+
+class _Protocol(H11Protocol):
+    """Whoever opens connections without end must not use up the descriptors with which the judge writes feedback: that
+    would be a fault, and faults are refunded."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        if len(self.connections) > MAX_CONNECTIONS:
+            transport.abort()
 
 
 class _Server(uvicorn.Server):

@@ -20,7 +20,8 @@ MODELS: Final[tuple[type[BaseModel], ...]] = (
 )
 
 
-def document() -> dict[str, Any]:
+def document(server: str) -> dict[str, Any]:
+    """``server`` is the path under which the door is: it holds the token."""
     _, schemas = models_json_schema(
         [(model, "serialization" if model is not SubmitBody else "validation") for model in MODELS],
         ref_template="#/components/schemas/{model}",
@@ -28,6 +29,7 @@ def document() -> dict[str, Any]:
     return {
         "openapi": "3.1.0",
         "info": {"title": "The door of an EvoPolicyGym run", "version": PROTOCOL},
+        "servers": [{"url": server}],
         "paths": {
             "/info": {"get": _operation("Budget, limits and spaces.", _answers({200: answers.Info}))},
             "/task": {"get": _operation("The task text, as Markdown.", {"200": _markdown()})},
@@ -50,7 +52,7 @@ def _submit() -> dict[str, Any]:
         "parameters": [
             _header("Idempotency-Key", "Repeating a request with its key repeats nothing.", {
                 "type": "string", "pattern": KEY.pattern}),
-            _header("Prefer", "respond-async: answer 202 at once.", {"type": "string", "enum": ["respond-async"]}),
+            _header("Prefer", "respond-async: answer 202 at once.", {"type": "string", "examples": ["respond-async"]}),
         ],
         "requestBody": {"required": True, "content": _json_content(SubmitBody)},
     }  # fmt: skip
@@ -74,8 +76,7 @@ def _answers(codes: dict[int, type[BaseModel]]) -> dict[str, Any]:
 
 
 def _json_content(model: type[BaseModel]) -> dict[str, Any]:
-    name = model.model_config.get("title") or model.__name__
-    return {"application/json": {"schema": {"$ref": f"#/components/schemas/{name}"}}}
+    return {"application/json": {"schema": {"$ref": f"#/components/schemas/{model.__name__}"}}}
 
 
 def _markdown() -> dict[str, Any]:

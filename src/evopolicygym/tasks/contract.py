@@ -88,7 +88,7 @@ def _as_json(schema: Schema) -> str:
 def _rules(task: Task, observation: Schema, action: Schema) -> str:
     return RULES.format(
         env_meta=f"`{task.env_meta()}`",
-        example=f"```python\n{example(action)}```\n",
+        example=f"```python\n{starter(action)}```\n",
         may_import="Policies may import the standard library, numpy, scipy and the files beside `policy.py`",
         failure=f"{task.failure_return.value:g}",
         derivation=task.failure_return.derivation.strip(),
@@ -100,8 +100,8 @@ def _rules(task: Task, observation: Schema, action: Schema) -> str:
     )
 
 
-def example(action: Schema) -> str:
-    """A whole policy.py that plays one constant action."""
+def starter(action: Schema) -> str:
+    """The example of the contract: the whole source of a policy that plays one constant action."""
     return f"""\
 import numpy as np
 

@@ -91,7 +91,7 @@ def parse_indices(text: str, size: int, most: int | None = None) -> list[int]:
     ``most`` indices raise OverflowError before they are made."""
     indices: list[int] = []
     for part in text.split(","):
-        first, dash, last = part.strip().partition("-")
+        first, dash, last = (text.strip() for text in part.partition("-"))
         if not first.isdecimal() or (dash and not last.isdecimal()) or len(part) > LONGEST_RANGE:
             shown = part.strip()[:LONGEST_RANGE]
             raise UserError(f"cannot read {shown!r} as a case: write indices and ranges, such as 0-7,12")

@@ -1,6 +1,7 @@
 """A policy that plays simply, and crashes when it is told to: the corpus of `task check`, and the trivial baselines.
 
-`probe.json` beside it says how: {"play": "zero" | "low" | "high" | "random", "crash_at": STEP or null}.
+`probe.json` beside it says how: {"play": "zero" | "low" | "high" | "random" | "constant", "crash_at": STEP or null,
+"repeat": which of many streams of random actions, "action": the constant}.
 """
 
 import json
@@ -16,7 +17,8 @@ class Policy:
         self.action_space = action_space
         self.play = settings["play"]
         self.crash_at = settings["crash_at"]
-        self.random = np.random.default_rng()
+        self.action = settings.get("action")
+        self.random = np.random.default_rng([settings.get("repeat", 0), int.from_bytes(os.urandom(8), "little")])
         self.steps = 0
 
     def reset(self, episode_index):
@@ -26,7 +28,7 @@ class Policy:
         if self.steps == self.crash_at:
             raise RuntimeError(f"told to crash at step {self.steps}")
         self.steps += 1
-        return self.choose(self.action_space)
+        return self.action if self.play == "constant" else self.choose(self.action_space)
 
     def choose(self, space):
         if space["type"] == "Dict":

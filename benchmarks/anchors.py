@@ -1,0 +1,56 @@
+"""Measure the anchors (trivial policies) of tasks on the paper's cases or on sealed ones, and write them down.
+
+    python benchmarks/anchors.py -o src/evopolicygym/reference/anchors-paper.json
+
+is the stored file. Tasks that are measured replace their lines in the file; the others stay. Deterministic for given
+versions of the simulators.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from pathlib import Path
+
+from evopolicygym.records.anchors import AnchorFile, TaskAnchors, dump, load
+from evopolicygym.rollout.anchors import measure
+from evopolicygym.rollout.engine import LocalEngine
+from evopolicygym.tasks.files import core16
+from evopolicygym.tasks.registry import resolve
+from evopolicygym.tasks.sealing import load_key
+from evopolicygym.tasks.splits import PaperSplits, SealedSplits, Splits
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Measure trivial policies on held-out cases.")
+    parser.add_argument("tasks", nargs="*", metavar="TASK", help="default: all of Core16")
+    parser.add_argument("-o", "--out", type=Path, required=True, help="file to write")
+    parser.add_argument("--seal-key", type=Path, help="cases sealed by this key instead of the paper's")
+    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
+    options = parser.parse_args()
+    splits: Splits = SealedSplits(load_key(options.seal_key)) if options.seal_key else PaperSplits()
+    known = load(options.out).tasks if options.out.exists() else {}
+    for name in options.tasks or core16():
+        known = {**known, **_measured(name, splits, options.jobs)}
+        options.out.write_text(dump(AnchorFile(schema_version=1, command=_command(), splits_id=splits.id, tasks=known)))
+
+
+def _measured(name: str, splits: Splits, jobs: int) -> dict[str, TaskAnchors]:
+    task, began = resolve(name), time.monotonic()
+    with LocalEngine(task, jobs) as engine:
+        anchors = measure(engine, task, splits)
+    means = "  ".join(f"{kind} {one.mean(anchors.heldout_cases):.6g}" for kind, one in anchors.trivial().items())
+    print(f"{task.id}  {means}  ({time.monotonic() - began:.0f} s)", flush=True)
+    return {task.id: anchors}
+
+
+def _command() -> str:
+    """Without the tasks and the jobs: neither changes a number."""
+    sealed = " --seal-key KEY" if "--seal-key" in sys.argv else ""
+    return f"python benchmarks/anchors.py -o FILE{sealed}"
+
+
+if __name__ == "__main__":
+    main()

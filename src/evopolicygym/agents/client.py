@@ -1,0 +1,209 @@
+"""A coding CLI as data: how it is started, resumed, told and understood. One file of `clients/` for each.
+
+Nothing here knows any client by name, and no code of a client runs here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Literal
+from urllib.parse import urlsplit
+from uuid import uuid4
+
+from pydantic import model_validator
+
+from evopolicygym.agents import reading, templates
+from evopolicygym.agents.metering import Meter
+from evopolicygym.agents.picks import Scalar
+from evopolicygym.agents.strict import Strict
+from evopolicygym.agents.templates import Part
+from evopolicygym.agents.turns import FailureKind, Turn
+from evopolicygym.errors import UserError
+
+KNOWN: Final = frozenset({
+    "program", "prompt", "model", "provider", "model_name", "base_url", "origin", "path", "session", "new_session",
+    "max_turns", "workspace", "home", "key_name",
+})  # fmt: skip
+LONGEST_ARGUMENT: Final = 131_071  # bytes; Linux takes no longer one
+
+
+class Pick(Strict):
+    """Something that a client tells: at a path of the events of its stream (the last that matches counts), or by a
+    regular expression with one group over its plain lines."""
+
+    where: dict[str, Scalar] = {}
+    at: str = ""
+    line: str = ""
+
+
+class Complaint(Strict):
+    """Events of a turn that failed. ``matches`` narrows them by a regular expression over the text at ``at``; without
+    ``kind`` the text decides. ``file``: of a session file, as for usage."""
+
+    where: dict[str, Scalar] = {}
+    at: str = ""
+    matches: str = ""
+    kind: FailureKind | None = None
+    file: str = ""
+
+
+class Install(Strict):
+    """``command`` installs the version that the definition was proven with."""
+
+    command: str
+    version: str
+    node: str = ""
+    needs: str = ""
+
+
+class Client(Strict):
+    """``turns``: ``many`` starts a process for every turn; ``once`` starts it a single time; ``json_lines`` speaks to
+    one process in JSON lines (see `jsonl.py`). ``keys``: variables, one of which holds the key; ``credentials``: files
+    of a login that may be copied to its HOME instead. ``done``: events without which a turn did not end well.
+    ``waiting``: what it says while it tries again, which is why it hangs when it is killed then.
+    ``ships``: it is one of ours, and ``packages`` is the pure Python that it needs beside numpy and scipy."""
+
+    name: str
+    title: str
+    program: str
+    argv: tuple[Part, ...]
+    turns: Literal["many", "once", "json_lines"] = "many"
+    prompt: Literal["stdin", "argument"] = "stdin"
+    environment: dict[str, str] = {}
+    files: dict[str, str] = {}
+    defaults: dict[str, str] = {}
+    keys: tuple[str, ...] = ()
+    credentials: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    context_file: str = "AGENTS.md"
+    version: tuple[str, ...] = ("${program}", "--version")
+    install: Install | None = None
+    notes: str = ""
+    session: tuple[Pick, ...] = ()
+    text: tuple[Pick, ...] = ()
+    served: tuple[Pick, ...] = ()
+    usage: tuple[Meter, ...] = ()
+    done: tuple[dict[str, Scalar], ...] = ()
+    failure: tuple[Complaint, ...] = ()
+    waiting: tuple[Complaint, ...] = ()
+    exit_codes: dict[str, FailureKind] = {}
+    ships: bool = False
+    packages: tuple[str, ...] = ()
+    joins_text: bool = False
+    needs_model: bool = False
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Client:
+        if wrong := [text for text in self._templates() if not templates.is_valid(text)]:
+            raise ValueError(f"not a template: {wrong[0]!r} (write $$ for a dollar sign)")
+        if self.prompt == "argument" and not any("prompt" in templates.names(text) for text in _flat(self.argv)):
+            raise ValueError("the prompt is an argument, but no ${prompt} is in argv")
+        return self
+
+    @property
+    def can_resume(self) -> bool:
+        return any("session" in templates.names(text) for text in _flat(self.argv))
+
+    @property
+    def session_files(self) -> frozenset[str]:
+        return frozenset({meter.file for meter in self.usage} | {rule.file for rule in self.failure}) - {""}
+
+    @property
+    def options(self) -> frozenset[str]:
+        """What a user may set beside the model: whatever the templates name that the driver does not know."""
+        return frozenset().union(*(templates.names(text) for text in self._templates())) - KNOWN
+
+    def allowed_hosts(self, base_url: str | None = None) -> tuple[str, ...]:
+        """`host` or `host:port`, for the proxy. A base URL takes the place of the vendor's hosts."""
+        return (urlsplit(base_url).netloc.rpartition("@")[2],) if base_url else self.hosts
+
+    def command(self, ask: Ask) -> Command:
+        self._check(ask)
+        values = self._values(ask)
+        keys = {name: ask.keys[name] for name in self.keys if name in ask.keys}
+        return Command(
+            argv=templates.fill_parts(self.argv, values),
+            stdin=ask.prompt if self.prompt == "stdin" else None,
+            environment=templates.fill_table(self.environment, values) | keys,
+            files=templates.fill_table(self.files, templates.json_safe(values)),
+            session=ask.session or (values["new_session"] if self._names_sessions() else None),
+        )
+
+    def read(self, lines: Iterable[str], ended: reading.Ended) -> Turn:
+        return reading.read(self, lines, ended)
+
+    def _check(self, ask: Ask) -> None:
+        if unknown := sorted(set(ask.options) - self.options):
+            known = ", ".join(sorted(self.options)) or "none"
+            raise UserError(f"{self.name} has no option {unknown[0]!r}; its options are: {known}")
+        if self.needs_model and not ask.model:
+            raise UserError(f"{self.name} must be told which model to use", f"Add --model. {self.notes}".strip())
+        if ask.base_url and self.keys and not set(self.keys) & set(ask.keys):
+            raise UserError(
+                f"{self.name} needs a key for {ask.base_url}",
+                f"Set {self.keys[0]}; for a server that asks for none, any word will do.",
+            )
+        if self.prompt == "argument" and len(ask.prompt.encode()) > LONGEST_ARGUMENT:
+            raise UserError(f"the prompt is too long for {self.name}, which takes it as an argument")
+
+    def _values(self, ask: Ask) -> dict[str, str]:
+        provider, slash, model_name = (ask.model or "").partition("/")
+        url = urlsplit(ask.base_url) if ask.base_url else None
+        given = {
+            "program": ask.program or self.program,
+            "prompt": ask.prompt,
+            "model": ask.model,
+            "provider": provider if slash else None,
+            "model_name": model_name if slash else ask.model,
+            "base_url": ask.base_url,
+            "origin": f"{url.scheme}://{url.netloc}" if url else None,
+            "path": url.path.strip("/") if url else None,
+            "session": ask.session,
+            "new_session": None if ask.session else ask.new_session,
+            "max_turns": None if ask.max_turns is None else str(ask.max_turns),
+            "workspace": str(ask.workspace),
+            "home": str(ask.home),
+            "key_name": next((name for name in self.keys if name in ask.keys), None),
+        }
+        return self.defaults | {name: value for name, value in (given | dict(ask.options)).items() if value is not None}
+
+    def _names_sessions(self) -> bool:
+        return any("new_session" in templates.names(text) for text in _flat(self.argv))
+
+    def _templates(self) -> list[str]:
+        return [*_flat(self.argv), *self.environment.values(), *self.files.values(), *self.version]
+
+
+@dataclass(frozen=True)
+class Ask:
+    """One turn to be asked for. ``keys`` are names and values of key variables; no other secret is passed on."""
+
+    prompt: str
+    workspace: Path
+    home: Path
+    model: str | None = None
+    session: str | None = None
+    base_url: str | None = None
+    keys: Mapping[str, str] = field(default_factory=dict, repr=False)
+    max_turns: int | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
+    program: str | None = None
+    new_session: str = field(default_factory=lambda: str(uuid4()))
+
+
+@dataclass(frozen=True)
+class Command:
+    """What to run. ``environment`` is all that the client needs beside PATH, HOME and TMPDIR; ``files`` go to its HOME
+    before it starts. ``session``: how the conversation is named, where that is known beforehand."""
+
+    argv: tuple[str, ...]
+    stdin: str | None
+    environment: dict[str, str] = field(repr=False)
+    files: dict[str, str]
+    session: str | None
+
+
+def _flat(parts: Iterable[Part]) -> list[str]:
+    return [item for part in parts for item in ((part,) if isinstance(part, str) else part)]

@@ -1,0 +1,35 @@
+"""What Landlock leaves an agent that has no private root (level B)."""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+from evopolicygym.agents.confinement.cell import Cell, Network
+from evopolicygym.agents.confinement.view import RESOLVER, View
+from evopolicygym.sandbox.landlock import Grant
+
+DEVICES: Final = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty")
+# Of a terminal the kernel asks only the owner: granted only where the agent is a user of its own.
+TERMINALS: Final = ("/dev/ptmx", "/dev/pts")
+# Facts about the machine, not about its processes.
+FACTS: Final = tuple(
+    f"/proc/{name}" for name in "cpuinfo filesystems loadavg meminfo stat swaps sys uptime version vmstat".split()
+)
+WHO: Final = ("/etc/passwd", "/etc/group", "/etc/nsswitch.conf", "/etc/hosts")
+
+
+def grant_of(cell: Cell, view: View, own_user: bool, ports: tuple[int, ...]) -> Grant:
+    outside = cell.network is Network.OPEN
+    read = (*view.readable(), *FACTS, *WHO, *(RESOLVER if outside else ()))
+    return Grant(
+        read=_there(read),
+        browse=_there(view.ways()),
+        change=cell.writable,
+        devices=_there((*DEVICES, *(TERMINALS if own_user else ()))),
+        connect=None if outside else ports,
+    )
+
+
+def _there(paths: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(os.path.realpath(path) for path in paths if os.path.exists(path)))

@@ -1,0 +1,113 @@
+"""The judge's side: start a program in a cell, wait for it, and end it so that nobody of it is left."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Self
+
+from evopolicygym.agents.confinement import warden
+from evopolicygym.agents.confinement.cell import AgentLevel, Cell
+from evopolicygym.agents.confinement.gateway import Traffic
+from evopolicygym.agents.confinement.grants import grant_of
+from evopolicygym.agents.confinement.keeper import Keeper
+from evopolicygym.agents.confinement.layers import Layers
+from evopolicygym.agents.confinement.orders import Orders
+from evopolicygym.agents.confinement.ownership import agent_uid, hand_over, passage
+from evopolicygym.agents.confinement.reach import Reach
+from evopolicygym.agents.confinement.view import View, view_of
+from evopolicygym.sandbox.runtime import runtime
+
+
+def launch(
+    argv: Sequence[str],
+    cell: Cell,
+    level: AgentLevel,
+    stdin: int,
+    stdout: int,
+    stderr: int,
+    max_landlock_abi: int | None = None,
+) -> AgentProcess:
+    """Start ``argv`` in ``cell``. Raises LayerFailed, or UserError if the program cannot be run there."""
+    cell.check((runtime().harness, runtime().site))
+    with ExitStack() as stack:
+        uid = None if level is AgentLevel.NONE else agent_uid(cell.workspace)
+        view = view_of(cell)
+        if uid is not None:
+            _hand_over(cell, uid)
+            if level is AgentLevel.B:
+                stack.enter_context(passage([*cell.writable, *view.readable(), *_python_parts(cell)], uid))
+        network = Reach(cell, level)
+        stack.callback(network.close)
+        grant = grant_of(cell, view, uid is not None, network.reachable) if level is AgentLevel.B else None
+        layers = Layers(level, cell.network, uid, cell.processes, grant, max_landlock_abi)
+        process = Keeper(_orders(argv, cell, view, layers, network), (stdin, stdout, stderr))
+        stack.callback(process.end)
+        network.open(process.listeners)
+        return AgentProcess(level, process, network, stack.pop_all())
+
+
+class AgentProcess:
+    """A program in its cell. When it ends, all that it has started ends with it."""
+
+    def __init__(self, level: AgentLevel, process: Keeper, network: Reach, cleanup: ExitStack) -> None:
+        self.level, self._process, self._network, self._cleanup = level, process, network, cleanup
+
+    def wait(self, timeout: float | None = None) -> int | None:
+        """The program's exit code (128 + n if signal n ended it), or None if it still runs after ``timeout``."""
+        if not self._process.wait(timeout):
+            return None
+        self._cleanup.close()
+        return self._process.exit_code()
+
+    def terminate(self) -> None:
+        """Ask the program, and nobody else, to end: SIGTERM."""
+        self._process.tell(warden.TERMINATE)
+
+    def kill(self) -> None:
+        """Afterwards no process of the agent exists. Raises Fault if that could not be made sure of."""
+        self._process.end()
+        self._cleanup.close()
+        self._process.exit_code()
+
+    def traffic(self) -> tuple[Traffic, ...]:
+        """What the proxy let through, and what it refused."""
+        return self._network.traffic()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill()
+
+
+def _hand_over(cell: Cell, uid: int) -> None:
+    hand_over(cell.workspace, uid, keep="feedback")
+    hand_over(cell.home, uid)
+    hand_over(cell.temporary, uid)
+
+
+def _python_parts(cell: Cell) -> tuple[str, ...]:
+    return (str(cell.python.folder), cell.python.executable, *cell.python.packages)
+
+
+def _orders(argv: Sequence[str], cell: Cell, view: View, layers: Layers, network: Reach) -> Orders:
+    return Orders(
+        argv=tuple(argv),
+        environment=cell.full_environment(network.proxy),
+        workspace=str(cell.workspace),
+        home=str(cell.home),
+        temporary=str(cell.temporary),
+        writable=cell.writable,
+        feedback=os.path.realpath(cell.feedback) if cell.feedback else None,
+        view=view,
+        ports=network.relayed,
+        hidden=(os.path.join(runtime().harness, "evopolicygym", "errors.py"),),
+        needed=(*cell.writable, *_python_parts(cell)),
+        judge=os.getpid(),
+        layers=layers,
+    )

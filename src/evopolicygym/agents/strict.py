@@ -1,0 +1,61 @@
+"""Definitions from TOML: every key is known, and one that is not gets the nearest name."""
+
+from __future__ import annotations
+
+import tomllib
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, TypeVar, get_args
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from evopolicygym.errors import UserError
+
+SEE = "docs/agents.md has every key and a whole example."
+
+
+class Strict(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+Shape = TypeVar("Shape", bound=Strict)
+
+
+def read_toml(path: Path, what: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text())
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"cannot read the {what} {path}: {error}") from error
+    except tomllib.TOMLDecodeError as error:
+        raise UserError(f"the {what} {path} is not TOML: {error}", SEE) from error
+
+
+def shaped(shape: type[Shape], data: dict[str, Any], what: str) -> Shape:
+    try:
+        return shape.model_validate(data)
+    except ValidationError as error:
+        lines = [_line(shape, problem) for problem in error.errors()]
+        raise UserError(f"{what} is not valid:\n" + "\n".join(f"  {line}" for line in lines), SEE) from error
+
+
+def _line(shape: type[Strict], problem: Any) -> str:
+    where = ".".join(str(part) for part in problem["loc"])
+    if problem["type"] != "extra_forbidden":
+        return f"{where or 'the file'}: {problem['msg'].removeprefix('Value error, ')}"
+    known = sorted(_model_at(shape, problem["loc"][:-1]).model_fields)
+    near = get_close_matches(str(problem["loc"][-1]), known, n=1, cutoff=0.5)
+    return f"{where}: there is no such key; " + (f"did you mean {near[0]}?" if near else f"known are {known}")
+
+
+def _model_at(shape: type[Strict], path: tuple[Any, ...]) -> type[Strict]:
+    for step in path:
+        if isinstance(step, str) and step in shape.model_fields:
+            shape = _model_in(shape.model_fields[step].annotation) or shape
+    return shape
+
+
+def _model_in(annotation: Any) -> type[Strict] | None:
+    if isinstance(annotation, type) and issubclass(annotation, Strict):
+        return annotation
+    inner = (_model_in(argument) for argument in get_args(annotation))
+    return next((found for found in inner if found), None)

@@ -1,0 +1,1 @@
+"""How it went: scores, ranks, intervals; edits, curves, structure. Pure functions over records, no machinery."""

@@ -1,0 +1,59 @@
+"""Find runs below a folder. What cannot be read is named and left out; the rest goes on."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from evopolicygym.errors import UserError
+from evopolicygym.records.run import Run, load
+
+MARKS: Final = ("run.json", "ledger.jsonl")
+AGENTS_OWN: Final = ("checkpoints", "workspace")
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """A run folder that gives no record, and why."""
+
+    path: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Collected:
+    runs: tuple[Run, ...]
+    skipped: tuple[Skipped, ...]
+
+
+def collect(path: Path) -> Collected:
+    """All runs at or below ``path``, in the order of their paths."""
+    if not path.exists():
+        raise UserError(f"{path} does not exist", "Name a run or a folder of runs.")
+    folders = [path] if path.is_file() else sorted(run_folders(path))
+    if not folders:
+        raise UserError(f"there is no run below {path}", "A run is a folder with run.json.")
+    read = [_read(folder) for folder in folders]
+    return Collected(
+        tuple(one for one in read if isinstance(one, Run)), tuple(one for one in read if isinstance(one, Skipped))
+    )
+
+
+def run_folders(path: Path) -> Iterator[Path]:
+    """Never looks inside a run, nor where an agent writes even if the run around it has no record yet: what lies there
+    is no record."""
+    for folder, below, files in os.walk(path):
+        is_run = any(mark in (*files, *below) for mark in MARKS)
+        below[:] = [] if is_run else [name for name in below if name not in AGENTS_OWN]
+        if is_run:
+            yield Path(folder)
+
+
+def _read(folder: Path) -> Run | Skipped:
+    try:
+        return load(folder)
+    except UserError as error:
+        return Skipped(str(folder), error.message)

@@ -1,0 +1,152 @@
+"""The paper's tables, recomputed from its own numbers and compared with what it printed, cell by cell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from evopolicygym.analysis.ranks import over_tasks, ranks
+from evopolicygym.analysis.scores import mean_if_known, paper_normalised
+from evopolicygym.errors import UserError
+from evopolicygym.reference.paper import RANDOM, Document, Edits, Table
+
+ALL: Final = "core16"
+COUNTS: Final = ("wins", "top2")
+DIGITS: Final = {"Table 2": 3, "Table 8": 2}
+NAMES: Final = {"table1": "Table 1", "table2": "Table 2", "table4": "Table 4", "table8": "Table 8"}
+Scores = dict[str, dict[str, float | None]]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """``got`` is what was computed, or what the input says; ``printed`` is what the paper says."""
+
+    table: str
+    row: str
+    column: str
+    got: Any
+    printed: Any
+
+    def __str__(self) -> str:
+        return f"{self.table}, {self.row}, {self.column}: {self.got}, printed {self.printed}"
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """``compared`` counts the cells that were recomputed; ``wrong`` are those of them that round to something else.
+    ``altered`` are cells of the input that the paper printed otherwise, whether or not a result shows it."""
+
+    table2: Scores
+    table4: Scores
+    table8: Scores
+    compared: int
+    wrong: tuple[Cell, ...]
+    altered: tuple[Cell, ...]
+
+    @property
+    def holds(self) -> bool:
+        return not self.wrong and not self.altered
+
+
+def reproduce(given: Document, stored: Document) -> Reproduction:
+    """The tables follow the order of the agents in ``given``."""
+    _check(given)
+    table2, table8 = rank_table(given), normalised_table(given)
+    cells = [
+        *_cells("Table 2", table2, given.table2),
+        *_cells("Table 8", table8, {**given.table8, **given.table8_means}),
+    ]
+    wrong = tuple(cell for cell in cells if _shown(cell.got, cell) != _shown(cell.printed, cell))
+    return Reproduction(table2, hit_rates(given), table8, len(cells), wrong, tuple(_altered(given, stored)))
+
+
+def rank_table(given: Document) -> Scores:
+    """Table 2: rank scores by family and over all tasks, wins and top-2 places, of the agents and the random policy."""
+    agents = _entrants(given)
+    placed = {task: ranks([row[agent] for agent in agents]) for task, row in given.table1.items()}
+    scopes = {**given.families, ALL: list(given.table1)}
+    return {agent: _rank_row(placed, scopes, i, len(agents)) for i, agent in enumerate(agents)}
+
+
+def _rank_row(
+    placed: dict[str, list[int]], scopes: dict[str, list[str]], i: int, entrants: int
+) -> dict[str, float | None]:
+    totals = {name: over_tasks([(placed[task][i], entrants) for task in tasks]) for name, tasks in scopes.items()}
+    scores = {name: total.score for name, total in totals.items()}
+    return {**scores, "wins": totals[ALL].wins, "top2": totals[ALL].top2}
+
+
+def normalised_table(given: Document) -> Scores:
+    """Table 8: the normalised score on each task, and its mean by demand."""
+    agents = [name for name in _entrants(given) if name != RANDOM]
+    table = {
+        task: paper_normalised({agent: row[agent] for agent in agents}, row[RANDOM])
+        for task, row in given.table1.items()
+    }
+    means = {
+        name: {agent: mean_if_known(table[task][agent] for task in tasks) for agent in agents}
+        for name, tasks in given.demands.items()
+    }
+    return {**table, **means}
+
+
+def hit_rates(given: Document) -> Scores:
+    """Table 4: the percentage of edits that raised the best validation mean; none where there were no edits."""
+    return {
+        agent: {
+            f"{kind} edits, {demand} tasks": _rate(count)
+            for demand, kinds in row.items()
+            for kind, count in kinds.items()
+        }
+        for agent, row in given.table4.items()
+    }
+
+
+def _rate(count: Edits) -> float | None:
+    return 100.0 * count.hits / count.edits if count.edits else None
+
+
+def _entrants(given: Document) -> list[str]:
+    return list(next(iter(given.table1.values())))
+
+
+def _cells(table: str, computed: Scores, printed: Table) -> Iterator[Cell]:
+    for row, columns in computed.items():
+        for column, value in columns.items():
+            yield Cell(table, row, column, value, printed.get(row, {}).get(column))
+
+
+def _shown(value: float | None, cell: Cell) -> str:
+    """With the digits of the paper, which rounds halves to even: 0.8125 is 0.812, and 0.9375 is 0.938."""
+    digits = 0 if cell.column in COUNTS else DIGITS[cell.table]
+    return "none" if value is None else f"{value:.{digits}f}"
+
+
+def _altered(given: Document, stored: Document) -> Iterator[Cell]:
+    mine, theirs = (dict(_flat(one.model_dump())) for one in (given, stored))
+    for path in {**theirs, **mine}:
+        if mine.get(path) != theirs.get(path):
+            table, *row, column = path
+            yield Cell(NAMES.get(table, table), " ".join(row), column, mine.get(path), theirs.get(path))
+
+
+def _flat(value: Mapping[str, Any], before: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    for name, child in value.items():
+        if isinstance(child, Mapping):
+            yield from _flat(child, (*before, name))
+        else:
+            yield (*before, name), child
+
+
+def _check(given: Document) -> None:
+    """Every row of Table 1 has the same entrants, the random policy among them; every group has only its tasks."""
+    if not given.table1:
+        raise UserError("Table 1 of the input has no rows")
+    entrants = {*_entrants(given), RANDOM}
+    for task, row in given.table1.items():
+        if wrong := sorted(entrants.symmetric_difference(row)):
+            raise UserError(f"Table 1, {task}: {', '.join(wrong)} is not in every row of the input")
+    for group, tasks in {**given.families, **given.demands}.items():
+        if unknown := sorted(set(tasks) - set(given.table1)):
+            raise UserError(f"{group}: the input has no row for {', '.join(unknown)}")

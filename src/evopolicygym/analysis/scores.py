@@ -1,0 +1,92 @@
+"""What a run scores, and what an agent scores on a task. The rules are those of docs/scoring.md."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evopolicygym.records.run import OutcomeKind, Repeat, Run
+
+Returns = Sequence[float]
+Matrix = NDArray[np.float64]
+EXCUSED: Final = frozenset({"judge_fault", "provider_down"})  # values of ``closed_because`` that blame no agent
+
+
+@dataclass(frozen=True)
+class RunScore:
+    """The held-out returns that a run counts, or why it counts as missing."""
+
+    run: Run
+    returns: tuple[float, ...]
+    missing: str | None
+    flags: tuple[str, ...]
+
+
+def run_score(run: Run) -> RunScore:
+    reason = _missing(run)
+    if reason or run.outcome is None:
+        return RunScore(run, (), reason, ())
+    if run.outcome.heldout is None:
+        returns = (run.task.failure_return,) * run.options.heldout_cases
+    else:
+        returns = tuple(run.outcome.heldout.returns)
+    return RunScore(run, returns, None, tuple(_flags(run)))
+
+
+def _missing(run: Run) -> str | None:
+    """Nobody's score: to be run again. An agent that merely failed is not missing."""
+    if run.outcome is None:
+        return f"no outcome yet ({run.status})"
+    if run.outcome.kind is OutcomeKind.SCORED:
+        played = len(run.outcome.heldout.returns) if run.outcome.heldout else 0
+        return (
+            None if played == run.options.heldout_cases else f"{played} of {run.options.heldout_cases} held-out cases"
+        )
+    if all(submission.refunded for submission in run.submissions):
+        if run.submissions:
+            return "the judge failed on every submission"
+        if run.times.closed_because in EXCUSED:
+            return f"closed before any submission: {run.times.closed_because}"
+    return None
+
+
+def _flags(run: Run) -> Iterable[str]:
+    outcome = run.outcome
+    assert outcome is not None
+    if outcome.kind is OutcomeKind.NO_OK_SUBMIT:
+        yield "no ok submit"
+    if outcome.stopped_early:
+        yield "stopped early"
+    if outcome.repeat is Repeat.NONDETERMINISTIC:
+        yield "nondeterministic"
+
+
+def mean(values: Iterable[float]) -> float:
+    """Exactly rounded sum, so independent of order."""
+    listed = list(values)
+    return math.fsum(listed) / len(listed)
+
+
+def mean_if_known(values: Iterable[float | None]) -> float | None:
+    """None as soon as one of them is: half a mean is no mean."""
+    listed = list(values)
+    known = [value for value in listed if value is not None]
+    return mean(known) if known and len(known) == len(listed) else None
+
+
+def task_score(runs: Iterable[Returns] | Matrix) -> float:
+    """Mean over the runs of their held-out means."""
+    return mean(mean(map(float, returns)) for returns in runs)
+
+
+def paper_normalised(scores: Mapping[str, float], random: float) -> dict[str, float | None]:
+    """The paper's: clipped between the random policy and the best entrant. Nothing, if nobody beats random."""
+    best = max(scores.values())
+    if best <= random:
+        return dict.fromkeys(scores)
+    return {name: min(max((score - random) / (best - random), 0.0), 1.0) for name, score in scores.items()}

@@ -1,0 +1,93 @@
+"""`evopolicygym agent`: who can play, and whether they can play here."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from evopolicygym.agents import definitions
+from evopolicygym.agents.client import Client
+from evopolicygym.agents.installed import Readiness
+from evopolicygym.agents.installed import check as look
+from evopolicygym.cli.output import data, print_json, talk
+
+app = typer.Typer(no_args_is_help=True, help="List and check agents.")
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@app.command("list")
+def list_agents(json: AsJson = False) -> None:
+    """Built-in agents and the clients that are known. Any program is an agent too, and so is a TOML file of yours."""
+    clients = [definitions.load(name) for name in definitions.names()]
+    if json:
+        print_json([_row(client) for client in clients])
+        return
+    columns = ("name", "title", "proven_version", "keys", "install")
+    clients.sort(key=lambda client: not client.ships)
+    lines = [columns, *([_cell(_row(client)[name]) for name in columns] for client in clients)]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(columns))]
+    for line in lines:
+        print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+    talk.print("`agent check NAME` says whether it can play here. `--agent command -- PROGRAM` runs any program.")
+
+
+@app.command()
+def check(
+    name: Annotated[str, typer.Argument(help="A name of `agent list`, or a TOML file.")], json: AsJson = False
+) -> None:
+    """Installed? Which version? New enough a Node? A key? What to do otherwise. Exit code 1 when it cannot play."""
+    readiness = look(definitions.load(name), os.environ, Path.home())
+    if json:
+        print_json(asdict(readiness) | {"ready": readiness.ready})
+    else:
+        _show(readiness)
+    if not readiness.ready:
+        raise typer.Exit(1)
+
+
+def _show(found: Readiness) -> None:
+    facts = (
+        {"program": "built in", "key": found.key or "none"}
+        if found.ships
+        else {
+            "program": found.program or "not found",
+            "version": f"{found.version or 'unknown'} (proven: {found.proven_version or 'none'})",
+            "node": f"{found.node or 'none'} (needs {found.node_needed} or newer)"
+            if found.node_needed
+            else "not needed",
+            "unattended": f"yes, proven with {found.proven_version}" if found.proven_version else "by its definition",
+            "key": found.key or "none",
+        }
+    )
+    data.print(f"{found.title}: {'ready' if found.ready else 'not ready'}", markup=False)
+    for label, value in facts.items():
+        data.print(f"  {label:<11} {value}", markup=False)
+    for line in found.missing:
+        data.print(f"  MISSING     {line}", markup=False)
+    for line in found.remarks:
+        data.print(f"  note        {line}", markup=False)
+
+
+def _row(client: Client) -> dict[str, Any]:
+    install = client.install
+    return {
+        "name": client.name,
+        "title": client.title,
+        "program": None if client.ships else client.program,
+        "proven_version": install.version if install else None,
+        "install": install.command if install else "built in" if client.ships else None,
+        "node": install.node if install else None,
+        "keys": list(client.keys),
+        "hosts": list(client.hosts),
+        "context_file": client.context_file,
+        "resumes": client.can_resume,
+        "options": sorted(client.options),
+    }
+
+
+def _cell(value: Any) -> str:
+    return " | ".join(value) if isinstance(value, list) else str(value or "")

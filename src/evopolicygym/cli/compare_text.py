@@ -1,0 +1,70 @@
+"""Comparisons as text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from evopolicygym.analysis.compare import Difference, Pair, TaskComparison
+from evopolicygym.analysis.estimates import LEVEL
+from evopolicygym.analysis.power import CASES, POWER, Plan
+from evopolicygym.analysis.sides import Side
+from evopolicygym.cli.tables import between, caution, fixed, number, probability, say, show, with_interval
+
+COLUMNS = ("task", "runs", "first", "second", "difference", f"{LEVEL:.0%} interval", "p", "p (Holm)", "interval of")
+BESIDE = ("task", "P(improvement)", "correlation by case", "gain from pairing", "runs needed")
+OVERALL = "overall, normalised"
+
+
+def show_pairs(pairs: Sequence[Pair], found: Sequence[Side]) -> None:
+    for pair in pairs:
+        _show_pair(pair)
+    for side in found:
+        for run, reason in side.missing.items():
+            say(f"missing, to be run again: {side.label}, {run}: {reason}")
+        for reason in side.apart:
+            say(f"not for a common table: {side.label}: {reason}")
+    say(f"runs needed: of each side, with {CASES[0]} cases, to find this difference with a probability of {POWER:.0%}")
+
+
+def _show_pair(pair: Pair) -> None:
+    say(f"{pair.first} (first) against {pair.second} (second)")
+    if pair.tasks:
+        show(COLUMNS, [*map(_task, pair.tasks), *([_overall(pair.overall)] if pair.overall else [])])
+        show(BESIDE, [*map(_beside, pair.tasks), *([_overall_beside(pair.overall)] if pair.overall else [])])
+    if pair.overall and pair.overall.plans:
+        plans = ", ".join(f"{_needed(plan)} with {plan.cases} cases" for plan in pair.overall.plans)
+        say(f"  overall: {pair.normalised_tasks} tasks; runs of each side on each task to separate the two: {plans}")
+    for task, reason in pair.not_compared.items():
+        say(f"  not compared: {task}: {reason}")
+    say()
+
+
+def _task(one: TaskComparison) -> tuple[str, ...]:
+    scores = (number(one.scores[0], 6), number(one.scores[1], 6))
+    return (one.task, f"{one.runs[0]}, {one.runs[1]}", *scores, *_difference(one.difference))
+
+
+def _overall(found: Difference) -> tuple[str, ...]:
+    return (OVERALL, "", "", "", *_difference(found))
+
+
+def _difference(found: Difference) -> tuple[str, ...]:
+    value, scope = found.value, "; ".join([found.scope, *caution(found.coverage)])
+    return number(value.value), between(value.interval), probability(found.p), probability(found.p_holm), scope
+
+
+def _beside(one: TaskComparison) -> tuple[str, ...]:
+    pairing = (fixed(one.correlation, 2), fixed(one.pairing_gain, 2))
+    return (one.task, with_interval(one.difference.p_improvement, 2), *pairing, _planned(one.difference))
+
+
+def _overall_beside(found: Difference) -> tuple[str, ...]:
+    return OVERALL, with_interval(found.p_improvement, 2), "", "", _planned(found)
+
+
+def _planned(found: Difference) -> str:
+    return _needed(found.plans[0]) if found.plans else "-"
+
+
+def _needed(plan: Plan) -> str:
+    return ">1000" if plan.runs is None else str(plan.runs)

@@ -1,0 +1,51 @@
+"""`evopolicygym demo`: a whole run under the full protocol, with no key and no network."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from evopolicygym.cli.curve import curve
+from evopolicygym.cli.output import data, talk
+from evopolicygym.cli.run import new_folder, play
+from evopolicygym.records.run import Run, load
+from evopolicygym.reference import anchors
+from evopolicygym.reference.paper import best_agent, published
+from evopolicygym.runs.settings import AgentSettings, Seeds
+
+
+def demo(
+    task: Annotated[str, typer.Option(help="Which task is played.")] = "core16/acrobot",
+    run: Annotated[Path | None, typer.Option(help="Folder of the run (default: new, in runs/).")] = None,
+) -> None:
+    """Let the built-in tuner play one run on the paper's cases, and show what came of it."""
+    talk.print(f"The built-in agent `tuner` (no model, no key) plays {task}: 128 train episodes, 16 validation cases")
+    talk.print("that select one of its checkpoints, 32 held-out cases that measure it. The cases are the paper's.\n")
+    who = AgentSettings(name="tuner")
+    root = run or new_folder(task, who)
+    play(root, who, {"task": task, "seeds": Seeds.PAPER, "agent": who}, json=False)
+    _explain(load(root), root)
+
+
+def _explain(record: Run, root: Path) -> None:
+    data.print()
+    for line in curve(record):
+        data.print(line, markup=False)
+    data.print(f"{'':10}  best validation mean so far, against episodes consumed\n")
+    for name, value in _beside(record):
+        data.print(f"{name:24} {value:>12.5g}", markup=False)
+    data.print(f"\nEverything is in {root}: run.json is the record, workspace/ is what the agent saw,", markup=False)
+    data.print(f"checkpoints/ what it submitted. `evopolicygym verify {root}` recomputes the score.", markup=False)
+
+
+def _beside(record: Run) -> list[tuple[str, float]]:
+    """The score, and on the same held-out cases: trivial policies, and the best agent of the paper."""
+    rows = [("this run, held-out", record.outcome.heldout.mean)] if record.outcome and record.outcome.heldout else []
+    if known := anchors.stored().tasks.get(record.task.id):
+        cases = record.options.heldout_cases
+        rows += [(f"{name} policy", anchor.mean(cases)) for name, anchor in known.trivial().items()]
+    if table := published().get(record.task.id):
+        rows.append(("best agent of the paper", table[best_agent(record.task.id)]))
+    return rows

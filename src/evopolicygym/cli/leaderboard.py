@@ -1,0 +1,45 @@
+"""`evopolicygym leaderboard`: who is how good, on each task, family and collection, and how sure that is."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from evopolicygym.cli.output import print_json, talk, tame
+
+if TYPE_CHECKING:
+    from evopolicygym.analysis.collect import Skipped
+
+
+def leaderboard(
+    runs: Annotated[Path, typer.Argument(help="A run, or a folder of runs at any depth.")],
+    paper: Annotated[bool, typer.Option("--paper", help="Add the paper's published rows.")] = False,
+    anchors: Annotated[
+        list[Path] | None, typer.Option(help="Anchors measured on your own cases (benchmarks/anchors.py).")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Tables with intervals. Only runs with the same comparable_id share one; what differs is shown apart."""
+    from evopolicygym.analysis import leaderboard as analysis
+    from evopolicygym.analysis.collect import collect
+    from evopolicygym.cli import leaderboard_text
+    from evopolicygym.records.anchors import load
+    from evopolicygym.reference.anchors import stored
+
+    collected = collect(runs)
+    made = analysis.leaderboard(collected.runs, [*(load(path) for path in anchors or []), stored()], paper)
+    if json:
+        print_json({**asdict(made), "skipped": [asdict(one) for one in collected.skipped]})
+    else:
+        leaderboard_text.show_leaderboard(made)
+    report_skipped(collected.skipped)
+    if collected.skipped or made.missing:
+        raise typer.Exit(1)
+
+
+def report_skipped(skipped: tuple[Skipped, ...]) -> None:
+    for one in skipped:
+        talk.print(f"skipped {tame(one.path)}: {tame(one.reason)}", markup=False)

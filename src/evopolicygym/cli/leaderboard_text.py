@@ -1,0 +1,157 @@
+"""The leaderboard as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import zip_longest
+
+from evopolicygym.analysis.collection import Aggregate, Standing
+from evopolicygym.analysis.estimates import LEVEL, WHOLE
+from evopolicygym.analysis.leaderboard import BoardTable, CostRow, Leaderboard, PaperRows
+from evopolicygym.analysis.tasktable import Row, TaskTable
+from evopolicygym.cli.tables import between, caution, count, fixed, number, probability, say, show, span, with_interval
+
+SURE = f"{LEVEL:.0%}"
+STANDING = ("place", "entrant", f"score [{SURE}]", "places", "P(first)", "rank score", "wins", "top-2", "interval of")
+BESIDE = ("entrant", "interquartile mean", "optimality gap", "P(improvement) on the next", "paper's normalised")
+ROW = ("rank", "entrant", "runs", "score", f"{SURE} interval", "places", "P(first)", "normalised", "paper's",
+       "rank score", "notes")  # fmt: skip
+COST = ("entrant", "runs", "input tokens", "cached", "output", "dollars", "minutes", "score per dollar", "Pareto")
+
+
+def show_leaderboard(made: Leaderboard) -> None:
+    for number_, board in enumerate(made.boards, 1):
+        say(f"{'' if number_ == 1 else chr(10)}board {number_} of {len(made.boards)}: {_conditions(board)}")
+        for reason in board.apart:
+            say(f"  apart: {reason}")
+        for difference in board.differs:
+            say(f"  differs from board 1 in {difference}")
+        _show_board(board)
+    say(f"\nscores: mean over tasks of (score - L) / (U - L), scale {made.scale_version}; intervals and P(first): "
+        f"docs/statistics.md, {made.draws:,} draws")  # fmt: skip
+
+
+def _show_board(board: BoardTable) -> None:
+    for aggregate in board.aggregates:
+        _show_aggregate(aggregate)
+    for table in board.tasks:
+        _show_task(table)
+    _show_selection(board)
+    _show_costs(board)
+    if board.paper_rows is PaperRows.APART:
+        _show_published(board)
+
+
+def _conditions(board: BoardTable) -> str:
+    return ", ".join(f"{name} {str(value)[:24]}" for name, value in board.conditions.items())
+
+
+def _show_aggregate(aggregate: Aggregate) -> None:
+    names = ", ".join(one.entrant for one in aggregate.standings) or "none"
+    say(f"\n{aggregate.name}: {aggregate.tasks} tasks, N = {len(aggregate.standings)} complete: {names}")
+    if standings := aggregate.standings:
+        show(STANDING, map(_standing, standings))
+        show(BESIDE, (_beside(one, after) for one, after in zip_longest(standings, standings[1:])))
+    for entrant, tasks in aggregate.incomplete.items():
+        say(f"  {entrant}: {tasks} of {aggregate.tasks}, no rank")
+
+
+def _standing(one: Standing) -> tuple[str, ...]:
+    return (
+        str(one.rank),
+        one.entrant,
+        with_interval(one.normalised),
+        span(one.places),
+        probability(one.p_first),
+        with_interval(one.rank_score),
+        str(one.wins),
+        str(one.top2),
+        "; ".join([one.scope, *caution(one.coverage)]),
+    )
+
+
+def _beside(one: Standing, after: Standing | None) -> tuple[str, ...]:
+    middle, gap = with_interval(one.interquartile_mean), with_interval(one.optimality_gap)
+    better = fixed(one.p_improvement[after.entrant]) if after else "-"
+    return one.entrant, middle, gap, better, fixed(one.paper_normalised)
+
+
+def _show_task(table: TaskTable) -> None:
+    names = ", ".join(row.entrant for row in table.rows)
+    say(f"\n{table.task} ({table.comparable_id}): {table.cases} cases, N = {table.entrants}: {names or 'none'}")
+    if table.rows:
+        show(ROW, (_row(row, table) for row in table.rows))
+    if table.trivial:
+        say("  trivial policies: " + ", ".join(f"{name} {mean:.5g}" for name, mean in table.trivial.items()))
+    if table.no_anchors:
+        say(f"  the random policy is no entrant here: {table.no_anchors}")
+    for one in table.missing:
+        say(f"  missing, to be run again: {one.entrant}, {one.run}: {one.reason}")
+
+
+def _row(row: Row, table: TaskTable) -> tuple[str, ...]:
+    return (
+        str(row.rank),
+        row.entrant,
+        str(row.runs),
+        number(row.score, 6),
+        between(row.interval),
+        span(row.places),
+        probability(row.p_first),
+        fixed(row.normalised),
+        fixed(row.paper_normalised),
+        fixed(row.rank_score),
+        "; ".join(_notes(row, table)),
+    )
+
+
+def _notes(row: Row, table: TaskTable) -> Iterator[str]:
+    if row.scope != WHOLE:
+        yield row.scope
+    if row.interval:
+        yield from caution(row.coverage)
+    if row.beats_trivial is False:
+        best = max(table.trivial, key=table.trivial.__getitem__)
+        yield f"does not beat the trivial policy {best!r}"
+    yield from row.flags
+
+
+def _show_selection(board: BoardTable) -> None:
+    columns = ("task", "entrant", "runs", "candidates", "optimism", "regret", "regret known for")
+    rows = [
+        (table.task, row.entrant, str(one.runs), number(one.candidates), number(one.optimism), number(one.regret),
+         f"{one.measured} of {one.runs}")
+        for table in board.tasks for row in table.rows if (one := row.selection)
+    ]  # fmt: skip
+    if rows:
+        say("\nselection: validation minus held-out of the selected (optimism), best candidate minus selected (regret)")
+        show(columns, rows)
+
+
+def _show_costs(board: BoardTable) -> None:
+    say("\ncost: means over runs; - is unknown")
+    show(COST, map(_cost, board.costs))
+
+
+def _cost(row: CostRow) -> tuple[str, ...]:
+    spent = row.cost
+    return (
+        row.entrant,
+        str(row.runs),
+        count(spent.input_tokens),
+        count(spent.cached_tokens),
+        count(spent.output_tokens),
+        fixed(spent.dollars, 2),
+        fixed(None if spent.wall_s is None else spent.wall_s / 60, 1),
+        number(row.score_per_dollar),
+        {True: "yes", False: "no", None: "-"}[row.pareto],
+    )
+
+
+def _show_published(board: BoardTable) -> None:
+    """Beside, never among: these were measured on other cases or under another budget."""
+    if not board.published:
+        return
+    names = list(next(iter(board.published.values())))
+    say("\nfor reference only, the paper's rows (measured under other conditions, not comparable):")
+    show(("task", *names), ((task, *(number(row[name], 5) for name in names)) for task, row in board.published.items()))

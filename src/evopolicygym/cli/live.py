@@ -1,0 +1,66 @@
+"""How a run is seen while it goes on: one live line on a terminal, a plain line for each submission elsewhere."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from evopolicygym.cli.output import talk
+from evopolicygym.judge.state import Phase, RunState
+
+BAR: Final = 24
+REFRESH_S: Final = 0.25
+
+
+@contextmanager
+def watching(look: Callable[[], RunState]) -> Iterator[None]:
+    """``look`` gives the state of the run as of now."""
+    done = threading.Event()
+    show = _live if talk.is_terminal else _plain
+    thread = threading.Thread(target=show, args=(look, done), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
+def line(state: RunState) -> str:
+    """Budget spent, best so far, phase."""
+    filled = BAR * state.charged // max(1, state.budget)
+    means = [one.judged.tally.mean for one in state.submissions.values() if one.judged and one.judged.tally]
+    best = f"best train mean {max(means):.5g}" if means else "nothing scored yet"
+    bar = "█" * filled + "░" * (BAR - filled)
+    return (
+        f"{bar} {state.charged}/{state.budget} episodes, {len(state.submissions)} submissions, {best}, {_phase(state)}"
+    )
+
+
+def _phase(state: RunState) -> str:
+    if state.phase is Phase.OPEN:
+        return f"{state.running.name} is running" if state.running else f"turn {len(state.turns) + 1}"
+    if state.phase is Phase.CLOSED:
+        distinct = {one.charged.checkpoint.hash for one in state.candidates}
+        return f"validating: {len(state.validation)} of {len(distinct)} checkpoints"
+    return "measuring on held-out" if state.phase is Phase.SELECTED else "finished"
+
+
+def _live(look: Callable[[], RunState], done: threading.Event) -> None:
+    with talk.status("") as status:
+        while not done.wait(REFRESH_S):
+            status.update(line(look()))
+
+
+def _plain(look: Callable[[], RunState], done: threading.Event) -> None:
+    told = -1
+    while not done.wait(REFRESH_S):
+        state = look()
+        ended = sum(not one.is_running for one in state.submissions.values())
+        if ended != told or state.phase is not Phase.OPEN:
+            talk.print(line(state), markup=False)
+            told = ended
+            if state.phase is not Phase.OPEN:
+                return

@@ -1,0 +1,59 @@
+"""`evopolicygym reproduce`: the paper's tables recomputed from its own numbers, cell by cell, with the verdict."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from evopolicygym.cli.output import print_json
+from evopolicygym.cli.tables import fixed, say, show
+from evopolicygym.reference import paper
+
+if TYPE_CHECKING:
+    from evopolicygym.analysis.reproduce import Reproduction, Scores
+
+
+def reproduce(
+    input_file: Annotated[
+        Path | None, typer.Option("--input", help="TOML or JSON in place of the stored numbers, or of some tables.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Tables 2 and 8 from Table 1, Table 4's percentages from its counts. Exits with 1 when a cell differs."""
+    from evopolicygym.analysis import reproduce as analysis
+
+    given = paper.load(input_file) if input_file else paper.document()
+    found = analysis.reproduce(given, paper.document())
+    if json:
+        print_json({**asdict(found), "holds": found.holds, "input": given.model_dump()})
+    else:
+        _show(found)
+    if not found.holds:
+        raise typer.Exit(1)
+
+
+def _show(found: Reproduction) -> None:
+    for title, table, digits in (
+        ("Table 2: rank scores", found.table2, 3),
+        ("\nTable 8: normalised scores, and means by demand", found.table8, 2),
+        ("\nTable 4: percentage of edits that raised the best validation mean", found.table4, 1),
+    ):
+        say(title)
+        _show_table(table, digits)
+    say(f"\n{found.compared} cells of Tables 2 and 8 recomputed, {len(found.wrong)} differ from what is printed")
+    for cell in (*found.wrong, *found.altered):
+        say(f"  {'altered' if cell in found.altered else 'differs'}: {cell}")
+    say("verdict: " + ("reproduced" if found.holds else "NOT reproduced"))
+
+
+def _show_table(table: Scores, digits: int) -> None:
+    columns = list(next(iter(table.values())))
+    rows = ((name, *(fixed(row[column], _digits(column, digits)) for column in columns)) for name, row in table.items())
+    show(("", *columns), rows)
+
+
+def _digits(column: str, digits: int) -> int:
+    return 0 if column in ("wins", "top2") else digits

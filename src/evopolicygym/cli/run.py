@@ -1,0 +1,125 @@
+"""`evopolicygym run`: an agent plays one whole run, and is scored."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from evopolicygym.agents.confinement.cell import Network
+from evopolicygym.cli.live import watching
+from evopolicygym.cli.outcome import show_outcome
+from evopolicygym.cli.output import talk
+from evopolicygym.errors import UserError
+from evopolicygym.judge.judge import Videos
+from evopolicygym.runs.casting import Cast, cast
+from evopolicygym.runs.driver import drive
+from evopolicygym.runs.ownership import Owner, own
+from evopolicygym.runs.settings import CORES, AgentSettings, Isolation, Seeds, Settings
+from evopolicygym.tasks.registry import resolve
+
+
+def run(
+    task: Annotated[str | None, typer.Argument(help="core16/NAME, a Gymnasium id, module:Env-v0, a task file.")] = None,
+    command: Annotated[list[str] | None, typer.Argument(help="With --agent command, after two dashes.")] = None,
+    agent: Annotated[str, typer.Option(help="A name of `agent list`, command, or a client file.")] = "tuner",
+    model: Annotated[str | None, typer.Option(help="The model, as the client names it.")] = None,
+    model_url: Annotated[str | None, typer.Option(help="Another address of the model's API.")] = None,
+    option: Annotated[list[str] | None, typer.Option(help="NAME=VALUE of the client's own options.")] = None,
+    json_lines: Annotated[bool, typer.Option("--json-lines", help="Speak to the command in JSON lines.")] = False,
+    seed: Annotated[int, typer.Option(help="The agent's seed; cases do not depend on it.")] = 0,
+    folder: Annotated[Path | None, typer.Option("--run", help="Folder of the run (default: new, in runs/).")] = None,
+    resume: Annotated[Path | None, typer.Option(help="Go on with this run.")] = None,
+    agent_isolation: Annotated[Isolation, typer.Option(help="auto is the best of A and B.")] = Isolation.AUTO,
+    agent_network: Annotated[Network, typer.Option(help="What the agent can reach.")] = Network.ALLOWED,
+    max_turns: Annotated[int | None, typer.Option(help="Turns of the agent.")] = None,
+    max_hours: Annotated[float, typer.Option(help="Hours that the agent may work.")] = 24.0,
+    max_tokens: Annotated[int | None, typer.Option(help="Tokens, cached ones included.")] = None,
+    max_cost: Annotated[float | None, typer.Option(help="Dollars.")] = None,
+    seeds: Annotated[Seeds, typer.Option(help="Cases of the paper, or sealed by your key.")] = Seeds.SEALED,
+    seal_key: Annotated[Path | None, typer.Option(help="Key file for --seeds sealed.")] = None,
+    budget: Annotated[int | None, typer.Option(help="Train episodes in all (default 128).")] = None,
+    validation_cases: Annotated[int | None, typer.Option(help="Hidden cases that select (default 16).")] = None,
+    heldout_cases: Annotated[int | None, typer.Option(help="Hidden cases that measure (default 32).")] = None,
+    video: Annotated[Videos | None, typer.Option(help="Which train episodes are filmed (default none).")] = None,
+    stock: Annotated[bool, typer.Option("--stock", help="Stock environments, not the fast ones.")] = False,
+    isolation: Annotated[Isolation, typer.Option(help="Of policies: auto is the best of A and B.")] = Isolation.AUTO,
+    jobs: Annotated[int, typer.Option(min=1, help="Episodes at a time.")] = CORES,
+    json: Annotated[bool, typer.Option("--json", help="Print the record as JSON.")] = False,
+) -> None:
+    """Let an agent play one run: prompted until its budget is spent, a limit is hit or it stops; then scored."""
+    if resume:
+        settings = Settings.read(resume / "config.toml")
+        play(resume, settings.agent, {}, json)
+        return
+    if task is None:
+        raise UserError("no task is named", "For example: evopolicygym run core16/acrobot --agent tuner")
+    who = AgentSettings(
+        name=agent,
+        model=model,
+        base_url=model_url,
+        seed=seed,
+        options=dict(_option(text) for text in option or []),
+        command=command or [],
+        json_lines=json_lines,
+        isolation=agent_isolation.value,
+        network=agent_network,
+        turns=max_turns,
+        hours=max_hours,
+        tokens=max_tokens,
+        dollars=max_cost,
+    )
+    given = {
+        "task": str(Path(task).resolve()) if task.endswith(".toml") else task,
+        "seeds": seeds,
+        "seal_key": seal_key and seal_key.resolve(),
+        "budget": budget,
+        "validation_cases": validation_cases,
+        "heldout_cases": heldout_cases,
+        "video": video,
+        "stock": stock,
+        "isolation": isolation,
+        "jobs": jobs,
+        "agent": who,
+    }
+    play(folder or new_folder(task, who), who, given, json)
+
+
+def play(root: Path, settings: AgentSettings | None, given: dict[str, Any], json: bool) -> None:
+    if settings is None:
+        raise UserError(f"{root} is played by hand", f"Go on with `evopolicygym serve TASK --run {root}`.")
+    who = cast(settings)
+    with own(root, who.facts(), **given) as owner:
+        asyncio.run(_drive(owner, who, root))
+    show_outcome(root, json)
+
+
+async def _drive(owner: Owner, who: Cast, root: Path) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, _stop, number, root)
+    talk.print(f"{root}: {who.client.name} plays {owner.judge.means.task.id}", markup=False)
+    with watching(lambda: owner.judge.state):
+        await drive(owner, lambda api: who.player(owner.place, api), who.settings.allowance)
+
+
+def _stop(number: int, root: Path) -> None:
+    """At once: the ledger holds all there is to know; workers and agent die with us."""
+    talk.print(f"stopped; `evopolicygym run --resume {root}` goes on, `evopolicygym finish {root}` ends it")
+    os._exit(128 + number)
+
+
+def _option(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise UserError(f"--option {text} has no value", "Write --option NAME=VALUE.")
+    return name, value
+
+
+def new_folder(task: str, who: AgentSettings) -> Path:
+    parts = (resolve(task).id, who.name, who.model or "none", f"s{who.seed}", f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}")
+    return Path("runs") / "__".join(part.replace("/", "-") for part in parts)

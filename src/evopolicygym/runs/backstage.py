@@ -1,0 +1,62 @@
+"""What a run keeps for its agent's program, beside the workspace: its HOME, its temporary folder, its Python, and the
+programs that ship. All of it is the run's own, so that nothing planted in one run is there in the next."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import Final
+
+from evopolicygym.agents import home
+from evopolicygym.agents.client import Client
+from evopolicygym.agents.confinement.cell import Cell, Network
+from evopolicygym.agents.confinement.python import Python, make_python
+from evopolicygym.judge.place import Place
+
+SHIPPED: Final = "builtin"
+FOLDER: Final = "agent"
+
+
+@dataclass(frozen=True)
+class Backstage:
+    home: Path
+    temporary: Path
+    programs: Path
+    python: Python
+
+    def cell(self, place: Place, network: Network, hosts: tuple[str, ...], ports: tuple[int, ...],
+             readable: tuple[Path, ...], environment: dict[str, str]) -> Cell:  # fmt: skip
+        return Cell(
+            workspace=place.workspace,
+            home=self.home,
+            temporary=self.temporary,
+            python=self.python,
+            feedback=place.feedback,
+            readable=(*readable, self.programs),
+            environment={"PYTHONPATH": str(self.programs), **environment},
+            network=network,
+            hosts=hosts,
+            ports=ports,
+        )
+
+
+def set_up(place: Place, client: Client) -> Backstage:
+    """Also when a run is taken up again: what is there stays."""
+    root = place.root / FOLDER
+    folders = {name: root / name for name in ("home", "tmp", "programs", "python")}
+    for folder in folders.values():
+        folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+    _ship(folders["programs"] / SHIPPED)
+    home.copy_credentials(client.credentials, Path.home(), folders["home"])
+    return Backstage(
+        folders["home"], folders["tmp"], folders["programs"], make_python(folders["python"], client.packages)
+    )
+
+
+def _ship(target: Path) -> None:
+    """A copy: the package itself is not the agent's to see."""
+    if not target.exists():
+        with as_file(files("evopolicygym.agents") / SHIPPED) as source:
+            shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))

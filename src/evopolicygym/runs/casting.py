@@ -1,0 +1,121 @@
+"""From the settings of an agent to one at work: which client, where it is installed, what it may see and reach."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from evopolicygym.agents import definitions, installed
+from evopolicygym.agents.client import Client
+from evopolicygym.agents.confinement.cell import AgentLevel
+from evopolicygym.agents.confinement.levels import best_level
+from evopolicygym.errors import UserError
+from evopolicygym.judge.place import Place
+from evopolicygym.runs import backstage, workspace
+from evopolicygym.runs.players import ClientPlayer, Player, Seat
+from evopolicygym.runs.settings import AgentSettings
+from evopolicygym.runs.talking import TalkingPlayer
+
+SEED: Final = "EVOPOLICYGYM_SEED"
+LOOPBACK: Final = ("127.0.0.1", "localhost")
+SYSTEM: Final = ("/usr/", "/bin/", "/lib", "/opt/")
+
+
+@dataclass(frozen=True)
+class Cast:
+    """An agent that can play here. ``program`` is None for one that ships."""
+
+    settings: AgentSettings
+    client: Client
+    level: AgentLevel
+    program: str | None
+    version: str | None
+
+    def facts(self) -> dict[str, Any]:
+        """For the record: no keys, and no paths of this machine."""
+        settings = self.settings.model_dump(mode="json", include={"base_url", "options", "command"})
+        known = {"version": self.version, "sha256": installed.fingerprint(self.program) if self.program else None}
+        agent = {
+            "name": self.client.name,
+            "model": self.settings.model,
+            "version": self.version,
+            "seed": self.settings.seed,
+            "settings": {name: value for name, value in (settings | known).items() if value},
+        }
+        return {"agent": agent, "agent_isolation": {"level": self.level, "network": self.settings.network}}
+
+    def player(self, place: Place, api: str) -> Player:
+        stage = backstage.set_up(place, self.client)
+        environment = workspace.environment(place, api) | {SEED: str(self.settings.seed), "PATH": _path(self.program)}
+        ports = (urlsplit(api).port or 0, *self._model_ports())
+        cell = stage.cell(place, self.settings.network, self._hosts(), ports, self._readable(), environment)
+        seat = Seat(
+            self.client,
+            place.workspace,
+            stage.home,
+            self.program,
+            self.settings.model,
+            self.settings.base_url,
+            self.settings.options,
+            _keys(self.client),
+        )
+        kind = TalkingPlayer if self.client.turns == "json_lines" else ClientPlayer
+        return kind(seat, cell, self.level, place.logs / "agent")
+
+    def _model_ports(self) -> tuple[int, ...]:
+        """A model server on this machine is reached at its own port."""
+        url = urlsplit(self.settings.base_url or "")
+        return (url.port,) if url.hostname in LOOPBACK and url.port else ()
+
+    def _hosts(self) -> tuple[str, ...]:
+        return () if self._model_ports() else self.client.allowed_hosts(self.settings.base_url)
+
+    def _readable(self) -> tuple[Path, ...]:
+        return () if self.program is None else install_roots(Path(self.program))
+
+
+def cast(settings: AgentSettings) -> Cast:
+    """Raises UserError when the agent cannot play here, with the remedy."""
+    if settings.name == definitions.COMMAND:
+        client = definitions.command(settings.command, settings.json_lines)
+    else:
+        client = definitions.load(settings.name)
+    level = best_level(settings.levels)
+    if client.ships:
+        return Cast(settings, client, level, None, None)
+    ready = installed.check(client, os.environ, Path.home())
+    if ready.missing:
+        raise UserError(f"{client.name} cannot play here: {ready.missing[0]}")
+    return Cast(settings, client, level, ready.program, ready.version)
+
+
+def install_roots(program: Path) -> tuple[Path, ...]:
+    """What must be seen to start a program that is not part of the system: its folder of packages, and Node's."""
+    found = {_root(path) for path in (program, program.resolve(), *_interpreter("node"))}
+    return tuple(sorted(root for root in found if not str(root).startswith(SYSTEM)))
+
+
+def _root(path: Path) -> Path:
+    """The outermost ``node_modules`` above it, or the folder that holds its ``bin``."""
+    packages = [parent for parent in path.parents if parent.name == "node_modules"]
+    if packages:
+        return packages[-1]
+    return path.parent.parent if path.parent.name == "bin" else path.parent
+
+
+def _interpreter(name: str) -> list[Path]:
+    return [Path(found).resolve()] if (found := shutil.which(name)) else []
+
+
+def _path(program: str | None) -> str:
+    """Where the client and its interpreter are, before the system's folders."""
+    own = [] if program is None else [str(Path(program).parent), *(str(path.parent) for path in _interpreter("node"))]
+    return ":".join([*own, "/usr/local/bin", "/usr/bin", "/bin"])
+
+
+def _keys(client: Client) -> dict[str, str]:
+    return {name: value for name in client.keys if (value := os.environ.get(name))}

@@ -1,0 +1,174 @@
+"""Playing turns: an agent's program is started in its cell, watched and ended, and its transcript kept."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime
+from pathlib import Path
+from typing import IO, Final, Protocol
+
+from evopolicygym.agents import home
+from evopolicygym.agents.client import Ask, Client, Command
+from evopolicygym.agents.confinement.cell import AgentLevel, Cell
+from evopolicygym.agents.confinement.launch import AgentProcess, launch
+from evopolicygym.agents.reading import Ended
+from evopolicygym.agents.turns import Failure, FailureKind, Turn, Usage
+
+POLL_S: Final = 0.2
+STDERR_TAIL: Final = 4000
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One turn to be played. ``before`` is the usage of the earlier turns of its session; ``over`` says when to end."""
+
+    number: int
+    text: str
+    session: str | None
+    before: Usage | None
+    over: Callable[[], bool]
+
+
+class Player(Protocol):
+    """An agent at work. ``turn`` returns when it has answered or its time is up; then nothing of it is running.
+    ``interrupted`` tells what is known of a turn in which its driver was killed, and the agent with it."""
+
+    def turn(self, asked: Asked) -> Turn: ...
+
+    def interrupted(self, number: int, began: datetime) -> Turn: ...
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class Seat:
+    """How a client is to be asked, turn after turn. ``keys`` are secrets: they go to the process and nowhere else."""
+
+    client: Client
+    workspace: Path
+    home: Path
+    program: str | None = None
+    model: str | None = None
+    base_url: str | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
+    keys: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def leave(self) -> None:
+        """A login is nothing that a record should hold; it is copied again when the run is taken up again."""
+        for name in self.client.credentials:
+            home.remove(self.home, name)
+
+    def command(self, asked: Asked) -> Command:
+        session = asked.session if self.client.can_resume else None
+        return self.client.command(
+            Ask(
+                asked.text,
+                self.workspace,
+                self.home,
+                model=self.model,
+                session=session,
+                base_url=self.base_url,
+                keys=self.keys,
+                options=self.options,
+                program=self.program,
+            )
+        )
+
+
+class ClientPlayer:
+    """Starts the client anew for each turn; a client that plays ``once`` has only one."""
+
+    def __init__(self, seat: Seat, cell: Cell, level: AgentLevel, transcripts: Path) -> None:
+        self._seat, self._cell, self._level, self._transcripts = seat, cell, level, transcripts
+        self._process: AgentProcess | None = None
+        transcripts.mkdir(parents=True, exist_ok=True)
+
+    def turn(self, asked: Asked) -> Turn:
+        command = self._seat.command(asked)
+        home.seed(self._seat.home, command.files)
+        out, err = self._streams(asked.number)
+        began = time.monotonic()
+        code = self._run(command, out, err, asked.over)
+        wall_s = time.monotonic() - began
+        turn = self._read(asked.number, Ended(code, wall_s, self._seat.home, "", command.session, asked.before))
+        if code is None:
+            return replace(turn, failure=Failure(FailureKind.TIMEOUT, "its time was over"))
+        return replace(turn, stop=True) if self._seat.client.turns == "once" and not turn.failure else turn
+
+    def interrupted(self, number: int, began: datetime) -> Turn:
+        """From its transcript: above all the session, so that it can be taken up again."""
+        out, _ = self._streams(number)
+        out.touch()
+        wall_s = max(0.0, out.stat().st_mtime - began.timestamp())
+        turn = self._read(number, Ended(None, wall_s, self._seat.home))
+        return replace(turn, failure=Failure(FailureKind.INTERRUPTED, "its driver was killed"), stop=False)
+
+    def _streams(self, number: int) -> tuple[Path, Path]:
+        stem = self._transcripts / f"turn_{number:03}"
+        return stem.with_suffix(".out"), stem.with_suffix(".err")
+
+    def _read(self, number: int, ended: Ended) -> Turn:
+        out, err = self._streams(number)
+        for path in (out, err):
+            redact(path, self._seat.keys)
+        with open(out, errors="replace") as lines:
+            return self._seat.client.read(lines, replace(ended, stderr_tail=_tail(err)))
+
+    def close(self) -> None:
+        if self._process:
+            self._process.kill()
+        self._seat.leave()
+
+    def _run(self, command: Command, out: Path, err: Path, over: Callable[[], bool]) -> int | None:
+        cell = replace(self._cell, environment={**self._cell.environment, **command.environment})
+        with _stdin(command.stdin) as stdin, open(out, "wb") as stdout, open(err, "wb") as stderr:
+            streams = (stdin.fileno(), stdout.fileno(), stderr.fileno())
+            with launch(command.argv, cell, self._level, *streams) as self._process:
+                try:
+                    return supervise(self._process, over)
+                finally:
+                    keep_traffic(self._process, out.with_suffix(".net"))
+
+
+def supervise(process: AgentProcess, over: Callable[[], bool]) -> int | None:
+    """The exit code; None when it had to be ended."""
+    while (code := process.wait(POLL_S)) is None:
+        if over():
+            process.kill()
+            return None
+    return code
+
+
+def keep_traffic(process: AgentProcess, path: Path) -> None:
+    """What the proxy let through, and what it refused, beside the transcript."""
+    if traffic := process.traffic():
+        path.write_text("".join(json.dumps(asdict(one)) + "\n" for one in traffic))
+
+
+def redact(path: Path, keys: Mapping[str, str]) -> None:
+    """An agent may print its environment: the record keeps the names of keys, never their values."""
+    text = clean = path.read_bytes() if path.exists() else b""
+    for name, value in keys.items():
+        clean = clean.replace(value.encode(), f"[{name}]".encode()) if value else clean
+    if clean != text:
+        path.write_bytes(clean)
+
+
+def _stdin(text: str | None) -> IO[bytes]:
+    """A file, so that a program which does not read its input blocks nobody."""
+    file = tempfile.TemporaryFile()
+    file.write((text or "").encode())
+    file.seek(0)
+    return file
+
+
+def _tail(path: Path) -> str:
+    if not path.exists():
+        return ""
+    with open(path, "rb") as file:
+        file.seek(max(0, path.stat().st_size - STDERR_TAIL))
+        return file.read().decode(errors="replace")

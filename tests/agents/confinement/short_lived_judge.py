@@ -1,0 +1,15 @@
+"""`python short_lived_judge.py LEVEL MARK SOURCE RUN`: starts an agent, and is killed while it runs."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from evopolicygym.agents.confinement.cell import AgentLevel, Cell
+from evopolicygym.agents.confinement.launch import launch
+from evopolicygym.agents.confinement.python import make_python
+
+level, mark, source, run = sys.argv[1:]
+folder = Path(run)
+cell = Cell(folder / "workspace", folder / "home", folder / "tmp", make_python(folder / "python"))
+launch(["python", "-c", source, mark], cell, AgentLevel(level), 0, 1, 2).wait()

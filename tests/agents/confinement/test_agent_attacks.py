@@ -1,0 +1,93 @@
+"""What a hostile agent tries, at every level, as root and as an ordinary user; each attack works where nothing stops
+it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+from yard import Yard
+
+from evopolicygym.agents.confinement.cell import AgentLevel
+from evopolicygym.agents.confinement.levels import Network, residues
+
+HERE = Path(__file__).parent
+AS_USER = HERE.parents[1] / "attacks" / "as_user.py"
+HELD_BY_NAMESPACES_ONLY = {"stat_a_file"}
+HELD_BY_A_USER_OF_ITS_OWN = {"change_a_mode"}
+NEEDS_SIGNAL_SCOPE = {"signal_the_judge"}  # Landlock ABI 6, or a user of its own
+NEEDS_PORT_RULES = {"connect_to_another_door", "connect_to_another_address"}  # Landlock ABI 4
+NEEDS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be somebody else")
+
+
+@cache
+def as_root(level: str) -> dict[str, bool]:
+    name, _, abi = level.partition("@")
+    with Yard() as yard:
+        return yard.attack(AgentLevel(name), int(abi) if abi else None)
+
+
+@cache
+def as_user(*levels: str) -> dict[str, dict[str, bool]]:
+    command = [sys.executable, str(AS_USER), sys.executable, str(HERE / "yard.py"), *levels]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=280)
+    assert done.returncode == 0, done.stderr
+    return {row["level"]: row["outcomes"] for row in map(json.loads, done.stdout.splitlines())}
+
+
+def breaches(outcomes: dict[str, bool]) -> set[str]:
+    return {name for name, succeeded in outcomes.items() if succeeded}
+
+
+@pytest.mark.xdist_group("cells")
+class TestAsWhoeverWeAre:
+    def test_every_attack_works_where_nothing_stops_it(self):
+        outcomes = as_root("none")
+        assert {name for name, succeeded in outcomes.items() if not succeeded} == set()
+
+    def test_nothing_works_at_level_a(self):
+        assert breaches(as_root("A")) == set()
+
+    @NEEDS_ROOT
+    def test_at_level_b_a_path_can_be_looked_up_and_that_is_all(self):
+        assert breaches(as_root("B")) == HELD_BY_NAMESPACES_ONLY
+
+    @NEEDS_ROOT
+    def test_at_level_b_an_old_kernel_leaves_the_ports_open(self):
+        assert breaches(as_root("B@2")) == HELD_BY_NAMESPACES_ONLY | NEEDS_PORT_RULES
+
+
+@NEEDS_ROOT
+@pytest.mark.xdist_group("cells")
+class TestAsAnOrdinaryUser:
+    LEVELS = ("none", "A", "B", "B@5", "B@2")
+
+    def outcomes(self, level: str) -> dict[str, bool]:
+        return as_user(*self.LEVELS)[level]
+
+    def test_every_attack_works_where_nothing_stops_it(self):
+        assert {name for name, succeeded in self.outcomes("none").items() if not succeeded} == set()
+
+    def test_nothing_works_at_level_a(self):
+        assert breaches(self.outcomes("A")) == set()
+
+    def test_at_level_b_modes_can_be_changed_as_well(self):
+        assert breaches(self.outcomes("B")) == HELD_BY_NAMESPACES_ONLY | HELD_BY_A_USER_OF_ITS_OWN
+
+    @pytest.mark.parametrize(("level", "more"), [("B@5", set()), ("B@2", NEEDS_PORT_RULES)])
+    def test_at_level_b_old_kernels_leave_more(self, level, more):
+        known = HELD_BY_NAMESPACES_ONLY | HELD_BY_A_USER_OF_ITS_OWN | NEEDS_SIGNAL_SCOPE
+        assert breaches(self.outcomes(level)) == known | more
+
+
+def test_what_is_left_open_is_said():
+    said = " ".join(residues(AgentLevel.B, Network.ALLOWED, abi=2, own_user=False))
+    for word in ("stat", "mode", "signalled", "TCP port"):
+        assert word in said
+    assert "signalled" not in " ".join(residues(AgentLevel.B, Network.ALLOWED, abi=7, own_user=False))
+    assert "off-budget" in residues(AgentLevel.A, Network.OPEN, abi=7, own_user=True)[0]

@@ -1,0 +1,87 @@
+"""A level is claimed only where it holds, and nothing is started where a layer does not take."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+
+import pytest
+from yard import Yard
+
+from evopolicygym.agents.confinement.cell import AgentLevel
+from evopolicygym.agents.confinement.keeper import LayerFailed
+from evopolicygym.agents.confinement.levels import best_level
+from refusing import refuser
+
+TRY = """
+import sys
+from evopolicygym.agents.confinement.cell import AgentLevel
+from evopolicygym.agents.confinement.levels import best_level
+from evopolicygym.errors import IsolationUnavailable
+try:
+    print(best_level())
+except IsolationUnavailable as error:
+    print(error)
+"""
+
+
+def best_where_refused(*calls: str) -> str:
+    return subprocess.run(
+        [sys.executable, "-c", TRY], preexec_fn=refuser(calls), capture_output=True, text=True, check=True
+    ).stdout
+
+
+def test_the_best_level_of_this_machine_is_used():
+    assert best_level() is AgentLevel.A
+    assert best_level((AgentLevel.B,)) is AgentLevel.B
+
+
+def test_without_namespaces_it_is_b():
+    assert best_where_refused("unshare") == "B\n"
+
+
+def test_without_landlock_as_well_there_is_none_and_the_remedy_is_named():
+    text = best_where_refused("unshare", "landlock")
+    assert "agents cannot be isolated on this machine" in text
+    assert "level A: a layer of the agent's cell did not take: unshare: Operation not permitted (" in text
+    assert "Landlock is not available" in text and "needs Linux 5.13" in text
+    assert "--agent-isolation none" in text
+
+
+@pytest.mark.parametrize(("level", "call"), [("A", "unshare"), ("B", "landlock"), ("A", "seccomp"), ("B", "seccomp")])
+def test_a_program_is_never_started_where_a_layer_does_not_take(level, call):
+    source = f"""
+    import sys
+    from yard import Yard
+    from evopolicygym.agents.confinement.cell import AgentLevel
+    from evopolicygym.agents.confinement.keeper import LayerFailed
+    with Yard() as yard:
+        try:
+            yard.shell("touch started", AgentLevel.{level})
+        except LayerFailed as error:
+            print("refused:", (yard.workspace / "started").exists())
+    """
+    folder = __file__.rpartition("/")[0]
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(source)], preexec_fn=refuser([call]), capture_output=True, text=True,
+        cwd=folder, env={"PYTHONPATH": folder, "PATH": "/usr/bin:/bin"},
+    )  # fmt: skip
+    assert done.stdout == "refused: False\n", done.stderr
+
+
+def test_a_fence_that_is_not_whole_is_noticed_from_inside(monkeypatch):
+    """As if the list of what is shown were wrong: the last look around sees it."""
+    from evopolicygym.agents.confinement import launch
+
+    view_of = launch.view_of
+
+    def too_wide(cell):
+        view = view_of(cell)
+        return type(view)((*view.trees, launch.runtime().harness), view.links, view.holes, view.shown, view.etc)
+
+    monkeypatch.setattr(launch, "view_of", too_wide)
+    with Yard() as yard:
+        for level in (AgentLevel.A, AgentLevel.B):
+            with pytest.raises(LayerFailed, match="can be read"):
+                yard.shell("true", level)

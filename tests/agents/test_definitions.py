@@ -1,0 +1,153 @@
+"""Clients as data: what ships is sound, what a user writes is checked, and commands are what the definition says."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from evopolicygym.agents import definitions, home
+from evopolicygym.agents.client import Ask, Client
+from evopolicygym.agents.metering import Meter
+from evopolicygym.errors import UserError
+
+OWN = """\
+title = "My client"
+program = "my-client"
+argv = ["${program}", "run", ["--model", "${model}"], ["--resume", "${session}"], ["--effort", "${effort}"]]
+keys = ["MY_KEY"]
+environment = { MY_URL = "${base_url}", QUIET = "1" }
+files = { ".my/settings.json" = '{"model": "${model}"}' }
+session = [{ where = { type = "start" }, at = "id" }]
+done = [{ type = "end" }]
+"""
+
+
+CLIENTS = [name for name in definitions.names() if not definitions.load(name).ships]
+
+
+def ask(prompt: str = "Play.", **more) -> Ask:
+    return Ask(prompt, Path("/workspace"), Path("/home"), **more)
+
+
+def own(tmp_path: Path, text: str = OWN):
+    (tmp_path / "mine.toml").write_text(text)
+    return definitions.load(str(tmp_path / "mine.toml"))
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+def test_what_ships_is_sound(name):
+    client = definitions.load(name)
+    keys = {client.keys[0]: "the-key"}
+    first = client.command(ask(model="a/b", keys=keys))
+    again = client.command(ask(model="a/b", keys=keys, session="s-1"))
+    assert first.argv[0] == client.program and first.environment[client.keys[0]] == "the-key"
+    assert ("s-1" in again.argv) == client.can_resume and "s-1" not in first.argv
+    assert not any("the-key" in item for item in (*first.argv, *first.files.values())) and "the-key" not in repr(first)
+    assert client.install and client.install.version in client.install.command
+    assert client.usage and (client.session or name in ("goose", "mini-swe-agent"))
+    assert (first.stdin == "Play.") is (client.prompt == "stdin")
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+def test_a_base_url_is_used_and_takes_the_place_of_the_hosts(name):
+    client = definitions.load(name)
+    url = "http://127.0.0.1:8000/v1"
+    made = client.command(ask(model="a/b", base_url=url, keys={client.keys[0]: "k"}))
+    assert "127.0.0.1:8000" in repr((made.argv, made.environment))
+    assert client.allowed_hosts(url) == ("127.0.0.1:8000",) and client.allowed_hosts() == client.hosts
+    with pytest.raises(UserError, match="any word will do"):
+        client.command(ask(model="a/b", base_url=url))
+
+
+def test_what_is_not_known_is_left_out(tmp_path):
+    client = own(tmp_path)
+    assert client.command(ask()).argv == ("my-client", "run")
+    full = client.command(ask(model='a"b', session="s", base_url="http://u", keys={"MY_KEY": "k", "OTHER": "secret"}))
+    assert full.argv == ("my-client", "run", "--model", 'a"b', "--resume", "s")
+    assert full.environment == {"MY_URL": "http://u", "QUIET": "1", "MY_KEY": "k"}
+    assert full.files == {".my/settings.json": '{"model": "a\\"b"}'}
+
+
+def test_options_are_whatever_the_templates_name(tmp_path):
+    client = own(tmp_path)
+    assert client.options == {"effort"}
+    assert client.command(ask(options={"effort": "high"})).argv[-1] == "high"
+    with pytest.raises(UserError, match="no option 'effrt'; its options are: effort"):
+        client.command(ask(options={"effrt": "high"}))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("keys =", "kyes =", r"kyes: there is no such key; did you mean keys\?"),
+        ("at =", "et =", r"session.0.et: there is no such key; did you mean at\?"),
+        ('title = "My client"\n', "", "title: Field required"),
+        ("${model}", "${mo del}", "not a template"),
+        ('program = "my-client"', 'program = "my-client"\nprompt = "argument"', r"no \$\{prompt\} is in argv"),
+        ("argv = [", "argv = ", "is not TOML"),
+    ],
+)
+def test_a_mistake_in_a_definition_is_explained(tmp_path, old, new, message):
+    with pytest.raises(UserError, match=message):
+        own(tmp_path, OWN.replace(old, new))
+
+
+def test_the_documentation_is_true(tmp_path):
+    """Its example is a definition that uses every key; its table has the versions that are proven."""
+    text = (Path(__file__).parents[2] / "docs" / "agents.md").read_text()
+    example = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)[-1]
+    client = own(tmp_path, example)
+    assert set(Client.model_fields) - set(tomllib.loads(example)) == {"name", "ships", "packages"}
+    assert set(Meter.model_fields) - set(tomllib.loads(example)["usage"][0]) == {"file"}
+    assert client.options == {"effort"} and client.can_resume
+    for name in CLIENTS:
+        install = definitions.load(name).install
+        assert install and install.command in text
+
+
+def test_an_unknown_agent_gets_the_nearest_names():
+    with pytest.raises(UserError, match="Did you mean claude"):
+        definitions.load("cluade")
+
+
+def test_a_command_is_taken_as_it_is():
+    client = definitions.command(["./agent.sh", "$HOME", "${model}"])
+    made = client.command(ask(model="m"))
+    assert made.argv == ("./agent.sh", "$HOME", "${model}") and made.stdin == "Play."
+    assert client.command(ask(program="/found/agent.sh")).argv[0] == "/found/agent.sh"
+    assert made.environment == {"EVOPOLICYGYM_PROMPT": "Play.", "EVOPOLICYGYM_MODEL": "m"}
+    with pytest.raises(UserError, match="after two dashes"):
+        definitions.command([])
+
+
+def test_a_prompt_that_is_too_long_for_an_argument():
+    with pytest.raises(UserError, match="too long"):
+        definitions.load("kimi").command(ask("x" * 131_072, model="m"))
+
+
+def test_a_home_is_seeded_without_following_links(tmp_path):
+    place, elsewhere = tmp_path / "home", tmp_path / "elsewhere"
+    place.mkdir()
+    elsewhere.mkdir()
+    home.seed(place, {".a/b/settings": "1", "plain": "2"})
+    home.seed(place, {"plain": "3"})
+    assert (place / ".a" / "b" / "settings").read_text() == "1" and (place / "plain").read_text() == "2"
+    (place / ".c").symlink_to(elsewhere)
+    for name in (".c/settings", "../outside", "/absolute"):
+        with pytest.raises(UserError):
+            home.seed(place, {name: "4"})
+    assert not list(elsewhere.iterdir())
+
+
+def test_only_declared_credentials_are_copied(tmp_path):
+    real, place = tmp_path / "real", tmp_path / "home"
+    (real / ".codex").mkdir(parents=True)
+    place.mkdir()
+    for name in ("auth.json", "history.jsonl"):
+        (real / ".codex" / name).write_text(name)
+    assert home.copy_credentials([".codex/auth.json", ".codex/none"], real, place) == [".codex/auth.json"]
+    assert [path.name for path in (place / ".codex").iterdir()] == ["auth.json"]
+    assert (place / ".codex" / "auth.json").stat().st_mode & 0o777 == 0o600

@@ -1,0 +1,74 @@
+"""Agents that are spoken to in JSON lines: real processes, good ones and others."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from evopolicygym.agents.jsonl import Conversation, Misspoken, Reply, parse, prompt
+from evopolicygym.agents.turns import Usage
+
+ECHO = """
+import json, sys
+print("starting up", flush=True)
+for line in sys.stdin:
+    asked = json.loads(line)
+    assert asked["type"] == "prompt"
+    usage = {"fresh_input": 10, "output": 2, "cost_usd": 0.5, "cache_read": -1}
+    reply = {"turn": asked["turn"], "text": asked["message"].upper(), "stop": asked["turn"] == 1}
+    print(json.dumps(reply | {"data": {"usage": usage}}), flush=True)
+"""
+
+
+@contextmanager
+def agent(source: str, heard=lambda line: None) -> Iterator[Conversation]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(source)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdin and process.stdout
+    try:
+        yield Conversation(process.stdin, process.stdout, heard)
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_a_conversation():
+    heard: list[str] = []
+    with agent(ECHO, heard.append) as conversation:
+        first, second = conversation.say("hello\n\u2028 there"), conversation.say("again")
+    assert first and first.text == "HELLO\n\u2028 THERE" and not first.stop
+    assert first.usage == Usage(10, output=2, cost_usd=0.5)
+    assert second and second.stop and second.turn == 1
+    assert heard[0] == "starting up\n" and len(heard) == 3
+
+
+def test_an_agent_that_goes_away():
+    with agent("print('bye')") as conversation:
+        assert conversation.say("hello") is None
+        assert conversation.say("hello") is None
+
+
+def test_an_agent_that_answers_another_turn():
+    with (
+        agent("""print('{"turn": 7}', flush=True); input()""") as conversation,
+        pytest.raises(Misspoken, match="turn 7"),
+    ):
+        conversation.say("hello")
+
+
+@pytest.mark.parametrize("line", ['{"text": 1}', '{"stop": "no"}', '{"data": []}', '{"turn": true}', '{"turn": 1.0}'])
+def test_an_answer_of_the_wrong_shape(line):
+    with pytest.raises(Misspoken, match="must be of type"):
+        parse(line, 1)
+
+
+def test_all_of_an_answer_is_optional_and_talk_is_no_answer():
+    assert parse("{}", 3) == Reply(3)
+    assert parse("hello", 3) is parse("[1]", 3) is parse("", 3) is parse("{torn", 3) is None
+    assert prompt(0, 'a "b"\n') == '{"type": "prompt", "turn": 0, "message": "a \\"b\\"\\n"}\n'

@@ -1,0 +1,40 @@
+"""What tokens cost, and when nobody knows."""
+
+from __future__ import annotations
+
+import pytest
+
+from evopolicygym.agents.prices import Cost, cost, price_of, table
+from evopolicygym.agents.turns import Usage
+from evopolicygym.errors import UserError
+
+OWN = '[models."my-model"]\ninput = 2\noutput = 4\nas_of = "2026-01"\nsource = "me"\n'
+
+
+def test_the_client_comes_first():
+    assert cost(Usage(1, output=1, cost_usd=0.25), "gpt-5") == Cost(0.25, "client")
+
+
+def test_an_estimate_quotes_its_price():
+    found = cost(Usage(1_000_000, 1_000_000, 1_000_000, 1_000_000), "anthropic/claude-opus-4-7-20260101")
+    assert found.usd == pytest.approx(5 + 0.5 + 6.25 + 25) and found.source == "prices"
+    assert found.price and found.price["as_of"] and found.price["source"].startswith("https://")
+
+
+def test_unknown_is_unknown():
+    unknown = Cost(None, "unknown")
+    assert cost(None, "gpt-5") == unknown
+    assert cost(Usage(1, output=1), "nobody-knows-it") == unknown
+    assert cost(Usage(1, output=1), None) == unknown
+    assert cost(Usage(1), "gpt-5") == unknown  # output is not known
+    assert cost(Usage(1, cache_write=1, output=1), "gpt-5") == unknown  # nor what a cache write would cost
+
+
+def test_a_file_of_ones_own(tmp_path):
+    file = tmp_path / "prices.toml"
+    file.write_text(OWN)
+    assert cost(Usage(500_000, output=250_000), "my-model", table(file)).usd == 2.0
+    assert price_of("gpt-5", table(file)) is not None
+    file.write_text(OWN.replace("output", "outptu"))
+    with pytest.raises(UserError, match="did you mean output"):
+        table(file)

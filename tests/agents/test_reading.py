@@ -1,0 +1,138 @@
+"""From lines to turns: scopes, overlaps, failures, and what a hostile agent may print."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from evopolicygym.agents import definitions
+from evopolicygym.agents.reading import Ended
+from evopolicygym.agents.turns import FailureKind, Turn, Usage, total
+
+
+def read(name: str, *events, code: int | None = 0, home: Path = Path("/nonexistent"), **more) -> Turn:
+    lines = [event if isinstance(event, str) else json.dumps(event) for event in events]
+    return definitions.load(name).read(lines, Ended(code, 1.0, home, **more))
+
+
+def codex(**usage):
+    names = {"input": "input_tokens", "cached": "cached_input_tokens", "output": "output_tokens"}
+    return {"type": "turn.completed", "usage": {names[name]: value for name, value in usage.items()}}
+
+
+def test_totals_of_a_session_become_differences():
+    first = read("codex", {"type": "thread.started", "thread_id": "t-1"}, codex(input=2000, cached=200, output=100))
+    assert first.usage == Usage(1800, 200, None, 100) and first.session == "t-1"
+    second = read("codex", codex(input=4000, cached=400, output=200), before=first.usage, session="t-1")
+    assert second.usage == first.usage and second.session == "t-1"
+    assert total([first.usage, None, second.usage]) == Usage(3600, 400, None, 200)
+
+
+def test_totals_that_have_shrunk_were_counted_anew():
+    turn = read("codex", codex(input=1000, output=50), before=Usage(5000, output=100))
+    assert turn.usage == Usage(1000, output=50)
+
+
+def test_steps_are_added_up_and_reasoning_is_part_of_the_output():
+    tokens = {"input": 900, "output": 43, "reasoning": 7, "cache": {"read": 100, "write": 0}}
+    step = {"type": "step_finish", "sessionID": "ses_1", "part": {"reason": "stop", "tokens": tokens, "cost": 0}}
+    assert read("opencode", step, step).usage == Usage(1800, 200, 0, 100, 14)
+
+
+def test_a_cost_of_zero_is_unknown_and_other_costs_are_kept():
+    def result(cost: float):
+        figures = {"inputTokens": 1, "outputTokens": 2, "costUSD": cost}
+        return {"type": "result", "model_usage_since_last_result": {"m": figures, "small.model": figures}}
+
+    assert read("claude", result(0)).usage == Usage(2, output=4)
+    assert read("claude", result(0.25)).usage == Usage(2, output=4, cost_usd=0.5)
+
+
+def test_usage_from_session_files_says_so(tmp_path):
+    folder = tmp_path / ".kimi-code/sessions/wd/session_1/agents/main"
+    folder.mkdir(parents=True)
+    record = {"type": "usage.record", "usage": {"inputOther": 900, "output": 50, "inputCacheRead": 100}}
+    (folder / "wire.jsonl").write_text(2 * (json.dumps(record) + "\n") + "{torn")
+    hint = {"role": "meta", "type": "session.resume_hint", "session_id": "session_1"}
+    turn = read("kimi", {"role": "assistant", "content": "Hi."}, hint, home=tmp_path)
+    assert turn.usage == Usage(1800, 200, None, 100, source="file") and turn.text == "Hi." and turn.failure is None
+    assert read("kimi", hint, home=tmp_path, before=turn.usage).usage == Usage(0, 0, None, 0, source="file")
+
+
+def test_session_files_are_not_trusted(tmp_path):
+    folder = tmp_path / "home/.kimi-code/sessions/wd/session_1/agents"
+    for name in ("pipe", "link", "deep"):
+        (folder / name).mkdir(parents=True)
+    outside = tmp_path / "outside"
+    outside.write_text(json.dumps({"type": "usage.record", "usage": {"inputOther": 9, "output": 9}}))
+    os.mkfifo(folder / "pipe/wire.jsonl")
+    (folder / "link/wire.jsonl").symlink_to(outside)
+    (folder / "deep/wire.jsonl").write_text("{" * 100_000 + "\n" + '{"a":' * 100_000)
+    hint = {"type": "session.resume_hint", "session_id": "session_1"}
+    assert read("kimi", hint, home=tmp_path / "home").usage is None
+
+
+@pytest.mark.parametrize("session", ["../../etc", "-rf", "a b", "x" * 200, ""])
+def test_a_session_that_could_be_an_argument_is_none(session):
+    assert read("codex", {"type": "thread.started", "thread_id": session}).session is None
+
+
+@pytest.mark.parametrize("figure", [-1, 1.5, "7", True, 10**20, None, [], {}])
+def test_a_figure_that_cannot_be_one_is_unknown(figure):
+    assert (
+        read("codex", {"type": "turn.completed", "usage": {"input_tokens": figure, "output_tokens": 1}}).usage is None
+    )
+
+
+FAILURES = [
+    ("codex", {"type": "turn.failed", "error": {"message": "unexpected status 401 Unauthorized"}}, 1, "authentication"),
+    ("codex", {"type": "turn.failed", "error": {"message": "exceeded retry limit, last status: 429"}}, 1, "rate_limit"),
+    ("codex", {"type": "turn.failed", "error": {"message": "We're experiencing high demand"}}, 1, "provider"),
+    ("codex", {"type": "thread.started", "thread_id": "t"}, 0, "client"),  # no last event
+    ("claude", {"type": "result", "subtype": "success", "is_error": True, "result": "API Error: 500"}, 1, "provider"),
+    ("claude", {"type": "result", "subtype": "error_max_turns", "is_error": True}, 1, "turn_limit"),
+    ("qwen", {"type": "system", "subtype": "init", "session_id": "q"}, 53, "turn_limit"),
+    ("goose", {"type": "complete"}, 3, "client"),  # done, but the exit code says otherwise
+]
+
+
+@pytest.mark.parametrize(("name", "event", "code", "kind"), FAILURES)
+def test_failures_have_a_kind(name, event, code, kind):
+    failure = read(name, event, code=code).failure
+    assert failure and failure.kind == kind
+
+
+def test_goose_fails_with_exit_code_0():
+    text = "Ran into this error: Rate limit exceeded: slow down."
+    message = {"type": "message", "message": {"role": "assistant", "content": [{"type": "text", "text": text}]}}
+    failure = read("goose", message, {"type": "complete", "input_tokens": 0, "output_tokens": 0}).failure
+    assert failure and failure.kind is FailureKind.RATE_LIMIT
+
+
+def test_whoever_waits_for_the_provider_when_killed_says_so():
+    retry = {"type": "system", "subtype": "api_retry", "error_status": 429, "error": "rate_limit"}
+    talk = {"type": "assistant", "message": "HTTP 500 is what my notes say"}
+    assert read("claude", talk, retry, code=None).failure.kind is FailureKind.RATE_LIMIT
+    assert read("claude", retry, talk, code=None).failure.kind is FailureKind.TIMEOUT
+    assert read("codex", code=None).failure.kind is FailureKind.TIMEOUT
+
+
+def test_a_warning_is_not_a_failure():
+    warning = {"type": "item.completed", "item": {"type": "error", "message": "Model metadata not found: 401"}}
+    assert read("codex", warning, codex(input=1, output=1)).failure is None
+
+
+def test_plain_lines_among_the_events():
+    turn = read("openhands", "Conversation ID: 0123abcd-ef", "{not json", "[1, 2]", "")
+    assert turn.session == "0123abcd-ef" and turn.failure is None
+
+
+def test_a_command_that_is_started_once_wants_no_more():
+    client = definitions.command(["true"])
+    turn = client.read(["working\n", "done\n", "\n"], Ended(0, 1.0, Path("/nonexistent")))
+    assert turn.stop and turn.text == "done" and turn.failure is None and turn.usage is None
+    failed = client.read([], Ended(3, 1.0, Path("/nonexistent"), "no such file\n"))
+    assert failed.failure and failed.failure.kind is FailureKind.CLIENT and failed.failure.text == "no such file"

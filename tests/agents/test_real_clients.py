@@ -1,0 +1,178 @@
+"""Real clients play whole small runs against a scripted model: resumed, metered, and understood when they fail."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+from client_installs import Installed, installed
+from driving import KEY, Seat
+from scripted_model import ScriptedModel
+
+from evopolicygym.agents import prompts
+from evopolicygym.agents.turns import FailureKind, Usage
+from serving import Server
+
+BUDGET = 12
+NOBODY = 65534
+RUN = ("--validation-cases", "2", "--heldout-cases", "2", "--jobs", "1", "--seeds", "paper", "--budget", str(BUDGET))
+MODELS = {
+    "claude": "claude-scripted",
+    "gemini": "gemini-scripted",
+    "opencode": "scripted/model",
+    "goose": "openai/model",
+}
+NPM = ("goose", "kimi", "qwen", "gemini", "opencode")
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in (*NPM, "openhands")]
+QUICK = ["codex", "claude"]
+pytestmark = pytest.mark.timeout(1500)
+
+# Four requests in the first turn and seven in the second, each 1000 in (100 cached), 50 out (7 reasoning).
+CHAT = {"fresh_input": 900, "cache_read": 100, "cache_write": 0, "output": 50, "reasoning": None}
+USAGE = {
+    "codex": CHAT | {"reasoning": 7},
+    "claude": CHAT | {"cache_write": 11, "reasoning": 0},
+    "kimi": CHAT,
+    "qwen": CHAT | {"cache_write": None},
+    "goose": CHAT,
+    "gemini": CHAT | {"cache_write": None, "output": 57, "reasoning": 7},
+    "opencode": CHAT | {"reasoning": 7},
+    "openhands": CHAT | {"reasoning": 7},
+    "mini-swe-agent": CHAT | {"cache_write": None, "reasoning": 7},
+}
+
+
+WEB = {"web_search", "web_search_preview", "WebSearch", "WebFetch", "google_web_search", "web_fetch"}
+
+
+def seat(name: str, model: ScriptedModel, folder: Path, workspace: Path, **more) -> Seat:
+    base = model.url if name in ("claude", "gemini") else f"{model.url}/v1"
+    return Seat(installed(name), folder / "seat", workspace, model=MODELS.get(name, "scripted"), base_url=base, **more)
+
+
+def tokens(usage: Usage | None) -> dict[str, int | None]:
+    assert usage
+    return {name: getattr(usage, name) for name in CHAT}
+
+
+def times(count: int, name: str) -> dict[str, int | None]:
+    return {key: None if value is None else count * value for key, value in USAGE[name].items()}
+
+
+@pytest.mark.parametrize("name", [*QUICK, *SLOW])
+def test_a_whole_run_in_two_turns(name, serve, tmp_path):
+    server = serve(*RUN)
+    with ScriptedModel() as model:
+        player = seat(name, model, tmp_path, server.workspace)
+        first = player.turn(prompts.opening(BUDGET))
+        assert first.failure is None and first.text == "A first version is submitted.", (first, player.stderr)
+        assert first.session and server.remaining() == BUDGET - 4
+        second = player.turn(prompts.go_on(server.remaining(), BUDGET))
+        assert second.failure is None and second.text.startswith("The budget is spent"), (second, player.stderr)
+        assert second.session == first.session and server.remaining() == 0
+    assert (tokens(first.usage), tokens(second.usage)) == (times(4, name), times(7, name))
+    assert {request["key"] for request in model.seen} == {KEY}
+    assert not {tool for request in model.seen for tool in request["tools"]} & WEB
+    if name != "openhands":
+        assert "Training cases are numbered" in next(request["asked"] for request in model.seen if request["tools"])
+    record = server.finish()
+    assert record["outcome"]["submission"] == 3  # the third version plays the best action
+
+
+@pytest.mark.slow
+def test_a_client_without_sessions(serve, tmp_path):
+    """Every turn is a conversation of its own, and starts from the files."""
+    server = serve(*RUN)
+    with ScriptedModel() as model:
+        player = seat("mini-swe-agent", model, tmp_path, server.workspace)
+        for left in (8, 4, 0):
+            turn = player.turn(prompts.go_on(server.remaining(), BUDGET))
+            assert (turn.failure, turn.session, server.remaining()) == (None, None, left), (turn, player.stderr)
+            assert tokens(turn.usage) == times(4, "mini-swe-agent")
+
+
+FAULTS = {
+    "401": FailureKind.AUTHENTICATION,
+    "429": FailureKind.RATE_LIMIT,
+    "cut": FailureKind.PROVIDER,
+    "500": FailureKind.PROVIDER,
+}
+PATIENT = {("kimi", "429"), ("kimi", "cut"), ("kimi", "500"), ("qwen", "429"), ("qwen", "500")}
+"""They try again for minutes, and are killed before. Kimi says why it waits, Qwen does not."""
+
+
+def cases():
+    for name in (*QUICK, "goose", "kimi", "qwen"):
+        for fault in FAULTS:
+            quick = name in QUICK and fault != "500"
+            yield pytest.param(name, fault, marks=[] if quick else pytest.mark.slow)
+
+
+@pytest.mark.parametrize(("name", "fault"), list(cases()))
+def test_faults_are_recognised_and_the_session_goes_on(name, fault, tmp_path):
+    with ScriptedModel(script=lambda past: "Done.", fault=fault) as model:
+        player = seat(name, model, tmp_path, tmp_path)
+        killed = (name, fault) in PATIENT
+        failed = player.turn("Say something.", timeout_s=45.0 if killed else 240.0)
+        kind = FailureKind.TIMEOUT if killed and name == "qwen" else FAULTS[fault]
+        assert failed.failure and failed.failure.kind is kind, (failed, player.stdout, player.stderr)
+        model.fault = None
+        mended = player.turn("Say something.")
+        assert mended.failure is None and mended.text == "Done.", (mended, player.stdout, player.stderr)
+
+
+@pytest.mark.parametrize("name", [*QUICK, *SLOW])
+def test_a_model_that_says_nothing_is_a_timeout(name, tmp_path):
+    with ScriptedModel(fault="hang") as model:
+        player = seat(name, model, tmp_path, tmp_path)
+        silent = player.turn("Say something.", timeout_s=8.0)
+        assert silent.failure and silent.failure.kind is FailureKind.TIMEOUT and silent.exit_code is None
+        assert silent.usage is None
+
+
+def test_the_key_is_not_in_the_shell_of_codex(tmp_path):
+    heard: list[str] = []
+
+    def script(past):
+        heard.extend(item.text for item in past if item.kind == "result")
+        return "Done." if heard else "$ env"
+
+    with ScriptedModel(script) as model:
+        assert seat("codex", model, tmp_path, tmp_path).turn("Play.").failure is None
+    assert "HOME=" in heard[0] and KEY not in heard[0]
+
+
+def test_a_turn_limit(tmp_path):
+    with ScriptedModel(lambda past: "$ true") as model:
+        turn = seat("claude", model, tmp_path, tmp_path, max_turns=1).turn("Play.")
+    assert turn.failure and turn.failure.kind is FailureKind.TURN_LIMIT
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="all of these tests run as another user than root already")
+def test_claude_as_a_user_who_is_not_root():
+    """It lies where that user may go; the workspace is theirs, and the judge is not."""
+    with tempfile.TemporaryDirectory(prefix="evopolicygym-") as name, ScriptedModel() as model:
+        folder = Path(name)
+        folder.chmod(0o755)
+        real = installed("claude")
+        program = folder / "claude"
+        try:
+            os.link(real.program.resolve(), program)
+        except OSError:
+            shutil.copy(real.program.resolve(), program)
+        server = Server(folder / "run", *RUN)
+        prefix = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--")
+        there = Installed(real.client, program, real.path)
+        player = Seat(there, folder / "seat", server.workspace, prefix, model=MODELS["claude"], base_url=model.url)
+        (folder / "run").chmod(0o711)
+        for path in (server.workspace, *server.workspace.rglob("*"), player.folder, *player.folder.rglob("*")):
+            os.chown(path, NOBODY, NOBODY)
+        try:
+            first = player.turn(prompts.opening(BUDGET))
+            second = player.turn(prompts.go_on(server.remaining(), BUDGET))
+            assert (first.failure, second.failure, server.remaining()) == (None, None, 0), (first, player.stderr)
+        finally:
+            server.close()

@@ -1,0 +1,201 @@
+"""`evopolicygym run`: agents play whole runs in their jail, are limited, killed, taken up again, and always scored."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from client_installs import installed
+from scripted_model import ScriptedModel
+
+from serving import COMMAND
+
+SMALL = ("--validation-cases", "2", "--heldout-cases", "2", "--jobs", "1", "--seeds", "paper", "--budget", "12")
+KEY = "scripted-key-that-opens-nothing"
+pytestmark = [pytest.mark.timeout(900)]
+
+
+def play(root: Path, *options: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    argv = [*COMMAND, "run", "toys:Toy-v0", "--run", str(root), "--json", *SMALL, *options]
+    return subprocess.run(argv, capture_output=True, text=True, timeout=600, env=os.environ | environment)
+
+
+def played(root: Path, *options: str, **environment: str) -> dict:
+    done = play(root, *options, **environment)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_an_agent_that_does_nothing_has_an_outcome(tmp_path):
+    record = played(tmp_path / "run", "--agent", "nop")
+    assert record["outcome"]["kind"] == "no_ok_submit"
+    assert record["times"]["closed_because"] == "agent_stopped"
+
+
+def test_the_starter_is_scored_and_its_isolation_recorded(tmp_path):
+    record = played(tmp_path / "run", "--agent", "starter", "--seed", "3")
+    assert record["outcome"]["kind"] == "scored" and record["outcome"]["stopped_early"]
+    assert record["agent"]["name"] == "starter" and record["agent"]["seed"] == 3
+    assert record["isolation"]["agent"] in ("A", "B") and record["isolation"]["publishable"]
+    assert record["integrity"]["signs"] == [] and len(record["turns"]) == 1
+
+
+LOOK_AROUND = """
+import json, os, pathlib, subprocess
+found = {}
+for name in ("gymnasium", "evopolicygym", "mujoco", "numpy", "scipy"):
+    found[name] = subprocess.run(["python3", "-c", f"import {name}"], capture_output=True).returncode == 0
+run = pathlib.Path.cwd().parent
+for name in ("ledger.jsonl", "hidden", "run.json", "config.toml"):
+    found[name] = os.access(run / name, os.R_OK)
+found["judge"] = any(b"cli.main" in pathlib.Path("/proc", p, "cmdline").read_bytes()
+                     for p in os.listdir("/proc") if p.isdigit() and os.access(f"/proc/{p}/cmdline", os.R_OK)
+                     and int(p) != os.getpid())
+found["seed"] = os.environ["EVOPOLICYGYM_SEED"]
+found["leaked"] = "SECRET_OF_THE_USER" in os.environ
+subprocess.run(["python3", "submit.py", "0-1"], check=True)
+print(json.dumps(found))
+"""
+
+
+def test_what_an_agent_sees(tmp_path):
+    record = played(
+        tmp_path / "run",
+        "--agent",
+        "command",
+        "--seed",
+        "7",
+        "--",
+        "python3",
+        "-c",
+        LOOK_AROUND,
+        SECRET_OF_THE_USER="x",
+    )
+    found = json.loads((tmp_path / "run/logs/agent/turn_001.out").read_text().splitlines()[-1])
+    assert found == {
+        "gymnasium": False, "evopolicygym": False, "mujoco": False, "numpy": True, "scipy": True,
+        "ledger.jsonl": False, "hidden": False, "run.json": False, "config.toml": False, "judge": False,
+        "seed": "7", "leaked": False,
+    }  # fmt: skip
+    assert record["budget"]["charged"] == 2
+
+
+TALKER = """
+import json, subprocess, sys
+for line in sys.stdin:
+    asked = json.loads(line)
+    subprocess.run([sys.executable, "submit.py", "0-3"], stdout=subprocess.DEVNULL)
+    data = {"usage": {"fresh_input": 10, "output": 1}}
+    print(json.dumps({"turn": asked["turn"], "text": "one more", "stop": False, "data": data}), flush=True)
+"""
+
+
+def test_an_agent_that_is_spoken_to_in_json_lines(tmp_path):
+    record = played(tmp_path / "run", "--agent", "command", "--json-lines", "--", "python3", "-c", TALKER)
+    assert record["times"]["closed_because"] == "budget_spent" and len(record["turns"]) == 3
+    assert record["usage"]["input_tokens"] == 30 and record["usage"]["dollars"] is None
+
+
+def test_limits_are_results(tmp_path):
+    record = played(
+        tmp_path / "turns", "--agent", "command", "--json-lines", "--max-turns", "2", "--", "python3", "-c", TALKER
+    )
+    assert record["times"]["closed_because"] == "limit_turns" and record["outcome"]["budget_left"] == 4
+    sleeper = "import subprocess, sys, time; subprocess.run([sys.executable, 'submit.py', '0']); time.sleep(600)"
+    record = played(tmp_path / "hours", "--agent", "command", "--max-hours", "0.005", "--", "python3", "-c", sleeper)
+    assert record["times"]["closed_because"] == "limit_hours" and record["outcome"]["kind"] == "scored"
+    assert record["turns"][0]["failure"] == "timeout"
+
+
+SLOW_STARTER = "import subprocess, sys, time; subprocess.run([sys.executable, 'submit.py', '0-3']); time.sleep({}); " \
+    "subprocess.run([sys.executable, 'submit.py', '4-7'])"  # fmt: skip
+
+
+def test_a_killed_run_goes_on_and_leaves_nobody_behind(tmp_path):
+    root = tmp_path / "run"
+    marker = f"time.sleep(0.5 if __import__('os').path.exists('second') else 500); open('second', 'w') #{os.getpid()}"
+    code = SLOW_STARTER.format(0) + "; " + marker
+    argv = [
+        *COMMAND,
+        "run",
+        "toys:Toy-v0",
+        "--run",
+        str(root),
+        *SMALL,
+        "--agent",
+        "command",
+        "--",
+        "python3",
+        "-c",
+        code,
+    ]
+    process = subprocess.Popen(argv, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    while not (root / "workspace/feedback/submit_002").exists():
+        assert process.poll() is None
+        time.sleep(0.1)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    deadline = time.monotonic() + 60
+    while alive := [p for p in Path("/proc").glob("[0-9]*/cmdline") if marker.encode() in _read(p)]:
+        assert time.monotonic() < deadline, alive
+        time.sleep(0.1)
+    (root / "workspace" / "second").touch()
+    done = subprocess.run(
+        [*COMMAND, "run", "--resume", str(root), "--json"], capture_output=True, text=True, timeout=600
+    )
+    assert done.returncode == 0, done.stderr
+    record = json.loads(done.stdout)
+    assert record["budget"]["charged"] == 12 and len(record["submissions"]) == 3
+    assert [turn["failure"] for turn in record["turns"]] == ["interrupted", None]
+    assert subprocess.run([*COMMAND, "verify", str(root)], capture_output=True, timeout=300).returncode == 0
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--agent", "codexx"), "codex"),
+        (("--agent", "command"), "no program is named"),
+        (("--agent", "codex", "--option", "x"), "NAME=VALUE"),
+        (
+            (
+                "--agent",
+                "goose",
+            ),
+            "goose cannot play here",
+        ),
+    ],
+)
+def test_mistakes_are_named(tmp_path, options, message):
+    done = play(tmp_path / "run", *options, PATH="/usr/bin:/bin")
+    assert done.returncode == 2 and message in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.xdist_group("clients")
+@pytest.mark.parametrize("name", ["codex", "claude"])
+def test_real_clients_in_their_jail(name, tmp_path):
+    client = installed(name)
+    with ScriptedModel() as model:
+        url = model.url if name == "claude" else f"{model.url}/v1"
+        record = played(
+            tmp_path / "run", "--agent", name, "--model", f"{name}-scripted", "--model-url", url,
+            **{client.client.keys[0]: KEY, "PATH": f"{client.path}:{os.path.dirname(sys.executable)}"},
+        )  # fmt: skip
+    assert record["times"]["closed_because"] == "budget_spent" and record["outcome"]["submission"] == 3
+    assert record["isolation"]["agent"] in ("A", "B")
+    assert record["usage"]["input_tokens"] == 11 * 900 and len(record["turns"]) == 2
+    assert record["agent"]["version"] == client.client.install.version
+    assert KEY.encode() not in b"".join(path.read_bytes() for path in (tmp_path / "run").rglob("*.*") if path.is_file()
+                                        and "agent/home" not in str(path))  # fmt: skip

@@ -1,0 +1,47 @@
+"""Finding runs: broken ones are named, and what an agent wrote is never taken for a record."""
+
+from __future__ import annotations
+
+import pytest
+
+from evopolicygym.analysis.collect import collect
+from evopolicygym.errors import UserError
+from synthetic import a_run, write
+
+
+def test_runs_are_found_at_any_depth(tmp_path):
+    write([a_run(name="one"), a_run(name="two")], tmp_path / "deep" / "er")
+    assert [run.id for run in collect(tmp_path).runs] == ["one", "two"]
+
+
+def test_one_run_is_a_path_too(tmp_path):
+    write([a_run(name="one")], tmp_path)
+    assert [run.id for run in collect(tmp_path / "000").runs] == ["one"]
+    assert [run.id for run in collect(tmp_path / "000" / "run.json").runs] == ["one"]
+
+
+def test_broken_and_half_written_runs_are_named_and_left_out(tmp_path):
+    write([a_run(name="good")], tmp_path)
+    (tmp_path / "torn").mkdir()
+    (tmp_path / "torn" / "run.json").write_text('{"schema_version": 1, "id"')
+    (tmp_path / "young").mkdir()
+    (tmp_path / "young" / "ledger.jsonl").write_text("")
+    found = collect(tmp_path)
+    assert [run.id for run in found.runs] == ["good"]
+    assert [one.path.rsplit("/", 1)[1] for one in found.skipped] == ["torn", "young"]
+    assert all(one.reason for one in found.skipped)
+
+
+def test_a_record_that_an_agent_wrote_into_its_workspace_is_not_read(tmp_path):
+    write([a_run(name="honest")], tmp_path)
+    write([a_run((1e9,), name="forged")], tmp_path / "000" / "workspace" / "system")
+    assert [run.id for run in collect(tmp_path).runs] == ["honest"]
+
+
+@pytest.mark.parametrize("make", [False, True])
+def test_nothing_to_read_is_the_users_to_mend(tmp_path, make):
+    place = tmp_path / "runs"
+    if make:
+        place.mkdir()
+    with pytest.raises(UserError):
+        collect(place)

@@ -1,0 +1,114 @@
+"""The commands as a user or a script meets them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from evopolicygym.reference.paper import document
+from synthetic import a_run, suite, write
+
+COMMAND = [sys.executable, "-m", "evopolicygym.cli.main"]
+TASKS = ["core16/acrobot", "core16/ant"]
+
+
+def run(*arguments) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*COMMAND, *map(str, arguments)], capture_output=True, text=True)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs")
+    write(suite({"codex": 0.9}, 2, tasks=TASKS), folder / "a")
+    write(suite({"kimi": 0.2}, 2, tasks=TASKS), folder / "b")
+    return folder
+
+
+def test_leaderboard_prints_entrants_intervals_and_what_they_are(runs):
+    done = run("leaderboard", runs)
+    assert done.returncode == 0, done.stderr
+    assert "core16/acrobot" in done.stdout
+    assert "N = 2: codex m, kimi m" in done.stdout
+    assert "codex m: 2 of 16, no rank" in done.stdout
+    assert done.stderr == ""
+
+
+def test_leaderboard_as_json_with_the_papers_rows(runs):
+    done = run("leaderboard", runs, "--paper", "--json")
+    assert done.returncode == 0, done.stderr
+    (board,) = json.loads(done.stdout)["boards"]
+    assert board["paper_rows"] == "mixed"
+    assert board["tasks"][0]["entrants"] == 6
+
+
+def test_broken_runs_are_named_and_the_exit_code_says_so(runs, tmp_path):
+    write([a_run()], tmp_path)
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "run.json").write_text("{}")
+    done = run("leaderboard", tmp_path)
+    assert done.returncode == 1
+    assert "codex m" in done.stdout
+    assert f"skipped {tmp_path / 'broken'}" in done.stderr
+
+
+def test_missing_runs_are_named_and_the_exit_code_says_so(tmp_path):
+    write([a_run(), a_run(None, status="closed", name="half")], tmp_path)
+    done = run("leaderboard", tmp_path)
+    assert done.returncode == 1
+    assert "missing, to be run again: codex m, half" in done.stdout
+
+
+def test_names_of_agents_are_shown_not_obeyed(tmp_path):
+    write([a_run(agent="evil\x1b[2J[bold]")], tmp_path)
+    done = run("leaderboard", tmp_path)
+    assert "\x1b" not in done.stdout
+    assert "evil\\x1b[2J[bold] m" in done.stdout
+
+
+def test_compare_two_folders(runs):
+    done = run("compare", runs / "a", runs / "b")
+    assert done.returncode == 0, done.stderr
+    assert "codex m (first) against kimi m (second)" in done.stdout
+    found = json.loads(run("compare", runs / "a", runs / "b", "--json").stdout)
+    assert found["pairs"][0]["overall"]["value"]["value"] == pytest.approx(0.7, abs=0.2)
+
+
+def test_compare_says_what_could_not_be_compared(runs, tmp_path):
+    write([a_run(task="core16/pusher", agent="kimi")], tmp_path)
+    done = run("compare", runs / "a", tmp_path)
+    assert done.returncode == 1
+    assert "not compared: core16/pusher: codex m has no score" in done.stdout
+
+
+def test_one_side_cannot_be_compared(runs):
+    done = run("compare", runs / "a")
+    assert done.returncode == 2
+    assert "one side only" in done.stderr
+
+
+@pytest.mark.parametrize("command", ["leaderboard", "compare"])
+def test_a_path_without_runs_is_bad_input(command, tmp_path):
+    done = run(command, tmp_path)
+    assert done.returncode == 2
+    assert "no run below" in done.stderr
+
+
+def test_reproduce():
+    done = run("reproduce")
+    assert done.returncode == 0
+    assert done.stdout.endswith("verdict: reproduced\n")
+
+
+def test_reproduce_with_an_altered_cell(tmp_path):
+    given = json.loads(run("reproduce", "--json").stdout)["input"]
+    assert given == document().model_dump()
+    given["table1"]["core16/pusher"]["MiniMax-M3"] = -20.0
+    (tmp_path / "input.json").write_text(json.dumps(given))
+    done = run("reproduce", "--input", tmp_path / "input.json")
+    assert done.returncode == 1
+    assert "altered: Table 1, core16/pusher, MiniMax-M3: -20.0, printed -39.245446618032645" in done.stdout
+    assert "differs: Table 2, MiniMax-M3, mujoco" in done.stdout
+    assert done.stdout.endswith("verdict: NOT reproduced\n")

@@ -1,0 +1,146 @@
+"""Means over runs and cases: their error, what they are about, and that intervals hold the truth."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from evopolicygym.analysis.estimates import average, difference, score
+
+SCRIPT = Path(__file__).parents[2] / "benchmarks" / "coverage.py"
+
+
+@pytest.fixture(scope="module")
+def simulation():
+    spec = importlib.util.spec_from_file_location("coverage_benchmark", SCRIPT)
+    sys.modules[spec.name] = module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def table(seed: int, runs: int, cases: int = 32) -> np.ndarray:
+    generator = np.random.default_rng(seed)
+    by_run, by_case = generator.normal(size=(runs, 1)), generator.normal(size=(1, cases))
+    return 3.0 + by_run + by_case + generator.normal(size=(runs, cases))
+
+
+def test_the_variance_is_that_of_the_two_way_layout():
+    """Against the textbook: mean squares of runs, cases and the rest."""
+    matrix = table(0, 5)
+    runs, cases = matrix.shape
+    mean = matrix.mean()
+    of_runs = cases * ((matrix.mean(axis=1) - mean) ** 2).sum() / (runs - 1)
+    of_cases = runs * ((matrix.mean(axis=0) - mean) ** 2).sum() / (cases - 1)
+    whole = ((matrix - mean) ** 2).sum() - (runs - 1) * of_runs - (cases - 1) * of_cases
+    rest = whole / ((runs - 1) * (cases - 1))
+    variance = of_runs + of_cases - rest
+    degrees = variance**2 / (of_runs**2 / (runs - 1) + of_cases**2 / (cases - 1) + rest**2 / ((runs - 1) * (cases - 1)))
+    assert score(matrix).variance == pytest.approx(variance / (runs * cases))
+    assert score(matrix).degrees == pytest.approx(degrees)
+
+
+def test_one_run_gives_the_t_interval_of_its_cases_and_says_so():
+    matrix = np.array([[-1.0, 0.0, 0.0, 1.0]])  # symmetric: no skewness to correct
+    estimate = score(matrix)
+    reach = stats.t.ppf(0.975, 3) * matrix.std(ddof=1) / 2
+    assert estimate.scope == "cases only: one run"
+    assert estimate.interval().high == pytest.approx(reach)
+    assert estimate.interval().low == pytest.approx(-reach)
+
+
+def test_no_spread_at_all_is_said():
+    estimate = score(np.zeros((3, 32)))
+    assert estimate.scope == "runs and cases; nothing varied"
+    assert (estimate.interval().low, estimate.interval().high) == (0.0, 0.0)
+    assert estimate.p_value() == 1.0
+
+
+def test_one_case_gives_the_interval_of_its_runs_and_says_so():
+    estimate = score(np.array([[1.0], [2.0], [3.0]]))
+    assert estimate.scope == "runs only: one case"
+    assert estimate.interval().high == pytest.approx(2.0 + stats.t.ppf(0.975, 2) / np.sqrt(3))
+
+
+def test_one_number_has_no_interval():
+    assert score(np.array([[1.0]])).interval() is None
+    assert score(np.array([[1.0]])).p_value() is None
+
+
+def test_an_average_says_how_many_of_its_tasks_have_one_run():
+    estimates = [score(table(seed, runs)) for seed, runs in enumerate((1, 4, 1))]
+    assert average(estimates).scope == "cases only in 2 of 3 tasks: one run"
+
+
+def test_intervals_follow_shift_and_scale():
+    matrix = table(1, 4)
+    one, other = score(matrix).interval(), score(-2.0 * matrix + 5.0).interval()
+    assert other.low == pytest.approx(-2.0 * one.high + 5.0)
+    assert other.high == pytest.approx(-2.0 * one.low + 5.0)
+
+
+def test_skewed_cases_reach_further_on_their_side():
+    interval = score(np.array([[0.0] * 30 + [-8.0, -9.0]])).interval()
+    middle = -17.0 / 32
+    assert middle - interval.low > 1.05 * (interval.high - middle)
+
+
+def test_paired_differences_take_the_cases_out():
+    cases = np.random.default_rng(2).normal(0.0, 10.0, 32)
+    first, second = np.array([cases + 1.0]), np.array([cases])
+    assert difference(first, second).value == pytest.approx(1.0)
+    assert difference(first, second).variance == pytest.approx(0.0, abs=1e-20)
+    assert score(first).variance > 1.0
+
+
+def test_unequal_numbers_of_runs_are_allowed():
+    estimate = difference(table(3, 7), table(4, 2))
+    assert estimate.scope == "runs and cases"
+    assert estimate.interval().low < estimate.value < estimate.interval().high
+
+
+@settings(max_examples=60)
+@given(st.integers(0, 10_000), st.integers(1, 6), st.floats(-6.0, 6.0))
+def test_p_values_and_intervals_agree(seed, runs, shift):
+    estimate = score(table(seed, runs) - 3.0 + shift)
+    interval = estimate.interval()
+    assert (estimate.p_value() < 0.05) == (interval.low > 0.0 or interval.high < 0.0)
+
+
+@pytest.mark.parametrize("name", ["all alike", "runs dominate", "skewed cases", "two modes, 1 in 3"])
+def test_five_runs_cover_the_mean_of_a_suite(simulation, name):
+    setting = next(one for one in simulation.SETTINGS if one.name == name)
+    assert 0.90 <= simulation.coverage(setting, 5, 250)["suite"] <= 0.99
+
+
+@pytest.mark.parametrize("name", ["all alike", "cases dominate", "rest dominates", "all skewed"])
+def test_ten_runs_cover_the_mean_of_a_task(simulation, name):
+    setting = next(one for one in simulation.SETTINGS if one.name == name)
+    assert 0.90 <= simulation.coverage(setting, 10, 150)["task"] <= 0.99
+
+
+def test_one_run_does_not_cover_what_other_runs_would_have_done(simulation):
+    """Why its interval has to say that it is about cases only."""
+    setting = next(one for one in simulation.SETTINGS if one.name == "runs dominate")
+    assert simulation.coverage(setting, 1, 100)["task"] < 0.3
+
+
+def test_resampling_alone_is_too_narrow_for_few_runs(simulation):
+    """Why intervals are not percentiles of the crossed bootstrap: with three runs these miss far too often."""
+    setting = next(one for one in simulation.SETTINGS if one.name == "runs dominate")
+    generator, held = np.random.default_rng(0), []
+    for _ in range(200):
+        matrix = setting.returns(generator, 3)
+        counts = generator.multinomial(32, np.full(32, 1 / 32), size=400)
+        means = matrix @ counts.T / 32
+        drawn = np.take_along_axis(means, generator.integers(3, size=(3, 400)), axis=0).mean(axis=0)
+        low, high = np.quantile(drawn, [0.025, 0.975])
+        held.append(low <= 0.0 <= high)
+    assert np.mean(held) < 0.85
+    assert simulation.coverage(setting, 3, 100)["task"] > 0.9

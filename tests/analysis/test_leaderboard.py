@@ -1,0 +1,253 @@
+"""Boards, task tables and aggregates over whole sets of runs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from evopolicygym.analysis.leaderboard import PaperRows, leaderboard
+from evopolicygym.analysis.measured import coverage
+from evopolicygym.records.anchors import Anchor, AnchorFile, TaskAnchors
+from evopolicygym.reference import paper
+from evopolicygym.reference.anchors import stored
+from evopolicygym.reference.scale import scales
+from synthetic import a_run, fingerprint, suite
+
+TASK = "core16/acrobot"
+DRAWS = 300
+
+
+def anchor_file(random=((0.0, 1.0), (1.0, 0.0)), zero=(2.0, 2.0), tasks=(TASK,), splits="paper", **facts) -> AnchorFile:
+    mark = fingerprint("", splits, 0, 0, **facts)
+    known = {name: value for name, value in mark.items() if name not in ("budget", "heldout_cases", "task")}
+    anchors = {
+        task: TaskAnchors(
+            fingerprint={**known, "task": task},
+            heldout_cases=len(zero),
+            train_cases=1,
+            random=Anchor(returns=[list(row) for row in random]),
+            zero=Anchor(returns=[list(zero)]),
+            constant=Anchor(returns=[list(zero)], action=0),
+            starter=Anchor(returns=[list(zero)]),
+        )
+        for task in tasks
+    }
+    return AnchorFile(schema_version=1, command="made up", splits_id=splits, tasks=anchors)
+
+
+def board(runs, files=(), with_paper=False):
+    (only,) = leaderboard(runs, files, with_paper, DRAWS).boards
+    return only
+
+
+def rows(runs, files=(), with_paper=False):
+    (table,) = board(runs, files, with_paper).tasks
+    return {row.entrant: row for row in table.rows}
+
+
+def test_runs_of_one_entrant_are_averaged():
+    found = rows([a_run((1.0, 3.0)), a_run((5.0, 7.0)), a_run((0.0, 1.0), agent="kimi", model=None)])
+    assert found["codex m"].score == 4.0
+    assert found["codex m"].runs == 2
+    assert found["codex m"].scope == "runs and cases"
+    assert found["kimi"].scope == "cases only: one run"
+    assert (found["codex m"].rank, found["kimi"].rank) == (1, 2)
+
+
+def test_settings_make_another_entrant_and_a_person_is_one_too():
+    runs = [a_run(), a_run(settings={"effort": "high"}), a_run(agent=None)]
+    assert set(rows(runs)) == {"codex m", "codex m effort=high", "by hand"}
+
+
+@pytest.mark.parametrize("name", ["random policy", "by hand", "GPT-5.5 (paper)"])
+def test_no_agent_takes_the_name_of_another_kind_of_entrant(name):
+    assert set(rows([a_run(agent=name, model=None)])) == {f"{name} (runs)"}
+
+
+def test_the_random_policy_is_an_entrant_where_it_was_measured():
+    found = rows([a_run((3.0, 3.0))], [anchor_file()])
+    assert found["random policy"].rank == 2
+    assert found["random policy"].score == 0.5
+    assert found["codex m"].paper_normalised == 1.0
+    assert found["codex m"].rank_score == 1.0
+
+
+@pytest.mark.parametrize("facts", [{"packages": {"numpy": "1"}}, {"splits": "sealed:x"}])
+def test_anchors_that_were_measured_otherwise_are_not_used_and_the_difference_is_named(facts):
+    (table,) = board([a_run((3.0, 3.0))], [anchor_file(**facts)]).tasks
+    assert [row.entrant for row in table.rows] == ["codex m"]
+    assert table.rows[0].rank_score is None
+    assert table.rows[0].paper_normalised is None
+    assert next(iter(facts)) in table.no_anchors
+
+
+@pytest.mark.parametrize(("returns", "beats"), [((2.0, 2.0), False), ((2.0, 2.5), True)])
+def test_who_does_not_beat_the_best_trivial_policy_is_marked(returns, beats):
+    found = rows([a_run(returns)], [anchor_file()])
+    assert found["codex m"].beats_trivial is beats
+    assert found["random policy"].beats_trivial is None
+
+
+def test_without_an_ok_submit_the_failure_return_counts():
+    found = rows([a_run((0.0, 0.0)), a_run(None, kind="no_ok_submit", failure_return=-9.0)])
+    assert found["codex m"].score == -4.5
+    assert found["codex m"].flags == ("no ok submit (1 of 2)",)
+
+
+def test_unfinished_runs_are_missing_and_named():
+    made = leaderboard([a_run(), a_run(None, status="open", name="young")], [], draws=DRAWS)
+    assert made.missing == 1
+    assert made.boards[0].tasks[0].missing[0].run == "young"
+
+
+def test_another_budget_is_another_board_and_the_difference_is_named():
+    first, second = leaderboard([a_run(), a_run(), a_run(budget=64)], [], draws=DRAWS).boards
+    assert first.differs == ()
+    assert second.differs == ("budget: 64, not 128",)
+
+
+def test_another_simulator_version_is_another_board():
+    runs = [a_run(), a_run(), a_run(facts={"packages": {"numpy": "1"}})]
+    first, second = leaderboard(runs, [], draws=DRAWS).boards
+    assert len(first.tasks[0].rows) == 1
+    assert second.differs == ("packages.numpy: 1, not 2",)
+
+
+@pytest.mark.parametrize(
+    ("how", "reason"),
+    [({"publishable": False}, "isolation below B"), ({"network": "open"}, "network was open")],
+)
+def test_weak_isolation_and_an_open_network_are_apart_however_many(how, reason):
+    first, second = leaderboard([a_run(), a_run(**how), a_run(**how)], [], draws=DRAWS).boards
+    assert not first.apart
+    assert reason in second.apart[0]
+
+
+def test_the_papers_rows_mix_with_runs_like_the_papers():
+    made = board(suite({"codex": 0.5}, 2, tasks=[TASK]), with_paper=True)
+    assert made.paper_rows is PaperRows.MIXED
+    assert {row.entrant for row in made.tasks[0].rows} == {"codex m", *(f"{name} (paper)" for name in agents())}
+
+
+@pytest.mark.parametrize("how", [{"splits": "sealed:x"}, {"budget": 64}, {"cases": 8}])
+def test_the_papers_rows_stand_apart_from_all_others(how):
+    made = board(suite({"codex": 0.5}, 2, tasks=[TASK], **{"cases": 32, **how}), with_paper=True)
+    assert made.paper_rows is PaperRows.APART
+    assert {row.entrant for row in made.tasks[0].rows} == {"codex m"}
+    assert made.published == {TASK: paper.published()[TASK]}
+
+
+@pytest.fixture(scope="module")
+def beside_the_paper():
+    """Runs whose fingerprints are those of the stored anchors."""
+    facts = {task: anchors.fingerprint for task, anchors in stored().tasks.items()}
+    return board(suite({"codex": 0.9}, 2, facts=facts), [stored()], with_paper=True)
+
+
+def test_beside_the_paper_there_are_its_agents_ours_and_the_measured_random_policy(beside_the_paper):
+    (core, *_) = beside_the_paper.aggregates
+    names = {one.entrant for one in core.standings}
+    assert names == {"codex m", "random policy", *(f"{name} (paper)" for name in agents())}
+    found = {one.entrant: one for one in core.standings}
+    assert found["random policy"].normalised.value == pytest.approx(0.0, abs=1e-12)
+    assert found["random policy"].rank == 6
+    assert found["GPT-5.5 (paper)"].normalised.interval is None
+    assert 0.9 < found["GPT-5.5 (paper)"].paper_normalised <= 1.0
+
+
+def test_rows_of_the_paper_that_doing_nothing_beats_are_marked(beside_the_paper):
+    marked = {
+        table.task: [row.entrant for row in table.rows if row.beats_trivial is False]
+        for table in beside_the_paper.tasks
+    }
+    assert set(marked["core16/ant"]) >= {f"{name} (paper)" for name in agents()}
+    assert marked["core16/pusher"] == ["DeepSeek-V4-Pro (paper)"]
+    assert marked["core16/reacher"] == []
+
+
+def agents():
+    return [name for name in paper.published()[TASK] if name != "random"]
+
+
+@pytest.fixture(scope="module")
+def whole():
+    return board(suite({"good": 0.9, "same": 0.9, "bad": 0.3}, 3))
+
+
+def standings(made, name="core16"):
+    (aggregate,) = [one for one in made.aggregates if one.name == name]
+    return {one.entrant: one for one in aggregate.standings}
+
+
+def test_the_primary_aggregate_is_the_macro_mean_of_fixed_scales(whole):
+    scores = {table.task: {row.entrant: row.score for row in table.rows} for table in whole.tasks}
+    expected = [(scores[task]["good m"] - scale.low) / scale.unit for task, scale in scales().items()]
+    assert standings(whole)["good m"].normalised.value == pytest.approx(np.mean(expected), rel=1e-12)
+
+
+def test_a_new_entrant_moves_nobodys_score():
+    runs = suite({"old": 0.7}, 2)
+    alone = standings(board(runs))["old m"]
+    joined = standings(board(runs + suite({"new": 3.0}, 2, seed=9)))["old m"]
+    assert joined.normalised == alone.normalised
+    assert (alone.rank, joined.rank) == (1, 2)
+
+
+def test_what_is_sure_and_what_is_not(whole):
+    found = standings(whole)
+    assert found["bad m"].places.first == found["bad m"].places.last == 3
+    assert {found[name].places.last for name in ("good m", "same m")} == {2}
+    assert found["bad m"].p_first == 0.0
+    assert found["good m"].p_first + found["same m"].p_first == pytest.approx(1.0)
+    assert found["good m"].normalised.interval.low > 0.7 > found["bad m"].normalised.interval.high
+
+
+def test_summaries_beside_the_mean(whole):
+    good = standings(whole)["good m"]
+    assert good.interquartile_mean.value == pytest.approx(0.9, abs=0.1)
+    assert good.interquartile_mean.interval.low < good.interquartile_mean.value < good.interquartile_mean.interval.high
+    assert good.optimality_gap.value == pytest.approx(0.1, abs=0.1)
+    assert good.profile[0] == 1.0 and good.profile[-1] == 0.0
+
+
+def test_few_runs_say_what_their_intervals_are_worth(whole):
+    assert whole.tasks[0].rows[0].coverage.low < 0.9
+    assert not whole.tasks[0].rows[0].coverage.as_promised
+    assert coverage(16, 5).as_promised and coverage(1, 10).as_promised and coverage(1, 200).as_promised
+    assert coverage(16, 1) is None
+    assert coverage(11, 4) == coverage(4, 3)
+
+
+def test_probability_of_improvement_is_about_runs(whole):
+    good = standings(whole)["good m"]
+    assert good.p_improvement["bad m"] == 1.0
+    assert good.p_improvement["same m"] + standings(whole)["same m"].p_improvement["good m"] == pytest.approx(1.0)
+
+
+def test_families_and_demands_are_summed_up_too(whole):
+    assert [one.name for one in whole.aggregates] == ["core16", *paper.families(), *paper.demands()]
+    families = [standings(whole, name)["good m"].normalised.value for name in paper.families()]
+    assert np.mean(families) == pytest.approx(standings(whole)["good m"].normalised.value)
+
+
+def test_who_lacks_a_task_gets_no_rank():
+    runs = suite({"whole": 0.5}, 2) + suite({"part": 0.9}, 2, tasks=paper.core16()[:5])
+    made = board(runs)
+    (core,) = [one for one in made.aggregates if one.name == "core16"]
+    assert [one.entrant for one in core.standings] == ["whole m"]
+    assert core.incomplete == {"part m": 5}
+    assert core.standings[0].rank_score is None
+    assert set(standings(made, "gym_box2d")) == {"whole m", "part m"}
+
+
+def test_a_task_without_a_scale_has_no_normalised_score():
+    found = rows([a_run(task="LunarLander-v3"), a_run(task="LunarLander-v3", agent="kimi")])
+    assert found["codex m"].normalised is None
+    assert board([a_run(task="LunarLander-v3")]).aggregates == ()
+
+
+def test_the_same_runs_in_another_order_give_the_same_board():
+    runs = suite({"one": 0.6, "other": 0.5}, 2, tasks=paper.core16()[:2])
+    assert leaderboard(runs, [], draws=DRAWS).boards[0].tasks[0].rows[0].score == pytest.approx(
+        leaderboard(runs[::-1], [], draws=DRAWS).boards[0].tasks[0].rows[0].score, rel=1e-15
+    )

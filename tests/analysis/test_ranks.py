@@ -1,0 +1,64 @@
+"""Ranks: equals share the best one, and the order of the entrants means nothing."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evopolicygym.analysis.estimates import Estimate
+from evopolicygym.analysis.places import Places, places
+from evopolicygym.analysis.ranks import drawn_ranks, over_tasks, rank_score, ranks
+
+VALUES = st.lists(st.sampled_from([-1.5, 0.0, 0.25, 7.0, 1e9]) | st.floats(-10, 10), min_size=1, max_size=8)
+
+
+def test_ties_share_the_best_rank():
+    assert ranks([0.0, 3.0, 3.0, -1.0, 0.0]) == [3, 1, 1, 5, 3]
+
+
+def test_one_entrant_has_no_rank_score():
+    assert rank_score(1, 1) is None
+    assert over_tasks([(1, 1)]).score is None
+
+
+def test_every_tie_for_the_first_place_is_a_win():
+    total = over_tasks([(1, 5), (2, 5), (3, 5), (1, 5)])
+    assert (total.wins, total.top2, total.score) == (2, 3, (1.0 + 0.75 + 0.5 + 1.0) / 4)
+
+
+@given(VALUES, st.randoms())
+def test_a_permutation_of_the_entrants_permutes_the_ranks(values, shuffler):
+    order = list(range(len(values)))
+    shuffler.shuffle(order)
+    assert ranks([values[i] for i in order]) == [ranks(values)[i] for i in order]
+
+
+@given(VALUES)
+def test_ranks_count_who_is_strictly_greater(values):
+    found = ranks(values)
+    assert min(found) == 1
+    for i, one in enumerate(values):
+        for j, other in enumerate(values):
+            assert (found[i] < found[j]) == (one > other)
+
+
+@given(st.lists(st.integers(-4, 4), min_size=1, max_size=6))
+def test_ranks_of_draws_are_the_same_ranks(values):
+    drawn = drawn_ranks(np.array(values, dtype=float)[:, None])
+    assert drawn[:, 0].tolist() == ranks(values)
+
+
+def test_the_order_of_summation_makes_no_difference_between_draws():
+    assert drawn_ranks(np.array([[0.1 + 0.2], [0.3]]))[:, 0].tolist() == [1, 1]
+
+
+def test_places_follow_from_what_is_sure():
+    """The first surely beats the third; nothing else is sure."""
+    sure, unsure = Estimate(1.0, variance=1e-4, wobble=1e-10), Estimate(0.1, variance=1.0, wobble=0.1)
+    found = places(3, lambda i, j: sure.scaled(-1.0) if (i, j) == (2, 0) else unsure)
+    assert found == [Places(1, 2), Places(1, 3), Places(2, 3)]
+
+
+def test_nothing_known_is_any_place():
+    assert places(2, lambda i, j: Estimate(5.0, one_run=1, one_case=1)) == [Places(1, 2), Places(1, 2)]

@@ -1,0 +1,116 @@
+"""The paper's tables from its own numbers."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evopolicygym.analysis.reproduce import hit_rates, normalised_table, rank_table, reproduce
+from evopolicygym.errors import UserError
+from evopolicygym.reference import paper
+from evopolicygym.reference.paper import Document, document, load
+
+STORED = document()
+TASKS = list(STORED.table1)
+
+
+def changed(**tables) -> Document:
+    return Document.model_validate({**STORED.model_dump(), **tables})
+
+
+def test_every_printed_cell_is_reproduced():
+    found = reproduce(STORED, STORED)
+    assert found.holds
+    assert found.compared == 5 * 7 + 18 * 4
+
+
+def test_hit_rates_follow_from_the_counts():
+    rates = hit_rates(STORED)
+    assert rates["GPT-5.5"]["parametric edits, tuning tasks"] == pytest.approx(100 * 19 / 31)
+    assert rates["MiniMax-M3"]["parametric edits, synthesis tasks"] is None
+
+
+@settings(max_examples=20)
+@given(st.permutations(list(STORED.table1[TASKS[0]])))
+def test_permuted_agents_permute_the_result(order):
+    given_ = changed(table1={task: {name: row[name] for name in order} for task, row in STORED.table1.items()})
+    found = reproduce(given_, STORED)
+    assert found.holds
+    assert list(found.table2) == order
+    assert found.table2 == rank_table(STORED)
+
+
+def test_renamed_agents_carry_their_results_along():
+    names = list(STORED.table1[TASKS[0]])
+    agents = [name for name in names if name != "random"]
+    renamed = dict(zip(agents, [*agents[1:], agents[0]], strict=True)) | {"random": "random"}
+    given_ = changed(
+        table1={task: {renamed[name]: value for name, value in row.items()} for task, row in STORED.table1.items()}
+    )
+    assert rank_table(given_) == {renamed[name]: row for name, row in rank_table(STORED).items()}
+    assert normalised_table(given_) == {
+        task: {renamed[name]: value for name, value in row.items()} for task, row in normalised_table(STORED).items()
+    }
+    assert not reproduce(given_, STORED).holds
+
+
+@settings(max_examples=40)
+@given(st.sampled_from(TASKS), st.sampled_from(list(STORED.table1[TASKS[0]])), st.sampled_from([1e-9, -0.001, 50.0]))
+def test_one_altered_cell_is_named(task, agent, change):
+    table = {name: dict(row) for name, row in STORED.table1.items()}
+    table[task][agent] += change
+    found = reproduce(changed(table1=table), STORED)
+    assert not found.holds
+    assert [(cell.table, cell.row, cell.column) for cell in found.altered] == [("Table 1", task, agent)]
+
+
+def test_altered_results_and_counts_are_named_too():
+    table2 = {name: dict(row) for name, row in STORED.table2.items()}
+    table2["random"]["core16"] = 0.11
+    found = reproduce(changed(table2=table2), STORED)
+    assert [str(cell) for cell in found.wrong] == ["Table 2, random, core16: 0.109375, printed 0.11"]
+    table4 = STORED.model_dump()["table4"]
+    table4["GPT-5.5"]["tuning"]["parametric"]["hits"] = 20
+    (cell,) = reproduce(changed(table4=table4), STORED).altered
+    assert str(cell) == "Table 4, GPT-5.5 tuning parametric, hits: 20, printed 19"
+
+
+def test_average_ranks_would_not_give_the_printed_totals():
+    """The rule for ties is the paper's: with average ranks its MiniMax-M3 would have 0.484."""
+    assert rank_table(STORED)["MiniMax-M3"]["core16"] == pytest.approx(0.53125)
+
+
+@pytest.mark.parametrize("suffix", ["json", "toml"])
+def test_a_file_may_replace_some_tables(tmp_path, suffix):
+    file = tmp_path / f"input.{suffix}"
+    table = {task: dict(random.Random(0).sample(list(row.items()), 5)) for task, row in STORED.table1.items()}
+    rows = (
+        f'["{task}"]\n' + "\n".join(f'"{name}" = {value}' for name, value in row.items()) for task, row in table.items()
+    )
+    toml = "\n".join(row.replace("[", "[table1.", 1) for row in rows)
+    file.write_text(json.dumps({"table1": table}) if suffix == "json" else toml)
+    assert load(file).table1 == table
+    assert reproduce(load(file), STORED).holds
+
+
+@pytest.mark.parametrize("text", ["", "{", '{"table1": 3}', '{"table1": {"x": {"y": null}}}', '{"nothing": 1}', "[]"])
+def test_bad_files_are_the_users_to_mend(tmp_path, text):
+    file = tmp_path / "input.json"
+    file.write_text(text)
+    with pytest.raises(UserError):
+        load(file)
+
+
+@pytest.mark.parametrize("table1", [{}, {"core16/acrobot": {"GPT-5.5": 1.0}}])
+def test_a_table_that_lacks_rows_or_entrants_is_refused(table1):
+    with pytest.raises(UserError):
+        reproduce(changed(table1=table1), STORED)
+
+
+def test_families_and_demands_each_cover_core16():
+    for groups in (paper.families(), paper.demands()):
+        assert sorted(task for tasks in groups.values() for task in tasks) == sorted(paper.core16())

@@ -1,0 +1,77 @@
+"""What a run scores and what it does not, and the two ways to normalise."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evopolicygym.analysis.scores import paper_normalised, run_score, task_score
+from synthetic import a_run
+
+SCORES = st.dictionaries(st.text(max_size=3), st.floats(-1e6, 1e6), min_size=1, max_size=6)
+
+
+def test_a_scored_run_counts_its_held_out_returns():
+    one = run_score(a_run((1.0, 5.0)))
+    assert (one.returns, one.missing, one.flags) == ((1.0, 5.0), None, ())
+
+
+def test_without_an_ok_submit_every_case_scores_the_failure_return():
+    one = run_score(a_run(None, kind="no_ok_submit", cases=3, failure_return=-7.0))
+    assert one.returns == (-7.0, -7.0, -7.0)
+    assert one.flags == ("no ok submit",)
+
+
+def test_stopped_early_is_scored_and_flagged():
+    one = run_score(a_run((1.0,), stopped_early=True))
+    assert one.returns == (1.0,)
+    assert one.flags == ("stopped early",)
+
+
+@pytest.mark.parametrize("status", ["open", "closed"])
+def test_an_unfinished_run_is_missing(status):
+    assert run_score(a_run(None, status=status)).missing == f"no outcome yet ({status})"
+
+
+def test_judge_faults_are_nobodys_score():
+    run = a_run(None, kind="no_ok_submit", submissions=2, refunded=True)
+    assert run_score(run).missing == "the judge failed on every submission"
+
+
+@pytest.mark.parametrize("reason", ["judge_fault", "provider_down"])
+def test_a_run_that_was_closed_for_no_fault_of_the_agent_before_it_submitted_is_missing(reason):
+    run = a_run(None, kind="no_ok_submit", submissions=0, closed_because=reason)
+    assert run_score(run).missing == f"closed before any submission: {reason}"
+
+
+def test_an_agent_that_never_submits_has_failed():
+    run = a_run(None, kind="no_ok_submit", submissions=0, closed_because="agent_exited", failure_return=-3.0)
+    assert run_score(run).returns == (-3.0, -3.0)
+
+
+def test_a_provider_that_fails_after_a_submission_excuses_nothing():
+    run = a_run(None, kind="no_ok_submit", submissions=1, closed_because="provider_down")
+    assert run_score(run).missing is None
+
+
+def test_half_the_cases_are_no_score():
+    assert run_score(a_run((1.0, 2.0), cases=32)).missing == "2 of 32 held-out cases"
+
+
+def test_the_task_score_is_the_exact_mean_of_means():
+    assert task_score([(1e16, 1.0, -1e16), (0.1,) * 3]) == (1 / 3 + math.fsum([0.1] * 3) / 3) / 2
+
+
+@given(SCORES, st.floats(-1e6, 1e6))
+def test_the_papers_normalised_score_lies_between_random_and_the_best(scores, random):
+    normalised = paper_normalised(scores, random)
+    if max(scores.values()) <= random:
+        assert set(normalised.values()) == {None}
+        return
+    assert all(0.0 <= value <= 1.0 for value in normalised.values())
+    best = max(scores, key=scores.__getitem__)
+    assert normalised[best] == 1.0
+    assert all(normalised[name] == 0.0 for name, score in scores.items() if score <= random)

@@ -1,0 +1,53 @@
+"""How well validation chose, and what runs cost."""
+
+from __future__ import annotations
+
+import pytest
+
+from evopolicygym.analysis.cost import cost, pareto, per_dollar
+from evopolicygym.analysis.leaderboard import leaderboard
+from evopolicygym.analysis.selection import selection, selections
+from synthetic import a_run, suite
+
+
+def test_optimism_and_regret():
+    measured = a_run((1.0, 2.0), validation=4.0, checkpoints=[(4.0, (1.0, 2.0)), (3.0, (5.0, 5.0))])
+    found = selection(measured)
+    assert (found.candidates, found.optimism, found.regret) == (2, 2.5, 3.5)
+
+
+def test_regret_is_unknown_until_all_candidates_are_measured():
+    half = a_run((1.0, 2.0), validation=4.0, checkpoints=[(4.0, (1.0, 2.0)), (3.0, None)])
+    assert selection(half).regret is None
+    whole = a_run((1.0, 2.0), validation=1.5, checkpoints=[(1.5, (1.0, 2.0))])
+    found = selections([half, whole])
+    assert (found.optimism, found.regret, found.measured, found.runs) == (1.25, 0.0, 1, 2)
+
+
+def test_nothing_selected_is_no_selection():
+    assert selections([a_run(None, kind="no_ok_submit")]) is None
+
+
+def test_costs_are_means_and_unknown_stays_unknown():
+    known = cost([a_run(usage={"dollars": 1.0, "input_tokens": 10}), a_run(usage={"dollars": 3, "input_tokens": 30})])
+    assert (known.dollars, known.input_tokens, known.output_tokens, known.wall_s) == (2.0, 20.0, None, 3600.0)
+    assert cost([a_run(usage={"dollars": 1.0}), a_run()]).dollars is None
+    assert cost([a_run(usage={"dollars": "free"})]).dollars is None
+
+
+@pytest.mark.parametrize(("score", "dollars"), [(None, 1.0), (1.0, None), (1.0, 0.0)])
+def test_score_per_dollar_needs_both(score, dollars):
+    assert per_dollar(score, dollars) is None
+
+
+def test_pareto_keeps_whom_nobody_dominates():
+    points = {"cheap": (1.0, 0.2), "good": (9.0, 0.9), "worse": (9.0, 0.8), "twin": (1.0, 0.2), "dear": (2.0, 0.2)}
+    assert pareto(points) == {"cheap", "good", "twin"}
+
+
+def test_the_board_has_a_cost_row_for_each_entrant():
+    runs = suite({"cheap": 0.5}, 1, usage={"dollars": 0.5}) + suite({"dear": 0.4}, 1, usage={"dollars": 5.0})
+    (board,) = leaderboard(runs + suite({"dark": 0.9}, 1), [], draws=100).boards
+    found = {row.entrant: row for row in board.costs}
+    assert found["cheap m"].score_per_dollar == pytest.approx(found["cheap m"].score / 0.5)
+    assert (found["cheap m"].pareto, found["dear m"].pareto, found["dark m"].pareto) == (True, False, None)

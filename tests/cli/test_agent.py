@@ -1,0 +1,84 @@
+"""`evopolicygym agent`, with programs that are really there, or really not."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from serving import command
+
+DEFINITION = """\
+title = "Mine"
+program = "mine"
+argv = ["${program}"]
+keys = ["MINE_KEY"]
+credentials = [".mine/login"]
+[install]
+command = "pip install mine==1.2.3"
+version = "1.2.3"
+"""
+
+
+def program(folder: Path, source: str) -> None:
+    (folder / "mine").write_text(f"#!{sys.executable}\n{source}\n")
+    (folder / "mine").chmod(0o755)
+
+
+@pytest.fixture
+def check(tmp_path):
+    """Check a client of our own, with these variables."""
+    (tmp_path / "mine.toml").write_text(DEFINITION)
+
+    def run(**variables: str):
+        path = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "HOME": str(tmp_path)}
+        done = command("agent", "check", tmp_path / "mine.toml", "--json", env=os.environ | path | variables)
+        return done.returncode, json.loads(done.stdout)
+
+    return run
+
+
+def test_list_names_every_client():
+    rows = json.loads(command("agent", "list", "--json").stdout)
+    names = {row["name"] for row in rows}
+    assert names >= {"codex", "claude", "kimi", "qwen", "gemini", "opencode", "goose", "mini-swe-agent", "openhands"}
+    assert "codex" in command("agent", "list").stdout
+
+
+def test_not_installed_and_no_key(check):
+    code, found = check()
+    assert code == 1 and not found["ready"] and found["program"] is None
+    assert "pip install mine==1.2.3" in found["missing"][0] and "MINE_KEY" in found["missing"][1]
+
+
+def test_ready_and_no_secret_is_told_or_passed_on(check, tmp_path):
+    program(tmp_path, "import os, sys; sys.exit('MINE_KEY' in os.environ) if not print('mine 1.2.3') else 0")
+    code, found = check(MINE_KEY="very-secret")
+    assert code == 0 and found["ready"] and found["version"] == "1.2.3" and found["key"] == "MINE_KEY"
+    assert "very-secret" not in json.dumps(found)
+
+
+def test_a_login_is_as_good_as_a_key_and_another_version_is_remarked(check, tmp_path):
+    program(tmp_path, "print('v1.3.0')")
+    (tmp_path / ".mine").mkdir()
+    (tmp_path / ".mine" / "login").touch()
+    code, found = check()
+    assert code == 0 and found["key"] == "~/.mine/login" and "1.2.3" in found["remarks"][0]
+
+
+def test_a_program_that_does_not_start(check, tmp_path):
+    program(tmp_path, "raise SystemExit('SyntaxError 1.2.3')")
+    code, found = check(MINE_KEY="k")
+    assert code == 1 and "does not start" in found["missing"][0]
+
+
+def test_a_built_in_agent_is_always_ready():
+    assert command("agent", "check", "starter").returncode == 0
+
+
+def test_an_unknown_agent():
+    done = command("agent", "check", "cluade")
+    assert done.returncode == 2 and "Did you mean claude" in done.stderr and "Traceback" not in done.stderr

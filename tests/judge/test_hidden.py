@@ -1,0 +1,284 @@
+"""Hidden stays hidden: every case has numbers of its own, the policy shouts them wherever it can, and everything that
+the agent can see is searched for them. The train cases are the control: their numbers must be found."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from evopolicygym.tasks.splits import SealedSplits, Split
+from searching import Ear, everything, found, traces
+from serving import Server, command
+from toys import canaries
+
+KEY = bytes(range(7, 39))
+SPLITS = SealedSplits(KEY)
+TASK = "toys:Canary-v0"
+SIZES = {Split.VALIDATION: 4, Split.HELDOUT: 5}
+ACTION_BITS = 2048
+
+SHOUTING = """
+import base64, hashlib, os, resource, socket, struct, sys, urllib.parse
+
+WORKSPACE, RUN, PORT, PATH = {workspace!r}, {run!r}, {port!r}, {path!r}
+HERE = os.path.dirname(os.path.abspath(__file__))
+FOLDERS = [WORKSPACE, WORKSPACE + "/feedback", WORKSPACE + "/system", RUN, HERE, "/", "/tmp", "/dev/shm", "/var/tmp"]
+
+
+class Policy:
+    def __init__(self, obs_space, action_space, env_meta):
+        self.told = [obs_space, action_space, env_meta]
+
+    def reset(self, episode_index):
+        facts = os.stat(__file__)
+        self.told += [episode_index, sorted(os.environ.items()), sys.argv, sys.path, os.getcwd(), os.listdir(HERE)]
+        self.told += [facts.st_mode, facts.st_size, facts.st_mtime_ns, facts.st_atime_ns, facts.st_nlink]
+        self.told += [sorted(sys.modules), hash("salt")]
+        self.told += [resource.getrlimit(number) for number in range(16)]
+
+    def act(self, obs):
+        seen = float(obs[1])
+        shout(seen)
+        if obs[0] == 1 and int(seen) % 3 == 0:
+            raise RuntimeError(f"it was {{seen!r}}, that is {{struct.pack('<d', seen)!r}}")
+        return [int.from_bytes(hashlib.sha256(repr(self.told).encode()).digest()[:4], "big") % 2048]
+
+
+def shout(seen):
+    spellings = [repr(seen), seen.hex(), str(int(seen)), f"{{seen:.9e}}", struct.pack("<d", seen).hex()]
+    spellings.append(base64.b64encode(struct.pack(">d", seen)).decode())
+    for text in spellings:
+        print(text)
+        print(text, file=sys.stderr)
+        quietly(lambda: os.write(1, text.encode()))
+        quietly(lambda: os.write(2, text.encode()))
+        for folder in FOLDERS:
+            name = f"{{folder}}/{{urllib.parse.quote(text, safe='')}}"
+            quietly(lambda: open(name, "w").write(text))
+            quietly(lambda: os.mkdir(name))
+            quietly(lambda: os.symlink(text, name))
+            quietly(lambda: os.setxattr(folder, "user.canary", text.encode()))
+    quietly(lambda: os.utime(__file__, (seen % 1e9, seen % 1e9)))
+    quietly(lambda: call_the_door(seen))
+
+
+def call_the_door(seen):
+    with socket.create_connection(("127.0.0.1", PORT), 1) as door:
+        head = f"POST {{PATH}}/submit HTTP/1.1\\r\\nHost: x\\r\\nIdempotency-Key: {{seen!r}}\\r\\n\\r\\n"
+        door.sendall(head.encode())
+
+
+def quietly(deed):
+    try:
+        deed()
+    except BaseException:
+        pass
+"""
+
+
+@dataclass
+class Played:
+    """A run that is over, and all that its agent could see of it."""
+
+    server: Server
+    submissions: list[dict[str, Any]]
+    ear: Ear
+    places: dict[str, bytes] = field(default_factory=dict)
+
+    def hidden(self, split: Split) -> dict[str, Any]:
+        results: dict[str, Any] = json.loads((self.server.root / "hidden" / f"{split}.json").read_text())
+        return results
+
+
+def shouting(server: Server, version: int) -> str:
+    port, _, path = server.api.removeprefix("http://127.0.0.1:").partition("/")
+    values = {"workspace": str(server.workspace), "run": str(server.root), "port": int(port), "path": f"/{path}"}
+    return SHOUTING.format(**values) + f"# version {version}\n"
+
+
+def open_run(serve: Callable[..., Server], folder: Path, *options: str) -> Server:
+    key = folder / "seal.key"
+    key.write_text(KEY.hex())
+    key.chmod(0o600)
+    cases = ("--validation-cases", str(SIZES[Split.VALIDATION]), "--heldout-cases", str(SIZES[Split.HELDOUT]))
+    return serve(
+        "--seeds",
+        "sealed",
+        "--seal-key",
+        str(key),
+        *cases,
+        "--jobs",
+        "1",
+        *options,
+        name=f"run{len(options)}",
+        task=TASK,
+    )
+
+
+def ledger_kinds(server: Server) -> list[str]:
+    lines = (server.root / "ledger.jsonl").read_text().splitlines()
+    return [json.loads(line)["kind"] for line in lines]
+
+
+def ask_around(ear: Ear) -> None:
+    for path in (
+        "/info",
+        "/task",
+        "/submissions/submit_001",
+        "/submissions/submit_002",
+        "/submissions/none",
+        "/hidden",
+    ):
+        ear.ask("GET", path)
+
+
+def finish_while_listening(server: Server, ear: Ear) -> None:
+    """The agent hammers at its door until long after it is shut."""
+    over = threading.Event()
+
+    def hammer() -> None:
+        while not over.is_set():
+            ask_around(ear)
+            ear.ask("POST", "/submit", b'{"env_instances": "0-127"}')  # more than is left
+
+    thread = threading.Thread(target=hammer)
+    thread.start()
+    try:
+        server.finish()
+        assert command("score", server.root, "--all-checkpoints", "--json").returncode == 0
+    finally:
+        over.set()
+        thread.join()
+
+
+@pytest.fixture(scope="module")
+def played(serve_for_all, tmp_path_factory) -> Played:
+    """Hidden scoring after the run, as by default."""
+    server = open_run(serve_for_all, tmp_path_factory.mktemp("key"))
+    ear = Ear(server.api)
+    server.policy(shouting(server, 1))
+    shown = server.client("0-5")
+    assert shown.returncode == 0, shown.stderr
+    server.policy(shouting(server, 2))
+    ear.ask("POST", "/submit", b'{"env_instances": [6, 7]}')
+    ask_around(ear)
+    before = everything(server.workspace)
+    finish_while_listening(server, ear)
+    assert everything(server.workspace) == before  # to the byte and to the nanosecond
+    submissions = [json.loads(before[f"feedback/submit_00{number}/summary.json"]) for number in (1, 2)]
+    places = before | ear.heard | {"submit.py": (shown.stdout + shown.stderr).encode()}
+    return Played(server, submissions, ear, places)
+
+
+@pytest.fixture(scope="module")
+def eager(serve_for_all, tmp_path_factory) -> Played:
+    """Validation while the agent still has its door."""
+    server = open_run(serve_for_all, tmp_path_factory.mktemp("key"), "--validate", "eager")
+    ear = Ear(server.api)
+    server.policy(shouting(server, 1))
+    shown = server.client("0-5", "--json")
+    before, info = everything(server.workspace), ear.ask("GET", "/info")
+    while "validated" not in ledger_kinds(server):
+        ask_around(ear)
+        assert ear.ask("GET", "/info") == info  # nothing there moves with hidden progress
+        assert everything(server.workspace) == before
+    ask_around(ear)
+    assert ear.ask("GET", "/info") == info
+    assert server.process.poll() is None and "closed" not in ledger_kinds(server)
+    finish_while_listening(server, ear)
+    assert everything(server.workspace) == before
+    places = before | ear.heard | {"submit.py": (shown.stdout + shown.stderr).encode()}
+    return Played(server, [json.loads(shown.stdout)], ear, places)
+
+
+@pytest.fixture(params=["played", "eager"])
+def run(request: pytest.FixtureRequest) -> Played:
+    over: Played = request.getfixturevalue(request.param)
+    return over
+
+
+def seeds(split: Split, count: int) -> list[int]:
+    return [SPLITS.seed(TASK, split, index) for index in range(count)]
+
+
+def test_no_hidden_number_reaches_the_agent(run):
+    for split, count in SIZES.items():
+        for index, seed in enumerate(seeds(split, count)):
+            for value in (seed, *canaries(seed)):
+                assert found(value, run.places) == [], (split, index)
+
+
+def test_no_hidden_result_reaches_the_agent(run):
+    """Returns, means and spreads of every checkpoint, and of the outcome."""
+    results = [result for split in SIZES for result in run.hidden(split).values()]
+    assert len(results) == 2 * len({one["submit_id"] for one in run.submissions})
+    for result in results:
+        for value in (*result["returns"], result["mean"], result["std"]):
+            if value != -1e6:  # a failed episode scores this everywhere
+                assert found(float(value), run.places) == [], value
+
+
+def test_the_control_finds_the_numbers_of_train_cases(run):
+    played = {case for one in run.submissions for case in one["env_instances"]}
+    raised = 0
+    for case in played:
+        seen, paid = canaries(SPLITS.seed(TASK, Split.TRAIN, case))
+        where = found(seen, run.places)
+        assert any("trajectory.jsonl" in place for place in where)
+        assert any("stdout.txt" in place for place in where) and any("stderr.txt" in place for place in where)
+        fails = int(seen) % 3 == 0
+        raised += fails
+        assert any("error.txt" in place for place in where) == fails
+        assert fails or any("summary.json" in place for place in found(paid, run.places))
+        assert any("submit.py" in place for place in found(seen if fails else paid, run.places)) or case in (6, 7)
+    assert 0 < raised < len(played)
+
+
+def test_seeds_of_train_cases_are_told_to_nobody(run):
+    for seed in seeds(Split.TRAIN, 8):
+        assert found(seed, run.places) == []
+
+
+def test_policies_raised_and_played_in_hidden_cases(run):
+    """Otherwise there would have been nothing to leak."""
+    errors = [error for split in SIZES for result in run.hidden(split).values() for error in result["errors"]]
+    assert "act_error" in errors and None in errors
+
+
+def test_a_policy_is_told_the_same_in_every_split(run):
+    """Its actions are a digest of all that it is told beside the observation; they are the last bits of the return.
+    Its uid and its core are not among it: they are those of the worker, which plays cases of every split."""
+    record = json.loads((run.server.root / "run.json").read_text())
+    for one, recorded in zip(run.submissions, record["submissions"], strict=True):
+        hidden = [run.hidden(split)[recorded["checkpoint"]]["returns"] for split in SIZES]
+        told = [{int(value) % ACTION_BITS for value in returns if value > 0} for returns in (one["returns"], *hidden)]
+        assert told[0] == told[1] == told[2] and len(told[0]) == 1
+
+
+def test_the_door_was_shut_before_hidden_scoring(played):
+    """The last answer of the door is of a run that is still open."""
+    kinds = ledger_kinds(played.server)
+    assert kinds.index("closed") < kinds.index("validated")
+    answers = [body for name, body in played.ear.heard.items() if name.endswith("/info")]
+    assert answers and all(b'"remaining_budget":120' in body for body in answers)
+    assert Ear(played.server.api).ask("GET", "/info") is None
+
+
+@pytest.mark.parametrize("value", [SPLITS.seed(TASK, Split.HELDOUT, 0), *canaries(SPLITS.seed(TASK, Split.HELDOUT, 0))])
+def test_the_search_finds_what_is_planted(tmp_path, value):
+    """Each spelling alone, amid other bytes."""
+    assert found(value, everything(tmp_path)) == []
+    for trace in traces(value):
+        assert found(value, {"file": b"before" + trace + b"after"})
+    (tmp_path / f"x{value!r}y").mkdir()
+    assert found(value, everything(tmp_path))
+    (tmp_path / f"x{value!r}y").rmdir()
+    np.savez_compressed(tmp_path / "rows.npz", rows=np.full(500, value, float))
+    assert found(float(value), everything(tmp_path))

@@ -1,0 +1,286 @@
+"""The ledger: what was written is what is read, or the reader says which line is not; state is a fold over it."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import traceback
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evopolicygym.judge import hidden
+from evopolicygym.judge.events import (
+    Charged,
+    Closed,
+    Event,
+    Finished,
+    Judged,
+    Opened,
+    Owned,
+    Refunded,
+    Refused,
+    Repeated,
+    Scored,
+    Selected,
+    Tally,
+    Validated,
+)
+from evopolicygym.judge.ledger import Ledger, LedgerCorrupt, LedgerUnwritable, line_hash, read
+from evopolicygym.judge.state import Phase, RunState, apply, fold
+from evopolicygym.sandbox.checkpoints import Checkpoint
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+NAN, INF = float("nan"), float("inf")
+OPENED = Opened("run", 10, 2, 3, {"task": "toy"})
+
+
+def charged(number: int, cases: tuple[int, ...] = (0,), content: str = "a") -> Charged:
+    return Charged(number, f"key-{number}", Checkpoint(content * 64, 1, 10, True, False), cases)
+
+
+def judged(number: int, verdict: str = "ok", returns: tuple[float, ...] = (1.0,)) -> Judged:
+    played = Tally(returns, (1,) * len(returns), (None,) * len(returns)) if verdict == "ok" else None
+    return Judged(number, verdict, played, 0, 0.5, {"returns": list(returns)}, "d" * 64)
+
+
+def tally(*returns: float) -> Tally:
+    return Tally(returns, (1,) * len(returns), (None,) * len(returns))
+
+
+EVENTS: tuple[Event, ...] = (
+    OPENED, Owned("A", "stock"), charged(1, (3, 1, 3)), judged(1, returns=(0.1, float.fromhex("0x1.fffffffffffffp-3"))),
+    Refused("busy"), charged(2, (0, 1)), Refunded(2, "é \u2028 broke"), Closed("by hand"),
+    Validated("a" * 64, tally(0.1, -0.0), 1.0), Selected(1), Scored("a" * 64, tally(1e-300, 1e300, 5.0), 1.0),
+    Repeated((1e-300, 1e300, 5.0), 1.0), Finished(),
+)  # fmt: skip
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    written = tmp_path / "ledger.jsonl"
+    ledger = Ledger(written)
+    for event in EVENTS:
+        ledger.append(event)
+    ledger.close()
+    return written
+
+
+def events(path: Path) -> list[Event]:
+    return [line.event() for line, _ in read(path)]
+
+
+def reopened(path: Path) -> Ledger:
+    ledger = Ledger(path)
+    list(ledger.replay())
+    return ledger
+
+
+def test_what_was_written_is_read(path):
+    assert events(path) == list(EVENTS)
+    lines = list(read(path))
+    assert [line.sequence for line, _ in lines] == list(range(len(EVENTS)))
+    assert [line.previous for line, _ in lines[1:]] == [line_hash(raw) for _, raw in lines[:-1]]
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_torn_last_line_is_dropped(path):
+    """At every length that a crash can leave."""
+    whole = path.read_bytes()
+    last = whole.rindex(b"\n", 0, -1) + 1
+    for end in range(last, len(whole)):
+        path.write_bytes(whole[:end])
+        assert events(path) == list(EVENTS[:-1])
+    ledger = reopened(path)
+    assert path.read_bytes() == whole[:last]
+    ledger.append(EVENTS[-1])
+    assert events(path) == list(EVENTS)
+
+
+def test_an_altered_byte_is_named(path):
+    """Whatever is done to any line but the last, its number or that of the next is said."""
+    lines = path.read_bytes().splitlines(keepends=True)
+    for number, line in enumerate(lines[:-1]):
+        for place in range(0, len(line), 7):
+            changed = line[:place] + bytes([line[place] ^ 1]) + line[place + 1 :]
+            path.write_bytes(b"".join([*lines[:number], changed, *lines[number + 1 :]]))
+            with pytest.raises(LedgerCorrupt, match=f"line ({number + 1}|{number + 2})( |:|,)"):
+                list(read(path))
+
+
+@pytest.mark.parametrize("number", range(1, len(EVENTS) - 1))
+def test_swapped_deleted_and_doubled_lines_are_named(path, number):
+    lines = path.read_bytes().splitlines(keepends=True)
+    swapped = [*lines[: number - 1], lines[number], lines[number - 1], *lines[number + 1 :]]
+    deleted = [*lines[: number - 1], *lines[number:]]
+    doubled = [*lines[: number + 1], *lines[number:]]
+    for wrong in (swapped, deleted, doubled):
+        path.write_bytes(b"".join(wrong))
+        with pytest.raises(LedgerCorrupt, match=rf"line ({number}|{number + 2}): the chain is broken"):
+            list(read(path))
+
+
+def test_a_corrupt_ledger_is_never_written_to(path):
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[1:]))
+    before = path.read_bytes()
+    with pytest.raises(LedgerCorrupt):
+        reopened(path)
+    assert path.read_bytes() == before
+
+
+def test_numbers_that_are_none_never_get_in(tmp_path):
+    """JSON would make null of them, which no reader could read again."""
+    ledger = Ledger(tmp_path / "ledger.jsonl")
+    ledger.append(OPENED)
+    for number in (NAN, INF):
+        with pytest.raises(LedgerUnwritable, match="line 2"):
+            ledger.append(Scored("a", tally(number), 1.0))
+    assert events(ledger.path) == [OPENED]
+    ledger.append(Finished())
+    assert events(ledger.path) == [OPENED, Finished()]
+
+
+def test_a_full_disk_leaves_the_ledger_as_it_was(path):
+    """In a process of its own whose files may not grow: the kernel refuses, first within a line and then at once."""
+    before = path.read_bytes()
+    child = os.fork()
+    if child == 0:
+        os._exit(_try_to_append(path))
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert path.read_bytes() == before
+    ledger = reopened(path)
+    ledger.append(Refused("busy"))
+    assert events(path) == [*EVENTS, Refused("busy")]
+
+
+def _try_to_append(path: Path) -> int:
+    try:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        ledger = reopened(path)
+        for room in (30, 0):
+            resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + room, resource.RLIM_INFINITY))
+            with pytest.raises(LedgerUnwritable, match="File too large; it is as it was before"):
+                ledger.append(Refused("busy"))
+            assert events(path) == list(EVENTS)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        ledger.append(Refused("busy"))  # room again: the same writer goes on
+        assert events(path) == [*EVENTS, Refused("busy")]
+        os.truncate(path, path.stat().st_size - len(path.read_bytes().splitlines(keepends=True)[-1]))
+        return 0
+    except BaseException:
+        traceback.print_exc()
+        return 1
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> list[Event]:
+    """What a judge can write: budgets, refusals, faults and restarts at random, to the outcome or not."""
+    history: list[Event] = [replace(OPENED, budget=draw(st.integers(1, 12)))]
+    left, number, refunds = history[0].budget, 0, 0
+    contents: list[str] = []
+    while left and refunds < 3 and draw(st.integers(0, 5)):
+        history += draw(st.lists(st.sampled_from([Owned("B", "stock"), Refused("busy")]), max_size=2))
+        number += 1
+        cost = draw(st.integers(1, left))
+        history.append(charged(number, tuple(range(cost)), draw(st.sampled_from("abc"))))
+        history += draw(st.lists(st.just(Owned("A", "fast")), max_size=1))  # killed while it ran, and taken over
+        verdict = draw(st.sampled_from(["ok", "ok", "import_error", "fault"]))
+        if verdict == "fault":
+            refunds += 1
+            history.append(Refunded(number, "broke"))
+            continue
+        left -= cost
+        history.append(judged(number, verdict, tuple(map(float, range(cost)))))
+        if verdict == "ok":
+            contents.append(history[-2 if isinstance(history[-2], Charged) else -3].checkpoint.hash)
+    history.append(Closed("budget_spent"))
+    for content in dict.fromkeys(contents):
+        means = st.floats(allow_nan=False, allow_infinity=False, width=16)
+        history.append(Validated(content, tally(draw(means), draw(means)), 1.0))
+    winner = hidden.best(folded(history))
+    history.append(Selected(winner.number if winner else None))
+    if winner:
+        history += [Scored(winner.charged.checkpoint.hash, tally(1.0), 1.0), Repeated((1.0,), 1.0)]
+    return [*history, Finished()]
+
+
+def folded(history: list[Event]) -> RunState:
+    state = RunState()
+    for event in history:
+        state = apply(state, event, NOW)
+    return state
+
+
+@settings(max_examples=100, deadline=None)
+@given(histories())
+def test_every_prefix_of_a_history_keeps_the_books(history):
+    """The budget adds up at each line, phases never go back, at most one submission runs."""
+    state, phases = RunState(), list(Phase)
+    for event in history:
+        before, state = state, apply(state, event, NOW)
+        unrefunded = [one for one in state.submissions.values() if one.refunded is None]
+        assert state.remaining + sum(len(one.charged.cases) for one in unrefunded) == state.budget
+        assert 0 <= state.remaining <= state.budget
+        assert phases.index(state.phase) >= phases.index(before.phase)
+        assert sum(one.is_running for one in state.submissions.values()) == (state.running is not None) <= 1
+        assert list(state.submissions) == list(range(1, len(state.submissions) + 1))
+        assert all(state.by_key(one.charged.key) == one for one in state.submissions.values())
+        assert {one.number for one in state.candidates} <= {one.number for one in unrefunded}
+    assert state.running is None and state.phase is Phase.FINISHED
+    assert not hidden.unvalidated(state)
+
+
+@settings(max_examples=25, deadline=None)
+@given(histories(), st.data())
+def test_a_history_survives_the_disk(tmp_path_factory, history, data):
+    """Cut anywhere by a crash, the rest folds to what was known then; appending the rest gives the whole."""
+    path = tmp_path_factory.mktemp("ledger") / "ledger.jsonl"
+    ledger = Ledger(path, now=lambda: NOW)
+    for event in history:
+        ledger.append(event)
+    whole = path.read_bytes()
+    end = data.draw(st.integers(0, len(whole)))
+    path.write_bytes(whole[:end])
+    kept = whole[:end].count(b"\n")
+    again = Ledger(path, now=lambda: NOW)
+    assert fold(again.replay()) == folded(history[:kept])
+    for event in history[kept:]:
+        again.append(event)
+    assert path.read_bytes() == whole
+
+
+def candidates(*validated: tuple[float, ...]) -> RunState:
+    """One ``ok`` submission for each, with these validation returns."""
+    state = folded([OPENED])
+    for number, returns in enumerate(validated, 1):
+        content = chr(ord("a") + number)
+        for event in (charged(number, (0,), content), judged(number), Validated(content * 64, tally(*returns), 1.0)):
+            state = apply(state, event, NOW)
+    return state
+
+
+@pytest.mark.parametrize(
+    ("validated", "winner"),
+    [
+        ((), None),
+        (((1.0, 3.0), (2.0, 1.0)), 1),
+        (((1.0, 3.0), (2.0, 2.0)), 2),  # equal means: the later
+        (((2.0, 2.0), (1.0, 3.0), (1.0, 1.0)), 2),
+        (((-5.0, -5.0), (NAN, 9.0)), 1),
+        (((NAN, 9.0), (-5.0, -5.0)), 2),
+        (((NAN, NAN),), None),
+        (((INF, -INF), (1.0, 1.0)), 2),
+        (((INF, INF), (1.0, 1.0), (INF, 0.0)), 2),
+        (((1.7e308, 1.7e308), (1.0, 1.0)), 1),  # a sum beyond all floats, a mean within them
+        (((0.1 + 0.2, 0.0), (0.3, 0.0)), 1),  # by the last bit, without any epsilon
+    ],
+)
+def test_the_best_mean_wins_and_no_other_thing(validated, winner):
+    best = hidden.best(candidates(*validated))
+    assert (best.number if best else None) == winner

@@ -1,0 +1,204 @@
+"""How runs end, and what `verify` says of runs that somebody has altered."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import policy_source
+from evopolicygym.judge.events import Validated
+from evopolicygym.judge.ledger import START, line_hash, read
+from evopolicygym.runs.verification import Replay, Report, verify
+from serving import Server, command
+
+pytestmark = pytest.mark.xdist_group("outcomes")  # they share one finished run
+CLOCK = policy_source(act="import time; return time.perf_counter_ns() // 10 % 3")
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two submissions of the best policy with a worse one between them, and one that does not load."""
+    server = Server(tmp_path_factory.mktemp("finished") / "run")
+    for act in ("return 2", "return 1", "return 2"):
+        server.policy(policy_source(act=act))
+        assert server.submit([0, 1])[1]["status"] == "ok"
+    server.policy("import nothing_of_that_name\n")
+    assert server.submit([0, 1])[1]["status"] == "import_error"
+    server.finish()
+    server.close()
+    return server.root
+
+
+@pytest.fixture
+def run(finished: Path, tmp_path: Path) -> Path:
+    """A copy to be altered."""
+    copy = tmp_path / "run"
+    shutil.copytree(finished, copy)
+    for parent, _, names in os.walk(copy):
+        for path in (parent, *(os.path.join(parent, name) for name in names)):
+            os.chmod(path, 0o755)
+    return copy
+
+
+def record(run: Path) -> dict[str, Any]:
+    parsed: dict[str, Any] = json.loads((run / "run.json").read_text())
+    return parsed
+
+
+def failing(report: Report) -> dict[str, str]:
+    return {finding.what: finding.detail for finding in report.findings if not finding.ok}
+
+
+def rewrite(run: Path, change: Callable[[dict[str, Any]], Any]) -> None:
+    """Alter lines and forge the chain anew, as whoever can write the folder can."""
+    previous, written = START, b""
+    for number, (_, raw) in enumerate(list(read(run / "ledger.jsonl"))):
+        line = json.loads(raw)
+        change(line)
+        line |= {"sequence": number, "previous": previous}
+        forged = json.dumps(line, separators=(",", ":")).encode()
+        previous, written = line_hash(forged), written + forged + b"\n"
+    (run / "ledger.jsonl").write_bytes(written)
+
+
+def test_equal_means_go_to_the_later_and_equal_content_is_validated_once(finished):
+    outcome = record(finished)["outcome"]
+    assert outcome["kind"] == "scored" and outcome["submission"] == 3
+    assert outcome["stopped_early"] and outcome["budget_left"] == 120
+    assert outcome["repeat"] == "equal"
+    events = [line.event() for line, _ in read(finished / "ledger.jsonl")]
+    assert sum(isinstance(event, Validated) for event in events) == 2
+    report = verify(finished, 1)
+    assert report.ok and report.replay is Replay.EQUAL, failing(report)
+
+
+def test_measuring_every_checkpoint_selects_nothing(run):
+    before = record(run)
+    scored = command("score", run, "--all-checkpoints", "--jobs", "1", "--json")
+    assert scored.returncode == 0, scored.stderr
+    after = record(run)
+    assert after["outcome"] == before["outcome"]
+    measured = [one["heldout"] is not None for one in after["checkpoints"]]
+    assert measured == [True, True, False] and json.loads(scored.stdout) == after["checkpoints"]
+    report = verify(run, 1)
+    assert report.ok, failing(report)
+
+
+def test_what_was_altered_is_named(run):
+    """All at once, each by its name; and the command says so."""
+    facts = record(run)
+    winner = facts["outcome"]["checkpoint"]
+    (run / "checkpoints" / winner / "policy.py").write_text(policy_source(act="return 0"))
+    (run / "feedback/submit_002/episodes/ep_001/trajectory.jsonl").write_text("{}\n")
+    shutil.rmtree(run / "feedback/submit_004")
+    facts["outcome"]["heldout"]["mean"] += 1e-9
+    (run / "run.json").write_text(json.dumps(facts))
+    said = command("verify", run, "--jobs", "1", "--json")
+    assert said.returncode == 1 and "Traceback" not in said.stderr
+    wrong = {one["what"]: one["detail"] for one in json.loads(said.stdout)["findings"] if not one["ok"]}
+    assert set(wrong) == {"checkpoints", "feedback", "record", "replay"}
+    assert winner[:16] in wrong["checkpoints"] and "outcome" in wrong["record"]
+    assert "submit_002 was altered" in wrong["feedback"] and "submit_004 is missing" in wrong["feedback"]
+    assert wrong["replay"].startswith("mismatch")
+
+
+def test_an_altered_ledger_is_named(run):
+    lines = (run / "ledger.jsonl").read_bytes().splitlines(keepends=True)
+    lines[4] = lines[4].replace(b"0", b"1", 1)
+    (run / "ledger.jsonl").write_bytes(b"".join(lines))
+    assert "line 5" in failing(verify(run, 1))["ledger"] or "line 6" in failing(verify(run, 1))["ledger"]
+
+
+def test_lines_that_are_missing_at_the_end_are_noticed(run):
+    """The chain cannot say so: what is left of it holds."""
+    lines = (run / "ledger.jsonl").read_bytes().splitlines(keepends=True)
+    (run / "ledger.jsonl").write_bytes(b"".join(lines[:-1]))
+    assert "which the ledger does not hold" in failing(verify(run, 1))["record"]
+
+
+def test_a_forged_selection_is_named(run):
+    def select_another(line: dict[str, Any]) -> None:
+        if line["kind"] == "selected":
+            line["data"]["submission"] = 1
+
+    rewrite(run, select_another)
+    assert failing(verify(run, 1))["selection"] == "submission 1 was selected, but 3 is the best"
+
+
+def test_a_forged_charge_is_named(run):
+    """The same number twice would hide the first charge; a second opening would raise the budget."""
+
+    def hide(line: dict[str, Any]) -> None:
+        if line["kind"] == "charged" and line["data"]["submission"] == 2:
+            line["data"]["submission"] = 1
+        if line["kind"] == "judged" and line["data"]["submission"] == 2:
+            line["data"]["submission"] = 1
+        if line["kind"] == "owned":
+            opened = json.loads(next(read(run / "ledger.jsonl"))[1])
+            line["kind"], line["data"] = "opened", opened["data"] | {"budget": 1000}
+
+    rewrite(run, hide)
+    budget = failing(verify(run, 1))["budget"]
+    assert "charges submission 1 out of turn" in budget and "opens the run a second time" in budget
+
+
+def test_another_machine_is_not_blamed(run):
+    def elsewhere(line: dict[str, Any]) -> None:
+        if line["kind"] == "opened":
+            line["data"]["facts"]["ids"]["bit_id"] = "another"
+
+    rewrite(run, elsewhere)
+    assert verify(run, 1).replay is Replay.DIFFERENT_BIT_ID
+
+
+def test_a_winner_that_is_gone_is_a_finding(run):
+    shutil.rmtree(run / "checkpoints" / record(run)["outcome"]["checkpoint"])
+    (run / "config.toml").unlink()
+    wrong = failing(verify(run, 1))
+    assert "checkpoints" in wrong and "config.toml" in wrong["replay"]
+
+
+def test_a_policy_that_reads_the_clock_is_nondeterministic(serve):
+    server = serve()
+    server.policy(CLOCK)
+    server.submit([0])
+    assert server.finish()["outcome"]["repeat"] == "nondeterministic"
+    said = command("verify", server.root, "--jobs", "1", "--json")
+    assert said.returncode == 1
+    wrong = [one for one in json.loads(said.stdout)["findings"] if not one["ok"]]
+    assert [one["what"] for one in wrong] == ["replay"] and wrong[0]["detail"].startswith("nondeterministic")
+
+
+def test_a_run_without_anything_to_select_has_an_outcome(serve):
+    """Nothing submitted; then, in another run, nothing that loads."""
+    server = serve()
+    outcome = server.finish()["outcome"]
+    assert (outcome["kind"], outcome["submission"], outcome["budget_left"]) == ("no_ok_submit", None, 128)
+    said = command("finish", server.root)
+    assert said.returncode == 0 and "no_ok_submit" in said.stdout and "with 128 episodes left" in said.stdout
+    assert verify(server.root, 1).replay is Replay.NOTHING_TO_REPLAY
+
+    other = serve(name="other")
+    other.policy("raise ValueError('no')\n")
+    assert other.submit([0, 1, 2])[1]["status"] == "import_error"
+    outcome = other.finish()["outcome"]
+    assert (outcome["kind"], outcome["submission"], outcome["budget_left"]) == ("no_ok_submit", None, 125)
+    assert verify(other.root, 1).ok
+
+
+def test_a_record_that_a_crash_left_behind_is_written_again(run):
+    """Killed after the last line of the ledger, before run.json: finishing again, or scoring again, mends it."""
+    stale = record(run) | {"outcome": None, "status": "closed", "ledger_head": "0" * 64}
+    for mend in (("finish", run), ("score", run)):
+        (run / "run.json").write_text(json.dumps(stale))
+        done = command(*mend, "--jobs", "1")
+        assert done.returncode == 0, done.stderr
+        assert record(run)["status"] == "finished"
+    report = verify(run, 1)
+    assert report.ok, failing(report)

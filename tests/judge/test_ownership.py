@@ -1,0 +1,95 @@
+"""One process owns a run; whoever else wants something of it asks, waits, or is told."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from conftest import policy_source
+from evopolicygym.judge.state import Phase
+from evopolicygym.runs.look import look
+from evopolicygym.server import control
+from processes import alive, family, wait_until
+from serving import COMMAND, SMALL, command
+
+SLOW = policy_source(act="import time; time.sleep(0.2); return 1")  # ten steps: two seconds an episode
+
+
+def finish(root: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [*COMMAND, "finish", str(root), "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def test_a_second_server_is_refused_and_two_finish_at_once(serve):
+    server = serve()
+    server.policy()
+    server.submit([0])
+    before = (server.root / "ledger.jsonl").read_bytes()
+    second = command("serve", "toys:Toy-v0", "--run", server.root, *SMALL)
+    assert second.returncode == 2 and "another process owns the run" in second.stderr
+    assert (server.root / "ledger.jsonl").read_bytes() == before
+    refused = command("score", server.root)
+    assert refused.returncode == 2 and "no outcome yet" in refused.stderr
+    both = [finish(server.root) for _ in range(2)]
+    outcomes = [one.communicate(timeout=240) for one in both]
+    assert [one.returncode for one in both] == [0, 0], outcomes
+    assert outcomes[0][0] == outcomes[1][0]
+    assert server.process.wait(60) == 0
+    assert not (server.root / control.NAME).exists()
+    again = command("serve", "toys:Toy-v0", "--run", server.root, *SMALL)
+    assert again.returncode == 0 and "is finished" in again.stderr  # it does not wait for what never comes
+    verified = command("verify", server.root, "--jobs", "1")
+    assert verified.returncode == 0, verified.stdout
+
+
+def test_two_finish_without_a_server(serve):
+    """Whoever comes first does it; the other waits for it."""
+    server = serve()
+    server.policy()
+    server.submit([0])
+    server.kill()
+    assert (server.root / control.NAME).exists()  # of a dead owner
+    both = [finish(server.root) for _ in range(2)]
+    outcomes = [one.communicate(timeout=240) for one in both]
+    assert [one.returncode for one in both] == [0, 0], outcomes
+    assert outcomes[0][0] == outcomes[1][0]
+    assert sum(line.count(b'"kind":"finished"') for line in (server.root / "ledger.jsonl").open("rb")) == 1
+
+
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
+def test_a_stopped_server_leaves_no_process_and_the_run_goes_on(serve, ending):
+    server = serve()
+    server.policy(SLOW)
+    assert server.submit([0], wait=False, Idempotency_Key="k")[0] == 202
+    assert wait_until(lambda: list((server.root / "feedback").glob(".staged-*/episodes/ep_000")))  # it plays
+    relatives = family(server.process.pid)
+    assert len(relatives) >= 2
+    assert server.kill(ending) == 128 + ending
+    assert wait_until(lambda: not alive(relatives))
+    assert look(server.root).running is not None
+    server.start()
+    assert server.submit([0], Idempotency_Key="k")[1]["status"] == "ok"
+    assert server.remaining() == 127
+
+
+def test_a_long_way_to_the_run(serve):
+    """A socket's path may have 107 bytes; a folder may have any name."""
+    server = serve(name="/".join(["a rather long name with spaces é"] * 8))
+    assert len(os.fsencode(server.root)) > 250
+    server.policy()
+    assert server.submit([0])[1]["status"] == "ok"
+    assert server.finish()["outcome"]["kind"] == "scored"
+
+
+def test_a_connection_that_asks_nothing_does_not_keep_the_owner(serve):
+    server = serve()
+    with socket.socket(socket.AF_UNIX) as idle, control._address(server.root) as address:
+        idle.connect(address)
+        assert server.finish()["outcome"]["kind"] == "no_ok_submit"
+        assert look(server.root).phase is Phase.FINISHED

@@ -1,0 +1,90 @@
+"""When an agent is prompted again is decided by the ledger alone."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from evopolicygym.judge.events import Closed, Opened, Turned
+from evopolicygym.judge.state import RunState, apply
+from evopolicygym.runs.allowance import Allowance
+from evopolicygym.runs.conversation import Over, Prompt, next_step
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+OPENED = apply(RunState(), Opened("r", 128, 16, 32, {}), NOW)
+
+
+def turned(submissions: int = 0, failure: str | None = None, **more: object) -> Turned:
+    facts = {"session": "s", "exit_code": 0, "wall_s": 60.0, "usage": None, "text": "", "stop": False}
+    return Turned(submissions=submissions, failure=failure, **facts | more)
+
+
+def after(*turns: Turned, allowance: Allowance = Allowance()) -> Over | Prompt:  # noqa: B008
+    state = OPENED
+    for turn in turns:
+        state = apply(state, turn, NOW)
+    return next_step(state, allowance)
+
+
+def test_the_first_words_open_a_session():
+    assert after() == Prompt(None)
+    assert after().is_opening
+
+
+def test_an_agent_that_submits_is_prompted_on():
+    assert after(*(turned(n) for n in range(1, 20))) == Prompt("s")
+
+
+def test_an_agent_that_says_stop_is_done():
+    assert after(turned(1, stop=True)) == Over("agent_stopped")
+
+
+def test_three_turns_without_a_submission_are_an_end():
+    assert after(turned(1), turned(1), turned(1)) == Prompt("s")
+    assert after(turned(1), turned(1), turned(1), turned(1)) == Over("agent_stopped")
+    assert after(turned(0), turned(0), turned(1), turned(1), turned(1)) == Prompt("s")
+
+
+def test_overload_is_waited_out_with_growing_patience():
+    waits = [after(turned(1), *[turned(1, "rate_limit")] * n).wait_s for n in range(1, 9)]
+    assert waits == [5, 10, 20, 40, 80, 160, 300, 300]
+    assert after(turned(1), *[turned(1, "provider")] * 9) == Over("provider_down")
+
+
+def test_a_success_forgets_earlier_overload():
+    assert after(*[turned(0, "rate_limit")] * 8, turned(1), turned(1, "rate_limit")).wait_s == 5
+
+
+def test_idle_turns_and_failed_turns_are_counted_apart():
+    assert after(turned(0), turned(0), turned(0, "client")) == Prompt("s")
+    assert after(*[turned(0, "client")] * 3) == Over("agent_failed")
+    assert after(turned(0, "client"), turned(0, "rate_limit"), *[turned(0, "client")] * 2) == Over("agent_failed")
+
+
+def test_a_wrong_key_is_not_tried_again():
+    assert after(turned(0, "authentication")) == Over("agent_failed")
+
+
+@pytest.mark.parametrize(
+    ("allowance", "reason"),
+    [
+        (Allowance(turns=2), "limit_turns"),
+        (Allowance(hours=1 / 30), "limit_hours"),
+        (Allowance(tokens=300), "limit_tokens"),
+        (Allowance(dollars=0.5), "limit_dollars"),
+    ],
+)
+def test_limits_end_a_run(allowance, reason):
+    usage = {"fresh_input": 100, "cache_read": 30, "cache_write": 0, "output": 20, "reasoning": 10, "cost_usd": 0.25}
+    turns = [turned(n, usage=usage) for n in (1, 2)]
+    assert isinstance(after(turns[0], allowance=allowance), Prompt)
+    assert after(*turns, allowance=allowance) == Over(reason)
+
+
+def test_what_nobody_metered_hits_no_limit():
+    assert after(turned(1), allowance=Allowance(tokens=1, dollars=0.0001)) == Prompt("s")
+
+
+def test_a_closed_run_is_over():
+    assert next_step(apply(OPENED, Closed("budget_spent"), NOW), Allowance()) == Over("budget_spent")

@@ -1,0 +1,363 @@
+"""submit.py as agents use it: killed, cut off, misled, on other Pythons. It never charges twice and never shows a
+traceback of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from conftest import policy_source
+from serving import SMALL, Server
+
+PYTHONS = [*sorted(Path.home().glob(".pyenv/versions/3.*/bin/python3")), Path("/usr/bin/python3")]
+
+
+@pytest.fixture(scope="module")
+def server(serve_for_all: Callable[..., Server]) -> Server:
+    return serve_for_all("--budget", "1000", *SMALL)
+
+
+@pytest.fixture(autouse=True)
+def _fresh(server: Server) -> Iterator[None]:
+    """A good policy, and nothing left of other tests."""
+    server.policy()
+    door = (server.workspace / "door.json").read_bytes()
+    yield
+    for name in (".pending.json", "door.json"):
+        path = server.workspace / name
+        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+    (server.workspace / "door.json").write_bytes(door)
+
+
+def start(server: Server, *arguments: str, **options: Any) -> subprocess.Popen[str]:
+    script = [sys.executable, str(server.workspace / "submit.py"), *arguments]
+    return subprocess.Popen(script, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
+
+
+def pending(server: Server) -> Path:
+    return server.workspace / ".pending.json"
+
+
+def plain(done: subprocess.CompletedProcess[str]) -> bool:
+    return "Traceback" not in done.stdout + done.stderr
+
+
+def test_it_prints_the_result(server):
+    left = server.remaining()
+    done = server.client("0,1,1")
+    assert done.returncode == 0 and plain(done)
+    assert "mean return" in done.stdout and f"remaining budget: {left - 3}" in done.stdout
+    named = re.findall(r"details: (\S+)/", done.stdout)[0]
+    assert (server.workspace / named / "summary.json").exists()
+    assert not pending(server).exists() and server.remaining() == left - 3
+
+
+def test_json_is_the_summary(server):
+    done = server.client("0,1", "--json")
+    summary = json.loads(done.stdout)
+    assert json.loads((server.workspace / summary["feedback"] / "summary.json").read_text()) == summary
+
+
+def test_help_is_enough(server):
+    """Every option and exit code, and what to do when it was killed."""
+    done = server.client("--help")
+    for word in (
+        "0-7",
+        "--check",
+        "--info",
+        "--task",
+        "--json",
+        "run it again",
+        "charged once",
+        "feedback/",
+        "Exit codes",
+    ):
+        assert word in done.stdout, word
+
+
+def test_info_and_task(server):
+    assert json.loads(server.client("--info").stdout)["state"]["remaining_budget"] == server.remaining()
+    assert server.client("--task").stdout.strip() in (server.workspace / "AGENTS.md").read_text()
+
+
+def test_killed_at_any_instant_and_run_again(server):
+    """The result is printed in the end, for one charge; also where the kill came before anything was sent."""
+    chance = random.Random(3)
+    for attempt in range(5):
+        left, kills = server.remaining(), 0
+        for _ in range(3):
+            process = start(server, "4,5")
+            time.sleep(chance.uniform(0.0, 0.6))
+            kills += process.poll() is None
+            process.kill()
+            printed, _ = process.communicate()
+            if "mean return" in printed:
+                break
+        else:
+            printed = server.client("4,5").stdout
+        assert "mean return" in printed, attempt
+        assert server.remaining() == left - 2 and not pending(server).exists()
+
+
+def test_without_cases_it_goes_on_with_what_was_interrupted(server):
+    left = server.remaining()
+    pending(server).write_text(json.dumps({"key": f"interrupted-{left}", "cases": "7"}))
+    done = server.client()
+    assert done.returncode == 0 and "case 7" in done.stdout and "nothing is charged again" in done.stderr
+    assert server.remaining() == left - 1 and not pending(server).exists()
+    idle = server.client()
+    assert idle.returncode == 2 and "nothing to wait for" in idle.stderr and server.remaining() == left - 1
+
+
+def test_other_cases_come_after_what_was_interrupted(server):
+    left = server.remaining()
+    pending(server).write_text(json.dumps({"key": f"before-{left}", "cases": "7"}))
+    done = server.client("8,9")
+    assert done.returncode == 0 and "case 7" in done.stdout and "case 8" in done.stdout
+    assert server.remaining() == left - 3
+
+
+def test_refused(server):
+    left = server.remaining()
+    for cases, why in (
+        ("0-5000", "out of range"),
+        ("a", "env_instances"),
+        ("0-128", "at most 128"),
+        ("", "pattern"),
+    ):
+        done = server.client(cases)
+        assert done.returncode == 2 and plain(done) and why in done.stderr, done.stderr
+        assert f"Remaining budget: {left}" in done.stderr
+    assert not pending(server).exists() and server.remaining() == left
+
+
+def test_a_policy_that_does_not_load(server):
+    server.policy("import nonsense\n")
+    done = server.client("0")
+    assert done.returncode == 1 and "nonsense" in done.stdout and plain(done)
+
+
+@pytest.mark.parametrize(
+    ("source", "good"),
+    [
+        (policy_source(), True),
+        (policy_source(init="assert obs_space['high'] in (float('inf'), [float('inf')] * 2), obs_space"), True),
+        (policy_source(init="raise ValueError('no')"), False),
+        (policy_source(reset="raise SystemExit(0)"), False),
+        (policy_source().replace("def act", "def react"), False),
+        ("def broken(:\n", False),
+    ],
+)
+def test_check(server, source, good):
+    left = server.remaining()
+    server.policy(source)
+    done = server.client("--check")
+    assert (done.returncode == 0) == good and done.returncode in (0, 1), done.stderr
+    assert "nothing was submitted" in (done.stdout if good else done.stderr)
+    assert server.remaining() == left and not (server.workspace / "system/__pycache__").exists()
+
+
+TAMPERED = [
+    b"",
+    b"[]",
+    b"null",
+    b"7",
+    b'"x"',
+    b"{}",
+    b'{"key": 1}',
+    b'{"key": "a b", "cases": "0"}',
+    b"\xff\xfe",
+    b"[" * 99999,
+]
+
+
+@pytest.mark.parametrize("content", TAMPERED)
+def test_a_tampered_pending_file(server, content):
+    left = server.remaining()
+    pending(server).write_bytes(content)
+    done = server.client("2")
+    assert done.returncode == 0 and plain(done) and "ignored" in done.stderr
+    assert server.remaining() == left - 1
+
+
+def test_a_pending_file_that_is_a_folder(server):
+    left = server.remaining()
+    pending(server).mkdir()
+    (pending(server) / "x").touch()
+    done = server.client("2")
+    assert done.returncode == 2 and plain(done) and "nothing was submitted" in done.stderr
+    assert server.remaining() == left and not list(server.workspace.glob(".pending.json.*"))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [None, b"", b"[]", b"{}", b'{"api": 3}', b'{"api": "file:///etc/passwd"}', b'{"api": "http://a b"}', b"\xff"],
+)
+def test_a_tampered_door_file(server, content):
+    path = server.workspace / "door.json"
+    path.write_bytes(content) if content is not None else path.unlink()
+    done = server.client("2", env={"PATH": os.environ["PATH"]})
+    assert done.returncode == 3 and plain(done) and "door.json" in done.stderr
+
+
+def test_the_address_may_come_from_the_environment(server):
+    (server.workspace / "door.json").unlink()
+    assert server.client("--info", env=os.environ | {"EVOPOLICYGYM_API": server.api}).returncode == 0
+
+
+def test_no_proxy_stands_between(server):
+    nowhere = {
+        "http_proxy": "http://127.0.0.1:9",
+        "HTTP_PROXY": "http://127.0.0.1:9",
+        "all_proxy": "http://127.0.0.1:9",
+    }
+    assert server.client("--info", env=os.environ | nowhere).returncode == 0
+
+
+@pytest.mark.parametrize("python", PYTHONS, ids=str)
+def test_any_python_with_the_standard_library_alone(server, python):
+    version = subprocess.run(
+        [python, "-c", "import sys; print(sys.version_info >= (3, 8))"], capture_output=True, text=True
+    )
+    if version.stdout.strip() != "True":
+        pytest.skip(f"{python} is older than 3.8, or broken")
+    script = [python, "-I", "-S", "-W", "error", str(server.workspace / "submit.py"), "6"]
+    done = subprocess.run(script, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0 and "mean return" in done.stdout, done.stderr
+
+
+HOSTILE = policy_source("raise ValueError('\\x1b[2J\\x07\\u202eé\\u4e2d\\x00 end')")
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [{"LC_ALL": "C"}, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}, {"PYTHONIOENCODING": "ascii"}],
+)
+def test_text_of_a_policy_on_any_terminal(server, environment):
+    server.policy(HOSTILE)
+    for arguments in (["0"], ["0", "--json"]):
+        done = server.client(*arguments, env=os.environ | environment)
+        assert done.returncode == 0 and plain(done) and "end" in done.stdout, done.stderr
+        assert not set("\x1b\x07\x00\u202e") & set(done.stdout + done.stderr)
+
+
+def test_a_reader_that_left(server):
+    """Nobody has read the result, so it is there for the next call."""
+    left = server.remaining()
+    process = start(server, "5")
+    assert process.stdout and process.stderr
+    process.stdout.close()
+    errors = process.stderr.read()
+    assert process.wait(60) == 141 and "Traceback" not in errors
+    process.stderr.close()
+    assert "mean return" in server.client("5").stdout and server.remaining() == left - 1
+
+
+class Stranger(BaseHTTPRequestHandler):
+    """Something else that listens where the server was."""
+
+    replies = [
+        (404, b"{}"),
+        (200, b"<html>hello</html>"),
+        (500, b"oops"),
+        (200, b"[]"),
+        (200, b"3"),
+        (200, b"{}"),
+        (200, b"\xff"),
+    ]
+
+    def do_GET(self) -> None:
+        self.close_connection = True
+        code, body = self.replies[0]
+        type(self).replies = self.replies[1:] or self.replies
+        self.send_response(code)
+        self.send_header("Content-Length", str(len(body) + (not self.replies)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_POST(self) -> None:
+        self.do_GET()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def test_a_server_that_comes_back_elsewhere(serve, tmp_path):
+    """It is killed while the client waits; its port is taken by something that answers, and answers nonsense."""
+    gate = tmp_path / "gate"
+    server = serve(task="toys:Gated-v0", TOY_GATE=str(gate))
+    server.policy()
+    first = server.api
+    client = start(server, "0-2")
+    while server.call("GET", "/info")[1]["state"]["running"] is None:
+        time.sleep(0.02)
+    server.kill()
+    stranger = HTTPServer(("127.0.0.1", urlsplit(first).port or 0), Stranger)
+    threading.Thread(target=stranger.serve_forever, daemon=True).start()
+    try:
+        server.start(TOY_GATE=str(gate))
+        assert server.api != first and server.api.rpartition("/")[2] == first.rpartition("/")[2]
+        gate.touch()
+        printed, errors = client.communicate(timeout=120)
+    finally:
+        stranger.shutdown()
+        stranger.server_close()
+    assert client.returncode == 0 and "mean return" in printed and "Traceback" not in errors, errors
+    assert server.remaining() == 125
+
+
+def test_busy_and_the_last_of_the_budget(serve, tmp_path):
+    """Another submission is waited for; when the budget is spent, the refusal says so; a restart keeps the address."""
+    gate = tmp_path / "gate"
+    server = serve("--budget", "3", *SMALL, task="toys:Gated-v0", TOY_GATE=str(gate))
+    server.policy()
+    first = server.api
+    assert server.submit([0], wait=False)[0] == 202
+    waiting = start(server, "1,2")
+    assert waiting.stderr and "still running" in waiting.stderr.readline()
+    server.kill()
+    server.start(TOY_GATE=str(gate))
+    assert server.api == first
+    gate.touch()
+    printed, _ = waiting.communicate(timeout=120)
+    assert waiting.returncode == 0 and "remaining budget: 0" in printed
+    done = server.client("0")
+    assert done.returncode == 2 and "run_closed" in done.stderr and plain(done)
+    assert not pending(server).exists()
+
+
+def test_two_at_the_same_time(server):
+    """Neither loses its result, and the pending file of the one is not swept away by the other."""
+    left = server.remaining()
+    both = [start(server, cases) for cases in ("0", "1")]
+    printed = [process.communicate(timeout=120) for process in both]
+    assert all(process.returncode == 0 for process in both), printed
+    assert all("mean return" in out and "Traceback" not in errors for out, errors in printed)
+    assert server.remaining() == left - 2 and not pending(server).exists()
+
+
+def test_nobody_listens_is_waited_for(server, tmp_path):
+    """Until killed: the key is kept, so that the next call goes on."""
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        port = unused.getsockname()[1]
+    (server.workspace / "door.json").write_text(json.dumps({"api": f"http://127.0.0.1:{port}/x"}))
+    process = start(server, "3")
+    assert process.stderr and "trying again" in process.stderr.readline()
+    process.kill()
+    process.communicate()
+    assert json.loads(pending(server).read_text())["cases"] == "3"

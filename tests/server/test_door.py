@@ -1,0 +1,321 @@
+"""The door against clients of every kind: what it says, to whom, and what nobody can do to it."""
+
+from __future__ import annotations
+
+import json
+import re
+import resource
+import socket
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from conftest import policy_source
+from evopolicygym.server.listening import bind
+from serving import SMALL, Server
+
+METHODS = ("GET", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "PROPFIND")
+PATHS = {"/info": "GET", "/task": "GET", "/submit": "POST", "/submissions/submit_001": "GET", "/openapi.json": "GET"}
+
+
+class Gate:
+    """While it is shut, a submission runs."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.open()
+
+    def open(self) -> None:
+        self.path.touch()
+
+    def shut(self) -> None:
+        self.path.unlink()
+
+
+@pytest.fixture(scope="module")
+def gate(tmp_path_factory) -> Gate:
+    return Gate(tmp_path_factory.mktemp("gate") / "open")
+
+
+@pytest.fixture(scope="module")
+def door(serve_for_all: Callable[..., Server], gate: Gate) -> Server:
+    server = serve_for_all("--budget", "1000", *SMALL, task="toys:Gated-v0", TOY_GATE=str(gate.path))
+    server.policy()
+    assert server.submit([0])[0] == 200
+    return server
+
+
+@pytest.fixture
+def running(door: Server, gate: Gate) -> Iterator[str]:
+    """A submission that runs until the gate is opened."""
+    gate.shut()
+    code, answer = door.submit([3], wait=False)
+    assert (code, answer["status"]) == (202, "running")
+    yield answer["submit_id"]
+    gate.open()
+    wait_for(door, answer["submit_id"])
+
+
+def wait_for(door: Server, submit_id: str) -> dict[str, Any]:
+    while (answer := door.call("GET", f"/submissions/{submit_id}")[1])["status"] == "running":
+        time.sleep(0.02)
+    return answer
+
+
+def plug(door: Server) -> socket.socket:
+    address = urlsplit(door.api)
+    return socket.create_connection((address.hostname or "", address.port or 0), 60)
+
+
+def head(door: Server, *lines: str, method: str = "POST", path: str = "/submit") -> bytes:
+    return "\r\n".join([f"{method} {urlsplit(door.api).path}{path} HTTP/1.1", "Host: x", *lines, "", ""]).encode()
+
+
+def heard(connection: socket.socket) -> tuple[int, str]:
+    """Code and body of the next answer."""
+    with connection.makefile("rb") as answer:
+        code = int(answer.readline().split()[1])
+        headers = dict(line.decode().strip().lower().split(": ", 1) for line in iter(answer.readline, b"\r\n"))
+        return code, answer.read(int(headers["content-length"])).decode()
+
+
+def test_info_says_all_of_it(door):
+    code, info = door.call("GET", "/info")
+    assert code == 200
+    assert set(info) == {
+        "protocol_version", "state", "env_meta", "episode_budget", "min_episodes_per_submit",
+        "max_episodes_per_submit", "resource_limits", "allowed_imports", "denied_imports",
+    }  # fmt: skip
+    assert set(info["state"]) == {"remaining_budget", "n_submits", "is_finalized", "phase", "running"}
+    assert info["env_meta"].items() >= {
+        "env": "toys:Gated-v0", "env_version": 1, "n_env_instances": 1024, "max_episode_steps": 1000, "obs_storage": {},
+    }.items()  # fmt: skip
+    assert info["env_meta"]["obs_space"]["shape"] == [2] and info["env_meta"]["action_space"]["n"] == 3
+    assert (info["episode_budget"], info["min_episodes_per_submit"], info["max_episodes_per_submit"]) == (1000, 1, 128)
+    assert {"init_cpu_s", "act_cpu_s", "episode_cpu_s", "memory_mb"} <= set(info["resource_limits"])
+    assert "gymnasium" in info["denied_imports"] and "numpy" in info["allowed_imports"]
+
+
+def test_the_task_is_markdown(door):
+    with urllib.request.urlopen(f"{door.api}/task", timeout=60) as reply:
+        assert reply.headers["content-type"].startswith("text/markdown")
+        assert reply.read().decode() in (door.workspace / "AGENTS.md").read_text()
+
+
+def test_the_reply_to_a_submission(door):
+    code, answer = door.submit("1,0")
+    assert code == 200 and answer["status"] == "ok" and answer["submit_id"] == answer["summary"]["submit_id"]
+    assert answer["summary"]["env_instances"] == [1, 0] and len(answer["summary"]["returns"]) == 2
+    assert door.call("GET", f"/submissions/{answer['submit_id']}") == (200, answer)
+
+
+def test_the_client_of_the_public_protocol_unmodified(door):
+    """As published, word for word but for the address."""
+    body = json.dumps({"env_instances": [0, 1]}).encode()
+    request = urllib.request.Request(f"{door.api}/submit", data=body, headers={"Content-Type": "application/json"})
+    with urllib.request.urlopen(request) as response:
+        result = json.loads(response.read())
+    assert result["summary"]["mean_return"] > 10
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_wrong_methods(door, path):
+    for method in METHODS:
+        if method != PATHS[path]:
+            assert door.call(method, path)[0] == 405, method
+
+
+def test_an_agent_cannot_end_its_run(door):
+    for method in METHODS[:5]:
+        code, answer = door.call(method, "/finalize", b"{}")
+        assert code == 405 and (method not in ("GET", "HEAD") or "agent cannot end" in answer["message"])
+    assert not door.call("GET", "/info")[1]["state"]["is_finalized"]
+
+
+def test_without_the_token_there_is_nothing(door):
+    """The same answer to everything, so that not even a path can be told from another."""
+    base, _, token = door.api.rpartition("/")
+    told = set()
+    for wrong in ("", token[:-1], token + "x", token.swapcase(), "%00", "..", "x" * 5000):
+        for path in (*PATHS, "/finalize", "", "/", "/info/"):
+            for method in METHODS[:5]:
+                stranger = Server.__new__(Server)
+                stranger.api = f"{base}/{wrong}"
+                told.add(json.dumps(stranger.call(method, path)))
+    assert told == {'[404, {"message": "Not Found"}]'}
+
+
+@pytest.mark.parametrize("path", ["", "/", "/info/", "/nothing", "/submissions", "/submissions/", "/../info", "//info"])
+def test_unknown_paths(door, path):
+    assert door.call("GET", path)[0] == 404
+
+
+@pytest.mark.parametrize(
+    "name", ["submit_000", "submit_999", "1", "..%2Finfo", "%00", "submit_001%0a", "é".encode().hex()]
+)
+def test_unknown_submissions(door, name):
+    assert door.call("GET", f"/submissions/{name}")[0] == 404
+
+
+def test_it_listens_on_loopback_only(door):
+    port = f"{urlsplit(door.api).port:04X}"
+    lines = [
+        line.split() for name in ("tcp", "tcp6") for line in Path(f"/proc/net/{name}").read_text().splitlines()[1:]
+    ]
+    listening = [local for _, local, _, state, *_ in lines if state == "0A" and local.endswith(f":{port}")]
+    assert listening == [f"0100007F:{port}"]
+
+
+def test_tokens_are_unguessable_and_each_runs_own(tmp_path):
+    tokens = set()
+    for number in range(20):
+        root = tmp_path / str(number)
+        root.mkdir()
+        for _ in range(2):  # a restart keeps the token
+            listener, address = bind(root)
+            listener.close()
+            tokens.add(address.token)
+        assert (root / ".door.json").stat().st_mode & 0o077 == 0
+    assert len(tokens) == 20
+    assert all(re.fullmatch(r"[\w-]{32}", token) for token in tokens)  # 192 bits
+
+
+def test_a_body_that_is_announced_too_large_is_refused_unread(door):
+    with plug(door) as connection:
+        connection.sendall(head(door, f"Content-Length: {1 << 30}"))
+        code, body = heard(connection)
+    assert code == 413 and json.loads(body)["status"] == "too_large"
+
+
+def test_a_body_without_end_is_refused_and_not_kept(door):
+    before, sent = peak_memory(door), 0
+    chunk = b"100000\r\n" + b" " * (1 << 20) + b"\r\n"
+    with plug(door) as connection:
+        connection.sendall(head(door, "Transfer-Encoding: chunked"))
+        for _ in range(128):
+            connection.sendall(chunk)
+            sent += 1 << 20
+        code, _ = heard(connection)
+    assert code == 413 and sent == 128 << 20
+    assert peak_memory(door) - before < 32 << 20
+
+
+def peak_memory(door: Server) -> int:
+    status = Path(f"/proc/{door.process.pid}/status").read_text()
+    return int(re.findall(r"VmHWM:\s+(\d+) kB", status)[0]) << 10
+
+
+def test_slow_clients_keep_nobody_waiting(door):
+    left = door.remaining()
+    beginnings = [b"", b"P", head(door)[:40], head(door, "Content-Length: 30"), head(door, "Content-Length: 30") + b"{"]
+    with ExitStack() as stack:
+        for number in range(100):
+            stack.enter_context(plug(door)).sendall(beginnings[number % len(beginnings)])
+        assert door.submit([0])[0] == 200
+    assert door.remaining() == left - 1
+
+
+def test_connections_without_end_do_not_take_the_judges_descriptors(door, gate, running):
+    """Without a bound the feedback could not be written: a fault of the judge, and three of them void a run."""
+    limit = resource.prlimit(door.process.pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(door.process.pid, resource.RLIMIT_NOFILE, (512, limit[1]))
+    try:
+        with ExitStack() as stack:
+            for _ in range(700):
+                stack.enter_context(plug(door))
+            gate.open()
+            feedback = door.workspace / "feedback" / running
+            while not feedback.exists() and door.process.poll() is None and "refunded" not in ledger(door):
+                time.sleep(0.05)
+        assert wait_for(door, running)["status"] == "ok"
+    finally:
+        resource.prlimit(door.process.pid, resource.RLIMIT_NOFILE, limit)
+
+
+def ledger(door: Server) -> str:
+    return (door.root / "ledger.jsonl").read_text()
+
+
+def test_a_client_that_leaves_changes_nothing(door, gate):
+    left, number = door.remaining(), door.call("GET", "/info")[1]["state"]["n_submits"]
+    gate.shut()
+    body = b'{"env_instances": [5, 6]}'
+    with plug(door) as connection:
+        connection.sendall(head(door, f"Content-Length: {len(body)}") + body)
+        while (state := door.call("GET", "/info")[1]["state"])["n_submits"] == number:
+            time.sleep(0.02)
+    gate.open()
+    answer = wait_for(door, state["running"])
+    assert answer["status"] == "ok" and len(answer["summary"]["returns"]) == 2
+    assert door.remaining() == left - 2
+
+
+def test_of_many_at_once_one_is_accepted(door, gate):
+    left = door.remaining()
+    gate.shut()
+    with ThreadPoolExecutor(50) as pool:
+        answers = list(pool.map(lambda case: door.submit([case], wait=False), range(50)))
+    accepted = [answer for code, answer in answers if code == 202]
+    refused = [answer["status"] for code, answer in answers if code == 409]
+    assert len(accepted) == 1 and refused == ["busy"] * 49
+    gate.open()
+    assert wait_for(door, accepted[0]["submit_id"])["status"] == "ok"
+    assert door.remaining() == left - 1
+
+
+def test_the_same_key_at_once_is_one_charge(door, gate):
+    left, answers = door.remaining(), []
+    gate.shut()
+    with ThreadPoolExecutor(20) as pool:
+        asked = [pool.submit(door.submit, [8, 9], Idempotency_Key="together") for _ in range(20)]
+        while door.call("GET", "/info")[1]["state"]["running"] is None:
+            time.sleep(0.02)
+        gate.open()
+        answers = [one.result() for one in asked]
+    assert all(answer == answers[0] for answer in answers) and answers[0][0] == 200
+    assert door.remaining() == left - 2
+
+
+def test_asking_to_be_answered_later(door, gate, running):
+    assert door.submit([0])[1]["status"] == "busy"
+    waiting = {"submit_id": running, "status": "running", "remaining_budget": door.remaining()}
+    assert door.call("GET", f"/submissions/{running}") == (200, waiting | {"summary": None, "message": None})
+    gate.open()
+    wait_for(door, running)
+    body = b'{"env_instances": [0]}'
+    code, answer = door.call("POST", "/submit", body, Prefer="respond-async, wait=10", Idempotency_Key="later")
+    assert code == 202
+    assert wait_for(door, answer["submit_id"])["status"] == "ok"
+
+
+def test_finishing_is_not_kept_up_by_clients_that_never_end(serve):
+    server = serve()
+    server.policy(policy_source())
+    assert server.submit([0])[0] == 200
+    with plug(server) as half, plug(server) as silent, plug(server) as endless:
+        half.sendall(head(server, "Content-Length: 30") + b"{")
+        silent.sendall(b"GET /")
+        endless.sendall(head(server, "Transfer-Encoding: chunked"))
+        stop = threading.Event()
+        drip = threading.Thread(target=_drip, args=(endless, stop))
+        drip.start()
+        record = server.finish()
+        stop.set()
+        drip.join()
+    assert record["outcome"]["kind"] == "scored" and record["budget"]["charged"] == 1
+
+
+def _drip(connection: socket.socket, stop: threading.Event) -> None:
+    while not stop.wait(0.05):
+        try:
+            connection.sendall(b"1\r\n \r\n")
+        except OSError:
+            return
