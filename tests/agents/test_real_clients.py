@@ -21,9 +21,11 @@ NOBODY = 65534
 RUN = ("--validation-cases", "2", "--heldout-cases", "2", "--jobs", "1", "--seeds", "paper", "--budget", str(BUDGET))
 MODELS = {
     "claude": "claude-scripted",
-    "gemini": "gemini-scripted",
+    "gemini": "gemini-2.5-pro",
     "opencode": "scripted/model",
     "goose": "openai/model",
+    "openhands": "openai/scripted",
+    "mini-swe-agent": "openai/scripted",
 }
 NPM = ("goose", "kimi", "qwen", "gemini", "opencode")
 SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in (*NPM, "openhands")]
