@@ -1,4 +1,4 @@
-"""How a run is seen while it goes on: a live line on a terminal, elsewhere a plain line for each tenth of the budget."""
+"""A run as it goes on: a live line on a terminal, elsewhere a plain line for each tenth of the budget."""
 
 from __future__ import annotations
 
