@@ -95,8 +95,8 @@ class ClientPlayer:
         code = self._run(command, out, err, asked.over)
         wall_s = time.monotonic() - began
         turn = self._read(asked.number, Ended(code, wall_s, self._seat.home, "", command.session, asked.before))
-        if code is None:
-            return replace(turn, failure=Failure(FailureKind.TIMEOUT, "its time was over"))
+        if code is None:  # it may have said why it took so long
+            return replace(turn, failure=turn.failure or Failure(FailureKind.TIMEOUT, "its time was over"))
         return replace(turn, stop=True) if self._seat.client.turns == "once" and not turn.failure else turn
 
     def interrupted(self, number: int, began: datetime) -> Turn:
