@@ -12,8 +12,10 @@ from typing import Annotated, Final
 
 import typer
 
+from evopolicygym.agents.confinement.cell import AgentLevel
+from evopolicygym.agents.confinement.levels import best_level
 from evopolicygym.cli.output import data, print_json, talk
-from evopolicygym.errors import UserError
+from evopolicygym.errors import IsolationUnavailable, UserError
 from evopolicygym.fast.catalogue import CATALOGUE, why_stock
 from evopolicygym.rollout.stopwatch import measure_jail
 from evopolicygym.sandbox import probes
@@ -33,6 +35,7 @@ def doctor(json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = F
     """Probe isolation, simulators, versions and rendering by using them. Exit code 0 when results are publishable."""
     sections = {
         "isolation": probes.isolation(),
+        "agents": list(_agents()),
         "versions": list(_versions()),
         "simulators": list(_simulators()),
         "rendering": list(_rendering()),
@@ -55,6 +58,16 @@ def draw(task_id: str) -> None:
     frame = env.render()
     if frame is None or frame.std() == 0:
         sys.exit("the frame is blank")
+
+
+def _agents() -> Iterator[Probe]:
+    """Levels of an agent's jail, tried by starting a program in one."""
+    for level in (AgentLevel.A, AgentLevel.B):
+        try:
+            best_level((level,))
+            yield Probe(f"agent level {level}", True)
+        except IsolationUnavailable as error:
+            yield Probe(f"agent level {level}", False, error.reasons[level])
 
 
 def _system() -> dict[str, object]:

@@ -85,11 +85,13 @@ class Agent(Facts):
 
 
 class Isolation(Facts):
-    """Levels achieved. ``publishable`` is false as soon as one of them is none."""
+    """Levels achieved. ``publishable`` is false as soon as one of them is none. ``agent_residues``: what its level does
+    not stop, in words."""
 
     policy: str
     agent: str
     agent_network: str
+    agent_residues: list[str] = []
     publishable: bool
 
 

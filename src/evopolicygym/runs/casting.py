@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from evopolicygym.agents import definitions, installed
 from evopolicygym.agents.client import Client
 from evopolicygym.agents.confinement.cell import AgentLevel
-from evopolicygym.agents.confinement.levels import best_level
+from evopolicygym.agents.confinement.levels import best_level, standing
 from evopolicygym.errors import UserError
 from evopolicygym.judge.place import Place
 from evopolicygym.runs import backstage, workspace
@@ -21,8 +21,9 @@ from evopolicygym.runs.settings import AgentSettings
 from evopolicygym.runs.talking import TalkingPlayer
 
 SEED: Final = "EVOPOLICYGYM_SEED"
+STANDING: Final = ("level", "network", "residues")
 LOOPBACK: Final = ("127.0.0.1", "localhost")
-SYSTEM: Final = ("/usr/", "/bin/", "/lib", "/opt/")
+SYSTEM: Final = ("/usr/", "/bin/", "/lib")
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,8 @@ class Cast:
             "seed": self.settings.seed,
             "settings": {name: value for name, value in (settings | known).items() if value},
         }
-        return {"agent": agent, "agent_isolation": {"level": self.level, "network": self.settings.network}}
+        stands = standing(self.level, self.settings.network)
+        return {"agent": agent, "agent_isolation": {name: getattr(stands, name) for name in STANDING}}
 
     def player(self, place: Place, api: str) -> Player:
         stage = backstage.set_up(place, self.client)
@@ -75,22 +77,32 @@ class Cast:
         return () if self._model_ports() else self.client.allowed_hosts(self.settings.base_url)
 
     def _readable(self) -> tuple[Path, ...]:
-        return () if self.program is None else install_roots(Path(self.program))
+        if self.program is None:
+            return ()
+        is_command = self.client.name == definitions.COMMAND
+        return (Path(self.program),) if is_command else install_roots(Path(self.program))
 
 
 def cast(settings: AgentSettings) -> Cast:
     """Raises UserError when the agent cannot play here, with the remedy."""
     if settings.name == definitions.COMMAND:
-        client = definitions.command(settings.command, settings.json_lines)
-    else:
-        client = definitions.load(settings.name)
-    level = best_level(settings.levels)
+        return _any_program(settings)
+    client, level = definitions.load(settings.name), best_level(settings.levels)
     if client.ships:
         return Cast(settings, client, level, None, None)
     ready = installed.check(client, os.environ, Path.home())
     if ready.missing:
         raise UserError(f"{client.name} cannot play here: {ready.missing[0]}")
     return Cast(settings, client, level, ready.program, ready.version)
+
+
+def _any_program(settings: AgentSettings) -> Cast:
+    """A bare name is looked up in the agent's own PATH; a path is shown to it, and nothing beside it."""
+    client = definitions.command(settings.command, settings.json_lines)
+    program = str(Path(client.program).resolve()) if "/" in client.program else None
+    if program and not os.access(program, os.X_OK):
+        raise UserError(f"{client.program} is not a program", f"Make it one: chmod +x {client.program}")
+    return Cast(settings, client, best_level(settings.levels), program, None)
 
 
 def install_roots(program: Path) -> tuple[Path, ...]:
@@ -100,11 +112,12 @@ def install_roots(program: Path) -> tuple[Path, ...]:
 
 
 def _root(path: Path) -> Path:
-    """The outermost ``node_modules`` above it, or the folder that holds its ``bin``."""
+    """The outermost ``node_modules`` above it; the folder of ``bin`` and ``lib`` that it is installed in; or itself."""
     packages = [parent for parent in path.parents if parent.name == "node_modules"]
     if packages:
         return packages[-1]
-    return path.parent.parent if path.parent.name == "bin" else path.parent
+    prefix = path.parent.parent
+    return prefix if path.parent.name == "bin" and (prefix / "lib").is_dir() else path
 
 
 def _interpreter(name: str) -> list[Path]:

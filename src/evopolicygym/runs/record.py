@@ -76,7 +76,13 @@ def _isolation(state: RunState, facts: dict[str, Any]) -> shape.Isolation:
     lowest = max(levels, key=list(Level).index)
     agent = facts["agent_isolation"]
     publishable = Level.NONE not in (lowest, agent["level"])
-    return shape.Isolation(policy=lowest, agent=agent["level"], agent_network=agent["network"], publishable=publishable)
+    return shape.Isolation(
+        policy=lowest,
+        agent=agent["level"],
+        agent_network=agent["network"],
+        agent_residues=agent.get("residues", []),
+        publishable=publishable,
+    )
 
 
 def _budget(state: RunState) -> shape.Budget:
