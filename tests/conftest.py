@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from evopolicygym.limits import Limits
 from evopolicygym.rollout.engine import PUBLISHABLE, LocalEngine
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 
 TESTS = Path(__file__).parent
 os.environ["PYTHONPATH"] = str(TESTS)  # workers import the toys
+# No test asserts a wall time, not even through its tools.
+settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("unhurried")
 QUICK = Limits(init_cpu_s=1.0, act_cpu_s=0.3, episode_cpu_s=3.0, memory_mb=512)
 
 

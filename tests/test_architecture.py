@@ -64,7 +64,7 @@ def test_every_package_has_its_arrows():
 
 
 def test_importing_the_package_loads_nothing_heavy():
-    code = "import sys, evopolicygym; print({'numpy', 'gymnasium', 'typer', 'msgspec'} & set(sys.modules))"
+    code = "import sys, evopolicygym; print({'numpy', 'gymnasium', 'pydantic', 'typer', 'msgspec'} & set(sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "set()"
 
 
@@ -79,7 +79,7 @@ def test_the_zygote_loads_no_judge_code():
 
 
 def test_the_public_names_are_few():
-    assert evopolicygym.__all__ == ["__version__"]
+    assert evopolicygym.__all__ == ["__version__", "load_runs"]
 
 
 def test_no_file_does_too_much():

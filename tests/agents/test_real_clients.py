@@ -21,14 +21,16 @@ NOBODY = 65534
 RUN = ("--validation-cases", "2", "--heldout-cases", "2", "--jobs", "1", "--seeds", "paper", "--budget", str(BUDGET))
 MODELS = {
     "claude": "claude-scripted",
-    "gemini": "gemini-scripted",
+    "gemini": "gemini-2.5-pro",
     "opencode": "scripted/model",
     "goose": "openai/model",
+    "openhands": "openai/scripted",
+    "mini-swe-agent": "openai/scripted",
 }
 NPM = ("goose", "kimi", "qwen", "gemini", "opencode")
 SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in (*NPM, "openhands")]
 QUICK = ["codex", "claude"]
-pytestmark = [pytest.mark.timeout(1500), pytest.mark.xdist_group("clients")]
+pytestmark = pytest.mark.timeout(1500)
 
 # Four requests in the first turn and seven in the second, each 1000 in (100 cached), 50 out (7 reasoning).
 CHAT = {"fresh_input": 900, "cache_read": 100, "cache_write": 0, "output": 50, "reasoning": None}
@@ -100,8 +102,8 @@ FAULTS = {
     "cut": FailureKind.PROVIDER,
     "500": FailureKind.PROVIDER,
 }
-PATIENT = ("429", "500", "cut")  # a client that tries again for minutes is killed, and still understood
-IMPATIENT = {("kimi", fault) for fault in PATIENT} | {("qwen", "429"), ("qwen", "500")}
+PATIENT = {("kimi", "429"), ("kimi", "cut"), ("kimi", "500"), ("qwen", "429"), ("qwen", "500")}
+"""They try again for minutes, and are killed before. Kimi says why it waits, Qwen does not."""
 
 
 def cases():
@@ -115,8 +117,10 @@ def cases():
 def test_faults_are_recognised_and_the_session_goes_on(name, fault, tmp_path):
     with ScriptedModel(script=lambda past: "Done.", fault=fault) as model:
         player = seat(name, model, tmp_path, tmp_path)
-        failed = player.turn("Say something.", timeout_s=45.0 if (name, fault) in IMPATIENT else 240.0)
-        assert failed.failure and failed.failure.kind is FAULTS[fault], (failed, player.stdout, player.stderr)
+        killed = (name, fault) in PATIENT
+        failed = player.turn("Say something.", timeout_s=45.0 if killed else 240.0)
+        kind = FailureKind.TIMEOUT if killed and name == "qwen" else FAULTS[fault]
+        assert failed.failure and failed.failure.kind is kind, (failed, player.stdout, player.stderr)
         model.fault = None
         mended = player.turn("Say something.")
         assert mended.failure is None and mended.text == "Done.", (mended, player.stdout, player.stderr)

@@ -64,7 +64,7 @@ def a_run(
 ) -> Run:
     """``returns`` are held-out; None: not there. ``checkpoints`` are (validation mean, held-out returns)."""
     count = cases or (2 if returns is None else len(returns))
-    mark = fingerprint(task, splits, count, budget, **(facts or {}))
+    mark = {**fingerprint(task, splits, count, budget), **(facts or {})}
     digest = hashlib.sha256(json.dumps(mark, sort_keys=True).encode()).hexdigest()[:16]
     outcome = {
         "kind": kind, "submission": 1, "checkpoint": "h", "validation_mean": validation,
@@ -122,9 +122,10 @@ def _submission(number: int, refunded: bool) -> dict[str, Any]:
 
 def suite(
     agents: dict[str, float], runs: int = 3, cases: int = 32, seed: int = 0, tasks: Sequence[str] | None = None,
-    **more: Any,
+    facts: dict[str, dict[str, Any]] | None = None, **more: Any,
 ) -> list[Run]:  # fmt: skip
-    """Runs of several agents on Core16, each about its level of the normalised scale (1 is the paper's best)."""
+    """Runs of several agents on Core16, each about its level of the normalised scale (1 is the paper's best).
+    ``facts`` go into the fingerprint of each task."""
     generator = np.random.default_rng(seed)
     made = []
     for task in tasks or paper.core16():
@@ -134,7 +135,8 @@ def suite(
             for number in range(runs):
                 noise = generator.normal(0.0, 0.1) + easy + generator.normal(0.0, 0.1, cases)
                 returns = list(low + (high - low) * (level + noise))
-                made.append(a_run(returns, task, agent, name=f"{task}-{agent}-{number}", **more))
+                name = f"{task}-{agent}-{number}"
+                made.append(a_run(returns, task, agent, name=name, facts=(facts or {}).get(task), **more))
     return made
 
 

@@ -9,6 +9,7 @@ from evopolicygym.analysis.leaderboard import PaperRows, leaderboard
 from evopolicygym.analysis.measured import coverage
 from evopolicygym.records.anchors import Anchor, AnchorFile, TaskAnchors
 from evopolicygym.reference import paper
+from evopolicygym.reference.anchors import stored
 from evopolicygym.reference.scale import scales
 from synthetic import a_run, fingerprint, suite
 
@@ -134,6 +135,34 @@ def test_the_papers_rows_stand_apart_from_all_others(how):
     assert made.paper_rows is PaperRows.APART
     assert {row.entrant for row in made.tasks[0].rows} == {"codex m"}
     assert made.published == {TASK: paper.published()[TASK]}
+
+
+@pytest.fixture(scope="module")
+def beside_the_paper():
+    """Runs whose fingerprints are those of the stored anchors."""
+    facts = {task: anchors.fingerprint for task, anchors in stored().tasks.items()}
+    return board(suite({"codex": 0.9}, 2, facts=facts), [stored()], with_paper=True)
+
+
+def test_beside_the_paper_there_are_its_agents_ours_and_the_measured_random_policy(beside_the_paper):
+    (core, *_) = beside_the_paper.aggregates
+    names = {one.entrant for one in core.standings}
+    assert names == {"codex m", "random policy", *(f"{name} (paper)" for name in agents())}
+    found = {one.entrant: one for one in core.standings}
+    assert found["random policy"].normalised.value == pytest.approx(0.0, abs=1e-12)
+    assert found["random policy"].rank == 6
+    assert found["GPT-5.5 (paper)"].normalised.interval is None
+    assert 0.9 < found["GPT-5.5 (paper)"].paper_normalised <= 1.0
+
+
+def test_rows_of_the_paper_that_doing_nothing_beats_are_marked(beside_the_paper):
+    marked = {
+        table.task: [row.entrant for row in table.rows if row.beats_trivial is False]
+        for table in beside_the_paper.tasks
+    }
+    assert set(marked["core16/ant"]) >= {f"{name} (paper)" for name in agents()}
+    assert marked["core16/pusher"] == ["DeepSeek-V4-Pro (paper)"]
+    assert marked["core16/reacher"] == []
 
 
 def agents():

@@ -146,6 +146,46 @@ def test_a_dead_worker_is_replaced_and_nothing_is_refunded(serve):
     assert server.submit([0])[1]["status"] == "ok"
 
 
+def test_validation_in_idle_time_that_fails_is_not_felt(serve):
+    """No room for its line: the run goes on, and validates when it is finished."""
+    server = serve(*SMALL, "--validate", "eager")
+    server.policy()
+    assert server.submit([0])[0] == 200
+    assert wait_until(lambda: b'"kind":"validated"' in (server.root / "ledger.jsonl").read_bytes())
+    sizes = {line.kind: len(raw) + 1 for line, raw in read(server.root / "ledger.jsonl")}
+    server.policy(policy_source(act="return 2"))
+    Disk(server).leave(sizes["charged"] + sizes["judged"] + sizes["validated"] // 2)
+    assert server.submit([0])[0] == 200
+    assert wait_until(lambda: "idle time failed" in (server.root / "logs" / "judge.log").read_text())
+    Disk(server).lift()
+    assert server.submit([0])[1]["status"] == "ok"
+    assert server.finish()["outcome"]["submission"] == 3
+
+
+def test_a_workspace_that_the_agent_took_away(serve):
+    server = serve()
+    server.policy()
+    assert server.submit([0])[0] == 200
+    server.kill()
+    server.workspace.rename(server.root / "elsewhere")
+    server.workspace.symlink_to(server.root)
+    server.start()
+    assert server.submit([0])[1]["status"] == "snapshot_invalid"
+    assert server.finish()["outcome"]["submission"] == 1
+    assert not (server.root / "door.json").exists()
+
+
+def test_an_answer_is_given_only_when_the_feedback_is_there(serve):
+    """Asked without a pause, so that an answer in between would be caught."""
+    server = serve()
+    server.policy(policy_source(act="print('x' * 6000); return 1"))
+    for number in range(1, 6):
+        status, submit_id = "running", server.submit(list(range(16)), wait=False)[1]["submit_id"]
+        while status == "running":
+            status = server.call("GET", f"/submissions/{submit_id}")[1]["status"]
+        assert status == "ok" and len(list((server.workspace / "feedback").glob("*/summary.json"))) == number
+
+
 def bound(*arguments: object) -> subprocess.CompletedProcess[str]:
     """By a process that permissions bind, also where tests run as root: without CAP_DAC_OVERRIDE and _READ_SEARCH."""
     return command(*arguments, preexec_fn=_give_up_capabilities if os.geteuid() == 0 else None)

@@ -107,6 +107,10 @@ class Client(Strict):
         return any("session" in templates.names(text) for text in _flat(self.argv))
 
     @property
+    def session_files(self) -> frozenset[str]:
+        return frozenset({meter.file for meter in self.usage} | {rule.file for rule in self.failure}) - {""}
+
+    @property
     def options(self) -> frozenset[str]:
         """What a user may set beside the model: whatever the templates name that the driver does not know."""
         return frozenset().union(*(templates.names(text) for text in self._templates())) - KNOWN

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from typing import Any, Literal
 
 from evopolicygym.agents.picks import Scalar, matches, values
@@ -52,13 +51,12 @@ class Meter(Strict):
     def source(self) -> str:
         return "file" if self.file else "client"
 
-    def settle(self, found: Iterable[Usage], before: Usage | None) -> Usage | None:
-        """The usage of this turn, from what its events told and the totals before it."""
-        found = list(found)
-        whole = total(found) if self.take == "sum" else found[-1] if found else None
-        if whole is None:
-            return None
-        return whole.since(before) if self.scope == "session" else whole
+    def add(self, so_far: Usage | None, usage: Usage) -> Usage:
+        """What several events tell together."""
+        return (total([so_far, usage]) or usage) if self.take == "sum" else usage
+
+    def of_turn(self, told: Usage, before: Usage | None) -> Usage:
+        return told.since(before) if self.scope == "session" else told
 
 
 def _count(event: Any, path: str) -> int | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -15,11 +15,11 @@ from evopolicygym.agents.turns import TRANSIENT, Failure, FailureKind, Turn, Usa
 
 if TYPE_CHECKING:
     from evopolicygym.agents.client import Client, Complaint, Pick
-    from evopolicygym.agents.metering import Meter
 
 SESSION: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,127}")  # it becomes an argument and part of a path
 LONGEST_TEXT: Final = 20_000
 LONGEST_NAME: Final = 200
+PIECES: Final = 1000
 
 
 @dataclass(frozen=True)
@@ -36,53 +36,56 @@ class Ended:
 
 
 def read(client: Client, lines: Iterable[str], ended: Ended) -> Turn:
-    """Line by line: a transcript may be larger than memory."""
+    """Event by event: a transcript may be larger than memory."""
     reader = _Reader(client)
     for line in lines:
-        reader.feed(line)
+        reader.hear(line)
     session = _valid(reader.session) or (ended.session if reader.heard else None)
-    files = dict(_files(client, ended.home, session or ended.session or ""))
+    for file in sorted(client.session_files):
+        for event in session_files.events(ended.home, file, session or ended.session or ""):
+            reader.take(event, file)
     return Turn(
         exit_code=ended.exit_code,
         wall_s=ended.wall_s,
         session=session,
         text="\n".join(reader.text)[-LONGEST_TEXT:],
-        usage=_usage(client, reader, files, ended.before),
-        failure=_failure(client, reader, files, ended),
+        usage=_usage(client, reader, ended.before),
+        failure=_failure(client, reader, ended),
         stop=client.turns == "once",
         model=reader.served[:LONGEST_NAME] or None,
     )
 
 
 class _Reader:
-    """What is kept of the stream."""
+    """What is kept of all that was said."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
         self.session = self.served = self.last = ""
-        self.text: deque[str] = deque(maxlen=None if client.joins_text else 1)
-        self.usages: list[list[Usage]] = [[] for _ in client.usage]
+        self.text: deque[str] = deque(maxlen=PIECES if client.joins_text else 1)
+        self.usages: list[Usage | None] = [None for _ in client.usage]
         self.failure: Failure | None = None
         self.done = self.heard = False
 
-    def feed(self, line: str) -> None:
+    def hear(self, line: str) -> None:
+        """A line of the stream."""
         self.last = line if line.strip() else self.last
         event = picks.parse(line)
-        self._told(event, line)
-        if event is None:
-            return
-        self.heard = True
-        self.done = self.done or any(picks.matches(event, where) for where in self.client.done)
-        self.failure = _complaint(self.client.failure, event, "") or self.failure
-        for meter, found in zip(self.client.usage, self.usages, strict=True):
-            if not meter.file and (usage := meter.read(event)):
-                found.append(usage)
-
-    def _told(self, event: Any, line: str) -> None:
         self.session = _pick(self.client.session, event, line) or self.session
         self.served = _pick(self.client.served, event, line) or self.served
         if text := _pick(self.client.text, event, line):
             self.text.append(text[-LONGEST_TEXT:])
+        if event is not None:
+            self.heard = True
+            self.done = self.done or any(picks.matches(event, where) for where in self.client.done)
+            self.take(event, "")
+
+    def take(self, event: Any, file: str) -> None:
+        """Usage and complaints: of the stream, or of a session file."""
+        self.failure = _complaint(self.client.failure, event, file) or self.failure
+        for number, meter in enumerate(self.client.usage):
+            if meter.file == file and (usage := meter.read(event)):
+                self.usages[number] = meter.add(self.usages[number], usage)
 
 
 def _pick(rules: Iterable[Pick], event: Any, line: str) -> str:
@@ -103,28 +106,15 @@ def _complaint(rules: Iterable[Complaint], event: Any, file: str) -> Failure | N
     return None
 
 
-def _files(client: Client, home: Path, session: str) -> Iterator[tuple[str, list[Any]]]:
-    patterns = {meter.file for meter in client.usage} | {complaint.file for complaint in client.failure}
-    for pattern in sorted(patterns - {""}):
-        yield pattern, list(session_files.events(home, pattern, session))
-
-
-def _usage(client: Client, reader: _Reader, files: dict[str, list[Any]], before: Usage | None) -> Usage | None:
+def _usage(client: Client, reader: _Reader, before: Usage | None) -> Usage | None:
     """The first meter that has anything to tell: a client's older versions tell it elsewhere."""
-    for meter, told in zip(client.usage, reader.usages, strict=True):
-        if usage := meter.settle(_of_files(meter, files) if meter.file else told, before):
-            return usage
-    return None
+    told = ((meter, usage) for meter, usage in zip(client.usage, reader.usages, strict=True) if usage)
+    return next((meter.of_turn(usage, before) for meter, usage in told), None)
 
 
-def _of_files(meter: Meter, files: dict[str, list[Any]]) -> list[Usage]:
-    return [usage for event in files[meter.file] if (usage := meter.read(event))]
-
-
-def _failure(client: Client, reader: _Reader, files: dict[str, list[Any]], ended: Ended) -> Failure | None:
-    in_files = (_complaint(client.failure, event, file) for file, events in files.items() for event in events)
-    if told := reader.failure or next((found for found in in_files if found), None):
-        return told
+def _failure(client: Client, reader: _Reader, ended: Ended) -> Failure | None:
+    if reader.failure:
+        return reader.failure
     if ended.exit_code is None:
         return _killed(client, reader, ended)
     if kind := client.exit_codes.get(str(ended.exit_code)):

@@ -1,1 +1,1 @@
-"""How it went: scores, ranks, intervals, comparisons. Pure functions over records; none of the machinery."""
+"""How it went: scores, ranks, intervals; edits, curves, structure. Pure functions over records, no machinery."""

@@ -12,6 +12,7 @@ from evopolicygym.errors import UserError
 from evopolicygym.records.run import Run, load
 
 MARKS: Final = ("run.json", "ledger.jsonl")
+AGENTS_OWN: Final = ("checkpoints", "workspace")
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ def collect(path: Path) -> Collected:
     """All runs at or below ``path``, in the order of their paths."""
     if not path.exists():
         raise UserError(f"{path} does not exist", "Name a run or a folder of runs.")
-    folders = [path] if path.is_file() else sorted(_run_folders(path))
+    folders = [path] if path.is_file() else sorted(run_folders(path))
     if not folders:
         raise UserError(f"there is no run below {path}", "A run is a folder with run.json.")
     read = [_read(folder) for folder in folders]
@@ -41,11 +42,13 @@ def collect(path: Path) -> Collected:
     )
 
 
-def _run_folders(path: Path) -> Iterator[Path]:
-    """Never looks inside a run: what lies in its workspace was written by an agent and is no record."""
+def run_folders(path: Path) -> Iterator[Path]:
+    """Never looks inside a run, nor where an agent writes even if the run around it has no record yet: what lies there
+    is no record."""
     for folder, below, files in os.walk(path):
-        if any(mark in files for mark in MARKS):
-            below.clear()
+        is_run = any(mark in (*files, *below) for mark in MARKS)
+        below[:] = [] if is_run else [name for name in below if name not in AGENTS_OWN]
+        if is_run:
             yield Path(folder)
 
 

@@ -1,4 +1,4 @@
-"""How a run is seen while it goes on: one live line on a terminal, a plain line for each submission elsewhere."""
+"""How a run is seen while it goes on: a live line on a terminal, elsewhere a plain line for each tenth of the budget."""
 
 from __future__ import annotations
 
@@ -55,12 +55,10 @@ def _live(look: Callable[[], RunState], done: threading.Event) -> None:
 
 
 def _plain(look: Callable[[], RunState], done: threading.Event) -> None:
-    told = -1
+    told = ""
     while not done.wait(REFRESH_S):
         state = look()
-        ended = sum(not one.is_running for one in state.submissions.values())
-        if ended != told or state.phase is not Phase.OPEN:
+        tenth = f"{state.phase} {10 * state.charged // max(1, state.budget)}"
+        if tenth != told:
             talk.print(line(state), markup=False)
-            told = ended
-            if state.phase is not Phase.OPEN:
-                return
+            told = tenth

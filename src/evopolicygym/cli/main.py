@@ -50,6 +50,7 @@ def _app() -> typer.Typer:
     """Commands are imported only when one runs."""
     from evopolicygym.cli import (
         agent,
+        analyze,
         compare,
         demo,
         doctor,
@@ -73,6 +74,7 @@ def _app() -> typer.Typer:
     app.command("verify")(finish.verify)
     app.command("leaderboard")(leaderboard.leaderboard)
     app.command("compare")(compare.compare)
+    app.command("analyze")(analyze.analyze)
     app.command("reproduce")(reproduce.reproduce)
     app.command("doctor")(doctor.doctor)
     app.add_typer(task.app, name="task")

@@ -159,12 +159,17 @@ class Integrity(Facts):
 
 
 class Code(Facts):
-    """What the policy's source looks like. ``bundle`` is policy.py and the local modules that it reaches by import;
-    ``topology`` is the hash of their syntax trees without numeric constants. ``error``: it does not parse."""
+    """What the policy's source looks like; docs/diagnostics.md has the rules. ``bundle`` is policy.py and the local
+    files that it reaches by import, ``bundle_hash`` the hash of their paths and bytes. ``tree`` is the hash of their
+    syntax trees, ``topology`` the same without numeric constants; both are null when the source could not be read at
+    all, and ``error`` says what could not be parsed and why. ``unresolved`` names imports that are known only when they
+    run. ``lines`` are not blank; the counts that follow are of the files that parse."""
 
     bundle: list[str]
     bundle_hash: str
+    tree: str | None
     topology: str | None
+    unresolved: list[str]
     error: str | None
     lines: int
     functions: int

@@ -5,18 +5,22 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from evopolicygym import __version__
+from evopolicygym.analysis.code_reader import code_facts
 from evopolicygym.errors import UserError
 from evopolicygym.judge import submission
 from evopolicygym.judge.events import Opened, Owned
 from evopolicygym.judge.failpoints import failpoint
 from evopolicygym.judge.judge import Judge, Means, Videos
 from evopolicygym.judge.place import Place, write_whole
+from evopolicygym.judge.state import Phase
+from evopolicygym.records.run import Code
 from evopolicygym.rollout.engine import LocalEngine
 from evopolicygym.runs import record, workspace
 from evopolicygym.runs.lock import RunLock
@@ -39,10 +43,20 @@ class Owner:
     settings: Settings
     judge: Judge
     task_text: str
+    _code: dict[str, Code] = field(default_factory=dict)
 
     def write_record(self) -> None:
-        record.write(self.place, self.judge.state, self.judge.ledger_head)
+        """Agents' source is read, in limited processes, when there is an outcome to explain."""
+        if self.judge.state.phase is Phase.FINISHED:
+            self._read_code()
+        record.write(self.place, self.judge.state, self.judge.ledger_head, self._code.get)
         failpoint("record-written")
+
+    def _read_code(self) -> None:
+        hashes = {one.charged.checkpoint.hash for one in self.judge.state.submissions.values()} - set(self._code)
+        with ThreadPoolExecutor(self.settings.jobs) as readers:
+            found = readers.map(lambda name: code_facts(self.place.checkpoints / name), hashes)
+            self._code.update(zip(hashes, found, strict=True))
 
 
 @contextmanager

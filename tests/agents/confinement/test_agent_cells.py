@@ -8,6 +8,7 @@ import stat
 import textwrap
 import threading
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from yard import Yard
@@ -16,6 +17,7 @@ from evopolicygym.agents.confinement.cell import AgentLevel, Network
 from evopolicygym.agents.confinement.python import make_python
 from evopolicygym.errors import UserError
 from evopolicygym.sandbox.checkpoints import CheckpointStore, SnapshotRefused
+from evopolicygym.sandbox.runtime import runtime
 
 LEVELS = list(AgentLevel)
 CONFINED = [AgentLevel.A, AgentLevel.B]
@@ -197,6 +199,13 @@ class TestPrivateRoot:
             "import os, multiprocessing as m; os.openpty(); print(os.listdir('/dev/pts'), m.Pool(2).map(abs, [-1]))"
         )
         assert yard.run(["python", "-c", source], AgentLevel.A)[1] == "['0', 'ptmx'] [1]\n"
+
+
+def test_the_users_home_and_the_judges_packages_are_never_shown(yard, monkeypatch):
+    monkeypatch.setenv("HOME", str(yard.user))
+    for shown in (yard.user, yard.user / ".ssh", Path(runtime().site)):
+        with pytest.raises(UserError, match="which is the judge's"):
+            yard.shell("true", AgentLevel.A, readable=(shown,))
 
 
 def test_more_packages_by_name(yard):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -14,6 +15,7 @@ import pytest
 from yard import Yard
 
 from evopolicygym.agents.confinement.cell import AgentLevel
+from processes import wait_until
 
 HERE = Path(__file__).parent
 LEVELS = list(AgentLevel)
@@ -76,13 +78,6 @@ def marked(mark: str) -> list[int]:
     return found
 
 
-def until(condition, seconds=60.0):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 @pytest.mark.parametrize("level", LEVELS)
 class TestEnds:
     def test_exit_codes_pass_through(self, yard, level):
@@ -94,7 +89,7 @@ class TestEnds:
         (yard.workspace / "alive").unlink(missing_ok=True)
         with yard.start(["/bin/bash", "-c", script], level) as process:
             assert process.wait(0.05) is None
-            until((yard.workspace / "alive").exists)
+            assert wait_until((yard.workspace / "alive").exists)
             process.terminate()
             assert process.wait(60) == 5
 
@@ -107,7 +102,7 @@ class TestEnds:
         reader, writer = os.pipe()
         with yard.start(["python", "-c", f"{DAEMON}\ntime.sleep(600)", mark], level, output=writer) as process:
             os.close(writer)
-            until((yard.workspace / "alive").exists)
+            assert wait_until((yard.workspace / "alive").exists)
             assert marked(mark)
             process.kill()
             assert marked(mark) == []
@@ -120,7 +115,7 @@ class TestEnds:
         if level is AgentLevel.NONE and source is BOMB:
             pytest.skip("there is no limit of processes without isolation")
         with yard.start(["python", "-c", source, mark], level, processes=80) as process:
-            until((yard.workspace / "alive").exists)
+            assert wait_until((yard.workspace / "alive").exists)
             time.sleep(1)
             assert len(marked(mark)) <= 80
             process.kill()
@@ -132,9 +127,10 @@ class TestEnds:
             [sys.executable, str(HERE / "short_lived_judge.py"), level, mark, source, str(yard.folder)]
         )
         try:
-            until((yard.workspace / "alive").exists)
+            assert wait_until((yard.workspace / "alive").exists)
             assert marked(mark)
         finally:
             judge.kill()
             judge.wait()
-        until(lambda: not [pid for pid in marked(mark) if pid != judge.pid])
+        assert wait_until(lambda: not [pid for pid in marked(mark) if pid != judge.pid])
+        assert wait_until(lambda: stat.S_IMODE(yard.folder.stat().st_mode) == 0o700)  # doors are closed again, too

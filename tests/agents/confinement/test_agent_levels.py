@@ -10,7 +10,7 @@ import pytest
 from yard import Yard
 
 from evopolicygym.agents.confinement.cell import AgentLevel
-from evopolicygym.agents.confinement.launch import LayerFailed
+from evopolicygym.agents.confinement.keeper import LayerFailed
 from evopolicygym.agents.confinement.levels import best_level
 from refusing import refuser
 
@@ -55,7 +55,7 @@ def test_a_program_is_never_started_where_a_layer_does_not_take(level, call):
     import sys
     from yard import Yard
     from evopolicygym.agents.confinement.cell import AgentLevel
-    from evopolicygym.agents.confinement.launch import LayerFailed
+    from evopolicygym.agents.confinement.keeper import LayerFailed
     with Yard() as yard:
         try:
             yard.shell("touch started", AgentLevel.{level})

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import http.server
+import os
 import socket
 import sys
 import threading
+import time
 from functools import partial
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from yard import Yard
 from evopolicygym.agents.confinement.cell import AgentLevel, Network
 from evopolicygym.agents.confinement.gateway import Traffic
 from evopolicygym.agents.confinement.proxy import AllowList, Destination, Refused, parse
+from processes import wait_until
 
 CONFINED = [AgentLevel.A, AgentLevel.B]
 ASK = """
@@ -31,6 +34,22 @@ with socket.create_connection((proxy.hostname, proxy.port), 20) as one:
     while data := one.recv(4096):
         answer += data
     print(answer.decode())
+"""
+HOARD = """
+import resource, socket, sys, time
+resource.setrlimit(resource.RLIMIT_NOFILE, (900, 900))
+kept = []
+try:
+    while True:
+        one = socket.socket()
+        one.setblocking(False)
+        one.connect_ex(("127.0.0.1", int(sys.argv[1])))
+        kept.append(one)
+except OSError:
+    pass
+kept.pop().close()
+open("hoarding", "w").close()
+time.sleep(600)
 """
 ECHO = """
 import hashlib, os, socket, sys, threading
@@ -83,6 +102,18 @@ for address in (("169.254.169.254", 80), ("1.1.1.1", 443), ("1.1.1.1", 53)):
             assert "403 Forbidden" in yard.output()
             assert "pypi.org:443 is not on this run's list of hosts: api.example.org:443" in yard.output()
             assert process.traffic() == (Traffic("pypi.org", 443, False, 1, 0, 0),)
+
+    def test_many_connections_use_up_little_of_the_judge(self, yard, level):
+        """At level A they all go through the judge; nobody else may go short of descriptors for it."""
+        (yard.workspace / "hoarding").unlink(missing_ok=True)
+        with socket.create_server(("127.0.0.1", 0), backlog=512) as silent:
+            port, before = silent.getsockname()[1], len(os.listdir("/proc/self/fd"))
+            with yard.start(["python", "-c", HOARD, str(port)], level, ports=(port,)) as process:
+                assert wait_until((yard.workspace / "hoarding").exists)
+                time.sleep(0.5)
+                assert len(os.listdir("/proc/self/fd")) < before + 200
+                process.kill()
+            assert len(os.listdir("/proc/self/fd")) <= before
 
     def test_much_passes_unchanged(self, yard, level):
         with socket.create_server(("127.0.0.1", 0)) as echo:

@@ -1,7 +1,8 @@
 """The judge's end of an agent's network: carries bytes between the cell and what the cell may reach.
 
 The listeners live in the agent's network namespace and are held here, so there is nothing in the cell to attack or to
-kill. One thread with an event loop serves all connections; memory is bounded by their number.
+kill. One thread with an event loop serves all connections, and accepts no more of them than it has room for: what an
+agent can use up of the judge's memory and descriptors is bounded.
 """
 
 from __future__ import annotations
@@ -9,21 +10,24 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from evopolicygym.agents.confinement.proxy import AllowList, Destination, Refused
 
 CHUNK: Final = 1 << 16
-CONNECTIONS: Final = 256
+CONNECTIONS: Final = 64
 HEAD_BYTES: Final = 1 << 14
 HEAD_S: Final = 30.0
 CONNECT_S: Final = 30.0
+CLOSE_S: Final = 10.0
+PAUSE_S: Final = 0.1
 KINDS: Final = 512  # of traffic that are told apart
 
-Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Coroutine[None, None, None]]
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,7 @@ class Gateway:
         self._relays, self._proxy, self._allowed = dict(relays), proxy, allowed
         self._traffic: dict[tuple[str, int, bool], list[int]] = {}
         self._loop = asyncio.new_event_loop()
+        self._tasks: set[asyncio.Task[None]] = set()
         self._ready = threading.Event()
         self._thread = threading.Thread(target=self._run, name="agent-gateway", daemon=True)
         self._thread.start()
@@ -61,51 +66,67 @@ class Gateway:
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
-        self._free = asyncio.Semaphore(CONNECTIONS)
-        self._loop.run_until_complete(self._open())
-        self._ready.set()
+        room = asyncio.Semaphore(CONNECTIONS)
+        for port, listener in self._relays.items():
+            self._begin(self._accept(listener, partial(self._relay, port), room))
+        if self._proxy is not None:
+            self._begin(self._accept(self._proxy, self._serve, room))
+        self._loop.call_soon(self._ready.set)
         self._loop.run_forever()
         self._wind_up()
 
-    async def _open(self) -> None:
-        for port, listener in self._relays.items():
-            await asyncio.start_server(self._relay(port), sock=listener, limit=CHUNK)
-        if self._proxy is not None:
-            await asyncio.start_server(self._serve, sock=self._proxy, limit=CHUNK)
+    def _begin(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+        """The loop itself does not hold on to its tasks."""
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
 
     def _wind_up(self) -> None:
         tasks = asyncio.all_tasks(self._loop)
         for task in tasks:
             task.cancel()
         self._loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+        self._loop.run_until_complete(asyncio.sleep(0))  # what was aborted is closed in the next round
         for listener in (*self._relays.values(), *([self._proxy] if self._proxy else [])):
-            with suppress(OSError, ValueError):
-                self._loop.remove_reader(listener)
             listener.close()
         self._loop.close()
 
-    def _relay(self, port: int) -> Serve:
-        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            async with self._free:
-                with suppress(OSError):
-                    await self._join(reader, writer, ["127.0.0.1"], port, [0, 0, 0])
-                await _close(writer)
+    async def _accept(self, listener: socket.socket, serve: Serve, room: asyncio.Semaphore) -> None:
+        listener.setblocking(False)
+        while True:
+            await room.acquire()
+            serving = self._begin(self._serve_next(listener, serve, accepted := asyncio.Event()))
+            serving.add_done_callback(lambda _: room.release())
+            await accepted.wait()
 
-        return serve
+    async def _serve_next(self, listener: socket.socket, serve: Serve, accepted: asyncio.Event) -> None:
+        try:
+            connection, _ = await self._loop.sock_accept(listener)
+        except OSError:  # no descriptor to spare: later, perhaps
+            await asyncio.sleep(PAUSE_S)
+            return
+        finally:
+            accepted.set()
+        reader, writer = await asyncio.open_connection(sock=connection, limit=CHUNK)
+        async with _ending(writer):
+            await serve(reader, writer)
+
+    async def _relay(self, port: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError):
+            await self._join(reader, writer, ["127.0.0.1"], port, [0, 0, 0])
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One client of the proxy."""
-        async with self._free:
-            try:
-                await self._tunnel(reader, writer)
-            except Refused as refusal:
-                if refusal.destination:
-                    self._count(refusal.destination, False)
-                writer.write(refusal.answer())
-            except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
-                problem = str(error) or type(error).__name__
-                writer.write(Refused("502 Bad Gateway", f"the host cannot be reached: {problem}").answer())
-            await _close(writer)
+        try:
+            await self._tunnel(reader, writer)
+        except Refused as refusal:
+            if refusal.destination:
+                self._count(refusal.destination, False)
+            writer.write(refusal.answer())
+        except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
+            problem = str(error) or type(error).__name__
+            writer.write(Refused("502 Bad Gateway", f"the host cannot be reached: {problem}").answer())
 
     async def _tunnel(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         async with asyncio.timeout(HEAD_S):
@@ -129,15 +150,14 @@ class Gateway:
         greeting: bytes = b"",
     ) -> None:
         far_reader, far_writer = await _connect(addresses, port)
-        writer.write(greeting)
-        try:
-            async with asyncio.TaskGroup() as both:
-                both.create_task(_carry(reader, far_writer, counts, 1))
-                both.create_task(_carry(far_reader, writer, counts, 2))
-        except* OSError:
-            pass  # one side is gone: so is the connection
-        finally:
-            await _close(far_writer)
+        async with _ending(far_writer):
+            writer.write(greeting)
+            try:
+                async with asyncio.TaskGroup() as both:
+                    both.create_task(_carry(reader, far_writer, counts, 1))
+                    both.create_task(_carry(far_reader, writer, counts, 2))
+            except* OSError:
+                pass  # one side is gone: so is the connection
 
     def _count(self, destination: Destination, allowed: bool) -> list[int]:
         key = (destination.host, destination.port, allowed)
@@ -169,7 +189,15 @@ async def _carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, cou
         writer.write_eof()
 
 
-async def _close(writer: asyncio.StreamWriter) -> None:
-    with suppress(OSError):
-        writer.close()
-        await writer.wait_closed()
+@asynccontextmanager
+async def _ending(writer: asyncio.StreamWriter) -> AsyncIterator[None]:
+    """What is still to be sent is given a moment; then the connection is gone, whatever the other side does."""
+    try:
+        yield
+        async with asyncio.timeout(CLOSE_S):
+            writer.close()
+            await writer.wait_closed()
+    except OSError:
+        pass  # it was gone already, or will be now
+    finally:
+        writer.transport.abort()

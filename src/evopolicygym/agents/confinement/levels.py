@@ -63,9 +63,11 @@ def residues(level: AgentLevel, network: Network, abi: int, own_user: bool) -> t
         "the load of the machine can be measured",
     )
     opened = ("off-budget simulation: the network is open, packages can be downloaded",)
+    listed = ("what the model's hosts fetch for it (web tools of the model) is not seen",)
     scoped = ("abstract sockets of the host can be connected to (Landlock before ABI 6)",)
     return (
         *(opened if network is Network.OPEN else ()),
+        *(listed if network is Network.ALLOWED else ()),
         *(scoped if network is Network.OPEN and abi < 6 else ()),
         *(
             _without_namespaces(network, abi, own_user)

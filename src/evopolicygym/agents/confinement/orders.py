@@ -16,8 +16,8 @@ from evopolicygym.sandbox.landlock import Grant
 @dataclass(frozen=True)
 class Orders:
     """``writable``, ``temporary``, ``feedback`` and ``view`` make the private root; ``ports`` are listened at in a
-    network namespace; ``hidden`` and ``judge`` must be out of reach and ``needed`` within, which is tried before the
-    program starts."""
+    network namespace; ``reached`` are folders that the agent's user must be let through. ``hidden`` and ``judge`` must
+    be out of reach and ``needed`` within, which is tried before the program starts."""
 
     argv: tuple[str, ...]
     environment: dict[str, str]
@@ -30,6 +30,7 @@ class Orders:
     ports: tuple[int, ...]
     hidden: tuple[str, ...]
     needed: tuple[str, ...]
+    reached: tuple[str, ...]
     judge: int
     layers: Layers
 

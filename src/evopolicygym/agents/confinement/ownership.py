@@ -27,6 +27,8 @@ ACL: Final = "system.posix_acl_access"
 VERSION: Final = struct.pack("<I", 2)
 ENTRY: Final = struct.Struct("<HHI")
 OWNER, USER, GROUP, NAMED_GROUP, MASK, OTHER = 1, 2, 4, 8, 16, 32
+FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+DEPTH: Final = 32  # deeper than this only an agent goes, and what it made is its own
 NO_ID: Final = 0xFFFF_FFFF
 PASS: Final = 1
 
@@ -50,36 +52,53 @@ def hand_over(folder: Path, uid: int, keep: str = "") -> None:
     """All of it belongs to ``uid`` now, but for the entry ``keep``. Links are not followed, and a file that has
     another name elsewhere is left alone: it may not be the agent's to have."""
     os.chown(folder, uid, uid, follow_symlinks=False)
-    for path, folders, files, descriptor in os.fwalk(folder, follow_symlinks=False):
-        if keep and os.path.samefile(path, folder) and keep in folders:
-            folders.remove(keep)
-        for name in (*folders, *files):
-            facts = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
-            if facts.st_uid != uid and (stat.S_ISDIR(facts.st_mode) or facts.st_nlink == 1):
-                os.chown(name, uid, uid, dir_fd=descriptor, follow_symlinks=False)
+    descriptor = os.open(folder, FOLDER)
+    try:
+        _hand_over(descriptor, uid, keep, DEPTH)
+    finally:
+        os.close(descriptor)
+
+
+def _hand_over(folder: int, uid: int, keep: str, depth: int) -> None:
+    for name in os.listdir(folder):
+        facts = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        is_folder = stat.S_ISDIR(facts.st_mode)
+        if name == keep:
+            continue
+        if facts.st_uid != uid and (is_folder or facts.st_nlink == 1):
+            os.chown(name, uid, uid, dir_fd=folder, follow_symlinks=False)
+        if is_folder and depth:
+            inner = os.open(name, FOLDER, dir_fd=folder)
+            try:
+                _hand_over(inner, uid, "", depth - 1)
+            finally:
+                os.close(inner)
 
 
 @contextmanager
-def passage(paths: Iterable[str], uid: int) -> Iterator[None]:
-    """While this lasts, ``uid`` can reach ``paths``."""
-    closed = sorted({str(folder) for path in paths for folder in Path(path).parents if _is_closed(folder)})
+def passage(folders: Iterable[str], uid: int) -> Iterator[None]:
+    """While this lasts, ``uid`` can pass through ``folders`` and those above them."""
+    closed = sorted(
+        {str(way) for folder in folders for way in (Path(folder), *Path(folder).parents) if _is_closed(way)}
+    )
     opened: list[str] = []
     try:
         for folder in closed:
-            _change(folder, uid, True)
+            _open_up(folder, uid, closed)
             opened.append(folder)
         yield
-    except OSError as error:
-        if error.errno not in (errno.EOPNOTSUPP, errno.EPERM):
-            raise
-        raise UserError(
-            f"the agent's user cannot reach its folders: {error}",
-            f"chmod o+x {' '.join(closed)}, or put the runs where others may pass.",
-        ) from error
     finally:
         for folder in opened:
             with suppress(OSError):
                 _change(folder, uid, False)
+
+
+def _open_up(folder: str, uid: int, closed: list[str]) -> None:
+    try:
+        _change(folder, uid, True)
+    except OSError as error:
+        remedy = f"chmod o+x {' '.join(closed)}, or put the runs where others may pass"
+        raise OSError(f"the agent's user cannot reach its folders: {folder}: {error.strerror}: {remedy}") from error
 
 
 def _is_mapped(uid: int) -> bool:

@@ -13,7 +13,7 @@ import select
 import signal
 import socket
 import sys
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any, NoReturn
 
 if __name__ == "__main__":
@@ -21,6 +21,7 @@ if __name__ == "__main__":
 
 from evopolicygym.agents.confinement import namespaces, tree
 from evopolicygym.agents.confinement.orders import Orders
+from evopolicygym.agents.confinement.ownership import passage
 from evopolicygym.agents.confinement.program import LAYER, become_program, exit_code, in_words
 from evopolicygym.sandbox import kernel
 
@@ -41,11 +42,22 @@ def main(control: socket.socket) -> NoReturn:
     judge = kernel.pidfd_open(os.getppid())
     orders = Orders.read(control)
     try:
-        listeners = namespaces.leave_host(orders) if orders.private else []
-        child = _start(orders)
+        with _passage(orders):
+            listeners = namespaces.leave_host(orders) if orders.private else []
+            child = _start(orders)
+            _keep(control, judge, child, orders, listeners)
     except (NotStarted, OSError) as problem:
         _say(control, {"refused": in_words(problem), "kind": getattr(problem, "kind", LAYER)})
-        os._exit(1)
+    os._exit(0)
+
+
+def _passage(orders: Orders) -> AbstractContextManager[None]:
+    """Here and not with the judge, who may be killed before he has closed the doors again."""
+    uid = orders.layers.uid
+    return nullcontext() if uid is None or not orders.reached else passage(orders.reached, uid)
+
+
+def _keep(control: socket.socket, judge: int, child: int, orders: Orders, listeners: list[socket.socket]) -> None:
     kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
     _say(control, {"running": child}, [listener.fileno() for listener in listeners])
     for listener in listeners:
@@ -53,7 +65,6 @@ def main(control: socket.socket) -> NoReturn:
     status = _watch(control, judge, child)
     alone = orders.private or tree.end_tree(orders.layers.uid)
     _say(control, {"ended": status, "alone": alone})
-    os._exit(0)
 
 
 def _start(orders: Orders) -> int:

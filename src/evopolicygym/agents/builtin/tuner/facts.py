@@ -36,10 +36,10 @@ class Facts:
     standard deviations of that entry's changes."""
 
     def __init__(self, spaces: Spaces, episodes: list[Episode]) -> None:
-        self._episodes = [one for one in episodes if len(one.controls) > 1]
-        before = np.concatenate([one.entries[: len(one.controls)] for one in self._episodes])
-        self.controls = np.concatenate([one.controls for one in self._episodes])
-        after = np.concatenate([_following(one) for one in self._episodes])
+        played = [one for one in episodes if len(one.controls)] or [_nothing(spaces)]
+        before = np.concatenate([one.entries[: len(one.controls)] for one in played])
+        self.controls = np.concatenate([one.controls for one in played])
+        after = np.concatenate([_following(one) for one in played])
         self.before, self.change = before, after - before
         self.mean, self.scale = before.mean(axis=0), np.maximum(before.std(axis=0), 1e-3)
         self.velocities = _velocities(spaces, self)
@@ -115,8 +115,13 @@ def solve(rows: Vector, wanted: Vector) -> Vector:
 
 def _following(episode: Episode) -> Vector:
     """Where an episode has no last observation (its recording was cut), it stays where it was."""
-    after = episode.entries[1 : len(episode.controls) + 1]
-    return after if len(after) == len(episode.controls) else np.concatenate([after, after[-1:]])
+    count = len(episode.controls)
+    return np.concatenate([episode.entries[1:], episode.entries[-1:]])[:count]
+
+
+def _nothing(spaces: Spaces) -> Episode:
+    """Where no step was ever played there is nothing to learn from, and the families still have to be built."""
+    return Episode(np.zeros((2, len(spaces.names))), np.zeros((1, spaces.controls)))
 
 
 def _effect(facts: Facts) -> Vector:

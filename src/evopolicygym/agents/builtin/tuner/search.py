@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from itertools import chain, zip_longest
 from typing import Any, Final
 
-import cma
 import numpy as np
 
 from .bench import Bench, Candidate
@@ -14,6 +14,10 @@ from .facts import Facts
 from .families import Family, constant, families, noise
 from .policies.features import Vector
 from .spaces import Spaces
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # it misses matplotlib, which it would only plot with
+    import cma
 
 EXPLORING_CASES: Final = [0, 1]
 AUDITION_CASES: Final = [0]
@@ -67,7 +71,8 @@ def audition(bench: Bench, offered: list[Family], budget: int) -> list[Trial]:
 
 
 def recall(bench: Bench, trials: list[Trial], count: int) -> Trial:
-    """The best trial of each of the best families on more cases; of equals the one that was offered first."""
+    """The best trial of each of the best families on more cases; of equals the one that was offered last: it assumes
+    the least."""
     ranked = sorted(trials, key=lambda one: -one.mean)
     best: dict[str, Trial] = {}
     for one in ranked:
@@ -76,7 +81,7 @@ def recall(bench: Bench, trials: list[Trial], count: int) -> Trial:
     means = [
         bench.play(one.family.build(one.numbers), RECALL_CASES).mean + one.mean / len(RECALL_CASES) for one in called
     ]
-    return called[int(np.argmax(means))]
+    return called[max(range(len(called)), key=lambda number: (means[number], number))]
 
 
 def optimise(bench: Bench, start: Trial, seed: int, least: int) -> None:

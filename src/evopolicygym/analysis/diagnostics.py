@@ -1,0 +1,148 @@
+"""The diagnostics of one run, put together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from evopolicygym.analysis.edit_size import edit_size, read_lines
+from evopolicygym.analysis.edits import EDITS, Kind, Version
+from evopolicygym.analysis.intervals import Count
+from evopolicygym.analysis.load import RunFolder
+from evopolicygym.analysis.phases import Phase, phases
+from evopolicygym.analysis.progress import Progress, progress
+from evopolicygym.analysis.spending import Spending, spending
+from evopolicygym.analysis.timeline import Event, Measure, timeline
+from evopolicygym.records.run import Code, Run
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How much code there is in a bundle."""
+
+    files: int
+    lines: int
+    functions: int
+    branches: int
+    loops: int
+    depth: int
+    state: int
+
+
+@dataclass(frozen=True)
+class Shapes:
+    """Of the first, the selected and the last score-bearing submission; ``growth`` is last minus first. Null where
+    there is none, or its source could not be read."""
+
+    first: Shape | None
+    selected: Shape | None
+    last: Shape | None
+    growth: dict[str, int] | None
+
+
+@dataclass(frozen=True)
+class Who:
+    """Which run this is. A run served by hand has no agent."""
+
+    folder: str
+    id: str
+    task: str
+    family: str
+    demand: str
+    agent: str | None
+    model: str | None
+    seed: int | None
+    comparable_id: str
+    outcome: str
+    stopped_early: bool
+    selected_submission: int | None
+    validation_mean: float | None
+    heldout_mean: float | None
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """``feedback_opened``: which feedback files the agent opened between submissions; unknown without a transcript."""
+
+    who: Who
+    spending: Spending
+    progress: Progress
+    edits: dict[Kind, Count]
+    phases: tuple[Phase, ...]
+    structure: Shapes
+    unresolved_imports: tuple[str, ...]
+    timeline: tuple[Event, ...]
+    feedback_opened: None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        facts = asdict(self)
+        del facts["who"]
+        return asdict(self.who) | facts
+
+
+def diagnose(opened: RunFolder) -> Diagnosis:
+    run = opened.run
+    events = timeline(run, opened.code, _measure(opened))
+    selected = opened.code.get(run.outcome.checkpoint or "") if run.outcome else None
+    return Diagnosis(
+        who=_who(str(opened.folder), run),
+        spending=spending(run),
+        progress=progress(events, run.budget.total),
+        edits={kind: count(events, kind) for kind in EDITS},
+        phases=phases(events),
+        structure=_structure(
+            [opened.code[event.checkpoint] for event in events if event.validation is not None], selected
+        ),
+        unresolved_imports=tuple(selected.unresolved) if selected else (),
+        timeline=events,
+    )
+
+
+def count(events: Iterable[Event], kind: Kind) -> Count:
+    hits = [event.hit for event in events if event.kind is kind]
+    return Count(len(hits), sum(hits))
+
+
+def _who(folder: str, run: Run) -> Who:
+    agent, outcome = run.agent, run.outcome
+    assert outcome is not None
+    return Who(
+        folder=folder,
+        id=run.id,
+        task=run.task.id,
+        family=run.task.family,
+        demand=run.task.demand,
+        agent=agent.name if agent else None,
+        model=agent.model if agent else None,
+        seed=agent.seed if agent else None,
+        comparable_id=run.ids.comparable_id,
+        outcome=outcome.kind.value,
+        stopped_early=outcome.stopped_early,
+        selected_submission=outcome.submission,
+        validation_mean=outcome.validation_mean,
+        heldout_mean=outcome.heldout.mean if outcome.heldout else None,
+    )
+
+
+def _measure(opened: RunFolder) -> Measure:
+    def measure(before: Version, after: Version) -> float | None:
+        """Unknown where the checkpoints are not stored with the run."""
+        if before.code.bundle_hash == after.code.bundle_hash:
+            return 0.0
+        lines = [read_lines(opened.checkpoint(one.checkpoint), one.code.bundle) for one in (before, after)]
+        return None if lines[0] is None or lines[1] is None else edit_size(lines[0], lines[1])
+
+    return measure
+
+
+def _structure(codes: Sequence[Code], selected: Code | None) -> Shapes:
+    first, last = (_shape(codes[0]), _shape(codes[-1])) if codes else (None, None)
+    growth = {name: value - getattr(first, name) for name, value in asdict(last).items()} if first and last else None
+    return Shapes(first, _shape(selected), last, growth)
+
+
+def _shape(code: Code | None) -> Shape | None:
+    if code is None or code.tree is None:
+        return None
+    return Shape(len(code.bundle), code.lines, code.functions, code.branches, code.loops, code.depth, code.state)

@@ -1,0 +1,98 @@
+"""What a run spent: episodes by submission and by case, time, and actions that did not fit the space."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from evopolicygym.records.run import Run, Submission
+
+INVALID: Final = "invalid_action"
+
+
+@dataclass(frozen=True)
+class Spent:
+    """By one submission. ``agent_s``: from the previous reply (or the opening of the run) to this request. ``tokens``
+    are unknown until transcripts are recorded."""
+
+    submission: int
+    episodes: int
+    agent_s: float | None
+    judge_s: float | None
+    tokens: int | None = None
+
+
+@dataclass(frozen=True)
+class Spending:
+    """Refunded submissions cost nothing and are in none of these but ``refunded``. ``repeated_episodes`` played a case
+    that an earlier episode had played. Rates are null when nothing was played."""
+
+    budget: int
+    charged: int
+    unused: int
+    accepted: int
+    failed: int
+    refunded: int
+    refused: dict[str, int]
+    distinct_cases: int
+    repeated_episodes: int
+    episodes_per_case: dict[int, int]
+    agent_s: float | None
+    judge_s: float | None
+    clipped_action_rate: float | None
+    invalid_action_rate: float | None
+    by_submission: tuple[Spent, ...]
+
+
+def spending(run: Run) -> Spending:
+    paid = [submission for submission in run.submissions if not submission.refunded]
+    cases = Counter(case for submission in paid for case in submission.cases)
+    spent = _by_submission(run)
+    return Spending(
+        budget=run.budget.total,
+        charged=run.budget.charged,
+        unused=run.budget.remaining,
+        accepted=len(paid),
+        failed=sum(submission.verdict not in (None, "ok") for submission in paid),
+        refunded=len(run.submissions) - len(paid),
+        refused=run.budget.refused,
+        distinct_cases=len(cases),
+        repeated_episodes=cases.total() - len(cases),
+        episodes_per_case=dict(sorted(cases.items())),
+        agent_s=_sum([one.agent_s for one in spent]),
+        judge_s=_sum([one.judge_s for one in spent]),
+        clipped_action_rate=_clipped_rate(paid),
+        invalid_action_rate=_invalid_rate(paid),
+        by_submission=spent,
+    )
+
+
+def _by_submission(run: Run) -> tuple[Spent, ...]:
+    found = []
+    since: datetime | None = run.times.opened
+    for submission in run.submissions:
+        agent_s = None if since is None else (submission.charged_at - since).total_seconds()
+        if not submission.refunded:
+            found.append(Spent(submission.number, submission.charged, agent_s, submission.wall_s))
+        since = submission.judged_at
+    return tuple(found)
+
+
+def _sum(seconds: list[float | None]) -> float | None:
+    """Unknown as soon as a part is unknown."""
+    known = [value for value in seconds if value is not None]
+    return sum(known) if len(known) == len(seconds) else None
+
+
+def _clipped_rate(paid: list[Submission]) -> float | None:
+    """Clipped actions per step played."""
+    steps = sum(sum(submission.train.lengths) for submission in paid if submission.train)
+    return sum(submission.clipped_actions for submission in paid) / steps if steps else None
+
+
+def _invalid_rate(paid: list[Submission]) -> float | None:
+    """Share of episodes that an invalid action ended."""
+    errors = [error for submission in paid if submission.train for error in submission.train.errors]
+    return errors.count(INVALID) / len(errors) if errors else None

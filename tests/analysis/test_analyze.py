@@ -1,0 +1,117 @@
+"""The command as a user meets it: data on stdout, talk on stderr, exit codes."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import subprocess
+import sys
+
+import pytest
+from folders import source, write_run
+
+STEPS = [
+    source("a = 1", validation=1),
+    source("a = 2", validation=3),
+    source("b = [1]", validation=2),
+    source("a = 3", validation=3),
+    source("a = ", verdict="import_error"),
+]
+
+
+def run(*arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "evopolicygym.cli.main", "analyze", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+@pytest.fixture
+def runs(tmp_path):
+    write_run(tmp_path / "runs" / "one", STEPS)
+    write_run(tmp_path / "runs" / "two", STEPS[:1], demand="synthesis", task="core16/door-key", agent=None)
+    return tmp_path / "runs"
+
+
+def test_tables_for_people(runs):
+    done = run(runs)
+    assert (done.returncode, done.stderr) == (0, "")
+    words = [line.split() for line in done.stdout.splitlines()]
+    assert ["one", "core16/acrobot", "tuner", "2", "4", "5", "1", "3", "123", "1", "4"] in words
+    assert "one    0/1        1/1         0/1       0/0       0/0   0/0     0/0      3".split() in words
+    assert ["tuner", "tuning", "1", "parametric", "1", "1", "100", "%", "21", "%", "100", "%"] in [
+        line[:12] for line in words
+    ]
+    assert "by hand" in done.stdout
+    assert "this run alone" in done.stdout
+
+
+def test_everything_as_json(runs):
+    done = run(runs, "--json")
+    report = json.loads(done.stdout)
+    one, two = report["runs"]
+    assert [event["kind"] for event in one["timeline"]] == ["first", "parametric", "synthesis", "rollback", "failed"]
+    assert one["phases"][1] == {"kind": "synthesis", "first": 3, "last": 3, "edits": 1, "hits": 0}
+    assert one["progress"]["curve"] == [{"consumed": 1, "best": 1.0}, {"consumed": 2, "best": 3.0}]
+    assert one["feedback_opened"] is None
+    assert two["agent"] is None
+    assert {(group["agent"], group["tasks"]) for group in report["groups"]} == {
+        ("tuner", "tuning"),
+        (None, "synthesis"),
+    }
+    assert report["skipped"] == []
+
+
+def test_one_row_per_run_as_csv(runs):
+    rows = list(csv.DictReader(io.StringIO(run(runs, "--csv").stdout)))
+    assert [row["id"] for row in rows] == ["one", "two"]
+    assert rows[0]["rollback_edits"] == "1"
+    assert rows[1]["agent"] == ""
+
+
+def test_skipped_folders_are_named_and_the_exit_code_says_so(runs):
+    (runs / "torn").mkdir()
+    (runs / "torn" / "run.json").write_text('{"schema_version": 1')
+    for options in ([], ["--json"], ["--csv"]):
+        done = run(runs, *options)
+        assert done.returncode == 1
+        assert "skipped" in done.stderr and "torn" in done.stderr
+        assert "one" in done.stdout
+    assert json.loads(run(runs, "--json").stdout)["skipped"][0]["path"].endswith("torn")
+
+
+def test_nothing_but_broken_runs(tmp_path):
+    (tmp_path / "ledger.jsonl").touch()
+    for options in ([], ["--csv"]):
+        done = run(tmp_path, *options)
+        assert (done.returncode, done.stdout) == (1, "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["/nowhere"], "/nowhere is not a folder"),
+        (["/proc/self/fdinfo"], "no run in"),
+        (["/", "--json", "--csv"], "Choose"),
+    ],
+)
+def test_bad_input(arguments, says):
+    done = run(*arguments)
+    assert done.returncode == 2
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_names_from_elsewhere_do_not_steer_the_terminal(tmp_path):
+    written = write_run(tmp_path / "runs" / "one", STEPS)
+    written.facts["agent"]["name"] = "evil\x1b[2J[red]"
+    written.rewrite()
+    (tmp_path / "runs" / "bad\x1b[2J").mkdir()
+    (tmp_path / "runs" / "bad\x1b[2J" / "run.json").write_text("{")
+    done = run(tmp_path / "runs")
+    assert "\x1b" not in done.stdout + done.stderr
+    assert "evil\\x1b[2J[red]" in done.stdout
+    assert "bad\\x1b[2J" in done.stderr
+
+
+def test_several_folders(runs):
+    assert len(json.loads(run(runs / "one", runs / "two", "--json").stdout)["runs"]) == 2

@@ -1,0 +1,98 @@
+"""Hostile source is data: the child may die of it, the parent tells what happened and goes on."""
+
+from __future__ import annotations
+
+import pytest
+from folders import source, write_checkpoint, write_run
+
+from evopolicygym.analysis import code_reader
+from evopolicygym.analysis.code_child import read_code
+from evopolicygym.analysis.code_reader import code_facts
+from evopolicygym.analysis.diagnostics import diagnose
+from evopolicygym.analysis.edits import Kind
+from evopolicygym.analysis.load import open_run
+from evopolicygym.records.run import Code
+
+HOSTILE = {
+    "a megabyte of parentheses": b"x = " + b"(" * 1_000_000,
+    "closed parentheses": b"x = " + b"(" * 5000 + b")" * 5000,
+    "a megabyte of signs": b"x = " + b"-" * 1_000_000 + b"1",
+    "deep attributes": b"x = a" + b".a" * 300_000,
+    "deep sums": b"x = a" + b"+a" * 300_000,
+    "deep lambdas": b"x = " + b"lambda:" * 100_000 + b"1",
+    "deep elifs": b"if a: pass\n" + b"elif a: pass\n" * 50_000,
+    "a million digits": b"x = " + b"9" * 1_000_000,
+    "null bytes": b"x = 1\0\0\0",
+    "another encoding": "x = 'ü'".encode("utf-16"),
+    "an unknown encoding": b"# coding: nonsense\nx = 1",
+    "half a character": b"x = '\xff\xfe'",
+    "sixty megabytes": b"a\n" * 30_000_000,
+}
+
+
+def checkpoint(folder, **files: str | bytes):
+    return folder / write_checkpoint(folder, {f"{name}.py": data for name, data in files.items()})
+
+
+def test_the_child_reads_what_we_would(tmp_path):
+    folder = checkpoint(tmp_path, policy="import helper\nclass Policy:\n def act(self, o): return 1", helper="K = 1.5")
+    assert code_facts(folder) == Code.model_validate(read_code(folder))
+    assert code_facts(folder).bundle == ["helper.py", "policy.py"]
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_source_is_data(tmp_path, name):
+    code = code_facts(checkpoint(tmp_path, policy=HOSTILE[name]))
+    assert code.bundle == ["policy.py"]
+    assert code.error
+
+
+def test_a_number_without_end_is_a_number(tmp_path):
+    code = code_facts(checkpoint(tmp_path, policy=b"x = 0x" + b"f" * 1_000_000))
+    assert code.error is None
+    assert code.topology == code_facts(checkpoint(tmp_path, policy="x = 1")).topology
+
+
+def test_nothing_of_the_policy_runs(tmp_path):
+    mark = tmp_path / "mark"
+    folder = checkpoint(
+        tmp_path, policy=f"open({str(mark)!r}, 'w')\nimport json", json="raise SystemExit(3)", ast="1/0"
+    )
+    assert code_facts(folder).bundle == ["json.py", "policy.py"]
+    assert not mark.exists()
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ("while True: pass", "reading it took more than 1 s of CPU time"),
+        ("hoard = bytearray(4 << 30)", "reading it ended with exit code 1"),
+        ("print('x' * (32 << 20))", "reading it ended with"),
+        ("import os; os.abort()", "reading it ended with SIGABRT"),
+        ("print('{}')", "the reader's answer makes no sense"),
+        ("import time; time.sleep(60)", "reading it took more than 2 s"),
+    ],
+)
+def test_a_reader_that_does_not_live_to_tell(tmp_path, monkeypatch, body, says):
+    """Whatever takes the child, by limits or by accident. The body runs in its place, under its limits."""
+    child = (
+        "import sys; sys.path.append(sys.argv[1]); from evopolicygym.analysis import code_child as c; import resource;"
+        "c.LIMITS = [(k, 1 if k == resource.RLIMIT_CPU else v) for k, v in c.LIMITS];"
+        "c.read_code = lambda folder: {}; c.print = lambda text: None; c.main(sys.argv[2])\n"
+    )
+    monkeypatch.setattr(code_reader, "CHILD", child + body)
+    monkeypatch.setattr(code_reader, "WALL_S", 2.0 if "sleep" in body else 60.0)
+    monkeypatch.setattr(code_reader, "CPU_S", 1)
+    code = code_facts(checkpoint(tmp_path, policy="x = 1", other="y = 2"))
+    assert code.error.startswith(says)
+    assert (code.tree, code.topology, code.bundle) == (None, None, ["other.py", "policy.py"])
+
+
+def test_an_edit_of_unreadable_source_is_of_no_kind(tmp_path):
+    steps = [source("x = 1"), source("x = 2"), source("x = 3"), source("x = 3")]
+    written = write_run(tmp_path / "run", steps)
+    written.facts["checkpoints"][1]["code"] |= {"tree": None, "topology": None, "error": "reading it took long"}
+    written.rewrite()
+    run = diagnose(open_run(written.folder))
+    assert [event.kind for event in run.timeline] == [Kind.FIRST, Kind.UNKNOWN, Kind.UNKNOWN, Kind.RETEST]
+    assert run.edits[Kind.UNKNOWN].n == 2

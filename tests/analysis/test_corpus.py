@@ -1,0 +1,76 @@
+"""What each label means, fixed by pairs that were labelled by hand; and the same on every Python."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio.base_events
+import dataclasses
+import inspect
+import json
+import shutil
+import subprocess
+import sys
+import typing
+from pathlib import Path
+
+import pytest
+from folders import write_checkpoint, write_run
+from pairs import pairs
+
+from evopolicygym.analysis.code_child import read_code
+from evopolicygym.analysis.code_reader import FLAGS, HARNESS
+from evopolicygym.analysis.diagnostics import diagnose
+from evopolicygym.analysis.edits import EDITS, Kind
+from evopolicygym.analysis.load import RunFolder, open_run
+
+PAIRS = pairs()
+READ_ALL = """
+import json, pathlib, sys
+sys.path.append(sys.argv[1])
+from evopolicygym.analysis.code_child import read_code
+print(json.dumps({folder.name: read_code(folder) for folder in pathlib.Path(sys.argv[2]).iterdir()}))
+"""
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: pair.name)
+def test_a_labelled_pair(pair, tmp_path):
+    opened = open_run(write_run(tmp_path / "run", pair.steps).folder)
+    assert isinstance(opened, RunFolder)
+    assert diagnose(opened).timeline[-1].kind == pair.label, pair.why
+
+
+def test_the_corpus_is_large_and_knows_every_label():
+    assert len({pair.name for pair in PAIRS}) == len(PAIRS) >= 60
+    assert {pair.label for pair in PAIRS} == {*EDITS} - {Kind.UNKNOWN}
+
+
+@pytest.fixture(scope="module")
+def checkpoints(tmp_path_factory) -> Path:
+    store = tmp_path_factory.mktemp("checkpoints")
+    for pair in PAIRS:
+        for step in pair.steps:
+            write_checkpoint(store, step.files)
+    for module in (argparse, asyncio.base_events, dataclasses, inspect, typing):
+        write_checkpoint(store, {"policy.py": Path(module.__file__).read_bytes()})
+    return store
+
+
+@pytest.mark.parametrize("minor", [11, 12, 13])
+def test_every_python_reads_the_same(checkpoints, minor):
+    """Shapes that were recorded by one Python are compared with those of another. Messages of parsers differ."""
+    theirs = json.loads(subprocess.check_output([python(minor), *FLAGS, "-c", READ_ALL, HARNESS, checkpoints]))
+    ours = {folder.name: read_code(folder) for folder in checkpoints.iterdir()}
+    for code in (*ours.values(), *theirs.values()):
+        code["error"] = code["error"] is not None
+    assert theirs == ours
+
+
+def python(minor: int) -> str:
+    if sys.version_info[:2] == (3, minor):
+        return sys.executable
+    name = f"python3.{minor}"
+    candidates = [shutil.which(name), *Path.home().glob(f".pyenv/versions/3.{minor}.*/bin/{name}")]
+    for candidate in filter(None, candidates):
+        if subprocess.run([candidate, "-c", ""], capture_output=True).returncode == 0:
+            return str(candidate)
+    pytest.skip(f"there is no {name} here")

@@ -1,0 +1,90 @@
+"""Timeline and phases: what each submission was in the story of its run."""
+
+from __future__ import annotations
+
+import pytest
+from folders import Step, source, write_run
+
+from evopolicygym.analysis.diagnostics import Diagnosis, diagnose
+from evopolicygym.analysis.load import RunFolder, open_run
+
+# One letter is one submission: capital letters are shapes, a digit after it is the number in it.
+SOURCES = {"A": "a = {}", "B": "b = [{}]", "C": "def c(): return {}", "D": "d = ({},)"}
+
+
+def story(folder, words: str, *validation: float) -> Diagnosis:
+    """`A1 A2 B1! A1` is shape A, its number changed, a failure with shape B, and back."""
+    means = iter(validation or range(100))
+    steps = [_step(word, float(next(means))) for word in words.split()]
+    opened = open_run(write_run(folder / "run", steps).folder)
+    assert isinstance(opened, RunFolder)
+    return diagnose(opened)
+
+
+def _step(word: str, mean: float) -> Step:
+    shape, number, more = word[0], word[1], word[2:]
+    text = SOURCES[shape].format(number) + ("  # why" if more == "#" else "")
+    files = {"policy.py": text} | ({"table.csv": "1,2"} if more == "+" else {})
+    return Step(files, mean, verdict="crash" if more == "!" else "ok", refunded=more == "?")
+
+
+@pytest.mark.parametrize(
+    ("words", "kinds"),
+    [
+        ("A1", "first"),
+        ("A1 A1 A2 B1 A2", "first retest parametric synthesis rollback"),
+        ("B1! A1 B1! B1", "failed first failed synthesis"),
+        ("A1 A1# A1+", "first cosmetic cosmetic"),
+        ("A1 A1+ A1 A1+", "first data data data"),
+        ("A1 B1? A1", "first refunded retest"),
+        ("A1 B1 C1 A2 B2 D1", "first synthesis synthesis rollback rollback synthesis"),
+    ],
+)
+def test_kinds(tmp_path, words, kinds):
+    assert " ".join(event.kind for event in story(tmp_path, words).timeline) == kinds
+
+
+def test_a_hit_strictly_raises_the_best(tmp_path):
+    events = story(tmp_path, "A1 A2 A3 A4! A5 A6", 5, 3, 4, 99, 5, 6).timeline
+    assert [event.hit for event in events] == [False, False, False, False, False, True]
+    assert [event.best for event in events] == [5, 5, 5, 5, 5, 6]
+
+
+def test_the_first_score_is_no_transition(tmp_path):
+    run = story(tmp_path, "A1! B1", 1, 2)
+    assert not any(event.hit for event in run.timeline)
+    assert sum(count.n for count in run.edits.values()) == 0
+
+
+def test_a_submission_without_validation_is_told_apart(tmp_path):
+    steps = [source("x = 1"), source("x = 2", validation=None), source("x = 3")]
+    run = diagnose(open_run(write_run(tmp_path / "run", steps).folder))
+    assert [event.kind for event in run.timeline] == ["first", "unscored", "parametric"]
+
+
+def test_episodes_consumed(tmp_path):
+    steps = [source("x = 1", returns=[1, 2, 3]), source("x = 2", refunded=True, returns=[1] * 9), source("x = 3")]
+    run = diagnose(open_run(write_run(tmp_path / "run", steps).folder))
+    assert [event.consumed for event in run.timeline] == [3, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("words", "phases"),
+    [
+        ("A1", ""),
+        ("A1 A2 A3", "parametric 2-3"),
+        ("A1 B1 C1 C2 D1", "synthesis 2-3, parametric 4-4, synthesis 5-5"),
+        ("A1 A2 A2 A2# D1! A3 A3+ A4", "parametric 2-8"),
+        ("A1 B1 B1 B1+", "synthesis 2-2"),
+        ("A1 B1 C1 A1 B1 D1", "synthesis 2-3, rollback 4-4, rollback 5-5, synthesis 6-6"),
+        ("A1 B1 A1 A2", "synthesis 2-2, rollback 3-3, parametric 4-4"),
+    ],
+)
+def test_phases(tmp_path, words, phases):
+    found = story(tmp_path, words).phases
+    assert ", ".join(f"{phase.kind} {phase.first}-{phase.last}" for phase in found) == phases
+
+
+def test_a_phase_counts_its_edits_and_hits(tmp_path):
+    (phase,) = story(tmp_path, "A1 A2 A2 A3 A4", 1, 2, 2, 0, 3).phases
+    assert (phase.edits, phase.hits) == (3, 2)
