@@ -76,6 +76,8 @@ def _file(path: str, before: Tree, after: Tree) -> Iterator[Line]:
     texts = [_lines(tree.get(path, b"")) for tree in (before, after)]
     if texts[0] is None or texts[1] is None:
         yield Line("head", "(binary, or too large to show)")
+    elif texts[0] == texts[1]:
+        yield Line("head", "(only how the last line ends)")
     else:
         yield from _hunks(texts[0], texts[1])
 
@@ -83,13 +85,13 @@ def _file(path: str, before: Tree, after: Tree) -> Iterator[Line]:
 def _lines(data: bytes | None) -> list[str] | None:
     if data is None or b"\0" in data:
         return None
-    return data.decode(errors="replace").split("\n") if data else []
+    return data.decode(errors="replace").removesuffix("\n").split("\n") if data else []
 
 
 def _hunks(before: list[str], after: list[str]) -> Iterator[Line]:
     for hunk in _grouped(_opcodes(before, after)):
         (_, i1, _, j1, _), (_, _, i2, _, j2) = hunk[0], hunk[-1]
-        yield Line("head", f"@@ -{i1 + 1},{i2 - i1} +{j1 + 1},{j2 - j1} @@")
+        yield Line("head", f"@@ -{i1 + (i2 > i1)},{i2 - i1} +{j1 + (j2 > j1)},{j2 - j1} @@")
         for tag, a, b, c, d in hunk:
             if tag == "equal":
                 yield from (Line("same", f" {text}") for text in before[a:b])

@@ -82,4 +82,4 @@ def _rate(label: str, size: Size, rate: Rate, at: float, y: Scale, look: Look) -
     )
     whisker = line(at, y(100 * rate.low), at, y(100 * rate.high), stroke=look.colour, stroke_width=2.0)
     dot = element("circle", cx=at, cy=y(100 * rate.rate), r=4.5, fill=look.colour)
-    return group([hint(text), whisker, dot, words(at + 7, y(100 * rate.rate) + 4, f"n={rate.n}", "quiet")])
+    return group([hint(text), whisker, dot, words(at, y(100 * rate.high) - 4, rate.n, "middle quiet", font_size=10)])

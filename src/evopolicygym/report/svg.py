@@ -16,7 +16,7 @@ svg.figure{font:12px system-ui,sans-serif;color:#1b1f24}
 svg.figure text{fill:currentColor}
 svg.figure .axis{stroke:currentColor;stroke-opacity:.55;fill:none}
 svg.figure .grid{stroke:currentColor;stroke-opacity:.13;fill:none}
-svg.figure .quiet{fill-opacity:.75}
+svg.figure .quiet{fill-opacity:.85}
 svg.figure .middle{text-anchor:middle}
 svg.figure .end{text-anchor:end}"""
 DARK: Final = "@media (prefers-color-scheme:dark){svg.figure{color:#e6e8ea;background:#15181c}}"

@@ -21,12 +21,13 @@ from evopolicygym.report.who import agent_name
 
 @dataclass(frozen=True)
 class Table:
-    """The first ``words`` columns hold text, the others numbers."""
+    """The first ``words`` columns and those in ``notes`` hold text, the others numbers."""
 
     title: str
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
     words: int = 1
+    notes: Sequence[str] = ("notes", "interval of")
 
 
 def standings(whole: Aggregate) -> Table:
