@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import difflib
 import random
+import tempfile
 import time
+from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,9 +14,18 @@ from evopolicygym.report.diffs import MAX_CHARACTERS, MAX_LINES, diff, read_tree
 LINES = st.lists(st.sampled_from("abcdef"), max_size=30)
 
 
+def of_texts(before, after):
+    with tempfile.TemporaryDirectory() as folder:
+        trees = []
+        for name, text in (("before", before), ("after", after)):
+            (Path(folder) / name).mkdir()
+            (Path(folder) / name / "policy.py").write_text(text)
+            trees.append(read_tree(Path(folder) / name))
+        return diff(*trees)
+
+
 def shown(before, after):
-    found = diff({"policy.py": "\n".join(before).encode()}, {"policy.py": "\n".join(after).encode()})
-    return [line.text for line in found.lines]
+    return [line.text for line in of_texts("\n".join(before), "\n".join(after)).lines]
 
 
 @given(LINES, LINES)
@@ -44,7 +55,7 @@ def test_it_is_bounded_in_length_and_time():
     draw = random.Random(0)
     before, after = ([str(draw.randrange(40)) for _ in range(20_000)] for _ in range(2))
     began = time.perf_counter()
-    found = diff({"a": "\n".join(before).encode()}, {"a": ("x" * 9999 + "\n" + "\n".join(after)).encode()})
+    found = of_texts("\n".join(before), "x" * 9999 + "\n" + "\n".join(after))
     assert time.perf_counter() - began < 5
     assert len(found.lines) == MAX_LINES and found.cut
     assert all(len(line.text) <= MAX_CHARACTERS for line in found.lines)
@@ -59,3 +70,12 @@ def test_links_and_large_and_binary_files_are_named_only(tmp_path):
     texts = [line.text for line in diff({}, read_tree(tmp_path / "c")).lines]
     assert texts.count("(binary, or too large to show)") == 3
     assert "secret" not in "".join(texts)
+    again = diff(read_tree(tmp_path / "c"), read_tree(tmp_path / "c"))
+    assert [line.text for line in again.lines][:2] == ["--- link", "+++ link"]
+    assert len(again.lines) == 3
+
+
+def test_the_policy_comes_first(tmp_path):
+    for name in ("a.py", "policy.py"):
+        (tmp_path / name).write_text("x = 1\n")
+    assert diff({}, read_tree(tmp_path)).lines[1].text == "+++ policy.py"

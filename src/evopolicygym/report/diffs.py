@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,18 +11,36 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from evopolicygym.analysis.source import read_plain
+from evopolicygym.analysis.source import MAX_FILE_BYTES, POLICY, read_plain
 from evopolicygym.report.text import short
 
 MAX_LINES: Final = 160
 MAX_CHARACTERS: Final = 200
 MAX_BYTES: Final = 256 << 10
-MAX_FILES: Final = 64
+MAX_FILES: Final = 4_000  # no checkpoint holds more
 MATCHED_LINES: Final = 400  # difflib is quadratic and worse; longer changes are shown as one
 CONTEXT: Final = 3
 
-Tree = Mapping[str, bytes | None]
 Opcode = tuple[str, int, int, int, int]
+
+
+@dataclass(frozen=True)
+class File:
+    """Of a checkpoint. Equal digests mean equal contents; a file that cannot be read has none."""
+
+    path: Path
+    digest: str | None
+
+    def lines(self) -> list[str] | None:
+        """None when it is too large to show, or no text."""
+        try:
+            data = read_plain(self.path, MAX_BYTES)
+        except OSError:
+            return None
+        return None if b"\0" in data else data.decode(errors="replace").removesuffix("\n").split("\n")
+
+
+Tree = Mapping[str, File]
 
 
 @dataclass(frozen=True)
@@ -39,10 +58,10 @@ class Diff:
 
 
 def read_tree(folder: Path) -> Tree | None:
-    """Plain files by path; None for one that is too large or cannot be read. None when there is no folder."""
+    """Files by path. None when there is no folder."""
     if not folder.is_dir():
         return None
-    return {path: _bytes(folder / path) for path in sorted(islice(_files(folder), MAX_FILES))}
+    return {name: File(folder / name, _digest(folder / name)) for name in islice(_files(folder), MAX_FILES)}
 
 
 def diff(before: Tree, after: Tree) -> Diff:
@@ -57,35 +76,30 @@ def _files(folder: Path) -> Iterator[str]:
         yield from (os.path.relpath(os.path.join(place, name), folder) for name in sorted(names))
 
 
-def _bytes(path: Path) -> bytes | None:
+def _digest(path: Path) -> str | None:
     try:
-        return read_plain(path, MAX_BYTES)
+        return hashlib.sha256(read_plain(path, MAX_FILE_BYTES)).hexdigest()
     except OSError:
         return None
 
 
 def _all_lines(before: Tree, after: Tree) -> Iterator[Line]:
-    for path in sorted(before.keys() | after.keys()):
-        if path not in before or path not in after or before[path] is None or before[path] != after[path]:
-            yield from _file(path, before, after)
+    """The policy itself comes first."""
+    for path in sorted(before.keys() | after.keys(), key=lambda name: (name != POLICY, name)):
+        old, new = before.get(path), after.get(path)
+        if old is None or new is None or old.digest is None or old.digest != new.digest:
+            yield Line("head", f"--- {path if old else 'nothing'}")
+            yield Line("head", f"+++ {path if new else 'nothing'}")
+            yield from _changes(old.lines() if old else [], new.lines() if new else [])
 
 
-def _file(path: str, before: Tree, after: Tree) -> Iterator[Line]:
-    yield Line("head", f"--- {path if path in before else 'nothing'}")
-    yield Line("head", f"+++ {path if path in after else 'nothing'}")
-    texts = [_lines(tree.get(path, b"")) for tree in (before, after)]
-    if texts[0] is None or texts[1] is None:
+def _changes(before: list[str] | None, after: list[str] | None) -> Iterator[Line]:
+    if before is None or after is None:
         yield Line("head", "(binary, or too large to show)")
-    elif texts[0] == texts[1]:
-        yield Line("head", "(only how the last line ends)")
+    elif before == after:
+        yield Line("head", "(nothing in its lines)")
     else:
-        yield from _hunks(texts[0], texts[1])
-
-
-def _lines(data: bytes | None) -> list[str] | None:
-    if data is None or b"\0" in data:
-        return None
-    return data.decode(errors="replace").removesuffix("\n").split("\n") if data else []
+        yield from _hunks(before, after)
 
 
 def _hunks(before: list[str], after: list[str]) -> Iterator[Line]:
