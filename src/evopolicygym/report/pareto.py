@@ -32,8 +32,11 @@ def cost_pareto(name: str, title: str, rows: Sequence[CostRow], looks: Mapping[s
 
 
 def _front(front: Sequence[Known], x: Scale, y: Scale) -> Markup:
-    points = " ".join(f"{x(dollars):.1f},{y(score):.1f}" for _, dollars, score in front)
-    return element("polyline", points=points, class_="axis", stroke_dasharray="4 3")
+    """In steps: between two of them, more money buys nothing."""
+    (_, dollars, score), *dearer = front
+    steps = "".join(f"H{x(cost):.1f}V{y(value):.1f}" for _, cost, value in dearer)
+    path = f"M{x(dollars):.1f} {y(score):.1f}{steps}H{BOX.right:g}"
+    return element("path", d=path, class_="axis", stroke_dasharray="4 3")
 
 
 def _dot(row: CostRow, dollars: float, score: float, x: Scale, y: Scale, look: Look) -> Markup:
