@@ -57,6 +57,7 @@ def _app() -> typer.Typer:
         evaluate,
         finish,
         leaderboard,
+        report,
         reproduce,
         run,
         seeds,
@@ -75,6 +76,7 @@ def _app() -> typer.Typer:
     app.command("leaderboard")(leaderboard.leaderboard)
     app.command("compare")(compare.compare)
     app.command("analyze")(analyze.analyze)
+    app.command("report")(report.report)
     app.command("reproduce")(reproduce.reproduce)
     app.command("doctor")(doctor.doctor)
     app.add_typer(task.app, name="task")

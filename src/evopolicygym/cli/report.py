@@ -1,0 +1,43 @@
+"""`evopolicygym report`: runs as one page of HTML that opens from disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from evopolicygym.cli.output import print_json, talk, tame
+from evopolicygym.errors import UserError
+
+
+def report(
+    runs: Annotated[list[Path], typer.Argument(help="Run folders, or folders that hold some.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The page to write.")] = Path("report.html"),
+    figures: Annotated[Path | None, typer.Option(help="Also write each figure as SVG into this folder.")] = None,
+    anchors: Annotated[
+        list[Path] | None, typer.Option(help="Anchors measured on your own cases (benchmarks/anchors.py).")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print what was written as JSON.")] = False,
+) -> None:
+    """Leaderboard, curves, timelines, edits and diffs on one page. Exit code 1 when a folder had to be skipped."""
+    from evopolicygym.records.anchors import load
+    from evopolicygym.report.gather import gather
+    from evopolicygym.report.page import write_figures, write_page
+
+    if not output.parent.is_dir():
+        raise UserError(f"there is no folder {output.parent}", "Make it, or name another with -o.")
+    found = gather(runs, output.parent, [load(path) for path in anchors or []])
+    drawn = write_page(found, output)
+    if figures:
+        write_figures(drawn, figures)
+    if json:
+        print_json({
+            "page": str(output), "runs": len(found.stories), "figures": [figure.name for figure in drawn],
+            "skipped": [{"path": one.path, "reason": one.reason} for one in found.skipped],
+        })  # fmt: skip
+    else:
+        talk.print(f"{len(found.stories)} runs, {len(drawn)} figures: {tame(str(output))}", markup=False)
+    for one in found.skipped:
+        talk.print(f"skipped {tame(one.path)}: {tame(one.reason)}", markup=False)
+    raise typer.Exit(1 if found.skipped else 0)

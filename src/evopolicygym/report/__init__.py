@@ -1,0 +1,1 @@
+"""What people look at: one page of HTML, and its figures."""

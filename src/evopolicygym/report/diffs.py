@@ -1,0 +1,145 @@
+"""What changed between two checkpoints, as a unified diff of bounded length, made in bounded time."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+from evopolicygym.analysis.source import MAX_FILE_BYTES, POLICY, read_plain
+from evopolicygym.report.text import short
+
+MAX_LINES: Final = 160
+MAX_CHARACTERS: Final = 200
+MAX_BYTES: Final = 256 << 10
+MAX_FILES: Final = 4_000  # no checkpoint holds more
+MATCHED_LINES: Final = 400  # difflib is quadratic and worse; longer changes are shown as one
+CONTEXT: Final = 3
+
+Opcode = tuple[str, int, int, int, int]
+
+
+@dataclass(frozen=True)
+class File:
+    """Of a checkpoint. Equal digests mean equal contents; a file that cannot be read has none."""
+
+    path: Path
+    digest: str | None
+
+    def lines(self) -> list[str] | None:
+        """None when it is too large to show, or no text."""
+        try:
+            data = read_plain(self.path, MAX_BYTES)
+        except OSError:
+            return None
+        return None if b"\0" in data else data.decode(errors="replace").removesuffix("\n").split("\n")
+
+
+Tree = Mapping[str, File]
+
+
+@dataclass(frozen=True)
+class Line:
+    """``kind``: add, delete, same, or head for the lines that say where."""
+
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Diff:
+    lines: tuple[Line, ...]
+    cut: bool
+
+
+def read_tree(folder: Path) -> Tree | None:
+    """Files by path. None when there is no folder."""
+    if not folder.is_dir():
+        return None
+    return {name: File(folder / name, _digest(folder / name)) for name in islice(_files(folder), MAX_FILES)}
+
+
+def diff(before: Tree, after: Tree) -> Diff:
+    lines = list(islice(_all_lines(before, after), MAX_LINES + 1))
+    shown = (Line(line.kind, short(line.text, MAX_CHARACTERS)) for line in lines[:MAX_LINES])
+    return Diff(tuple(shown), len(lines) > MAX_LINES)
+
+
+def _files(folder: Path) -> Iterator[str]:
+    for place, below, names in os.walk(folder):
+        below.sort()
+        yield from (os.path.relpath(os.path.join(place, name), folder) for name in sorted(names))
+
+
+def _digest(path: Path) -> str | None:
+    try:
+        return hashlib.sha256(read_plain(path, MAX_FILE_BYTES)).hexdigest()
+    except OSError:
+        return None
+
+
+def _all_lines(before: Tree, after: Tree) -> Iterator[Line]:
+    """The policy itself comes first."""
+    for path in sorted(before.keys() | after.keys(), key=lambda name: (name != POLICY, name)):
+        old, new = before.get(path), after.get(path)
+        if old is None or new is None or old.digest is None or old.digest != new.digest:
+            yield Line("head", f"--- {path if old else 'nothing'}")
+            yield Line("head", f"+++ {path if new else 'nothing'}")
+            yield from _changes(old.lines() if old else [], new.lines() if new else [])
+
+
+def _changes(before: list[str] | None, after: list[str] | None) -> Iterator[Line]:
+    if before is None or after is None:
+        yield Line("head", "(binary, or too large to show)")
+    elif before == after:
+        yield Line("head", "(nothing in its lines)")
+    else:
+        yield from _hunks(before, after)
+
+
+def _hunks(before: list[str], after: list[str]) -> Iterator[Line]:
+    for hunk in _grouped(_opcodes(before, after)):
+        (_, i1, _, j1, _), (_, _, i2, _, j2) = hunk[0], hunk[-1]
+        yield Line("head", f"@@ -{i1 + (i2 > i1)},{i2 - i1} +{j1 + (j2 > j1)},{j2 - j1} @@")
+        for tag, a, b, c, d in hunk:
+            if tag == "equal":
+                yield from (Line("same", f" {text}") for text in before[a:b])
+            else:
+                yield from (Line("delete", f"-{text}") for text in before[a:b])
+                yield from (Line("add", f"+{text}") for text in after[c:d])
+
+
+def _opcodes(before: list[str], after: list[str]) -> list[Opcode]:
+    """What both begin and end with is taken off first: only the middle needs to be matched."""
+    start = _common(before, after)
+    end = _common(before[start:][::-1], after[start:][::-1])
+    i, j = len(before) - end, len(after) - end
+    codes: list[Opcode] = [("equal", 0, start, 0, start)] if start else []
+    codes += [
+        (tag, start + a, start + b, start + c, start + d)
+        for tag, a, b, c, d in _middle(before[start:i], after[start:j])
+    ]
+    return codes + ([("equal", i, len(before), j, len(after))] if end else [])
+
+
+def _middle(before: list[str], after: list[str]) -> Sequence[Opcode]:
+    if max(len(before), len(after)) > MATCHED_LINES:
+        return [("replace", 0, len(before), 0, len(after))]
+    return SequenceMatcher(None, before, after).get_opcodes()
+
+
+def _common(before: Sequence[str], after: Sequence[str]) -> int:
+    pairs = enumerate(zip(before, after, strict=False))
+    return next((i for i, (one, other) in pairs if one != other), min(len(before), len(after)))
+
+
+def _grouped(codes: list[Opcode]) -> Iterator[list[Opcode]]:
+    """Stretches of change with a few lines about them, as difflib groups them."""
+    matcher: SequenceMatcher[str] = SequenceMatcher(None, [], [])
+    matcher.opcodes = codes  # type: ignore[attr-defined]
+    yield from matcher.get_grouped_opcodes(CONTEXT) if any(code[0] != "equal" for code in codes) else ()

@@ -1,0 +1,134 @@
+"""Which figures a report has, drawn from what was gathered."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from evopolicygym.analysis.edits import EDITS
+from evopolicygym.analysis.groups import ALL, Group, groups
+from evopolicygym.analysis.leaderboard import BoardTable
+from evopolicygym.analysis.tasktable import TaskTable
+from evopolicygym.report.bars import Mix, edit_mix
+from evopolicygym.report.curves import Curve, best_so_far
+from evopolicygym.report.gather import Gathered, Story
+from evopolicygym.report.pareto import cost_pareto
+from evopolicygym.report.points import Dot, forest, hits_by_size
+from evopolicygym.report.scales import GREY, Look, looks
+from evopolicygym.report.svg import Figure
+from evopolicygym.report.timelines import Track, edit_timeline
+from evopolicygym.report.who import agent_name
+
+Key = TypeVar("Key")
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Null and missing ones have nothing to show. Boards and tasks by their place in the leaderboard."""
+
+    standings: dict[int, Figure]
+    scores: dict[tuple[int, str], Figure]
+    pareto: dict[int, Figure]
+    mix: Figure | None
+    sizes: Figure | None
+    curves: dict[str, Figure]
+    timelines: dict[str, Figure]
+
+    def all(self) -> list[Figure]:
+        parts: Sequence[Iterable[Figure]] = (
+            self.standings.values(), self.scores.values(), self.pareto.values(),
+            [one for one in (self.mix, self.sizes) if one], self.curves.values(), self.timelines.values(),
+        )  # fmt: skip
+        return [figure for part in parts for figure in part]
+
+
+def figures(gathered: Gathered) -> Figures:
+    colours = looks(story.entrant for story in gathered.stories)
+    agents = _agents(groups([story.diagnosis for story in gathered.stories]))
+    boards = dict(enumerate(gathered.leaderboard.boards, 1))
+    tasks = by_task(gathered.stories)
+    names = {task: f"{place:02}-{_safe(task)}" for place, task in enumerate(tasks, 1)}
+    return Figures(
+        standings=_known({place: _standings(place, board, colours) for place, board in boards.items()}),
+        scores=_known({
+            (place, table.task): _scores(place, table, names[table.task], colours)
+            for place, board in boards.items() for table in board.tasks
+        }),
+        pareto=_known({
+            place: cost_pareto(f"cost-{place}", "Cost and score", board.costs, colours)
+            for place, board in boards.items()
+        }),
+        mix=edit_mix("edit-kinds", "Kinds of edits by agent", [_mix(name, one) for name, one in agents.items()]),
+        sizes=hits_by_size("edit-sizes", "New bests by the size of the edit", agents, looks(agents)),
+        curves=_known({task: _curves(names[task], task, members, colours) for task, members in tasks.items()}),
+        timelines=_known({task: _timeline(names[task], task, members) for task, members in tasks.items()}),
+    )  # fmt: skip
+
+
+def by_task(stories: Sequence[Story]) -> dict[str, list[Story]]:
+    found: dict[str, list[Story]] = defaultdict(list)
+    for story in sorted(stories, key=lambda one: (one.diagnosis.who.task, one.entrant, one.label)):
+        found[story.diagnosis.who.task].append(story)
+    return dict(found)
+
+
+def _known(found: Mapping[Key, Figure | None]) -> dict[Key, Figure]:
+    return {key: figure for key, figure in found.items() if figure}
+
+
+def _safe(name: str) -> str:
+    """Part of the name of a file: tasks may have any name."""
+    return "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in name)[:60]
+
+
+def _agents(found: Sequence[Group]) -> dict[str, Group]:
+    """Over all tasks of each agent; it is the only group of an agent that played tasks of one demand."""
+    kept: dict[str, Group] = {}
+    for one in found:
+        label = agent_name(one.agent, one.model)
+        if label not in kept or one.tasks == ALL:
+            kept[label] = one
+    return kept
+
+
+def _mix(name: str, one: Group) -> Mix:
+    return Mix(name, {kind: one.edits[kind].n for kind in EDITS})
+
+
+def _colour(name: str, colours: Mapping[str, Look]) -> str:
+    return colours[name].colour if name in colours else GREY
+
+
+def _standings(place: int, board: BoardTable, colours: Mapping[str, Look]) -> Figure | None:
+    whole = board.aggregates[0] if board.aggregates else None
+    dots = [
+        Dot(one.entrant, one.normalised.value, held.low if held else None, held.high if held else None,
+            _colour(one.entrant, colours))
+        for one in (whole.standings if whole else ()) for held in [one.normalised.interval]
+    ]  # fmt: skip
+    return forest(
+        f"standings-{place}", f"Normalised score over {whole.name if whole else ''}", "normalised score", dots
+    )
+
+
+def _scores(place: int, table: TaskTable, name: str, colours: Mapping[str, Look]) -> Figure | None:
+    dots = [
+        Dot(row.entrant, row.score, row.interval.low if row.interval else None,
+            row.interval.high if row.interval else None, _colour(row.entrant, colours))
+        for row in table.rows
+    ]  # fmt: skip
+    return forest(f"{name}-scores-{place}", f"Held-out scores on {table.task}", "held-out mean return", dots)
+
+
+def _curves(name: str, task: str, members: Sequence[Story], colours: Mapping[str, Look]) -> Figure | None:
+    curves = [
+        Curve(one.entrant, one.label, one.diagnosis.progress.curve, one.diagnosis.spending.charged) for one in members
+    ]
+    return best_so_far(f"{name}-curves", f"Best validation mean so far on {task}", curves, colours)
+
+
+def _timeline(name: str, task: str, members: Sequence[Story]) -> Figure | None:
+    tracks = [Track(one.label, one.diagnosis.timeline, one.diagnosis.phases) for one in members]
+    return edit_timeline(f"{name}-timeline", f"Submissions and phases on {task}", tracks)

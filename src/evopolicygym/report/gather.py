@@ -1,0 +1,55 @@
+"""Everything that a report is made of, read once, folder by folder. What cannot be read is named and left out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from evopolicygym.analysis.collect import Skipped
+from evopolicygym.analysis.diagnostics import Diagnosis, diagnose
+from evopolicygym.analysis.entrants import entrant
+from evopolicygym.analysis.leaderboard import Leaderboard, leaderboard
+from evopolicygym.analysis.load import RunFolder, find_run_folders, open_run
+from evopolicygym.records.anchors import AnchorFile
+from evopolicygym.records.run import Run
+from evopolicygym.reference.anchors import stored
+from evopolicygym.report.submissions import Row, submission_rows
+
+
+@dataclass(frozen=True)
+class Story:
+    """One run as the page tells it."""
+
+    entrant: str
+    label: str
+    diagnosis: Diagnosis
+    rows: tuple[Row, ...]
+
+
+@dataclass(frozen=True)
+class Gathered:
+    stories: tuple[Story, ...]
+    leaderboard: Leaderboard
+    skipped: tuple[Skipped, ...]
+
+
+def gather(paths: Sequence[Path], page: Path, anchors: Sequence[AnchorFile] = ()) -> Gathered:
+    """``page`` is the folder that the page will lie in."""
+    stories: list[Story] = []
+    runs: list[Run] = []
+    skipped: list[Skipped] = []
+    for folder in find_run_folders(paths):
+        opened = open_run(folder)
+        if isinstance(opened, RunFolder):
+            stories.append(_story(opened, page))
+            runs.append(opened.run)
+        else:
+            skipped.append(opened)
+    return Gathered(tuple(stories), leaderboard(runs, [*anchors, stored()]), tuple(skipped))
+
+
+def _story(opened: RunFolder, page: Path) -> Story:
+    found = diagnose(opened)
+    label = opened.folder.resolve().name
+    return Story(entrant(opened.run), label, found, tuple(submission_rows(opened, found.timeline, page)))

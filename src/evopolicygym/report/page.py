@@ -1,0 +1,72 @@
+"""The page: everything that was gathered, laid out by one template that escapes whatever it prints."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from evopolicygym import __version__
+from evopolicygym.analysis.groups import groups
+from evopolicygym.report import tables
+from evopolicygym.report.figures import by_task, figures
+from evopolicygym.report.gather import Gathered
+from evopolicygym.report.svg import STYLE, Figure
+from evopolicygym.report.text import clean, number, percent
+
+
+def write_page(gathered: Gathered, path: Path) -> list[Figure]:
+    """Whole or not at all. Gives the figures in it."""
+    drawn = figures(gathered)
+    stream = _environment().get_template("page.html.j2").stream(_facts(gathered), figures=drawn)
+    descriptor, waiting = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.writelines(stream)
+        os.chmod(waiting, 0o644)
+        os.replace(waiting, path)
+    except BaseException:
+        os.unlink(waiting)
+        raise
+    return drawn.all()
+
+
+def write_figures(drawn: list[Figure], folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for figure in drawn:
+        (folder / f"{figure.name}.svg").write_text(figure.standalone(), encoding="utf-8")
+
+
+def _environment() -> Environment:
+    made = Environment(
+        loader=PackageLoader("evopolicygym.report", ""),
+        autoescape=True,
+        finalize=clean,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters |= {"number": number, "percent": percent}
+    return made
+
+
+def _facts(gathered: Gathered) -> dict[str, Any]:
+    together = groups([story.diagnosis for story in gathered.stories])
+    tasks = by_task(gathered.stories)
+    return {
+        "version": __version__,
+        "style": STYLE,
+        "boards": gathered.leaderboard.boards,
+        "draws": gathered.leaderboard.draws,
+        "tasks": tasks,
+        "apart": {task: len({one.diagnosis.who.comparable_id for one in some}) > 1 for task, some in tasks.items()},
+        "runs": len(gathered.stories),
+        "entrants": len({story.entrant for story in gathered.stories}),
+        "skipped": gathered.skipped,
+        "tables": tables,
+        "hit_rates": tables.hit_rates(together),
+        "structure": tables.structure(together),
+    }

@@ -1,0 +1,77 @@
+"""SVG as escaped markup, and a figure that stands in a page or in a file of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from markupsafe import Markup, escape
+
+from evopolicygym.report.text import plain
+
+# Text and lines take the colour of the page around them, so that one figure serves paper, light and dark.
+STYLE: Final = """\
+svg.figure{font:12px system-ui,sans-serif;color:#1b1f24}
+svg.figure text{fill:currentColor}
+svg.figure .axis{stroke:currentColor;stroke-opacity:.55;fill:none}
+svg.figure .grid{stroke:currentColor;stroke-opacity:.13;fill:none}
+svg.figure .quiet{fill-opacity:.85}
+svg.figure .middle{text-anchor:middle}
+svg.figure .end{text-anchor:end}"""
+DARK: Final = "@media (prefers-color-scheme:dark){svg.figure{color:#e6e8ea;background:#15181c}}"
+NAMESPACE: Final = "http://www.w3.org/2000/svg"
+
+
+def element(name: str, *children: object, **attributes: object) -> Markup:
+    """``class_`` and ``stroke_width`` are spelled as SVG spells them. Children that are not markup are escaped."""
+    written = "".join(f' {_attribute(key)}="{_value(value)}"' for key, value in attributes.items())
+    inner = "".join(child if isinstance(child, Markup) else escape(plain(child)) for child in children)
+    return Markup(f"<{name}{written}>{inner}</{name}>")
+
+
+def group(children: Iterable[Markup], **attributes: object) -> Markup:
+    return element("g", *children, **attributes)
+
+
+def words(x: float, y: float, text: object, class_: str = "start", **attributes: object) -> Markup:
+    return element("text", text, x=x, y=y, class_=class_, **attributes)
+
+
+def line(x1: float, y1: float, x2: float, y2: float, **attributes: object) -> Markup:
+    return element("line", x1=x1, y1=y1, x2=x2, y2=y2, **attributes)
+
+
+def hint(text: object) -> Markup:
+    """Shown when the pointer rests on the element that holds it."""
+    return element("title", text)
+
+
+@dataclass(frozen=True)
+class Figure:
+    """``name`` is that of its file, ``title`` says what it shows."""
+
+    name: str
+    title: str
+    width: int
+    height: int
+    body: Markup
+
+    def inline(self) -> Markup:
+        return self._svg(element("title", self.title), self.body)
+
+    def standalone(self) -> str:
+        style = element("style", Markup(f"{STYLE}\n{DARK}"))
+        return self._svg(element("title", self.title), style, self.body, xmlns=NAMESPACE) + "\n"
+
+    def _svg(self, *children: Markup, **more: object) -> Markup:
+        size = {"viewBox": f"0 0 {self.width} {self.height}", "width": self.width, "height": self.height}
+        return element("svg", *children, class_="figure", role="img", **size, **more)
+
+
+def _attribute(key: str) -> str:
+    return key.rstrip("_").replace("_", "-")
+
+
+def _value(value: object) -> Markup:
+    return escape(f"{value:.6g}" if isinstance(value, float) else plain(value))

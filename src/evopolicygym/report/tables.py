@@ -1,0 +1,140 @@
+"""The tables of a report as rows of text; the template only lays them out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+
+from evopolicygym.analysis.collection import Aggregate, Number, Standing
+from evopolicygym.analysis.diagnostics import Shape
+from evopolicygym.analysis.edits import EDITS
+from evopolicygym.analysis.estimates import WHOLE, Interval
+from evopolicygym.analysis.groups import Group
+from evopolicygym.analysis.intervals import Rate
+from evopolicygym.analysis.leaderboard import CostRow
+from evopolicygym.analysis.measured import Coverage
+from evopolicygym.analysis.places import Places
+from evopolicygym.analysis.tasktable import Row, TaskTable
+from evopolicygym.report.text import UNKNOWN, number, percent
+from evopolicygym.report.who import agent_name
+
+
+@dataclass(frozen=True)
+class Table:
+    """The first ``words`` columns and those in ``notes`` hold text, the others numbers."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    words: int = 1
+    notes: Sequence[str] = ("notes", "interval of")
+
+
+def standings(whole: Aggregate) -> Table:
+    columns = ("entrant", "place", "score", "95 % interval", "places", "P(first)", "rank score", "wins", "interval of")
+    return Table(f"{whole.name}: {whole.tasks} tasks", columns, [_standing(one) for one in whole.standings])
+
+
+def scores(table: TaskTable) -> Table:
+    columns = ("entrant", "rank", "runs", "score", "95 % interval", "places", "P(first)", "normalised",
+               "validation − held-out", "notes")  # noqa: RUF001  # fmt: skip
+    return Table(f"{table.task}: {table.cases} held-out cases", columns, [_score(row) for row in table.rows])
+
+
+def costs(rows: Sequence[CostRow]) -> Table:
+    columns = (
+        "entrant",
+        "runs",
+        "input tokens",
+        "cached",
+        "output",
+        "dollars",
+        "minutes",
+        "score per dollar",
+        "Pareto",
+    )
+    return Table("Cost, means over runs", columns, [_cost(row) for row in rows])
+
+
+def hit_rates(found: Sequence[Group]) -> Table:
+    """Table 4, for all kinds of edits that there were."""
+    rows = [
+        (*_group(one), str(kind), str(one.runs), str(rate.hits), str(rate.n), *_rate(rate))
+        for one in found for kind in EDITS if (rate := one.edits[kind]).n
+    ]  # fmt: skip
+    columns = ("agent", "tasks", "edit", "runs", "new bests", "edits", "rate", "95 % interval")
+    return Table("Hit rates (Table 4)", columns, rows, 3)
+
+
+def structure(found: Sequence[Group]) -> Table:
+    names = [field.name for field in fields(Shape)]
+    rows = [
+        (*_group(one), str(one.runs), *(number((one.structure or {}).get(name)) for name in names)) for one in found
+    ]
+    return Table("Structure of the selected code (Table 3), means", ("agent", "tasks", "runs", *names), rows, 2)
+
+
+def _standing(one: Standing) -> tuple[str, ...]:
+    return (
+        one.entrant, str(one.rank), number(one.normalised.value), _between(one.normalised.interval), _span(one.places),
+        number(one.p_first, 3), _with_interval(one.rank_score), str(one.wins),
+        "; ".join([one.scope, *_caution(one.coverage)]),
+    )  # fmt: skip
+
+
+def _score(row: Row) -> tuple[str, ...]:
+    return (
+        row.entrant, str(row.rank), str(row.runs), number(row.score), _between(row.interval), _span(row.places),
+        number(row.p_first, 3), number(row.normalised, 3), number(row.selection.optimism if row.selection else None),
+        "; ".join(_notes(row)),
+    )  # fmt: skip
+
+
+def _notes(row: Row) -> Iterator[str]:
+    if row.scope != WHOLE:
+        yield row.scope
+    if row.interval:
+        yield from _caution(row.coverage)
+    if row.beats_trivial is False:
+        yield "does not beat the best trivial policy"
+    yield from row.flags
+
+
+def _cost(row: CostRow) -> tuple[str, ...]:
+    spent = row.cost
+    minutes = None if spent.wall_s is None else spent.wall_s / 60
+    tokens = (spent.input_tokens, spent.cached_tokens, spent.output_tokens)
+    return (
+        row.entrant, str(row.runs), *(UNKNOWN if one is None else f"{one:,.0f}" for one in tokens),
+        number(spent.dollars, 3), number(minutes, 3), number(row.score_per_dollar),
+        {True: "yes", False: "no", None: UNKNOWN}[row.pareto],
+    )  # fmt: skip
+
+
+def _rate(rate: Rate) -> tuple[str, str]:
+    alone = " (this run alone)" if rate.runs == 1 else ""
+    return percent(rate.rate), f"{percent(rate.low)} to {percent(rate.high)}{alone}"
+
+
+def _group(one: Group) -> tuple[str, str]:
+    return agent_name(one.agent, one.model), one.tasks
+
+
+def _between(interval: Interval | None) -> str:
+    return UNKNOWN if interval is None else f"{number(interval.low)} to {number(interval.high)}"
+
+
+def _with_interval(found: Number | None) -> str:
+    if found is None:
+        return UNKNOWN
+    return number(found.value, 3) + (f" [{_between(found.interval)}]" if found.interval else "")
+
+
+def _span(places: Places) -> str:
+    return f"{places.first}" if places.first == places.last else f"{places.first} to {places.last}"
+
+
+def _caution(coverage: Coverage | None) -> list[str]:
+    if coverage is None or coverage.as_promised:
+        return []
+    return [f"few runs: 95 % is {coverage.low:.0%} to {coverage.high:.0%}"]

@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from pages import source, write_run
+from typer.testing import CliRunner
+
+from evopolicygym.cli.main import _app
+from evopolicygym.errors import UserError
+
+
+def report(*arguments):
+    return CliRunner().invoke(_app(), ["report", *map(str, arguments)])
+
+
+def test_the_page_and_its_figures_are_written(tmp_path):
+    write_run(tmp_path / "r", [source("x = 1\n", validation=1.0), source("x = 2\n", validation=2.0)])
+    done = report(tmp_path / "r", "-o", tmp_path / "page.html", "--figures", tmp_path / "figures", "--json")
+    assert done.exit_code == 0
+    told = json.loads(done.stdout)
+    assert told["runs"] == 1 and told["skipped"] == []
+    assert {f"{name}.svg" for name in told["figures"]} == {path.name for path in (tmp_path / "figures").iterdir()}
+    assert (tmp_path / "page.html").read_text().startswith("<!doctype html>")
+
+
+def test_a_skipped_run_is_exit_code_1(tmp_path):
+    write_run(tmp_path / "r", [source("x = 1\n", validation=1.0)])
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "run.json").write_text("{}")
+    assert report(tmp_path, "-o", tmp_path / "page.html").exit_code == 1
+    assert (tmp_path / "page.html").exists()
+
+
+def test_a_page_in_no_folder_is_refused(tmp_path):
+    write_run(tmp_path / "r", [source("x = 1\n", validation=1.0)])
+    done = report(tmp_path / "r", "-o", tmp_path / "nowhere" / "page.html")
+    assert isinstance(done.exception, UserError)
+
+
+@pytest.mark.parametrize("left", ["page.html"])
+def test_nothing_but_the_page_is_left(tmp_path, left):
+    write_run(tmp_path / "runs" / "r", [source("x = 1\n", validation=1.0)])
+    (tmp_path / "out").mkdir()
+    report(tmp_path / "runs", "-o", tmp_path / "out" / left)
+    assert [path.name for path in (tmp_path / "out").iterdir()] == [left]

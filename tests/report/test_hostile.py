@@ -1,0 +1,71 @@
+"""What agents wrote must be read, never run."""
+
+from __future__ import annotations
+
+import json
+from xml.etree import ElementTree
+
+from pages import Step, read, write_run
+
+from evopolicygym.report.gather import gather
+from evopolicygym.report.page import write_figures, write_page
+
+EVIL = "<script>alert(1)</script>\"onload='alert(2)' & </title></style></pre><svg onload=alert(3)>{{ 7 * 7 }}"
+UNSEEN = "a\x00b\x1b[31m\u202eevil"
+KNOWN = {
+    "html", "head", "meta", "title", "style", "body", "header", "h1", "h2", "h3", "p", "nav", "a", "main", "section",
+    "figure", "figcaption", "div", "table", "caption", "thead", "tbody", "tr", "th", "td", "details", "summary", "b",
+    "span", "pre", "ul", "li", "svg", "g", "text", "line", "path", "circle", "rect", "polyline",
+}  # fmt: skip
+
+
+def hostile(folder):
+    name = EVIL.replace("/", "|")
+    policy = {"policy.py": f"# {EVIL}\nx = 1\n", name: f"{UNSEEN}\n{EVIL}\n"}
+    better = {"policy.py": f"# {EVIL}\nx = 2\n", name: "changed\n"}
+    written = write_run(
+        folder / "runs" / name[:60],
+        [Step(policy, validation=1.0), Step(better, validation=2.0), Step(policy, validation=None, verdict=EVIL)],
+        agent=EVIL + UNSEEN, task=EVIL, demand=EVIL,
+    )  # fmt: skip
+    written.facts["agent"]["model"] = EVIL
+    written.rewrite()
+    told = written.folder / "feedback" / "submit_001"
+    told.mkdir(parents=True)
+    (told / "summary.json").write_text(json.dumps({"n_failed": EVIL, "errors": [{"kind": EVIL, "message": UNSEEN}]}))
+    broken = folder / "runs" / "<img src=x onerror=alert(4)>"
+    broken.mkdir()
+    (broken / "run.json").write_text(json.dumps({"schema_version": EVIL}))
+    return folder / "runs"
+
+
+def test_hostile_text_is_inert(tmp_path):
+    drawn = write_page(gather([hostile(tmp_path)], tmp_path), tmp_path / "report.html")
+    page = read(tmp_path / "report.html")
+    assert {tag for tag, _ in page.tags} <= KNOWN
+    assert not [name for _, attributes in page.tags for name in attributes if name.startswith("on")]
+    text = "".join(page.text)
+    assert text.count("<script>alert(1)</script>") > 5
+    assert "{{ 7 * 7 }}" in text
+    assert not set(text) & set("\x00\x1b\u202e")
+    write_figures(drawn, tmp_path / "figures")
+    for path in (tmp_path / "figures").iterdir():
+        tags = {element.tag.split("}")[1] for element in ElementTree.parse(path).iter()}
+        assert tags <= KNOWN
+
+
+def test_every_attribute_is_one_of_ours(tmp_path):
+    write_page(gather([hostile(tmp_path)], tmp_path), tmp_path / "report.html")
+    values = [value or "" for tag, attributes in read(tmp_path / "report.html").tags for value in attributes.values()]
+    assert not [value for value in values if "alert" in value]
+
+
+def test_names_that_are_no_text_are_shown_as_far_as_they_are(tmp_path):
+    written = write_run(tmp_path / "runs" / "r", [Step({"policy.py": "x = 1\n"}, validation=1.0)])
+    checkpoint = written.folder / "checkpoints" / written.facts["checkpoints"][0]["hash"]
+    (checkpoint / "bad\udcff.txt").write_text("a")
+    (tmp_path / "runs" / "broken\udcff").mkdir()
+    (tmp_path / "runs" / "broken\udcff" / "run.json").write_text("{}")
+    write_page(gather([tmp_path / "runs"], tmp_path), tmp_path / "report.html")
+    text = (tmp_path / "report.html").read_text()
+    assert "bad\N{REPLACEMENT CHARACTER}.txt" in text and "broken\N{REPLACEMENT CHARACTER}" in text
