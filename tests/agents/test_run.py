@@ -183,6 +183,18 @@ def test_mistakes_are_named(tmp_path, options, message):
     assert done.returncode == 2 and message in done.stderr and "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize(("provider", "key"), [("openai", "OPENAI_API_KEY"), ("anthropic", "ANTHROPIC_API_KEY")])
+def test_the_neutral_harness_with_any_model(provider, key, tmp_path):
+    with ScriptedModel() as model:
+        record = played(
+            tmp_path / "run", "--agent", "model", "--model", f"{provider}/scripted", "--model-url", f"{model.url}/v1",
+            **{key: KEY},
+        )  # fmt: skip
+    assert record["times"]["closed_because"] == "budget_spent" and record["outcome"]["submission"] == 3
+    assert len(record["turns"]) == 2 and record["usage"]["input_tokens"] == 11 * 900
+    assert record["usage"]["cached_tokens"] == 11 * 100 and record["usage"]["output_tokens"] == 11 * 50
+
+
 @pytest.mark.xdist_group("clients")
 @pytest.mark.parametrize("name", ["codex", "claude"])
 def test_real_clients_in_their_jail(name, tmp_path):
