@@ -81,7 +81,7 @@ class Server:
     def finish(self) -> dict[str, Any]:
         done = command("finish", self.root, "--json")
         assert done.returncode == 0, done.stderr
-        self.process.wait(60)
+        self.process.communicate(timeout=120)  # it prints the outcome, too, which can be more than a pipe holds
         record: dict[str, Any] = json.loads(done.stdout)
         return record
 

@@ -42,6 +42,7 @@ SUBMITTING = (
 FINISHING_SERVED = ("closed", "hidden-episode-played@2")
 FINISHING_ALONE = ("validated", "selected", "scored", "repeated", "record-written@2", "finished")
 KILLED = -signal.SIGKILL
+pytestmark = pytest.mark.timeout(1200)  # dozens of processes, perhaps on a busy machine
 
 
 def armed(name: str) -> dict[str, str]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 NAME: Final = ".owner.sock"
-GRACE_S: Final = 10.0
+GRACE_S: Final = 3.0
 Tell = Callable[[dict[str, Any]], Awaitable[None]]
 Answer = Callable[[str, Tell], Awaitable[dict[str, Any]]]
 
