@@ -36,8 +36,9 @@ def _explain(record: Run, root: Path) -> None:
     data.print(f"{'':10}  best validation mean so far, against episodes consumed\n")
     for name, value in _beside(record):
         data.print(f"{name:24} {value:>12.5g}", markup=False)
-    data.print(f"\nEverything is in {root}: run.json is the record, workspace/ is what the agent saw,", markup=False)
-    data.print(f"checkpoints/ what it submitted. `evopolicygym verify {root}` recomputes the score.", markup=False)
+    data.print(f"\nEverything is in {root}:", markup=False)
+    data.print("run.json is the record, workspace/ what the agent saw, checkpoints/ what it submitted.")
+    data.print("`evopolicygym verify` on that folder recomputes the score, `report -o report.html` draws the run.")
 
 
 def _beside(record: Run) -> list[tuple[str, float]]:
