@@ -46,6 +46,13 @@ def test_the_starter_is_scored_and_its_isolation_recorded(tmp_path):
     assert record["integrity"]["signs"] == [] and len(record["turns"]) == 1
 
 
+def test_what_was_not_isolated_is_recorded(tmp_path):
+    record = played(tmp_path / "run", "--agent", "starter", "--agent-isolation", "none", "--agent-network", "open")
+    assert record["isolation"]["agent"] == "none" and record["isolation"]["agent_network"] == "open"
+    assert not record["isolation"]["publishable"] and record["isolation"]["agent_residues"]
+    assert record["outcome"]["kind"] == "scored"
+
+
 LOOK_AROUND = """
 import json, os, pathlib, subprocess
 found = {}
