@@ -6,8 +6,9 @@ import json
 import time
 import urllib.error
 import urllib.request
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 RETRIES: Final = 6
 FIRST_WAIT_S: Final = 2.0
@@ -54,21 +55,25 @@ class Reply:
     message: dict[str, Any] = field(repr=False)
 
 
-class Provider(Protocol):
-    def complete(self, messages: list[dict[str, Any]]) -> Reply: ...
-
-    def results(self, answers: list[tuple[Call, str]]) -> list[dict[str, Any]]: ...
-
-
 @dataclass(frozen=True)
-class ChatCompletions:
-    """OpenAI and everything compatible."""
+class Provider(ABC):
+    """A model that can be reached. ``key`` goes into a header, and nowhere else."""
 
     url: str
-    key: str
+    key: str = field(repr=False)
     model: str
     system: str
     tools: list[dict[str, Any]]
+
+    @abstractmethod
+    def complete(self, messages: list[dict[str, Any]]) -> Reply: ...
+
+    @abstractmethod
+    def results(self, answers: list[tuple[Call, str]]) -> list[dict[str, Any]]: ...
+
+
+class ChatCompletions(Provider):
+    """OpenAI and everything compatible."""
 
     def complete(self, messages: list[dict[str, Any]]) -> Reply:
         body = {
@@ -88,15 +93,8 @@ class ChatCompletions:
         return [{"role": "tool", "tool_call_id": call.id, "content": text} for call, text in answers]
 
 
-@dataclass(frozen=True)
-class Messages:
+class Messages(Provider):
     """Anthropic. The growing conversation is marked for its cache."""
-
-    url: str
-    key: str
-    model: str
-    system: str
-    tools: list[dict[str, Any]]
 
     def complete(self, messages: list[dict[str, Any]]) -> Reply:
         body = {
