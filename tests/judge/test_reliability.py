@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import http.client
 import json
 import random
@@ -299,9 +300,18 @@ def raw(api: str, data: bytes) -> int:
         answer = b""
         with suppress(ConnectionError):
             connection.sendall(data)
-            connection.shutdown(socket.SHUT_WR)
+            hang_up(connection)
             answer = connection.makefile("rb").readline()
     return int(answer.split()[1]) if answer.startswith(b"HTTP/") else 0
+
+
+def hang_up(connection: socket.socket) -> None:
+    """We have said all; a server that has had enough may have reset the connection before."""
+    try:
+        connection.shutdown(socket.SHUT_WR)
+    except OSError as error:
+        if error.errno != errno.ENOTCONN:
+            raise
 
 
 def test_memory_does_not_grow_with_submissions(serve, record_property):
