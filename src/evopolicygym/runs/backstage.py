@@ -14,6 +14,7 @@ from evopolicygym.agents.client import Client
 from evopolicygym.agents.confinement.cell import Cell, Network
 from evopolicygym.agents.confinement.python import Python, make_python
 from evopolicygym.judge.place import Place
+from evopolicygym.runs.footprint import Footprint
 
 SHIPPED: Final = "builtin"
 FOLDER: Final = "agent"
@@ -27,14 +28,15 @@ class Backstage:
     python: Python
 
     def cell(self, place: Place, network: Network, hosts: tuple[str, ...], ports: tuple[int, ...],
-             readable: tuple[Path, ...], environment: dict[str, str]) -> Cell:  # fmt: skip
+             installed: Footprint, environment: dict[str, str]) -> Cell:  # fmt: skip
         return Cell(
             workspace=place.workspace,
             home=self.home,
             temporary=self.temporary,
             python=self.python,
             feedback=place.feedback,
-            readable=(*readable, self.programs),
+            readable=(*installed.readable, self.programs),
+            libraries=installed.libraries,
             environment={"PYTHONPATH": str(self.programs), **environment},
             network=network,
             hosts=hosts,

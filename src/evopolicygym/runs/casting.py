@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -16,6 +15,7 @@ from evopolicygym.agents.confinement.levels import best_level, standing
 from evopolicygym.errors import UserError
 from evopolicygym.judge.place import Place
 from evopolicygym.runs import backstage, workspace
+from evopolicygym.runs.footprint import Footprint, footprint, node
 from evopolicygym.runs.players import ClientPlayer, Player, Seat
 from evopolicygym.runs.settings import AgentSettings
 from evopolicygym.runs.talking import TalkingPlayer
@@ -23,7 +23,6 @@ from evopolicygym.runs.talking import TalkingPlayer
 SEED: Final = "EVOPOLICYGYM_SEED"
 STANDING: Final = ("level", "network", "residues")
 LOOPBACK: Final = ("127.0.0.1", "localhost")
-SYSTEM: Final = ("/usr/", "/bin/", "/lib")
 
 
 @dataclass(frozen=True)
@@ -54,7 +53,7 @@ class Cast:
         stage = backstage.set_up(place, self.client)
         environment = workspace.environment(place, api) | {SEED: str(self.settings.seed), "PATH": _path(self.program)}
         ports = (urlsplit(api).port or 0, *self._model_ports())
-        cell = stage.cell(place, self.settings.network, self._hosts(), ports, self._readable(), environment)
+        cell = stage.cell(place, self.settings.network, self._hosts(), ports, self._footprint(), environment)
         seat = Seat(
             self.client,
             place.workspace,
@@ -76,11 +75,11 @@ class Cast:
     def _hosts(self) -> tuple[str, ...]:
         return () if self._model_ports() else self.client.allowed_hosts(self.settings.base_url)
 
-    def _readable(self) -> tuple[Path, ...]:
+    def _footprint(self) -> Footprint:
         if self.program is None:
-            return ()
+            return Footprint()
         is_command = self.client.name == definitions.COMMAND
-        return (Path(self.program),) if is_command else install_roots(Path(self.program))
+        return Footprint((Path(self.program),)) if is_command else footprint(Path(self.program))
 
 
 def cast(settings: AgentSettings) -> Cast:
@@ -105,28 +104,9 @@ def _any_program(settings: AgentSettings) -> Cast:
     return Cast(settings, client, best_level(settings.levels), program, None)
 
 
-def install_roots(program: Path) -> tuple[Path, ...]:
-    """What must be seen to start a program that is not part of the system: its folder of packages, and Node's."""
-    found = {_root(path) for path in (program, program.resolve(), *_interpreter("node"))}
-    return tuple(sorted(root for root in found if not str(root).startswith(SYSTEM)))
-
-
-def _root(path: Path) -> Path:
-    """The outermost ``node_modules`` above it; the folder of ``bin`` and ``lib`` that it is installed in; or itself."""
-    packages = [parent for parent in path.parents if parent.name == "node_modules"]
-    if packages:
-        return packages[-1]
-    prefix = path.parent.parent
-    return prefix if path.parent.name == "bin" and (prefix / "lib").is_dir() else path
-
-
-def _interpreter(name: str) -> list[Path]:
-    return [Path(found).resolve()] if (found := shutil.which(name)) else []
-
-
 def _path(program: str | None) -> str:
     """Where the client and its interpreter are, before the system's folders."""
-    own = [] if program is None else [str(Path(program).parent), *(str(path.parent) for path in _interpreter("node"))]
+    own = [] if program is None else [str(Path(program).parent), *(str(path.parent) for path in node())]
     return ":".join([*own, "/usr/local/bin", "/usr/bin", "/bin"])
 
 
