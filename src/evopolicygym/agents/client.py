@@ -31,11 +31,13 @@ LONGEST_ARGUMENT: Final = 131_071  # bytes; Linux takes no longer one
 
 class Pick(Strict):
     """Something that a client tells: at a path of the events of its stream (the last that matches counts), or by a
-    regular expression with one group over its plain lines."""
+    regular expression with one group over its plain lines. ``file``: of a file below its HOME instead, for what the
+    stream of a client that was killed has not said; only its session can be told so."""
 
     where: dict[str, Scalar] = {}
     at: str = ""
     line: str = ""
+    file: str = ""
 
 
 class Complaint(Strict):

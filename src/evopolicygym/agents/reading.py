@@ -40,7 +40,7 @@ def read(client: Client, lines: Iterable[str], ended: Ended) -> Turn:
     reader = _Reader(client)
     for line in lines:
         reader.hear(line)
-    session = _valid(reader.session) or (ended.session if reader.heard else None)
+    session = _valid(reader.session) or (ended.session if reader.heard else None) or _filed(client, ended.home)
     for file in sorted(client.session_files):
         for event in session_files.events(ended.home, file, session or ended.session or ""):
             reader.take(event, file)
@@ -88,8 +88,22 @@ class _Reader:
                 self.usages[number] = meter.add(self.usages[number], usage)
 
 
+def _filed(client: Client, home: Path) -> str | None:
+    """The last session that a file tells of."""
+    told = [
+        picks.text_at(event, rule.at)
+        for rule in client.session
+        if rule.file
+        for event in session_files.events(home, rule.file, "")
+        if picks.matches(event, rule.where)
+    ]
+    return _valid(told[-1]) if told else None
+
+
 def _pick(rules: Iterable[Pick], event: Any, line: str) -> str:
     for rule in rules:
+        if rule.file:
+            continue
         if rule.line and event is None and (found := re.search(rule.line, line)):
             return found[1]
         if not rule.line and event is not None and picks.matches(event, rule.where):

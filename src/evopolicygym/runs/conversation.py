@@ -51,7 +51,7 @@ def next_step(state: RunState, allowance: Allowance) -> Over | Prompt:
         return Over(f"limit_{limit}")
     if reason := _given_up(state.turns):
         return Over(reason)
-    return Prompt(_session(state.turns), _wait_s(state.turns))
+    return Prompt(session_of(state.turns), _wait_s(state.turns))
 
 
 def _given_up(turns: tuple[Turned, ...]) -> str | None:
@@ -90,5 +90,5 @@ def _wait_s(turns: tuple[Turned, ...]) -> float:
     return min(LONGEST_WAIT_S, FIRST_WAIT_S * 2 ** (tries - 1)) if tries else 0.0
 
 
-def _session(turns: tuple[Turned, ...]) -> str | None:
+def session_of(turns: tuple[Turned, ...]) -> str | None:
     return next((turn.session for turn in reversed(turns) if turn.session), None)

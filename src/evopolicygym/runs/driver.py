@@ -16,7 +16,7 @@ from evopolicygym.judge.judge import Judge
 from evopolicygym.judge.state import Phase, RunState
 from evopolicygym.runs import service
 from evopolicygym.runs.allowance import Allowance
-from evopolicygym.runs.conversation import Over, next_step
+from evopolicygym.runs.conversation import Over, next_step, session_of
 from evopolicygym.runs.integrity import inspect
 from evopolicygym.runs.ownership import Owner
 from evopolicygym.runs.players import Asked, Player
@@ -45,7 +45,8 @@ async def drive(owner: Owner, make_player: Callable[[str], Player], allowance: A
 def _converse(judge: Judge, player: Player, allowance: Allowance, stop: threading.Event) -> str:
     """Prompt, record, decide: until it is over. A turn that we were killed in comes first."""
     if judge.state.prompted_at:
-        turn = player.interrupted(len(judge.state.turns) + 1, judge.state.prompted_at)
+        asked = _asked(judge.state, session_of(judge.state.turns), stop.is_set)
+        turn = player.interrupted(asked, judge.state.prompted_at)
         judge.record(_turned(turn, len(judge.state.submissions), _model(judge.state)))
     while not isinstance(step := next_step(judge.state, allowance), Over):
         if stop.wait(step.wait_s):

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import IO, Final, Protocol
+from uuid import NAMESPACE_URL, uuid5
 
 from evopolicygym.agents import home
 from evopolicygym.agents.client import Ask, Client, Command
@@ -39,7 +40,7 @@ class Player(Protocol):
 
     def turn(self, asked: Asked) -> Turn: ...
 
-    def interrupted(self, number: int, began: datetime) -> Turn: ...
+    def interrupted(self, asked: Asked, began: datetime) -> Turn: ...
 
     def close(self) -> None: ...
 
@@ -75,8 +76,13 @@ class Seat:
                 keys=self.keys,
                 options=self.options,
                 program=self.program,
+                new_session=self._new_session(asked.number),
             )
         )
+
+    def _new_session(self, turn: int) -> str:
+        """The same when it is asked for again: a driver that was killed must find the session that it named."""
+        return str(uuid5(NAMESPACE_URL, f"{self.workspace}#{turn}"))
 
 
 class ClientPlayer:
@@ -99,12 +105,13 @@ class ClientPlayer:
             return replace(turn, failure=turn.failure or Failure(FailureKind.TIMEOUT, "its time was over"))
         return replace(turn, stop=True) if self._seat.client.turns == "once" and not turn.failure else turn
 
-    def interrupted(self, number: int, began: datetime) -> Turn:
+    def interrupted(self, asked: Asked, began: datetime) -> Turn:
         """From its transcript: above all the session, so that it can be taken up again."""
-        out, _ = self._streams(number)
+        out, _ = self._streams(asked.number)
         out.touch()
         wall_s = max(0.0, out.stat().st_mtime - began.timestamp())
-        turn = self._read(number, Ended(None, wall_s, self._seat.home))
+        session = self._seat.command(asked).session
+        turn = self._read(asked.number, Ended(None, wall_s, self._seat.home, "", session, asked.before))
         return replace(turn, failure=Failure(FailureKind.INTERRUPTED, "its driver was killed"), stop=False)
 
     def _streams(self, number: int) -> tuple[Path, Path]:

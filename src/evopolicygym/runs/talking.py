@@ -42,7 +42,7 @@ class TalkingPlayer:
             return Turn(None, wall_s, failure=failure)
         return Turn(None, wall_s, text=reply.text, usage=reply.usage, stop=reply.stop)
 
-    def interrupted(self, number: int, began: datetime) -> Turn:
+    def interrupted(self, asked: Asked, began: datetime) -> Turn:
         return Turn(None, 0.0, failure=Failure(FailureKind.INTERRUPTED, "its driver was killed"))
 
     def close(self) -> None:
