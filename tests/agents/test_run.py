@@ -6,30 +6,16 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
-from client_installs import installed
+from running import KEY, SMALL, play, played
 from scripted_model import ScriptedModel
 
 from serving import COMMAND
 
-SMALL = ("--validation-cases", "2", "--heldout-cases", "2", "--jobs", "1", "--seeds", "paper", "--budget", "12")
-KEY = "scripted-key-that-opens-nothing"
 pytestmark = [pytest.mark.timeout(900)]
-
-
-def play(root: Path, *options: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    argv = [*COMMAND, "run", "toys:Toy-v0", "--run", str(root), "--json", *SMALL, *options]
-    return subprocess.run(argv, capture_output=True, text=True, timeout=600, env=os.environ | environment)
-
-
-def played(root: Path, *options: str, **environment: str) -> dict:
-    done = play(root, *options, **environment)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
 
 
 def test_an_agent_that_does_nothing_has_an_outcome(tmp_path):
@@ -200,21 +186,3 @@ def test_the_neutral_harness_with_any_model(provider, key, tmp_path):
     assert record["times"]["closed_because"] == "budget_spent" and record["outcome"]["submission"] == 3
     assert len(record["turns"]) == 2 and record["usage"]["input_tokens"] == 11 * 900
     assert record["usage"]["cached_tokens"] == 11 * 100 and record["usage"]["output_tokens"] == 11 * 50
-
-
-@pytest.mark.xdist_group("clients")
-@pytest.mark.parametrize("name", ["codex", "claude"])
-def test_real_clients_in_their_jail(name, tmp_path):
-    client = installed(name)
-    with ScriptedModel() as model:
-        url = model.url if name == "claude" else f"{model.url}/v1"
-        record = played(
-            tmp_path / "run", "--agent", name, "--model", f"{name}-scripted", "--model-url", url,
-            **{client.client.keys[0]: KEY, "PATH": f"{client.path}:{os.path.dirname(sys.executable)}"},
-        )  # fmt: skip
-    assert record["times"]["closed_because"] == "budget_spent" and record["outcome"]["submission"] == 3
-    assert record["isolation"]["agent"] in ("A", "B")
-    assert record["usage"]["input_tokens"] == 11 * 900 and len(record["turns"]) == 2
-    assert record["agent"]["version"] == client.client.install.version
-    assert KEY.encode() not in b"".join(path.read_bytes() for path in (tmp_path / "run").rglob("*.*") if path.is_file()
-                                        and "agent/home" not in str(path))  # fmt: skip
