@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
 import threading
@@ -10,9 +11,11 @@ from pathlib import Path
 
 import pytest
 from evolution_script import SUBMIT, evolve
-from running import KEY, Real
+from running import KEY, Real, finished, play
 from scripted_model import ScriptedModel
 from wire_formats import Past
+
+from serving import COMMAND
 
 QUICK = ["codex", "claude"]
 OTHERS = ("goose", "kimi", "qwen", "gemini", "opencode", "openhands")
@@ -92,3 +95,63 @@ def test_as_a_user_who_is_not_root(name, level):
     assert record["times"]["closed_because"] == "budget_spent" and record["outcome"]["submission"] == 3
     assert record["isolation"]["agent"] == level and record["isolation"]["publishable"]
     assert [turn["failure"] for turn in record["turns"]] == [None, None]
+
+
+class Faults:
+    """Plays as ever, but the model is in trouble after the first submission: ``fault`` for so many requests."""
+
+    def __init__(self, fault: str, requests: int, after: int = 1) -> None:
+        self.model: ScriptedModel | None = None
+        self.fault, self.left, self.after = fault, requests, after
+
+    def __call__(self, history: Sequence[Past]) -> str:
+        assert self.model
+        is_due = self.left > 0 and sum(SUBMIT in past.text for past in history if past.kind == "call") >= self.after
+        self.left -= is_due
+        self.model.fault = self.fault if is_due else None
+        return evolve(history)
+
+
+TROUBLE = [("codex", "429", 1, "rate_limit"), ("codex", "cut", 4, "provider"), ("claude", "hang", 1, "timeout")]
+MORE_TROUBLE = [("codex", "429", 3, "rate_limit"), ("codex", "hang", 1, "timeout"), ("codex", "500", 4, "provider"),
+                ("claude", "429", 4, "rate_limit"), ("claude", "500", 4, "provider"), ("kimi", "hang", 1, "timeout"),
+                ("model", "429", 8, "rate_limit"), ("goose", "429", 8, "rate_limit")]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "fault", "requests", "failure"),
+    [*TROUBLE, *(pytest.param(*case, marks=pytest.mark.slow) for case in MORE_TROUBLE)],
+)
+def test_trouble_is_waited_out(name, fault, requests, failure, tmp_path):
+    """Past the client's own patience: the turn fails, is repeated in the same session, and the run ends as ever."""
+    script = Faults(fault, requests)
+    with ScriptedModel(script) as model:
+        script.model = model
+        record = Real(name, model).plays(tmp_path / "run", "--max-silence", "0.1")
+    failures = [turn["failure"] for turn in record["turns"]]
+    assert set(failures) == {failure, None} and failures[-1] is None
+    assert record["times"]["closed_because"] == "budget_spent" and record["outcome"]["submission"] == 3
+    assert record["budget"]["charged"] == 12 and script.left == 0
+
+
+def test_endless_trouble_is_nobodys_score(tmp_path):
+    """Before any submission: to be run again, in the words of `run` and of `leaderboard`."""
+    with ScriptedModel(fault="429") as model:
+        real = Real("codex", model)
+        done = play(tmp_path / "run", *real.options, "--max-retries", "1", **real.environment)
+    record = json.loads(done.stdout)
+    assert done.returncode == 1 and record["times"]["closed_because"] == "provider_down"
+    assert [turn["failure"] for turn in record["turns"]] == ["rate_limit"] * 2 and len(model.seen) == 2
+    shown = finished([*COMMAND, "leaderboard", str(tmp_path / "run")])
+    assert "closed before any submission: provider_down" in shown.stdout + shown.stderr
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_a_wrong_key_is_named(name, tmp_path):
+    with ScriptedModel(fault="401") as model:
+        real = Real(name, model)
+        done = play(tmp_path / "run", *real.options, **real.environment)
+        again = finished([*COMMAND, "run", "--resume", str(tmp_path / "run")], **real.environment)
+    record = json.loads(done.stdout)
+    assert done.returncode == 1 and record["times"]["closed_because"] == "agent_failed" and len(record["turns"]) == 1
+    assert again.returncode == 1 and "authentication: " in again.stdout and "agent check" in again.stdout

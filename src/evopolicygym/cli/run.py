@@ -13,7 +13,7 @@ import typer
 
 from evopolicygym.agents.confinement.cell import Network
 from evopolicygym.cli.live import watching
-from evopolicygym.cli.outcome import show_outcome
+from evopolicygym.cli.outcome import is_without_score, show_outcome
 from evopolicygym.cli.output import talk
 from evopolicygym.errors import UserError
 from evopolicygym.judge.judge import Videos
@@ -41,6 +41,8 @@ def run(
     max_hours: Annotated[float, typer.Option(help="Hours that the agent may work.")] = 24.0,
     max_tokens: Annotated[int | None, typer.Option(help="Tokens, cached ones included.")] = None,
     max_cost: Annotated[float | None, typer.Option(help="Dollars.")] = None,
+    max_retries: Annotated[int, typer.Option(help="Of a turn, in a row, while the provider is in trouble.")] = 8,
+    max_silence: Annotated[float, typer.Option(help="Minutes in which a client may say nothing.")] = 60.0,
     seeds: Annotated[Seeds, typer.Option(help="Cases of the paper, or sealed by your key.")] = Seeds.SEALED,
     seal_key: Annotated[Path | None, typer.Option(help="Key file for --seeds sealed.")] = None,
     budget: Annotated[int | None, typer.Option(help="Train episodes in all (default 128).")] = None,
@@ -73,6 +75,8 @@ def run(
         hours=max_hours,
         tokens=max_tokens,
         dollars=max_cost,
+        retries=max_retries,
+        silent_minutes=max_silence,
     )
     given = {
         "task": str(Path(task).resolve()) if task.endswith(".toml") else task,
@@ -97,6 +101,8 @@ def play(root: Path, settings: AgentSettings | None, given: dict[str, Any], json
     with own(root, who.facts(), **given) as owner:
         asyncio.run(_drive(owner, who, root))
     show_outcome(root, json)
+    if is_without_score(root):
+        raise typer.Exit(1)
 
 
 async def _drive(owner: Owner, who: Cast, root: Path) -> None:

@@ -134,7 +134,7 @@ class Submission(Facts):
 class Turn(Facts):
     """The agent was prompted once. ``submissions`` counts those accepted until its end; ``usage`` is of this turn
     alone, null where nobody metered it; ``model`` served it, by the client's word; ``price`` says where its cost comes
-    from."""
+    from; ``message`` what failed, in the words of the client."""
 
     exit_code: int | None
     wall_s: float
@@ -144,6 +144,7 @@ class Turn(Facts):
     model: str | None
     usage: dict[str, Any] | None
     price: dict[str, Any] | None
+    message: str | None = None
 
 
 class Sign(Facts):

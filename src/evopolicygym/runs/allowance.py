@@ -26,12 +26,15 @@ class Limit:
 
 @dataclass(frozen=True)
 class Allowance:
-    """None is no limit."""
+    """None is no limit. ``retries`` of a turn that failed for a reason that waiting may mend, ``silent_minutes`` of a
+    turn: what is given to a provider or client in trouble, not to the agent."""
 
     turns: int | None = None
     hours: float | None = 24.0
     tokens: int | None = None
     dollars: float | None = None
+    retries: int = 8
+    silent_minutes: float | None = 60.0
 
     def limits(self, turns: Iterable[Turned]) -> list[Limit]:
         turns = list(turns)
@@ -45,6 +48,10 @@ class Allowance:
 
     def hit(self, turns: Iterable[Turned]) -> str | None:
         return next((limit.name for limit in self.limits(turns) if limit.is_hit), None)
+
+    @property
+    def is_metered(self) -> bool:
+        return self.tokens is not None or self.dollars is not None
 
     def seconds_left(self, turns: Iterable[Turned]) -> float | None:
         if self.hours is None:

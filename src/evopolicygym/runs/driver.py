@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import asdict
+from functools import partial
 from typing import Final
 
 from evopolicygym.agents import prices, prompts
 from evopolicygym.agents.turns import Turn, Usage, total
 from evopolicygym.judge.events import Inspected, Prompted, Turned
 from evopolicygym.judge.judge import Judge
-from evopolicygym.judge.state import Phase, RunState
+from evopolicygym.judge.state import RunState
 from evopolicygym.runs import service
 from evopolicygym.runs.allowance import Allowance
 from evopolicygym.runs.conversation import Over, next_step, session_of
 from evopolicygym.runs.integrity import inspect
 from evopolicygym.runs.ownership import Owner
-from evopolicygym.runs.players import Asked, Player
+from evopolicygym.runs.players import Asked, MustEnd, Player
+from evopolicygym.runs.watch import Watch
 
-GRACE_S: Final = 60.0  # for the last words of an agent whose budget is spent
 LAST_WORDS: Final = 2000  # characters kept in the ledger; the transcript has them all
 
 
@@ -45,19 +45,20 @@ async def drive(owner: Owner, make_player: Callable[[str], Player], allowance: A
 def _converse(judge: Judge, player: Player, allowance: Allowance, stop: threading.Event) -> str:
     """Prompt, record, decide: until it is over. A turn that we were killed in comes first."""
     if judge.state.prompted_at:
-        asked = _asked(judge.state, session_of(judge.state.turns), stop.is_set)
+        asked = _asked(judge.state, session_of(judge.state.turns), lambda signs: None)
         turn = player.interrupted(asked, judge.state.prompted_at)
         judge.record(_turned(turn, len(judge.state.submissions), _model(judge.state)))
     while not isinstance(step := next_step(judge.state, allowance), Over):
         if stop.wait(step.wait_s):
             return service.BY_HAND
         judge.record(Prompted(len(judge.state.turns) + 1))
-        turn = player.turn(_asked(judge.state, step.session, _watch(judge, allowance, stop)))
+        watch = Watch(judge, allowance, stop, partial(_turned, submissions=0, asked_for=_model(judge.state)))
+        turn = player.turn(_asked(judge.state, step.session, watch))
         judge.record(_turned(turn, len(judge.state.submissions), _model(judge.state)))
     return step.reason
 
 
-def _asked(state: RunState, session: str | None, over: Callable[[], bool]) -> Asked:
+def _asked(state: RunState, session: str | None, over: MustEnd) -> Asked:
     """The opening words, or the words to go on; a failed turn before them is called an interruption."""
     if not state.turns:
         text = prompts.opening(state.budget)
@@ -71,21 +72,6 @@ def _model(state: RunState) -> str | None:
     assert state.opened is not None
     agent = state.opened.facts["agent"]
     return agent["model"] if agent else None
-
-
-def _watch(judge: Judge, allowance: Allowance, stop: threading.Event) -> Callable[[], bool]:
-    """Whether the agent's time is up: it was stopped, its hours are over, or its run has been closed for a while."""
-    left = allowance.seconds_left(judge.state.turns)
-    deadline = None if left is None else time.monotonic() + left
-    closed_at: list[float] = []
-
-    def over() -> bool:
-        if judge.state.phase is not Phase.OPEN and not closed_at:
-            closed_at.append(time.monotonic())
-        ends = [*([deadline] if deadline is not None else []), *(moment + GRACE_S for moment in closed_at)]
-        return stop.is_set() or any(time.monotonic() > end for end in ends)
-
-    return over
 
 
 def _turned(turn: Turn, submissions: int, asked_for: str | None) -> Turned:

@@ -18,20 +18,25 @@ from evopolicygym.agents.confinement.cell import AgentLevel, Cell
 from evopolicygym.agents.confinement.launch import AgentProcess, launch
 from evopolicygym.agents.reading import Ended
 from evopolicygym.agents.turns import Failure, FailureKind, Turn, Usage
+from evopolicygym.runs.watch import Signs
 
 POLL_S: Final = 0.2
 STDERR_TAIL: Final = 4000
 
 
+MustEnd = Callable[[Signs], Failure | None]
+
+
 @dataclass(frozen=True)
 class Asked:
-    """One turn to be played. ``before`` is the usage of the earlier turns of its session; ``over`` says when to end."""
+    """One turn to be played. ``before`` is the usage of the earlier turns of its session; ``over`` says when it must
+    end, and why."""
 
     number: int
     text: str
     session: str | None
     before: Usage | None
-    over: Callable[[], bool]
+    over: MustEnd
 
 
 class Player(Protocol):
@@ -98,11 +103,12 @@ class ClientPlayer:
         home.seed(self._seat.home, command.files)
         out, err = self._streams(asked.number)
         began = time.monotonic()
-        code = self._run(command, out, err, asked.over)
-        wall_s = time.monotonic() - began
-        turn = self._read(asked.number, Ended(code, wall_s, self._seat.home, "", command.session, asked.before))
-        if code is None:  # it may have said why it took so long
-            return replace(turn, failure=turn.failure or Failure(FailureKind.TIMEOUT, "its time was over"))
+        ended = Ended(None, 0.0, self._seat.home, "", command.session, asked.before)
+        code, why = self._run(command, out, err, lambda: asked.over(self._signs(out, err, ended)))
+        turn = self._read(asked.number, replace(ended, exit_code=code, wall_s=time.monotonic() - began))
+        if why:  # but it may have said itself why it took so long
+            told = turn.failure if why.kind is FailureKind.TIMEOUT and turn.failure else None
+            return replace(turn, failure=told if told and told.is_transient else why)
         return replace(turn, stop=True) if self._seat.client.turns == "once" and not turn.failure else turn
 
     def interrupted(self, asked: Asked, began: datetime) -> Turn:
@@ -113,6 +119,17 @@ class ClientPlayer:
         session = self._seat.command(asked).session
         turn = self._read(asked.number, Ended(None, wall_s, self._seat.home, "", session, asked.before))
         return replace(turn, failure=Failure(FailureKind.INTERRUPTED, "its driver was killed"), stop=False)
+
+    def _signs(self, out: Path, err: Path, ended: Ended) -> Signs:
+        """A program that is started once may be silent for hours."""
+        if self._seat.client.turns == "once":
+            return Signs()
+
+        def so_far() -> Turn:
+            with open(out, errors="replace") as lines:
+                return self._seat.client.read(lines, ended)
+
+        return Signs(lambda: out.stat().st_size + err.stat().st_size, so_far)
 
     def _streams(self, number: int) -> tuple[Path, Path]:
         stem = self._transcripts / f"turn_{number:03}"
@@ -130,7 +147,9 @@ class ClientPlayer:
             self._process.kill()
         self._seat.leave()
 
-    def _run(self, command: Command, out: Path, err: Path, over: Callable[[], bool]) -> int | None:
+    def _run(
+        self, command: Command, out: Path, err: Path, over: Callable[[], Failure | None]
+    ) -> tuple[int | None, Failure | None]:
         cell = replace(self._cell, environment={**self._cell.environment, **command.environment})
         with _stdin(command.stdin) as stdin, open(out, "wb") as stdout, open(err, "wb") as stderr:
             streams = (stdin.fileno(), stdout.fileno(), stderr.fileno())
@@ -141,13 +160,13 @@ class ClientPlayer:
                     keep_traffic(self._process, out.with_suffix(".net"))
 
 
-def supervise(process: AgentProcess, over: Callable[[], bool]) -> int | None:
-    """The exit code; None when it had to be ended."""
+def supervise(process: AgentProcess, over: Callable[[], Failure | None]) -> tuple[int | None, Failure | None]:
+    """The exit code; or why it had to be ended."""
     while (code := process.wait(POLL_S)) is None:
-        if over():
+        if why := over():
             process.kill()
-            return None
-    return code
+            return None, why
+    return code, None
 
 
 def keep_traffic(process: AgentProcess, path: Path) -> None:

@@ -28,6 +28,7 @@ USAGE: Final = {
     "reasoning_tokens": "reasoning",
     "dollars": "cost_usd",
 }
+MESSAGE: Final = 500
 CodeReader = Callable[[str], shape.Code | None]
 
 
@@ -182,6 +183,7 @@ def _turn(one: Turned) -> shape.Turn:
         model=one.model,
         usage=one.usage,
         price=one.price,
+        message=one.text[-MESSAGE:] if one.failure else None,
     )
 
 

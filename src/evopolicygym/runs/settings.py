@@ -69,6 +69,8 @@ class AgentSettings(BaseModel):
     hours: float | None = Field(default=24.0, gt=0)
     tokens: int | None = Field(default=None, ge=1)
     dollars: float | None = Field(default=None, gt=0)
+    retries: int = Field(default=8, ge=0)
+    silent_minutes: float | None = Field(default=60.0, gt=0)
 
     @property
     def levels(self) -> tuple[AgentLevel, ...]:
@@ -76,7 +78,7 @@ class AgentSettings(BaseModel):
 
     @property
     def allowance(self) -> Allowance:
-        return Allowance(self.turns, self.hours, self.tokens, self.dollars)
+        return Allowance(self.turns, self.hours, self.tokens, self.dollars, self.retries, self.silent_minutes)
 
 
 class Settings(BaseModel):

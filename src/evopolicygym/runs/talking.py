@@ -16,6 +16,7 @@ from evopolicygym.agents.confinement.launch import AgentProcess, launch
 from evopolicygym.agents.jsonl import Conversation, Misspoken, Reply
 from evopolicygym.agents.turns import Failure, FailureKind, Turn
 from evopolicygym.runs.players import POLL_S, Asked, Seat, redact
+from evopolicygym.runs.watch import Signs
 
 
 class TalkingPlayer:
@@ -64,9 +65,9 @@ class TalkingPlayer:
                     reply = answer.result(POLL_S)
                     return reply, None if reply else Failure(FailureKind.CLIENT, "the program ended without an answer")
                 except TimeoutError:
-                    if asked.over():
+                    if why := asked.over(Signs()):
                         self._end()
-                        return None, Failure(FailureKind.TIMEOUT, "its time was over")
+                        return None, why
         except Misspoken as error:
             return None, Failure(FailureKind.CLIENT, str(error))
 
