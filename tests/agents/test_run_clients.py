@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from evolution_script import SUBMIT, evolve
-from running import KEY, Real, finished, play
+from running import KEY, MODELS, Real, finished, play
 from scripted_model import ScriptedModel
 from wire_formats import Past
 
@@ -21,6 +21,7 @@ QUICK = ["codex", "claude"]
 OTHERS = ("goose", "kimi", "qwen", "gemini", "opencode", "openhands")
 SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in OTHERS]
 AS_NOBODY = [("codex", "B"), ("claude", "A"), *((name, level) for name in OTHERS for level in ("A", "B"))]
+METERED = [("codex", "dollars"), ("claude", "tokens"), ("model", "dollars"), ("kimi", "tokens"), ("opencode", "tokens")]
 NOBODY = 65534
 pytestmark = [pytest.mark.timeout(900), pytest.mark.xdist_group("clients")]
 
@@ -114,7 +115,7 @@ class Faults:
 
 TROUBLE = [("codex", "429", 1, "rate_limit"), ("codex", "cut", 4, "provider"), ("claude", "hang", 1, "timeout")]
 MORE_TROUBLE = [("codex", "429", 3, "rate_limit"), ("codex", "hang", 1, "timeout"), ("codex", "500", 4, "provider"),
-                ("claude", "429", 4, "rate_limit"), ("claude", "500", 4, "provider"), ("kimi", "hang", 1, "timeout"),
+                ("claude", "429", 4, "rate_limit"), ("claude", "500", 8, "provider"), ("kimi", "hang", 1, "timeout"),
                 ("model", "429", 8, "rate_limit"), ("goose", "429", 8, "rate_limit")]  # fmt: skip
 
 
@@ -127,7 +128,8 @@ def test_trouble_is_waited_out(name, fault, requests, failure, tmp_path):
     script = Faults(fault, requests)
     with ScriptedModel(script) as model:
         script.model = model
-        record = Real(name, model).plays(tmp_path / "run", "--max-silence", "0.1")
+        patience = ("--max-silence", "0.1") if fault == "hang" else ()
+        record = Real(name, model).plays(tmp_path / "run", *patience)
     failures = [turn["failure"] for turn in record["turns"]]
     assert set(failures) == {failure, None} and failures[-1] is None
     assert record["times"]["closed_because"] == "budget_spent" and record["outcome"]["submission"] == 3
@@ -155,3 +157,38 @@ def test_a_wrong_key_is_named(name, tmp_path):
     record = json.loads(done.stdout)
     assert done.returncode == 1 and record["times"]["closed_because"] == "agent_failed" and len(record["turns"]) == 1
     assert again.returncode == 1 and "authentication: " in again.stdout and "agent check" in again.stdout
+
+
+class Tireless:
+    """Submits once, and then never ends its turn."""
+
+    def __call__(self, history: Sequence[Past]) -> str:
+        submits = sum(SUBMIT in past.text for past in history if past.kind == "call")
+        return evolve(history) if submits == 0 else "$ sleep 0.3"
+
+
+PRICES = """
+[models."scripted"]
+input = 1000.0
+output = 1000.0
+cache_read = 1000.0
+cache_write = 1000.0
+as_of = "2026-11"
+source = "a test"
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "limit"),
+    [("codex", "tokens"), ("claude", "dollars"), *(pytest.param(*case, marks=pytest.mark.slow) for case in METERED)],
+)
+def test_a_turn_that_uses_up_its_allowance_is_ended(name, limit, tmp_path):
+    """In the middle of the turn, for the client tells what it has used so far; and the run is scored."""
+    (tmp_path / "prices.toml").write_text(PRICES.replace("scripted", MODELS.get(name, "scripted").rpartition("/")[2]))
+    options = ("--max-tokens", "9000") if limit == "tokens" else ("--max-cost", "9")
+    with ScriptedModel(Tireless()) as model:
+        record = Real(name, model).plays(tmp_path / "run", *options, "--prices", str(tmp_path / "prices.toml"))
+    (turn,) = record["turns"]
+    assert record["times"]["closed_because"] == f"limit_{limit}" and turn["failure"] == "limit"
+    assert record["outcome"]["kind"] == "scored" and record["budget"]["charged"] == 4
+    assert turn["usage"]["fresh_input"] >= 7000 and turn["price"]["quoted"]["source"] == "a test"

@@ -43,6 +43,7 @@ def run(
     max_cost: Annotated[float | None, typer.Option(help="Dollars.")] = None,
     max_retries: Annotated[int, typer.Option(help="Of a turn, in a row, while the provider is in trouble.")] = 8,
     max_silence: Annotated[float, typer.Option(help="Minutes in which a client may say nothing.")] = 60.0,
+    prices: Annotated[Path | None, typer.Option(help="A price file of your own (docs/agents.md).")] = None,
     seeds: Annotated[Seeds, typer.Option(help="Cases of the paper, or sealed by your key.")] = Seeds.SEALED,
     seal_key: Annotated[Path | None, typer.Option(help="Key file for --seeds sealed.")] = None,
     budget: Annotated[int | None, typer.Option(help="Train episodes in all (default 128).")] = None,
@@ -77,6 +78,7 @@ def run(
         dollars=max_cost,
         retries=max_retries,
         silent_minutes=max_silence,
+        prices=prices and prices.resolve(),
     )
     given = {
         "task": str(Path(task).resolve()) if task.endswith(".toml") else task,
@@ -110,7 +112,7 @@ async def _drive(owner: Owner, who: Cast, root: Path) -> None:
         asyncio.get_running_loop().add_signal_handler(number, _stop, number, root)
     talk.print(f"{root}: {who.client.name} plays {owner.judge.means.task.id}", markup=False)
     with watching(lambda: owner.judge.state):
-        await drive(owner, lambda api: who.player(owner.place, api), who.settings.allowance)
+        await drive(owner, lambda api: who.player(owner.place, api), who.settings.allowance, who.prices)
 
 
 def _stop(number: int, root: Path) -> None:

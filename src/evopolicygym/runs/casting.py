@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from evopolicygym.agents import definitions, installed
+from evopolicygym.agents import definitions, installed, prices
 from evopolicygym.agents.client import Client
 from evopolicygym.agents.confinement.cell import AgentLevel
 from evopolicygym.agents.confinement.levels import best_level, standing
+from evopolicygym.agents.prices import Price
 from evopolicygym.errors import UserError
 from evopolicygym.judge.place import Place
 from evopolicygym.runs import backstage, workspace
@@ -48,6 +49,10 @@ class Cast:
         }
         stands = standing(self.level, self.settings.network)
         return {"agent": agent, "agent_isolation": {name: getattr(stands, name) for name in STANDING}}
+
+    @property
+    def prices(self) -> dict[str, Price]:
+        return prices.table(self.settings.prices)
 
     def player(self, place: Place, api: str) -> Player:
         stage = backstage.set_up(place, self.client)
@@ -86,6 +91,7 @@ def cast(settings: AgentSettings) -> Cast:
     """Raises UserError when the agent cannot play here, with the remedy."""
     if settings.name == definitions.COMMAND:
         return _any_program(settings)
+    prices.table(settings.prices)  # a mistake in it is told before anything begins
     client, level = definitions.load(settings.name), best_level(settings.levels)
     if client.ships:
         return Cast(settings, client, level, None, None)

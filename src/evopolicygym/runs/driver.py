@@ -22,17 +22,21 @@ from evopolicygym.runs.ownership import Owner
 from evopolicygym.runs.players import Asked, MustEnd, Player
 from evopolicygym.runs.watch import Watch
 
+Prices = dict[str, prices.Price]
 LAST_WORDS: Final = 2000  # characters kept in the ledger; the transcript has them all
 
 
-async def drive(owner: Owner, make_player: Callable[[str], Player], allowance: Allowance) -> None:
-    """One run from its first prompt to its outcome; or from wherever it was interrupted."""
+async def drive(
+    owner: Owner, make_player: Callable[[str], Player], allowance: Allowance, table: Prices | None = None
+) -> None:
+    """One run from its first prompt to its outcome; or from wherever it was interrupted. ``table``: what tokens cost,
+    where that is not what ships."""
 
     async def play(url: str) -> str:
         stop = threading.Event()
         player = make_player(url)
         try:
-            return await asyncio.to_thread(_converse, owner.judge, player, allowance, stop)
+            return await asyncio.to_thread(_converse, owner.judge, player, allowance, stop, table)
         finally:
             stop.set()
             player.close()
@@ -42,19 +46,20 @@ async def drive(owner: Owner, make_player: Callable[[str], Player], allowance: A
     await service.serve(owner, play)
 
 
-def _converse(judge: Judge, player: Player, allowance: Allowance, stop: threading.Event) -> str:
+def _converse(judge: Judge, player: Player, allowance: Allowance, stop: threading.Event, table: Prices | None) -> str:
     """Prompt, record, decide: until it is over. A turn that we were killed in comes first."""
+    entry = partial(_turned, asked_for=_model(judge.state), table=table)
     if judge.state.prompted_at:
         asked = _asked(judge.state, session_of(judge.state.turns), lambda signs: None)
         turn = player.interrupted(asked, judge.state.prompted_at)
-        judge.record(_turned(turn, len(judge.state.submissions), _model(judge.state)))
+        judge.record(entry(turn, len(judge.state.submissions)))
     while not isinstance(step := next_step(judge.state, allowance), Over):
         if stop.wait(step.wait_s):
             return service.BY_HAND
         judge.record(Prompted(len(judge.state.turns) + 1))
-        watch = Watch(judge, allowance, stop, partial(_turned, submissions=0, asked_for=_model(judge.state)))
+        watch = Watch(judge, allowance, stop, partial(entry, submissions=0))
         turn = player.turn(_asked(judge.state, step.session, watch))
-        judge.record(_turned(turn, len(judge.state.submissions), _model(judge.state)))
+        judge.record(entry(turn, len(judge.state.submissions)))
     return step.reason
 
 
@@ -74,9 +79,9 @@ def _model(state: RunState) -> str | None:
     return agent["model"] if agent else None
 
 
-def _turned(turn: Turn, submissions: int, asked_for: str | None) -> Turned:
+def _turned(turn: Turn, submissions: int, asked_for: str | None, table: Prices | None) -> Turned:
     """What the client does not price is estimated, where the served model's price is known."""
-    priced = prices.cost(turn.usage, turn.model or asked_for)
+    priced = prices.cost(turn.usage, turn.model or asked_for, table)
     return Turned(
         session=turn.session,
         exit_code=turn.exit_code,

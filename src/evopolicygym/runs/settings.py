@@ -71,6 +71,7 @@ class AgentSettings(BaseModel):
     dollars: float | None = Field(default=None, gt=0)
     retries: int = Field(default=8, ge=0)
     silent_minutes: float | None = Field(default=60.0, gt=0)
+    prices: Path | None = None
 
     @property
     def levels(self) -> tuple[AgentLevel, ...]:
