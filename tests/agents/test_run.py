@@ -156,24 +156,40 @@ def _read(path: Path) -> bytes:
         return b""
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (("--agent", "codexx"), "codex"),
-        (("--agent", "command"), "no program is named"),
-        (("--agent", "codex", "--option", "x"), "NAME=VALUE"),
-        (
-            (
-                "--agent",
-                "goose",
-            ),
-            "goose cannot play here",
-        ),
-    ],
-)
+MISTAKES = [
+    (("--agent", "codexx"), "codex"),
+    (("--agent", "command"), "no program is named"),
+    (("--agent", "command", "--", "./not-there.sh"), "./not-there.sh is not there"),
+    (("--agent", "command", "--", "no-such-program"), "the agent would not find no-such-program"),
+    (("--agent", "command", "--agent-env", "NOT_SET", "--", "true"), "the variable NOT_SET is not set"),
+    (("--agent", "codex", "--option", "x"), "NAME=VALUE"),
+    (("--agent", "goose"), "goose cannot play here"),
+    (("--agent", "tuner", "--model", "gpt-5.5"), "Leave --model out"),
+    (("--agent", "tuner", "--max-turns", "0"), "turns: Input should be greater"),
+    (("--agent", "tuner", "--prices", "/not-there.toml"), "price file"),
+    (("--agent", "tuner", "--option", "x=1"), "tuner has no option 'x'"),
+    (("--agent", "model", "--model", "openai/x"), "no key: set OPENAI_API_KEY or ANTHROPIC_API_KEY"),
+]
+
+
+@pytest.mark.parametrize(("options", "message"), MISTAKES)
 def test_mistakes_are_named(tmp_path, options, message):
-    done = play(tmp_path / "run", *options, PATH="/usr/bin:/bin")
+    """Before anything begins: no run is left behind."""
+    done = play(tmp_path / "run", *options, PATH="/usr/bin:/bin", OPENAI_API_KEY="", ANTHROPIC_API_KEY="")
     assert done.returncode == 2 and message in done.stderr and "Traceback" not in done.stderr
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("model", [(), ("--model", "gpt-5.5")])
+def test_the_neutral_harness_says_how_models_are_named(tmp_path, model):
+    done = play(tmp_path / "run", "--agent", "model", *model, OPENAI_API_KEY=KEY)
+    assert done.returncode == 2 and "openai or anthropic" in done.stderr and not (tmp_path / "run").exists()
+
+
+def test_a_folder_that_cannot_be_made(tmp_path):
+    (tmp_path / "file").touch()
+    done = play(tmp_path / "file" / "run", "--agent", "nop")
+    assert done.returncode == 2 and "Name a" in done.stderr and "folder with --run" in done.stderr
 
 
 @pytest.mark.parametrize(("provider", "key"), [("openai", "OPENAI_API_KEY"), ("anthropic", "ANTHROPIC_API_KEY")])

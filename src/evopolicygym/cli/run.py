@@ -20,6 +20,7 @@ from evopolicygym.judge.judge import Videos
 from evopolicygym.runs.casting import Cast, cast
 from evopolicygym.runs.driver import drive
 from evopolicygym.runs.ownership import Owner, own
+from evopolicygym.runs.programs import settled
 from evopolicygym.runs.settings import CORES, AgentSettings, Isolation, Seeds, Settings
 from evopolicygym.tasks.registry import resolve
 
@@ -37,6 +38,9 @@ def run(
     resume: Annotated[Path | None, typer.Option(help="Go on with this run.")] = None,
     agent_isolation: Annotated[Isolation, typer.Option(help="auto is the best of A and B.")] = Isolation.AUTO,
     agent_network: Annotated[Network, typer.Option(help="What the agent can reach.")] = Network.ALLOWED,
+    agent_env: Annotated[list[str] | None, typer.Option(help="A variable that is passed on, by NAME.")] = None,
+    agent_host: Annotated[list[str] | None, typer.Option(help="One more HOST[:PORT] that it can reach.")] = None,
+    show: Annotated[list[Path] | None, typer.Option(help="A file or folder that it can read.")] = None,
     max_turns: Annotated[int | None, typer.Option(help="Turns of the agent.")] = None,
     max_hours: Annotated[float, typer.Option(help="Hours that the agent may work.")] = 24.0,
     max_tokens: Annotated[int | None, typer.Option(help="Tokens, cached ones included.")] = None,
@@ -62,13 +66,16 @@ def run(
         return
     if task is None:
         raise UserError("no task is named", "For example: evopolicygym run core16/acrobot --agent tuner")
-    who = AgentSettings(
+    who = AgentSettings.make(
         name=agent,
         model=model,
         base_url=model_url,
         seed=seed,
         options=dict(_option(text) for text in option or []),
-        command=command or [],
+        command=settled(command or []),
+        variables=agent_env or [],
+        hosts=agent_host or [],
+        shown=[path.resolve() for path in show or []],
         json_lines=json_lines,
         isolation=agent_isolation.value,
         network=agent_network,

@@ -68,12 +68,19 @@ def own(
     place = Place(root.absolute())
     if not _has_begun(place):
         _check_new(root, given)
-        place.make()
+        _make(place)
     with RunLock(place.root):  # only now it cannot begin under our hands
         has_begun = _has_begun(place)
         settings = agreed(Settings.read(place.config), given, place) if has_begun else Settings.make(**given)
         with _started(place, settings, agent_facts, slots) as owner:
             yield owner
+
+
+def _make(place: Place) -> None:
+    try:
+        place.make()
+    except OSError as error:
+        raise UserError(f"{place.root} cannot be made: {error.strerror}", "Name another folder with --run.") from error
 
 
 def _has_begun(place: Place) -> bool:

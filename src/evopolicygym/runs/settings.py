@@ -8,7 +8,7 @@ import tomllib
 from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Final, Literal, Self
+from typing import Any, Final, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -22,6 +22,7 @@ from evopolicygym.sandbox.jail import Level
 from evopolicygym.tasks.sealing import load_key
 from evopolicygym.tasks.splits import SIZES, PaperSplits, SealedSplits, Split, Splits
 
+Model = TypeVar("Model", bound=BaseModel)
 CORES: Final = len(os.sched_getaffinity(0))
 MAY_DIFFER: Final = frozenset({"jobs", "isolation", "seal_key"})  # between one owner of a run and the next
 
@@ -52,7 +53,8 @@ class ValidateWhen(StrEnum):
 
 
 class AgentSettings(BaseModel):
-    """Who plays, and what it may use up beside the budget of episodes."""
+    """Who plays, what it is given, and what it may use up beside the budget of episodes. ``variables`` are names: their
+    values are secrets, and nowhere but in the agent's environment."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -62,6 +64,9 @@ class AgentSettings(BaseModel):
     seed: int = 0
     options: dict[str, str] = {}
     command: list[str] = []
+    variables: list[str] = []
+    hosts: list[str] = []
+    shown: list[Path] = []
     json_lines: bool = False
     isolation: Literal["auto", "A", "B", "none"] = "auto"
     network: Network = Network.ALLOWED
@@ -72,6 +77,11 @@ class AgentSettings(BaseModel):
     retries: int = Field(default=8, ge=0)
     silent_minutes: float | None = Field(default=60.0, gt=0)
     prices: Path | None = None
+
+    @classmethod
+    def make(cls, **values: Any) -> Self:
+        """From what a person gave."""
+        return _made(cls, values)
 
     @property
     def levels(self) -> tuple[AgentLevel, ...]:
@@ -103,11 +113,7 @@ class Settings(BaseModel):
     @classmethod
     def make(cls, **values: Any) -> Self:
         """From what a person gave; what is None takes its default."""
-        try:
-            return cls.model_validate({name: value for name, value in values.items() if value is not None})
-        except ValidationError as error:
-            first = error.errors()[0]
-            raise UserError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+        return _made(cls, {name: value for name, value in values.items() if value is not None})
 
     @classmethod
     def read(cls, path: Path) -> Self:
@@ -133,6 +139,14 @@ class Settings(BaseModel):
             for name in mine
             if name not in MAY_DIFFER and mine[name] != theirs[name]
         ]
+
+
+def _made(kind: type[Model], values: Mapping[str, Any]) -> Model:
+    try:
+        return kind.model_validate(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise UserError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
 
 
 def _lines(values: Mapping[str, Any]) -> list[str]:
