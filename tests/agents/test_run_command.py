@@ -46,10 +46,9 @@ def test_a_script_is_named_after_its_interpreter(tmp_path, monkeypatch):
     """From the folder that the runs are in: the script is shown, and nothing beside it."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "other-run").mkdir()
-    code = (
-        "import os, subprocess, sys; subprocess.run([sys.executable, 'submit.py', '0-3']); print(os.path.exists({!r}))"
-    )
-    (tmp_path / "agent.py").write_text(code.format(str(tmp_path / "other-run")))
+    look = f"print(os.path.exists({str(tmp_path / 'other-run')!r}))"
+    submit = "subprocess.run([sys.executable, 'submit.py', '0-3'], check=True)"
+    (tmp_path / "agent.py").write_text(f"import os, subprocess, sys; {submit}; {look}")
     words = ["run", "toys:Toy-v0", "--run", "run", "--json", *SMALL, "--agent", "command", "--agent-isolation", "A"]
     record = record_of(finished([*COMMAND, *words, "--", "python3", "agent.py"]))
     assert record["budget"]["charged"] == 4
@@ -67,15 +66,22 @@ def test_hosts_of_ones_own(tmp_path):
     assert record["agent"]["settings"]["hosts"] == ["allowed.invalid"]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-@pytest.mark.parametrize("level", ["A", "B", "none"])
+STOPPED = [("A", signal.SIGINT), ("B", signal.SIGKILL), ("none", signal.SIGKILL)]
+STOPPED_TOO = [("A", signal.SIGKILL), ("B", signal.SIGINT), ("none", signal.SIGINT)]
+
+
+@pytest.mark.parametrize(
+    ("level", "number"), [*STOPPED, *(pytest.param(*case, marks=pytest.mark.slow) for case in STOPPED_TOO)]
+)
 def test_nobody_is_left(level, number, tmp_path):
-    """Of a tree with a daemon in a session of its own, when its run is stopped or killed; and the run is scored then."""
+    """Of a tree with a daemon in a session of its own, when its run is stopped or killed; what there was is scored."""
     name = f"{os.getpid()}{int(number)}.{level}"
-    tree = (
-        f"python3 submit.py 0-3; setsid -f sh -c 'exec -a sleeper-{name} sleep 500' ; exec -a waiter-{name} sleep 500"
-    )
-    options = ("--agent", "command", "--agent-isolation", level, "--", "bash", "-c", tree.replace("sh -c", "bash -c"))
+    tree = f"""
+        python3 submit.py 0-3
+        setsid -f bash -c 'exec -a sleeper-{name} sleep 500'
+        exec -a waiter-{name} sleep 500
+    """
+    options = ("--agent", "command", "--agent-isolation", level, "--", "bash", "-c", tree)
     process = subprocess.Popen(argv(tmp_path / "run", *options), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     until(lambda: len(running(name)) >= 2)
     process.send_signal(number)
