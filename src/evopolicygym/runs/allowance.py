@@ -23,6 +23,11 @@ class Limit:
     def is_hit(self) -> bool:
         return self.used is not None and self.used >= self.value
 
+    @property
+    def left(self) -> str:
+        rest = self.value - (self.used or 0)
+        return f"{rest:.2g} {self.name}" if self.name == "hours" else f"{rest:,.0f} {self.name}"
+
 
 @dataclass(frozen=True)
 class Allowance:
@@ -45,6 +50,10 @@ class Allowance:
             "dollars": _total(turn.usage["cost_usd"] if turn.usage else None for turn in turns),
         }
         return [Limit(name, value, used[name]) for name in used if (value := getattr(self, name)) is not None]
+
+    def left(self, turns: Iterable[Turned]) -> list[str]:
+        """In words, for the agent: of each limit what is not used up yet. Money is nothing that it could count."""
+        return [limit.left for limit in self.limits(turns) if limit.name != "dollars"]
 
     def hit(self, turns: Iterable[Turned]) -> str | None:
         return next((limit.name for limit in self.limits(turns) if limit.is_hit), None)

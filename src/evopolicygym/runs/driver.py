@@ -50,7 +50,7 @@ def _converse(judge: Judge, player: Player, allowance: Allowance, stop: threadin
     """Prompt, record, decide: until it is over. A turn that we were killed in comes first."""
     entry = partial(_turned, asked_for=_model(judge.state), table=table)
     if judge.state.prompted_at:
-        asked = _asked(judge.state, session_of(judge.state.turns), lambda signs: None)
+        asked = _asked(judge.state, allowance, session_of(judge.state.turns), lambda signs: None)
         turn = player.interrupted(asked, judge.state.prompted_at)
         judge.record(entry(turn, len(judge.state.submissions)))
     while not isinstance(step := next_step(judge.state, allowance), Over):
@@ -58,17 +58,18 @@ def _converse(judge: Judge, player: Player, allowance: Allowance, stop: threadin
             return service.BY_HAND
         judge.record(Prompted(len(judge.state.turns) + 1))
         watch = Watch(judge, allowance, stop, partial(entry, submissions=0))
-        turn = player.turn(_asked(judge.state, step.session, watch))
+        turn = player.turn(_asked(judge.state, allowance, step.session, watch))
         judge.record(entry(turn, len(judge.state.submissions)))
     return step.reason
 
 
-def _asked(state: RunState, session: str | None, over: MustEnd) -> Asked:
+def _asked(state: RunState, allowance: Allowance, session: str | None, over: MustEnd) -> Asked:
     """The opening words, or the words to go on; a failed turn before them is called an interruption."""
+    left = allowance.left(state.turns)
     if not state.turns:
-        text = prompts.opening(state.budget)
+        text = prompts.opening(state.budget, left)
     else:
-        text = prompts.go_on(state.remaining, state.budget, interrupted=state.turns[-1].failure is not None)
+        text = prompts.go_on(state.remaining, state.budget, state.turns[-1].failure is not None, left)
     earlier = [Usage(**turn.usage) for turn in state.turns if turn.usage and turn.session == session]
     return Asked(len(state.turns) + 1, text, session, total(earlier), over)
 
