@@ -119,7 +119,7 @@ async def _drive(owner: Owner, who: Cast, root: Path) -> None:
         asyncio.get_running_loop().add_signal_handler(number, _stop, number, root)
     talk.print(f"{root}: {who.client.name} plays {owner.judge.means.task.id}", markup=False)
     with watching(lambda: owner.judge.state):
-        await drive(owner, lambda api: who.player(owner.place, api), who.settings.allowance, who.prices)
+        await drive(owner, lambda api: who.player(owner.place, api), who.settings.allowance, table=who.prices)
 
 
 def _stop(number: int, root: Path) -> None:

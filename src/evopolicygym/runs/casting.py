@@ -107,6 +107,7 @@ def cast(settings: AgentSettings) -> Cast:
     prices.table(settings.prices)  # mistakes are told before anything begins
     _variables(settings)
     if settings.name == definitions.COMMAND:
+        settings = settings.model_copy(update={"command": programs.settled(settings.command)})
         client = definitions.command(settings.command, settings.json_lines)
         program = client.program if os.path.isabs(client.program) else None
         return Cast(settings, client, best_level(settings.levels), program, None)

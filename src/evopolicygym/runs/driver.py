@@ -16,6 +16,7 @@ from evopolicygym.judge.judge import Judge
 from evopolicygym.judge.state import RunState
 from evopolicygym.runs import service
 from evopolicygym.runs.allowance import Allowance
+from evopolicygym.runs.company import Alone, Company
 from evopolicygym.runs.conversation import Over, next_step, session_of
 from evopolicygym.runs.integrity import inspect
 from evopolicygym.runs.ownership import Owner
@@ -27,26 +28,39 @@ LAST_WORDS: Final = 2000  # characters kept in the ledger; the transcript has th
 
 
 async def drive(
-    owner: Owner, make_player: Callable[[str], Player], allowance: Allowance, table: Prices | None = None
+    owner: Owner,
+    make_player: Callable[[str], Player],
+    allowance: Allowance,
+    company: Company | None = None,
+    table: Prices | None = None,
 ) -> None:
     """One run from its first prompt to its outcome; or from wherever it was interrupted. ``table``: what tokens cost,
     where that is not what ships."""
+    company = company or Alone()
 
     async def play(url: str) -> str:
         stop = threading.Event()
         player = make_player(url)
         try:
-            return await asyncio.to_thread(_converse, owner.judge, player, allowance, stop, table)
+            return await asyncio.to_thread(_converse, owner.judge, player, allowance, stop, company.wait_s, table)
         finally:
             stop.set()
             player.close()
+            company.agent_is_gone()
             if owner.judge.state.inspected is None:
                 owner.judge.record(Inspected(inspect(owner.place)))
 
     await service.serve(owner, play)
 
 
-def _converse(judge: Judge, player: Player, allowance: Allowance, stop: threading.Event, table: Prices | None) -> str:
+def _converse(
+    judge: Judge,
+    player: Player,
+    allowance: Allowance,
+    stop: threading.Event,
+    wait_s: Callable[[float], float],
+    table: Prices | None,
+) -> str:
     """Prompt, record, decide: until it is over. A turn that we were killed in comes first."""
     entry = partial(_turned, asked_for=_model(judge.state), table=table)
     if judge.state.prompted_at:
@@ -54,7 +68,7 @@ def _converse(judge: Judge, player: Player, allowance: Allowance, stop: threadin
         turn = player.interrupted(asked, judge.state.prompted_at)
         judge.record(entry(turn, len(judge.state.submissions)))
     while not isinstance(step := next_step(judge.state, allowance), Over):
-        if stop.wait(step.wait_s):
+        if stop.wait(wait_s(step.wait_s)):
             return service.BY_HAND
         judge.record(Prompted(len(judge.state.turns) + 1))
         watch = Watch(judge, allowance, stop, partial(entry, submissions=0))

@@ -222,9 +222,7 @@ def act_once(policy: Any, space: Any) -> None:
         seen = recorded()
         shown = observation(space, seen)
     except ImportError:
-        print(
-            "system/policy.py imports, constructs and resets; without numpy it cannot be asked; nothing was submitted"
-        )
+        print("system/policy.py imports, constructs and resets; without numpy it was not asked; nothing was submitted")
         return
     kind = "made-up observation (all zeros)" if seen is None else "recorded observation"
     try:
