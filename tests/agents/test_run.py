@@ -101,7 +101,7 @@ def test_limits_are_results(tmp_path):
     )
     assert record["times"]["closed_because"] == "limit_turns" and record["outcome"]["budget_left"] == 4
     sleeper = "import subprocess, sys, time; subprocess.run([sys.executable, 'submit.py', '0']); time.sleep(600)"
-    record = played(tmp_path / "hours", "--agent", "command", "--max-hours", "0.005", "--", "python3", "-c", sleeper)
+    record = played(tmp_path / "hours", "--agent", "command", "--max-hours", "0.003", "--", "python3", "-c", sleeper)
     assert record["times"]["closed_because"] == "limit_hours" and record["outcome"]["kind"] == "scored"
     assert record["turns"][0]["failure"] == "timeout"
 

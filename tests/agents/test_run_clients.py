@@ -23,7 +23,7 @@ SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in OTHERS]
 AS_NOBODY = [("codex", "B"), ("claude", "A"), *((name, level) for name in OTHERS for level in ("A", "B"))]
 METERED = [("codex", "dollars"), ("claude", "tokens"), ("model", "dollars"), ("kimi", "tokens"), ("opencode", "tokens")]
 NOBODY = 65534
-pytestmark = [pytest.mark.timeout(900), pytest.mark.xdist_group("clients")]
+pytestmark = pytest.mark.timeout(900)
 
 
 @pytest.mark.parametrize("name", [*QUICK, *SLOW])
