@@ -67,7 +67,7 @@ def run(
     if task is None:
         raise UserError("no task is named", "For example: evopolicygym run core16/acrobot --agent tuner")
     who = AgentSettings.make(
-        name=agent,
+        name=str(Path(agent).resolve()) if agent.endswith(".toml") else agent,
         model=model,
         base_url=model_url,
         seed=seed,
@@ -136,5 +136,6 @@ def _option(text: str) -> tuple[str, str]:
 
 
 def new_folder(task: str, who: AgentSettings) -> Path:
-    parts = (resolve(task).id, who.name, who.model or "none", f"s{who.seed}", f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}")
+    name = Path(who.name).stem if who.name.endswith(".toml") else who.name
+    parts = (resolve(task).id, name, who.model or "none", f"s{who.seed}", f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}")
     return Path("runs") / "__".join(part.replace("/", "-") for part in parts)
