@@ -4,15 +4,17 @@ programs that ship. All of it is the run's own, so that nothing planted in one r
 from __future__ import annotations
 
 import shutil
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Final
 
-from evopolicygym.agents import home
+from evopolicygym.agents import definitions, home
 from evopolicygym.agents.client import Client
 from evopolicygym.agents.confinement.cell import Cell, Network
 from evopolicygym.agents.confinement.python import Python, make_python
+from evopolicygym.errors import UserError
 from evopolicygym.judge.place import Place
 from evopolicygym.runs.footprint import Footprint
 
@@ -55,6 +57,13 @@ def set_up(place: Place, client: Client) -> Backstage:
     return Backstage(
         folders["home"], folders["tmp"], folders["programs"], make_python(folders["python"], client.packages)
     )
+
+
+def forget_logins(place: Place, client: str) -> None:
+    """Of a run that is over: its player may have been killed before it could."""
+    with suppress(UserError):  # a definition of the user's own may be gone
+        for name in definitions.load(client).credentials:
+            home.remove(place.root / FOLDER / "home", name)
 
 
 def _ship(target: Path) -> None:
