@@ -50,7 +50,9 @@ def test_a_script_is_named_after_its_interpreter(tmp_path, monkeypatch):
     submit = "subprocess.run([sys.executable, 'submit.py', '0-3'], check=True)"
     (tmp_path / "agent.py").write_text(f"import os, subprocess, sys; {submit}; {look}")
     words = ["run", "toys:Toy-v0", "--run", "run", "--json", *SMALL, "--agent", "command", "--agent-isolation", "A"]
-    record = record_of(finished([*COMMAND, *words, "--", "python3", "agent.py"]))
+    done = finished([*COMMAND, *words, "--", "python3", "agent.py"])
+    record = record_of(done)
+    assert f"{tmp_path}/agent.py, and nothing beside it" in done.stderr
     assert record["budget"]["charged"] == 4
     assert (tmp_path / "run/logs/agent/turn_001.out").read_text().endswith("False\n")
 

@@ -7,7 +7,7 @@ import os
 import signal
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -23,6 +23,8 @@ from evopolicygym.runs.ownership import Owner, own
 from evopolicygym.runs.programs import settled
 from evopolicygym.runs.settings import CORES, AgentSettings, Isolation, Seeds, Settings
 from evopolicygym.tasks.registry import resolve
+
+ALONE: Final = "put what it needs into a folder of its own, or name it with --show"
 
 
 def run(
@@ -118,6 +120,8 @@ async def _drive(owner: Owner, who: Cast, root: Path) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, _stop, number, root)
     talk.print(f"{root}: {who.client.name} plays {owner.judge.means.task.id}", markup=False)
+    for path in who.shown_alone(owner.place):
+        talk.print(f"the agent sees {path}, and nothing beside it: {ALONE}", markup=False)
     with watching(lambda: owner.judge.state):
         await drive(owner, lambda api: who.player(owner.place, api), who.settings.allowance, table=who.prices)
 

@@ -65,6 +65,10 @@ class Cast:
     def prices(self) -> dict[str, Price]:
         return prices.table(self.settings.prices)
 
+    def shown_alone(self, place: Place) -> list[Path]:
+        """Files of the command whose neighbours the agent does not see."""
+        return [path for path in self._own() if programs.is_alone(path, _hidden(place))]
+
     def player(self, place: Place, api: str) -> Player:
         stage = backstage.set_up(place, self.client)
         passed = _variables(self.settings)
@@ -96,8 +100,7 @@ class Cast:
     def _footprint(self, place: Place) -> Footprint:
         shown = tuple(self.settings.shown)
         if self.client.name == definitions.COMMAND:
-            here = (place.root, Path.cwd(), Path.home())
-            return Footprint((*programs.with_neighbours(self._own(), here), *shown))
+            return Footprint((*programs.with_neighbours(self._own(), _hidden(place)), *shown))
         installation = footprint(Path(self.program)) if self.program else Footprint()
         return replace(installation, readable=(*installation.readable, *shown))
 
@@ -117,6 +120,10 @@ def cast(settings: AgentSettings) -> Cast:
         raise UserError(f"{client.name} cannot play here: {ready.missing[0]}")
     client.check(settings.model, settings.base_url, settings.options, _keys(client))
     return Cast(settings, client, best_level(settings.levels), ready.program, ready.version)
+
+
+def _hidden(place: Place) -> tuple[Path, ...]:
+    return place.root, Path.cwd(), Path.home()
 
 
 def _path(program: str | None) -> str:

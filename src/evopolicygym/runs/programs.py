@@ -38,12 +38,13 @@ def own_files(argv: Sequence[str]) -> tuple[Path, ...]:
     return tuple(path for path in found if not str(path).startswith(SYSTEM))
 
 
-def with_neighbours(files: Iterable[Path], hidden: Iterable[Path]) -> tuple[Path, ...]:
+def with_neighbours(files: Iterable[Path], hidden: Sequence[Path]) -> tuple[Path, ...]:
     """Each with the folder that it lies in, unless something ``hidden`` is there as well: then the file alone."""
-    kept = [path.resolve() for path in hidden]
-    return tuple(
-        dict.fromkeys(path if any(one.is_relative_to(path.parent) for one in kept) else path.parent for path in files)
-    )
+    return tuple(dict.fromkeys(path if is_alone(path, hidden) else path.parent for path in files))
+
+
+def is_alone(file: Path, hidden: Sequence[Path]) -> bool:
+    return any(one.resolve().is_relative_to(file.parent) for one in hidden)
 
 
 def _program(path: str) -> str:
