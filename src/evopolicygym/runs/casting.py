@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -20,6 +21,7 @@ from evopolicygym.runs.footprint import Footprint, footprint, node
 from evopolicygym.runs.players import ClientPlayer, Player, Seat
 from evopolicygym.runs.settings import AgentSettings
 from evopolicygym.runs.talking import TalkingPlayer
+from evopolicygym.sandbox.runtime import runtime
 
 SEED: Final = "EVOPOLICYGYM_SEED"
 LOOPBACK: Final = ("127.0.0.1", "localhost")
@@ -123,7 +125,9 @@ def cast(settings: AgentSettings) -> Cast:
 
 
 def _hidden(place: Place) -> tuple[Path, ...]:
-    return place.root, Path.cwd(), Path.home()
+    """A folder that holds one of these holds more than a program."""
+    judges = (Path(runtime().harness), Path(runtime().site))
+    return place.root, Path.cwd(), Path.home(), Path(tempfile.gettempdir()), *judges
 
 
 def _path(program: str | None) -> str:
