@@ -19,7 +19,7 @@ svg.figure .grid{stroke:currentColor;stroke-opacity:.13;fill:none}
 svg.figure .quiet{fill-opacity:.85}
 svg.figure .middle{text-anchor:middle}
 svg.figure .end{text-anchor:end}"""
-DARK: Final = "@media (prefers-color-scheme:dark){svg.figure{color:#e6e8ea;background:#15181c}}"
+DARK: Final = "@media screen and (prefers-color-scheme:dark){svg.figure{color:#e6e8ea;background:#15181c}}"
 NAMESPACE: Final = "http://www.w3.org/2000/svg"
 
 

@@ -16,7 +16,6 @@ from evopolicygym.analysis.measured import Coverage
 from evopolicygym.analysis.places import Places
 from evopolicygym.analysis.tasktable import Row, TaskTable
 from evopolicygym.report.text import UNKNOWN, number, percent
-from evopolicygym.report.who import agent_name
 
 
 @dataclass(frozen=True)
@@ -117,7 +116,7 @@ def _rate(rate: Rate) -> tuple[str, str]:
 
 
 def _group(one: Group) -> tuple[str, str]:
-    return agent_name(one.agent, one.model), one.tasks
+    return one.entrant, one.tasks
 
 
 def _between(interval: Interval | None) -> str:

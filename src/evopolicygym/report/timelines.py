@@ -15,10 +15,11 @@ from evopolicygym.analysis.timeline import Event
 from evopolicygym.report.legends import legend
 from evopolicygym.report.scales import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION, Box, Scale, below
 from evopolicygym.report.svg import Figure, element, group, hint, words
-from evopolicygym.report.text import number, short
+from evopolicygym.report.text import number
+from evopolicygym.report.widths import within
 
 WIDTH: Final = 980
-LEFT: Final = 190
+LEFT: Final = 240
 ROW: Final = 34
 
 
@@ -65,7 +66,7 @@ def edit_timeline(name: str, title: str, tracks: Sequence[Track]) -> Figure | No
 
 
 def _row(track: Track, top: float, x: Scale) -> Markup:
-    label = group([hint(track.name), words(LEFT - 8, top + 17, short(track.name, 28), "end")])
+    label = group([hint(track.name), words(LEFT - 8, top + 17, within(track.name, LEFT - 10), "end")])
     return group([label, *_bands(track, top, x), *(_mark(event, top + 13, x) for event in track.events)])
 
 
