@@ -8,6 +8,7 @@ from typing import Any
 
 from evopolicygym.analysis.edit_size import edit_size, read_lines
 from evopolicygym.analysis.edits import EDITS, Kind, Version
+from evopolicygym.analysis.entrants import entrant
 from evopolicygym.analysis.intervals import Count
 from evopolicygym.analysis.load import RunFolder
 from evopolicygym.analysis.phases import Phase, phases
@@ -43,13 +44,14 @@ class Shapes:
 
 @dataclass(frozen=True)
 class Who:
-    """Which run this is. A run served by hand has no agent."""
+    """Which run this is. A run served by hand has no agent. ``entrant``: whose row it is on a leaderboard."""
 
     folder: str
     id: str
     task: str
     family: str
     demand: str
+    entrant: str
     agent: str | None
     model: str | None
     seed: int | None
@@ -113,6 +115,7 @@ def _who(folder: str, run: Run) -> Who:
         task=run.task.id,
         family=run.task.family,
         demand=run.task.demand,
+        entrant=entrant(run),
         agent=agent.name if agent else None,
         model=agent.model if agent else None,
         seed=agent.seed if agent else None,

@@ -109,7 +109,7 @@ def _run(run: Diagnosis) -> Sequence[str]:
     return (
         _name(run),
         who.task,
-        _agent(who.agent, who.model),
+        who.entrant,
         number(who.heldout_mean),
         number(who.selected_submission),
         str(spent.accepted),
@@ -167,11 +167,7 @@ def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) ->
 
 
 def _group(group: Group) -> tuple[str, str]:
-    return _agent(group.agent, group.model), group.tasks
-
-
-def _agent(agent: str | None, model: str | None) -> str:
-    return " ".join(name for name in (agent or "by hand", model) if name)
+    return group.entrant, group.tasks
 
 
 def _name(run: Diagnosis) -> str:
