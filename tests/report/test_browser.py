@@ -8,8 +8,9 @@ import pytest
 from devtools import Browser
 from pages import source, three_agents, write_run
 
+from evopolicygym.report.files import write_figures
 from evopolicygym.report.gather import gather
-from evopolicygym.report.page import write_figures, write_page
+from evopolicygym.report.page import write_page
 
 SAMPLE = Path(__file__).parents[2] / "examples" / "runs"
 pytestmark = pytest.mark.xdist_group("browser")

@@ -20,7 +20,8 @@ def test_the_page_and_its_figures_are_written(tmp_path):
     assert done.exit_code == 0
     told = json.loads(done.stdout)
     assert told["runs"] == 1 and told["skipped"] == []
-    assert {f"{name}.svg" for name in told["figures"]} == {path.name for path in (tmp_path / "figures").iterdir()}
+    expected = {f"{name}.{kind}" for name in told["figures"] for kind in ("svg", "pdf")}
+    assert expected == {path.name for path in (tmp_path / "figures").iterdir()}
     assert (tmp_path / "page.html").read_text().startswith("<!doctype html>")
 
 

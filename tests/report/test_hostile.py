@@ -7,8 +7,9 @@ from xml.etree import ElementTree
 
 from pages import Step, read, write_run
 
+from evopolicygym.report.files import write_figures
 from evopolicygym.report.gather import gather
-from evopolicygym.report.page import write_figures, write_page
+from evopolicygym.report.page import write_page
 
 EVIL = "<script>alert(1)</script>\"onload='alert(2)' & </title></style></pre><svg onload=alert(3)>{{ 7 * 7 }}"
 UNSEEN = "a\x00b\x1b[31m\u202eevil"
@@ -49,7 +50,7 @@ def test_hostile_text_is_inert(tmp_path):
     assert "{{ 7 * 7 }}" in text
     assert not set(text) & set("\x00\x1b\u202e")
     write_figures(drawn, tmp_path / "figures")
-    for path in (tmp_path / "figures").iterdir():
+    for path in (tmp_path / "figures").glob("*.svg"):
         tags = {element.tag.split("}")[1] for element in ElementTree.parse(path).iter()}
         assert tags <= KNOWN
 

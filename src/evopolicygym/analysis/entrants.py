@@ -5,6 +5,7 @@ An entrant is known by its name: runs whose agent, model and settings read the s
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, Final
 
 from evopolicygym.records.run import Run
@@ -25,7 +26,8 @@ def entrant(run: Run) -> str:
 
 
 def _setting(name: str, value: Any) -> str:
-    """A command as it was typed; of the hash of a program as much as tells it from all others."""
-    if name == "command" and isinstance(value, list):
-        return " ".join(map(str, value))
+    """A command without the folder of its program; of the program's hash as much as tells it from all others."""
+    if name == "command" and isinstance(value, list) and value:
+        program, *arguments = map(str, value)
+        return " ".join([Path(program).name, *arguments])
     return f"{name}={str(value)[:HASH_DIGITS] if name == 'sha256' else value}"

@@ -14,7 +14,7 @@ from evopolicygym.errors import UserError
 def report(
     runs: Annotated[list[Path], typer.Argument(help="Run folders, or folders that hold some.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="The page to write.")] = Path("report.html"),
-    figures: Annotated[Path | None, typer.Option(help="Also write each figure as SVG into this folder.")] = None,
+    figures: Annotated[Path | None, typer.Option(help="Also write each figure as SVG and PDF to this folder.")] = None,
     anchors: Annotated[
         list[Path] | None, typer.Option(help="Anchors measured on your own cases (benchmarks/anchors.py).")
     ] = None,
@@ -23,13 +23,15 @@ def report(
     """Leaderboard, curves, timelines, edits and diffs on one page. Exit code 1 when a folder had to be skipped."""
     from evopolicygym.records.anchors import load
     from evopolicygym.report.gather import gather
-    from evopolicygym.report.page import write_figures, write_page
+    from evopolicygym.report.page import write_page
 
     if not output.parent.is_dir():
         raise UserError(f"there is no folder {output.parent}", "Make it, or name another with -o.")
     found = gather(runs, output.parent, [load(path) for path in anchors or []])
     drawn = write_page(found, output)
     if figures:
+        from evopolicygym.report.files import write_figures
+
         write_figures(drawn, figures)
     if json:
         print_json({

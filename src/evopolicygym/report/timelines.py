@@ -93,7 +93,7 @@ BANDS: Final = {Kind.SYNTHESIS: BLUE, Kind.PARAMETRIC: ORANGE, Kind.ROLLBACK: PU
 # Told apart by shape, too: a print may have no colour.
 MARKS: Final[Mapping[Fate, Callable[[], Markup]]] = {
     Fate.NEW_BEST: _path("M0 -5L4.5 4H-4.5Z", GREEN, True),
-    Fate.NO_IMPROVEMENT: _path("M-3 0A3 3 0 1 0 3 0A3 3 0 1 0 -3 0Z", GREY, False),
+    Fate.NO_IMPROVEMENT: lambda: element("circle", cx=0, cy=0, r=3, fill="none", stroke=GREY, stroke_width=1.6),
     Fate.ROLLBACK: _path("M-4.5 0L3.5 -4.5V4.5Z", PURPLE, True),
     Fate.RETEST: _path("M0 -4.5L4.5 0L0 4.5L-4.5 0Z", SKY, True),
     Fate.FAILED: _path("M-4 -4L4 4M4 -4L-4 4", VERMILION, False),

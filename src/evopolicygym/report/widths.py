@@ -5,7 +5,8 @@ from __future__ import annotations
 import unicodedata
 from typing import Final
 
-EM: Final = 12.0  # pixels: the size of all text in figures
+from evopolicygym.report.svg import TEXT_SIZE
+
 NARROW: Final = frozenset("iIjltfr.,:;'|!()[]/ ")
 WIDE: Final = frozenset("mwMW@%—…")
 SHARES: Final = {"narrow": 0.42, "usual": 0.64, "wide": 1.0}  # of the size
@@ -27,6 +28,6 @@ def within(text: str, most: float) -> str:
 
 def _letter(letter: str) -> float:
     if letter in NARROW:
-        return EM * SHARES["narrow"]
+        return TEXT_SIZE * SHARES["narrow"]
     wide = letter in WIDE or letter.isupper() or unicodedata.east_asian_width(letter) in "WFA"
-    return EM * (SHARES["wide"] if wide else SHARES["usual"])
+    return TEXT_SIZE * (SHARES["wide"] if wide else SHARES["usual"])
