@@ -9,9 +9,9 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "analysis"))  # where the makers of run folders live
-from folders import Step, source, write_run
+from folders import Step, result, source, write_run
 
-__all__ = ["Page", "Step", "read", "source", "three_agents", "write_run"]
+__all__ = ["Page", "Step", "read", "result", "source", "three_agents", "write_run"]
 
 VOID = {"meta", "br", "hr", "img", "link", "input"}
 

@@ -15,6 +15,7 @@ def report(
     runs: Annotated[list[Path], typer.Argument(help="Run folders, or folders that hold some.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="The page to write.")] = Path("report.html"),
     figures: Annotated[Path | None, typer.Option(help="Also write each figure as SVG and PDF to this folder.")] = None,
+    paper: Annotated[bool, typer.Option("--paper", help="Add the paper's published rows.")] = False,
     anchors: Annotated[
         list[Path] | None, typer.Option(help="Anchors measured on your own cases (benchmarks/anchors.py).")
     ] = None,
@@ -27,7 +28,7 @@ def report(
 
     if not output.parent.is_dir():
         raise UserError(f"there is no folder {output.parent}", "Make it, or name another with -o.")
-    found = gather(runs, output.parent, [load(path) for path in anchors or []])
+    found = gather(runs, output.parent, [load(path) for path in anchors or []], paper)
     drawn = write_page(found, output)
     if figures:
         from evopolicygym.report.files import write_figures

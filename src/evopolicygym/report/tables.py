@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 
 from evopolicygym.analysis.collection import Aggregate, Number, Standing
@@ -38,6 +38,13 @@ def scores(table: TaskTable) -> Table:
     columns = ("entrant", "rank", "runs", "score", "95 % interval", "places", "P(first)", "normalised",
                "validation − held-out", "notes")  # noqa: RUF001  # fmt: skip
     return Table(f"{table.task}: {table.cases} held-out cases", columns, [_score(row) for row in table.rows])
+
+
+def published(rows: Mapping[str, Mapping[str, float]]) -> Table:
+    """The paper's numbers where they were not measured like these runs."""
+    agents = list(dict.fromkeys(agent for row in rows.values() for agent in row))
+    found = [(task, *(number(row.get(agent)) for agent in agents)) for task, row in rows.items()]
+    return Table("For reference only: the paper's rows, measured under other conditions", ("task", *agents), found)
 
 
 def costs(rows: Sequence[CostRow]) -> Table:
