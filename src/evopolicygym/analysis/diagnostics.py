@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from evopolicygym.analysis.between import between
 from evopolicygym.analysis.edit_size import edit_size, read_lines
 from evopolicygym.analysis.edits import EDITS, Kind, Version
 from evopolicygym.analysis.entrants import entrant
@@ -65,8 +66,6 @@ class Who:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """``feedback_opened``: which feedback files the agent opened between submissions; unknown without a transcript."""
-
     who: Who
     spending: Spending
     progress: Progress
@@ -75,7 +74,6 @@ class Diagnosis:
     structure: Shapes
     unresolved_imports: tuple[str, ...]
     timeline: tuple[Event, ...]
-    feedback_opened: None = None
 
     def as_dict(self) -> dict[str, Any]:
         facts = asdict(self)
@@ -89,7 +87,7 @@ def diagnose(opened: RunFolder) -> Diagnosis:
     selected = opened.code.get(run.outcome.checkpoint or "") if run.outcome else None
     return Diagnosis(
         who=_who(str(opened.folder), run),
-        spending=spending(run),
+        spending=spending(run, between(run, opened.folder)),
         progress=progress(events, run.budget.total),
         edits={kind: count(events, kind) for kind in EDITS},
         phases=phases(events),

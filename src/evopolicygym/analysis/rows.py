@@ -8,6 +8,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from evopolicygym.analysis.between import files_opened
 from evopolicygym.analysis.diagnostics import Diagnosis, Shape
 from evopolicygym.analysis.survey import survey
 
@@ -30,9 +31,18 @@ def row(run: Diagnosis) -> Row:
 
 def _spending(run: Diagnosis) -> Row:
     spent = asdict(run.spending)
-    for listed in ("by_submission", "episodes_per_case", "refused"):
+    for listed in ("by_submission", "by_turn", "episodes_per_case", "refused", "tokens"):
         del spent[listed]
-    return spent | {"refused": sum(run.spending.refused.values())}
+    tokens = {f"{kind}_tokens": amount for kind, amount in asdict(run.spending.tokens).items()}
+    return spent | {"refused": sum(run.spending.refused.values())} | tokens | _between(run)
+
+
+def _between(run: Diagnosis) -> Row:
+    meanwhile = [one.between for one in run.spending.by_submission]
+    return {
+        "submissions_with_tokens": sum(one.tokens is not None for one in meanwhile),
+        "feedback_files_opened": files_opened(meanwhile),
+    }
 
 
 def _progress(run: Diagnosis) -> Row:

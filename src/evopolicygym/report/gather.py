@@ -52,4 +52,4 @@ def gather(paths: Sequence[Path], page: Path, anchors: Sequence[AnchorFile] = ()
 def _story(opened: RunFolder, page: Path) -> Story:
     found = diagnose(opened)
     label = opened.folder.resolve().name
-    return Story(entrant(opened.run), label, found, tuple(submission_rows(opened, found.timeline, page)))
+    return Story(entrant(opened.run), label, found, tuple(submission_rows(opened, found, page)))
