@@ -97,7 +97,7 @@ def _play(
 ) -> tuple[Tally, float] | None:
     """None when it was broken off. A fault leaves the run as it is: finishing again goes on from here."""
     began, results, wanted = time.perf_counter(), list[EpisodeResult](), count(judge.state, split)
-    for outcome in judge.means.engine.run(_episodes(judge, checkpoint, split, wanted, go_on)):
+    for outcome in judge.means.engine.run(_episodes(judge, checkpoint, split, wanted, go_on), background=True):
         if isinstance(outcome, FaultReport):
             raise Fault(f"a hidden episode has no score: {outcome.text}; finish the run again to go on from here")
         results.append(outcome)

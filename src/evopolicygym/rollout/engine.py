@@ -8,33 +8,31 @@ from __future__ import annotations
 import os
 import secrets
 import select
-import socket
 import tempfile
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, Protocol, Self
 
-from evopolicygym.errors import Fault, IsolationUnavailable, UserError
-from evopolicygym.rollout import ancestor
-from evopolicygym.rollout.pipe import receive, send
+from evopolicygym.errors import Fault
+from evopolicygym.rollout.handle import WorkerHandle
 from evopolicygym.rollout.records import (
     Answer,
     Episode,
     EpisodeError,
     EpisodeResult,
     FaultReport,
-    Hello,
     LoadResult,
     Request,
 )
+from evopolicygym.rollout.slots import OwnSlots, Slots
 from evopolicygym.rollout.worker import Settings
 from evopolicygym.sandbox.checkpoints import Checkpoint, CheckpointStore, remove_tree
 from evopolicygym.sandbox.failures import ErrorKind
 from evopolicygym.sandbox.jail import Level
-from evopolicygym.sandbox.launcher import start_clean
 from evopolicygym.tasks import simulator
 from evopolicygym.tasks.sealing import KEY_VARIABLE
 from evopolicygym.tasks.task import Task
@@ -61,7 +59,7 @@ class Engine(Protocol):
     def load(self, checkpoint: Checkpoint) -> LoadResult: ...
 
     def run(
-        self, episodes: Iterable[Episode], deadline: float | None = None
+        self, episodes: Iterable[Episode], deadline: float | None = None, background: bool = False
     ) -> Iterator[EpisodeResult | FaultReport]: ...
 
     def close(self) -> None: ...
@@ -78,18 +76,21 @@ class LocalEngine:
         store: Path | None = None,
         video: bool = False,
         stock: bool = False,
+        slots: Slots | None = None,
     ) -> None:
-        self._task = task
+        """``slots``, where they are shared, instead of ``jobs`` of our own."""
+        self._task, self._slots = task, slots or OwnSlots(jobs)
         self._scratch = None if store else Path(tempfile.gettempdir(), f"evopolicygym-{secrets.token_hex(8)}")
         stage = (store or self._scratch or Path()).absolute()
         self._cores = sorted(os.sched_getaffinity(0))
         environment = {name: value for name, value in os.environb.items() if name != KEY_VARIABLE.encode()}
         handed_on = tuple((environment | SINGLE_THREADED).items())
         self._settings = Settings(task, handed_on, str(stage), store is None, levels, 0, video, stock)
-        self._workers: list[_WorkerHandle] = []
+        self._workers: dict[int, WorkerHandle] = {}
         try:
-            self._workers = [self._start(i) for i in range(jobs)]
-            hellos = [worker.hello() for worker in self._workers]
+            for slot in range(self._slots.at_once):
+                self._workers[slot] = self._start(slot)
+            hellos = [worker.hello() for worker in self._workers.values()]
         except BaseException:
             self.close()
             raise
@@ -108,63 +109,96 @@ class LocalEngine:
         """Whether the policy imports and constructs, in the jail, without an environment."""
         if not checkpoint.has_policy:
             return LoadResult(EpisodeError(ErrorKind.MISSING_POLICY, "the folder holds no file policy.py"))
-        for _ in range(TRIES):
-            worker = self._ready()[0]
-            worker.ask(Request(checkpoint))
-            answer = worker.answer()
-            if answer and answer.load:
-                return answer.load
-            worker.kill()
-            if answer:
-                raise Fault(answer.fault or "the worker gave no result")
+        with self._slot() as slot:
+            for _ in range(TRIES):
+                worker = self._worker(slot)
+                worker.ask(Request(checkpoint))
+                answer = worker.answer()
+                if answer and answer.load:
+                    return answer.load
+                worker.kill()
+                if answer:
+                    raise Fault(answer.fault or "the worker gave no result")
         raise Fault(f"the worker died {TRIES} times while it loaded a policy")
 
-    def run(self, episodes: Iterable[Episode], deadline: float | None = None) -> Iterator[EpisodeResult | FaultReport]:
-        """Results as they come. Episodes are drawn from the iterable only when a worker is free for them. Raises
-        OutOfTime when ``deadline`` (of ``time.monotonic``) passes first."""
-        source, retries = iter(episodes), deque[tuple[Episode, int]]()
-        busy: dict[_WorkerHandle, tuple[Episode, int]] = {}
-        idle = self._ready()
+    def run(
+        self, episodes: Iterable[Episode], deadline: float | None = None, background: bool = False
+    ) -> Iterator[EpisodeResult | FaultReport]:
+        """Results as they come. Episodes are drawn from the iterable only when a slot is free for them; those in the
+        ``background`` wait for others. Raises OutOfTime when ``deadline`` (of ``time.monotonic``) passes first."""
+        source, retries, is_dry = iter(episodes), deque[tuple[Episode, int]](), False
+        busy: dict[WorkerHandle, tuple[int, Episode, int]] = {}
         try:
             while True:
-                while idle and (work := _next(retries, source)):
-                    worker = idle.pop()
-                    worker.ask(Request(work[0].checkpoint, work[0]))
-                    busy[worker] = work
-                if not busy:
+                self._slots.want(0 if is_dry and not retries else self._slots.total, urgent=not background)
+                for slot in self._slots.granted():
+                    if work := _next(retries, source):
+                        worker = self._worker(slot)
+                        busy[worker] = (slot, *work)
+                        worker.ask(Request(work[0].checkpoint, work[0]))
+                    else:
+                        is_dry = True
+                        self._slots.give_back(slot)
+                if is_dry and not busy and not retries:
                     return
+                began, idle = time.monotonic(), not busy
                 for worker in self._finished(busy, deadline):
-                    episode, attempt = busy.pop(worker)
+                    slot, episode, attempt = busy.pop(worker)
+                    self._slots.give_back(slot)
                     answer = worker.answer()
-                    broken = answer is None or answer.fault is not None  # whatever it was, a new worker has it not
-                    idle.append(self._replace(worker) if broken else worker)
+                    if answer is None or answer.fault is not None:
+                        worker.kill()  # whatever it was, a new worker has it not
                     if answer is None and attempt < TRIES:
                         retries.append((episode, attempt + 1))
                     else:
                         yield self._outcome(episode, answer)
+                if deadline is not None and idle:
+                    deadline += time.monotonic() - began  # others had all the slots: that is not its time
         finally:
-            for worker in busy:  # broken off: what they would answer is for nobody
+            self._slots.want(0, urgent=False)
+            for worker, (slot, _, _) in busy.items():  # broken off: what they would answer is for nobody
                 worker.kill()
+                self._slots.give_back(slot)
 
-    def _ready(self) -> list[_WorkerHandle]:
-        """All workers, those that were killed replaced."""
-        return [self._replace(worker) if worker.killed else worker for worker in list(self._workers)]
+    @contextmanager
+    def _slot(self) -> Iterator[int]:
+        """One slot, as soon as there is one."""
+        self._slots.want(1, urgent=True)
+        while not (granted := self._slots.granted()):
+            select.select(self._slots.waitable, [], [])
+        self._slots.want(0, urgent=True)
+        try:
+            yield granted[0]
+        finally:
+            self._slots.give_back(granted[0])
 
-    def _finished(self, busy: Iterable[_WorkerHandle], deadline: float | None) -> list[_WorkerHandle]:
+    def _worker(self, slot: int) -> WorkerHandle:
+        """That of the slot; a new one where there is none, or none that lives."""
+        worker = self._workers.get(slot)
+        if worker is None or worker.killed:
+            if worker:
+                worker.close()
+            self._workers[slot] = worker = self._start(slot)
+            worker.hello()
+        return worker
+
+    def _finished(self, busy: Iterable[WorkerHandle], deadline: float | None) -> list[WorkerHandle]:
         """Workers that have answered or died. One that hangs for hours in its simulator is killed, and so has died."""
+        busy = list(busy)
         patience = PATIENCE_S if deadline is None else min(PATIENCE_S, max(0.0, deadline - time.monotonic()))
-        ready: list[_WorkerHandle] = select.select(list(busy), [], [], patience)[0]
-        if deadline is not None and time.monotonic() > deadline:
+        awaited = [*busy, *self._slots.waitable]
+        ready = select.select(awaited, [], [], patience if busy else None)[0]
+        if busy and deadline is not None and time.monotonic() > deadline:
             raise OutOfTime
         if not ready:
             for worker in busy:
                 worker.kill()
-        return ready
+        return [worker for worker in busy if worker in ready]
 
     def close(self) -> None:
-        for worker in self._workers:
+        for worker in self._workers.values():
             worker.close()
-        self._workers = []
+        self._workers = {}
         if self._scratch:
             remove_tree(self._scratch)
 
@@ -182,63 +216,9 @@ class LocalEngine:
         error = EpisodeError(ErrorKind.SIMULATOR_ERROR, text)
         return EpisodeResult(episode.number, episode.case, score, 0.0, 0, False, False, 0, error, "", "", 0.0, 0.0, 0.0)
 
-    def _start(self, number: int) -> _WorkerHandle:
-        return _WorkerHandle(replace(self._settings, core=self._core(number)))
-
-    def _core(self, number: int) -> int:
-        """Engines that run at the same time start at different cores, as far as their pids differ."""
-        return self._cores[(os.getpid() + number) % len(self._cores)]
-
-    def _replace(self, dead: _WorkerHandle) -> _WorkerHandle:
-        number = self._workers.index(dead)
-        dead.close()
-        self._workers[number] = self._start(number)
-        self._workers[number].hello()
-        return self._workers[number]
-
-
-class _WorkerHandle:
-    """The engine's end of one worker process."""
-
-    killed = False
-
-    def __init__(self, settings: Settings) -> None:
-        self._connection, theirs = socket.socketpair()
-        self._process = start_clean(ancestor.__file__, theirs)
-        theirs.close()
-        send(self._connection, settings)
-
-    def fileno(self) -> int:
-        return self._connection.fileno()
-
-    def hello(self) -> Hello:
-        hello = receive(self._connection, Hello)
-        if hello is None:
-            raise Fault("a simulator worker died while starting; its message is above")
-        if hello.not_isolated:
-            raise IsolationUnavailable(hello.not_isolated)
-        if hello.refused:
-            raise UserError(hello.refused)
-        return hello
-
-    def ask(self, request: Request) -> None:
-        try:
-            send(self._connection, request)
-        except ConnectionError:
-            pass  # it is dead; the missing answer says so
-
-    def answer(self) -> Answer | None:
-        return receive(self._connection, Answer)
-
-    def kill(self) -> None:
-        self._process.kill()
-        self.killed = True
-
-    def close(self) -> None:
-        """Its zygotes and policies die with it."""
-        self._process.kill()
-        self._process.wait()
-        self._connection.close()
+    def _start(self, slot: int) -> WorkerHandle:
+        core = self._cores[(self._slots.first_core + slot) % len(self._cores)]
+        return WorkerHandle(replace(self._settings, core=core))
 
 
 def _next(retries: deque[tuple[Episode, int]], source: Iterator[Episode]) -> tuple[Episode, int] | None:

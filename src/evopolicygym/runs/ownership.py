@@ -21,8 +21,9 @@ from evopolicygym.judge.judge import Judge, Means, Videos
 from evopolicygym.judge.place import Place, write_whole
 from evopolicygym.judge.state import Phase
 from evopolicygym.records.run import Code
-from evopolicygym.rollout.engine import LocalEngine
+from evopolicygym.rollout.slots import Slots
 from evopolicygym.runs import record, workspace
+from evopolicygym.runs.engines import engine_of
 from evopolicygym.runs.lock import RunLock
 from evopolicygym.runs.settings import Settings
 from evopolicygym.sandbox.checkpoints import sweep
@@ -60,7 +61,9 @@ class Owner:
 
 
 @contextmanager
-def own(root: Path, agent_facts: dict[str, Any] = BY_HAND, /, **given: Any) -> Iterator[Owner]:
+def own(
+    root: Path, agent_facts: dict[str, Any] = BY_HAND, slots: Slots | None = None, /, **given: Any
+) -> Iterator[Owner]:
     """An existing run or, when a task is given, a new one. Leaving it lets go: another process may take over."""
     place = Place(root.absolute())
     if not _has_begun(place):
@@ -69,7 +72,7 @@ def own(root: Path, agent_facts: dict[str, Any] = BY_HAND, /, **given: Any) -> I
     with RunLock(place.root):  # only now it cannot begin under our hands
         has_begun = _has_begun(place)
         settings = agreed(Settings.read(place.config), given, place) if has_begun else Settings.make(**given)
-        with _started(place, settings, agent_facts) as owner:
+        with _started(place, settings, agent_facts, slots) as owner:
             yield owner
 
 
@@ -105,14 +108,14 @@ _PARTS: Final = {"checkpoints", "config.toml", "feedback", "hidden", "ledger.jso
 
 
 @contextmanager
-def _started(place: Place, settings: Settings, agent_facts: dict[str, Any]) -> Iterator[Owner]:
+def _started(place: Place, settings: Settings, agent_facts: dict[str, Any], slots: Slots | None) -> Iterator[Owner]:
     task, splits = resolve(settings.task), settings.seeds.splits(settings.seal_key)
     videos = Videos(settings.video)
-    filming = videos is not Videos.NONE
-    levels = settings.isolation.levels()
-    with _logging(place.logs / "judge.log"), LocalEngine(
-        task, settings.jobs, levels, place.checkpoints, filming, settings.stock
-    ) as engine, closing(Judge(place, Means(task, splits, engine, videos))) as judge:  # fmt: skip
+    with (
+        _logging(place.logs / "judge.log"),
+        engine_of(settings, task, place.checkpoints, slots) as engine,
+        closing(Judge(place, Means(task, splits, engine, videos))) as judge,
+    ):
         text = render(task, engine.obs_space, engine.action_space)
         owner = Owner(place, settings, judge, text)
         if judge.state.opened is None:

@@ -1,0 +1,53 @@
+"""Slots: leave to play one episode at a time on one core. An engine that is alone owns its slots; the engines of a
+suite share theirs, so that runs and rollouts are scheduled apart."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Protocol
+
+
+class Waitable(Protocol):
+    def fileno(self) -> int: ...
+
+
+class Slots(Protocol):
+    """Slot k is always the same core, or the same place on a cluster.
+
+    ``at_once`` of the ``total`` will be there as soon as they are wanted: worth preparing for. ``first_core`` is the
+    core of slot 0. ``waitable`` can be read when a slot was granted."""
+
+    total: int
+    at_once: int
+    first_core: int
+    waitable: Sequence[Waitable]
+
+    def want(self, count: int, urgent: bool) -> None:
+        """How many to hold from now on. Zero asks for no more; those that are held stay held."""
+
+    def granted(self) -> list[int]:
+        """Those that came since this was last asked. Never waits."""
+
+    def give_back(self, slot: int) -> None: ...
+
+
+class OwnSlots:
+    """Nobody else wants them. Engines that run at once begin at different cores, as far as their pids differ."""
+
+    waitable: Sequence[Waitable] = ()
+
+    def __init__(self, total: int) -> None:
+        self.total = self.at_once = total
+        self.first_core = os.getpid()
+        self._free, self._wanted = set(range(total)), 0
+
+    def want(self, count: int, urgent: bool) -> None:
+        self._wanted = count
+
+    def granted(self) -> list[int]:
+        held = self.total - len(self._free)
+        return [self._free.pop() for _ in range(min(len(self._free), self._wanted - held))]
+
+    def give_back(self, slot: int) -> None:
+        self._free.add(slot)
