@@ -20,7 +20,7 @@ def load_runs(path: str | PathLike[str]) -> list[Row]:
     cannot be read are left out with a warning."""
     found = survey([Path(path)])
     for skipped in found.skipped:
-        warnings.warn(f"{skipped.path} is left out: {skipped.reason}", stacklevel=3)
+        warnings.warn(f"{skipped.path} is left out: {skipped.why}", stacklevel=3)
     return [row(run) for run in found.runs]
 
 

@@ -14,7 +14,8 @@ from evopolicygym.analysis.groups import groups
 from evopolicygym.analysis.rows import row
 from evopolicygym.analysis.survey import Survey, survey
 from evopolicygym.cli.analyze_text import show_runs
-from evopolicygym.cli.output import print_json, talk, tame
+from evopolicygym.cli.output import print_json
+from evopolicygym.cli.skipped import report_skipped
 from evopolicygym.errors import UserError
 
 
@@ -33,8 +34,7 @@ def analyze(
         _print_csv(found)
     elif found.runs:
         show_runs(found.runs)
-    for skipped in found.skipped:
-        talk.print(f"skipped {tame(skipped.path)}: {tame(skipped.reason)}", markup=False)
+    report_skipped(found.skipped)
     raise typer.Exit(1 if found.skipped else 0)
 
 

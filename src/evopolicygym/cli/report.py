@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from evopolicygym.cli.output import print_json, talk, tame
+from evopolicygym.cli.skipped import report_skipped
 from evopolicygym.errors import UserError
 
 
@@ -37,10 +39,9 @@ def report(
     if json:
         print_json({
             "page": str(output), "runs": len(found.stories), "figures": [figure.name for figure in drawn],
-            "skipped": [{"path": one.path, "reason": one.reason} for one in found.skipped],
+            "skipped": [asdict(one) for one in found.skipped],
         })  # fmt: skip
     else:
         talk.print(f"{len(found.stories)} runs, {len(drawn)} figures: {tame(str(output))}", markup=False)
-    for one in found.skipped:
-        talk.print(f"skipped {tame(one.path)}: {tame(one.reason)}", markup=False)
+    report_skipped(found.skipped)
     raise typer.Exit(1 if found.skipped else 0)
