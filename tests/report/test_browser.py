@@ -49,10 +49,13 @@ CONTRAST = """
     .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
   const colour = text => text.match(/[\\d.]+/g).slice(0, 3).map(Number);
   const page = light(colour(getComputedStyle(document.body).backgroundColor));
+  const paper = colour(getComputedStyle(document.body).backgroundColor);
+  const seen = (ink, opacity) => colour(ink).map((v, i) => v * opacity + paper[i] * (1 - opacity));
   const against = one => { const l = light(one); return (Math.max(l, page) + 0.05) / (Math.min(l, page) + 0.05) };
-  const texts = [...document.querySelectorAll("h1, p, td, figcaption")].map(one => getComputedStyle(one).color);
-  const labels = [...document.querySelectorAll("svg text")].map(one => getComputedStyle(one).fill);
-  return {page, least: Math.min(...[...texts, ...labels].map(text => against(colour(text))))};
+  const styles = query => [...document.querySelectorAll(query)].map(one => getComputedStyle(one));
+  const texts = styles("h1, p, td, figcaption").map(style => seen(style.color, 1));
+  const labels = styles("svg text").map(style => seen(style.fill, Number(style.fillOpacity)));
+  return {page, least: Math.min(...[...texts, ...labels].map(against))};
 })()
 """
 

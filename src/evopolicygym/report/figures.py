@@ -46,7 +46,8 @@ class Figures:
 
 def figures(gathered: Gathered) -> Figures:
     colours = looks(story.entrant for story in gathered.stories)
-    agents = _agents(groups([story.diagnosis for story in gathered.stories]))
+    found = groups([story.diagnosis for story in gathered.stories])
+    agents = _agents(found)
     boards = dict(enumerate(gathered.leaderboard.boards, 1))
     tasks = by_task(gathered.stories)
     names = {task: f"{place:02}-{_safe(task)}" for place, task in enumerate(tasks, 1)}
@@ -60,7 +61,7 @@ def figures(gathered: Gathered) -> Figures:
             place: cost_pareto(f"cost-{place}", "Cost and score", board.costs, colours)
             for place, board in boards.items()
         }),
-        mix=edit_mix("edit-kinds", "Kinds of edits by agent", [_mix(name, one) for name, one in agents.items()]),
+        mix=edit_mix("edit-kinds", "Kinds of edits by agent and task group", [_mix(one, agents) for one in found]),
         sizes=hits_by_size("edit-sizes", "New bests by the size of the edit", agents, colours),
         curves=_known({task: _curves(names[task], task, members, colours) for task, members in tasks.items()}),
         timelines=_known({task: _timeline(names[task], task, members) for task, members in tasks.items()}),
@@ -92,7 +93,9 @@ def _agents(found: Sequence[Group]) -> dict[str, Group]:
     return kept
 
 
-def _mix(name: str, one: Group) -> Mix:
+def _mix(one: Group, agents: Mapping[str, Group]) -> Mix:
+    """Of whoever played tasks of one demand there is no need to say which."""
+    name = f"{one.entrant}: {one.tasks} tasks" if agents[one.entrant].tasks == ALL else one.entrant
     return Mix(name, {kind: one.edits[kind].n for kind in EDITS})
 
 

@@ -19,7 +19,7 @@ svg.figure{{font:{TEXT_SIZE}px system-ui,sans-serif;color:{INK}}}
 svg.figure text{{fill:currentColor}}
 svg.figure .axis{{stroke:currentColor;stroke-opacity:{OPACITY["axis"]};fill:none}}
 svg.figure .grid{{stroke:currentColor;stroke-opacity:{OPACITY["grid"]};fill:none}}
-svg.figure .quiet{{fill-opacity:{OPACITY["quiet"]}}}
+svg.figure .quiet{{color:inherit;fill-opacity:{OPACITY["quiet"]}}}
 svg.figure .middle{{text-anchor:middle}}
 svg.figure .end{{text-anchor:end}}"""
 DARK: Final = "@media screen and (prefers-color-scheme:dark){svg.figure{color:#e6e8ea;background:#15181c}}"

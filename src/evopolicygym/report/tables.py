@@ -34,10 +34,19 @@ def standings(whole: Aggregate) -> Table:
     return Table(f"{whole.name}: {whole.tasks} tasks", columns, [_standing(one) for one in whole.standings])
 
 
+def beside(whole: Aggregate) -> Table:
+    """Other ways to sum up the same scores."""
+    columns = ("entrant", "interquartile mean", "optimality gap", "P(improvement) on the next", "paper's normalised")
+    following = [*whole.standings[1:], None]
+    rows = [_beside(one, after) for one, after in zip(whole.standings, following, strict=True)]
+    return Table(f"{whole.name}: other aggregates", columns, rows)
+
+
 def scores(table: TaskTable) -> Table:
     columns = ("entrant", "rank", "runs", "score", "95 % interval", "places", "P(first)", "normalised",
                "validation − held-out", "notes")  # noqa: RUF001  # fmt: skip
-    return Table(f"{table.task}: {table.cases} held-out cases", columns, [_score(row) for row in table.rows])
+    title = f"{table.task}: N = {table.entrants}, {table.cases} held-out cases"
+    return Table(title, columns, [_score(row) for row in table.rows])
 
 
 def published(rows: Mapping[str, Mapping[str, float]]) -> Table:
@@ -86,6 +95,12 @@ def _standing(one: Standing) -> tuple[str, ...]:
         number(one.p_first, 3), _with_interval(one.rank_score), str(one.wins),
         "; ".join([one.scope, *_caution(one.coverage)]),
     )  # fmt: skip
+
+
+def _beside(one: Standing, after: Standing | None) -> tuple[str, ...]:
+    better = number(one.p_improvement[after.entrant], 3) if after else UNKNOWN
+    middle, gap = _with_interval(one.interquartile_mean), _with_interval(one.optimality_gap)
+    return one.entrant, middle, gap, better, number(one.paper_normalised, 3)
 
 
 def _score(row: Row) -> tuple[str, ...]:
@@ -143,4 +158,4 @@ def _span(places: Places) -> str:
 def _caution(coverage: Coverage | None) -> list[str]:
     if coverage is None or coverage.as_promised:
         return []
-    return [f"few runs: 95 % is {coverage.low:.0%} to {coverage.high:.0%}"]
+    return [f"few runs: holds {coverage.low:.0%} to {coverage.high:.0%} of the time, not 95%"]
