@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from devtools import Browser
-from pages import source, three_agents, write_run
+from pages import source, three_agents, whole_collection, write_run
 
 from evopolicygym.report.files import write_figures
 from evopolicygym.report.gather import gather
@@ -68,22 +68,28 @@ def browser():
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory):
-    """The sample, a small study, and names and code that nobody would choose but an enemy."""
+    """The sample, a small study, a whole collection with costs, and names and code that only an enemy would choose."""
     folder = tmp_path_factory.mktemp("pages")
     three_agents(folder / "study")
+    whole_collection(folder / "collection")
     for number in range(2):
         files = [source(f"value = '{'wide' * 2000}'\nx = {i}\n", validation=float(i)) for i in range(number + 30)]
         write_run(
             folder / "hostile" / ("long" * 50 + str(number)), files, agent="agent" * 60, task="core16/" + "t" * 200
         )
-    runs = {"sample": SAMPLE, "study": folder / "study", "hostile": folder / "hostile"}
+    runs = {
+        "sample": SAMPLE,
+        "study": folder / "study",
+        "collection": folder / "collection",
+        "hostile": folder / "hostile",
+    }
     for name, place in runs.items():
         write_page(gather([place], folder), folder / f"{name}.html")
     return folder
 
 
 @pytest.mark.parametrize("look", LOOKS)
-@pytest.mark.parametrize("name", ["sample", "study", "hostile"])
+@pytest.mark.parametrize("name", ["sample", "study", "collection", "hostile"])
 def test_charts_are_there_and_nothing_overflows(name, look, pages, browser):
     width, scheme, media = LOOKS[look]
     browser.look(width, scheme, media)
