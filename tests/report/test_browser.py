@@ -8,7 +8,6 @@ import pytest
 from devtools import Browser
 from pages import source, three_agents, whole_collection, write_run
 
-from evopolicygym.report.files import write_figures
 from evopolicygym.report.gather import gather
 from evopolicygym.report.page import write_page
 
@@ -117,9 +116,10 @@ def test_text_can_be_read_against_the_page(look, pages, browser):
 
 def test_a_figure_of_its_own(pages, browser, tmp_path):
     """Opened alone, as a file."""
-    write_figures(write_page(gather([pages / "study"], tmp_path), tmp_path / "page.html"), tmp_path / "figures")
     browser.look(1280)
-    for path in sorted((tmp_path / "figures").glob("*.svg")):
+    for figure in write_page(gather([pages / "study"], tmp_path), tmp_path / "page.html"):
+        path = tmp_path / f"{figure.name}.svg"
+        path.write_text(figure.standalone())
         assert not complaints(browser.open(path))
         assert browser.evaluate("document.documentElement.getBoundingClientRect().width") > 300
 
