@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from devtools import Browser
 from pages import source, three_agents, whole_collection, write_run
+from test_hostile import hostile
 
 from evopolicygym.report.gather import gather
 from evopolicygym.report.page import write_page
@@ -22,6 +23,7 @@ LOOKS = {
     "paper": (PAPER, "light", "print"),
     "paper of somebody in the dark": (PAPER, "dark", "print"),
 }
+FIGURES_AT_LEAST = {"sample": 8, "study": 8, "collection": 50, "hostile": 5, "injected": 3}
 OPEN_ALL = 'document.querySelectorAll("details").forEach(one => { one.open = true })'
 # Whatever reaches out of the page, but for what lies in a box that scrolls by itself.
 OUTSIDE = """
@@ -82,13 +84,14 @@ def pages(tmp_path_factory):
         "collection": folder / "collection",
         "hostile": folder / "hostile",
     }
+    runs["injected"] = hostile(folder / "injected")
     for name, place in runs.items():
         write_page(gather([place], folder), folder / f"{name}.html")
     return folder
 
 
 @pytest.mark.parametrize("look", LOOKS)
-@pytest.mark.parametrize("name", ["sample", "study", "collection", "hostile"])
+@pytest.mark.parametrize("name", FIGURES_AT_LEAST)
 def test_charts_are_there_and_nothing_overflows(name, look, pages, browser):
     width, scheme, media = LOOKS[look]
     browser.look(width, scheme, media)
@@ -99,7 +102,7 @@ def test_charts_are_there_and_nothing_overflows(name, look, pages, browser):
     assert browser.evaluate("document.documentElement.scrollWidth") <= width
     assert browser.evaluate(OUTSIDE) == []
     figures = browser.evaluate(FIGURES)
-    assert len(figures) >= 5 and all(one["width"] > 300 and one["height"] > 40 for one in figures)
+    assert len(figures) >= FIGURES_AT_LEAST[name] and all(one["width"] > 300 and one["height"] > 40 for one in figures)
     assert all(one["shapes"] > 2 and one["labels"] > 2 for one in figures)
     assert [one["cut"] for one in figures if one["cut"]] == []
     assert not complaints(browser.heard)
@@ -126,7 +129,13 @@ def test_a_figure_of_its_own(pages, browser, tmp_path):
 
 def complaints(heard):
     """Errors and warnings of the page, its style and its policy, however the browser tells them."""
-    told = {"Runtime.exceptionThrown", "Runtime.consoleAPICalled", "Log.entryAdded", "Network.loadingFailed"}
+    told = {
+        "Runtime.exceptionThrown",
+        "Runtime.consoleAPICalled",
+        "Log.entryAdded",
+        "Network.loadingFailed",
+        "Page.javascriptDialogOpening",
+    }
     return [message for message in heard if message.get("method") in told]
 
 

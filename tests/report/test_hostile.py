@@ -30,7 +30,15 @@ def hostile(folder):
         agent=EVIL + UNSEEN, task=EVIL, demand=EVIL,
     )  # fmt: skip
     written.facts["agent"]["model"] = EVIL
+    written.facts["turns"] = [
+        {"exit_code": 0, "wall_s": 1.0, "submissions": 3, "failure": EVIL, "stop": True, "model": EVIL,
+         "usage": {"fresh_input": EVIL, "output": -1}, "price": None}
+    ]  # fmt: skip
     written.rewrite()
+    (written.folder / "logs" / "agent").mkdir(parents=True)
+    called = {"type": "tool_use", "input": {"command": f"cat feedback/{EVIL} feedback/{UNSEEN}.txt feedback/*{{<b>}}"}}
+    answered = {"type": "tool_result", "content": f"submit_001 submit_002 submit_003 {EVIL}"}
+    (written.folder / "logs" / "agent" / "turn_001.out").write_text(f"{json.dumps(called)}\n{json.dumps(answered)}\n")
     told = written.folder / "feedback" / "submit_001"
     told.mkdir(parents=True)
     (told / "summary.json").write_text(json.dumps({"n_failed": EVIL, "errors": [{"kind": EVIL, "message": UNSEEN}]}))
