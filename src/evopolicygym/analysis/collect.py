@@ -16,6 +16,7 @@ RECORD: Final = "run.json"
 LEDGER: Final = "ledger.jsonl"
 MARKS: Final = (RECORD, LEDGER)
 AGENTS_OWN: Final = ("checkpoints", "workspace")
+SUPERSEDED: Final = "superseded"  # attempts of a suite that were made again: evidence, but nobody's score
 
 
 class SkipKind(StrEnum):
@@ -62,7 +63,7 @@ def run_folders(path: Path) -> Iterator[Path]:
     is no record."""
     for folder, below, files in os.walk(path):
         is_run = any(mark in (*files, *below) for mark in MARKS)
-        below[:] = [] if is_run else [name for name in below if name not in AGENTS_OWN]
+        below[:] = [] if is_run else [name for name in below if name not in (*AGENTS_OWN, SUPERSEDED)]
         if is_run:
             yield Path(folder)
 
