@@ -37,6 +37,7 @@ def test_a_page_in_no_folder_is_refused(tmp_path):
     write_run(tmp_path / "r", [source("x = 1\n", validation=1.0)])
     done = report(tmp_path / "r", "-o", tmp_path / "nowhere" / "page.html")
     assert isinstance(done.exception, UserError)
+    assert isinstance(report(tmp_path / "r", "-o", tmp_path).exception, UserError)
 
 
 @pytest.mark.parametrize("left", ["page.html"])

@@ -30,6 +30,8 @@ def report(
 
     if not output.parent.is_dir():
         raise UserError(f"there is no folder {output.parent}", "Make it, or name another with -o.")
+    if output.is_dir():
+        raise UserError(f"{output} is a folder", "Name a file with -o.")
     found = gather(runs, output.parent, [load(path) for path in anchors or []], paper)
     drawn = write_page(found, output)
     if figures:
