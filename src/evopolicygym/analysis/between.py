@@ -18,10 +18,12 @@ from evopolicygym.records.run import Run
 
 
 class By(StrEnum):
-    """How finely tokens are known. ``turn``: the whole of the turn in which the submission was made."""
+    """How finely tokens are known. ``turn``: the whole of the turn in which the submission was made. ``mixed``: some
+    kinds of tokens so, the others so."""
 
     REQUEST = "request"
     TURN = "turn"
+    MIXED = "mixed"
 
 
 @dataclass(frozen=True)
@@ -128,8 +130,8 @@ def _tokens(turns: Sequence[_Turn]) -> Iterator[tuple[int, tuple[Tokens | None, 
     for number in (number for turn in turns for number in turn.numbers):
         given = {kind: purse.given[number] for kind, purse in purses.items()}
         known = {kind: amount for kind, (amount, _) in given.items() if amount is not None}
-        coarse = any(by is By.TURN for kind, (_, by) in given.items() if kind in known)
-        yield number, (Tokens(**known), By.TURN if coarse else By.REQUEST) if known else (None, None)
+        ways = {given[kind][1] for kind in known}
+        yield number, (Tokens(**known), ways.pop() if len(ways) == 1 else By.MIXED) if known else (None, None)
 
 
 def _by_request(turn: _Turn, kind: str) -> list[int] | None:

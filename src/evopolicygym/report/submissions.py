@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -18,6 +18,7 @@ from evopolicygym.report.text import short
 from evopolicygym.report.timelines import fate
 
 MAX_FILES: Final = 12
+TOLD_BY: Final[Mapping[By | None, str]] = {By.TURN: " (its whole turn)", By.MIXED: " (some of them of its whole turn)"}
 MAX_CHARACTERS: Final = 600
 
 
@@ -61,11 +62,11 @@ def _meanwhile(told: Between) -> Iterator[str]:
     if told.tokens:
         amounts = {"fresh": told.tokens.fresh_input, "cached": told.tokens.cache_read, "output": told.tokens.output}
         known = ", ".join(f"{amount:,} {name}" for name, amount in amounts.items() if amount is not None)
-        yield f"tokens: {known}" + (" (its whole turn)" if told.tokens_by is By.TURN else "")
+        yield f"{known} tokens{TOLD_BY.get(told.tokens_by, '')}" if known else "tokens unknown"
     if told.feedback_opened is not None:
-        shown = ", ".join(told.feedback_opened[:MAX_FILES]) or "none"
+        shown = ", ".join(told.feedback_opened[:MAX_FILES]) or "no feedback"
         more = len(told.feedback_opened) - MAX_FILES
-        yield f"feedback opened: {short(shown, MAX_CHARACTERS)}" + (f" and {more} more" if more > 0 else "")
+        yield f"opened {short(shown, MAX_CHARACTERS)}" + (f" and {more} more" if more > 0 else "")
 
 
 def _change(before: Tree | None, after: Tree | None, same: bool) -> tuple[Diff | None, str | None]:
