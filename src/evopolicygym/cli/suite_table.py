@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from rich.console import JustifyMethod
 from rich.live import Live
 from rich.table import Table
 
@@ -17,7 +18,9 @@ from evopolicygym.suites.standing import Row, Status
 BAR: Final = 12
 TENTHS: Final = 10
 WIDE: Final = 160  # characters, where nobody said how wide the page is
-ROOMY: Final = 110  # enough for bars
+ROOMY: Final = 110  # enough for bars of full length
+SHORT_BAR: Final = 5
+ELASTIC: Final = {"task", "why"}  # cut where there is no room; the rest is shown whole
 COLUMNS: Final = ("task", "agent", "seed", "status", "budget", "best", "score", "spent", "left", "why")
 RIGHT: Final = {"seed", "best", "score", "spent", "left"}
 Show = Callable[[Sequence[Row]], None]
@@ -65,11 +68,14 @@ def rendered(
     )
     room = len(rows) if height is None else max(1, height - 4)
     shown = rows if len(rows) <= room else sorted(rows, key=_dullness)[:room]
-    lines = [_cells(row, _time_left(row, pace), BAR if width >= ROOMY else 0) for row in shown]
+    lines = [_cells(row, _time_left(row, pace), BAR if width >= ROOMY else SHORT_BAR) for row in shown]
     table = Table(title=title, title_justify="left", box=None, pad_edge=False)
     kept = [number for number, _ in enumerate(COLUMNS) if any(line[number] for line in lines)]
     for number in kept:
-        table.add_column(COLUMNS[number], justify="right" if COLUMNS[number] in RIGHT else "left", no_wrap=True)
+        heading = COLUMNS[number]
+        whole = 0 if heading in ELASTIC else max(len(heading), *(len(line[number]) for line in lines))
+        justify: JustifyMethod = "right" if heading in RIGHT else "left"
+        table.add_column(heading, justify=justify, no_wrap=True, min_width=whole)
     for line in lines:
         table.add_row(*(line[number] for number in kept))
     if len(shown) < len(rows):
