@@ -9,9 +9,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from client_installs import CACHE, Installed, installed
+from client_installs import Installed, installed
 from scripted_model import ScriptedModel
 
+from installing import CACHE
 from serving import AS_USER, COMMAND
 
 SMALL = ("--validation-cases", "2", "--heldout-cases", "2", "--jobs", "1", "--seeds", "paper", "--budget", "12")
@@ -47,6 +48,12 @@ def record_of(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
     assert done.returncode == 0, done.stderr
     record: dict[str, Any] = json.loads(done.stdout)
     return record
+
+
+def meanwhile(root: Path) -> list[dict[str, Any]]:
+    """What is known of the time before each submission."""
+    told = finished([*COMMAND, "analyze", str(root), "--json"]).stdout
+    return [one["between"] for one in json.loads(told)["runs"][0]["spending"]["by_submission"]]
 
 
 class Real:

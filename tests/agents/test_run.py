@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from running import KEY, SMALL, play, played
+from running import KEY, SMALL, meanwhile, play, played
 from scripted_model import ScriptedModel
 
 from serving import COMMAND
@@ -202,3 +202,10 @@ def test_the_neutral_harness_with_any_model(provider, key, tmp_path):
     assert record["times"]["closed_because"] == "budget_spent" and record["outcome"]["submission"] == 3
     assert len(record["turns"]) == 2 and record["usage"]["input_tokens"] == 11 * 900
     assert record["usage"]["cached_tokens"] == 11 * 100 and record["usage"]["output_tokens"] == 11 * 50
+    assert [
+        (one["feedback_opened"], one["tokens"]["output"], one["tokens_by"]) for one in meanwhile(tmp_path / "run")
+    ] == [
+        ([], 3 * 50, "request"),
+        (["submit_001/summary.json"], 4 * 50, "request"),
+        (["submit_002/summary.json"], 3 * 50, "request"),
+    ]

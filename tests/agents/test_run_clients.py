@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from evolution_script import SUBMIT, evolve
-from running import KEY, MODELS, Real, finished, play
+from running import KEY, MODELS, Real, finished, meanwhile, play
 from scripted_model import ScriptedModel
 from wire_formats import Past
 
@@ -36,6 +36,8 @@ def test_in_their_jail(name, tmp_path):
     assert record["isolation"]["agent"] in ("A", "B")
     assert len(record["turns"]) == 2
     assert record["agent"]["version"] == real.client.client.install.version
+    seen = [one["feedback_opened"] for one in meanwhile(tmp_path / "run")]
+    assert seen == [[], ["submit_001/summary.json"], ["submit_002/summary.json"]]
     assert not subprocess.run(["grep", "-rlF", KEY, str(tmp_path)], capture_output=True, text=True).stdout
 
 
