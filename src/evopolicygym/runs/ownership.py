@@ -15,7 +15,7 @@ from evopolicygym import __version__
 from evopolicygym.analysis.code_reader import code_facts
 from evopolicygym.errors import UserError
 from evopolicygym.judge import submission
-from evopolicygym.judge.events import Opened, Owned
+from evopolicygym.judge.events import Joined, Opened, Owned
 from evopolicygym.judge.failpoints import failpoint
 from evopolicygym.judge.judge import Judge, Means, Videos
 from evopolicygym.judge.place import Place, write_whole
@@ -121,7 +121,8 @@ def _started(place: Place, settings: Settings, agent_facts: dict[str, Any], slot
         if judge.state.opened is None:
             _open(owner, task, splits, agent_facts)
         _check_same(judge, task, splits, settings)
-        judge.record(Owned(engine.level, engine.implementation))
+        judge.record(Owned(engine.level, engine.implementation, engine.nodes))
+        engine.watch(lambda node: judge.record(Joined(node)))
         _tidy(owner)
         owner.write_record()
         yield owner

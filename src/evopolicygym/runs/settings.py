@@ -23,7 +23,9 @@ from evopolicygym.tasks.sealing import load_key
 from evopolicygym.tasks.splits import SIZES, PaperSplits, SealedSplits, Split, Splits
 
 CORES: Final = len(os.sched_getaffinity(0))
-MAY_DIFFER: Final = frozenset({"jobs", "isolation", "seal_key"})  # between one owner of a run and the next
+MAY_DIFFER: Final = frozenset(
+    {"engine", "isolation", "jobs", "ray_address", "seal_key"}
+)  # between one owner of a run and the next
 
 
 class Seeds(StrEnum):
@@ -42,6 +44,13 @@ class Isolation(StrEnum):
 
     def levels(self) -> tuple[Level, ...]:
         return PUBLISHABLE if self is Isolation.AUTO else (Level(self.value),)
+
+
+class EngineName(StrEnum):
+    """Episodes on this machine, or on the nodes of a Ray cluster."""
+
+    LOCAL = "local"
+    RAY = "ray"
 
 
 class ValidateWhen(StrEnum):
@@ -95,6 +104,8 @@ class Settings(BaseModel):
     stock: bool = False
     isolation: Isolation = Isolation.AUTO
     jobs: int = Field(CORES, ge=1)
+    engine: EngineName = EngineName.LOCAL
+    ray_address: str | None = None
     agent: AgentSettings | None = None
 
     @classmethod

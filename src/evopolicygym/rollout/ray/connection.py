@@ -31,6 +31,7 @@ def connect(address: str, namespace: str, token_file: str | None) -> Any:
     ray = library()
     _forget_token()
     logging.getLogger("ray").setLevel(logging.ERROR)
+    ray._private.worker._worker_logs_enabled = False  # it would print to stdout, which is for data
     try:
         ray.init(address=address, namespace=namespace, log_to_driver=False, configure_logging=False)
     except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:

@@ -28,8 +28,7 @@ from evopolicygym.tasks.task import Task
 
 
 class RayEngine:
-    """Plays on the seats of a fleet, which this or another process has made. ``notice`` is told of nodes that were not
-    there when it began, before a result of theirs is given."""
+    """Plays on the seats of a fleet, which this or another process has made."""
 
     def __init__(
         self,
@@ -48,7 +47,7 @@ class RayEngine:
             connected(where.address, where.namespace, where.token_file), where.namespace, scene, self.store.root
         )
         self._nodes = {node.id: node for node in where.nodes}
-        self.notice: Callable[[Node], None] = lambda _: None
+        self._notice: Callable[[Node], None] = lambda _: None
         try:
             prepared = self._prepare()
         except BaseException:
@@ -72,6 +71,9 @@ class RayEngine:
     def level(self) -> Level:
         """The lowest of all nodes that play."""
         return max((Level(node.level) for node in self.nodes if not node.refused), key=list(Level).index)
+
+    def watch(self, notice: Callable[[Node], None]) -> None:
+        self._notice = notice
 
     def load(self, checkpoint: Checkpoint) -> LoadResult:
         """Whether the policy imports and constructs, in the jail, without an environment."""
@@ -108,7 +110,7 @@ class RayEngine:
         for batch, reply in Dispatch(self._seats, self._slots, batches, deadline, urgent).replies():
             if reply.node and reply.node.id not in self._nodes:
                 self._nodes[reply.node.id] = reply.node
-                self.notice(reply.node)
+                self._notice(reply.node)
             yield batch, reply
 
 
