@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -12,7 +12,7 @@ import typer
 from evopolicygym.cli.output import data, print_json, progress, talk, tame, tell_refused
 from evopolicygym.errors import Fault, UserError
 from evopolicygym.reference.paper import best_agent, published
-from evopolicygym.rollout.engine import Engine, LocalEngine
+from evopolicygym.rollout.engine import LocalEngine
 from evopolicygym.rollout.evaluation import Evaluation, NotLoaded, evaluate_folder
 from evopolicygym.rollout.ray.alone import ray_engine
 from evopolicygym.runs.settings import CORES, EngineName, Isolation, Seeds
@@ -48,13 +48,11 @@ def evaluate(
     _warn(pins.complaints(pins.distributions(found.requires)), isolation)
     _check_paths(policy_dir, record, video)
     levels, workers = isolation.levels(), min(jobs, len(chosen))
-    made: AbstractContextManager[Engine] = (
-        LocalEngine(found, workers, levels, video=video, stock=stock)
-        if engine_name is EngineName.LOCAL
-        else ray_engine(found, workers, ray_address, levels, video=video, stock=stock)
-    )
+    local = partial(LocalEngine, found, workers, levels)
+    remote = partial(ray_engine, found, workers, ray_address, levels)
+    make = local if engine_name is EngineName.LOCAL else remote
     try:
-        with made as engine, progress(len(chosen)) as advance:
+        with make(video=video, stock=stock) as engine, progress(len(chosen)) as advance:
             tell_refused(engine.nodes)
             report = evaluate_folder(engine, found, policy_dir.resolve(), chosen, splits.id, record, video, advance)
     except SnapshotRefused as error:

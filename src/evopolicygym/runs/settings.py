@@ -23,9 +23,8 @@ from evopolicygym.tasks.sealing import load_key
 from evopolicygym.tasks.splits import SIZES, PaperSplits, SealedSplits, Split, Splits
 
 CORES: Final = len(os.sched_getaffinity(0))
-MAY_DIFFER: Final = frozenset(
-    {"engine", "isolation", "jobs", "ray_address", "seal_key"}
-)  # between one owner of a run and the next
+# Between one owner of a run and the next.
+MAY_DIFFER: Final = frozenset({"engine", "isolation", "jobs", "ray_address", "seal_key"})
 
 
 class Seeds(StrEnum):
