@@ -25,8 +25,7 @@ def ray_engine(
     stock: bool = False,
 ) -> Iterator[RayEngine]:
     """On every core of the cluster at ``address``; without one, on ``jobs`` cores of a Ray on this machine."""
-    with (
-        Fleet([task], levels, address, None if address else jobs) as fleet,
-        RayEngine(task, fleet.whereabouts, FleetSlots(fleet), levels, store, video, stock) as engine,
-    ):
-        yield engine
+    with Fleet([task], levels, address, None if address else jobs) as fleet:
+        place = store or (fleet.scratch and fleet.scratch / "checkpoints")
+        with RayEngine(task, fleet.whereabouts, FleetSlots(fleet), levels, place, video, stock) as engine:
+            yield engine

@@ -10,6 +10,7 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final, Self
 
 from evopolicygym.errors import UserError
@@ -78,6 +79,7 @@ class Fleet:
         self._actors: list[Any] = []  # kept: a seat ends when nobody here holds it
         self._stack = ExitStack()
         self._token_file: str | None = None
+        self.scratch: Path | None = None  # a folder that goes with a Ray of our own, however we end
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
@@ -85,6 +87,7 @@ class Fleet:
             if given is None:
                 steward = stack.enter_context(Steward(self._most or 1))
                 self._address, self._token_file = steward.address(), str(steward.token_file)
+                self.scratch = steward.folder
             self._ray = connect(self._address or "auto", self._namespace, self._token_file)
             stack.callback(disconnect)
             self._address = self._ray.get_runtime_context().gcs_address
