@@ -25,6 +25,7 @@ BELOW = {
     "agents": {"sandbox"},
     "server": {"judge", "rollout", "sandbox", "tasks"},
     "runs": {"agents", "analysis", "judge", "records", "rollout", "sandbox", "server", "tasks"},
+    "suites": {"agents", "analysis", "judge", "records", "rollout", "runs", "sandbox", "tasks"},
     "cli": {
         "agents",
         "analysis",
@@ -37,6 +38,7 @@ BELOW = {
         "runs",
         "sandbox",
         "server",
+        "suites",
         "tasks",
     },
 }

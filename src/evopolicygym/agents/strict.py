@@ -21,21 +21,21 @@ class Strict(BaseModel):
 Shape = TypeVar("Shape", bound=Strict)
 
 
-def read_toml(path: Path, what: str) -> dict[str, Any]:
+def read_toml(path: Path, what: str, see: str = SEE) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text())
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"cannot read the {what} {path}: {error}") from error
     except tomllib.TOMLDecodeError as error:
-        raise UserError(f"the {what} {path} is not TOML: {error}", SEE) from error
+        raise UserError(f"the {what} {path} is not TOML: {error}", see) from error
 
 
-def shaped(shape: type[Shape], data: dict[str, Any], what: str) -> Shape:
+def shaped(shape: type[Shape], data: dict[str, Any], what: str, see: str = SEE) -> Shape:
     try:
         return shape.model_validate(data)
     except ValidationError as error:
         lines = [_line(shape, problem) for problem in error.errors()]
-        raise UserError(f"{what} is not valid:\n" + "\n".join(f"  {line}" for line in lines), SEE) from error
+        raise UserError(f"{what} is not valid:\n" + "\n".join(f"  {line}" for line in lines), see) from error
 
 
 def _line(shape: type[Strict], problem: Any) -> str:

@@ -13,6 +13,7 @@ from evopolicygym.records.run import Run, load
 
 MARKS: Final = ("run.json", "ledger.jsonl")
 AGENTS_OWN: Final = ("checkpoints", "workspace")
+SUPERSEDED: Final = "superseded"  # attempts of a suite that were made again: evidence, but nobody's score
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ def run_folders(path: Path) -> Iterator[Path]:
     is no record."""
     for folder, below, files in os.walk(path):
         is_run = any(mark in (*files, *below) for mark in MARKS)
-        below[:] = [] if is_run else [name for name in below if name not in AGENTS_OWN]
+        below[:] = [] if is_run else [name for name in below if name not in (*AGENTS_OWN, SUPERSEDED)]
         if is_run:
             yield Path(folder)
 

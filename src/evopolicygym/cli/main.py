@@ -62,6 +62,7 @@ def _app() -> typer.Typer:
         run,
         seeds,
         serve,
+        suite,
         task,
     )
 
@@ -79,6 +80,7 @@ def _app() -> typer.Typer:
     app.command("report")(report.report)
     app.command("reproduce")(reproduce.reproduce)
     app.command("doctor")(doctor.doctor)
+    app.add_typer(suite.app, name="suite")
     app.add_typer(task.app, name="task")
     app.add_typer(agent.app, name="agent")
     app.add_typer(seeds.app, name="seeds")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from evopolicygym.judge.events import Turned
@@ -38,8 +38,7 @@ class Allowance:
         used: dict[str, float | None] = {
             "turns": len(turns),
             "hours": sum(turn.wall_s for turn in turns) / 3600,
-            "tokens": _total(_tokens(turn.usage) for turn in turns),
-            "dollars": _total(turn.usage["cost_usd"] if turn.usage else None for turn in turns),
+            **asdict(spent(turns)),
         }
         return [Limit(name, value, used[name]) for name in used if (value := getattr(self, name)) is not None]
 
@@ -50,6 +49,20 @@ class Allowance:
         if self.hours is None:
             return None
         return max(0.0, self.hours * 3600 - sum(turn.wall_s for turn in turns))
+
+
+@dataclass(frozen=True)
+class Spent:
+    """At least this much; None when nobody metered it."""
+
+    tokens: float | None
+    dollars: float | None
+
+
+def spent(turns: Iterable[Turned]) -> Spent:
+    turns = list(turns)
+    dollars = _total(turn.usage["cost_usd"] if turn.usage else None for turn in turns)
+    return Spent(_total(_tokens(turn.usage) for turn in turns), dollars)
 
 
 def _tokens(usage: dict[str, Any] | None) -> float | None:

@@ -16,6 +16,7 @@ from evopolicygym.judge.judge import Judge
 from evopolicygym.judge.state import Phase, RunState
 from evopolicygym.runs import service
 from evopolicygym.runs.allowance import Allowance
+from evopolicygym.runs.company import Alone, Company
 from evopolicygym.runs.conversation import Over, next_step
 from evopolicygym.runs.integrity import inspect
 from evopolicygym.runs.ownership import Owner
@@ -25,30 +26,36 @@ GRACE_S: Final = 60.0  # for the last words of an agent whose budget is spent
 LAST_WORDS: Final = 2000  # characters kept in the ledger; the transcript has them all
 
 
-async def drive(owner: Owner, make_player: Callable[[str], Player], allowance: Allowance) -> None:
+async def drive(
+    owner: Owner, make_player: Callable[[str], Player], allowance: Allowance, company: Company | None = None
+) -> None:
     """One run from its first prompt to its outcome; or from wherever it was interrupted."""
+    company = company or Alone()
 
     async def play(url: str) -> str:
         stop = threading.Event()
         player = make_player(url)
         try:
-            return await asyncio.to_thread(_converse, owner.judge, player, allowance, stop)
+            return await asyncio.to_thread(_converse, owner.judge, player, allowance, stop, company.wait_s)
         finally:
             stop.set()
             player.close()
+            company.agent_is_gone()
             if owner.judge.state.inspected is None:
                 owner.judge.record(Inspected(inspect(owner.place)))
 
     await service.serve(owner, play)
 
 
-def _converse(judge: Judge, player: Player, allowance: Allowance, stop: threading.Event) -> str:
+def _converse(
+    judge: Judge, player: Player, allowance: Allowance, stop: threading.Event, wait_s: Callable[[float], float]
+) -> str:
     """Prompt, record, decide: until it is over. A turn that we were killed in comes first."""
     if judge.state.prompted_at:
         turn = player.interrupted(len(judge.state.turns) + 1, judge.state.prompted_at)
         judge.record(_turned(turn, len(judge.state.submissions), _model(judge.state)))
     while not isinstance(step := next_step(judge.state, allowance), Over):
-        if stop.wait(step.wait_s):
+        if stop.wait(wait_s(step.wait_s)):
             return service.BY_HAND
         judge.record(Prompted(len(judge.state.turns) + 1))
         turn = player.turn(_asked(judge.state, step.session, _watch(judge, allowance, stop)))

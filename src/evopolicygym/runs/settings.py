@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import tomllib
 from collections.abc import Mapping
@@ -10,13 +9,15 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from evopolicygym.agents.confinement.cell import AgentLevel, Network
+from evopolicygym.agents.strict import Strict
 from evopolicygym.errors import UserError
 from evopolicygym.judge.judge import Videos
 from evopolicygym.judge.requests import MAX_EPISODES
 from evopolicygym.rollout.engine import PUBLISHABLE
+from evopolicygym.runs import toml
 from evopolicygym.runs.allowance import Allowance
 from evopolicygym.sandbox.jail import Level
 from evopolicygym.tasks.sealing import load_key
@@ -59,10 +60,8 @@ class ValidateWhen(StrEnum):
     EAGER = "eager"
 
 
-class AgentSettings(BaseModel):
+class AgentSettings(Strict):
     """Who plays, and what it may use up beside the budget of episodes."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
     model: str | None = None
@@ -87,10 +86,8 @@ class AgentSettings(BaseModel):
         return Allowance(self.turns, self.hours, self.tokens, self.dollars)
 
 
-class Settings(BaseModel):
+class Settings(Strict):
     """Resolved: every default is written out. Without an agent a run is served, and played by whoever comes."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     task: str
     seeds: Seeds = Seeds.SEALED
@@ -125,23 +122,21 @@ class Settings(BaseModel):
 
     def toml(self) -> str:
         values = self.model_dump(mode="json", exclude_none=True)
-        agent = values.pop("agent", None)
-        options = agent.pop("options") if agent else None
-        parts = ["# The settings of this run, resolved. Written once.", *_lines(values)]
-        parts += ["", "[agent]", *_lines(agent)] if agent else []
-        parts += ["", "[agent.options]", *_lines(options)] if options else []
-        return "\n".join(parts) + "\n"
+        return toml.text(values, "The settings of this run, resolved. Written once.")
 
     def differences(self, other: Settings) -> list[str]:
         """In words; settings that may differ between owners of one run are none."""
-        mine, theirs = self.model_dump(mode="json"), other.model_dump(mode="json")
+        mine, theirs = (flat(one.model_dump(mode="json", exclude=set(MAY_DIFFER))) for one in (self, other))
         return [
-            f"{name} is {mine[name]!r} there, {theirs[name]!r} here"
-            for name in mine
-            if name not in MAY_DIFFER and mine[name] != theirs[name]
+            f"{name} is {mine.get(name)!r} there, {theirs.get(name)!r} here"
+            for name in {**mine, **theirs}
+            if mine.get(name) != theirs.get(name)
         ]
 
 
-def _lines(values: Mapping[str, Any]) -> list[str]:
-    """TOML writes numbers, booleans, lists and strings as JSON does."""
-    return [f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in values.items()]
+def flat(values: Mapping[str, Any], within: str = "") -> dict[str, Any]:
+    """Nested tables by dotted names."""
+    found: dict[str, Any] = {}
+    for name, value in values.items():
+        found |= flat(value, f"{within}{name}.") if isinstance(value, dict) else {f"{within}{name}": value}
+    return found

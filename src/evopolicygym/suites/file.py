@@ -1,0 +1,138 @@
+"""A suite file: tasks x agents x repeats. Every key is known; what is not gets the nearest name."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Final, Self
+
+from pydantic import Field, field_validator
+
+from evopolicygym.agents.strict import Strict, read_toml, shaped
+from evopolicygym.errors import UserError
+from evopolicygym.runs import toml
+from evopolicygym.runs.settings import AgentSettings, Settings
+from evopolicygym.tasks.files import core16
+
+SEE: Final = "docs/suites.md has every key and a whole example."
+COLLECTIONS: Final = {"core16": core16}
+
+
+class Splits(Strict):
+    """Whose cases are played, and how many hidden ones. What is not said has the default of a run."""
+
+    seeds: str | None = None
+    seal_key: Path | None = None
+    validation_cases: int | None = None
+    heldout_cases: int | None = None
+
+
+class Defaults(Strict):
+    """Of every run. What is not said has the default of a run."""
+
+    budget: int | None = None
+    validate_when: str | None = None
+    video: str | None = None
+    stock: bool | None = None
+    isolation: str | None = None
+
+
+class Limits(Strict):
+    """Of each run, unless its agent has its own."""
+
+    turns: int | None = None
+    hours: float | None = None
+    tokens: int | None = None
+    dollars: float | None = None
+
+
+class Cap(Strict):
+    """On the spending of all runs together: when it is reached, no new run begins, and those that play play on."""
+
+    tokens: int | None = Field(default=None, ge=1)
+    dollars: float | None = Field(default=None, gt=0)
+
+
+class Entrant(AgentSettings):
+    """One agent under the name of its table. ``name`` is that of the client, where it is another."""
+
+    name: str = ""
+
+
+class Suite(Strict):
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    tasks: list[str] = Field(min_length=1)
+    agents: dict[str, Entrant] = Field(min_length=1)
+    repeats: int = Field(default=1, ge=1)
+    seed: int = 0
+    splits: Splits = Splits()
+    defaults: Defaults = Defaults()
+    limits: Limits = Limits()
+    cap: Cap = Cap()
+
+    @field_validator("tasks", mode="before")
+    @classmethod
+    def _expanded(cls, value: Any) -> Any:
+        """A collection stands for its tasks, alone or in a list."""
+        names = [value] if isinstance(value, str) else value
+        if not isinstance(names, list):
+            return value
+        expanded = [task for name in names for task in (COLLECTIONS[name]() if name in COLLECTIONS else [name])]
+        return [str(Path(task).resolve()) if str(task).endswith(".toml") else task for task in expanded]
+
+    @classmethod
+    def read(cls, path: Path, overrides: Iterable[str] = ()) -> Self:
+        data = read_toml(path, "suite file", SEE)
+        for text in overrides:
+            _override(data, text)
+        return shaped(cls, {"name": path.stem, **data}, f"the suite file {path}", SEE)
+
+    def settings(self, task: str, agent: str, repeat: int) -> Settings:
+        """Of one run. An agent's own limits go before those of the suite."""
+        entrant = self.agents[agent]
+        if "seed" in entrant.model_fields_set:
+            raise UserError(f"agents.{agent}.seed: agents have no seed of their own", "Set the seed of the suite.")
+        own = {name: getattr(entrant, name) for name in entrant.model_fields_set}
+        given = {**_said(self.limits), **own, "name": entrant.name or agent, "seed": self.seed + repeat}
+        common = {**_said(self.splits), **_said(self.defaults)}
+        return Settings.make(task=task, agent=shaped(AgentSettings, given, f"agents.{agent}", SEE), **common)
+
+    def toml(self) -> str:
+        """Resolved: enough to run the suite again, whatever the defaults are then."""
+        first = {agent: self.settings(self.tasks[0], agent, 0) for agent in self.agents}
+        run = next(iter(first.values())).model_dump(mode="json", exclude_none=True)
+        agents = {
+            agent: settings.agent.model_dump(mode="json", exclude_none=True, exclude={"seed"})
+            for agent, settings in first.items()
+            if settings.agent
+        }
+        values = self.model_dump(mode="json", exclude_none=True, exclude={"splits", "defaults", "limits", "agents"})
+        values["splits"] = {name: run[name] for name in Splits.model_fields if name in run}
+        values["defaults"] = {name: run[name] for name in Defaults.model_fields if name in run}
+        comment = "This suite, resolved. `evopolicygym suite run` on this file goes on with it."
+        return toml.text(values | {"agents": agents}, comment)
+
+
+def _said(part: Strict) -> dict[str, Any]:
+    return part.model_dump(exclude_none=True)
+
+
+def _override(data: dict[str, Any], text: str) -> None:
+    """``agents.codex.model=...``: a TOML value, or else a string."""
+    name, equals, value = text.partition("=")
+    if not equals or not name.strip():
+        raise UserError(f"--set {text} has no value", "Write --set NAME=VALUE, for example --set repeats=3.")
+    *tables, last = name.strip().split(".")
+    for table in tables:
+        data = data.setdefault(table, {})
+        if not isinstance(data, dict):
+            raise UserError(f"--set {text}: {table} is not a table", SEE)
+    data[last] = _value(value.strip())
+
+
+def _value(text: str) -> Any:
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text

@@ -1,0 +1,167 @@
+"""The foreman: begins the runs of a suite as there is room, each in a process of its own, and sees them to their end.
+
+It decides nothing about a run. Kill it anywhere, and the same command goes on: what there is to know lies in the runs'
+ledgers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Final
+
+from evopolicygym.suites import log
+from evopolicygym.suites.file import Cap
+from evopolicygym.suites.folder import SuiteFolder
+from evopolicygym.suites.hall import Hall
+from evopolicygym.suites.member import Brief
+from evopolicygym.suites.plan import PlannedRun
+from evopolicygym.suites.standing import Row, Status
+from evopolicygym.suites.survey import Survey, over_cap
+from evopolicygym.suites.turnstile import Turnstile
+
+MEMBER: Final = (sys.executable, "-m", "evopolicygym.cli.main", "suite", "member")
+TICK_S: Final = 0.5
+MOST_PER_PLACE: Final = 2  # runs whose agent is gone, and which wait for slots, may be as many again
+Pair = tuple[socket.socket, socket.socket]
+
+
+@dataclass(eq=False)
+class Member:
+    """A run at work. Its agent takes one of the places until it is gone."""
+
+    planned: PlannedRun
+    has_agent: bool
+    process: asyncio.subprocess.Process | None = None
+
+    def signal(self, number: int) -> None:
+        with suppress(ProcessLookupError):
+            if self.process:
+                self.process.send_signal(number)
+
+
+class Foreman:
+    """``survey`` knows how the runs stand. ``stop`` may be called at any time, and more than once."""
+
+    def __init__(self, folder: SuiteFolder, planned: list[PlannedRun], cap: Cap, jobs: int, parallel_runs: int) -> None:
+        self._folder, self._cap = folder, cap
+        self._planned = {one.name: one for one in planned}
+        self._slots, self._places = jobs, parallel_runs
+        self._hall = Hall(Turnstile(range(jobs)))
+        self._members: dict[str, Member] = {}
+        self._tried: set[str] = set()
+        self._changed = asyncio.Event()
+        self._stops = 0
+        self.survey = Survey(folder, planned, lambda name: name in self._members)
+        self.is_capped = False
+
+    @property
+    def is_stopped(self) -> bool:
+        return self._stops > 0
+
+    @property
+    def running(self) -> int:
+        return len(self._members)
+
+    async def work(self, tick: Callable[[], None]) -> None:
+        """Until nothing is left that could be done now. ``tick`` is called about twice a second."""
+        attended: set[asyncio.Task[None]] = set()
+        while True:
+            attended |= {asyncio.create_task(self._attend(member)) for member in self._next_ones()}
+            tick()
+            if not attended:
+                return
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._changed.wait(), TICK_S)
+            self._changed.clear()
+            for task in [task for task in attended if task.done()]:
+                attended.remove(task)
+                task.result()
+
+    def stop(self) -> None:
+        """First let every run come to where nothing paid for is lost; asked again, at once."""
+        self._stops += 1
+        for member in self._members.values():
+            member.signal(signal.SIGTERM if self._stops == 1 else signal.SIGKILL)
+
+    def _next_ones(self) -> Iterator[Member]:
+        """Runs that have begun go first. Each is tried once."""
+        rows = self.survey.rows()
+        self.is_capped = over_cap(rows, self._cap)
+        for row in sorted(rows, key=lambda row: not row.has_begun):
+            refused = self.is_stopped or row.is_over or row.run in self._tried
+            if refused or (self.is_capped and not row.has_begun) or not self._has_room(row):
+                continue
+            self._tried.add(row.run)
+            self._members[row.run] = Member(self._planned[row.run], row.needs_agent)
+            yield self._members[row.run]
+
+    def _has_room(self, row: Row) -> bool:
+        if len(self._members) >= MOST_PER_PLACE * self._places:
+            return False
+        return not row.needs_agent or sum(member.has_agent for member in self._members.values()) < self._places
+
+    async def _attend(self, member: Member) -> None:
+        """One run, from the start of its process to its end."""
+        name = member.planned.name
+        if self.survey.row(member.planned).status is Status.MISSING:
+            self._folder.supersede(name)
+        log.begin(self._folder.log(name))
+        with _sockets() as (ours, theirs):
+            brief = self._brief(member.planned, [end.fileno() for end in theirs])
+            member.process = process = await self._start(name, theirs)
+            if self.is_stopped:
+                member.signal(signal.SIGKILL)
+            hosting = asyncio.create_task(self._hall.host(name, *ours, gone=lambda: self._gone(member)))
+            await process.communicate(brief.model_dump_json().encode())
+            await hosting
+        assert process.returncode is not None
+        log.end(self._folder.log(name), process.returncode)
+        del self._members[name]
+        self._changed.set()
+
+    def _brief(self, planned: PlannedRun, sockets: list[int]) -> Brief:
+        return Brief(
+            root=self._folder.run(planned.name),
+            settings=planned.settings,
+            slots=self._slots,
+            slots_socket=sockets[0],
+            talk_socket=sockets[1],
+            foreman=os.getpid(),
+        )
+
+    async def _start(self, name: str, theirs: Pair) -> asyncio.subprocess.Process:
+        """In a session of its own: Ctrl-C is for us alone."""
+        with open(self._folder.log(name), "ab") as said:
+            process = await asyncio.create_subprocess_exec(
+                *MEMBER,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=said,
+                stderr=said,
+                pass_fds=[end.fileno() for end in theirs],
+                start_new_session=True,
+            )
+        for end in theirs:
+            end.close()
+        return process
+
+    def _gone(self, member: Member) -> None:
+        member.has_agent = False
+        self._changed.set()
+
+
+@contextmanager
+def _sockets() -> Iterator[tuple[Pair, Pair]]:
+    """Two pairs: our ends and theirs. Nothing on disk: no agent can find them."""
+    slots, talk = socket.socketpair(), socket.socketpair()
+    try:
+        yield (slots[0], talk[0]), (slots[1], talk[1])
+    finally:
+        for end in (*slots, *talk):
+            end.close()

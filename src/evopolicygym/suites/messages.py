@@ -1,0 +1,62 @@
+"""What a run and the foreman of its suite say to each other: JSON lines over two sockets that only they hold.
+
+Over the first the run asks for slots and gives them back; they come as they are free. Over the second it asks, and is
+answered at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+KIND: Final = "kind"
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Want:
+    count: int
+    urgent: bool
+
+
+@dataclass(frozen=True)
+class GiveBack:
+    slot: int
+
+
+@dataclass(frozen=True)
+class Granted:
+    slot: int
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """``provider`` has asked us to wait. Answered with how long to wait, all runs considered."""
+
+    provider: str
+    wait_s: float
+
+
+@dataclass(frozen=True)
+class Gone:
+    """The agent is, and what is left is hidden scoring."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    wait_s: float = 0.0
+
+
+KINDS: Final[dict[str, type[Any]]] = {
+    kind.__name__: kind for kind in (Want, GiveBack, Granted, Waiting, Gone, Answer)
+}  # fmt: skip
+
+
+def encode(message: object) -> bytes:
+    return msgspec.json.encode([type(message).__name__, message]) + b"\n"
+
+
+def decode(line: bytes) -> Any:
+    kind, data = msgspec.json.decode(line)
+    return msgspec.convert(data, KINDS[kind])

@@ -1,0 +1,37 @@
+"""The runs that a suite consists of, in the order in which they are begun."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+
+from evopolicygym.runs.settings import Settings
+from evopolicygym.suites.file import Suite
+from evopolicygym.tasks.registry import resolve
+from evopolicygym.tasks.task import Task
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """``name`` is that of its folder, so that adding to a suite moves nothing that is there."""
+
+    name: str
+    task: Task
+    agent: str
+    repeat: int
+    settings: Settings
+
+
+def plan(suite: Suite) -> list[PlannedRun]:
+    """Whole rounds first: what is there after a while compares all agents on all tasks."""
+    tasks = {name: resolve(name) for name in dict.fromkeys(suite.tasks)}
+    return [
+        _planned(suite, name, tasks[name], agent, repeat)
+        for repeat, name, agent in product(range(suite.repeats), tasks, suite.agents)
+    ]
+
+
+def _planned(suite: Suite, name: str, task: Task, agent: str, repeat: int) -> PlannedRun:
+    settings = suite.settings(name, agent, repeat)
+    folder = "__".join(part.replace("/", "-") for part in (task.id, agent, f"s{suite.seed + repeat}"))
+    return PlannedRun(folder, task, agent, repeat, settings)
