@@ -41,7 +41,7 @@ class Dispatch:
 
     def _go_on(self) -> bool:
         """Give every slot work. False when there is none, and none under way."""
-        self._slots.want(0 if self._batches.is_empty else self._slots.total, self._urgent)
+        self._slots.want(0 if self._batches.is_empty else self._slots.total + len(self._gone), self._urgent)
         for slot in self._slots.granted():
             if batch := self._batches.next(self._slots.total):
                 self._ask(slot, batch)
