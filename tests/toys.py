@@ -72,6 +72,19 @@ class Flaky(Toy):
         return super().pay(action)
 
 
+class Moody(Toy):
+    """While a mood lasts, a file: raises every other time, so that nobody knows whose doing it is."""
+
+    def pay(self, action: Any) -> float:
+        mood = Path(os.environ["TOY_MOOD"])
+        if mood.exists() and (content := mood.read_text()) != "better":
+            mood.write_text("better")
+            raise ArithmeticError(f"a mood {content}")
+        if mood.exists() and self.steps == self.length:
+            mood.write_text("bad")
+        return super().pay(action)
+
+
 class Aborting(Toy):
     """Takes its whole process with it whenever action 2 is played."""
 
@@ -247,6 +260,7 @@ ENVIRONMENTS = {
     "Endless-v0": Endless,
     "Raising-v0": Raising,
     "Flaky-v0": Flaky,
+    "Moody-v0": Moody,
     "Aborting-v0": Aborting,
     "NotANumber-v0": NotANumber,
     "Huge-v0": Huge,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,11 +12,12 @@ from typing import Final
 BEGUN: Final = "=== begun"
 ENDED: Final = re.compile(r"=== ended, exit code (-?\d+)")
 COMPLAINT: Final = "evopolicygym: "
+STOPPED: Final = 128 + signal.SIGTERM  # exit code of a run that was asked to stop
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """``reason`` is None for one that was killed from outside, or went well."""
+    """``reason`` is None for one that was stopped from outside, or went well."""
 
     exit_code: int | None
     reason: str | None
@@ -37,10 +39,11 @@ def last_attempt(path: Path) -> Attempt | None:
         return None
     ended = ENDED.findall(text)
     code = int(ended[-1]) if ended else None
-    return Attempt(code, _reason(text, code) if code is not None and code > 0 else None)
+    gave_up = code is not None and code > 0 and code != STOPPED
+    return Attempt(code, _reason(text, code) if gave_up else None)
 
 
-def _reason(text: str, code: int) -> str:
+def _reason(text: str, code: int | None) -> str:
     """The complaint of the command line, or else the last that was said."""
     said = [line.strip() for line in text.splitlines()[1:] if line.strip() and not ENDED.match(line)]
     complaints = [line.removeprefix(COMPLAINT) for line in said if line.startswith(COMPLAINT)]

@@ -20,10 +20,10 @@ from evopolicygym.runs.ownership import BY_HAND, Owner, own
 from evopolicygym.runs.settings import Settings
 from evopolicygym.sandbox import kernel
 from evopolicygym.suites.folder import has_begun
+from evopolicygym.suites.log import STOPPED
 from evopolicygym.suites.sharing import SharedSlots, SharedWaiting
 
 POLL_S: Final = 0.02
-STOPPED: Final = 128 + signal.SIGTERM
 
 
 class Brief(Strict):

@@ -33,5 +33,5 @@ def plan(suite: Suite) -> list[PlannedRun]:
 
 def _planned(suite: Suite, name: str, task: Task, agent: str, repeat: int) -> PlannedRun:
     settings = suite.settings(name, agent, repeat)
-    folder = "__".join(part.replace("/", "-") for part in (task.id, agent, f"s{suite.seed + repeat}"))
+    folder = "__".join(part.replace("/", "-").replace(":", "-") for part in (task.id, agent, f"s{suite.seed + repeat}"))
     return PlannedRun(folder, task, agent, repeat, settings)

@@ -1,0 +1,40 @@
+"""Suites of agents that ask a model: what they spend, and what their provider asks of them."""
+
+from __future__ import annotations
+
+import json
+
+from scripted_model import ScriptedModel
+
+from serving import command
+
+KEY = "scripted-key-that-opens-nothing"
+SUITE = """
+tasks = ["toys:Toy-v0"]
+repeats = 3
+[splits]
+seeds = "paper"
+validation_cases = 2
+heldout_cases = 3
+[defaults]
+budget = 12
+[cap]
+tokens = 5000
+[agents.model]
+model = "openai/scripted"
+base_url = "{url}/v1"
+"""
+
+
+def test_a_cap_on_spending_stops_new_runs_and_lets_running_ones_end(tmp_path, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    file, folder = tmp_path / "models.toml", tmp_path / "out"
+    with ScriptedModel() as model:
+        file.write_text(SUITE.format(url=model.url))
+        capped = command("suite", "run", file, "--folder", folder, "--parallel-runs", 2, "--json")
+        assert capped.returncode == 1 and "cap on spending is reached" in capped.stderr
+        rows = json.loads(capped.stdout)["runs"]
+        assert sorted(row["status"] for row in rows) == ["scored", "scored", "waiting"]
+        assert all(row["tokens"] > 5000 for row in rows if row["status"] == "scored")
+        raised = command("suite", "run", file, "--folder", folder, "--set", "cap.tokens=1000000", "--json")
+    assert raised.returncode == 0 and json.loads(raised.stdout)["complete"]

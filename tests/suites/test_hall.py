@@ -1,0 +1,110 @@
+"""Runs and their foreman, over real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import select
+import socket
+
+import pytest
+
+from evopolicygym.errors import Fault
+from evopolicygym.suites.hall import Hall
+from evopolicygym.suites.sharing import SharedSlots, SharedWaiting
+from evopolicygym.suites.turnstile import Turnstile
+
+
+class Visitor:
+    """A run of a suite, without the run."""
+
+    def __init__(self, hall, name="run", provider="provider"):
+        self.ends = [socket.socketpair(), socket.socketpair()]
+        self.gone = []
+        self.hosting = asyncio.ensure_future(
+            hall.host(name, self.ends[0][0], self.ends[1][0], lambda: self.gone.append(name))
+        )
+        self.slots, self.company = SharedSlots(self.ends[0][1], 2), SharedWaiting(self.ends[1][1], provider)
+
+    async def granted(self):
+        await asyncio.to_thread(select.select, self.slots.waitable, [], [], 10)
+        return self.slots.granted()
+
+    async def leave(self):
+        self.company._file.close()
+        for _, theirs in self.ends:
+            theirs.close()
+        await self.hosting
+
+
+def in_a_hall(visit):
+    async def main():
+        await visit(Hall(Turnstile(range(2))))
+
+    asyncio.run(main())
+
+
+def test_slots_are_granted_and_pass_on():
+    async def visit(hall):
+        one, two = Visitor(hall, "one"), Visitor(hall, "two")
+        one.slots.want(2, urgent=False)
+        first = await one.granted()
+        first += await one.granted() if len(first) < 2 else []
+        assert sorted(first) == [0, 1]
+        two.slots.want(1, urgent=True)
+        one.slots.give_back(first[0])
+        assert await two.granted() == [first[0]]
+        await one.leave()
+        two.slots.want(2, urgent=True)
+        assert await two.granted() == [first[1]]
+        await two.leave()
+
+    in_a_hall(visit)
+
+
+def test_a_slot_that_comes_too_late_goes_back():
+    async def visit(hall):
+        one, two = Visitor(hall, "one"), Visitor(hall, "two")
+        one.slots.want(2, urgent=False)
+        await asyncio.to_thread(select.select, one.slots.waitable, [], [], 10)
+        one.slots.want(0, urgent=False)
+        two.slots.want(2, urgent=False)
+        await asyncio.sleep(0.05)
+        assert one.slots.granted() == []
+        got = await two.granted()
+        got += await two.granted() if len(got) < 2 else []
+        assert sorted(got) == [0, 1]
+        await one.leave()
+        await two.leave()
+
+    in_a_hall(visit)
+
+
+def test_a_provider_that_asks_one_run_to_wait_slows_the_others():
+    async def visit(hall):
+        one, two, other = Visitor(hall, "one"), Visitor(hall, "two"), Visitor(hall, "other", "another provider")
+        assert await asyncio.to_thread(two.company.wait_s, 0.0) == 0.0
+        assert await asyncio.to_thread(one.company.wait_s, 30.0) == 30.0
+        assert 29.0 < await asyncio.to_thread(two.company.wait_s, 0.0) <= 30.0
+        assert await asyncio.to_thread(other.company.wait_s, 0.0) == 0.0
+        for visitor in (one, two, other):
+            await visitor.leave()
+
+    in_a_hall(visit)
+
+
+def test_the_foreman_learns_that_an_agent_is_gone():
+    async def visit(hall):
+        one = Visitor(hall, "one")
+        await asyncio.to_thread(one.company.agent_is_gone)
+        assert one.gone == ["one"]
+        await one.leave()
+
+    in_a_hall(visit)
+
+
+def test_a_foreman_that_is_gone_is_a_fault():
+    ours, theirs = socket.socketpair()
+    slots = SharedSlots(theirs, 2)
+    ours.close()
+    with pytest.raises(Fault):
+        slots.granted()

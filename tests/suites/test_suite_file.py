@@ -1,0 +1,130 @@
+"""Suite files: what they say, what they may not say, and that the resolved one says it all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from evopolicygym.errors import UserError
+from evopolicygym.suites.file import Suite
+from evopolicygym.suites.plan import plan
+
+SHIPPED = sorted((Path(__file__).parents[2] / "suites").glob("*.toml"))
+SMALL = """
+tasks = ["core16/acrobot"]
+repeats = 2
+seed = 5
+[limits]
+hours = 3
+tokens = 1000
+[agents.tuner]
+[agents.mine]
+name = "codex"
+model = "some-model"
+hours = 1
+"""
+
+
+def suite(tmp_path, text=SMALL, *overrides):
+    path = tmp_path / "small.toml"
+    path.write_text(text)
+    return Suite.read(path, overrides)
+
+
+def test_tasks_times_agents_times_repeats(tmp_path):
+    planned = plan(suite(tmp_path))
+    assert [one.name for one in planned] == [
+        "core16-acrobot__tuner__s5",
+        "core16-acrobot__mine__s5",
+        "core16-acrobot__tuner__s6",
+        "core16-acrobot__mine__s6",
+    ]
+    agent = planned[3].settings.agent
+    assert (agent.name, agent.model, agent.seed, agent.hours, agent.tokens) == ("codex", "some-model", 6, 1, 1000)
+    assert planned[0].settings.agent.hours == 3
+
+
+def test_a_collection_stands_for_its_tasks(tmp_path):
+    found = suite(tmp_path, 'tasks = "core16"\n[agents.tuner]')
+    assert len(found.tasks) == 16 and "core16/ant" in found.tasks
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.name)
+def test_what_ships_can_be_planned(path):
+    assert plan(Suite.read(path))
+
+
+def test_the_papers_protocol():
+    settings = plan(Suite.read(next(path for path in SHIPPED if path.name == "core16-128.toml")))[0].settings
+    assert (settings.budget, settings.validation_cases, settings.heldout_cases, settings.seeds) == (
+        128,
+        16,
+        32,
+        "paper",
+    )
+
+
+def test_the_resolved_file_is_the_same_suite(tmp_path):
+    first = suite(tmp_path)
+    again = tmp_path / "again"
+    again.mkdir()
+    resolved = suite(again, first.toml())
+    assert [one.settings for one in plan(resolved)] == [one.settings for one in plan(first)]
+    assert resolved.toml() == first.toml()
+    assert "heldout_cases = 32" in first.toml()
+
+
+def test_overrides(tmp_path):
+    found = suite(tmp_path, SMALL, "agents.mine.model=other", "repeats=3", "splits.seeds=paper", "agents.new.name=nop")
+    assert found.repeats == 3 and found.agents["mine"].model == "other" and "new" in found.agents
+    assert plan(found)[0].settings.seeds == "paper"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("tsks = 'core16'\n[agents.tuner]", "tsks: there is no such key; did you mean tasks?"),
+        (
+            "tasks = 'core16'\n[agents.codex]\nmodl = 'x'",
+            "agents.codex.modl: there is no such key; did you mean model",
+        ),
+        (
+            "tasks = 'core16'\n[splits]\nseed = 'paper'\n[agents.tuner]",
+            "splits.seed: there is no such key; did you",
+        ),
+        (
+            "tasks = 'x'\n[cap]\ndollar = 3\n[agents.tuner]",
+            "cap.dollar: there is no such key; did you mean dollars",
+        ),
+        ("tasks = 'core16'", "agents: Field required"),
+        ("tasks = 3\n[agents.tuner]", "tasks: Input should be a valid list"),
+        ("tasks = 'core16'\nrepeats = 0\n[agents.tuner]", "repeats: Input should be greater than or equal to 1"),
+        ("tasks = [", "is not TOML"),
+    ],
+)
+def test_what_is_wrong_is_named(tmp_path, text, said):
+    with pytest.raises(UserError) as error:
+        suite(tmp_path, text)
+    assert said in str(error.value) and "docs/suites.md" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("tasks = ['core16/acrobat']\n[agents.tuner]", "core16/acrobot"),
+        ("tasks = 'core16'\n[splits]\nheldout_cases = 1000\n[agents.tuner]", "heldout_cases"),
+        ("tasks = 'core16'\n[splits]\nseeds = 'papers'\n[agents.tuner]", "seeds"),
+        ("tasks = 'core16'\n[limits]\nhours = -1\n[agents.tuner]", "hours"),
+        ("tasks = 'core16'\n[agents.tuner]\nseed = 1", "agents.tuner.seed"),
+    ],
+)
+def test_what_cannot_be_planned_is_named(tmp_path, text, said):
+    with pytest.raises(UserError, match=said):
+        plan(suite(tmp_path, text))
+
+
+@pytest.mark.parametrize("override", ["repeats", "=3", "tasks.x=3"])
+def test_an_override_that_says_nothing(tmp_path, override):
+    with pytest.raises(UserError):
+        suite(tmp_path, SMALL, override)

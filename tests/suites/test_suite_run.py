@@ -1,0 +1,138 @@
+"""Suites as a user meets them: what is added is run, what is changed is refused, what fails stops nobody."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+
+import pytest
+
+from processes import alive, family, wait_until
+from serving import command
+from suite_work import TOY, SuiteWork, essence
+
+STARTER = TOY + "[agents.starter]\n"
+FOREVER = f"""
+[agents.slow]
+name = "command"
+command = ["{sys.executable}", "-c", "import time; time.sleep(600)"]
+"""
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory):
+    work = SuiteWork(tmp_path_factory.mktemp("suite"), STARTER)
+    assert work.run().returncode == 0
+    return work
+
+
+def test_the_table_is_rebuilt_from_the_runs(done):
+    first = (done.folder / "suite.json").read_bytes()
+    (done.folder / "suite.json").unlink()
+    assert done.run().returncode == 0
+    assert (done.folder / "suite.json").read_bytes() == first
+    assert json.loads(first)["complete"] is True
+
+
+def test_adding_a_repeat_and_an_agent_runs_just_that(done, tmp_path):
+    before = {name: essence(done.record(name)) for name in done.names()}
+    stamp = (done.folder / "runs" / done.names()[0] / "ledger.jsonl").stat().st_mtime_ns
+    done.file.write_text(done.file.read_text() + "[agents.nop]\n")
+    assert done.run("--set", "repeats=2").returncode == 0
+    assert len(done.names()) == 4
+    first = next(iter(before))
+    assert (done.folder / "runs" / first / "ledger.jsonl").stat().st_mtime_ns == stamp
+    rows = done.rows()
+    assert {row["seed"] for row in rows.values()} == {0, 1}
+    assert {row["status"] for row in rows.values()} == {"scored"}
+
+
+def test_changing_what_has_begun_is_refused(done):
+    refused = done.run("--set", "defaults.budget=9")
+    assert refused.returncode == 2
+    assert "budget is 8 there, 9 here" in refused.stderr and "--folder" in refused.stderr
+
+
+def test_the_resolved_file_goes_on_where_it_lies(done):
+    again = command("suite", "run", done.folder / "suite.toml")
+    assert again.returncode == 0 and "have a score" in again.stderr
+
+
+def test_the_plan_starts_nothing(tmp_path):
+    work = SuiteWork(tmp_path, STARTER)
+    plan = work.run("--dry-run", "--json", "--set", 'tasks="core16"')
+    assert plan.returncode == 0 and not work.folder.exists()
+    total = json.loads(plan.stdout)["total"]
+    assert total["runs"] == 16 and total["episodes"] == 16 * (8 * 3 + 6) and total["core_hours"] > 0
+
+
+def test_a_run_that_fails_stops_nobody(tmp_path):
+    work = SuiteWork(tmp_path, STARTER + '[agents.broken]\nname = "command"\ncommand = ["/no/such/program"]\n')
+    ended = work.run()
+    assert ended.returncode == 1
+    rows = work.rows()
+    assert rows["toys-Toy-v0__starter__s0"]["status"] == "scored"
+    broken = rows["toys-Toy-v0__broken__s0"]
+    assert broken["status"] == "failed" and "/no/such/program" in broken["reason"]
+    assert "/no/such/program" in ended.stdout
+
+
+def test_one_foreman_for_one_suite(tmp_path):
+    work = SuiteWork(tmp_path, STARTER + FOREVER)
+    process = work.start()
+    assert wait_until(lambda: (work.folder / "runs").exists() and len(work.names()) == 2)
+    second = work.run()
+    assert second.returncode == 2 and "another process works on the suite" in second.stderr
+    process.kill()
+    process.wait()
+
+
+def test_ctrl_c_once_ends_cleanly_and_says_how_to_go_on(tmp_path):
+    work = SuiteWork(tmp_path, STARTER + FOREVER)
+    process = work.start()
+    assert wait_until(lambda: work.folder.exists() and any(row["phase"] == "playing" for row in work.rows().values()))
+    everybody = family(process.pid)
+    process.send_signal(signal.SIGINT)
+    err = process.communicate(timeout=60)[1]
+    assert process.returncode == 130
+    assert "Ctrl-C again stops at once" in err and "suite run" in err and "goes on" in err
+    assert not alive(everybody)
+    assert work.rows()["toys-Toy-v0__slow__s0"]["status"] == "interrupted"
+
+
+def test_ctrl_c_twice_stops_at_once_and_leaves_nothing_broken(tmp_path, monkeypatch):
+    gate = tmp_path / "gate"
+    monkeypatch.setenv("TOY_GATE", str(gate))
+    work = SuiteWork(tmp_path, STARTER.replace("Toy-v0", "Gated-v0"))
+    process, name = work.start(), "toys-Gated-v0__starter__s0"
+    assert wait_until(lambda: work.folder.exists() and work.rows()[name]["submissions"] == 1)
+    everybody = family(process.pid)
+    process.send_signal(signal.SIGINT)  # it waits for its submission, which waits for the gate
+    assert not wait_until(lambda: process.poll() is not None, 1.5)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=30)
+    assert process.returncode == 130 and wait_until(lambda: not alive(everybody), 10)
+    assert work.rows()[name]["status"] == "interrupted"
+    gate.touch()
+    assert work.run().returncode == 0
+    assert work.record(name)["budget"]["charged"] == 4 and work.rows()[name]["score"] is not None
+
+
+def test_a_run_without_a_score_is_done_again_and_its_evidence_stays(tmp_path, monkeypatch):
+    mood = tmp_path / "mood"
+    mood.write_text("bad")
+    monkeypatch.setenv("TOY_MOOD", str(mood))
+    work, name = SuiteWork(tmp_path, STARTER.replace("Toy-v0", "Moody-v0")), "toys-Moody-v0__starter__s0"
+    first = work.run("--jobs", 1)
+    assert first.returncode == 1
+    row = work.rows()[name]
+    assert row["status"] == "missing" and "judge failed" in row["reason"] and row["score"] is None
+    evidence = (work.folder / "runs" / name / "ledger.jsonl").read_bytes()
+    mood.unlink()
+    assert work.run("--jobs", 1).returncode == 0
+    row = work.rows()[name]
+    assert row["status"] == "scored" and row["attempts"] == 2
+    assert (work.folder / "superseded" / f"{name}__1" / "ledger.jsonl").read_bytes() == evidence
+    table = json.loads(command("leaderboard", work.folder, "--json").stdout)
+    assert "superseded" not in json.dumps(table)
