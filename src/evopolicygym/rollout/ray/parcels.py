@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 from evopolicygym.errors import Fault
-from evopolicygym.rollout.ray.messages import Files, Parcel, decode
+from evopolicygym.rollout.ray.messages import Files, Parcel, decode, encode
 from evopolicygym.sandbox.checkpoints import Checkpoint, CheckpointStore, remove_tree
 
 
@@ -34,11 +34,15 @@ def unpack(files: Files, folder: Path) -> None:
             target.write_bytes(data)
 
 
-def receive(parcel: bytes, expected: Checkpoint, store: CheckpointStore) -> None:
+def parcel(folder: Path) -> bytes:
+    return encode(Parcel(pack(folder)))
+
+
+def receive(data: bytes, expected: Checkpoint, store: CheckpointStore) -> None:
     """Into the store, hashed again on arrival."""
     arrived = Path(tempfile.mkdtemp(prefix=".arrived-", dir=store.root))
     try:
-        unpack(decode(parcel, Parcel).files, arrived)
+        unpack(decode(data, Parcel).files, arrived)
         found = store.snapshot(arrived)
     finally:
         remove_tree(arrived)

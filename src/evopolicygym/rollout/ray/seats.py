@@ -9,7 +9,7 @@ from typing import Any, Final
 from evopolicygym.rollout.ray import parcels
 from evopolicygym.rollout.ray.batches import Batch
 from evopolicygym.rollout.ray.fleet import seat_name
-from evopolicygym.rollout.ray.messages import CHECKPOINT, SCENE, Order, Parcel, Scene, encode
+from evopolicygym.rollout.ray.messages import CHECKPOINT, SCENE, Order, Scene, encode
 from evopolicygym.sandbox.checkpoints import Checkpoint
 
 PARCELS: Final = 4  # kept in the object store: one is enough for most, and all nodes fetch it from there
@@ -55,6 +55,6 @@ class Seats:
         if checkpoint.hash not in self._parcels:
             while len(self._parcels) >= PARCELS:
                 self._parcels.popitem(last=False)
-            files = parcels.pack(self._checkpoints / checkpoint.hash)
-            self._parcels[checkpoint.hash] = self._ray.put(encode(Parcel(files)))
+            parcel = parcels.parcel(self._checkpoints / checkpoint.hash)
+            self._parcels[checkpoint.hash] = self._ray.put(parcel)
         return self._parcels[checkpoint.hash]
