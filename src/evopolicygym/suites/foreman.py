@@ -69,6 +69,11 @@ class Foreman:
     def running(self) -> int:
         return len(self._members)
 
+    @property
+    def is_work_queued(self) -> bool:
+        """Whether some episode waits for a slot."""
+        return self._hall.turnstile.is_awaited
+
     async def work(self, tick: Callable[[], None]) -> None:
         """Until nothing is left that could be done now. ``tick`` is called about twice a second."""
         attended: set[asyncio.Task[None]] = set()
