@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -43,24 +44,28 @@ def test_a_run_on_ray_ends_as_it_does_here(tmp_path):
 
 @pytest.mark.parametrize("ending", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 def test_nothing_is_left_behind_and_no_key_has_left(tmp_path, ending):
-    folder = Path("/tmp", f"epg-{os.urandom(3).hex()}")  # short: the names of Ray's sockets are long
-    folder.mkdir()
+    with tempfile.TemporaryDirectory(prefix="epg-", dir="/tmp") as short:  # the names of Ray's sockets are long
+        end_and_look(Path(short), tmp_path, ending)
+
+
+def end_and_look(folder: Path, tmp_path: Path, ending: signal.Signals) -> None:
     argv = [*COMMAND, "evaluate", str(write_policy(tmp_path / "policy", SLEEPY)), "core16/acrobot", "--engine", "ray"]
     environment = os.environ | {"TMPDIR": str(folder), KEY_VARIABLE: KEY}
     process = subprocess.Popen(argv, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    assert wait_until(lambda: any(b"ancestor.py" in command(one) for one in family(process.pid)))  # a seat plays
+    assert wait_until(
+        lambda: any(b"ancestor.py" in told(one, "cmdline") for one in family(process.pid))
+    )  # a seat plays
     relatives = family(process.pid)
-    assert not [pid for pid in relatives if KEY.encode() in Path(f"/proc/{pid}/environ").read_bytes()]
+    assert not [pid for pid in relatives if KEY.encode() in told(pid, "environ")]
     process.send_signal(ending)
     process.wait(timeout=30)
     assert wait_until(lambda: not alive(relatives)), alive(relatives)
     assert wait_until(lambda: not list(folder.iterdir())), list(folder.rglob("*"))
-    folder.rmdir()
 
 
-def command(pid: int) -> bytes:
+def told(pid: int, what: str) -> bytes:
     try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
+        return Path(f"/proc/{pid}/{what}").read_bytes()
     except OSError:
         return b""
 

@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
+import time
+from pathlib import Path
+
 import pytest
 
-from suite_work import TOY, SuiteWork, essence
+from processes import wait_until
+from suite_work import TOY, SuiteWork, essence, kill_all
 
 pytestmark = pytest.mark.xdist_group("ray")
 AGENTS = "[agents.starter]\n[agents.tuner]\n"
+
+
+@pytest.fixture
+def short(monkeypatch):
+    """A folder for temporary files: the names of Ray's sockets are long, and those of tests are longer."""
+    folder = Path(tempfile.mkdtemp(prefix="epg-", dir="/tmp"))
+    monkeypatch.setenv("TMPDIR", str(folder))
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def test_a_suite_on_ray_ends_as_it_does_here(tmp_path):
@@ -20,3 +35,18 @@ def test_a_suite_on_ray_ends_as_it_does_here(tmp_path):
         assert essence(there.record(name)) == essence(here.record(name))
         (node,) = there.record(name)["isolation"]["nodes"]
         assert node["seats"] == 2
+
+
+@pytest.mark.slow
+def test_a_suite_on_ray_that_is_killed_goes_on_and_leaves_nothing(tmp_path, short):
+    undisturbed, killed = SuiteWork(tmp_path / "one", TOY + AGENTS), SuiteWork(tmp_path / "two", TOY + AGENTS)
+    assert undisturbed.run("--jobs", 2).returncode == 0
+    for seconds in (3.0, 9.0, 11.0):
+        process = killed.start("--jobs", 2, "--engine", "ray")
+        time.sleep(seconds)
+        kill_all(process)
+        assert wait_until(lambda: not list(short.iterdir()), 60), list(short.rglob("*"))
+    done = killed.run("--jobs", 2, "--engine", "ray")
+    assert done.returncode == 0, done.stderr
+    for name in undisturbed.names():
+        assert essence(killed.record(name)) == essence(undisturbed.record(name))

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import os
 import secrets
+import signal
 import subprocess
 import sys
 import tempfile
-import time
+from contextlib import suppress
 from pathlib import Path
-from typing import Final, Self
+from typing import Final, NoReturn, Self
 
 from evopolicygym.errors import Fault, UserError
 from evopolicygym.rollout.ray.connection import QUIET, TOKEN_FILE, library
+from evopolicygym.sandbox import kernel
 from evopolicygym.sandbox.checkpoints import remove_tree
 from evopolicygym.tasks.sealing import KEY_VARIABLE
 
@@ -69,32 +71,46 @@ def _environment(token_file: Path) -> dict[str, str]:
     return kept | QUIET | OWN | {TOKEN_FILE: str(token_file), "TMPDIR": str(token_file.parent)}
 
 
-def main(cpus: int, folder: str) -> None:
+def main(cpus: int, folder: str) -> NoReturn:
+    """Not by Ray's own way out: it waits for processes that may no longer be there."""
     try:
-        ray = library()
-        ray.init(
-            num_cpus=cpus,
-            num_gpus=0,
-            include_dashboard=False,
-            object_store_memory=STORE_BYTES,
-            log_to_driver=False,
-            configure_logging=False,
-            _temp_dir=folder,
-        )
-        print(ray.get_runtime_context().gcs_address, flush=True)
-        sys.stdin.read()
-        ray.shutdown()
+        _serve(cpus, folder)
     finally:
-        _remove(Path(folder))
-
-
-def _remove(folder: Path) -> None:
-    """The last of Ray's processes may still be writing."""
-    for _ in range(50):
+        kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)  # who loses its parent now is ours to end
+        _end_all()
         remove_tree(folder)
-        if not folder.exists():
+        os._exit(0)
+
+
+def _serve(cpus: int, folder: str) -> None:
+    ray = library()
+    ray.init(
+        num_cpus=cpus,
+        num_gpus=0,
+        include_dashboard=False,
+        object_store_memory=STORE_BYTES,
+        log_to_driver=False,
+        configure_logging=False,
+        _temp_dir=folder,
+    )
+    print(ray.get_runtime_context().gcs_address, flush=True)
+    sys.stdin.read()
+
+
+def _end_all() -> None:
+    """Before the folder goes: who comes late would make it anew."""
+    while True:
+        for pid in _children():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        try:
+            os.waitpid(-1, 0)
+        except ChildProcessError:
             return
-        time.sleep(0.1)
+
+
+def _children() -> list[int]:
+    return [int(pid) for task in Path("/proc/self/task").iterdir() for pid in (task / "children").read_text().split()]
 
 
 if __name__ == "__main__":
