@@ -1,4 +1,4 @@
-"""How `analyze` grows with the number of runs, and how well its intervals cover.
+"""How `analyze` and `report` grow with the number of runs, and how well the intervals of hit rates cover.
 
     python benchmarks/analysis.py             64 runs against 16, of 40 submissions each; peak memory
     python benchmarks/analysis.py --coverage  coverage of the clustered intervals, in a seeded simulation
@@ -8,6 +8,7 @@ Each measurement is a process of its own, so that its peak memory is its own. Li
 
 from __future__ import annotations
 
+import json
 import random
 import resource
 import shutil
@@ -23,6 +24,8 @@ from evopolicygym.analysis.code_reader import code_facts
 from evopolicygym.analysis.groups import groups
 from evopolicygym.analysis.intervals import Count, hit_rate
 from evopolicygym.analysis.survey import survey
+from evopolicygym.report.gather import gather
+from evopolicygym.report.page import write_page
 
 sys.path.append(str(Path(__file__).parents[1] / "tests" / "analysis"))
 from folders import Step, write_run  # type: ignore[import-not-found]
@@ -30,6 +33,8 @@ from folders import Step, write_run  # type: ignore[import-not-found]
 SIZES = (16, 64)
 SUBMISSIONS = 40
 LINES = 300
+EVENTS = 10  # looks at feedback before each submission
+AGENTS = 4
 REPEATS = 3
 SIMULATIONS = 4000
 
@@ -44,21 +49,41 @@ def policy(chance: random.Random, number: int) -> str:
 
 
 def write(folder: Path, number: int) -> None:
+    """With a transcript of one turn, in which feedback is read between submissions."""
     chance = random.Random(number)
     steps = [Step({"policy.py": policy(chance, k)}, validation=chance.random()) for k in range(SUBMISSIONS)]
-    write_run(folder / f"run-{number:03}", steps)
+    written = write_run(folder / f"run-{number:03}", steps, agent=f"agent-{number % AGENTS}")
+    turn = {"exit_code": 0, "wall_s": 1.0, "submissions": SUBMISSIONS, "failure": None, "stop": True, "model": None}
+    written.facts["turns"] = [turn | {"usage": None, "price": None}]
+    written.rewrite()
+    (written.folder / "logs" / "agent").mkdir(parents=True)
+    (written.folder / "logs" / "agent" / "turn_001.out").write_text("".join(map(transcript, range(1, SUBMISSIONS + 1))))
 
 
-def measured(folder: Path, count: int) -> tuple[float, float]:
+def transcript(number: int) -> str:
+    calls = [f"cat feedback/submit_{number - 1:03}/episodes/ep_{k:03}/trajectory.jsonl" for k in range(EVENTS)]
+    asked = [{"type": "tool_use", "input": {"command": call}} for call in calls]
+    answered = ["observation " * 100 for _ in calls] + [f"submit_{number:03}: ok"]
+    events = [*asked, *({"type": "tool_result", "content": text} for text in answered)]
+    return "".join(json.dumps(event) + "\n" for event in events)
+
+
+def measured(command: str, folder: Path, count: int) -> tuple[float, float]:
     """CPU seconds and MiB."""
-    done = subprocess.run([sys.executable, __file__, "--one", folder, str(count)], capture_output=True, check=True)
-    seconds, mib = map(float, done.stdout.split())
+    argv = [sys.executable, __file__, "--one", command, str(folder), str(count)]
+    seconds, mib = map(float, subprocess.run(argv, capture_output=True, check=True).stdout.split())
     return seconds, mib
 
 
-def one(folder: Path, count: int) -> None:
+def one(command: str, folder: Path, count: int) -> None:
+    """The work of the command, without the start of the interpreter."""
+    runs = sorted(folder.iterdir())[:count]
     began = time.process_time()
-    groups(survey(sorted(folder.iterdir())[:count]).runs)
+    if command == "report":
+        write_page(gather(runs, folder), folder.parent / "report.html")
+    else:
+        found = survey(runs)
+        json.dumps([run.as_dict() for run in found.runs] + [group.as_dict() for group in groups(found.runs)])
     print(time.process_time() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
 
 
@@ -67,13 +92,15 @@ def growth(folder: Path) -> None:
         write(folder, number)
     for number in range(min(SIZES), max(SIZES)):
         shutil.copytree(folder / f"run-{number % min(SIZES):03}", folder / f"run-{number:03}")
-    print("| runs | CPU seconds | peak MiB |\n|---|---|---|")
-    best = {}
-    for count in SIZES:
-        taken = [measured(folder, count) for _ in range(REPEATS)]
-        best[count] = min(seconds for seconds, _ in taken)
-        print(f"| {count} | {best[count]:.2f} | {max(mib for _, mib in taken):.0f} |", flush=True)
-    print(f"time for {SIZES[1]} runs / time for {SIZES[0]}: {best[SIZES[1]] / best[SIZES[0]]:.2f}")
+    few, many = SIZES
+    print(f"| command | time for {many} runs / time for {few} | CPU seconds, {few} runs | {many} runs | peak MiB |")
+    print("|---|---|---|---|---|")
+    for command in ("analyze", "report"):
+        taken = {count: [measured(command, folder, count) for _ in range(REPEATS)] for count in SIZES}
+        best = {count: min(seconds for seconds, _ in each) for count, each in taken.items()}
+        peak = max(mib for _, mib in taken[many])
+        ratio = best[many] / best[few]
+        print(f"| {command} | {ratio:.2f} | {best[few]:.2f} | {best[many]:.2f} | {peak:.0f} |", flush=True)
     checkpoint = next((folder / "run-000" / "checkpoints").iterdir())
     began = time.perf_counter()
     for _ in range(10):
@@ -106,12 +133,13 @@ def covered(generator: np.random.Generator, truth: float, correlation: float, ru
 
 def main() -> None:
     if "--one" in sys.argv:
-        one(Path(sys.argv[2]), int(sys.argv[3]))
+        one(sys.argv[2], Path(sys.argv[3]), int(sys.argv[4]))
     elif "--coverage" in sys.argv:
         coverage()
     else:
         with tempfile.TemporaryDirectory() as name:
-            growth(Path(name))
+            (Path(name) / "runs").mkdir()
+            growth(Path(name) / "runs")
 
 
 if __name__ == "__main__":

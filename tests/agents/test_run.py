@@ -190,6 +190,12 @@ def test_mistakes_are_named(tmp_path, options, message):
     assert done.returncode == 2 and message in done.stderr and "Traceback" not in done.stderr
 
 
+def meanwhile(root: Path) -> list[dict]:
+    """What is known of the time before each submission."""
+    told = subprocess.run([*COMMAND, "analyze", str(root), "--json"], capture_output=True, text=True, check=True).stdout
+    return [one["between"] for one in json.loads(told)["runs"][0]["spending"]["by_submission"]]
+
+
 @pytest.mark.parametrize(("provider", "key"), [("openai", "OPENAI_API_KEY"), ("anthropic", "ANTHROPIC_API_KEY")])
 def test_the_neutral_harness_with_any_model(provider, key, tmp_path):
     with ScriptedModel() as model:
@@ -200,6 +206,13 @@ def test_the_neutral_harness_with_any_model(provider, key, tmp_path):
     assert record["times"]["closed_because"] == "budget_spent" and record["outcome"]["submission"] == 3
     assert len(record["turns"]) == 2 and record["usage"]["input_tokens"] == 11 * 900
     assert record["usage"]["cached_tokens"] == 11 * 100 and record["usage"]["output_tokens"] == 11 * 50
+    assert [
+        (one["feedback_opened"], one["tokens"]["output"], one["tokens_by"]) for one in meanwhile(tmp_path / "run")
+    ] == [
+        ([], 3 * 50, "request"),
+        (["submit_001/summary.json"], 4 * 50, "request"),
+        (["submit_002/summary.json"], 3 * 50, "request"),
+    ]
 
 
 @pytest.mark.xdist_group("clients")
@@ -216,5 +229,7 @@ def test_real_clients_in_their_jail(name, tmp_path):
     assert record["isolation"]["agent"] in ("A", "B")
     assert record["usage"]["input_tokens"] == 11 * 900 and len(record["turns"]) == 2
     assert record["agent"]["version"] == client.client.install.version
+    seen = [one["feedback_opened"] for one in meanwhile(tmp_path / "run")]
+    assert seen == [[], ["submit_001/summary.json"], ["submit_002/summary.json"]]
     assert KEY.encode() not in b"".join(path.read_bytes() for path in (tmp_path / "run").rglob("*.*") if path.is_file()
                                         and "agent/home" not in str(path))  # fmt: skip

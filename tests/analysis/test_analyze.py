@@ -52,7 +52,6 @@ def test_everything_as_json(runs):
     assert [event["kind"] for event in one["timeline"]] == ["first", "parametric", "synthesis", "rollback", "failed"]
     assert one["phases"][1] == {"kind": "synthesis", "first": 3, "last": 3, "edits": 1, "hits": 0}
     assert one["progress"]["curve"] == [{"consumed": 1, "best": 1.0}, {"consumed": 2, "best": 3.0}]
-    assert one["feedback_opened"] is None
     assert two["agent"] is None
     assert {(group["agent"], group["tasks"]) for group in report["groups"]} == {
         ("tuner", "tuning"),

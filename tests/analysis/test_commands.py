@@ -58,7 +58,7 @@ def test_missing_runs_are_named_and_the_exit_code_says_so(tmp_path):
     write([a_run(), a_run(None, status="closed", name="half")], tmp_path)
     done = run("leaderboard", tmp_path)
     assert done.returncode == 1
-    assert "missing, to be run again: codex m, half" in done.stdout
+    assert "missing: codex m, half" in done.stdout
 
 
 def test_names_of_agents_are_shown_not_obeyed(tmp_path):

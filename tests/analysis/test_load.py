@@ -50,8 +50,8 @@ def broken(facts: dict) -> dict[str, tuple[str, str]]:
         "of the future": (text.replace('"schema_version": 1', '"schema_version": 2'), "schema_version"),
         "with more": (json.dumps(facts | {"extra": 1}), "extra"),
         "with nan": (text.replace("-500.0", "NaN"), "failure_return"),
-        "open": (json.dumps(facts | {"status": "open", "outcome": None}), "the run is open, not finished"),
-        "closed": (json.dumps(facts | {"status": "closed"}), "the run is closed, not finished"),
+        "open": (json.dumps(facts | {"status": "open", "outcome": None}), "unfinished: open: still played"),
+        "closed": (json.dumps(facts | {"status": "closed"}), "unfinished: closed, but not scored yet"),
         "shuffled": (json.dumps(facts | {"submissions": facts["submissions"][::-1]}), "out of order"),
         "unknown checkpoint": (json.dumps(unknown), "submission 1 names a checkpoint that is not recorded"),
     }
@@ -68,12 +68,13 @@ def test_broken_folders_are_named_and_the_rest_is_read(tmp_path):
     (tmp_path / "a folder" / "run.json").mkdir(parents=True)
     found = survey([tmp_path])
     assert [run.who.id for run in found.runs] == ["whole"]
-    reasons = {skipped.path.rpartition("/")[2]: skipped.reason for skipped in found.skipped}
+    reasons = {skipped.path.rpartition("/")[2]: skipped.why for skipped in found.skipped}
     expected = {name: says for name, (_, says) in ways.items()}
-    expected |= {"half written": "cannot read", "a folder": "cannot read"}
+    expected |= {"half written": "unfinished: there is a ledger", "a folder": "broken: cannot read"}
     assert reasons.keys() == expected.keys()
     for name, says in expected.items():
         assert says in reasons[name]
+        assert reasons[name].startswith("unfinished" if says.startswith("unfinished") else "broken")
 
 
 def test_code_is_read_where_it_was_not_recorded(tmp_path):
@@ -112,7 +113,7 @@ def test_rows_leave_broken_runs_out_with_a_warning(tmp_path):
     write_run(tmp_path / "one", STEPS)
     (tmp_path / "two").mkdir()
     (tmp_path / "two" / "ledger.jsonl").touch()
-    with pytest.warns(UserWarning, match="two is left out: cannot read") as caught:
+    with pytest.warns(UserWarning, match="two is left out: unfinished: there is a ledger") as caught:
         rows = evopolicygym.load_runs(str(tmp_path))
     assert len(rows) == 1
     assert caught[0].filename == __file__

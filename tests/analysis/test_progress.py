@@ -7,6 +7,7 @@ from folders import Step, source, write_run
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evopolicygym.analysis.between import Between
 from evopolicygym.analysis.diagnostics import Diagnosis, diagnose
 from evopolicygym.analysis.edits import Kind
 from evopolicygym.analysis.load import open_run
@@ -128,7 +129,7 @@ def test_spending(tmp_path):
         (4, 1, 40.0),
     ]
     assert (spent.agent_s, spent.judge_s) == (70.0, 3.0)
-    assert {one.tokens for one in spent.by_submission} == {None}
+    assert {one.between for one in spent.by_submission} == {Between()}
 
 
 def test_a_time_that_is_unknown_stays_unknown(tmp_path):

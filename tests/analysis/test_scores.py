@@ -33,18 +33,24 @@ def test_stopped_early_is_scored_and_flagged():
 
 @pytest.mark.parametrize("status", ["open", "closed"])
 def test_an_unfinished_run_is_missing(status):
-    assert run_score(a_run(None, status=status)).missing == f"no outcome yet ({status})"
+    reason = run_score(a_run(None, status=status)).missing
+    assert reason.startswith(status) and "finish" in reason and "again" not in reason
 
 
 def test_judge_faults_are_nobodys_score():
     run = a_run(None, kind="no_ok_submit", submissions=2, refunded=True)
-    assert run_score(run).missing == "the judge failed on every submission"
+    assert run_score(run).missing == "the judge failed on every submission; to be run again"
 
 
-@pytest.mark.parametrize("reason", ["judge_fault", "provider_down"])
-def test_a_run_that_was_closed_for_no_fault_of_the_agent_before_it_submitted_is_missing(reason):
-    run = a_run(None, kind="no_ok_submit", submissions=0, closed_because=reason)
-    assert run_score(run).missing == f"closed before any submission: {reason}"
+@pytest.mark.parametrize("returns", [None, (1.0, 2.0)])
+def test_a_run_that_the_judge_failed_is_missing_whatever_was_scored(returns):
+    run = a_run(returns, kind="judge_fault", closed_because="judge_faults", submissions=2)
+    assert run_score(run).missing == "the judge failed; to be run again"
+
+
+def test_a_provider_that_was_down_before_any_submission_excuses():
+    run = a_run(None, kind="no_ok_submit", submissions=0, closed_because="provider_down")
+    assert run_score(run).missing == "closed before any submission: provider_down; to be run again"
 
 
 def test_an_agent_that_never_submits_has_failed():
@@ -58,7 +64,7 @@ def test_a_provider_that_fails_after_a_submission_excuses_nothing():
 
 
 def test_half_the_cases_are_no_score():
-    assert run_score(a_run((1.0, 2.0), cases=32)).missing == "2 of 32 held-out cases"
+    assert run_score(a_run((1.0, 2.0), cases=32)).missing == "2 of 32 held-out cases; to be run again"
 
 
 def test_the_task_score_is_the_exact_mean_of_means():

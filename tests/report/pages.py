@@ -9,9 +9,11 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "analysis"))  # where the makers of run folders live
-from folders import Step, source, write_run
+from folders import Step, result, source, write_run
 
-__all__ = ["Page", "Step", "read", "source", "three_agents", "write_run"]
+from evopolicygym.reference import paper
+
+__all__ = ["Page", "Step", "read", "result", "source", "three_agents", "whole_collection", "write_run"]
 
 VOID = {"meta", "br", "hr", "img", "link", "input"}
 
@@ -39,6 +41,19 @@ def three_agents(folder: Path, seeds: int = 2) -> Path:
             for task, demand in (("core16/acrobot", "tuning"), ("core16/reacher", "synthesis")):
                 name = f"{task.split('/')[1]}-{agent}-s{seed}"
                 write_run(folder / name, steps(hash_of(name)), task=task, demand=demand, agent=agent)
+    return folder
+
+
+def whole_collection(folder: Path) -> Path:
+    """Two agents on all of Core16, one cheap and one dear, with synthesis and tuning tasks."""
+    demands = {task: demand for demand, tasks in paper.demands().items() for task in tasks}
+    for i, task in enumerate(paper.core16()):
+        for agent, dollars in (("cheap", 1.0), ("dear", 20.0)):
+            score = paper.published()[task]["random"] + (1.0 if agent == "dear" else 0.0)
+            made = [source(f"x = {k}\n", validation=score - 2 + k) for k in range(3)]
+            written = write_run(folder / f"{i:02}-{agent}", made, task=task, agent=agent, demand=demands[task])
+            written.facts["usage"] = {"dollars": dollars}
+            written.rewrite()
     return folder
 
 

@@ -20,7 +20,8 @@ def test_the_page_and_its_figures_are_written(tmp_path):
     assert done.exit_code == 0
     told = json.loads(done.stdout)
     assert told["runs"] == 1 and told["skipped"] == []
-    assert {f"{name}.svg" for name in told["figures"]} == {path.name for path in (tmp_path / "figures").iterdir()}
+    expected = {f"{name}.{kind}" for name in told["figures"] for kind in ("svg", "pdf")}
+    assert expected == {path.name for path in (tmp_path / "figures").iterdir()}
     assert (tmp_path / "page.html").read_text().startswith("<!doctype html>")
 
 
@@ -36,6 +37,7 @@ def test_a_page_in_no_folder_is_refused(tmp_path):
     write_run(tmp_path / "r", [source("x = 1\n", validation=1.0)])
     done = report(tmp_path / "r", "-o", tmp_path / "nowhere" / "page.html")
     assert isinstance(done.exception, UserError)
+    assert isinstance(report(tmp_path / "r", "-o", tmp_path).exception, UserError)
 
 
 @pytest.mark.parametrize("left", ["page.html"])

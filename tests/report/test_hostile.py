@@ -7,8 +7,9 @@ from xml.etree import ElementTree
 
 from pages import Step, read, write_run
 
+from evopolicygym.report.files import write_figures
 from evopolicygym.report.gather import gather
-from evopolicygym.report.page import write_figures, write_page
+from evopolicygym.report.page import write_page
 
 EVIL = "<script>alert(1)</script>\"onload='alert(2)' & </title></style></pre><svg onload=alert(3)>{{ 7 * 7 }}"
 UNSEEN = "a\x00b\x1b[31m\u202eevil"
@@ -29,7 +30,15 @@ def hostile(folder):
         agent=EVIL + UNSEEN, task=EVIL, demand=EVIL,
     )  # fmt: skip
     written.facts["agent"]["model"] = EVIL
+    written.facts["turns"] = [
+        {"exit_code": 0, "wall_s": 1.0, "submissions": 3, "failure": EVIL, "stop": True, "model": EVIL,
+         "usage": {"fresh_input": EVIL, "output": -1}, "price": None}
+    ]  # fmt: skip
     written.rewrite()
+    (written.folder / "logs" / "agent").mkdir(parents=True)
+    called = {"type": "tool_use", "input": {"command": f"cat feedback/{EVIL} feedback/{UNSEEN}.txt feedback/*{{<b>}}"}}
+    answered = {"type": "tool_result", "content": f"submit_001 submit_002 submit_003 {EVIL}"}
+    (written.folder / "logs" / "agent" / "turn_001.out").write_text(f"{json.dumps(called)}\n{json.dumps(answered)}\n")
     told = written.folder / "feedback" / "submit_001"
     told.mkdir(parents=True)
     (told / "summary.json").write_text(json.dumps({"n_failed": EVIL, "errors": [{"kind": EVIL, "message": UNSEEN}]}))
@@ -49,7 +58,7 @@ def test_hostile_text_is_inert(tmp_path):
     assert "{{ 7 * 7 }}" in text
     assert not set(text) & set("\x00\x1b\u202e")
     write_figures(drawn, tmp_path / "figures")
-    for path in (tmp_path / "figures").iterdir():
+    for path in (tmp_path / "figures").glob("*.svg"):
         tags = {element.tag.split("}")[1] for element in ElementTree.parse(path).iter()}
         assert tags <= KNOWN
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pages import read, source, write_run
+from pages import read, result, source, whole_collection, write_run
 
 from evopolicygym.reference import paper
 from evopolicygym.report.gather import gather
@@ -10,15 +10,27 @@ from evopolicygym.report.page import write_page
 
 
 def test_standings_and_costs_are_drawn(tmp_path):
-    for i, task in enumerate(paper.core16()):
-        for agent, dollars in (("cheap", 1.0), ("dear", 20.0)):
-            score = paper.published()[task]["random"] + (1.0 if agent == "dear" else 0.0)
-            written = write_run(
-                tmp_path / "runs" / f"{i}-{agent}", [source("x = 1\n", validation=score)], task=task, agent=agent
-            )
-            written.facts["usage"] = {"dollars": dollars}
-            written.rewrite()
-    drawn = write_page(gather([tmp_path / "runs"], tmp_path), tmp_path / "report.html")
+    drawn = write_page(gather([whole_collection(tmp_path / "runs")], tmp_path), tmp_path / "report.html")
     assert {"standings-1", "cost-1"} <= {figure.name for figure in drawn}
     text = "".join(read(tmp_path / "report.html").text)
     assert "dollars per run" in text and "core16: 16 tasks" in text and "normalised score" in text
+    assert "core16: other aggregates" in text and "cheap: synthesis tasks" in text
+
+
+def test_published_rows_follow_the_rules_of_the_leaderboard(tmp_path):
+    """Beside runs on the paper's cases under its budget they are entrants; otherwise they stand apart."""
+    for budget in (128, 64):
+        steps = [source("x = 1\n", validation=-80.0)]
+        written = write_run(tmp_path / "runs" / str(budget), steps, budget=budget, task="core16/acrobot")
+        written.facts["options"] |= {"validation_cases": 16, "heldout_cases": 32}
+        written.facts["outcome"]["heldout"] = result([-80.0] * 32)
+        written.facts["ids"] |= {"comparable_id": f"c-{budget}", "fingerprint": {"budget": budget}}
+        written.rewrite()
+    write_page(gather([tmp_path / "runs"], tmp_path, with_paper=True), tmp_path / "report.html")
+    text = "\n".join(read(tmp_path / "report.html").text)
+    mixed, apart = text.split("Board 2")
+    assert f"{paper.best_agent('core16/acrobot')} (paper)" in mixed and "For reference only" not in mixed
+    assert "(paper)" not in apart.split("P(first) from")[0] and "For reference only" in apart
+    write_page(gather([tmp_path / "runs"], tmp_path), tmp_path / "report.html")
+    text = "\n".join(read(tmp_path / "report.html").text)
+    assert "(paper)" not in text and "For reference only" not in text

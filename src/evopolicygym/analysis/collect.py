@@ -5,23 +5,38 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
 from evopolicygym.errors import UserError
 from evopolicygym.records.run import Run, load
 
-MARKS: Final = ("run.json", "ledger.jsonl")
+RECORD: Final = "run.json"
+LEDGER: Final = "ledger.jsonl"
+MARKS: Final = (RECORD, LEDGER)
 AGENTS_OWN: Final = ("checkpoints", "workspace")
 SUPERSEDED: Final = "superseded"  # attempts of a suite that were made again: evidence, but nobody's score
 
 
+class SkipKind(StrEnum):
+    """``unfinished``: nothing is wrong, there is no outcome yet. ``broken``: it will never be read as it is."""
+
+    UNFINISHED = "unfinished"
+    BROKEN = "broken"
+
+
 @dataclass(frozen=True)
 class Skipped:
-    """A run folder that gives no record, and why."""
+    """A run folder that is left out, and why."""
 
     path: str
+    kind: SkipKind
     reason: str
+
+    @property
+    def why(self) -> str:
+        return f"{self.kind}: {self.reason}"
 
 
 @dataclass(frozen=True)
@@ -57,4 +72,12 @@ def _read(folder: Path) -> Run | Skipped:
     try:
         return load(folder)
     except UserError as error:
-        return Skipped(str(folder), error.message)
+        return unreadable(folder, error)
+
+
+def unreadable(folder: Path, error: UserError) -> Skipped:
+    """A ledger without a record is a run whose first record is still to be written."""
+    if (folder / LEDGER).is_file() and not os.path.lexists(folder / RECORD):
+        reason = "there is a ledger, but no run.json yet (`evopolicygym finish` writes it)"
+        return Skipped(str(folder), SkipKind.UNFINISHED, reason)
+    return Skipped(str(folder), SkipKind.BROKEN, error.message)

@@ -6,8 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from evopolicygym.analysis.between import between
 from evopolicygym.analysis.edit_size import edit_size, read_lines
 from evopolicygym.analysis.edits import EDITS, Kind, Version
+from evopolicygym.analysis.entrants import entrant
 from evopolicygym.analysis.intervals import Count
 from evopolicygym.analysis.load import RunFolder
 from evopolicygym.analysis.phases import Phase, phases
@@ -43,13 +45,14 @@ class Shapes:
 
 @dataclass(frozen=True)
 class Who:
-    """Which run this is. A run served by hand has no agent."""
+    """Which run this is. A run served by hand has no agent. ``entrant``: whose row it is on a leaderboard."""
 
     folder: str
     id: str
     task: str
     family: str
     demand: str
+    entrant: str
     agent: str | None
     model: str | None
     seed: int | None
@@ -63,8 +66,6 @@ class Who:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """``feedback_opened``: which feedback files the agent opened between submissions; unknown without a transcript."""
-
     who: Who
     spending: Spending
     progress: Progress
@@ -73,7 +74,6 @@ class Diagnosis:
     structure: Shapes
     unresolved_imports: tuple[str, ...]
     timeline: tuple[Event, ...]
-    feedback_opened: None = None
 
     def as_dict(self) -> dict[str, Any]:
         facts = asdict(self)
@@ -87,7 +87,7 @@ def diagnose(opened: RunFolder) -> Diagnosis:
     selected = opened.code.get(run.outcome.checkpoint or "") if run.outcome else None
     return Diagnosis(
         who=_who(str(opened.folder), run),
-        spending=spending(run),
+        spending=spending(run, between(run, opened.folder)),
         progress=progress(events, run.budget.total),
         edits={kind: count(events, kind) for kind in EDITS},
         phases=phases(events),
@@ -113,6 +113,7 @@ def _who(folder: str, run: Run) -> Who:
         task=run.task.id,
         family=run.task.family,
         demand=run.task.demand,
+        entrant=entrant(run),
         agent=agent.name if agent else None,
         model=agent.model if agent else None,
         seed=agent.seed if agent else None,

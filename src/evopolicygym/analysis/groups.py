@@ -19,8 +19,9 @@ UNGROUPED: Final = "other"
 
 @dataclass(frozen=True)
 class Group:
-    """Runs of one agent on the tasks of one demand, or on ``all``. ``structure``: mean over the selected bundles."""
+    """Runs of one entrant on the tasks of one demand, or on ``all``. ``structure``: mean over the selected bundles."""
 
+    entrant: str
     agent: str | None
     model: str | None
     tasks: str
@@ -34,31 +35,29 @@ class Group:
 
 
 def groups(diagnoses: Sequence[Diagnosis]) -> list[Group]:
-    """By agent and model; for each the task groups that it played and, when there are several, all of them."""
-    agents = {(one.who.agent, one.who.model): None for one in diagnoses}
-    return [
-        group
-        for agent, model in sorted(agents, key=lambda key: (key[0] or "", key[1] or ""))
-        for group in _of_agent(agent, model, [d for d in diagnoses if (d.who.agent, d.who.model) == (agent, model)])
-    ]
+    """By entrant; for each the task groups that it played and, when there are several, all of them."""
+    entrants = sorted({one.who.entrant for one in diagnoses})
+    return [group for name in entrants for group in _of([one for one in diagnoses if one.who.entrant == name])]
 
 
-def _of_agent(agent: str | None, model: str | None, runs: Sequence[Diagnosis]) -> list[Group]:
+def _of(runs: Sequence[Diagnosis]) -> list[Group]:
     demands = sorted({_demand(run) for run in runs})
     parts = {demand: [run for run in runs if _demand(run) == demand] for demand in demands}
     if len(parts) > 1:
         parts[ALL] = list(runs)
-    return [_group(agent, model, name, members) for name, members in parts.items()]
+    return [_group(name, members) for name, members in parts.items()]
 
 
 def _demand(run: Diagnosis) -> str:
     return run.who.demand or UNGROUPED
 
 
-def _group(agent: str | None, model: str | None, tasks: str, runs: Sequence[Diagnosis]) -> Group:
+def _group(tasks: str, runs: Sequence[Diagnosis]) -> Group:
+    who = runs[0].who
     return Group(
-        agent=agent,
-        model=model,
+        entrant=who.entrant,
+        agent=who.agent,
+        model=who.model,
         tasks=tasks,
         runs=len(runs),
         edits={kind: hit_rate([run.edits[kind] for run in runs]) for kind in EDITS},

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from evopolicygym.analysis.code_reader import code_facts
-from evopolicygym.analysis.collect import Skipped, run_folders
+from evopolicygym.analysis.collect import SkipKind, Skipped, run_folders, unreadable
+from evopolicygym.analysis.scores import unfinished
 from evopolicygym.errors import UserError
 from evopolicygym.records.run import Checkpoint, Code, Run, Status, load
 
@@ -43,17 +44,19 @@ def find_run_folders(paths: Sequence[Path]) -> list[Path]:
 def open_run(folder: Path) -> RunFolder | Skipped:
     try:
         run = load(folder)
+        if run.status is not Status.FINISHED:
+            return Skipped(str(folder), SkipKind.UNFINISHED, unfinished(run.status))
         _check(run)
         return RunFolder(folder, run, dict(_code(folder, run)))
     except UserError as error:
-        return Skipped(str(folder), error.message)
+        return unreadable(folder, error)
     except _Broken as error:
-        return Skipped(str(folder), str(error))
+        return Skipped(str(folder), SkipKind.BROKEN, str(error))
 
 
 def _check(run: Run) -> None:
-    if run.status is not Status.FINISHED or run.outcome is None:
-        raise _Broken(f"the run is {run.status}, not finished")
+    if run.outcome is None:
+        raise _Broken("it is finished, but has no outcome")
     numbers = [submission.number for submission in run.submissions]
     if numbers != sorted(set(numbers)):
         raise _Broken("its submissions are out of order")

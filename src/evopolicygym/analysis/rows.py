@@ -8,6 +8,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from evopolicygym.analysis.between import files_opened
 from evopolicygym.analysis.diagnostics import Diagnosis, Shape
 from evopolicygym.analysis.survey import survey
 
@@ -19,7 +20,7 @@ def load_runs(path: str | PathLike[str]) -> list[Row]:
     cannot be read are left out with a warning."""
     found = survey([Path(path)])
     for skipped in found.skipped:
-        warnings.warn(f"{skipped.path} is left out: {skipped.reason}", stacklevel=3)
+        warnings.warn(f"{skipped.path} is left out: {skipped.why}", stacklevel=3)
     return [row(run) for run in found.runs]
 
 
@@ -30,9 +31,18 @@ def row(run: Diagnosis) -> Row:
 
 def _spending(run: Diagnosis) -> Row:
     spent = asdict(run.spending)
-    for listed in ("by_submission", "episodes_per_case", "refused"):
+    for listed in ("by_submission", "by_turn", "episodes_per_case", "refused", "tokens"):
         del spent[listed]
-    return spent | {"refused": sum(run.spending.refused.values())}
+    tokens = {f"{kind}_tokens": amount for kind, amount in asdict(run.spending.tokens).items()}
+    return spent | {"refused": sum(run.spending.refused.values())} | tokens | _between(run)
+
+
+def _between(run: Diagnosis) -> Row:
+    meanwhile = [one.between for one in run.spending.by_submission]
+    return {
+        "submissions_with_tokens": sum(one.tokens is not None for one in meanwhile),
+        "feedback_files_opened": files_opened(meanwhile),
+    }
 
 
 def _progress(run: Diagnosis) -> Row:

@@ -10,11 +10,12 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from evopolicygym.records.run import OutcomeKind, Repeat, Run
+from evopolicygym.records.run import OutcomeKind, Repeat, Run, Status
 
 Returns = Sequence[float]
 Matrix = NDArray[np.float64]
-EXCUSED: Final = frozenset({"judge_fault", "provider_down"})  # values of ``closed_because`` that blame no agent
+PROVIDER_DOWN: Final = "provider_down"  # a value of ``closed_because`` that blames no agent
+AGAIN: Final = "to be run again"
 
 
 @dataclass(frozen=True)
@@ -39,20 +40,28 @@ def run_score(run: Run) -> RunScore:
 
 
 def _missing(run: Run) -> str | None:
-    """Nobody's score: to be run again. An agent that merely failed is not missing."""
+    """Nobody's score. An agent that merely failed is not missing."""
     if run.outcome is None:
-        return f"no outcome yet ({run.status})"
+        return unfinished(run.status)
+    if run.outcome.kind is OutcomeKind.JUDGE_FAULT:
+        return f"the judge failed; {AGAIN}"
     if run.outcome.kind is OutcomeKind.SCORED:
         played = len(run.outcome.heldout.returns) if run.outcome.heldout else 0
-        return (
-            None if played == run.options.heldout_cases else f"{played} of {run.options.heldout_cases} held-out cases"
-        )
+        wanted = run.options.heldout_cases
+        return None if played == wanted else f"{played} of {wanted} held-out cases; {AGAIN}"
     if all(submission.refunded for submission in run.submissions):
         if run.submissions:
-            return "the judge failed on every submission"
-        if run.times.closed_because in EXCUSED:
-            return f"closed before any submission: {run.times.closed_because}"
+            return f"the judge failed on every submission; {AGAIN}"
+        if run.times.closed_because == PROVIDER_DOWN:
+            return f"closed before any submission: {PROVIDER_DOWN}; {AGAIN}"
     return None
+
+
+def unfinished(status: Status) -> str:
+    """Not broken, and not done: it may be played at this moment."""
+    if status is Status.CLOSED:
+        return "closed, but not scored yet (`evopolicygym finish` does that)"
+    return f"{status}: still played, or left unfinished (`evopolicygym finish` scores it as it is)"
 
 
 def _flags(run: Run) -> Iterable[str]:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
+from evopolicygym.analysis.between import Between, TurnSpent, by_turn
+from evopolicygym.analysis.tokens import KINDS, Tokens, of_turn, total
 from evopolicygym.records.run import Run, Submission
 
 INVALID: Final = "invalid_action"
@@ -14,20 +17,20 @@ INVALID: Final = "invalid_action"
 
 @dataclass(frozen=True)
 class Spent:
-    """By one submission. ``agent_s``: from the previous reply (or the opening of the run) to this request. ``tokens``
-    are unknown until transcripts are recorded."""
+    """By one submission. ``agent_s``: from the previous reply (or the opening of the run) to this request. ``between``:
+    what the agent used and looked at meanwhile."""
 
     submission: int
     episodes: int
     agent_s: float | None
     judge_s: float | None
-    tokens: int | None = None
+    between: Between
 
 
 @dataclass(frozen=True)
 class Spending:
     """Refunded submissions cost nothing and are in none of these but ``refunded``. ``repeated_episodes`` played a case
-    that an earlier episode had played. Rates are null when nothing was played."""
+    that an earlier episode had played. Rates are null when nothing was played. ``tokens`` are those of all turns."""
 
     budget: int
     charged: int
@@ -43,13 +46,15 @@ class Spending:
     judge_s: float | None
     clipped_action_rate: float | None
     invalid_action_rate: float | None
+    tokens: Tokens
     by_submission: tuple[Spent, ...]
+    by_turn: tuple[TurnSpent, ...]
 
 
-def spending(run: Run) -> Spending:
+def spending(run: Run, meanwhile: Mapping[int, Between]) -> Spending:
     paid = [submission for submission in run.submissions if not submission.refunded]
     cases = Counter(case for submission in paid for case in submission.cases)
-    spent = _by_submission(run)
+    spent = _by_submission(run, meanwhile)
     return Spending(
         budget=run.budget.total,
         charged=run.budget.charged,
@@ -65,17 +70,20 @@ def spending(run: Run) -> Spending:
         judge_s=_sum([one.judge_s for one in spent]),
         clipped_action_rate=_clipped_rate(paid),
         invalid_action_rate=_invalid_rate(paid),
+        tokens=_tokens(run),
         by_submission=spent,
+        by_turn=by_turn(run),
     )
 
 
-def _by_submission(run: Run) -> tuple[Spent, ...]:
+def _by_submission(run: Run, meanwhile: Mapping[int, Between]) -> tuple[Spent, ...]:
     found = []
     since: datetime | None = run.times.opened
     for submission in run.submissions:
         agent_s = None if since is None else (submission.charged_at - since).total_seconds()
         if not submission.refunded:
-            found.append(Spent(submission.number, submission.charged, agent_s, submission.wall_s))
+            told = meanwhile[submission.number]
+            found.append(Spent(submission.number, submission.charged, agent_s, submission.wall_s, told))
         since = submission.judged_at
     return tuple(found)
 
@@ -84,6 +92,12 @@ def _sum(seconds: list[float | None]) -> float | None:
     """Unknown as soon as a part is unknown."""
     known = [value for value in seconds if value is not None]
     return sum(known) if len(known) == len(seconds) else None
+
+
+def _tokens(run: Run) -> Tokens:
+    """Unknown as soon as one turn is, and without turns."""
+    turns = [of_turn(turn) for turn in run.turns]
+    return Tokens(**{kind: total(getattr(turn, kind) for turn in turns) if turns else None for kind in KINDS})
 
 
 def _clipped_rate(paid: list[Submission]) -> float | None:

@@ -20,7 +20,7 @@ def show_pairs(pairs: Sequence[Pair], found: Sequence[Side]) -> None:
         _show_pair(pair)
     for side in found:
         for run, reason in side.missing.items():
-            say(f"missing, to be run again: {side.label}, {run}: {reason}")
+            say(f"missing: {side.label}, {run}: {reason}")
         for reason in side.apart:
             say(f"not for a common table: {side.label}: {reason}")
     say(f"runs needed: of each side, with {CASES[0]} cases, to find this difference with a probability of {POWER:.0%}")

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from evopolicygym.cli.output import print_json, talk, tame
-
-if TYPE_CHECKING:
-    from evopolicygym.analysis.collect import Skipped
+from evopolicygym.cli.output import print_json
+from evopolicygym.cli.skipped import report_skipped
 
 
 def leaderboard(
@@ -38,8 +36,3 @@ def leaderboard(
     report_skipped(collected.skipped)
     if collected.skipped or made.missing:
         raise typer.Exit(1)
-
-
-def report_skipped(skipped: tuple[Skipped, ...]) -> None:
-    for one in skipped:
-        talk.print(f"skipped {tame(one.path)}: {tame(one.reason)}", markup=False)

@@ -86,7 +86,7 @@ def _show_task(table: TaskTable) -> None:
     if table.no_anchors:
         say(f"  the random policy is no entrant here: {table.no_anchors}")
     for one in table.missing:
-        say(f"  missing, to be run again: {one.entrant}, {one.run}: {one.reason}")
+        say(f"  missing: {one.entrant}, {one.run}: {one.reason}")
 
 
 def _row(row: Row, table: TaskTable) -> tuple[str, ...]:

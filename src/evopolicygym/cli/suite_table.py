@@ -17,7 +17,9 @@ from evopolicygym.suites.standing import Row, Status
 BAR: Final = 12
 TENTHS: Final = 10
 WIDE: Final = 160  # characters, where nobody said how wide the page is
-ROOMY: Final = 110  # enough for bars
+ROOMY: Final = 110  # enough for bars of full length
+SHORT_BAR: Final = 5
+LEAST: Final = {"why": 12, "task": 10}  # characters
 COLUMNS: Final = ("task", "agent", "seed", "status", "budget", "best", "score", "spent", "left", "why")
 RIGHT: Final = {"seed", "best", "score", "spent", "left"}
 Show = Callable[[Sequence[Row]], None]
@@ -65,16 +67,28 @@ def rendered(
     )
     room = len(rows) if height is None else max(1, height - 4)
     shown = rows if len(rows) <= room else sorted(rows, key=_dullness)[:room]
-    lines = [_cells(row, _time_left(row, pace), BAR if width >= ROOMY else 0) for row in shown]
+    lines = [_cells(row, _time_left(row, pace), BAR if width >= ROOMY else SHORT_BAR) for row in shown]
     table = Table(title=title, title_justify="left", box=None, pad_edge=False)
-    kept = [number for number, _ in enumerate(COLUMNS) if any(line[number] for line in lines)]
-    for number in kept:
-        table.add_column(COLUMNS[number], justify="right" if COLUMNS[number] in RIGHT else "left", no_wrap=True)
+    widths = _widths(lines, width)
+    for heading, wide in widths.items():
+        table.add_column(heading, justify="right" if heading in RIGHT else "left", no_wrap=True, width=wide)
     for line in lines:
-        table.add_row(*(line[number] for number in kept))
+        table.add_row(*(line[COLUMNS.index(heading)] for heading in widths))
     if len(shown) < len(rows):
         table.add_row(f"and {len(rows) - len(shown)} more")
     return table
+
+
+def _widths(lines: Sequence[tuple[str, ...]], width: int) -> dict[str, int]:
+    """Of the columns that have content. Tasks and reasons are cut where there is no room; the rest is shown whole."""
+    longest = {heading: max(len(line[i]) for line in lines) for i, heading in enumerate(COLUMNS)}
+    wide = {heading: max(length, len(heading)) for heading, length in longest.items() if length}
+    over = sum(wide.values()) + 2 * (len(wide) - 1) - width
+    for heading, least in LEAST.items():
+        if heading in wide and over > 0:
+            cut = min(over, max(0, wide[heading] - least))
+            wide[heading], over = wide[heading] - cut, over - cut
+    return wide
 
 
 def _dullness(row: Row) -> int:

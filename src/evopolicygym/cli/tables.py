@@ -66,4 +66,4 @@ def caution(coverage: Coverage | None) -> list[str]:
     """Of few runs an interval says more than it can keep."""
     if coverage is None or coverage.as_promised:
         return []
-    return [f"few runs: 95% is {coverage.low:.0%} to {coverage.high:.0%}"]
+    return [f"few runs: holds {coverage.low:.0%} to {coverage.high:.0%} of the time, not 95%"]

@@ -12,7 +12,8 @@ from evopolicygym.analysis.edits import EDITS, Kind
 from evopolicygym.report.legends import legend
 from evopolicygym.report.scales import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION, Box, Scale, below
 from evopolicygym.report.svg import Figure, element, group, hint, words
-from evopolicygym.report.text import percent, short
+from evopolicygym.report.text import percent
+from evopolicygym.report.widths import within
 
 WIDTH: Final = 760
 LEFT: Final = 230
@@ -55,7 +56,7 @@ def edit_mix(name: str, title: str, mixes: Sequence[Mix]) -> Figure | None:
 
 
 def _bar(mix: Mix, top: float, x: Scale) -> Markup:
-    label = group([hint(mix.name), words(LEFT - 8, top + 17, short(mix.name, 34), "end")])
+    label = group([hint(mix.name), words(LEFT - 8, top + 17, within(mix.name, LEFT - 10), "end")])
     count = words(x(100.0) + 6, top + 17, f"n = {mix.total}", "quiet")
     return group([label, *_parts(mix, top, x), count])
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import TypeVar
 
 from evopolicygym.analysis.edits import EDITS
@@ -19,7 +20,6 @@ from evopolicygym.report.points import Dot, forest, hits_by_size
 from evopolicygym.report.scales import GREY, Look, looks
 from evopolicygym.report.svg import Figure
 from evopolicygym.report.timelines import Track, edit_timeline
-from evopolicygym.report.who import agent_name
 
 Key = TypeVar("Key")
 
@@ -46,7 +46,8 @@ class Figures:
 
 def figures(gathered: Gathered) -> Figures:
     colours = looks(story.entrant for story in gathered.stories)
-    agents = _agents(groups([story.diagnosis for story in gathered.stories]))
+    found = groups([story.diagnosis for story in gathered.stories])
+    agents = _agents(found)
     boards = dict(enumerate(gathered.leaderboard.boards, 1))
     tasks = by_task(gathered.stories)
     names = {task: f"{place:02}-{_safe(task)}" for place, task in enumerate(tasks, 1)}
@@ -60,8 +61,8 @@ def figures(gathered: Gathered) -> Figures:
             place: cost_pareto(f"cost-{place}", "Cost and score", board.costs, colours)
             for place, board in boards.items()
         }),
-        mix=edit_mix("edit-kinds", "Kinds of edits by agent", [_mix(name, one) for name, one in agents.items()]),
-        sizes=hits_by_size("edit-sizes", "New bests by the size of the edit", agents, looks(agents)),
+        mix=edit_mix("edit-kinds", "Kinds of edits by agent and task group", [_mix(one, agents) for one in found]),
+        sizes=hits_by_size("edit-sizes", "New bests by the size of the edit", agents, colours),
         curves=_known({task: _curves(names[task], task, members, colours) for task, members in tasks.items()}),
         timelines=_known({task: _timeline(names[task], task, members) for task, members in tasks.items()}),
     )  # fmt: skip
@@ -84,16 +85,17 @@ def _safe(name: str) -> str:
 
 
 def _agents(found: Sequence[Group]) -> dict[str, Group]:
-    """Over all tasks of each agent; it is the only group of an agent that played tasks of one demand."""
+    """Over all tasks of each entrant; it is the only group of one that played tasks of one demand."""
     kept: dict[str, Group] = {}
     for one in found:
-        label = agent_name(one.agent, one.model)
-        if label not in kept or one.tasks == ALL:
-            kept[label] = one
+        if one.entrant not in kept or one.tasks == ALL:
+            kept[one.entrant] = one
     return kept
 
 
-def _mix(name: str, one: Group) -> Mix:
+def _mix(one: Group, agents: Mapping[str, Group]) -> Mix:
+    """Of whoever played tasks of one demand there is no need to say which."""
+    name = f"{one.entrant}: {one.tasks} tasks" if agents[one.entrant].tasks == ALL else one.entrant
     return Mix(name, {kind: one.edits[kind].n for kind in EDITS})
 
 
@@ -130,5 +132,16 @@ def _curves(name: str, task: str, members: Sequence[Story], colours: Mapping[str
 
 
 def _timeline(name: str, task: str, members: Sequence[Story]) -> Figure | None:
-    tracks = [Track(one.label, one.diagnosis.timeline, one.diagnosis.phases) for one in members]
+    told = _distinct([one.label for one in members])
+    tracks = [
+        Track(name, one.diagnosis.timeline, one.diagnosis.phases) for name, one in zip(told, members, strict=True)
+    ]
     return edit_timeline(f"{name}-timeline", f"Submissions and phases on {task}", tracks)
+
+
+def _distinct(names: Sequence[str]) -> list[str]:
+    """Without the parts, divided by `__`, that all names begin with: the task, as a rule."""
+    parts = [name.split("__") for name in names]
+    shared = takewhile(lambda part: len(set(part)) == 1, zip(*parts, strict=False))
+    common = len(list(shared)) if len(parts) > 1 else 0
+    return ["__".join(one[common:]) or name for one, name in zip(parts, names, strict=True)]

@@ -34,7 +34,7 @@ class Gathered:
     skipped: tuple[Skipped, ...]
 
 
-def gather(paths: Sequence[Path], page: Path, anchors: Sequence[AnchorFile] = ()) -> Gathered:
+def gather(paths: Sequence[Path], page: Path, anchors: Sequence[AnchorFile] = (), with_paper: bool = False) -> Gathered:
     """``page`` is the folder that the page will lie in."""
     stories: list[Story] = []
     runs: list[Run] = []
@@ -46,10 +46,10 @@ def gather(paths: Sequence[Path], page: Path, anchors: Sequence[AnchorFile] = ()
             runs.append(opened.run)
         else:
             skipped.append(opened)
-    return Gathered(tuple(stories), leaderboard(runs, [*anchors, stored()]), tuple(skipped))
+    return Gathered(tuple(stories), leaderboard(runs, [*anchors, stored()], with_paper), tuple(skipped))
 
 
 def _story(opened: RunFolder, page: Path) -> Story:
     found = diagnose(opened)
     label = opened.folder.resolve().name
-    return Story(entrant(opened.run), label, found, tuple(submission_rows(opened, found.timeline, page)))
+    return Story(entrant(opened.run), label, found, tuple(submission_rows(opened, found, page)))

@@ -9,19 +9,19 @@ from markupsafe import Markup
 
 from evopolicygym.report.scales import Look
 from evopolicygym.report.svg import group, hint, line, words
-from evopolicygym.report.text import short
+from evopolicygym.report.widths import width as width_of
+from evopolicygym.report.widths import within
 
 ROW: Final = 18
-CHARACTERS: Final = 46
-LETTER: Final = 6.4
+LONGEST: Final = 330  # pixels
 
 
 def legend(entries: Sequence[tuple[Markup, str]], left: float, top: float, width: float) -> tuple[Markup, float]:
     """Marks are drawn about the origin, 20 pixels wide. Gives the height that it needs, too."""
     placed, x, y = [], left, top
     for mark, name in entries:
-        text = short(name, CHARACTERS)
-        needs = 28 + LETTER * len(text) + 14
+        text = within(name, LONGEST)
+        needs = 28 + width_of(text) + 8
         if x > left and x + needs > left + width:
             x, y = left, y + ROW
         moved = group([mark], transform=f"translate({x + 10:g} {y:g})")

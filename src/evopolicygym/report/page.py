@@ -34,12 +34,6 @@ def write_page(gathered: Gathered, path: Path) -> list[Figure]:
     return drawn.all()
 
 
-def write_figures(drawn: list[Figure], folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    for figure in drawn:
-        (folder / f"{figure.name}.svg").write_text(figure.standalone(), encoding="utf-8")
-
-
 def _environment() -> Environment:
     made = Environment(
         loader=PackageLoader("evopolicygym.report", ""),

@@ -10,7 +10,8 @@ from markupsafe import Markup
 from evopolicygym.analysis.leaderboard import CostRow
 from evopolicygym.report.scales import Box, Look, Scale, fitted, frame
 from evopolicygym.report.svg import Figure, element, group, hint, words
-from evopolicygym.report.text import number, short
+from evopolicygym.report.text import number
+from evopolicygym.report.widths import within
 
 BOX: Final = Box(70, 14, 740, 290)
 Known = tuple[CostRow, float, float]
@@ -42,5 +43,5 @@ def _front(front: Sequence[Known], x: Scale, y: Scale) -> Markup:
 def _dot(row: CostRow, dollars: float, score: float, x: Scale, y: Scale, look: Look) -> Markup:
     text = f"{row.entrant}: {number(score)} for {number(dollars)} dollars"
     left = dollars > x.high * 0.6
-    label = words(x(dollars) + (-8 if left else 8), y(score) - 6, short(row.entrant, 40), "end" if left else "start")
+    label = words(x(dollars) + (-8 if left else 8), y(score) - 6, within(row.entrant, 300), "end" if left else "start")
     return group([hint(text), element("circle", cx=x(dollars), cy=y(score), r=5, fill=look.colour), label])

@@ -14,7 +14,8 @@ from evopolicygym.analysis.intervals import Rate
 from evopolicygym.report.legends import legend, stroke
 from evopolicygym.report.scales import Box, Look, Scale, below, beside, fitted
 from evopolicygym.report.svg import Figure, element, group, hint, line, words
-from evopolicygym.report.text import number, percent, short
+from evopolicygym.report.text import number, percent
+from evopolicygym.report.widths import within
 
 WIDTH: Final = 760
 LEFT: Final = 230
@@ -43,7 +44,8 @@ def forest(name: str, title: str, axis: str, dots: Sequence[Dot]) -> Figure | No
 
 def _row(dot: Dot, y: float, x: Scale) -> Markup:
     span = "no interval" if dot.low is None else f"{number(dot.low)} to {number(dot.high)}"
-    parts = [hint(f"{dot.name}: {number(dot.value)}, {span}"), words(LEFT - 8, y + 4, short(dot.name, 34), "end")]
+    label = words(LEFT - 8, y + 4, within(dot.name, LEFT - 10), "end")
+    parts = [hint(f"{dot.name}: {number(dot.value)}, {span}"), label]
     if dot.low is not None and dot.high is not None:
         parts.append(line(x(dot.low), y, x(dot.high), y, stroke=dot.colour, stroke_width=2.0))
     return group([*parts, element("circle", cx=x(dot.value), cy=y, r=4.5, fill=dot.colour)])
@@ -54,7 +56,7 @@ def hits_by_size(name: str, title: str, agents: Mapping[str, Group], looks: Mapp
     known = {label: one for label, one in agents.items() if any(rate.n for rate in one.sizes.values())}
     if not known:
         return None
-    box = Box(70, 14, WIDTH - 20, 250)
+    box = Box(70, 24, WIDTH - 20, 250)
     y = Scale(0.0, 100.0, box.bottom, box.top)
     step = (box.right - box.left) / len(Size)
     marks = [

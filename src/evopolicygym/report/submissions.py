@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final
 
+from evopolicygym.analysis.between import Between, By
+from evopolicygym.analysis.diagnostics import Diagnosis
 from evopolicygym.analysis.load import RunFolder
 from evopolicygym.analysis.timeline import Event
 from evopolicygym.records.run import Submission
 from evopolicygym.report.diffs import Diff, Tree, diff, read_tree
 from evopolicygym.report.feedback import Feedback, feedback
+from evopolicygym.report.text import short
 from evopolicygym.report.timelines import fate
+
+MAX_FILES: Final = 12
+TOLD_BY: Final[Mapping[By | None, str]] = {By.TURN: " (its whole turn)", By.MIXED: " (some of them of its whole turn)"}
+MAX_CHARACTERS: Final = 600
 
 
 @dataclass(frozen=True)
 class Row:
-    """``diff`` to the checkpoint before; ``no_diff`` says why there is none."""
+    """``before``: what the agent used and opened since the last submission, in words. ``diff`` to the checkpoint
+    before; ``no_diff`` says why there is none."""
 
     number: int
     kind: str
@@ -27,24 +36,37 @@ class Row:
     train: float | None
     validation: float | None
     edit_size: float | None
+    before: tuple[str, ...]
     feedback: Feedback
     diff: Diff | None
     no_diff: str | None
 
 
-def submission_rows(opened: RunFolder, events: tuple[Event, ...], page: Path) -> Iterator[Row]:
+def submission_rows(opened: RunFolder, found: Diagnosis, page: Path) -> Iterator[Row]:
     """Holds two checkpoints at a time."""
     before: Tree | None = {}
     previous: str | None = None
     selected = opened.run.outcome.submission if opened.run.outcome else None
-    for submission, event in zip(opened.run.submissions, events, strict=True):
+    meanwhile = {one.submission: tuple(_meanwhile(one.between)) for one in found.spending.by_submission}
+    for submission, event in zip(opened.run.submissions, found.timeline, strict=True):
         same = submission.checkpoint == previous
         after = before if same else read_tree(opened.checkpoint(submission.checkpoint))
         change, reason = _change(before, after, same)
-        yield _row(
-            submission, event, submission.number == selected, feedback(opened.folder, submission, page), change, reason
-        )
+        told = feedback(opened.folder, submission, page)
+        row = _row(submission, event, submission.number == selected, told, change, reason)
+        yield replace(row, before=meanwhile.get(submission.number, ()))
         before, previous = after, submission.checkpoint
+
+
+def _meanwhile(told: Between) -> Iterator[str]:
+    if told.tokens:
+        amounts = {"fresh": told.tokens.fresh_input, "cached": told.tokens.cache_read, "output": told.tokens.output}
+        known = ", ".join(f"{amount:,} {name}" for name, amount in amounts.items() if amount is not None)
+        yield f"{known} tokens{TOLD_BY.get(told.tokens_by, '')}" if known else "tokens unknown"
+    if told.feedback_opened is not None:
+        shown = ", ".join(told.feedback_opened[:MAX_FILES]) or "no feedback"
+        more = len(told.feedback_opened) - MAX_FILES
+        yield f"opened {short(shown, MAX_CHARACTERS)}" + (f" and {more} more" if more > 0 else "")
 
 
 def _change(before: Tree | None, after: Tree | None, same: bool) -> tuple[Diff | None, str | None]:
@@ -68,6 +90,7 @@ def _row(
         train=submission.train.mean if submission.train else None,
         validation=event.validation,
         edit_size=event.edit_size,
+        before=(),
         feedback=told,
         diff=change,
         no_diff=reason,

@@ -10,16 +10,19 @@ from markupsafe import Markup, escape
 
 from evopolicygym.report.text import plain
 
+INK: Final = "#1b1f24"
+TEXT_SIZE: Final = 12  # pixels
+OPACITY: Final = {"axis": 0.55, "grid": 0.13, "quiet": 0.85}
 # Text and lines take the colour of the page around them, so that one figure serves paper, light and dark.
-STYLE: Final = """\
-svg.figure{font:12px system-ui,sans-serif;color:#1b1f24}
-svg.figure text{fill:currentColor}
-svg.figure .axis{stroke:currentColor;stroke-opacity:.55;fill:none}
-svg.figure .grid{stroke:currentColor;stroke-opacity:.13;fill:none}
-svg.figure .quiet{fill-opacity:.85}
-svg.figure .middle{text-anchor:middle}
-svg.figure .end{text-anchor:end}"""
-DARK: Final = "@media (prefers-color-scheme:dark){svg.figure{color:#e6e8ea;background:#15181c}}"
+STYLE: Final = f"""\
+svg.figure{{font:{TEXT_SIZE}px system-ui,sans-serif;color:{INK}}}
+svg.figure text{{fill:currentColor}}
+svg.figure .axis{{stroke:currentColor;stroke-opacity:{OPACITY["axis"]};fill:none}}
+svg.figure .grid{{stroke:currentColor;stroke-opacity:{OPACITY["grid"]};fill:none}}
+svg.figure .quiet{{color:inherit;fill-opacity:{OPACITY["quiet"]}}}
+svg.figure .middle{{text-anchor:middle}}
+svg.figure .end{{text-anchor:end}}"""
+DARK: Final = "@media screen and (prefers-color-scheme:dark){svg.figure{color:#e6e8ea;background:#15181c}}"
 NAMESPACE: Final = "http://www.w3.org/2000/svg"
 
 

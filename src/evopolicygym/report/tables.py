@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 
 from evopolicygym.analysis.collection import Aggregate, Number, Standing
@@ -16,7 +16,6 @@ from evopolicygym.analysis.measured import Coverage
 from evopolicygym.analysis.places import Places
 from evopolicygym.analysis.tasktable import Row, TaskTable
 from evopolicygym.report.text import UNKNOWN, number, percent
-from evopolicygym.report.who import agent_name
 
 
 @dataclass(frozen=True)
@@ -35,10 +34,26 @@ def standings(whole: Aggregate) -> Table:
     return Table(f"{whole.name}: {whole.tasks} tasks", columns, [_standing(one) for one in whole.standings])
 
 
+def beside(whole: Aggregate) -> Table:
+    """Other ways to sum up the same scores."""
+    columns = ("entrant", "interquartile mean", "optimality gap", "P(improvement) on the next", "paper's normalised")
+    following = [*whole.standings[1:], None]
+    rows = [_beside(one, after) for one, after in zip(whole.standings, following, strict=True)]
+    return Table(f"{whole.name}: other aggregates", columns, rows)
+
+
 def scores(table: TaskTable) -> Table:
     columns = ("entrant", "rank", "runs", "score", "95 % interval", "places", "P(first)", "normalised",
                "validation − held-out", "notes")  # noqa: RUF001  # fmt: skip
-    return Table(f"{table.task}: {table.cases} held-out cases", columns, [_score(row) for row in table.rows])
+    title = f"{table.task}: N = {table.entrants}, {table.cases} held-out cases"
+    return Table(title, columns, [_score(row) for row in table.rows])
+
+
+def published(rows: Mapping[str, Mapping[str, float]]) -> Table:
+    """The paper's numbers where they were not measured like these runs."""
+    agents = list(dict.fromkeys(agent for row in rows.values() for agent in row))
+    found = [(task, *(number(row.get(agent)) for agent in agents)) for task, row in rows.items()]
+    return Table("For reference only: the paper's rows, measured under other conditions", ("task", *agents), found)
 
 
 def costs(rows: Sequence[CostRow]) -> Table:
@@ -82,6 +97,12 @@ def _standing(one: Standing) -> tuple[str, ...]:
     )  # fmt: skip
 
 
+def _beside(one: Standing, after: Standing | None) -> tuple[str, ...]:
+    better = number(one.p_improvement[after.entrant], 3) if after else UNKNOWN
+    middle, gap = _with_interval(one.interquartile_mean), _with_interval(one.optimality_gap)
+    return one.entrant, middle, gap, better, number(one.paper_normalised, 3)
+
+
 def _score(row: Row) -> tuple[str, ...]:
     return (
         row.entrant, str(row.rank), str(row.runs), number(row.score), _between(row.interval), _span(row.places),
@@ -117,7 +138,7 @@ def _rate(rate: Rate) -> tuple[str, str]:
 
 
 def _group(one: Group) -> tuple[str, str]:
-    return agent_name(one.agent, one.model), one.tasks
+    return one.entrant, one.tasks
 
 
 def _between(interval: Interval | None) -> str:
@@ -137,4 +158,4 @@ def _span(places: Places) -> str:
 def _caution(coverage: Coverage | None) -> list[str]:
     if coverage is None or coverage.as_promised:
         return []
-    return [f"few runs: 95 % is {coverage.low:.0%} to {coverage.high:.0%}"]
+    return [f"few runs: holds {coverage.low:.0%} to {coverage.high:.0%} of the time, not 95%"]

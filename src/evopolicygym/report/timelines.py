@@ -15,10 +15,11 @@ from evopolicygym.analysis.timeline import Event
 from evopolicygym.report.legends import legend
 from evopolicygym.report.scales import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION, Box, Scale, below
 from evopolicygym.report.svg import Figure, element, group, hint, words
-from evopolicygym.report.text import number, short
+from evopolicygym.report.text import number
+from evopolicygym.report.widths import within
 
 WIDTH: Final = 980
-LEFT: Final = 190
+LEFT: Final = 240
 ROW: Final = 34
 
 
@@ -65,7 +66,7 @@ def edit_timeline(name: str, title: str, tracks: Sequence[Track]) -> Figure | No
 
 
 def _row(track: Track, top: float, x: Scale) -> Markup:
-    label = group([hint(track.name), words(LEFT - 8, top + 17, short(track.name, 28), "end")])
+    label = group([hint(track.name), words(LEFT - 8, top + 17, within(track.name, LEFT - 10), "end")])
     return group([label, *_bands(track, top, x), *(_mark(event, top + 13, x) for event in track.events)])
 
 
@@ -92,7 +93,7 @@ BANDS: Final = {Kind.SYNTHESIS: BLUE, Kind.PARAMETRIC: ORANGE, Kind.ROLLBACK: PU
 # Told apart by shape, too: a print may have no colour.
 MARKS: Final[Mapping[Fate, Callable[[], Markup]]] = {
     Fate.NEW_BEST: _path("M0 -5L4.5 4H-4.5Z", GREEN, True),
-    Fate.NO_IMPROVEMENT: _path("M-3 0A3 3 0 1 0 3 0A3 3 0 1 0 -3 0Z", GREY, False),
+    Fate.NO_IMPROVEMENT: lambda: element("circle", cx=0, cy=0, r=3, fill="none", stroke=GREY, stroke_width=1.6),
     Fate.ROLLBACK: _path("M-4.5 0L3.5 -4.5V4.5Z", PURPLE, True),
     Fate.RETEST: _path("M0 -4.5L4.5 0L0 4.5L-4.5 0Z", SKY, True),
     Fate.FAILED: _path("M-4 -4L4 4M4 -4L-4 4", VERMILION, False),

@@ -57,7 +57,8 @@ def converse(provider: Provider, session: str, prompt: str, most: int) -> int:
             reply = provider.complete(messages)
             total += reply.usage
             messages.append(reply.message)
-            tell("assistant", text=reply.text, calls=[asdict(call) for call in reply.calls], model=reply.model)
+            calls = [asdict(call) for call in reply.calls]
+            tell("assistant", text=reply.text, calls=calls, model=reply.model, usage=asdict(reply.usage))
             if not reply.calls:
                 return end(path, messages, total, requests, reply.text)
             messages += provider.results([(call, act(call.name, call.arguments)) for call in reply.calls])

@@ -1,0 +1,27 @@
+"""A fixed action with noise around it. Without noise it is a constant; with scores, a biased coin."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+from features import action, width
+
+SETTINGS = json.loads(Path(__file__).with_name("parameters.json").read_text())
+
+
+class Policy:
+    def __init__(self, obs_space, action_space, env_meta):
+        self.action_space = action_space
+        self.bias = np.array(SETTINGS["bias"])
+        self.spread = SETTINGS["spread"]
+        self.hold = SETTINGS["hold"]
+
+    def reset(self, episode_index):
+        self.random = np.random.default_rng()
+        self.step = 0
+
+    def act(self, obs):
+        if self.step % self.hold == 0:
+            self.noise = self.random.normal(size=width(self.action_space))
+        self.step += 1
+        return action(self.action_space, self.bias + self.spread * self.noise)

@@ -1,0 +1,140 @@
+"""Observations as one vector of numbers, and actions from one vector of controls, for any spaces.
+
+A control is a number from -1 to 1 for each entry of a Box, and a score for each choice of a Discrete (the highest
+score is taken).
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Vector = NDArray[np.float64]
+
+LARGEST = 128  # entries; larger arrays are images, and are seen as coarse blocks
+BLOCKS = 4
+
+
+def entries(space: dict[str, Any], observation: Any) -> Vector:
+    """The observation as a vector. Goals get their difference on top: what is still to be done."""
+    match space["type"]:
+        case "Dict":
+            parts = [entries(child, observation[key]) for key, child in space["spaces"].items()]
+            if has_goals(space):
+                goals = [np.ravel(observation[key]).astype(float) for key in ("achieved_goal", "desired_goal")]
+                parts.append(goals[0] - goals[1])
+            return np.concatenate(parts)
+        case "Tuple":
+            return np.concatenate(
+                [entries(child, one) for child, one in zip(space["spaces"], observation, strict=True)]
+            )
+        case "Discrete":
+            choice = int(observation) - space["start"]
+            return np.eye(space["n"])[choice] if space["n"] <= LARGEST else np.array([choice / space["n"]])
+        case "Text":
+            return np.zeros(0)
+    array = np.asarray(observation, dtype=float)
+    return array.ravel() if array.size <= LARGEST else blocks(array)
+
+
+def entry_names(space: dict[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+    """Name and unit of each of the ``entries``, as far as the space tells them."""
+    match space["type"]:
+        case "Dict":
+            found = [pair for key, child in space["spaces"].items() for pair in entry_names(child, f"{prefix}{key}.")]
+            size = math.prod(space["spaces"]["desired_goal"]["shape"]) if has_goals(space) else 0
+            return found + [(f"{prefix}error", "")] * size
+        case "Tuple":
+            return [pair for number, child in enumerate(space["spaces"]) for pair in entry_names(child, f"{number}.")]
+        case "Discrete":
+            return [(f"{prefix}choice", "")] * (space["n"] if space["n"] <= LARGEST else 1)
+        case "Text":
+            return []
+    size = math.prod(space["shape"])
+    if size > LARGEST:
+        return [(f"{prefix}block", "")] * blocks(np.zeros(space["shape"])).size
+    names = space.get("names", [""] * size)
+    return [(prefix + name, unit) for name, unit in zip(names, space.get("units", [""] * size), strict=True)]
+
+
+def has_goals(space: dict[str, Any]) -> bool:
+    """Gymnasium's convention for tasks with goals."""
+    keys = space["spaces"]
+    return {"achieved_goal", "desired_goal"} <= set(keys) and keys["achieved_goal"]["type"] == "Box"
+
+
+def blocks(image: Vector) -> Vector:
+    """Mean of each of 4 x 4 blocks of a picture, per channel, scaled to about 1; other large arrays in 16 parts."""
+    if image.ndim < 2:
+        return np.array([part.mean() for part in np.array_split(image.ravel(), BLOCKS * BLOCKS)])
+    rows = [np.array_split(band, BLOCKS, axis=1) for band in np.array_split(image, BLOCKS, axis=0)]
+    means = [part.reshape(-1, *part.shape[2:]).mean(axis=0) for band in rows for part in band]
+    return np.ravel(means) / 255.0
+
+
+def width(space: dict[str, Any]) -> int:
+    """How many controls an action takes."""
+    match space["type"]:
+        case "Dict":
+            return sum(width(child) for child in space["spaces"].values())
+        case "Tuple":
+            return sum(width(child) for child in space["spaces"])
+        case "Discrete":
+            return int(space["n"])
+        case "MultiDiscrete":
+            return int(np.sum(space["nvec"]))
+    return math.prod(space["shape"])
+
+
+def action(space: dict[str, Any], controls: Vector) -> Any:
+    """The action that the controls stand for."""
+    match space["type"]:
+        case "Dict":
+            parts = split(space["spaces"].values(), controls)
+            return {key: action(child, part) for (key, child), part in zip(space["spaces"].items(), parts, strict=True)}
+        case "Tuple":
+            return tuple(
+                action(child, part)
+                for child, part in zip(space["spaces"], split(space["spaces"], controls), strict=True)
+            )
+        case "Discrete":
+            return int(space["start"] + np.argmax(controls))
+        case "MultiDiscrete":
+            parts = np.split(controls, np.cumsum(np.ravel(space["nvec"]))[:-1])
+            chosen = np.array([np.argmax(part) for part in parts]).reshape(space["shape"])
+            return (np.asarray(space["start"]) + chosen).astype(space["dtype"])
+        case "MultiBinary":
+            return (controls > 0.0).astype(space["dtype"]).reshape(space["shape"])
+    centre, half = middle(space)
+    return (centre + half * np.clip(controls, -1.0, 1.0).reshape(space["shape"])).astype(space["dtype"])
+
+
+def controls_of(space: dict[str, Any], taken: Any) -> Vector:
+    """The other way round: controls of an action that was taken."""
+    match space["type"]:
+        case "Dict":
+            return np.concatenate([controls_of(child, taken[key]) for key, child in space["spaces"].items()])
+        case "Tuple":
+            return np.concatenate([controls_of(child, one) for child, one in zip(space["spaces"], taken, strict=True)])
+        case "Discrete":
+            return np.asarray(np.arange(space["n"]) == int(taken) - space["start"], dtype=float)
+        case "MultiDiscrete":
+            chosen = np.ravel(np.asarray(taken) - np.asarray(space["start"]))
+            return np.concatenate([np.eye(n)[one] for n, one in zip(np.ravel(space["nvec"]), chosen, strict=True)])
+        case "MultiBinary":
+            return 2.0 * np.ravel(taken) - 1.0
+    centre, half = middle(space)
+    return np.ravel((np.asarray(taken, dtype=float) - centre) / np.where(half > 0.0, half, 1.0))
+
+
+def split(spaces: Any, controls: Vector) -> list[Vector]:
+    return np.split(controls, np.cumsum([width(child) for child in spaces])[:-1])
+
+
+def middle(space: dict[str, Any]) -> tuple[Vector, Vector]:
+    """Centre and half width of a Box; directions without a bound are cut at 1."""
+    low = np.nan_to_num(np.asarray(space["low"], dtype=float), neginf=-1.0)
+    high = np.nan_to_num(np.asarray(space["high"], dtype=float), posinf=1.0)
+    shape = tuple(space["shape"])
+    return np.broadcast_to((low + high) / 2.0, shape), np.broadcast_to((high - low) / 2.0, shape)

@@ -1,0 +1,160 @@
+"""How runs went, as tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields
+from pathlib import Path
+from statistics import median
+
+from evopolicygym.analysis.between import files_opened
+from evopolicygym.analysis.diagnostics import Diagnosis, Shape
+from evopolicygym.analysis.edit_size import Size
+from evopolicygym.analysis.edits import EDITS, PAPER_EDITS
+from evopolicygym.analysis.groups import Group, groups
+from evopolicygym.analysis.intervals import Rate
+from evopolicygym.cli.tables import UNKNOWN, number, say, show
+
+
+def show_runs(runs: Sequence[Diagnosis]) -> None:
+    together = groups(runs)
+    _table("runs", RUN_HEADER, [_run(run) for run in runs])
+    _table("progress of the best validation mean", PROGRESS_HEADER, [_progress(run) for run in runs])
+    _table("tokens, and feedback files opened between submissions", TOKEN_HEADER, [_tokens(run) for run in runs])
+    _table("edits: hits / number, by kind", EDIT_HEADER, [_edits(run) for run in runs])
+    _table("hit rates by agent, with 95 % intervals clustered by run", RATE_HEADER, _rates(together))
+    _table("hits / number by edit size", SIZE_HEADER, [_sizes(group) for group in together])
+    _table("structure of the selected bundles, means", SHAPE_HEADER, [_shape(group) for group in together])
+
+
+RUN_HEADER = (
+    "run",
+    "task",
+    "agent",
+    "held-out",
+    "selected",
+    "accepted",
+    "failed",
+    "refused",
+    "unused",
+    "cases",
+    "repeats",
+)
+PROGRESS_HEADER = (
+    "run",
+    "best",
+    "area",
+    "to 50 %",
+    "to 80 %",
+    "to 95 %",
+    "after best",
+    "drops",
+    "rolled back",
+    "last - best",
+)
+TOKEN_HEADER = (
+    "run",
+    "turns",
+    "fresh input",
+    "cache read",
+    "output",
+    "known for",
+    "by",
+    "median output",
+    "files opened",
+)
+EDIT_HEADER = ("run", *EDITS, "phases")
+RATE_HEADER = ("agent", "tasks", "runs", "edit", "hits", "number", "rate", "low", "high", "interval of")
+SIZE_HEADER = ("agent", "tasks", *Size)
+SHAPE_HEADER = ("agent", "tasks", *(field.name for field in fields(Shape)))
+
+
+def _run(run: Diagnosis) -> Sequence[str]:
+    who, spent = run.who, run.spending
+    return (
+        _name(run),
+        who.task,
+        who.entrant,
+        number(who.heldout_mean),
+        number(who.selected_submission),
+        str(spent.accepted),
+        str(spent.failed),
+        str(sum(spent.refused.values())),
+        str(spent.unused),
+        str(spent.distinct_cases),
+        str(spent.repeated_episodes),
+    )
+
+
+def _progress(run: Diagnosis) -> Sequence[str]:
+    made = run.progress
+    return (
+        _name(run),
+        number(made.curve[-1].best if made.curve else None),
+        number(made.area),
+        *map(number, made.episodes_to.values()),
+        number(made.submissions_after_best),
+        str(made.drops),
+        _percent(made.drops_rolled_back),
+        number(made.last_minus_best),
+    )
+
+
+def _tokens(run: Diagnosis) -> Sequence[str]:
+    """What single submissions used is known where each was in a turn of its own, or requests were metered."""
+    meanwhile = [one.between for one in run.spending.by_submission]
+    known = [one.tokens for one in meanwhile if one.tokens]
+    outputs = [tokens.output for tokens in known if tokens.output is not None]
+    used = run.spending.tokens
+    return (
+        _name(run),
+        str(len(run.spending.by_turn)),
+        *(UNKNOWN if n is None else f"{n:,}" for n in (used.fresh_input, used.cache_read, used.output)),
+        f"{len(known)} of {len(meanwhile)}",
+        " and ".join(sorted({one.tokens_by for one in meanwhile if one.tokens_by})) or UNKNOWN,
+        number(median(outputs) if outputs else None),
+        number(files_opened(meanwhile)),
+    )
+
+
+def _edits(run: Diagnosis) -> Sequence[str]:
+    return (_name(run), *(f"{one.hits}/{one.n}" for one in run.edits.values()), str(len(run.phases)))
+
+
+def _rates(together: Sequence[Group]) -> list[Sequence[str]]:
+    """The paper's two edits: data edits and cosmetics are unknown to it, rollbacks and retests it counts apart."""
+    return [
+        (*_group(group), str(group.runs), kind, *_rate(group.edits[kind])) for group in together for kind in PAPER_EDITS
+    ]
+
+
+def _rate(rate: Rate) -> Sequence[str]:
+    about = UNKNOWN if not rate.runs else "this run alone" if rate.runs == 1 else "runs"
+    return str(rate.hits), str(rate.n), _percent(rate.rate), _percent(rate.low), _percent(rate.high), about
+
+
+def _sizes(group: Group) -> Sequence[str]:
+    return (*_group(group), *(f"{rate.hits}/{rate.n}" for rate in group.sizes.values()))
+
+
+def _shape(group: Group) -> Sequence[str]:
+    numbers = group.structure or {}
+    return (*_group(group), *(number(numbers.get(field.name)) for field in fields(Shape)))
+
+
+def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    say(title)
+    show(columns, rows)
+    say()
+
+
+def _group(group: Group) -> tuple[str, str]:
+    return group.entrant, group.tasks
+
+
+def _name(run: Diagnosis) -> str:
+    return Path(run.who.folder).resolve().name
+
+
+def _percent(value: float | None) -> str:
+    return UNKNOWN if value is None else f"{100 * value:.0f} %"

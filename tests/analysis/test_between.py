@@ -1,0 +1,173 @@
+"""What happened between submissions, from transcripts that real clients wrote while a scripted model played.
+
+The script reads AGENTS.md, writes a policy, submits, and ends its first turn; in the second it reads the feedback of
+the last submission, writes, submits, reads, writes, submits. Every request is 1000 tokens in (100 cached), 50 out.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from folders import source, write_run
+
+from evopolicygym.analysis.between import between
+from evopolicygym.analysis.diagnostics import diagnose
+from evopolicygym.analysis.load import open_run
+from evopolicygym.analysis.transcripts import read_turn
+from evopolicygym.records.run import load
+
+RECORDED = Path(__file__).parent / "transcripts"
+CLIENTS = sorted(path.name for path in RECORDED.iterdir())
+CACHE_WRITE = {"claude": 11, "qwen": None, "gemini": None}
+REASONING = {"claude": 0, "codex": 7, "gemini": 7, "opencode": 7, "openhands": 7}
+OUTPUT = {"gemini": 57}
+BY_REQUEST = {  # which kinds of tokens single requests tell so that they add up
+    "opencode": {"fresh_input", "cache_read", "cache_write", "output", "reasoning"},
+    "qwen": {"fresh_input", "cache_read", "output"},
+    "claude": {"fresh_input", "cache_read", "cache_write"},
+}
+FILES = {1: (), 2: ("submit_001/summary.json",), 3: ("submit_002/summary.json",)}
+
+
+def each(client: str) -> dict[str, int | None]:
+    """Tokens of one request, as the turn is metered."""
+    return {
+        "fresh_input": 900, "cache_read": 100, "cache_write": CACHE_WRITE.get(client, 0),
+        "output": OUTPUT.get(client, 50), "reasoning": REASONING.get(client),
+    }  # fmt: skip
+
+
+def a_run(folder: Path, turns: list[tuple[int, dict | None]], transcripts: Path | None = None) -> Path:
+    """``turns``: how many submissions there were at the end of each, and its usage."""
+    made = write_run(folder, [source(f"x = {i}\n", validation=float(i)) for i in range(turns[-1][0])])
+    made.facts["turns"] = [
+        {"exit_code": 0, "wall_s": 1.0, "submissions": many, "failure": None, "stop": False, "model": None,
+         "usage": usage, "price": None}
+        for many, usage in turns
+    ]  # fmt: skip
+    made.rewrite()
+    if transcripts:
+        shutil.copytree(transcripts, folder / "logs" / "agent")
+    return folder
+
+
+def played(folder: Path, client: str) -> Path:
+    usage = [{kind: n * many if n is not None else None for kind, n in each(client).items()} for many in (4, 7)]
+    return a_run(folder, [(1, usage[0]), (3, usage[1])], RECORDED / client)
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_files_are_seen_in_what_each_client_tells_its_tools(client, tmp_path):
+    found = between(load(played(tmp_path / "run", client)), tmp_path / "run")
+    assert {number: one.feedback_opened for number, one in found.items()} == FILES
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_tokens_are_split_by_request_where_requests_add_up(client, tmp_path):
+    """Three requests until the first submission; its turn ends with a fourth, which is the next one's. One more to
+    read, to write and to submit each time, and last words that are nobody's."""
+    found = between(load(played(tmp_path / "run", client)), tmp_path / "run")
+    known = BY_REQUEST.get(client, set())
+    for number, requests in ((1, 3), (2, 4), (3, 3)):
+        tokens = found[number].tokens
+        told = {kind: getattr(tokens, kind) for kind in known} if tokens else {}
+        assert told == {kind: requests * each(client)[kind] for kind in known}
+    coarse = {kind for kind, n in each(client).items() if n is not None} - known
+    first = found[1]
+    assert {kind: getattr(first.tokens, kind) for kind in coarse} == {kind: 4 * each(client)[kind] for kind in coarse}
+    assert first.tokens_by == ("mixed" if coarse and known else "turn" if coarse else "request")
+    assert all(getattr(found[2].tokens, kind, None) is None for kind in coarse)
+
+
+def test_figures_that_do_not_add_up_are_not_used(tmp_path):
+    run = played(tmp_path / "run", "opencode")
+    facts = json.loads((run / "run.json").read_text())
+    facts["turns"][1]["usage"]["output"] += 1  # a request that the client does not show
+    (run / "run.json").write_text(json.dumps(facts))
+    found = between(load(run), run)
+    assert found[2].tokens.output is None and found[2].tokens.fresh_input == 4 * 900
+
+
+def test_turns_with_one_submission_are_that_submissions(tmp_path):
+    """A turn without any belongs to the next; of a turn with two nobody knows who used what."""
+    usage = [{"fresh_input": n, "output": 1} for n in (10, 20, 40, 80)]
+    run = a_run(tmp_path / "run", [(0, usage[0]), (1, usage[1]), (3, usage[2]), (4, usage[3])])
+    found = between(load(run), run)
+    assert [one.tokens.fresh_input if one.tokens else None for one in found.values()] == [30, None, None, 80]
+    assert [one.tokens_by for one in found.values()] == ["turn", None, None, "turn"]
+    assert {one.feedback_opened for one in found.values()} == {None}
+    told = diagnose(open_run(run)).spending.by_turn
+    assert [(one.submissions, one.tokens.fresh_input) for one in told] == [
+        ((), 10),
+        ((1,), 20),
+        ((2, 3), 40),
+        ((4,), 80),
+    ]
+
+
+def test_a_turn_that_nobody_metered_is_unknown(tmp_path):
+    run = a_run(
+        tmp_path / "run", [(1, {"fresh_input": 5, "output": 1}), (2, None), (3, {"fresh_input": 7, "output": 1})]
+    )
+    found = between(load(run), run)
+    assert [one.tokens.fresh_input if one.tokens else None for one in found.values()] == [5, None, 7]
+
+
+def lines(*events: tuple[str, str]) -> str:
+    told = {"told": lambda text: {"type": "tool_use", "input": {"command": text}},
+            "answered": lambda text: {"type": "tool_result", "content": text},
+            "said": lambda text: {"type": "text", "text": text}}  # fmt: skip
+    return "".join(json.dumps(told[kind](text)) + "\n" for kind, text in events)
+
+
+def write_turns(folder: Path, *texts: str) -> Path:
+    folder.mkdir(parents=True)
+    for number, text in enumerate(texts, 1):
+        (folder / f"turn_{number:03}.out").write_text(text)
+    return folder
+
+
+def opened(tmp_path: Path, submissions: list[int], *texts: str) -> list[tuple[str, ...] | None]:
+    turns = write_turns(tmp_path / "transcripts", *texts)
+    run = a_run(tmp_path / "run", [(many, None) for many in submissions], turns)
+    return [one.feedback_opened for one in between(load(run), run).values()]
+
+
+def test_what_counts_as_opened(tmp_path):
+    text = lines(
+        ("told", "ls feedback/ feedback/submit_000"), ("said", "I shall read feedback/notes.txt for submit_001"),
+        ("told", "python3 submit.py 0-3; cat feedback/submit_001/errors.txt"), ("answered", "submit_001: ok"),
+        ("told", "head /run/workspace/feedback/*/episodes/ep_000/trajectory.jsonl"),
+        ("told", "python3 submit.py 0"), ("answered", "submit_002: ok"),
+    )  # fmt: skip
+    assert opened(tmp_path, [2], text) == [(), ("submit_001/errors.txt", "*/episodes/ep_000/trajectory.jsonl")]
+
+
+def test_a_submission_that_is_not_in_the_transcript_makes_it_unknown(tmp_path):
+    """Its output was thrown away, so that nobody knows which calls came before it; the turn after it is seen."""
+    first = lines(("told", "cat feedback/submit_001/summary.json; python3 submit.py 0 > /dev/null"), ("answered", ""))
+    second = lines(("told", "python3 submit.py 0"), ("answered", "submit_002: ok"), ("told", "submit.py"),
+                   ("answered", "submit_003: ok"))  # fmt: skip
+    assert opened(tmp_path, [1, 3], first, second) == [None, None, ()]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "plain talk of feedback/submit_001/summary.json\n", "{broken\n[1]\n", '{"a": 1}\n']
+)
+def test_a_transcript_that_shows_no_calls_is_unknown(text, tmp_path):
+    assert opened(tmp_path, [1], text) == [None]
+
+
+def test_a_link_is_not_followed(tmp_path):
+    (tmp_path / "logs" / "agent").mkdir(parents=True)
+    (tmp_path / "elsewhere").write_text(lines(("told", "x")))
+    (tmp_path / "logs" / "agent" / "turn_001.out").symlink_to(tmp_path / "elsewhere")
+    assert read_turn(tmp_path, 1) is None
+
+
+def test_deep_nesting_breaks_nothing(tmp_path):
+    deep = '{"input":' + "[" * 100_000 + "]" * 100_000 + "}\n"
+    assert opened(tmp_path, [1], deep) == [None]
