@@ -14,14 +14,14 @@ import typer
 from evopolicygym.agents.confinement.cell import Network
 from evopolicygym.cli.live import watching
 from evopolicygym.cli.outcome import is_without_score, show_outcome
-from evopolicygym.cli.output import talk
+from evopolicygym.cli.output import talk, tell_refused
 from evopolicygym.errors import UserError
 from evopolicygym.judge.judge import Videos
 from evopolicygym.runs.casting import Cast, cast
 from evopolicygym.runs.driver import drive
 from evopolicygym.runs.ownership import Owner, own
 from evopolicygym.runs.programs import settled
-from evopolicygym.runs.settings import CORES, AgentSettings, Isolation, Seeds, Settings
+from evopolicygym.runs.settings import CORES, AgentSettings, EngineName, Isolation, Seeds, Settings
 from evopolicygym.tasks.registry import resolve
 
 ALONE: Final = "put what it needs into a folder of its own, or name it with --show"
@@ -58,13 +58,15 @@ def run(
     video: Annotated[Videos | None, typer.Option(help="Which train episodes are filmed (default none).")] = None,
     stock: Annotated[bool, typer.Option("--stock", help="Stock environments, not the fast ones.")] = False,
     isolation: Annotated[Isolation, typer.Option(help="Of policies: auto is the best of A and B.")] = Isolation.AUTO,
-    jobs: Annotated[int, typer.Option(min=1, help="Episodes at a time.")] = CORES,
+    jobs: Annotated[int, typer.Option(min=1, help="Episodes at a time, on this machine.")] = CORES,
+    engine: Annotated[EngineName | None, typer.Option(help="This machine (default), or Ray.")] = None,
+    ray_address: Annotated[str | None, typer.Option(help="A Ray cluster, or auto (default: a Ray of our own).")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the record as JSON.")] = False,
 ) -> None:
     """Let an agent play one run: prompted until its budget is spent, a limit is hit or it stops; then scored."""
     if resume:
         settings = Settings.read(resume / "config.toml")
-        play(resume, settings.agent, {}, json)
+        play(resume, settings.agent, {"engine": engine, "ray_address": ray_address}, json)
         return
     if task is None:
         raise UserError("no task is named", "For example: evopolicygym run core16/acrobot --agent tuner")
@@ -100,6 +102,8 @@ def run(
         "stock": stock,
         "isolation": isolation,
         "jobs": jobs,
+        "engine": engine,
+        "ray_address": ray_address,
         "agent": who,
     }
     play(folder or new_folder(task, who), who, given, json)
@@ -122,6 +126,7 @@ async def _drive(owner: Owner, who: Cast, root: Path) -> None:
     talk.print(f"{root}: {who.client.name} plays {owner.judge.means.task.id}", markup=False)
     for path in who.shown_alone(owner.place):
         talk.print(f"the agent sees {path}, and nothing beside it: {ALONE}", markup=False)
+    tell_refused(owner.judge.means.engine.nodes)
     with watching(lambda: owner.judge.state):
         await drive(owner, lambda api: who.player(owner.place, api), who.settings.allowance, table=who.prices)
 

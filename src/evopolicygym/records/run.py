@@ -84,11 +84,22 @@ class Agent(Facts):
     settings: dict[str, Any] = {}
 
 
+class Node(Facts):
+    """A machine of a cluster. ``refused`` says why it got no work; it has no level then."""
+
+    id: str
+    host: str
+    level: str
+    seats: int
+    refused: str
+
+
 class Isolation(Facts):
     """Levels achieved. ``publishable`` is false as soon as one of them is none. ``agent_residues``: what its level does
-    not stop, in words."""
+    not stop, in words. ``nodes``: where policies played, and where they might not; empty where a machine was alone."""
 
     policy: str
+    nodes: list[Node] = []
     agent: str
     agent_network: str
     agent_residues: list[str] = []

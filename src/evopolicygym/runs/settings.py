@@ -25,7 +25,8 @@ from evopolicygym.tasks.splits import SIZES, PaperSplits, SealedSplits, Split, S
 
 Model = TypeVar("Model", bound=Strict)
 CORES: Final = len(os.sched_getaffinity(0))
-MAY_DIFFER: Final = frozenset({"jobs", "isolation", "seal_key"})  # between one owner of a run and the next
+# Between one owner of a run and the next.
+MAY_DIFFER: Final = frozenset({"engine", "isolation", "jobs", "ray_address", "seal_key"})
 
 
 class Seeds(StrEnum):
@@ -44,6 +45,13 @@ class Isolation(StrEnum):
 
     def levels(self) -> tuple[Level, ...]:
         return PUBLISHABLE if self is Isolation.AUTO else (Level(self.value),)
+
+
+class EngineName(StrEnum):
+    """Episodes on this machine, or on the nodes of a Ray cluster."""
+
+    LOCAL = "local"
+    RAY = "ray"
 
 
 class ValidateWhen(StrEnum):
@@ -105,6 +113,8 @@ class Settings(Strict):
     stock: bool = False
     isolation: Isolation = Isolation.AUTO
     jobs: int = Field(CORES, ge=1)
+    engine: EngineName = EngineName.LOCAL
+    ray_address: str | None = None
     agent: AgentSettings | None = None
 
     @classmethod
