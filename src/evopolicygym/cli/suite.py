@@ -26,6 +26,7 @@ from evopolicygym.suites.file import Suite
 from evopolicygym.suites.folder import FILE, SuiteFolder, check_unchanged, is_owned
 from evopolicygym.suites.foreman import Foreman
 from evopolicygym.suites.plan import PlannedRun, plan
+from evopolicygym.suites.standing import Row
 from evopolicygym.suites.survey import Survey, table, write_table
 
 app = typer.Typer(no_args_is_help=True, help="Many runs with one command: tasks x agents x repeats.")
@@ -53,6 +54,7 @@ def run(
     if dry_run:
         show_plan(suite, planned, Survey(place, planned, lambda name: is_owned(place.run(name))).rows(), json)
         return
+    planned[0].settings.splits()  # a sealing key is made once, not by many runs at a time
     place.make()
     with _alone(place.root), _fleet(planned, jobs, ray_address) if engine is EngineName.RAY else nullcontext() as fleet:
         write_whole(place.file, suite.toml().encode())
@@ -95,11 +97,14 @@ async def _work(foreman: Foreman, place: SuiteFolder, suite: Suite) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, _stop, foreman)
+    written: list[Row] = []
     with suite_table.watching(suite.name, place.root) as show:
 
         def tick() -> None:
             rows = foreman.survey.rows()
-            write_table(place, suite, rows)
+            if rows != written:
+                write_table(place, suite, rows)
+                written[:] = rows
             show(rows)
 
         await foreman.work(tick)

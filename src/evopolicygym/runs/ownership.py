@@ -125,7 +125,7 @@ _PARTS: Final = {"checkpoints", "config.toml", "feedback", "hidden", "ledger.jso
 def _started(
     place: Place, settings: Settings, agent_facts: dict[str, Any], slots: Slots | None, seats: Whereabouts | None
 ) -> Iterator[Owner]:
-    task, splits = resolve(settings.task), settings.seeds.splits(settings.seal_key)
+    task, splits = resolve(settings.task), settings.splits()
     videos = Videos(settings.video)
     with (
         _logging(place.logs / "judge.log"),

@@ -129,6 +129,9 @@ class Settings(Strict):
         except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise UserError(f"cannot read the settings of the run in {path}: {error}") from error
 
+    def splits(self) -> Splits:
+        return self.seeds.splits(self.seal_key)
+
     def toml(self) -> str:
         values = self.model_dump(mode="json", exclude_none=True)
         return toml.text(values, "The settings of this run, resolved. Written once.")
