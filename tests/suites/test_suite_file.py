@@ -81,6 +81,11 @@ def test_overrides(tmp_path):
     assert plan(found)[0].settings.seeds == "paper"
 
 
+def test_overrides_of_a_name_with_dots(tmp_path):
+    found = suite(tmp_path, SMALL + "[agents.'gpt-5.5']\nname = 'codex'", 'agents."gpt-5.5".model=other')
+    assert found.agents["gpt-5.5"].model == "other"
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -100,6 +105,9 @@ def test_overrides(tmp_path):
         ("tasks = 'core16'", "agents: Field required"),
         ("tasks = 3\n[agents.tuner]", "tasks: Input should be a valid list"),
         ("tasks = 'core16'\nrepeats = 0\n[agents.tuner]", "repeats: Input should be greater than or equal to 1"),
+        ("tasks = 'core16'\n[agents.'a/b']\nname = 'nop'", "agents.a/b"),
+        ("tasks = 'core16'\n[agents.'[/red]']\nname = 'nop'", "agents.[/red]"),
+        (f"tasks = 'core16'\n[agents.{'a' * 300}]\nname = 'nop'", "at most 80 characters"),
         ("tasks = [", "is not TOML"),
     ],
 )
@@ -117,6 +125,7 @@ def test_what_is_wrong_is_named(tmp_path, text, said):
         ("tasks = 'core16'\n[splits]\nseeds = 'papers'\n[agents.tuner]", "seeds"),
         ("tasks = 'core16'\n[limits]\nhours = -1\n[agents.tuner]", "hours"),
         ("tasks = 'core16'\n[agents.tuner]\nseed = 1", "agents.tuner.seed"),
+        ("tasks = ['core16/acrobot', 'Acrobot-v1']\n[agents.tuner]", "would be the same run"),
     ],
 )
 def test_what_cannot_be_planned_is_named(tmp_path, text, said):
@@ -124,7 +133,7 @@ def test_what_cannot_be_planned_is_named(tmp_path, text, said):
         plan(suite(tmp_path, text))
 
 
-@pytest.mark.parametrize("override", ["repeats", "=3", "tasks.x=3"])
+@pytest.mark.parametrize("override", ["repeats", "=3", "tasks.x=3", "agents..model=3", "a b=3", "\n=3"])
 def test_an_override_that_says_nothing(tmp_path, override):
     with pytest.raises(UserError):
         suite(tmp_path, SMALL, override)

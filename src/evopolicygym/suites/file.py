@@ -5,9 +5,9 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Annotated, Any, Final, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, StringConstraints, field_validator
 
 from evopolicygym.agents.strict import Strict, read_toml, shaped
 from evopolicygym.errors import UserError
@@ -18,6 +18,7 @@ from evopolicygym.tasks.files import core16
 
 SEE: Final = "docs/suites.md has every key and a whole example."
 COLLECTIONS: Final = {"core16": core16}
+Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=80)]  # part of a path
 
 
 class Splits(Strict):
@@ -64,9 +65,9 @@ class Entrant(AgentSettings):
 
 
 class Suite(Strict):
-    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    name: Name
     tasks: list[str] = Field(min_length=1)
-    agents: dict[str, Entrant] = Field(min_length=1)
+    agents: dict[Name, Entrant] = Field(min_length=1)
     repeats: int = Field(default=1, ge=1)
     seed: int = 0
     splits: Splits = Splits()
@@ -139,14 +140,27 @@ def _said(part: Strict) -> dict[str, Any]:
 def _override(data: dict[str, Any], text: str) -> None:
     """``agents.codex.model=...``: a TOML value, or else a string."""
     name, equals, value = text.partition("=")
-    if not equals or not name.strip():
+    if not equals or not (keys := _keys(name)):
         raise UserError(f"--set {text} has no value", "Write --set NAME=VALUE, for example --set repeats=3.")
-    *tables, last = name.strip().split(".")
+    *tables, last = keys
     for table in tables:
         data = data.setdefault(table, {})
         if not isinstance(data, dict):
             raise UserError(f"--set {text}: {table} is not a table", SEE)
     data[last] = _value(value.strip())
+
+
+def _keys(name: str) -> list[str]:
+    """Of a TOML key: ``agents."gpt-5.5".model`` are three."""
+    try:
+        at: Any = tomllib.loads(f"{name.strip()} = 0")
+    except tomllib.TOMLDecodeError:
+        return []
+    keys: list[str] = []
+    while isinstance(at, dict):
+        ((key, at),) = at.items()
+        keys.append(key)
+    return keys
 
 
 def _value(text: str) -> Any:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import product
 
+from evopolicygym.errors import UserError
 from evopolicygym.runs.settings import Settings
 from evopolicygym.suites.file import Suite
 from evopolicygym.tasks.registry import resolve
@@ -25,10 +27,22 @@ class PlannedRun:
 def plan(suite: Suite) -> list[PlannedRun]:
     """Whole rounds first: what is there after a while compares all agents on all tasks."""
     tasks = {name: resolve(name) for name in dict.fromkeys(suite.tasks)}
-    return [
+    planned = [
         _planned(suite, name, tasks[name], agent, repeat)
         for repeat, name, agent in product(range(suite.repeats), tasks, suite.agents)
     ]
+    _check_apart(planned)
+    return planned
+
+
+def _check_apart(planned: Iterable[PlannedRun]) -> None:
+    """Two runs in one folder would be one run under two names."""
+    first: dict[str, PlannedRun] = {}
+    for one in planned:
+        other = first.setdefault(one.name, one)
+        if other is not one:
+            pairs = f"{other.settings.task} with {other.agent} and {one.settings.task} with {one.agent}"
+            raise UserError(f"{pairs} would be the same run, {one.name}", "Name each task once, or rename one of them.")
 
 
 def _planned(suite: Suite, name: str, task: Task, agent: str, repeat: int) -> PlannedRun:
