@@ -8,8 +8,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from rich.cells import cell_len
 from rich.live import Live
 from rich.table import Table
+from rich.text import Text
 
 from evopolicygym.cli.output import data, talk, tame
 from evopolicygym.suites.standing import Row, Status
@@ -68,20 +70,20 @@ def rendered(
     room = len(rows) if height is None else max(1, height - 4)
     shown = rows if len(rows) <= room else sorted(rows, key=_dullness)[:room]
     lines = [_cells(row, _time_left(row, pace), BAR if width >= ROOMY else SHORT_BAR) for row in shown]
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+    table = Table(title=title, title_justify="left", caption_justify="left", box=None, pad_edge=False)
     widths = _widths(lines, width)
     for heading, wide in widths.items():
         table.add_column(heading, justify="right" if heading in RIGHT else "left", no_wrap=True, width=wide)
     for line in lines:
-        table.add_row(*(line[COLUMNS.index(heading)] for heading in widths))
+        table.add_row(*(Text(line[COLUMNS.index(heading)]) for heading in widths))  # not markup
     if len(shown) < len(rows):
-        table.add_row(f"and {len(rows) - len(shown)} more")
+        table.caption = f"and {len(rows) - len(shown)} more"
     return table
 
 
 def _widths(lines: Sequence[tuple[str, ...]], width: int) -> dict[str, int]:
     """Of the columns that have content. Tasks and reasons are cut where there is no room; the rest is shown whole."""
-    longest = {heading: max(len(line[i]) for line in lines) for i, heading in enumerate(COLUMNS)}
+    longest = {heading: max(cell_len(line[i]) for line in lines) for i, heading in enumerate(COLUMNS)}
     wide = {heading: max(length, len(heading)) for heading, length in longest.items() if length}
     over = sum(wide.values()) + 2 * (len(wide) - 1) - width
     for heading, least in LEAST.items():
@@ -118,8 +120,13 @@ def _cells(row: Row, left: str, bar: int) -> tuple[str, ...]:
         _number(row.score),
         _spent(row),
         left,
-        tame(row.reason or ""),
+        _why(row),
     )
+
+
+def _why(row: Row) -> str:
+    """In one line."""
+    return tame(" ".join((row.reason or "").split()))
 
 
 def _status(row: Row) -> str:
@@ -150,6 +157,6 @@ def _tell_changes(rows: Sequence[Row], told: dict[str, str]) -> None:
         now = f"{row.status} {row.phase} {TENTHS * row.charged // max(1, row.budget)}"
         if told.get(row.run) != now and (row.run in told or row.status is not Status.WAITING):
             score = f", score {row.score:.6g}" if row.score is not None else ""
-            why = f": {tame(row.reason)}" if row.reason else ""
+            why = f": {_why(row)}" if row.reason else ""
             talk.print(f"{row.run}: {_status(row)}, {row.charged}/{row.budget} episodes{score}{why}", markup=False)
         told[row.run] = now

@@ -12,15 +12,21 @@ from typing import Final
 BEGUN: Final = "=== begun"
 ENDED: Final = re.compile(r"=== ended, exit code (-?\d+)")
 COMPLAINT: Final = "evopolicygym: "
+GAVE_UP: Final = 1
 STOPPED: Final = 128 + signal.SIGTERM  # exit code of a run that was asked to stop
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """``reason`` is None for one that was stopped from outside, or went well."""
+    """``reason`` is None for one that was asked to stop, or went well. ``exit_code`` is None while nobody saw its
+    end."""
 
     exit_code: int | None
     reason: str | None
+
+    @property
+    def gave_up(self) -> bool:
+        return self.exit_code is not None and self.exit_code > 0 and self.exit_code != STOPPED
 
 
 def begin(path: Path) -> None:
@@ -31,6 +37,12 @@ def end(path: Path, exit_code: int) -> None:
     _note(path, f"=== ended, exit code {exit_code}")
 
 
+def give_up(path: Path, why: str) -> None:
+    """Of one that could not even be started."""
+    _note(path, f"{COMPLAINT}{why}")
+    end(path, GAVE_UP)
+
+
 def last_attempt(path: Path) -> Attempt | None:
     """None before the first."""
     try:
@@ -39,15 +51,18 @@ def last_attempt(path: Path) -> Attempt | None:
         return None
     ended = ENDED.findall(text)
     code = int(ended[-1]) if ended else None
-    gave_up = code is not None and code > 0 and code != STOPPED
-    return Attempt(code, _reason(text, code) if gave_up else None)
+    return Attempt(code, _reason(text, code) if code not in (None, 0, STOPPED, -signal.SIGTERM) else None)
 
 
-def _reason(text: str, code: int | None) -> str:
-    """The complaint of the command line, or else the last that was said."""
+def _reason(text: str, code: int) -> str:
+    """What killed it; or the complaint of the command line, whole; or else the last that was said."""
+    if code < 0:
+        return f"its process was killed by {signal.Signals(-code).name}"
     said = [line.strip() for line in text.splitlines()[1:] if line.strip() and not ENDED.match(line)]
-    complaints = [line.removeprefix(COMPLAINT) for line in said if line.startswith(COMPLAINT)]
-    return (complaints or said or [f"its process ended with exit code {code}"])[-1]
+    complaints = [number for number, line in enumerate(said) if line.startswith(COMPLAINT)]
+    if complaints:
+        return " ".join(said[complaints[-1] :]).removeprefix(COMPLAINT)
+    return said[-1] if said else f"its process ended with exit code {code}"
 
 
 def _note(path: Path, line: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,7 +13,7 @@ from evopolicygym.errors import UserError
 from evopolicygym.judge import hidden
 from evopolicygym.judge.state import Phase, RunState
 from evopolicygym.records.run import load
-from evopolicygym.runs.allowance import spent
+from evopolicygym.runs.allowance import Spent, spent
 from evopolicygym.runs.look import has_outcome, look
 from evopolicygym.suites import log
 from evopolicygym.suites.folder import SuiteFolder, has_begun
@@ -40,7 +41,8 @@ class Status(StrEnum):
 
 @dataclass(frozen=True)
 class Row:
-    """``best`` is the best train mean so far. ``hidden_left`` are episodes until the outcome."""
+    """``best`` is the best train mean so far. ``hidden_left`` are episodes until the outcome. ``wasted_tokens`` and
+    ``wasted_dollars`` went into attempts that were superseded."""
 
     run: str
     task: str
@@ -59,6 +61,8 @@ class Row:
     comparable_id: str | None = None
     tokens: float | None = None
     dollars: float | None = None
+    wasted_tokens: float = 0.0
+    wasted_dollars: float = 0.0
     attempts: int = 0
 
     @property
@@ -77,8 +81,9 @@ class Row:
 
 def standing(folder: SuiteFolder, planned: PlannedRun, is_running: bool) -> Row:
     root, told = folder.run(planned.name), log.last_attempt(folder.log(planned.name))
-    agent = planned.settings.agent
+    agent, superseded = planned.settings.agent, folder.superseded(planned.name)
     assert agent is not None
+    wasted = [_wasted(attempt) for attempt in superseded]
     facts: dict[str, Any] = {
         "run": planned.name,
         "task": planned.task.id,
@@ -86,20 +91,29 @@ def standing(folder: SuiteFolder, planned: PlannedRun, is_running: bool) -> Row:
         "model": agent.model,
         "seed": agent.seed,
         "budget": planned.settings.budget,
-        "attempts": len(folder.superseded(planned.name)) + has_begun(root),
+        "attempts": len(superseded) + has_begun(root),
+        "wasted_tokens": sum(one.tokens or 0.0 for one in wasted),
+        "wasted_dollars": sum(one.dollars or 0.0 for one in wasted),
     }
     if is_running:
         facts |= {"status": Status.RUNNING}
-    elif told and told.reason:
+    elif told and told.gave_up:
         facts |= {"status": Status.FAILED, "reason": told.reason}
     else:
-        facts |= {"status": Status.INTERRUPTED if has_begun(root) else Status.WAITING}
+        status = Status.INTERRUPTED if has_begun(root) else Status.WAITING
+        facts |= {"status": status, "reason": told and told.reason}
     if has_begun(root):
         try:
             facts |= _begun(root)
         except UserError as error:
             facts |= {"status": Status.FAILED, "reason": error.message}
     return Row(**facts)
+
+
+@cache
+def _wasted(attempt: Path) -> Spent:
+    """Nobody writes there any more."""
+    return spent(look(attempt).turns)
 
 
 def _begun(root: Path) -> dict[str, Any]:

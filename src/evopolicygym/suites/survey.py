@@ -36,7 +36,7 @@ class Survey:
 def _stamp(path: os.PathLike[str]) -> tuple[int, int]:
     try:
         facts = os.stat(path)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return (0, 0)
     return (facts.st_mtime_ns, facts.st_size)
 
@@ -44,7 +44,8 @@ def _stamp(path: os.PathLike[str]) -> tuple[int, int]:
 def over_cap(rows: Iterable[Row], cap: Cap) -> bool:
     """What nobody metered is not counted: a cap is as good as the clients' word."""
     rows = list(rows)
-    tokens, dollars = (sum(getattr(row, name) or 0 for row in rows) for name in ("tokens", "dollars"))
+    tokens = sum((row.tokens or 0) + row.wasted_tokens for row in rows)
+    dollars = sum((row.dollars or 0) + row.wasted_dollars for row in rows)
     return (cap.tokens is not None and tokens >= cap.tokens) or (cap.dollars is not None and dollars >= cap.dollars)
 
 

@@ -1,0 +1,65 @@
+"""What is shown of a suite: reasons in one line, never obeyed, whoever wrote them."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+from rich.console import Console
+
+from evopolicygym.cli.suite_table import rendered
+from evopolicygym.suites import log
+from evopolicygym.suites.file import Cap
+from evopolicygym.suites.standing import Row, Status
+from evopolicygym.suites.survey import over_cap
+
+
+def row(**facts):
+    return Row(**{"run": "t__a__s0", "task": "t", "agent": "a", "model": None, "seed": 0, "status": "failed"} | facts)
+
+
+def lines(rows, width=80, height=None):
+    console = Console(width=width, force_terminal=False)
+    with console.capture() as shown:
+        console.print(rendered("some", rows, width=width, height=height))
+    return shown.get().splitlines()
+
+
+@pytest.mark.parametrize("reason", ["[/red] [bold]x", "\x1b[2Jx\x07", "one\ntwo\r\nthree", "x" * 500, "長" * 100])
+def test_a_reason_is_one_line_of_text(reason):
+    found = lines([row(reason=reason)])
+    assert len(found) == 3 and all(len(line) <= 80 and line.isprintable() for line in found)
+    assert "x" in found[-1] or "two" in found[-1] or "長" in found[-1]
+
+
+def test_as_many_rows_as_there_is_room_for():
+    rows = [row(run=f"r{i}", seed=i, status=Status.RUNNING if i == 99 else Status.WAITING) for i in range(100)]
+    found = lines(rows, height=24)
+    assert len(found) <= 24 and "99" in found[2] and "more" in found[-1]
+
+
+@pytest.mark.parametrize(
+    ("said", "code", "gave_up", "reason"),
+    [
+        ("", -signal.SIGKILL, False, "its process was killed by SIGKILL"),
+        ("", -signal.SIGTERM, False, None),
+        ("", log.STOPPED, False, None),
+        ("evopolicygym: these differ:\n  budget\nDo this.\n", 2, True, "these differ: budget Do this."),
+        ("Traceback\nKeyError: 3\n", 1, True, "KeyError: 3"),
+        ("", 7, True, "its process ended with exit code 7"),
+    ],
+)
+def test_how_an_attempt_ended(tmp_path, said, code, gave_up, reason):
+    path = tmp_path / "some.log"
+    log.begin(path)
+    with open(path, "a") as file:
+        file.write(said)
+    log.end(path, code)
+    found = log.last_attempt(path)
+    assert (found.gave_up, found.reason) == (gave_up, reason)
+
+
+def test_what_superseded_attempts_cost_counts():
+    rows = [row(tokens=400), row(wasted_tokens=600.0, wasted_dollars=2.0)]
+    assert over_cap(rows, Cap(tokens=1000)) and not over_cap(rows, Cap(tokens=1001))
+    assert over_cap(rows, Cap(dollars=2))
