@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import sys
+import threading
 
 import pytest
 
+from evopolicygym.runs.lock import RunLock
+from evopolicygym.suites.folder import is_owned
 from processes import alive, family, wait_until
 from serving import command
 from suite_work import TOY, SuiteWork, essence
@@ -57,6 +61,26 @@ def test_changing_what_has_begun_is_refused(done):
 def test_the_resolved_file_goes_on_where_it_lies(done):
     again = command("suite", "run", done.folder / "suite.toml")
     assert again.returncode == 0 and "have a score" in again.stderr
+
+
+def test_a_broken_run_stops_nobody(done, tmp_path):
+    folder = tmp_path / "a [b] c"
+    shutil.copytree(done.folder, folder)
+    first, second = (folder / "runs" / f"toys-Toy-v0__starter__s{seed}" for seed in (0, 1))
+    (first / "config.toml").write_text("not TOML")
+    shutil.rmtree(second, ignore_errors=True)
+    second.write_text("not a folder")
+    ended = command("suite", "run", folder, "--set", "repeats=2")
+    assert ended.returncode == 1 and "1 of " in ended.stderr and "is not a folder" in ended.stderr
+    assert f"suite run '{folder}'" in ended.stderr
+
+
+def test_looking_whether_a_run_is_owned_keeps_nobody_from_owning_it(tmp_path):
+    looking = RunLock(tmp_path)
+    threading.Timer(0.1, looking.__exit__).start()
+    with RunLock(tmp_path):
+        assert is_owned(tmp_path)
+    assert not is_owned(tmp_path) and not is_owned(tmp_path / "none")
 
 
 def test_the_plan_starts_nothing(tmp_path):

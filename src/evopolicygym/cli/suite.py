@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import os
+import shlex
 import signal
 import sys
 from collections.abc import Iterator
@@ -128,9 +129,14 @@ def _conclude(foreman: Foreman, place: SuiteFolder, suite: Suite, json: bool) ->
     if foreman.is_capped and left:
         talk.print("the suite's cap on spending is reached: no new run was begun")
     if left:
-        talk.print(f"{left} of {len(rows)} runs have no score; `evopolicygym suite run {_shown(place.root)}` goes on")
+        talk.print(
+            f"{left} of {len(rows)} runs have no score; `evopolicygym suite run {_shown(place.root)}` goes on",
+            markup=False,
+        )
         sys.exit(INTERRUPTED if foreman.is_stopped else 1)
-    talk.print(f"all {len(rows)} runs have a score; next: `evopolicygym leaderboard {_shown(place.root)}`")
+    talk.print(
+        f"all {len(rows)} runs have a score; next: `evopolicygym leaderboard {_shown(place.root)}`", markup=False
+    )
 
 
 def _open(folder: Path) -> tuple[Suite, SuiteFolder, list[PlannedRun]]:
@@ -147,9 +153,9 @@ def _folder(path: Path, suite: Suite) -> Path:
     return path.parent if is_resolved else Path("runs", suite.name)
 
 
-def _shown(root: Path) -> Path:
-    """As a person here would name it."""
-    return root.relative_to(Path.cwd()) if root.is_relative_to(Path.cwd()) else root
+def _shown(root: Path) -> str:
+    """As a person here would type it."""
+    return shlex.quote(str(root.relative_to(Path.cwd()) if root.is_relative_to(Path.cwd()) else root))
 
 
 @contextmanager

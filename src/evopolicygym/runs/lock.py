@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 from pathlib import Path
 from typing import Final, Self
 
 from evopolicygym.errors import UserError
 
 NAME: Final = ".lock"
+PATIENCE_S: Final = 0.5  # with those who hold it for an instant, to see whether anybody else does
+POLL_S: Final = 0.01
 
 
 class RunIsOwned(UserError):
@@ -17,19 +20,28 @@ class RunIsOwned(UserError):
 
 
 class RunLock:
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, patience_s: float = PATIENCE_S) -> None:
         self._file = os.open(root / NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not _locked(self._file, time.monotonic() + patience_s):
             os.close(self._file)
             raise RunIsOwned(
                 f"another process owns the run {root}",
                 f"It is being served: submit there, or end it with `evopolicygym finish {root}`.",
-            ) from None
+            )
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exception: object) -> None:
         os.close(self._file)
+
+
+def _locked(file: int, deadline: float) -> bool:
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(POLL_S)

@@ -58,12 +58,12 @@ def has_begun(run: Path) -> bool:
 def is_owned(run: Path) -> bool:
     """Whether some process is at work on it."""
     try:
-        with RunLock(run):
+        with RunLock(run, patience_s=0):
             return False
     except RunIsOwned:
         return True
-    except FileNotFoundError:
-        return False
+    except OSError:
+        return False  # there is none, or it is not ours to work on
 
 
 def check_unchanged(folder: SuiteFolder, planned: Iterable[PlannedRun]) -> None:
@@ -71,9 +71,8 @@ def check_unchanged(folder: SuiteFolder, planned: Iterable[PlannedRun]) -> None:
     changes: dict[str, list[str]] = {}
     for one in planned:
         root = folder.run(one.name)
-        if has_begun(root):
-            for difference in Settings.read(Place(root).config).differences(one.settings):
-                changes.setdefault(difference, []).append(one.name)
+        for difference in _differences(root, one.settings) if has_begun(root) else ():
+            changes.setdefault(difference, []).append(one.name)
     if changes:
         lines = [f"  {difference} ({_some(names)})" for difference, names in changes.items()]
         raise UserError(
@@ -81,6 +80,14 @@ def check_unchanged(folder: SuiteFolder, planned: Iterable[PlannedRun]) -> None:
             "Nothing was started. Undo the change, give the changed agent another name in the suite file, or begin "
             "anew in another folder with --folder.",
         )
+
+
+def _differences(root: Path, settings: Settings) -> list[str]:
+    """None of a run whose settings cannot be read: it is broken, which stops it and nobody else."""
+    try:
+        return Settings.read(Place(root).config).differences(settings)
+    except UserError:
+        return []
 
 
 def _some(names: list[str]) -> str:

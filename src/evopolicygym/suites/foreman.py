@@ -136,11 +136,22 @@ class Foreman:
         return not row.needs_agent or sum(member.has_agent for member in self._members.values()) < self._places
 
     async def _attend(self, member: Member) -> None:
-        """One run, from the start of its process to its end."""
+        """One run, from the start of its process to its end. One that the machine has no room for stops nobody."""
         name = member.planned.name
-        if self.survey.row(member.planned).status is Status.MISSING:
-            self._folder.supersede(name)
-        log.begin(self._folder.log(name))
+        said = self._folder.log(name)
+        try:
+            if self.survey.row(member.planned).status is Status.MISSING:
+                self._folder.supersede(name)
+            log.begin(said)
+            log.end(said, await self._play(member))
+        except OSError as error:
+            log.give_up(said, f"its process could not be started: {error}")
+        finally:
+            del self._members[name]
+            self._changed.set()
+
+    async def _play(self, member: Member) -> int:
+        name = member.planned.name
         with _sockets() as (ours, theirs):
             brief = self._brief(member.planned, [end.fileno() for end in theirs])
             member.process = process = await self._start(name, theirs)
@@ -150,9 +161,7 @@ class Foreman:
             await process.communicate(brief.model_dump_json().encode())
             await hosting
         assert process.returncode is not None
-        log.end(self._folder.log(name), process.returncode)
-        del self._members[name]
-        self._changed.set()
+        return process.returncode
 
     def _brief(self, planned: PlannedRun, sockets: list[int]) -> Brief:
         engine = EngineName.RAY if self._fleet else EngineName.LOCAL
