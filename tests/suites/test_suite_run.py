@@ -58,6 +58,18 @@ def test_changing_what_has_begun_is_refused(done):
     assert "budget is 8 there, 9 here" in refused.stderr and "--folder" in refused.stderr
 
 
+def test_another_sealing_key_is_refused(tmp_path):
+    key = tmp_path / "key"
+    key.write_text("11" * 32)
+    key.chmod(0o600)
+    text = TOY.replace('seeds = "paper"', f'seeds = "sealed"\nseal_key = "{key}"')
+    work = SuiteWork(tmp_path, text + "[agents.nop]\n")
+    assert work.run().returncode == 0
+    key.write_text("22" * 32)
+    refused = work.run("--set", "repeats=2")
+    assert refused.returncode == 2 and "another sealing key" in refused.stderr and len(work.names()) == 1
+
+
 def test_the_resolved_file_goes_on_where_it_lies(done):
     again = command("suite", "run", done.folder / "suite.toml")
     assert again.returncode == 0 and "have a score" in again.stderr

@@ -12,6 +12,7 @@ from evopolicygym.analysis.collect import SUPERSEDED
 from evopolicygym.errors import UserError
 from evopolicygym.judge.place import Place
 from evopolicygym.runs.lock import RunIsOwned, RunLock
+from evopolicygym.runs.look import look
 from evopolicygym.runs.settings import Settings
 from evopolicygym.suites.plan import PlannedRun
 
@@ -85,9 +86,17 @@ def check_unchanged(folder: SuiteFolder, planned: Iterable[PlannedRun]) -> None:
 def _differences(root: Path, settings: Settings) -> list[str]:
     """None of a run whose settings cannot be read: it is broken, which stops it and nobody else."""
     try:
-        return Settings.read(Place(root).config).differences(settings)
+        return Settings.read(Place(root).config).differences(settings) + _other_cases(root, settings)
     except UserError:
         return []
+
+
+def _other_cases(root: Path, settings: Settings) -> list[str]:
+    """The same settings with another sealing key are another suite."""
+    opened = look(root).opened
+    assert opened is not None
+    was, now = opened.facts["ids"]["splits_id"], settings.splits().id
+    return [] if was == now else [f"the cases are {was} there, {now} here: by another sealing key"]
 
 
 def _some(names: list[str]) -> str:
