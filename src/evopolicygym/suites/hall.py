@@ -30,7 +30,7 @@ class Hall:
     def announce(self) -> None:
         """After any change: who can go on, goes on."""
         for guest, slot in self.turnstile.grants():
-            self._writers[guest].write(encode(Granted(slot)))
+            self._writers[guest].write(encode(Granted(guest.wish, slot)))
 
     async def _grant(self, guest: Guest, connection: socket.socket) -> None:
         reader, writer = await asyncio.open_connection(sock=connection)
@@ -39,8 +39,10 @@ class Hall:
         try:
             while line := await _line(reader):
                 match decode(line):
-                    case Want(count, urgent):
+                    case Want(number, count, urgent, held):
+                        self.turnstile.keep(guest, set(held))
                         self.turnstile.want(guest, count, urgent)
+                        guest.wish = number
                     case GiveBack(slot):
                         self.turnstile.give_back(guest, slot)
                 self.announce()

@@ -16,8 +16,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Want:
+    """Wish ``number`` replaces those before it: grants of theirs that are not among the slots ``held`` were never
+    used, and never will be."""
+
+    number: int
     count: int
     urgent: bool
+    held: list[int]
 
 
 @dataclass(frozen=True)
@@ -27,6 +32,7 @@ class GiveBack:
 
 @dataclass(frozen=True)
 class Granted:
+    wish: int
     slot: int
 
 

@@ -12,7 +12,8 @@ from evopolicygym.suites.messages import Answer, GiveBack, Gone, Granted, Waitin
 
 
 class SharedSlots:
-    """Leave to play, by the foreman's grace. Wishes are stated as they are now, so that none is ever stale."""
+    """Leave to play, by the foreman's grace. Wishes are stated as they are now, with what is held, so that none is ever
+    stale: a grant that crosses a newer wish on its way is void on both sides, read or not."""
 
     at_once, first_core = 1, 0
 
@@ -20,27 +21,21 @@ class SharedSlots:
         self.total = total
         self.waitable: Sequence[Waitable] = (connection,)
         self._connection, self._unread = connection, b""
-        self._wanted, self._held = Want(0, False), 0
+        self._wanted, self._held = Want(0, 0, False, []), set[int]()
 
     def want(self, count: int, urgent: bool) -> None:
-        if Want(count, urgent) != self._wanted:
-            self._wanted = Want(count, urgent)
+        if (count, urgent) != (self._wanted.count, self._wanted.urgent):
+            self._wanted = Want(self._wanted.number + 1, count, urgent, sorted(self._held))
             self._connection.sendall(encode(self._wanted))
 
     def granted(self) -> list[int]:
-        """What came too late to be wanted goes back at once."""
-        slots = []
-        for line in self._lines():
-            message: Granted = decode(line)
-            self._held += 1
-            if self._held > self._wanted.count:
-                self.give_back(message.slot)
-            else:
-                slots.append(message.slot)
+        messages: list[Granted] = [decode(line) for line in self._lines()]
+        slots = [message.slot for message in messages if message.wish == self._wanted.number]
+        self._held.update(slots)
         return slots
 
     def give_back(self, slot: int) -> None:
-        self._held -= 1
+        self._held.discard(slot)
         self._connection.sendall(encode(GiveBack(slot)))
 
     def _lines(self) -> list[bytes]:
