@@ -27,6 +27,7 @@ BOX2D: Final = GYMNASIUM | {"box2d": "2.3.10", "pygame-ce": "2.5.8"}
 HIGHWAY: Final = Fast("highway", GYMNASIUM | {"highway-env": "1.12.1", "pandas": "3.1.1"})
 MINIGRID: Final = Fast("minigrid", GYMNASIUM | {"minigrid": "3.2.0"})
 FETCH: Final = Fast("fetch", GYMNASIUM | {"gymnasium-robotics": "1.4.2", "mujoco": "3.10.0"})
+MUJOCO: Final = Fast("mujoco", GYMNASIUM | {"mujoco": "3.10.0"})
 
 CATALOGUE: Final[Mapping[str, Fast]] = {
     "Acrobot-v1": Fast("acrobot", GYMNASIUM),
@@ -40,6 +41,7 @@ CATALOGUE: Final[Mapping[str, Fast]] = {
     "roundabout-v0": HIGHWAY,
     "FetchPush-v4": FETCH,
     "FetchPickAndPlace-v4": FETCH,
+    "Reacher-v5": MUJOCO,
 }
 
 

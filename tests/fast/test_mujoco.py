@@ -1,0 +1,178 @@
+"""The certificate of the fast versions of Gymnasium's MuJoCo environments."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+import pytest
+from certificate import Oracle, Stream, certify, pair, physics, same
+
+from evopolicygym.tasks.simulator import opengl
+
+HORIZONS = {"Reacher-v5": 50}
+ENVS = list(HORIZONS)
+COMPETENT: dict[str, Callable[[], Stream]] = {"Reacher-v5": lambda: Oracle("reacher")}
+# What a policy's actions can become: cast to the space's float32 and clipped to its bounds.
+Actions = Callable[[np.random.Generator, Any, int], Any]
+
+
+def uniform(rng: np.random.Generator, space: Any, t: int) -> Any:
+    return rng.uniform(space.low, space.high).astype(np.float32)
+
+
+def clipped(rng: np.random.Generator, space: Any, t: int) -> Any:
+    """Far out of bounds before the judge clips it: mostly corners of the space."""
+    return np.clip(rng.normal(0, 4, space.shape).astype(np.float32), space.low, space.high)
+
+
+def saturated(rng: np.random.Generator, space: Any, t: int) -> Any:
+    """Everything one way for a while, then the other."""
+    return (space.high if t % 40 < 25 else space.low).copy()
+
+
+def nothing(rng: np.random.Generator, space: Any, t: int) -> Any:
+    return np.full(space.shape, -0.0 if t % 2 else 0.0, dtype=np.float32)
+
+
+def tiny(rng: np.random.Generator, space: Any, t: int) -> Any:
+    """Squares that round, underflow and vanish; now and then one that does not."""
+    sizes = rng.choice([1e-3, 1e-20, 1e-22, 1e-42, 1.0], space.shape)
+    return (rng.normal(0, 1, space.shape) * sizes).astype(np.float32)
+
+
+def out_of_bounds(rng: np.random.Generator, space: Any, t: int) -> Any:
+    """Not clipped: MuJoCo does it itself, but the squares are those of the action."""
+    return rng.normal(0, 5, space.shape).astype(np.float32)
+
+
+def other_types(rng: np.random.Generator, space: Any, t: int) -> Any:
+    """Never handed over by the judge: doubles, lists, integers, half precision, and a strided view."""
+    action = rng.uniform(-1.5, 1.5, space.shape)
+    strided = np.repeat(action.astype(np.float32), 2)[::2]
+    return (action, action.tolist(), rng.integers(-2, 3, space.shape), action.astype(np.float16), strided)[t % 5]
+
+
+STREAMS: dict[str, Actions] = {
+    stream.__name__: stream for stream in (uniform, clipped, saturated, nothing, tiny, out_of_bounds, other_types)
+}
+NAMES = ("competent", *STREAMS)
+
+
+def stream_of(env: Any, name: str) -> Stream:
+    if name == "competent":
+        return COMPETENT[env.spec.id]()
+    return lambda rng, observation, t: STREAMS[name](rng, env.action_space, t)
+
+
+def episodes(envs: tuple[Any, Any], name: str, seeds: Iterable[int], horizon: int = 1000) -> list[int]:
+    """Lengths of episodes of one pair that is reset again and again; the whole physics must agree in the end, too."""
+    lengths = []
+    for seed in seeds:
+        lengths.append(certify(envs[0].spec.id, stream_of(envs[0], name), seed, horizon, reuse=envs))
+        stock, fast = (env.unwrapped for env in envs)
+        same(physics(stock), physics(fast), "physics")
+        same(np.array(stock.data.cfrc_ext), np.array(fast.data.cfrc_ext), "forces")
+    return lengths
+
+
+@pytest.fixture(scope="module", params=ENVS)
+def envs(request):
+    """Also certifies that repeated resets forget alike."""
+    return pair(request.param)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_equal_to_the_bit(envs, name):
+    assert min(episodes(envs, name, range(2), horizon=120)) > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("env_id", ENVS)
+def test_equal_to_the_bit_in_many_episodes(env_id, name, record_property):
+    count = 20_000 // HORIZONS[env_id]
+    lengths = episodes(pair(env_id), name, range(1000, 1000 + count))
+    long = pair(env_id, max_episode_steps=2000)
+    lengths += episodes(long, name, range(2000, 2003), horizon=2000)
+    record_property("episodes", len(lengths))
+    record_property("steps", sum(lengths))
+
+
+@pytest.mark.parametrize("env_id", ENVS)
+def test_truncated_at_the_horizon(env_id):
+    assert episodes(pair(env_id), "nothing", [3]) == [HORIZONS[env_id]]
+
+
+WEIGHTS = {
+    "Reacher-v5": {"reward_dist_weight": 0.3, "reward_control_weight": 0.7, "frame_skip": 3},
+}
+
+
+@pytest.mark.parametrize("env_id", ENVS)
+def test_other_options(env_id):
+    episodes(pair(env_id, **WEIGHTS[env_id]), "uniform", [4], horizon=60)
+
+
+def test_what_is_handed_out_stays_as_it_was(envs):
+    _, fast = envs
+    observation, _ = fast.reset(seed=1)
+    handed_out = [observation]
+    before = [observation.copy()]
+    for _ in range(5):
+        observation, *_ = fast.step(fast.action_space.high)
+        handed_out.append(observation)
+        before.append(observation.copy())
+    same(handed_out, before, "observations")
+    assert all(not np.shares_memory(one, other) for one in handed_out for other in handed_out if one is not other)
+
+
+def test_resets_without_a_seed_and_states_set_by_hand(envs):
+    rng = np.random.default_rng(5)
+    for env in envs:
+        env.reset(seed=5)
+    for t in range(3):
+        same(*(env.reset() for env in envs), "reset")
+        model = envs[0].unwrapped.model
+        state = rng.uniform(-0.5, 0.5, model.nq), rng.uniform(-2, 2, model.nv)
+        for env in envs:
+            env.unwrapped.set_state(*state)
+        for _ in range(5):
+            action = uniform(rng, envs[0].action_space, t)
+            same(*(env.step(action) for env in envs), "step")
+
+
+def test_a_copy_has_a_simulation_of_its_own(envs):
+    """What was looked up in one environment must not be used by its copy."""
+    stock, fast = envs
+    copy = pickle.loads(pickle.dumps(fast.unwrapped))
+    answers = []
+    for env in (stock.unwrapped, copy):
+        env.reset(seed=2)
+        answers.append(env.step(env.action_space.high))
+    same(*answers, "step")
+
+
+@pytest.mark.parametrize("shape", [(1,), (99,), (1, 2), ()])
+def test_a_wrong_shape_fails_alike(envs, shape):
+    for env in envs:
+        env.reset(seed=0)
+        with pytest.raises(ValueError, match="Action dimension mismatch"):
+            env.step(np.zeros(shape, dtype=np.float32))
+
+
+@pytest.mark.skipif(opengl() is None, reason="no headless OpenGL")
+@pytest.mark.parametrize("env_id", ENVS)
+def test_the_same_frames(env_id, monkeypatch):
+    monkeypatch.setenv("MUJOCO_GL", opengl())
+    stock, fast = pair(env_id, render_mode="rgb_array")
+    stock.reset(seed=9), fast.reset(seed=9)
+    rng = np.random.default_rng(9)
+    for t in range(5):
+        same(stock.render(), fast.render(), f"frame {t}")
+        action = uniform(rng, stock.action_space, t)
+        same(stock.step(action), fast.step(action), f"step {t}")
+    for env in (stock, fast):
+        env.close()
