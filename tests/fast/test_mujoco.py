@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import shutil
+import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -12,11 +14,27 @@ from certificate import Oracle, Stream, certify, pair, physics, same
 
 from evopolicygym.tasks.simulator import opengl
 
-HORIZONS = {"Reacher-v5": 50}
+HORIZONS = {"Reacher-v5": 50, "Pusher-v5": 100, "HalfCheetah-v5": 1000, "Ant-v5": 1000}
 ENVS = list(HORIZONS)
-COMPETENT: dict[str, Callable[[], Stream]] = {"Reacher-v5": lambda: Oracle("reacher")}
-# What a policy's actions can become: cast to the space's float32 and clipped to its bounds.
-Actions = Callable[[np.random.Generator, Any, int], Any]
+Actions = Callable[[np.random.Generator, Any, int], Any]  # from a generator, the action space and the step
+
+
+def pushing(rng: np.random.Generator, observation: Any, t: int) -> Any:
+    """Turns the arm towards the puck, stretches and lowers it: it touches the puck and shoves it around."""
+    base = np.array([0, -0.6, 0])
+    wrist, puck = observation[14:17] - base, observation[17:20] - base
+    turn = np.arctan2(puck[1], puck[0]) - np.arctan2(wrist[1], wrist[0])
+    stretch = np.hypot(puck[0], puck[1]) - np.hypot(wrist[0], wrist[1])
+    action = np.array([3 * turn, 4 * (wrist[2] + 0.3), 0, 4 * stretch, 0, 0, 0]) - 0.5 * observation[7:14]
+    return np.clip(action, -2, 2).astype(np.float32)
+
+
+COMPETENT: dict[str, Callable[[], Stream]] = {
+    "Reacher-v5": lambda: Oracle("reacher"),
+    "Pusher-v5": lambda: pushing,
+    "HalfCheetah-v5": lambda: Oracle("half-cheetah"),
+    "Ant-v5": lambda: Oracle("ant"),
+}
 
 
 def uniform(rng: np.random.Generator, space: Any, t: int) -> Any:
@@ -93,10 +111,10 @@ def test_equal_to_the_bit(envs, name):
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("env_id", ENVS)
 def test_equal_to_the_bit_in_many_episodes(env_id, name, record_property):
-    count = 20_000 // HORIZONS[env_id]
-    lengths = episodes(pair(env_id), name, range(1000, 1000 + count))
-    long = pair(env_id, max_episode_steps=2000)
-    lengths += episodes(long, name, range(2000, 2003), horizon=2000)
+    """Also far beyond the horizon, where the arms have been everywhere and the ant has lain on its back."""
+    lengths = episodes(pair(env_id), name, range(1000, 1000 + max(40, 20_000 // HORIZONS[env_id])))
+    endless = {"terminate_when_unhealthy": False} if env_id == "Ant-v5" else {}
+    lengths += episodes(pair(env_id, max_episode_steps=2000, **endless), name, range(2000, 2003), horizon=2000)
     record_property("episodes", len(lengths))
     record_property("steps", sum(lengths))
 
@@ -106,14 +124,91 @@ def test_truncated_at_the_horizon(env_id):
     assert episodes(pair(env_id), "nothing", [3]) == [HORIZONS[env_id]]
 
 
-WEIGHTS = {
-    "Reacher-v5": {"reward_dist_weight": 0.3, "reward_control_weight": 0.7, "frame_skip": 3},
+def test_the_competent_ones_get_somewhere():
+    """So that what is certified holds a fingertip at its target, a shoved puck, and robots at a run."""
+    ends = {env_id: played(env_id) for env_id in ENVS}
+    assert np.hypot(*ends["Reacher-v5"][0][8:]) < 0.02
+    assert np.hypot(*(ends["Pusher-v5"][0] - ends["Pusher-v5"][1])[17:19]) > 0.03
+    assert ends["HalfCheetah-v5"][2] > 20 and ends["Ant-v5"][2] > 5
+
+
+def played(env_id: str) -> tuple[Any, Any, float]:
+    """Last and first observation of a competent episode, and how far it went."""
+    _, env = pair(env_id)
+    stream, rng = stream_of(env, "competent"), np.random.default_rng(0)
+    first, _ = env.reset(seed=1)
+    last, info = first, {}
+    for t in range(min(400, HORIZONS[env_id])):
+        last, _, _, _, info = env.step(stream(rng, last, t))
+    return last, first, float(info.get("x_position", 0.0))
+
+
+def test_ants_that_fall_and_that_jump():
+    """Endings at both bounds of the healthy heights, and none where they do not end the episode."""
+    envs = pair("Ant-v5")
+    for height in (0.199, 0.2, 0.201, 0.999, 1.0, 1.001, 3.0):
+        for env in envs:
+            env.reset(seed=0)
+            state = env.unwrapped.init_qpos.copy()
+            state[2] = height
+            env.unwrapped.set_state(state, env.unwrapped.init_qvel)
+        same(*(env.step(np.zeros(8, dtype=np.float32)) for env in envs), f"height {height}")
+    lengths = episodes(envs, "clipped", range(3))
+    assert min(lengths) < 1000
+    assert episodes(pair("Ant-v5", terminate_when_unhealthy=False), "clipped", range(1)) == [1000]
+
+
+@pytest.mark.parametrize("speed", [1e9, 1e160, 1e300, np.inf, np.nan])
+def test_physics_that_explodes(envs, speed, tmp_path, monkeypatch):
+    """MuJoCo resets a state that is not finite at the next step, and notes it in a file; huge squares overflow."""
+    monkeypatch.chdir(tmp_path)
+    for env in envs:
+        env.reset(seed=0)
+        env.unwrapped.data.qvel[:] = speed
+    for t in range(3):
+        action = np.zeros(envs[0].action_space.shape, dtype=np.float32)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)
+            same(*(env.step(action) for env in envs), f"step {t}")
+
+
+def test_sums_of_squares_of_actions():
+    from evopolicygym.fast.mujoco.simulation import squares
+
+    rng = np.random.default_rng(0)
+    for shape in [(2,), (6,), (7,), (8,), (14, 6)] * 500:
+        numbers = rng.normal(0, 1, shape) * rng.choice([1, 1e-5, 1e-22], shape)
+        for kind in (np.float32, np.float64):
+            same(squares(numbers.astype(kind)), np.sum(np.square(numbers.astype(kind))), f"{numbers}")
+
+
+OPTIONS: dict[str, list[dict[str, Any]]] = {
+    "Reacher-v5": [{"reward_dist_weight": 0.3, "reward_control_weight": 0.7}],
+    "Pusher-v5": [{"reward_near_weight": 0.3, "reward_dist_weight": 0.7, "reward_control_weight": 3}],
+    "HalfCheetah-v5": [
+        {"forward_reward_weight": 0.3, "ctrl_cost_weight": 0.7},
+        {"exclude_current_positions_from_observation": False, "reset_noise_scale": 0.5},
+    ],
+    "Ant-v5": [
+        {"forward_reward_weight": 0.3, "ctrl_cost_weight": 0.7, "contact_cost_weight": 0.1, "healthy_reward": 2},
+        {"exclude_current_positions_from_observation": False, "main_body": "front_left_leg"},
+        {"include_cfrc_ext_in_observation": False, "contact_force_range": (-0.1, 0.3), "healthy_z_range": (0.4, 0.6)},
+    ],
 }
 
 
 @pytest.mark.parametrize("env_id", ENVS)
 def test_other_options(env_id):
-    episodes(pair(env_id, **WEIGHTS[env_id]), "uniform", [4], horizon=60)
+    for options in OPTIONS[env_id]:
+        episodes(pair(env_id, **options), "uniform", [4], horizon=60)
+
+
+def test_a_model_of_ones_own_stays_stock(tmp_path):
+    _, fast = pair("HalfCheetah-v5")
+    own = tmp_path / "half_cheetah.xml"
+    shutil.copy(fast.unwrapped.fullpath, own)
+    _, other = pair("HalfCheetah-v5", xml_file=str(own))
+    assert type(other.unwrapped).__module__.startswith("gymnasium.")
 
 
 def test_what_is_handed_out_stays_as_it_was(envs):

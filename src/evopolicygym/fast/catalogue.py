@@ -42,6 +42,9 @@ CATALOGUE: Final[Mapping[str, Fast]] = {
     "FetchPush-v4": FETCH,
     "FetchPickAndPlace-v4": FETCH,
     "Reacher-v5": MUJOCO,
+    "Pusher-v5": MUJOCO,
+    "HalfCheetah-v5": MUJOCO,
+    "Ant-v5": MUJOCO,
 }
 
 

@@ -1,8 +1,4 @@
-"""Reacher-v5, fast: fingertip and target looked up once instead of four times per step.
-
-Three quarters of what is left is MuJoCo. It writes into arrays that stay where they are, so a view of a body's position
-never has to be looked up again.
-"""
+"""Reacher-v5, fast: fingertip and target looked up once instead of four times per step."""
 
 from __future__ import annotations
 
@@ -12,15 +8,18 @@ from typing import Any
 import numpy as np
 from gymnasium.envs.mujoco.reacher_v5 import ReacherEnv
 
-from evopolicygym.fast.mujoco.simulation import Array, Direct, length
+from evopolicygym.fast.mujoco.simulation import Array, Simulation, length
+
+Stock: Any = ReacherEnv
 
 
-class Scene:
-    """Where MuJoCo keeps what is observed, and a sheet to write the observation on; copies of it are handed out."""
+class Arm(Simulation):
+    """With a sheet to write the observation on; copies of it are handed out."""
 
-    def __init__(self, data: Any) -> None:
-        self.angles, self.goal, self.speeds = data.qpos[:2], data.qpos[2:], data.qvel[:2]
-        self.fingertip, self.target = data.body("fingertip").xpos, data.body("target").xpos
+    def __init__(self, env: Any) -> None:
+        super().__init__(env)
+        self.angles, self.goal, self.speeds = self.positions[:2], self.positions[2:], self.velocities[:2]
+        self.fingertip, self.target = (self.data.body(name).xpos for name in ("fingertip", "target"))
         sheet: Array = np.empty(11)  # one number more than is observed: the distance is spatial
         self.cosines, self.sines, self.goal_seen, self.speeds_seen = sheet[:2], sheet[2:4], sheet[4:6], sheet[6:8]
         self.apart, self.observed = sheet[8:], sheet[:10]
@@ -35,22 +34,22 @@ class Scene:
         return self.observed.copy()
 
 
-class FastReacher(Direct, ReacherEnv):  # type: ignore[misc]
+class FastReacher(Stock):  # type: ignore[misc]
     """``ReacherEnv`` (reacher_v5.py) with a leaner step."""
 
     @cached_property
-    def _scene(self) -> Scene:
-        return Scene(self.data)
+    def _arm(self) -> Arm:
+        return Arm(self)
 
     def step(self, action: Any) -> Any:
         """``ReacherEnv.step`` with its ``_get_rew``. Two squares are summed as numbers of the action's precision."""
-        if not self._plain(action):
+        arm = self._arm
+        if not arm.takes(action):
             return super().step(action)
-        self._advance(action)
-        scene = self._scene
-        observation = scene.observation()
+        arm.advance(action)
+        observation = arm.observation()
         first, second = action
-        reward_dist = np.float64(-length(scene.apart) * self._reward_dist_weight)
+        reward_dist = np.float64(-length(arm.apart) * self._reward_dist_weight)
         reward_ctrl = -(first * first + second * second) * self._reward_control_weight
         if self.render_mode == "human":
             self.render()
