@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib import metadata
 from typing import Any, Final
 
@@ -60,10 +61,18 @@ def upgrade(env: Any) -> bool:
 def why_stock(env_id: str) -> str | None:
     """Why an environment that has a fast version runs as stock; None when it does not."""
     for name, version in CATALOGUE[env_id].versions.items():
-        try:
-            installed = metadata.version(name)
-        except metadata.PackageNotFoundError:
+        found = installed(name)
+        if found is None:
             return f"{name} is not installed"
-        if installed != version:
-            return f"the fast version is written for {name} {version}, but {installed} is installed"
+        if found != version:
+            return f"the fast version is written for {name} {version}, but {found} is installed"
     return None
+
+
+@cache
+def installed(name: str) -> str | None:
+    """Its version. Looking it up takes longer than a short episode gains, and every episode makes an environment."""
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
