@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pickle
-import shutil
 import warnings
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -203,12 +203,24 @@ def test_other_options(env_id):
         episodes(pair(env_id, **options), "uniform", [4], horizon=60)
 
 
-def test_a_model_of_ones_own_stays_stock(tmp_path):
-    _, fast = pair("HalfCheetah-v5")
-    own = tmp_path / "half_cheetah.xml"
-    shutil.copy(fast.unwrapped.fullpath, own)
-    _, other = pair("HalfCheetah-v5", xml_file=str(own))
-    assert type(other.unwrapped).__module__.startswith("gymnasium.")
+MOTORS = {
+    "Reacher-v5": '<motor ctrllimited="true" ctrlrange="-1.0 1.0" gear="50.0" joint="target_x"/>',
+    "Pusher-v5": '<motor joint="obj_slidex" ctrlrange="-2.0 2.0" ctrllimited="true"/>',
+    "HalfCheetah-v5": '<motor gear="20" joint="rooty" name="gyro"/>',
+    "Ant-v5": '<motor ctrllimited="true" ctrlrange="-1.0 1.0" joint="hip_1" gear="50"/>',
+}
+
+
+@pytest.mark.parametrize("env_id", ENVS)
+def test_a_model_of_ones_own(env_id, tmp_path):
+    """With one motor more."""
+    model = Path(pair(env_id)[0].unwrapped.fullpath).read_text()
+    own = tmp_path / "own.xml"
+    own.write_text(model.replace("</actuator>", MOTORS[env_id] + "</actuator>"))
+    envs = pair(env_id, xml_file=str(own))
+    assert envs[1].action_space.shape == (len(pair(env_id)[1].action_space.low) + 1,)
+    for name in ("uniform", "other_types"):
+        episodes(envs, name, [4], horizon=60)
 
 
 def test_what_is_handed_out_stays_as_it_was(envs):

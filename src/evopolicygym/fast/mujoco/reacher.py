@@ -20,9 +20,12 @@ class Arm(Simulation):
         super().__init__(env)
         self.angles, self.goal, self.speeds = self.positions[:2], self.positions[2:], self.velocities[:2]
         self.fingertip, self.target = (self.data.body(name).xpos for name in ("fingertip", "target"))
-        sheet: Array = np.empty(11)  # one number more than is observed: the distance is spatial
-        self.cosines, self.sines, self.goal_seen, self.speeds_seen = sheet[:2], sheet[2:4], sheet[4:6], sheet[6:8]
-        self.apart, self.observed = sheet[8:], sheet[:10]
+        at = 4 + len(self.goal)
+        sheet: Array = np.empty(at + 5)  # one number more than is observed: the distance is spatial
+        self.cosines, self.sines, self.goal_seen, self.speeds_seen = sheet[:2], sheet[2:4], sheet[4:at], sheet[at:-3]
+        self.apart, self.observed = sheet[-3:], sheet[:-1]
+        if len(self.controls) != 2:  # a model of the user's
+            self.shape = None
 
     def observation(self) -> Array:
         """``ReacherEnv._get_obs``; afterwards ``apart`` is the way from the target to the fingertip."""

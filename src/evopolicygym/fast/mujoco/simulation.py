@@ -20,11 +20,12 @@ class Simulation:
         self.model, self.data = env.model, env.data
         self.controls, self.positions, self.velocities = env.data.ctrl, env.data.qpos, env.data.qvel
         self.frames, self.dt = env.frame_skip, env.dt
+        self.shape: tuple[int, ...] | None = self.controls.shape  # of actions; None: stock takes all
 
     def takes(self, action: Any) -> bool:
         """Whether the action is what the action space says, as the judge hands it over. Stock takes all others: it
         sums squares in their own precision and reports wrong shapes."""
-        return type(action) is np.ndarray and action.dtype.char == "f" and action.shape == self.controls.shape
+        return type(action) is np.ndarray and action.dtype.char == "f" and action.shape == self.shape
 
     def advance(self, action: Any) -> None:
         """Stands for ``do_simulation`` and ``_step_mujoco_simulation`` (mujoco_env.py): the same calls of MuJoCo."""
