@@ -72,6 +72,11 @@ def test_importing_the_package_loads_nothing_heavy():
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "set()"
 
 
+def test_ray_is_loaded_only_by_those_who_play_on_it():
+    code = "import sys, evopolicygym.cli.run, evopolicygym.suites.foreman; print('ray' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "False"
+
+
 def test_the_zygote_loads_no_judge_code():
     """It must start with the standard library and numpy alone: whatever it holds, policies inherit."""
     code = "import sys, evopolicygym.rollout.ancestor; print(*sys.modules)"

@@ -38,3 +38,9 @@ def test_a_file_of_ones_own(tmp_path):
     file.write_text(OWN.replace("output", "outptu"))
     with pytest.raises(UserError, match="did you mean output"):
         table(file)
+
+
+def test_the_models_of_the_documentation_have_a_price():
+    for model in ("gpt-5.5", "openai/gpt-5.5", "claude-opus-4-7", "claude-opus-4-7-20260101", "gemini-2.5-pro"):
+        found = cost(Usage(1_000_000, output=1_000_000, cache_read=0), model)
+        assert found.usd and found.price and found.price["as_of"] >= "2026", model

@@ -136,3 +136,34 @@ def test_a_command_that_is_started_once_wants_no_more():
     assert turn.stop and turn.text == "done" and turn.failure is None and turn.usage is None
     failed = client.read([], Ended(3, 1.0, Path("/nonexistent"), "no such file\n"))
     assert failed.failure and failed.failure.kind is FailureKind.CLIENT and failed.failure.text == "no such file"
+
+
+def test_a_client_that_was_killed_is_known_by_its_files(tmp_path):
+    """Its session from an index, its usage from the session; of a message in several parts only the last counts."""
+    index = tmp_path / ".kimi-code" / "session_index.jsonl"
+    index.parent.mkdir()
+    index.write_text("".join(json.dumps({"sessionId": name}) + "\n" for name in ("old", "new")))
+    assert read("kimi", {"role": "assistant", "content": "hm"}, code=None, home=tmp_path).session == "new"
+    rows = [("m1", 10), ("m1", 50), ("m2", 50)]
+    session = tmp_path / ".claude" / "projects" / "x" / "s-1.jsonl"
+    session.parent.mkdir(parents=True)
+    session.write_text("".join(json.dumps(_row(*row)) + "\n" for row in rows))
+    begun = {"type": "system", "subtype": "init", "session_id": "s-1"}
+    cut = read("claude", begun, code=None, home=tmp_path, session="s-1", before=Usage(900, 999, 0, 50))
+    assert cut.usage == Usage(900, 0, 0, 50, source="file")
+
+
+def _row(name: str, output: int) -> dict:
+    usage = {"input_tokens": 900, "cache_read_input_tokens": 100, "cache_creation_input_tokens": 0}
+    return {"type": "assistant", "message": {"id": name, "usage": usage | {"output_tokens": output}}}
+
+
+def test_what_codex_used_in_a_turn_that_was_cut_short(tmp_path):
+    folder = tmp_path / ".codex" / "sessions" / "2026" / "01" / "01"
+    folder.mkdir(parents=True)
+    totals = {"input_tokens": 3000, "cached_input_tokens": 300, "output_tokens": 150, "reasoning_output_tokens": 21}
+    event = {"type": "event_msg", "payload": {"type": "token_count", "info": {"total_token_usage": totals}}}
+    (folder / "rollout-2026-t-1.jsonl").write_text(json.dumps(event) + "\n")
+    begun = {"type": "thread.started", "thread_id": "t-1"}
+    cut = read("codex", begun, code=None, home=tmp_path, before=Usage(900, 100, None, 50, 7))
+    assert cut.usage == Usage(1800, 200, None, 100, 14, source="file")

@@ -6,30 +6,16 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
-from client_installs import installed
+from running import KEY, SMALL, meanwhile, play, played
 from scripted_model import ScriptedModel
 
 from serving import COMMAND
 
-SMALL = ("--validation-cases", "2", "--heldout-cases", "2", "--jobs", "1", "--seeds", "paper", "--budget", "12")
-KEY = "scripted-key-that-opens-nothing"
 pytestmark = [pytest.mark.timeout(900)]
-
-
-def play(root: Path, *options: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    argv = [*COMMAND, "run", "toys:Toy-v0", "--run", str(root), "--json", *SMALL, *options]
-    return subprocess.run(argv, capture_output=True, text=True, timeout=600, env=os.environ | environment)
-
-
-def played(root: Path, *options: str, **environment: str) -> dict:
-    done = play(root, *options, **environment)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
 
 
 def test_an_agent_that_does_nothing_has_an_outcome(tmp_path):
@@ -115,7 +101,7 @@ def test_limits_are_results(tmp_path):
     )
     assert record["times"]["closed_because"] == "limit_turns" and record["outcome"]["budget_left"] == 4
     sleeper = "import subprocess, sys, time; subprocess.run([sys.executable, 'submit.py', '0']); time.sleep(600)"
-    record = played(tmp_path / "hours", "--agent", "command", "--max-hours", "0.005", "--", "python3", "-c", sleeper)
+    record = played(tmp_path / "hours", "--agent", "command", "--max-hours", "0.003", "--", "python3", "-c", sleeper)
     assert record["times"]["closed_because"] == "limit_hours" and record["outcome"]["kind"] == "scored"
     assert record["turns"][0]["failure"] == "timeout"
 
@@ -170,30 +156,40 @@ def _read(path: Path) -> bytes:
         return b""
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (("--agent", "codexx"), "codex"),
-        (("--agent", "command"), "no program is named"),
-        (("--agent", "codex", "--option", "x"), "NAME=VALUE"),
-        (
-            (
-                "--agent",
-                "goose",
-            ),
-            "goose cannot play here",
-        ),
-    ],
-)
+MISTAKES = [
+    (("--agent", "codexx"), "codex"),
+    (("--agent", "command"), "no program is named"),
+    (("--agent", "command", "--", "./not-there.sh"), "./not-there.sh is not there"),
+    (("--agent", "command", "--", "no-such-program"), "the agent would not find no-such-program"),
+    (("--agent", "command", "--agent-env", "NOT_SET", "--", "true"), "the variable NOT_SET is not set"),
+    (("--agent", "codex", "--option", "x"), "NAME=VALUE"),
+    (("--agent", "goose"), "goose cannot play here"),
+    (("--agent", "tuner", "--model", "gpt-5.5"), "Leave --model out"),
+    (("--agent", "tuner", "--max-turns", "0"), "turns: Input should be greater"),
+    (("--agent", "tuner", "--prices", "/not-there.toml"), "price file"),
+    (("--agent", "tuner", "--option", "x=1"), "tuner has no option 'x'"),
+    (("--agent", "model", "--model", "openai/x"), "no key: set OPENAI_API_KEY or ANTHROPIC_API_KEY"),
+]
+
+
+@pytest.mark.parametrize(("options", "message"), MISTAKES)
 def test_mistakes_are_named(tmp_path, options, message):
-    done = play(tmp_path / "run", *options, PATH="/usr/bin:/bin")
+    """Before anything begins: no run is left behind."""
+    done = play(tmp_path / "run", *options, PATH="/usr/bin:/bin", OPENAI_API_KEY="", ANTHROPIC_API_KEY="")
     assert done.returncode == 2 and message in done.stderr and "Traceback" not in done.stderr
+    assert not (tmp_path / "run").exists()
 
 
-def meanwhile(root: Path) -> list[dict]:
-    """What is known of the time before each submission."""
-    told = subprocess.run([*COMMAND, "analyze", str(root), "--json"], capture_output=True, text=True, check=True).stdout
-    return [one["between"] for one in json.loads(told)["runs"][0]["spending"]["by_submission"]]
+@pytest.mark.parametrize("model", [(), ("--model", "gpt-5.5")])
+def test_the_neutral_harness_says_how_models_are_named(tmp_path, model):
+    done = play(tmp_path / "run", "--agent", "model", *model, OPENAI_API_KEY=KEY)
+    assert done.returncode == 2 and "openai or anthropic" in done.stderr and not (tmp_path / "run").exists()
+
+
+def test_a_folder_that_cannot_be_made(tmp_path):
+    (tmp_path / "file").touch()
+    done = play(tmp_path / "file" / "run", "--agent", "nop")
+    assert done.returncode == 2 and "Name a" in done.stderr and "folder with --run" in done.stderr
 
 
 @pytest.mark.parametrize(("provider", "key"), [("openai", "OPENAI_API_KEY"), ("anthropic", "ANTHROPIC_API_KEY")])
@@ -213,23 +209,3 @@ def test_the_neutral_harness_with_any_model(provider, key, tmp_path):
         (["submit_001/summary.json"], 4 * 50, "request"),
         (["submit_002/summary.json"], 3 * 50, "request"),
     ]
-
-
-@pytest.mark.xdist_group("clients")
-@pytest.mark.parametrize("name", ["codex", "claude"])
-def test_real_clients_in_their_jail(name, tmp_path):
-    client = installed(name)
-    with ScriptedModel() as model:
-        url = model.url if name == "claude" else f"{model.url}/v1"
-        record = played(
-            tmp_path / "run", "--agent", name, "--model", f"{name}-scripted", "--model-url", url,
-            **{client.client.keys[0]: KEY, "PATH": f"{client.path}:{os.path.dirname(sys.executable)}"},
-        )  # fmt: skip
-    assert record["times"]["closed_because"] == "budget_spent" and record["outcome"]["submission"] == 3
-    assert record["isolation"]["agent"] in ("A", "B")
-    assert record["usage"]["input_tokens"] == 11 * 900 and len(record["turns"]) == 2
-    assert record["agent"]["version"] == client.client.install.version
-    seen = [one["feedback_opened"] for one in meanwhile(tmp_path / "run")]
-    assert seen == [[], ["submit_001/summary.json"], ["submit_002/summary.json"]]
-    assert KEY.encode() not in b"".join(path.read_bytes() for path in (tmp_path / "run").rglob("*.*") if path.is_file()
-                                        and "agent/home" not in str(path))  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from scripted_model import ScriptedModel
 
 from serving import command
@@ -19,10 +20,11 @@ heldout_cases = 3
 [defaults]
 budget = 12
 [cap]
-tokens = 5000
+tokens = {cap}
 [agents.model]
 model = "openai/scripted"
 base_url = "{url}/v1"
+retries = 0
 """
 
 
@@ -30,7 +32,7 @@ def test_a_cap_on_spending_stops_new_runs_and_lets_running_ones_end(tmp_path, mo
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     file, folder = tmp_path / "models.toml", tmp_path / "out"
     with ScriptedModel() as model:
-        file.write_text(SUITE.format(url=model.url))
+        file.write_text(SUITE.format(url=model.url, cap=5000))
         capped = command("suite", "run", file, "--folder", folder, "--parallel-runs", 2, "--json")
         assert capped.returncode == 1 and "cap on spending is reached" in capped.stderr
         rows = json.loads(capped.stdout)["runs"]
@@ -38,3 +40,19 @@ def test_a_cap_on_spending_stops_new_runs_and_lets_running_ones_end(tmp_path, mo
         assert all(row["tokens"] > 5000 for row in rows if row["status"] == "scored")
         raised = command("suite", "run", file, "--folder", folder, "--set", "cap.tokens=1000000", "--json")
     assert raised.returncode == 0 and json.loads(raised.stdout)["complete"]
+
+
+@pytest.mark.slow  # the harness has patience of its own
+def test_a_provider_that_is_down_is_nobodys_score_and_the_run_is_done_again(tmp_path, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    file, folder = tmp_path / "models.toml", tmp_path / "out"
+    with ScriptedModel(fault="429") as model:
+        file.write_text(SUITE.format(url=model.url, cap=10**6))
+        down = command("suite", "run", file, "--folder", folder, "--set", "repeats=1", "--json")
+        (row,) = json.loads(down.stdout)["runs"]
+        assert down.returncode == 1 and row["status"] == "missing" and "provider_down" in row["reason"]
+        model.fault = None
+        again = command("suite", "run", file, "--folder", folder, "--set", "repeats=1", "--json")
+    (row,) = json.loads(again.stdout)["runs"]
+    assert again.returncode == 0 and row["status"] == "scored" and row["attempts"] == 2
+    assert [path.name for path in (folder / "superseded").iterdir()] == ["toys-Toy-v0__model__s0__1"]

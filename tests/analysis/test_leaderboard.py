@@ -115,7 +115,12 @@ def test_another_simulator_version_is_another_board():
 
 @pytest.mark.parametrize(
     ("how", "reason"),
-    [({"publishable": False}, "isolation below B"), ({"network": "open"}, "network was open")],
+    [
+        ({"publishable": False}, "isolation below B"),
+        ({"network": "open"}, "network was open"),
+        ({"settings": {"hosts": ["example.org"]}}, "more hosts: example.org"),
+        ({"settings": {"shown": ["/data"]}}, "more files: /data"),
+    ],
 )
 def test_weak_isolation_and_an_open_network_are_apart_however_many(how, reason):
     first, second = leaderboard([a_run(), a_run(**how), a_run(**how)], [], draws=DRAWS).boards

@@ -88,3 +88,9 @@ def test_what_nobody_metered_hits_no_limit():
 
 def test_a_closed_run_is_over():
     assert next_step(apply(OPENED, Closed("budget_spent"), NOW), Allowance()) == Over("budget_spent")
+
+
+def test_what_is_left_is_told_in_words():
+    usage = {"fresh_input": 100, "cache_read": 0, "cache_write": 0, "output": 20, "reasoning": 0, "cost_usd": 0.25}
+    left = Allowance(turns=3, hours=2, tokens=10_120, dollars=1).left([turned(1, usage=usage, wall_s=1800.0)])
+    assert left == ["2 turns", "1.5 hours", "10,000 tokens"]

@@ -160,6 +160,8 @@ def test_a_policy_that_does_not_load(server):
         (policy_source(init="raise ValueError('no')"), False),
         (policy_source(reset="raise SystemExit(0)"), False),
         (policy_source().replace("def act", "def react"), False),
+        (policy_source(act="return int(obs[0]) + obs.shape[0] - 2"), True),
+        (policy_source(act="return obs[7]"), False),
         ("def broken(:\n", False),
     ],
 )
@@ -170,6 +172,14 @@ def test_check(server, source, good):
     assert (done.returncode == 0) == good and done.returncode in (0, 1), done.stderr
     assert "nothing was submitted" in (done.stdout if good else done.stderr)
     assert server.remaining() == left and not (server.workspace / "system/__pycache__").exists()
+
+
+def test_check_asks_what_was_recorded(server):
+    """The luck of the first case, which is no zero."""
+    server.policy(policy_source(act="print('asked', obs[1] > 0); return 1"))
+    assert server.client("0").returncode == 0
+    done = server.client("--check")
+    assert "recorded observation with 1" in done.stdout and "asked True" in done.stdout
 
 
 TAMPERED = [

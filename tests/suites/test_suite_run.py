@@ -67,15 +67,22 @@ def test_the_plan_starts_nothing(tmp_path):
     assert total["runs"] == 16 and total["episodes"] == 16 * (8 * 3 + 6) and total["core_hours"] > 0
 
 
-def test_a_run_that_fails_stops_nobody(tmp_path):
-    work = SuiteWork(tmp_path, STARTER + '[agents.broken]\nname = "command"\ncommand = ["/no/such/program"]\n')
+def test_a_run_that_fails_stops_nobody(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    work = SuiteWork(tmp_path, STARTER + "[agents.codex]\n")
     ended = work.run()
     assert ended.returncode == 1
     rows = work.rows()
     assert rows["toys-Toy-v0__starter__s0"]["status"] == "scored"
-    broken = rows["toys-Toy-v0__broken__s0"]
-    assert broken["status"] == "failed" and "/no/such/program" in broken["reason"]
-    assert "/no/such/program" in ended.stdout
+    failed = rows["toys-Toy-v0__codex__s0"]
+    assert failed["status"] == "failed" and "codex cannot play here" in failed["reason"]
+    assert "codex cannot play here" in ended.stdout
+
+
+def test_a_program_that_does_not_exist_is_named_before_anything_starts(tmp_path):
+    work = SuiteWork(tmp_path, STARTER + '[agents.mine]\nname = "command"\ncommand = ["/no/such/program"]\n')
+    refused = work.run()
+    assert refused.returncode == 2 and "/no/such/program" in refused.stderr and not work.folder.exists()
 
 
 def test_one_foreman_for_one_suite(tmp_path):

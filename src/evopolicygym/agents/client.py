@@ -26,16 +26,20 @@ KNOWN: Final = frozenset({
     "program", "prompt", "model", "provider", "model_name", "base_url", "origin", "path", "session", "new_session",
     "max_turns", "workspace", "home", "key_name",
 })  # fmt: skip
+OF_THE_MODEL: Final = frozenset({"model", "provider", "model_name"})
+OF_THE_URL: Final = frozenset({"base_url", "origin", "path"})
 LONGEST_ARGUMENT: Final = 131_071  # bytes; Linux takes no longer one
 
 
 class Pick(Strict):
     """Something that a client tells: at a path of the events of its stream (the last that matches counts), or by a
-    regular expression with one group over its plain lines."""
+    regular expression with one group over its plain lines. ``file``: of a file below its HOME instead, for what the
+    stream of a client that was killed has not said; only its session can be told so."""
 
     where: dict[str, Scalar] = {}
     at: str = ""
     line: str = ""
+    file: str = ""
 
 
 class Complaint(Strict):
@@ -63,7 +67,8 @@ class Client(Strict):
     one process in JSON lines (see `jsonl.py`). ``keys``: variables, one of which holds the key; ``credentials``: files
     of a login that may be copied to its HOME instead. ``done``: events without which a turn did not end well.
     ``waiting``: what it says while it tries again, which is why it hangs when it is killed then.
-    ``ships``: it is one of ours, and ``packages`` is the pure Python that it needs beside numpy and scipy."""
+    ``providers``: its models are PROVIDER/NAME, with one of these. ``ships``: it is one of ours, and ``packages`` is
+    the pure Python that it needs beside numpy and scipy."""
 
     name: str
     title: str
@@ -93,6 +98,7 @@ class Client(Strict):
     packages: tuple[str, ...] = ()
     joins_text: bool = False
     needs_model: bool = False
+    providers: tuple[str, ...] = ()
 
     @model_validator(mode="after")
     def _consistent(self) -> Client:
@@ -120,7 +126,9 @@ class Client(Strict):
         return (urlsplit(base_url).netloc.rpartition("@")[2],) if base_url else self.hosts
 
     def command(self, ask: Ask) -> Command:
-        self._check(ask)
+        self.check(ask.model, ask.base_url, ask.options, ask.keys)
+        if self.prompt == "argument" and len(ask.prompt.encode()) > LONGEST_ARGUMENT:
+            raise UserError(f"the prompt is too long for {self.name}, which takes it as an argument")
         values = self._values(ask)
         keys = {name: ask.keys[name] for name in self.keys if name in ask.keys}
         return Command(
@@ -134,19 +142,32 @@ class Client(Strict):
     def read(self, lines: Iterable[str], ended: reading.Ended) -> Turn:
         return reading.read(self, lines, ended)
 
-    def _check(self, ask: Ask) -> None:
-        if unknown := sorted(set(ask.options) - self.options):
+    def check(self, model: str | None, base_url: str | None, options: Iterable[str], keys: Iterable[str]) -> None:
+        """Raises UserError when it cannot be asked so, with the remedy."""
+        self._check_model(model)
+        if unknown := sorted(set(options) - self.options):
             known = ", ".join(sorted(self.options)) or "none"
             raise UserError(f"{self.name} has no option {unknown[0]!r}; its options are: {known}")
-        if self.needs_model and not ask.model:
-            raise UserError(f"{self.name} must be told which model to use", f"Add --model. {self.notes}".strip())
-        if ask.base_url and self.keys and not set(self.keys) & set(ask.keys):
+        if base_url and not self._uses(OF_THE_URL):
+            raise UserError(f"{self.name} cannot be sent to another server", "Leave --model-url out.")
+        if base_url and self.keys and not set(self.keys) & set(keys):
             raise UserError(
-                f"{self.name} needs a key for {ask.base_url}",
+                f"{self.name} needs a key for {base_url}",
                 f"Set {self.keys[0]}; for a server that asks for none, any word will do.",
             )
-        if self.prompt == "argument" and len(ask.prompt.encode()) > LONGEST_ARGUMENT:
-            raise UserError(f"the prompt is too long for {self.name}, which takes it as an argument")
+
+    def _check_model(self, model: str | None) -> None:
+        known = " or ".join(self.providers)
+        if self.needs_model and not model:
+            form = f"PROVIDER/NAME, with {known} as the provider. " if known else ""
+            raise UserError(f"{self.name} must be told which model to use", f"Add --model. {form}{self.notes}".strip())
+        if model and not self._uses(OF_THE_MODEL):
+            raise UserError(f"{self.name} uses no model that could be named", "Leave --model out.")
+        if model and self.providers and model.partition("/")[0] not in self.providers:
+            raise UserError(f"{model!r} names no provider that {self.name} knows", f"Write {known}, a slash, its name.")
+
+    def _uses(self, names: frozenset[str]) -> bool:
+        return any(templates.names(text) & names for text in self._templates())
 
     def _values(self, ask: Ask) -> dict[str, str]:
         provider, slash, model_name = (ask.model or "").partition("/")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, Literal
 
-from evopolicygym.agents.picks import Scalar, matches, values
+from evopolicygym.agents.picks import Scalar, matches, text_at, values
 from evopolicygym.agents.strict import Strict
 from evopolicygym.agents.turns import Usage, total
 
@@ -14,14 +14,16 @@ class Meter(Strict):
     """Where a client tells its usage, and what its figures mean.
 
     ``where``: the events, of its stream or, with ``file`` (a glob under its HOME), of its session files. ``take``: the
-    last of these events, or the sum of all. ``scope``: whether that covers this ``turn`` alone or the whole
-    ``session``; session figures become differences. The rest are paths; ``total``, where reasoning can be told from
-    it alone. A cost of zero is a price that the client does not know.
+    last of these events, or the sum of all; with ``each`` (a path), of events in a row that agree there only the last
+    counts. ``scope``: whether that covers this ``turn`` alone or the whole ``session``; session figures become
+    differences. The rest are paths; ``total``, where reasoning can be told from it alone. A cost of zero is a price
+    that the client does not know.
     """
 
     where: dict[str, Scalar] = {}
     file: str = ""
     take: Literal["last", "sum"] = "last"
+    each: str = ""
     scope: Literal["turn", "session"]
     input: str
     output: str
@@ -51,12 +53,32 @@ class Meter(Strict):
     def source(self) -> str:
         return "file" if self.file else "client"
 
-    def add(self, so_far: Usage | None, usage: Usage) -> Usage:
-        """What several events tell together."""
-        return (total([so_far, usage]) or usage) if self.take == "sum" else usage
-
     def of_turn(self, told: Usage, before: Usage | None) -> Usage:
-        return told.since(before) if self.scope == "session" else told
+        if self.scope == "turn":
+            return told
+        return told.beyond(before) if self.take == "sum" else told.since(before)
+
+
+class Tally:
+    """What the events of one meter tell together."""
+
+    def __init__(self, meter: Meter) -> None:
+        self.meter = meter
+        self._earlier: Usage | None = None
+        self._last: Usage | None = None
+        self._key = ""
+
+    def hear(self, event: Any) -> None:
+        if (usage := self.meter.read(event)) is None:
+            return
+        key = text_at(event, self.meter.each) if self.meter.each else ""
+        if not key or key != self._key:
+            self._earlier = total([self._earlier, self._last])
+        self._last, self._key = usage, key
+
+    @property
+    def told(self) -> Usage | None:
+        return self._last if self.meter.take == "last" else total([self._earlier, self._last])
 
 
 def _count(event: Any, path: str) -> int | None:

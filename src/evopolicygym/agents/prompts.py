@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 OPENING: Final = """\
@@ -9,13 +10,13 @@ Your working directory holds a task. Read AGENTS.md there first: it has the task
 
 Improve the policy in system/ and submit it with `python3 submit.py CASES`, as often as the budget allows. The budget is
 {budget} training episodes; only submitted versions count. Nobody will answer questions: decide yourself, and go on
-until the budget is spent.
+until the budget is spent. `python3` has numpy and scipy.{left}
 """
 
 CONTINUE: Final = """\
 {remaining} of {budget} training episodes are left. Go on: read AGENTS.md if you need it again, look at the newest
 folder of feedback/, improve system/, and submit with `python3 submit.py CASES` until the budget is spent. If you are
-sure that more episodes cannot help, you may stop; what you have submitted counts.
+sure that more episodes cannot help, you may stop; what you have submitted counts.{left}
 """
 
 INTERRUPTED: Final = """\
@@ -24,11 +25,16 @@ waits for it; nothing is charged twice.
 """
 
 
-def opening(budget: int) -> str:
-    return OPENING.format(budget=budget)
+def opening(budget: int, left: Sequence[str] = ()) -> str:
+    """``left``: what else it may use up, such as "3 hours"."""
+    return OPENING.format(budget=budget, left=_left(left))
 
 
-def go_on(remaining: int, budget: int, interrupted: bool = False) -> str:
+def go_on(remaining: int, budget: int, interrupted: bool = False, left: Sequence[str] = ()) -> str:
     """For a client that keeps no session this is all that it is told, so that it stands by itself."""
-    text = CONTINUE.format(remaining=remaining, budget=budget)
+    text = CONTINUE.format(remaining=remaining, budget=budget, left=_left(left))
     return f"{INTERRUPTED}\n{text}" if interrupted else text
+
+
+def _left(amounts: Sequence[str]) -> str:
+    return f"\nWhat you may use in all, from now on: {', '.join(amounts)}. Then you are stopped." if amounts else ""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from evopolicygym.agents import picks, session_files
 from evopolicygym.agents.failures import classify, failure
+from evopolicygym.agents.metering import Tally
 from evopolicygym.agents.turns import TRANSIENT, Failure, FailureKind, Turn, Usage
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def read(client: Client, lines: Iterable[str], ended: Ended) -> Turn:
     reader = _Reader(client)
     for line in lines:
         reader.hear(line)
-    session = _valid(reader.session) or (ended.session if reader.heard else None)
+    session = _valid(reader.session) or (ended.session if reader.heard else None) or _filed(client, ended.home)
     for file in sorted(client.session_files):
         for event in session_files.events(ended.home, file, session or ended.session or ""):
             reader.take(event, file)
@@ -49,7 +50,7 @@ def read(client: Client, lines: Iterable[str], ended: Ended) -> Turn:
         wall_s=ended.wall_s,
         session=session,
         text="\n".join(reader.text)[-LONGEST_TEXT:],
-        usage=_usage(client, reader, ended.before),
+        usage=_usage(reader, ended.before),
         failure=_failure(client, reader, ended),
         stop=client.turns == "once",
         model=reader.served[:LONGEST_NAME] or None,
@@ -63,7 +64,7 @@ class _Reader:
         self.client = client
         self.session = self.served = self.last = ""
         self.text: deque[str] = deque(maxlen=PIECES if client.joins_text else 1)
-        self.usages: list[Usage | None] = [None for _ in client.usage]
+        self.tallies = [Tally(meter) for meter in client.usage]
         self.failure: Failure | None = None
         self.done = self.heard = False
 
@@ -83,13 +84,27 @@ class _Reader:
     def take(self, event: Any, file: str) -> None:
         """Usage and complaints: of the stream, or of a session file."""
         self.failure = _complaint(self.client.failure, event, file) or self.failure
-        for number, meter in enumerate(self.client.usage):
-            if meter.file == file and (usage := meter.read(event)):
-                self.usages[number] = meter.add(self.usages[number], usage)
+        for tally in self.tallies:
+            if tally.meter.file == file:
+                tally.hear(event)
+
+
+def _filed(client: Client, home: Path) -> str | None:
+    """The last session that a file tells of."""
+    told = [
+        picks.text_at(event, rule.at)
+        for rule in client.session
+        if rule.file
+        for event in session_files.events(home, rule.file, "")
+        if picks.matches(event, rule.where)
+    ]
+    return _valid(told[-1]) if told else None
 
 
 def _pick(rules: Iterable[Pick], event: Any, line: str) -> str:
     for rule in rules:
+        if rule.file:
+            continue
         if rule.line and event is None and (found := re.search(rule.line, line)):
             return found[1]
         if not rule.line and event is not None and picks.matches(event, rule.where):
@@ -106,9 +121,9 @@ def _complaint(rules: Iterable[Complaint], event: Any, file: str) -> Failure | N
     return None
 
 
-def _usage(client: Client, reader: _Reader, before: Usage | None) -> Usage | None:
+def _usage(reader: _Reader, before: Usage | None) -> Usage | None:
     """The first meter that has anything to tell: a client's older versions tell it elsewhere."""
-    told = ((meter, usage) for meter, usage in zip(client.usage, reader.usages, strict=True) if usage)
+    told = ((tally.meter, usage) for tally in reader.tallies if (usage := tally.told))
     return next((meter.of_turn(usage, before) for meter, usage in told), None)
 
 

@@ -29,6 +29,14 @@ class Usage:
             return self
         return replace(self, **{name: _less(getattr(self, name), getattr(before, name)) for name in AMOUNTS})
 
+    def beyond(self, before: Usage | None) -> Usage:
+        """Totals less earlier totals that may have counted more than these do: never below zero."""
+        if before is None:
+            return self
+        rest: dict[str, Any] = {name: _less(getattr(self, name), getattr(before, name)) for name in AMOUNTS}
+        floored: dict[str, Any] = {name: None if left is None else max(0, left) for name, left in rest.items()}
+        return replace(self, **floored)
+
 
 AMOUNTS: Final = tuple(field.name for field in fields(Usage) if field.name != "source")
 
@@ -63,6 +71,7 @@ class FailureKind(StrEnum):
     PROVIDER = "provider"
     TURN_LIMIT = "turn_limit"
     TIMEOUT = "timeout"
+    LIMIT = "limit"
     INTERRUPTED = "interrupted"
     CLIENT = "client"
 

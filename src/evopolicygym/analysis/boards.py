@@ -1,7 +1,7 @@
 """Which runs may share a table: those of one comparable_id for each task, under the same conditions.
 
-What does not fit goes to a board of its own, which says what it differs in. Isolation below B and an open network of
-the agent are apart by themselves.
+What does not fit goes to a board of its own, which says what it differs in. Isolation below B, an open network of the
+agent, and hosts or files that it was given are apart by themselves.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from evopolicygym.analysis.scores import RunScore, run_score
 from evopolicygym.records.run import Run
 
 OPEN: Final = "open"
+GIVEN: Final = {"hosts": "the agent could reach more hosts", "shown": "the agent was shown more files"}
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,15 @@ def apart(run: Run) -> tuple[str, ...]:
     """Why a run shares a table only with its like, whatever its comparable_id."""
     got = run.isolation
     below = () if got.publishable else (f"isolation below B (policy {got.policy}, agent {got.agent})",)
-    return (*below, *(("the agent's network was open",) if got.agent_network == OPEN else ()))
+    return (*below, *(("the agent's network was open",) if got.agent_network == OPEN else ()), *_given(run))
+
+
+def _given(run: Run) -> Iterable[str]:
+    """What an agent was given beyond what every agent has: nobody knows what is there."""
+    settings = run.agent.settings if run.agent else {}
+    for name, words in GIVEN.items():
+        if extra := settings.get(name):
+            yield f"{words}: {', '.join(map(str, extra))}"
 
 
 def _layers(runs: list[Run], reasons: tuple[str, ...]) -> Iterable[Board]:

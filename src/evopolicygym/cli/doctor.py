@@ -84,6 +84,7 @@ def _versions() -> Iterator[Probe]:
         yield Probe("pinned version", False, what, remedy)
     if not complaints:
         yield Probe(f"all {len(pins.pins())} pinned packages", True, f"drawing by {pins.pygame_provider()}")
+    yield Probe("Ray", True, pins.installed("ray") or "not installed: needed for --engine ray alone")
 
 
 def _simulators() -> Iterator[Probe]:

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from evopolicygym.cli.output import data, print_json, progress, talk, tame
+from evopolicygym.cli.output import data, print_json, progress, talk, tame, tell_refused
 from evopolicygym.errors import Fault, UserError
 from evopolicygym.reference.paper import best_agent, published
 from evopolicygym.rollout.engine import LocalEngine
 from evopolicygym.rollout.evaluation import Evaluation, NotLoaded, evaluate_folder
-from evopolicygym.runs.settings import CORES, Isolation, Seeds
+from evopolicygym.rollout.ray.alone import ray_engine
+from evopolicygym.runs.settings import CORES, EngineName, Isolation, Seeds
 from evopolicygym.sandbox.checkpoints import SnapshotRefused
 from evopolicygym.sandbox.jail import MEANING, Level
 from evopolicygym.tasks import paper, pins
 from evopolicygym.tasks.registry import resolve
 from evopolicygym.tasks.splits import SIZES, Split, cases, parse_indices
-from evopolicygym.tasks.task import Task
 
 DEFAULT_CASES = {Split.TRAIN: "0-7", Split.VALIDATION: "0-15", Split.HELDOUT: "0-31"}
 
@@ -31,7 +32,9 @@ def evaluate(
     seeds: Annotated[Seeds, typer.Option(help="Public cases of the paper, or sealed by your key.")] = Seeds.SEALED,
     seal_key: Annotated[Path | None, typer.Option(help="Key file for --seeds sealed.")] = None,
     case_list: Annotated[str, typer.Option("--cases", help="Such as 0-7,12. Default 8, 16 or 32 by split.")] = "",
-    jobs: Annotated[int, typer.Option(min=1, help="Episodes at a time.")] = CORES,
+    jobs: Annotated[int, typer.Option(min=1, help="Episodes at a time, on this machine.")] = CORES,
+    engine_name: Annotated[EngineName, typer.Option("--engine", help="This machine, or Ray.")] = EngineName.LOCAL,
+    ray_address: Annotated[str | None, typer.Option(help="A Ray cluster, or auto (default: a Ray of our own).")] = None,
     isolation: Annotated[Isolation, typer.Option(help="auto is the best of A and B.")] = Isolation.AUTO,
     record: Annotated[Path | None, typer.Option(help="New folder for a trajectory of each episode.")] = None,
     video: Annotated[bool, typer.Option(help="With --record: a video of each episode, too.")] = False,
@@ -44,9 +47,13 @@ def evaluate(
     chosen = cases(splits, found.id, split, parse_indices(case_list or DEFAULT_CASES[split], SIZES[split]))
     _warn(pins.complaints(pins.distributions(found.requires)), isolation)
     _check_paths(policy_dir, record, video)
-    workers = min(jobs, len(chosen))
+    levels, workers = isolation.levels(), min(jobs, len(chosen))
+    local = partial(LocalEngine, found, workers, levels)
+    remote = partial(ray_engine, found, workers, ray_address, levels)
+    make = local if engine_name is EngineName.LOCAL else remote
     try:
-        with _engine(found, workers, isolation, video, stock) as engine, progress(len(chosen)) as advance:
+        with make(video=video, stock=stock) as engine, progress(len(chosen)) as advance:
+            tell_refused(engine.nodes)
             report = evaluate_folder(engine, found, policy_dir.resolve(), chosen, splits.id, record, video, advance)
     except SnapshotRefused as error:
         raise UserError(f"{policy_dir} cannot be evaluated: {error}") from error
@@ -59,10 +66,6 @@ def evaluate(
         _print(report)
     if report.faults:
         raise Fault(f"{len(report.faults)} of {len(chosen)} episodes have no score: {report.faults[0].text}")
-
-
-def _engine(task: Task, jobs: int, isolation: Isolation, video: bool, stock: bool) -> LocalEngine:
-    return LocalEngine(task, jobs, isolation.levels(), video=video, stock=stock)
 
 
 def _warn(complaints: list[str], isolation: Isolation) -> None:

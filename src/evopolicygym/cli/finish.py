@@ -18,22 +18,23 @@ from evopolicygym.runs import service
 from evopolicygym.runs.lock import RunIsOwned
 from evopolicygym.runs.look import has_outcome, look
 from evopolicygym.runs.ownership import own
-from evopolicygym.runs.settings import CORES
+from evopolicygym.runs.settings import CORES, EngineName
 from evopolicygym.server import control
 from evopolicygym.tasks.splits import Split
 
 Run = Annotated[Path, typer.Argument(help="Folder of the run.")]
 Jobs = Annotated[int, typer.Option(min=1, help="Episodes at a time.")]
+Where = Annotated[EngineName | None, typer.Option("--engine", help="This machine or Ray (default: as it was opened).")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 POLL_S: Final = 0.2
 
 
-def finish(run: Run, jobs: Jobs = CORES, json: AsJson = False) -> None:
+def finish(run: Run, jobs: Jobs = CORES, engine: Where = None, json: AsJson = False) -> None:
     """Close a run, select a checkpoint on hidden validation, score it on held-out, and print the outcome."""
     waited = 0.0
     while not has_outcome(run):
         try:
-            _ask_or_finish(run, jobs)
+            _ask_or_finish(run, jobs, engine)
         except RunIsOwned:
             if waited == 0.0:
                 talk.print(f"waiting for the process that owns {run}: it starts, ends, or finishes the run itself")
@@ -48,6 +49,7 @@ def score(
         bool, typer.Option("--all-checkpoints", help="Held-out of every candidate: for analysis, never to select.")
     ] = False,
     jobs: Jobs = CORES,
+    engine: Where = None,
     json: AsJson = False,
 ) -> None:
     """What each candidate scored. With --all-checkpoints those that were not selected are measured, too."""
@@ -56,7 +58,8 @@ def score(
         raise UserError(f"{run} has no outcome yet", f"Finish it first: evopolicygym finish {run}")
     missing = {one.charged.checkpoint.hash for one in state.candidates} - set(state.heldout)
     if (all_checkpoints and missing) or not has_outcome(run):
-        with own(run, jobs=jobs) as owner, progress(len(missing) * hidden.count(state, Split.HELDOUT)) as advance:
+        total = len(missing) * hidden.count(state, Split.HELDOUT)
+        with own(run, jobs=jobs, engine=engine) as owner, progress(total) as advance:
             for one in owner.judge.state.candidates if all_checkpoints else ():
                 hidden.score(owner.judge, one.charged.checkpoint, advance)
             owner.write_record()
@@ -77,11 +80,11 @@ def verify(run: Run, jobs: Jobs = CORES, json: AsJson = False) -> None:
         raise typer.Exit(1)
 
 
-def _ask_or_finish(run: Path, jobs: int) -> None:
+def _ask_or_finish(run: Path, jobs: int, engine: EngineName | None) -> None:
     try:
         _ask_the_owner(run)
     except control.NoOwner:
-        _finish_here(run, jobs)
+        _finish_here(run, jobs, engine)
 
 
 def _ask_the_owner(run: Path) -> None:
@@ -100,8 +103,8 @@ def _ask_the_owner(run: Path) -> None:
         )
 
 
-def _finish_here(run: Path, jobs: int) -> None:
-    with own(run, jobs=jobs) as owner:
+def _finish_here(run: Path, jobs: int, engine: EngineName | None) -> None:
+    with own(run, jobs=jobs, engine=engine) as owner:
         if interrupted := owner.judge.state.running:
             submission.execute(owner.judge, interrupted)
         hidden.close(owner.judge, service.BY_HAND)

@@ -41,11 +41,16 @@ def line(state: RunState) -> str:
 
 def _phase(state: RunState) -> str:
     if state.phase is Phase.OPEN:
-        return f"{state.running.name} is running" if state.running else f"turn {len(state.turns) + 1}"
+        return f"{state.running.name} is running" if state.running else _turn(state)
     if state.phase is Phase.CLOSED:
         distinct = {one.charged.checkpoint.hash for one in state.candidates}
         return f"validating: {len(state.validation)} of {len(distinct)} checkpoints"
     return "measuring on held-out" if state.phase is Phase.SELECTED else "finished"
+
+
+def _turn(state: RunState) -> str:
+    trouble = state.turns[-1].failure if state.turns else None
+    return f"turn {len(state.turns) + 1}{f' (the last one failed: {trouble})' if trouble else ''}"
 
 
 def _live(look: Callable[[], RunState], done: threading.Event) -> None:
@@ -58,7 +63,7 @@ def _plain(look: Callable[[], RunState], done: threading.Event) -> None:
     told = ""
     while not done.wait(REFRESH_S):
         state = look()
-        tenth = f"{state.phase} {10 * state.charged // max(1, state.budget)}"
+        tenth = f"{state.phase} {10 * state.charged // max(1, state.budget)} {_turn(state)}"
         if tenth != told:
             talk.print(line(state), markup=False)
             told = tenth

@@ -10,6 +10,10 @@ from evopolicygym.cli.output import data, print_json
 from evopolicygym.records.run import OutcomeKind, Repeat, Result, Run, Submission, load
 
 MANY: Final = 24
+TROUBLE: Final = {
+    "provider_down": "its provider was in trouble for too long; a run without a submission is missing: do it again",
+    "agent_failed": "its client failed; `evopolicygym agent check` says whether it can play here",
+}
 
 
 def show_outcome(run: Path, json: bool) -> None:
@@ -20,6 +24,13 @@ def show_outcome(run: Path, json: bool) -> None:
     show_table(record)
     for name, value in _lines(record):
         data.print(f"{name:12} {value}", markup=False)
+
+
+def is_without_score(run: Path) -> bool:
+    """Nothing was measured, and it was not the agent who wanted it so."""
+    record = load(run)
+    is_scored = record.outcome is not None and record.outcome.kind is OutcomeKind.SCORED
+    return not is_scored and record.times.closed_because in TROUBLE
 
 
 def show_scores(run: Path, json: bool) -> None:
@@ -64,6 +75,18 @@ def _mean(result: Result | None) -> str:
     return f"{result.mean:11.5g}" if result else f"{'-':>11}"
 
 
+def _end(record: Run) -> list[tuple[str, str]]:
+    """Why it was closed; and what failed, where that is why."""
+    reason = record.times.closed_because
+    if reason is None:
+        return []
+    if reason not in TROUBLE:
+        return [("closed", reason)]
+    failed = [turn for turn in record.turns if turn.failure]
+    said = [("it said", f"{failed[-1].failure}: {failed[-1].message}")] if failed else []
+    return [("closed", f"{reason}: {TROUBLE[reason]}"), *said]
+
+
 def _lines(record: Run) -> list[tuple[str, str]]:
     budget, outcome = record.budget, record.outcome
     lines = [
@@ -72,6 +95,7 @@ def _lines(record: Run) -> list[tuple[str, str]]:
         ("isolation", f"policy {record.isolation.policy}, agent {record.isolation.agent}"),
         ("ids", f"{record.ids.comparable_id} {record.ids.bit_id}"),
     ]
+    lines += _end(record)
     if outcome is None:
         return [*lines, ("outcome", f"none yet: the run is {record.status}")]
     if outcome.stopped_early:

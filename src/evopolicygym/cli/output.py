@@ -12,6 +12,8 @@ from typing import Any, Final
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from evopolicygym.rollout.nodes import Node
+
 BROKEN_PIPE: Final = 141
 
 
@@ -29,6 +31,12 @@ data = _Console(highlight=False, soft_wrap=True, emoji=False)
 def tame(text: str) -> str:
     """Text of a policy, safe for a terminal: its control characters are shown, not obeyed."""
     return "".join(char if char.isprintable() or char in "\n\t" else repr(char)[1:-1] for char in text)
+
+
+def tell_refused(nodes: tuple[Node, ...]) -> None:
+    for node in nodes:
+        if node.refused:
+            talk.print(f"node {node.id} ({node.host}) gets no work: {node.refused}", markup=False)
 
 
 def print_json(value: Any) -> None:

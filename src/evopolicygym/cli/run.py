@@ -7,21 +7,24 @@ import os
 import signal
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
 from evopolicygym.agents.confinement.cell import Network
 from evopolicygym.cli.live import watching
-from evopolicygym.cli.outcome import show_outcome
-from evopolicygym.cli.output import talk
+from evopolicygym.cli.outcome import is_without_score, show_outcome
+from evopolicygym.cli.output import talk, tell_refused
 from evopolicygym.errors import UserError
 from evopolicygym.judge.judge import Videos
 from evopolicygym.runs.casting import Cast, cast
 from evopolicygym.runs.driver import drive
 from evopolicygym.runs.ownership import Owner, own
-from evopolicygym.runs.settings import CORES, AgentSettings, Isolation, Seeds, Settings
+from evopolicygym.runs.programs import settled
+from evopolicygym.runs.settings import CORES, AgentSettings, EngineName, Isolation, Seeds, Settings
 from evopolicygym.tasks.registry import resolve
+
+ALONE: Final = "put what it needs into a folder of its own, or name it with --show"
 
 
 def run(
@@ -37,10 +40,16 @@ def run(
     resume: Annotated[Path | None, typer.Option(help="Go on with this run.")] = None,
     agent_isolation: Annotated[Isolation, typer.Option(help="auto is the best of A and B.")] = Isolation.AUTO,
     agent_network: Annotated[Network, typer.Option(help="What the agent can reach.")] = Network.ALLOWED,
+    agent_env: Annotated[list[str] | None, typer.Option(help="A variable that is passed on, by NAME.")] = None,
+    agent_host: Annotated[list[str] | None, typer.Option(help="One more HOST[:PORT] that it can reach.")] = None,
+    show: Annotated[list[Path] | None, typer.Option(help="A file or folder that it can read.")] = None,
     max_turns: Annotated[int | None, typer.Option(help="Turns of the agent.")] = None,
     max_hours: Annotated[float, typer.Option(help="Hours that the agent may work.")] = 24.0,
     max_tokens: Annotated[int | None, typer.Option(help="Tokens, cached ones included.")] = None,
     max_cost: Annotated[float | None, typer.Option(help="Dollars.")] = None,
+    max_retries: Annotated[int, typer.Option(help="Of a turn, in a row, while the provider is in trouble.")] = 8,
+    max_silence: Annotated[float, typer.Option(help="Minutes in which a client may say nothing.")] = 60.0,
+    prices: Annotated[Path | None, typer.Option(help="A price file of your own (docs/agents.md).")] = None,
     seeds: Annotated[Seeds, typer.Option(help="Cases of the paper, or sealed by your key.")] = Seeds.SEALED,
     seal_key: Annotated[Path | None, typer.Option(help="Key file for --seeds sealed.")] = None,
     budget: Annotated[int | None, typer.Option(help="Train episodes in all (default 128).")] = None,
@@ -49,23 +58,28 @@ def run(
     video: Annotated[Videos | None, typer.Option(help="Which train episodes are filmed (default none).")] = None,
     stock: Annotated[bool, typer.Option("--stock", help="Stock environments, not the fast ones.")] = False,
     isolation: Annotated[Isolation, typer.Option(help="Of policies: auto is the best of A and B.")] = Isolation.AUTO,
-    jobs: Annotated[int, typer.Option(min=1, help="Episodes at a time.")] = CORES,
+    jobs: Annotated[int, typer.Option(min=1, help="Episodes at a time, on this machine.")] = CORES,
+    engine: Annotated[EngineName | None, typer.Option(help="This machine (default), or Ray.")] = None,
+    ray_address: Annotated[str | None, typer.Option(help="A Ray cluster, or auto (default: a Ray of our own).")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the record as JSON.")] = False,
 ) -> None:
     """Let an agent play one run: prompted until its budget is spent, a limit is hit or it stops; then scored."""
     if resume:
         settings = Settings.read(resume / "config.toml")
-        play(resume, settings.agent, {}, json)
+        play(resume, settings.agent, {"engine": engine, "ray_address": ray_address}, json)
         return
     if task is None:
         raise UserError("no task is named", "For example: evopolicygym run core16/acrobot --agent tuner")
-    who = AgentSettings(
-        name=agent,
+    who = AgentSettings.make(
+        name=str(Path(agent).resolve()) if agent.endswith(".toml") else agent,
         model=model,
         base_url=model_url,
         seed=seed,
         options=dict(_option(text) for text in option or []),
-        command=command or [],
+        command=settled(command or []),
+        variables=agent_env or [],
+        hosts=agent_host or [],
+        shown=[path.resolve() for path in show or []],
         json_lines=json_lines,
         isolation=agent_isolation.value,
         network=agent_network,
@@ -73,6 +87,9 @@ def run(
         hours=max_hours,
         tokens=max_tokens,
         dollars=max_cost,
+        retries=max_retries,
+        silent_minutes=max_silence,
+        prices=prices and prices.resolve(),
     )
     given = {
         "task": str(Path(task).resolve()) if task.endswith(".toml") else task,
@@ -85,6 +102,8 @@ def run(
         "stock": stock,
         "isolation": isolation,
         "jobs": jobs,
+        "engine": engine,
+        "ray_address": ray_address,
         "agent": who,
     }
     play(folder or new_folder(task, who), who, given, json)
@@ -97,14 +116,19 @@ def play(root: Path, settings: AgentSettings | None, given: dict[str, Any], json
     with own(root, who.facts(), **given) as owner:
         asyncio.run(_drive(owner, who, root))
     show_outcome(root, json)
+    if is_without_score(root):
+        raise typer.Exit(1)
 
 
 async def _drive(owner: Owner, who: Cast, root: Path) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, _stop, number, root)
     talk.print(f"{root}: {who.client.name} plays {owner.judge.means.task.id}", markup=False)
+    for path in who.shown_alone(owner.place):
+        talk.print(f"the agent sees {path}, and nothing beside it: {ALONE}", markup=False)
+    tell_refused(owner.judge.means.engine.nodes)
     with watching(lambda: owner.judge.state):
-        await drive(owner, lambda api: who.player(owner.place, api), who.settings.allowance)
+        await drive(owner, lambda api: who.player(owner.place, api), who.settings.allowance, table=who.prices)
 
 
 def _stop(number: int, root: Path) -> None:
@@ -121,5 +145,6 @@ def _option(text: str) -> tuple[str, str]:
 
 
 def new_folder(task: str, who: AgentSettings) -> Path:
-    parts = (resolve(task).id, who.name, who.model or "none", f"s{who.seed}", f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}")
+    name = Path(who.name).stem if who.name.endswith(".toml") else who.name
+    parts = (resolve(task).id, name, who.model or "none", f"s{who.seed}", f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}")
     return Path("runs") / "__".join(part.replace("/", "-") for part in parts)

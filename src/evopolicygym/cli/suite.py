@@ -8,23 +8,25 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from evopolicygym.cli import suite_table
-from evopolicygym.cli.output import print_json, talk
+from evopolicygym.cli.output import print_json, talk, tell_refused
 from evopolicygym.cli.suite_plan import show_plan
 from evopolicygym.errors import UserError
 from evopolicygym.judge.place import write_whole
-from evopolicygym.runs.settings import CORES
+from evopolicygym.rollout.ray.fleet import Fleet
+from evopolicygym.runs.settings import CORES, EngineName
 from evopolicygym.suites import member as members
 from evopolicygym.suites.file import Suite
 from evopolicygym.suites.folder import FILE, SuiteFolder, check_unchanged, is_owned
 from evopolicygym.suites.foreman import Foreman
 from evopolicygym.suites.plan import PlannedRun, plan
+from evopolicygym.suites.standing import Row
 from evopolicygym.suites.survey import Survey, table, write_table
 
 app = typer.Typer(no_args_is_help=True, help="Many runs with one command: tasks x agents x repeats.")
@@ -36,7 +38,9 @@ def run(
     file: Annotated[Path, typer.Argument(help="A suite file, or the folder of a suite that has begun.")],
     folder: Annotated[Path | None, typer.Option(help="Where its runs go (default: runs/NAME).")] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", help="NAME=VALUE, as agents.codex.model=X.")] = None,
-    jobs: Annotated[int, typer.Option(min=1, help="Episodes at a time, over all runs.")] = CORES,
+    jobs: Annotated[int, typer.Option(min=1, help="Episodes at a time, over all runs, on this machine.")] = CORES,
+    engine: Annotated[EngineName, typer.Option(help="This machine, or Ray.")] = EngineName.LOCAL,
+    ray_address: Annotated[str | None, typer.Option(help="A Ray cluster, or auto (default: a Ray of our own).")] = None,
     parallel_runs: Annotated[int, typer.Option(min=1, help="Agents at a time.")] = 4,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print suite.json at the end, or the plan.")] = False,
@@ -50,10 +54,11 @@ def run(
     if dry_run:
         show_plan(suite, planned, Survey(place, planned, lambda name: is_owned(place.run(name))).rows(), json)
         return
+    planned[0].settings.splits()  # a sealing key is made once, not by many runs at a time
     place.make()
-    with _alone(place.root):
+    with _alone(place.root), _fleet(planned, jobs, ray_address) if engine is EngineName.RAY else nullcontext() as fleet:
         write_whole(place.file, suite.toml().encode())
-        foreman = Foreman(place, planned, suite.cap, jobs, parallel_runs)
+        foreman = Foreman(place, planned, suite.cap, jobs, parallel_runs, fleet)
         asyncio.run(_work(foreman, place, suite))
     _conclude(foreman, place, suite, json)
 
@@ -79,15 +84,27 @@ def member() -> None:
     members.main()
 
 
+@contextmanager
+def _fleet(planned: list[PlannedRun], jobs: int, address: str | None) -> Iterator[Fleet]:
+    tasks = {one.task.id: one.task for one in planned}
+    levels = planned[0].settings.isolation.levels()
+    with Fleet(list(tasks.values()), levels, address, None if address else jobs) as fleet:
+        tell_refused(fleet.nodes)
+        yield fleet
+
+
 async def _work(foreman: Foreman, place: SuiteFolder, suite: Suite) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, _stop, foreman)
+    written: list[Row] = []
     with suite_table.watching(suite.name, place.root) as show:
 
         def tick() -> None:
             rows = foreman.survey.rows()
-            write_table(place, suite, rows)
+            if rows != written:
+                write_table(place, suite, rows)
+                written[:] = rows
             show(rows)
 
         await foreman.work(tick)

@@ -6,6 +6,7 @@ import statistics
 from dataclasses import dataclass
 from typing import Any, Final
 
+from evopolicygym.rollout.nodes import Node
 from evopolicygym.rollout.records import EpisodeResult, mean
 from evopolicygym.sandbox.checkpoints import Checkpoint
 
@@ -48,10 +49,18 @@ class Opened:
 
 @dataclass(frozen=True)
 class Owned:
-    """A process took the run over, with policies isolated at this level."""
+    """A process took the run over, with policies isolated at this level: the lowest of all nodes that play."""
 
     level: str
     implementation: str
+    nodes: tuple[Node, ...] = ()
+
+
+@dataclass(frozen=True)
+class Joined:
+    """A node that was not there when the run was taken over plays from now on."""
+
+    node: Node
 
 
 @dataclass(frozen=True)
@@ -167,6 +176,7 @@ class Finished:
 Event = (
     Opened
     | Owned
+    | Joined
     | Refused
     | Charged
     | Judged

@@ -15,6 +15,7 @@ from evopolicygym.judge.events import (
     Event,
     Finished,
     Inspected,
+    Joined,
     Judged,
     Opened,
     Owned,
@@ -82,6 +83,7 @@ class RunState:
     opened: Opened | None = None
     opened_at: datetime | None = None
     owned: tuple[Owned, ...] = ()
+    joined: tuple[Joined, ...] = ()
     phase: Phase = Phase.OPEN
     submissions: dict[int, Submission] = field(default_factory=dict)
     refused: Counter[str] = field(default_factory=Counter)
@@ -141,6 +143,8 @@ def apply(state: RunState, event: Event, time: datetime) -> RunState:
             return replace(state, opened=event, opened_at=time)
         case Owned():
             return replace(state, owned=(*state.owned, event))
+        case Joined():
+            return replace(state, joined=(*state.joined, event))
         case Refused(reason):
             return replace(state, refused=state.refused + Counter([reason]))
         case Charged(number):

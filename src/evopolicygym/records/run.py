@@ -84,11 +84,22 @@ class Agent(Facts):
     settings: dict[str, Any] = {}
 
 
+class Node(Facts):
+    """A machine of a cluster. ``refused`` says why it got no work; it has no level then."""
+
+    id: str
+    host: str
+    level: str
+    seats: int
+    refused: str
+
+
 class Isolation(Facts):
     """Levels achieved. ``publishable`` is false as soon as one of them is none. ``agent_residues``: what its level does
-    not stop, in words."""
+    not stop, in words. ``nodes``: where policies played, and where they might not; empty where a machine was alone."""
 
     policy: str
+    nodes: list[Node] = []
     agent: str
     agent_network: str
     agent_residues: list[str] = []
@@ -134,7 +145,7 @@ class Submission(Facts):
 class Turn(Facts):
     """The agent was prompted once. ``submissions`` counts those accepted until its end; ``usage`` is of this turn
     alone, null where nobody metered it; ``model`` served it, by the client's word; ``price`` says where its cost comes
-    from."""
+    from; ``message`` what failed, in the words of the client."""
 
     exit_code: int | None
     wall_s: float
@@ -144,6 +155,7 @@ class Turn(Facts):
     model: str | None
     usage: dict[str, Any] | None
     price: dict[str, Any] | None
+    message: str | None = None
 
 
 class Sign(Facts):

@@ -11,7 +11,7 @@ import select
 import tempfile
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +19,7 @@ from typing import Any, Final, Protocol, Self
 
 from evopolicygym.errors import Fault
 from evopolicygym.rollout.handle import WorkerHandle
+from evopolicygym.rollout.nodes import Node
 from evopolicygym.rollout.records import (
     Answer,
     Episode,
@@ -48,13 +49,22 @@ class OutOfTime(Exception):
 
 
 class Engine(Protocol):
-    """What the judge needs of any engine."""
+    """What the judge needs of any engine. ``level`` is the lowest of all ``nodes``, of which there are none where
+    episodes are played by this machine alone."""
 
     store: CheckpointStore
-    level: Level
     implementation: str
     obs_space: dict[str, Any]
     action_space: dict[str, Any]
+
+    @property
+    def level(self) -> Level: ...
+
+    @property
+    def nodes(self) -> tuple[Node, ...]: ...
+
+    def watch(self, notice: Callable[[Node], None]) -> None:
+        """Nodes that join from now on are told to ``notice``, before any result of theirs is given."""
 
     def load(self, checkpoint: Checkpoint) -> LoadResult: ...
 
@@ -67,6 +77,8 @@ class Engine(Protocol):
 
 class LocalEngine:
     """Workers on this machine. Use as a context manager: leaving it ends every process and removes every file."""
+
+    nodes: tuple[Node, ...] = ()
 
     def __init__(
         self,
@@ -104,6 +116,9 @@ class LocalEngine:
 
     def __exit__(self, *exception: object) -> None:
         self.close()
+
+    def watch(self, notice: Callable[[Node], None]) -> None:
+        """None will join."""
 
     def load(self, checkpoint: Checkpoint) -> LoadResult:
         """Whether the policy imports and constructs, in the jail, without an environment."""

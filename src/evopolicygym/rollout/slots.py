@@ -18,10 +18,14 @@ class Slots(Protocol):
     ``at_once`` of the ``total`` will be there as soon as they are wanted: worth preparing for. ``first_core`` is the
     core of slot 0. ``waitable`` can be read when a slot was granted."""
 
-    total: int
-    at_once: int
     first_core: int
     waitable: Sequence[Waitable]
+
+    @property
+    def total(self) -> int: ...
+
+    @property
+    def at_once(self) -> int: ...
 
     def want(self, count: int, urgent: bool) -> None:
         """How many to hold from now on. Zero asks for no more; those that are held stay held."""

@@ -23,15 +23,23 @@ class Limit:
     def is_hit(self) -> bool:
         return self.used is not None and self.used >= self.value
 
+    @property
+    def left(self) -> str:
+        rest = self.value - (self.used or 0)
+        return f"{rest:.2g} {self.name}" if self.name == "hours" else f"{rest:,.0f} {self.name}"
+
 
 @dataclass(frozen=True)
 class Allowance:
-    """None is no limit."""
+    """None is no limit. ``retries`` of a turn that failed for a reason that waiting may mend, ``silent_minutes`` of a
+    turn: what is given to a provider or client in trouble, not to the agent."""
 
     turns: int | None = None
     hours: float | None = 24.0
     tokens: int | None = None
     dollars: float | None = None
+    retries: int = 8
+    silent_minutes: float | None = 60.0
 
     def limits(self, turns: Iterable[Turned]) -> list[Limit]:
         turns = list(turns)
@@ -42,8 +50,16 @@ class Allowance:
         }
         return [Limit(name, value, used[name]) for name in used if (value := getattr(self, name)) is not None]
 
+    def left(self, turns: Iterable[Turned]) -> list[str]:
+        """In words, for the agent: of each limit what is not used up yet. Money is nothing that it could count."""
+        return [limit.left for limit in self.limits(turns) if limit.name != "dollars"]
+
     def hit(self, turns: Iterable[Turned]) -> str | None:
         return next((limit.name for limit in self.limits(turns) if limit.is_hit), None)
+
+    @property
+    def is_metered(self) -> bool:
+        return self.tokens is not None or self.dollars is not None
 
     def seconds_left(self, turns: Iterable[Turned]) -> float | None:
         if self.hours is None:

@@ -4,16 +4,19 @@ programs that ship. All of it is the run's own, so that nothing planted in one r
 from __future__ import annotations
 
 import shutil
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Final
 
-from evopolicygym.agents import home
+from evopolicygym.agents import definitions, home
 from evopolicygym.agents.client import Client
 from evopolicygym.agents.confinement.cell import Cell, Network
 from evopolicygym.agents.confinement.python import Python, make_python
+from evopolicygym.errors import UserError
 from evopolicygym.judge.place import Place
+from evopolicygym.runs.footprint import Footprint
 
 SHIPPED: Final = "builtin"
 FOLDER: Final = "agent"
@@ -27,14 +30,15 @@ class Backstage:
     python: Python
 
     def cell(self, place: Place, network: Network, hosts: tuple[str, ...], ports: tuple[int, ...],
-             readable: tuple[Path, ...], environment: dict[str, str]) -> Cell:  # fmt: skip
+             installed: Footprint, environment: dict[str, str]) -> Cell:  # fmt: skip
         return Cell(
             workspace=place.workspace,
             home=self.home,
             temporary=self.temporary,
             python=self.python,
             feedback=place.feedback,
-            readable=(*readable, self.programs),
+            readable=(*installed.readable, self.programs),
+            libraries=installed.libraries,
             environment={"PYTHONPATH": str(self.programs), **environment},
             network=network,
             hosts=hosts,
@@ -53,6 +57,13 @@ def set_up(place: Place, client: Client) -> Backstage:
     return Backstage(
         folders["home"], folders["tmp"], folders["programs"], make_python(folders["python"], client.packages)
     )
+
+
+def forget_logins(place: Place, client: str) -> None:
+    """Of a run that is over: its player may have been killed before it could."""
+    with suppress(UserError):  # a definition of the user's own may be gone
+        for name in definitions.load(client).credentials:
+            home.remove(place.root / FOLDER / "home", name)
 
 
 def _ship(target: Path) -> None:

@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 import os
-import shutil
-from dataclasses import dataclass
+import tempfile
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from evopolicygym.agents import definitions, installed
+from evopolicygym.agents import definitions, installed, prices
 from evopolicygym.agents.client import Client
 from evopolicygym.agents.confinement.cell import AgentLevel
 from evopolicygym.agents.confinement.levels import best_level, standing
+from evopolicygym.agents.prices import Price
 from evopolicygym.errors import UserError
 from evopolicygym.judge.place import Place
-from evopolicygym.runs import backstage, workspace
+from evopolicygym.runs import backstage, programs, workspace
+from evopolicygym.runs.footprint import Footprint, footprint, node
 from evopolicygym.runs.players import ClientPlayer, Player, Seat
 from evopolicygym.runs.settings import AgentSettings
 from evopolicygym.runs.talking import TalkingPlayer
+from evopolicygym.sandbox.runtime import runtime
 
 SEED: Final = "EVOPOLICYGYM_SEED"
-STANDING: Final = ("level", "network", "residues")
 LOOPBACK: Final = ("127.0.0.1", "localhost")
-SYSTEM: Final = ("/usr/", "/bin/", "/lib")
 
 
 @dataclass(frozen=True)
@@ -37,24 +38,45 @@ class Cast:
     version: str | None
 
     def facts(self) -> dict[str, Any]:
-        """For the record: no keys, and no paths of this machine."""
-        settings = self.settings.model_dump(mode="json", include={"base_url", "options", "command"})
-        known = {"version": self.version, "sha256": installed.fingerprint(self.program) if self.program else None}
+        """For the record: no values of variables, and no paths of this machine but those that were shown on purpose."""
+        names = {"base_url", "options", "variables", "hosts", "shown"}
+        settings = self.settings.model_dump(mode="json", include=names)
+        program = next((str(path) for path in (self.program, *self._own()) if path), None)
+        known = {"version": self.version, "sha256": installed.fingerprint(program) if program else None}
+        command = {"command": [os.path.basename(item) if Path(item) in self._own() else item for item in self.argv]}
         agent = {
             "name": self.client.name,
             "model": self.settings.model,
             "version": self.version,
             "seed": self.settings.seed,
-            "settings": {name: value for name, value in (settings | known).items() if value},
+            "settings": {name: value for name, value in (settings | command | known).items() if value},
         }
         stands = standing(self.level, self.settings.network)
-        return {"agent": agent, "agent_isolation": {name: getattr(stands, name) for name in STANDING}}
+        shown = tuple(f"{path} is shown to it" for path in self.settings.shown)
+        held = {"level": stands.level, "network": stands.network, "residues": (*shown, *stands.residues)}
+        return {"agent": agent, "agent_isolation": held}
+
+    @property
+    def argv(self) -> list[str]:
+        return self.settings.command
+
+    def _own(self) -> tuple[Path, ...]:
+        return programs.own_files(self.argv)
+
+    @property
+    def prices(self) -> dict[str, Price]:
+        return prices.table(self.settings.prices)
+
+    def shown_alone(self, place: Place) -> list[Path]:
+        """Files of the command whose neighbours the agent does not see."""
+        return [path for path in self._own() if programs.is_alone(path, _hidden(place))]
 
     def player(self, place: Place, api: str) -> Player:
         stage = backstage.set_up(place, self.client)
-        environment = workspace.environment(place, api) | {SEED: str(self.settings.seed), "PATH": _path(self.program)}
+        passed = _variables(self.settings)
+        told = workspace.environment(place, api) | {SEED: str(self.settings.seed), "PATH": _path(self.program)}
         ports = (urlsplit(api).port or 0, *self._model_ports())
-        cell = stage.cell(place, self.settings.network, self._hosts(), ports, self._readable(), environment)
+        cell = stage.cell(place, self.settings.network, self._hosts(), ports, self._footprint(place), told | passed)
         seat = Seat(
             self.client,
             place.workspace,
@@ -63,7 +85,7 @@ class Cast:
             self.settings.model,
             self.settings.base_url,
             self.settings.options,
-            _keys(self.client),
+            _keys(self.client) | passed,
         )
         kind = TalkingPlayer if self.client.turns == "json_lines" else ClientPlayer
         return kind(seat, cell, self.level, place.logs / "agent")
@@ -74,61 +96,51 @@ class Cast:
         return (url.port,) if url.hostname in LOOPBACK and url.port else ()
 
     def _hosts(self) -> tuple[str, ...]:
-        return () if self._model_ports() else self.client.allowed_hosts(self.settings.base_url)
+        of_the_model = () if self._model_ports() else self.client.allowed_hosts(self.settings.base_url)
+        return (*of_the_model, *self.settings.hosts)
 
-    def _readable(self) -> tuple[Path, ...]:
-        if self.program is None:
-            return ()
-        is_command = self.client.name == definitions.COMMAND
-        return (Path(self.program),) if is_command else install_roots(Path(self.program))
+    def _footprint(self, place: Place) -> Footprint:
+        shown = tuple(self.settings.shown)
+        if self.client.name == definitions.COMMAND:
+            return Footprint((*programs.with_neighbours(self._own(), _hidden(place)), *shown))
+        installation = footprint(Path(self.program)) if self.program else Footprint()
+        return replace(installation, readable=(*installation.readable, *shown))
 
 
 def cast(settings: AgentSettings) -> Cast:
     """Raises UserError when the agent cannot play here, with the remedy."""
+    prices.table(settings.prices)  # mistakes are told before anything begins
+    _variables(settings)
     if settings.name == definitions.COMMAND:
-        return _any_program(settings)
-    client, level = definitions.load(settings.name), best_level(settings.levels)
-    if client.ships:
-        return Cast(settings, client, level, None, None)
+        settings = settings.model_copy(update={"command": programs.settled(settings.command)})
+        client = definitions.command(settings.command, settings.json_lines)
+        program = client.program if os.path.isabs(client.program) else None
+        return Cast(settings, client, best_level(settings.levels), program, None)
+    client = definitions.load(settings.name)
     ready = installed.check(client, os.environ, Path.home())
     if ready.missing:
         raise UserError(f"{client.name} cannot play here: {ready.missing[0]}")
-    return Cast(settings, client, level, ready.program, ready.version)
+    client.check(settings.model, settings.base_url, settings.options, _keys(client))
+    return Cast(settings, client, best_level(settings.levels), ready.program, ready.version)
 
 
-def _any_program(settings: AgentSettings) -> Cast:
-    """A bare name is looked up in the agent's own PATH; a path is shown to it, and nothing beside it."""
-    client = definitions.command(settings.command, settings.json_lines)
-    program = str(Path(client.program).resolve()) if "/" in client.program else None
-    if program and not os.access(program, os.X_OK):
-        raise UserError(f"{client.program} is not a program", f"Make it one: chmod +x {client.program}")
-    return Cast(settings, client, best_level(settings.levels), program, None)
-
-
-def install_roots(program: Path) -> tuple[Path, ...]:
-    """What must be seen to start a program that is not part of the system: its folder of packages, and Node's."""
-    found = {_root(path) for path in (program, program.resolve(), *_interpreter("node"))}
-    return tuple(sorted(root for root in found if not str(root).startswith(SYSTEM)))
-
-
-def _root(path: Path) -> Path:
-    """The outermost ``node_modules`` above it; the folder of ``bin`` and ``lib`` that it is installed in; or itself."""
-    packages = [parent for parent in path.parents if parent.name == "node_modules"]
-    if packages:
-        return packages[-1]
-    prefix = path.parent.parent
-    return prefix if path.parent.name == "bin" and (prefix / "lib").is_dir() else path
-
-
-def _interpreter(name: str) -> list[Path]:
-    return [Path(found).resolve()] if (found := shutil.which(name)) else []
+def _hidden(place: Place) -> tuple[Path, ...]:
+    """A folder that holds one of these holds more than a program."""
+    judges = (Path(runtime().harness), Path(runtime().site))
+    return place.root, Path.cwd(), Path.home(), Path(tempfile.gettempdir()), *judges
 
 
 def _path(program: str | None) -> str:
     """Where the client and its interpreter are, before the system's folders."""
-    own = [] if program is None else [str(Path(program).parent), *(str(path.parent) for path in _interpreter("node"))]
+    own = [] if program is None else [str(Path(program).parent), *(str(path.parent) for path in node())]
     return ":".join([*own, "/usr/local/bin", "/usr/bin", "/bin"])
 
 
 def _keys(client: Client) -> dict[str, str]:
     return {name: value for name in client.keys if (value := os.environ.get(name))}
+
+
+def _variables(settings: AgentSettings) -> dict[str, str]:
+    if unset := [name for name in settings.variables if name not in os.environ]:
+        raise UserError(f"the variable {unset[0]} is not set", "Set it, or leave its --agent-env out.")
+    return {name: os.environ[name] for name in settings.variables}

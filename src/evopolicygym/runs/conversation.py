@@ -20,7 +20,6 @@ PROVIDER_DOWN: Final = "provider_down"
 IDLE_TURNS: Final = 3  # turns in a row without a submission: it has nothing more to say
 FAILED_TURNS: Final = 3  # turns in a row that the client failed for a reason that waiting may not mend
 PASSING: Final = TRANSIENT | {FailureKind.INTERRUPTED}  # no fault of the agent's
-RETRIES: Final = 8
 FIRST_WAIT_S: Final = 5.0
 LONGEST_WAIT_S: Final = 300.0
 
@@ -49,19 +48,19 @@ def next_step(state: RunState, allowance: Allowance) -> Over | Prompt:
         return Over(state.closed.reason if state.closed else "closed")
     if limit := allowance.hit(state.turns):
         return Over(f"limit_{limit}")
-    if reason := _given_up(state.turns):
+    if reason := _given_up(state.turns, allowance.retries):
         return Over(reason)
-    return Prompt(_session(state.turns), _wait_s(state.turns))
+    return Prompt(session_of(state.turns), _wait_s(state.turns))
 
 
-def _given_up(turns: tuple[Turned, ...]) -> str | None:
+def _given_up(turns: tuple[Turned, ...], retries: int) -> str | None:
     if not turns:
         return None
     if turns[-1].stop:
         return AGENT_STOPPED
     if turns[-1].failure == FailureKind.AUTHENTICATION:
         return AGENT_FAILED
-    if _transient_in_a_row(turns) > RETRIES:
+    if _transient_in_a_row(turns) > retries:
         return PROVIDER_DOWN
     if _in_a_row(turns, failed=True) >= FAILED_TURNS:
         return AGENT_FAILED
@@ -90,5 +89,5 @@ def _wait_s(turns: tuple[Turned, ...]) -> float:
     return min(LONGEST_WAIT_S, FIRST_WAIT_S * 2 ** (tries - 1)) if tries else 0.0
 
 
-def _session(turns: tuple[Turned, ...]) -> str | None:
+def session_of(turns: tuple[Turned, ...]) -> str | None:
     return next((turn.session for turn in reversed(turns) if turn.session), None)

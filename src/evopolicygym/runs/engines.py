@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from evopolicygym.judge.judge import Videos
-from evopolicygym.rollout.engine import LocalEngine
+from evopolicygym.rollout.engine import Engine, LocalEngine
+from evopolicygym.rollout.ray.alone import ray_engine
+from evopolicygym.rollout.ray.engine import RayEngine
+from evopolicygym.rollout.ray.fleet import Whereabouts
 from evopolicygym.rollout.slots import Slots
-from evopolicygym.runs.settings import Settings
+from evopolicygym.runs.settings import EngineName, Settings
 from evopolicygym.tasks.task import Task
 
 
+@contextmanager
 def engine_of(
-    settings: Settings, task: Task, store: Path, slots: Slots | None = None
-) -> AbstractContextManager[LocalEngine]:
-    """``slots`` where many runs share them."""
+    settings: Settings, task: Task, store: Path, slots: Slots | None = None, seats: Whereabouts | None = None
+) -> Iterator[Engine]:
+    """``slots`` where many runs share them, and with Ray the ``seats`` that they are of."""
     filming = Videos(settings.video) is not Videos.NONE
-    return LocalEngine(task, settings.jobs, settings.isolation.levels(), store, filming, settings.stock, slots)
+    levels, stock = settings.isolation.levels(), settings.stock
+    if settings.engine is EngineName.LOCAL:
+        with LocalEngine(task, settings.jobs, levels, store, filming, stock, slots) as engine:
+            yield engine
+    elif slots and seats:
+        with RayEngine(task, seats, slots, levels, store, filming, stock) as remote:
+            yield remote
+    else:
+        with ray_engine(task, settings.jobs, settings.ray_address, levels, store, filming, stock) as alone:
+            yield alone

@@ -15,12 +15,13 @@ from evopolicygym import __version__
 from evopolicygym.analysis.code_reader import code_facts
 from evopolicygym.errors import UserError
 from evopolicygym.judge import submission
-from evopolicygym.judge.events import Opened, Owned
+from evopolicygym.judge.events import Joined, Opened, Owned
 from evopolicygym.judge.failpoints import failpoint
 from evopolicygym.judge.judge import Judge, Means, Videos
 from evopolicygym.judge.place import Place, write_whole
 from evopolicygym.judge.state import Phase
 from evopolicygym.records.run import Code
+from evopolicygym.rollout.ray.fleet import Whereabouts
 from evopolicygym.rollout.slots import Slots
 from evopolicygym.runs import record, workspace
 from evopolicygym.runs.engines import engine_of
@@ -62,18 +63,31 @@ class Owner:
 
 @contextmanager
 def own(
-    root: Path, agent_facts: dict[str, Any] = BY_HAND, slots: Slots | None = None, /, **given: Any
+    root: Path,
+    agent_facts: dict[str, Any] = BY_HAND,
+    slots: Slots | None = None,
+    seats: Whereabouts | None = None,
+    /,
+    **given: Any,
 ) -> Iterator[Owner]:
-    """An existing run or, when a task is given, a new one. Leaving it lets go: another process may take over."""
+    """An existing run or, when a task is given, a new one. Leaving it lets go: another process may take over. ``slots``
+    and, with Ray, ``seats`` are there where runs share them."""
     place = Place(root.absolute())
     if not _has_begun(place):
         _check_new(root, given)
-        place.make()
+        _make(place)
     with RunLock(place.root):  # only now it cannot begin under our hands
         has_begun = _has_begun(place)
         settings = agreed(Settings.read(place.config), given, place) if has_begun else Settings.make(**given)
-        with _started(place, settings, agent_facts, slots) as owner:
+        with _started(place, settings, agent_facts, slots, seats) as owner:
             yield owner
+
+
+def _make(place: Place) -> None:
+    try:
+        place.make()
+    except OSError as error:
+        raise UserError(f"{place.root} cannot be made: {error.strerror}", "Name another folder with --run.") from error
 
 
 def _has_begun(place: Place) -> bool:
@@ -108,12 +122,14 @@ _PARTS: Final = {"checkpoints", "config.toml", "feedback", "hidden", "ledger.jso
 
 
 @contextmanager
-def _started(place: Place, settings: Settings, agent_facts: dict[str, Any], slots: Slots | None) -> Iterator[Owner]:
-    task, splits = resolve(settings.task), settings.seeds.splits(settings.seal_key)
+def _started(
+    place: Place, settings: Settings, agent_facts: dict[str, Any], slots: Slots | None, seats: Whereabouts | None
+) -> Iterator[Owner]:
+    task, splits = resolve(settings.task), settings.splits()
     videos = Videos(settings.video)
     with (
         _logging(place.logs / "judge.log"),
-        engine_of(settings, task, place.checkpoints, slots) as engine,
+        engine_of(settings, task, place.checkpoints, slots, seats) as engine,
         closing(Judge(place, Means(task, splits, engine, videos))) as judge,
     ):
         text = render(task, engine.obs_space, engine.action_space)
@@ -121,7 +137,8 @@ def _started(place: Place, settings: Settings, agent_facts: dict[str, Any], slot
         if judge.state.opened is None:
             _open(owner, task, splits, agent_facts)
         _check_same(judge, task, splits, settings)
-        judge.record(Owned(engine.level, engine.implementation))
+        judge.record(Owned(engine.level, engine.implementation, engine.nodes))
+        engine.watch(lambda node: judge.record(Joined(node)))
         _tidy(owner)
         owner.write_record()
         yield owner

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import IO, Final, Protocol
+from uuid import NAMESPACE_URL, uuid5
 
 from evopolicygym.agents import home
 from evopolicygym.agents.client import Ask, Client, Command
@@ -17,20 +18,26 @@ from evopolicygym.agents.confinement.cell import AgentLevel, Cell
 from evopolicygym.agents.confinement.launch import AgentProcess, launch
 from evopolicygym.agents.reading import Ended
 from evopolicygym.agents.turns import Failure, FailureKind, Turn, Usage
+from evopolicygym.runs.watch import Signs
 
 POLL_S: Final = 0.2
 STDERR_TAIL: Final = 4000
+SHORTEST_SECRET: Final = 8
+
+
+MustEnd = Callable[[Signs], Failure | None]
 
 
 @dataclass(frozen=True)
 class Asked:
-    """One turn to be played. ``before`` is the usage of the earlier turns of its session; ``over`` says when to end."""
+    """One turn to be played. ``before`` is the usage of the earlier turns of its session; ``over`` says when it must
+    end, and why."""
 
     number: int
     text: str
     session: str | None
     before: Usage | None
-    over: Callable[[], bool]
+    over: MustEnd
 
 
 class Player(Protocol):
@@ -39,7 +46,7 @@ class Player(Protocol):
 
     def turn(self, asked: Asked) -> Turn: ...
 
-    def interrupted(self, number: int, began: datetime) -> Turn: ...
+    def interrupted(self, asked: Asked, began: datetime) -> Turn: ...
 
     def close(self) -> None: ...
 
@@ -75,8 +82,13 @@ class Seat:
                 keys=self.keys,
                 options=self.options,
                 program=self.program,
+                new_session=self._new_session(asked.number),
             )
         )
+
+    def _new_session(self, turn: int) -> str:
+        """The same when it is asked for again: a driver that was killed must find the session that it named."""
+        return str(uuid5(NAMESPACE_URL, f"{self.workspace}#{turn}"))
 
 
 class ClientPlayer:
@@ -92,20 +104,33 @@ class ClientPlayer:
         home.seed(self._seat.home, command.files)
         out, err = self._streams(asked.number)
         began = time.monotonic()
-        code = self._run(command, out, err, asked.over)
-        wall_s = time.monotonic() - began
-        turn = self._read(asked.number, Ended(code, wall_s, self._seat.home, "", command.session, asked.before))
-        if code is None:  # it may have said why it took so long
-            return replace(turn, failure=turn.failure or Failure(FailureKind.TIMEOUT, "its time was over"))
+        ended = Ended(None, 0.0, self._seat.home, "", command.session, asked.before)
+        code, why = self._run(command, out, err, lambda: asked.over(self._signs(out, err, ended)))
+        turn = self._read(asked.number, replace(ended, exit_code=code, wall_s=time.monotonic() - began))
+        if why:  # but it may have said itself why it took so long
+            told = turn.failure if why.kind is FailureKind.TIMEOUT and turn.failure else None
+            return replace(turn, failure=told if told and told.is_transient else why)
         return replace(turn, stop=True) if self._seat.client.turns == "once" and not turn.failure else turn
 
-    def interrupted(self, number: int, began: datetime) -> Turn:
+    def interrupted(self, asked: Asked, began: datetime) -> Turn:
         """From its transcript: above all the session, so that it can be taken up again."""
-        out, _ = self._streams(number)
+        out, _ = self._streams(asked.number)
         out.touch()
         wall_s = max(0.0, out.stat().st_mtime - began.timestamp())
-        turn = self._read(number, Ended(None, wall_s, self._seat.home))
+        session = self._seat.command(asked).session
+        turn = self._read(asked.number, Ended(None, wall_s, self._seat.home, "", session, asked.before))
         return replace(turn, failure=Failure(FailureKind.INTERRUPTED, "its driver was killed"), stop=False)
+
+    def _signs(self, out: Path, err: Path, ended: Ended) -> Signs:
+        """A program that is started once may be silent for hours."""
+        if self._seat.client.turns == "once":
+            return Signs()
+
+        def so_far() -> Turn:
+            with open(out, errors="replace") as lines:
+                return self._seat.client.read(lines, ended)
+
+        return Signs(lambda: out.stat().st_size + err.stat().st_size, so_far)
 
     def _streams(self, number: int) -> tuple[Path, Path]:
         stem = self._transcripts / f"turn_{number:03}"
@@ -123,7 +148,9 @@ class ClientPlayer:
             self._process.kill()
         self._seat.leave()
 
-    def _run(self, command: Command, out: Path, err: Path, over: Callable[[], bool]) -> int | None:
+    def _run(
+        self, command: Command, out: Path, err: Path, over: Callable[[], Failure | None]
+    ) -> tuple[int | None, Failure | None]:
         cell = replace(self._cell, environment={**self._cell.environment, **command.environment})
         with _stdin(command.stdin) as stdin, open(out, "wb") as stdout, open(err, "wb") as stderr:
             streams = (stdin.fileno(), stdout.fileno(), stderr.fileno())
@@ -134,13 +161,13 @@ class ClientPlayer:
                     keep_traffic(self._process, out.with_suffix(".net"))
 
 
-def supervise(process: AgentProcess, over: Callable[[], bool]) -> int | None:
-    """The exit code; None when it had to be ended."""
+def supervise(process: AgentProcess, over: Callable[[], Failure | None]) -> tuple[int | None, Failure | None]:
+    """The exit code; or why it had to be ended."""
     while (code := process.wait(POLL_S)) is None:
-        if over():
+        if why := over():
             process.kill()
-            return None
-    return code
+            return None, why
+    return code, None
 
 
 def keep_traffic(process: AgentProcess, path: Path) -> None:
@@ -150,10 +177,11 @@ def keep_traffic(process: AgentProcess, path: Path) -> None:
 
 
 def redact(path: Path, keys: Mapping[str, str]) -> None:
-    """An agent may print its environment: the record keeps the names of keys, never their values."""
+    """An agent may print its environment: the record keeps the names of keys, never their values. What is shorter than
+    any secret is a word for a server that asks for none, and would be found everywhere."""
     text = clean = path.read_bytes() if path.exists() else b""
     for name, value in keys.items():
-        clean = clean.replace(value.encode(), f"[{name}]".encode()) if value else clean
+        clean = clean.replace(value.encode(), f"[{name}]".encode()) if len(value) >= SHORTEST_SECRET else clean
     if clean != text:
         path.write_bytes(clean)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any, Final
 
 from evopolicygym.judge import hidden
@@ -28,6 +29,7 @@ USAGE: Final = {
     "reasoning_tokens": "reasoning",
     "dollars": "cost_usd",
 }
+MESSAGE: Final = 500
 CodeReader = Callable[[str], shape.Code | None]
 
 
@@ -71,18 +73,25 @@ def derive(state: RunState, head: str, code: CodeReader = lambda _: None) -> sha
 
 
 def _isolation(state: RunState, facts: dict[str, Any]) -> shape.Isolation:
-    """The lowest level that any owner of the run achieved."""
-    levels = {Level(owner.level) for owner in state.owned} or {Level.NONE}
-    lowest = max(levels, key=list(Level).index)
+    """The lowest level that any owner of the run achieved, or any node that joined it."""
+    levels = {Level(one) for one in (*(o.level for o in state.owned), *(j.node.level for j in state.joined))}
+    lowest = max(levels or {Level.NONE}, key=list(Level).index)
     agent = facts["agent_isolation"]
     publishable = Level.NONE not in (lowest, agent["level"])
     return shape.Isolation(
         policy=lowest,
+        nodes=_nodes(state),
         agent=agent["level"],
         agent_network=agent["network"],
         agent_residues=agent.get("residues", []),
         publishable=publishable,
     )
+
+
+def _nodes(state: RunState) -> list[shape.Node]:
+    """Each once, in the order in which they came."""
+    seen = [node for owner in state.owned for node in owner.nodes] + [one.node for one in state.joined]
+    return [shape.Node(**asdict(node)) for node in {node.id: node for node in seen}.values()]
 
 
 def _budget(state: RunState) -> shape.Budget:
@@ -182,6 +191,7 @@ def _turn(one: Turned) -> shape.Turn:
         model=one.model,
         usage=one.usage,
         price=one.price,
+        message=one.text[-MESSAGE:] if one.failure else None,
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 from evopolicygym.judge import hidden
 from evopolicygym.judge.state import Phase
 from evopolicygym.runs import workspace
+from evopolicygym.runs.backstage import forget_logins
 from evopolicygym.runs.ownership import Owner
 from evopolicygym.server import control
 from evopolicygym.server.desk import Desk
@@ -101,4 +102,6 @@ def finish(owner: Owner, advance: hidden.Advance = lambda: None) -> None:
     if owner.judge.state.phase is not Phase.FINISHED:
         owner.write_record()
         hidden.finish(owner.judge, advance)
+    if owner.settings.agent:
+        forget_logins(owner.place, owner.settings.agent.name)
     owner.write_record()

@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Final, Literal, Self
+from typing import Any, Final, Literal, Self, TypeVar
 
 from pydantic import Field, ValidationError
 
@@ -23,8 +23,10 @@ from evopolicygym.sandbox.jail import Level
 from evopolicygym.tasks.sealing import load_key
 from evopolicygym.tasks.splits import SIZES, PaperSplits, SealedSplits, Split, Splits
 
+Model = TypeVar("Model", bound=Strict)
 CORES: Final = len(os.sched_getaffinity(0))
-MAY_DIFFER: Final = frozenset({"jobs", "isolation", "seal_key"})  # between one owner of a run and the next
+# Between one owner of a run and the next.
+MAY_DIFFER: Final = frozenset({"engine", "isolation", "jobs", "ray_address", "seal_key"})
 
 
 class Seeds(StrEnum):
@@ -45,6 +47,13 @@ class Isolation(StrEnum):
         return PUBLISHABLE if self is Isolation.AUTO else (Level(self.value),)
 
 
+class EngineName(StrEnum):
+    """Episodes on this machine, or on the nodes of a Ray cluster."""
+
+    LOCAL = "local"
+    RAY = "ray"
+
+
 class ValidateWhen(StrEnum):
     """Once the agent is gone; or eagerly, in idle time, which lets the agent feel the load: a side channel."""
 
@@ -53,7 +62,8 @@ class ValidateWhen(StrEnum):
 
 
 class AgentSettings(Strict):
-    """Who plays, and what it may use up beside the budget of episodes."""
+    """Who plays, what it is given, and what it may use up beside the budget of episodes. ``variables`` are names: their
+    values are secrets, and nowhere but in the agent's environment."""
 
     name: str
     model: str | None = None
@@ -61,6 +71,9 @@ class AgentSettings(Strict):
     seed: int = 0
     options: dict[str, str] = {}
     command: list[str] = []
+    variables: list[str] = []
+    hosts: list[str] = []
+    shown: list[Path] = []
     json_lines: bool = False
     isolation: Literal["auto", "A", "B", "none"] = "auto"
     network: Network = Network.ALLOWED
@@ -68,6 +81,14 @@ class AgentSettings(Strict):
     hours: float | None = Field(default=24.0, gt=0)
     tokens: int | None = Field(default=None, ge=1)
     dollars: float | None = Field(default=None, gt=0)
+    retries: int = Field(default=8, ge=0)
+    silent_minutes: float | None = Field(default=60.0, gt=0)
+    prices: Path | None = None
+
+    @classmethod
+    def make(cls, **values: Any) -> Self:
+        """From what a person gave."""
+        return _made(cls, values)
 
     @property
     def levels(self) -> tuple[AgentLevel, ...]:
@@ -75,7 +96,7 @@ class AgentSettings(Strict):
 
     @property
     def allowance(self) -> Allowance:
-        return Allowance(self.turns, self.hours, self.tokens, self.dollars)
+        return Allowance(self.turns, self.hours, self.tokens, self.dollars, self.retries, self.silent_minutes)
 
 
 class Settings(Strict):
@@ -92,16 +113,14 @@ class Settings(Strict):
     stock: bool = False
     isolation: Isolation = Isolation.AUTO
     jobs: int = Field(CORES, ge=1)
+    engine: EngineName = EngineName.LOCAL
+    ray_address: str | None = None
     agent: AgentSettings | None = None
 
     @classmethod
     def make(cls, **values: Any) -> Self:
         """From what a person gave; what is None takes its default."""
-        try:
-            return cls.model_validate({name: value for name, value in values.items() if value is not None})
-        except ValidationError as error:
-            first = error.errors()[0]
-            raise UserError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+        return _made(cls, {name: value for name, value in values.items() if value is not None})
 
     @classmethod
     def read(cls, path: Path) -> Self:
@@ -109,6 +128,9 @@ class Settings(Strict):
             return cls.make(**tomllib.loads(path.read_text()))
         except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise UserError(f"cannot read the settings of the run in {path}: {error}") from error
+
+    def splits(self) -> Splits:
+        return self.seeds.splits(self.seal_key)
 
     def toml(self) -> str:
         values = self.model_dump(mode="json", exclude_none=True)
@@ -122,6 +144,14 @@ class Settings(Strict):
             for name in {**mine, **theirs}
             if mine.get(name) != theirs.get(name)
         ]
+
+
+def _made(kind: type[Model], values: Mapping[str, Any]) -> Model:
+    try:
+        return kind.model_validate(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise UserError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
 
 
 def flat(values: Mapping[str, Any], within: str = "") -> dict[str, Any]:

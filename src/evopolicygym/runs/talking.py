@@ -16,6 +16,7 @@ from evopolicygym.agents.confinement.launch import AgentProcess, launch
 from evopolicygym.agents.jsonl import Conversation, Misspoken, Reply
 from evopolicygym.agents.turns import Failure, FailureKind, Turn
 from evopolicygym.runs.players import POLL_S, Asked, Seat, redact
+from evopolicygym.runs.watch import Signs
 
 
 class TalkingPlayer:
@@ -42,7 +43,7 @@ class TalkingPlayer:
             return Turn(None, wall_s, failure=failure)
         return Turn(None, wall_s, text=reply.text, usage=reply.usage, stop=reply.stop)
 
-    def interrupted(self, number: int, began: datetime) -> Turn:
+    def interrupted(self, asked: Asked, began: datetime) -> Turn:
         return Turn(None, 0.0, failure=Failure(FailureKind.INTERRUPTED, "its driver was killed"))
 
     def close(self) -> None:
@@ -64,9 +65,9 @@ class TalkingPlayer:
                     reply = answer.result(POLL_S)
                     return reply, None if reply else Failure(FailureKind.CLIENT, "the program ended without an answer")
                 except TimeoutError:
-                    if asked.over():
+                    if why := asked.over(Signs()):
                         self._end()
-                        return None, Failure(FailureKind.TIMEOUT, "its time was over")
+                        return None, why
         except Misspoken as error:
             return None, Failure(FailureKind.CLIENT, str(error))
 

@@ -192,7 +192,7 @@ def _replay(place: Place, state: RunState, jobs: int) -> tuple[Replay, str]:
         return Replay.NOTHING_TO_REPLAY, MEANING[Replay.NOTHING_TO_REPLAY]
     winner = state.submissions[state.selected].charged.checkpoint
     settings = Settings.read(place.config)
-    task, splits = resolve(settings.task), settings.seeds.splits(settings.seal_key)
+    task, splits = resolve(settings.task), settings.splits()
     if run_ids(task, splits, settings)["bit_id"] != state.opened.facts["ids"]["bit_id"]:
         return Replay.DIFFERENT_BIT_ID, MEANING[Replay.DIFFERENT_BIT_ID]
     chosen = cases(splits, task.id, Split.HELDOUT, list(range(state.opened.heldout_cases)))

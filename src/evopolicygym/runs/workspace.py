@@ -46,7 +46,7 @@ it. Submit it for training episodes, read the feedback, change it, and submit ag
 
 ```
 python3 submit.py 0-7         # submit system/ for train cases 0 to 7 (8 episodes); any list such as 0-3,7,7
-python3 submit.py --check     # import and construct the policy here, free
+python3 submit.py --check     # import, construct and ask the policy once here, on a recorded observation if any; free
 python3 submit.py --info      # remaining budget, limits, spaces
 python3 submit.py --help
 ```
@@ -60,11 +60,12 @@ A request that is refused costs nothing. A policy that does not import or crashe
 
 ## What comes back
 
-`feedback/submit_NNN/` holds `summary.json` (returns, lengths, errors, remaining budget), `errors.txt`, and for each
-episode `episodes/ep_XXX/`: `trajectory.jsonl` (one line per step: `t`, `obs`, `action`, `reward`, `terminated`,
-`truncated`; the last line has the final `obs` alone), `observations.npz` where observations are large (in the lines
-they are `{{"npz": NAME, "row": ROW}}`), `stdout.txt` and `stderr.txt` (what the policy printed), `error.txt` where it
-failed{video}.
+`feedback/submit_NNN/` holds `summary.json` (returns, lengths, errors, remaining budget; lists are in the order of the
+cases that you named), `errors.txt`, and for each episode, in that order, `episodes/ep_XXX/`: `trajectory.jsonl` (one
+line per step: `t`, `obs`, `action`, `reward`, `terminated`, `truncated`; the last line has the final `obs` alone),
+`observations.npz` where observations are large (in the lines they are `{{"npz": NAME, "row": ROW}}`, which is
+`numpy.load("observations.npz")[NAME][ROW]`), `stdout.txt` and `stderr.txt` (what the policy printed), `error.txt` where
+it failed{video}.
 
 ---
 

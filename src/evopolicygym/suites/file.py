@@ -12,6 +12,7 @@ from pydantic import Field, field_validator
 from evopolicygym.agents.strict import Strict, read_toml, shaped
 from evopolicygym.errors import UserError
 from evopolicygym.runs import toml
+from evopolicygym.runs.programs import settled
 from evopolicygym.runs.settings import AgentSettings, Settings
 from evopolicygym.tasks.files import core16
 
@@ -45,6 +46,8 @@ class Limits(Strict):
     hours: float | None = None
     tokens: int | None = None
     dollars: float | None = None
+    retries: int | None = None
+    silent_minutes: float | None = None
 
 
 class Cap(Strict):
@@ -71,6 +74,11 @@ class Suite(Strict):
     limits: Limits = Limits()
     cap: Cap = Cap()
 
+    @field_validator("splits")
+    @classmethod
+    def _anywhere(cls, value: Splits) -> Splits:
+        return value.model_copy(update={"seal_key": value.seal_key and value.seal_key.resolve()})
+
     @field_validator("tasks", mode="before")
     @classmethod
     def _expanded(cls, value: Any) -> Any:
@@ -95,8 +103,8 @@ class Suite(Strict):
             raise UserError(f"agents.{agent}.seed: agents have no seed of their own", "Set the seed of the suite.")
         own = {name: getattr(entrant, name) for name in entrant.model_fields_set}
         given = {**_said(self.limits), **own, "name": entrant.name or agent, "seed": self.seed + repeat}
-        common = {**_said(self.splits), **_said(self.defaults)}
-        return Settings.make(task=task, agent=shaped(AgentSettings, given, f"agents.{agent}", SEE), **common)
+        who = shaped(AgentSettings, given | _whole(entrant), f"agents.{agent}", SEE)
+        return Settings.make(task=task, agent=who, **_said(self.splits), **_said(self.defaults))
 
     def toml(self) -> str:
         """Resolved: enough to run the suite again, whatever the defaults are then."""
@@ -112,6 +120,16 @@ class Suite(Strict):
         values["defaults"] = {name: run[name] for name in Defaults.model_fields if name in run}
         comment = "This suite, resolved. `evopolicygym suite run` on this file goes on with it."
         return toml.text(values | {"agents": agents}, comment)
+
+
+def _whole(entrant: Entrant) -> dict[str, Any]:
+    """Its paths, so that they mean the same wherever the suite goes on."""
+    paths: dict[str, Any] = {
+        "command": settled(entrant.command),
+        "shown": [path.resolve() for path in entrant.shown],
+        "prices": entrant.prices and entrant.prices.resolve(),
+    }
+    return paths | ({"name": str(Path(entrant.name).resolve())} if entrant.name.endswith(".toml") else {})
 
 
 def _said(part: Strict) -> dict[str, Any]:

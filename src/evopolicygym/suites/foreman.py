@@ -16,6 +16,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Final
 
+from evopolicygym.rollout.ray.fleet import Changes, Fleet
+from evopolicygym.runs.settings import EngineName
 from evopolicygym.suites import log
 from evopolicygym.suites.file import Cap
 from evopolicygym.suites.folder import SuiteFolder
@@ -47,13 +49,23 @@ class Member:
 
 
 class Foreman:
-    """``survey`` knows how the runs stand. ``stop`` may be called at any time, and more than once."""
+    """``survey`` knows how the runs stand. ``stop`` may be called at any time, and more than once. With a ``fleet``
+    the slots are its seats, as they come and go."""
 
-    def __init__(self, folder: SuiteFolder, planned: list[PlannedRun], cap: Cap, jobs: int, parallel_runs: int) -> None:
+    def __init__(
+        self,
+        folder: SuiteFolder,
+        planned: list[PlannedRun],
+        cap: Cap,
+        jobs: int,
+        parallel_runs: int,
+        fleet: Fleet | None = None,
+    ) -> None:
         self._folder, self._cap = folder, cap
         self._planned = {one.name: one for one in planned}
-        self._slots, self._places = jobs, parallel_runs
-        self._hall = Hall(Turnstile(range(jobs)))
+        self._fleet, self._places = fleet, parallel_runs
+        self._slots = set(fleet.seats if fleet else range(jobs))
+        self._hall = Hall(Turnstile(self._slots))
         self._members: dict[str, Member] = {}
         self._tried: set[str] = set()
         self._changed = asyncio.Event()
@@ -79,6 +91,7 @@ class Foreman:
         attended: set[asyncio.Task[None]] = set()
         while True:
             attended |= {asyncio.create_task(self._attend(member)) for member in self._next_ones()}
+            self._look_at_the_fleet()
             tick()
             if not attended:
                 return
@@ -94,6 +107,16 @@ class Foreman:
         self._stops += 1
         for member in self._members.values():
             member.signal(signal.SIGTERM if self._stops == 1 else signal.SIGKILL)
+
+    def _look_at_the_fleet(self) -> None:
+        changes = self._fleet.poll() if self._fleet else Changes()
+        for slot in changes.joined:
+            self._slots.add(slot)
+            self._hall.turnstile.add(slot)
+        for slot in changes.lost:
+            self._slots.discard(slot)
+            self._hall.turnstile.lose(slot)
+        self._hall.announce()
 
     def _next_ones(self) -> Iterator[Member]:
         """Runs that have begun go first. Each is tried once."""
@@ -132,10 +155,12 @@ class Foreman:
         self._changed.set()
 
     def _brief(self, planned: PlannedRun, sockets: list[int]) -> Brief:
+        engine = EngineName.RAY if self._fleet else EngineName.LOCAL
         return Brief(
             root=self._folder.run(planned.name),
-            settings=planned.settings,
-            slots=self._slots,
+            settings=planned.settings.model_copy(update={"engine": engine}),
+            slots=len(self._slots),
+            seats=self._fleet.whereabouts if self._fleet else None,
             slots_socket=sockets[0],
             talk_socket=sockets[1],
             foreman=os.getpid(),

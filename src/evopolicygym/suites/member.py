@@ -12,6 +12,7 @@ from typing import Final
 
 from evopolicygym.agents.strict import Strict
 from evopolicygym.judge.state import Phase
+from evopolicygym.rollout.ray.fleet import Whereabouts
 from evopolicygym.runs import service
 from evopolicygym.runs.casting import Cast, cast
 from evopolicygym.runs.driver import drive
@@ -27,11 +28,13 @@ POLL_S: Final = 0.02
 
 
 class Brief(Strict):
-    """From the foreman: the run, how many slots there are, where its sockets are, and who the foreman is."""
+    """From the foreman: the run, how many slots there are (with Ray: of which seats), where its sockets are, and who
+    the foreman is."""
 
     root: Path
     settings: Settings
     slots: int
+    seats: Whereabouts | None
     slots_socket: int
     talk_socket: int
     foreman: int
@@ -47,11 +50,11 @@ def main() -> None:
     if _needs_its_agent(brief.root):
         assert brief.settings.agent is not None
         who = cast(brief.settings.agent)
-        with own(brief.root, who.facts(), slots, **given) as owner:
+        with own(brief.root, who.facts(), slots, brief.seats, **given) as owner:
             asyncio.run(_play(owner, who, SharedWaiting(talk, provider(who))))
     else:
         SharedWaiting(talk, "").agent_is_gone()
-        with own(brief.root, BY_HAND, slots, **given) as owner:
+        with own(brief.root, BY_HAND, slots, brief.seats, **given) as owner:
             service.finish(owner)
 
 
@@ -72,7 +75,7 @@ def _needs_its_agent(root: Path) -> bool:
 async def _play(owner: Owner, who: Cast, company: SharedWaiting) -> None:
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, lambda: loop.create_task(_leave(owner)))
-    await drive(owner, lambda api: who.player(owner.place, api), who.settings.allowance, company)
+    await drive(owner, lambda api: who.player(owner.place, api), who.settings.allowance, company, who.prices)
 
 
 async def _leave(owner: Owner) -> None:

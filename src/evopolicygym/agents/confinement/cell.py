@@ -38,8 +38,9 @@ class Cell:
     """All paths are the same inside as outside, and free of links. ``workspace`` is also the working directory;
     ``home`` and ``temporary`` belong to the run and are kept from turn to turn (at level A ``temporary`` is /tmp as
     well); ``feedback`` is shown read-only at ``workspace/feedback`` where mounts are possible. ``readable`` are more
-    trees to read and run. ``hosts`` are ``host[:port]`` that the proxy lets through; ``ports`` are loopback ports of
-    the judge's machine: the door, a local model."""
+    trees to read and run, ``libraries`` those of other Pythons, which are shown without their packages. ``hosts`` are
+    ``host[:port]`` that the proxy lets through; ``ports`` are loopback ports of the judge's machine: the door, a local
+    model."""
 
     workspace: Path
     home: Path
@@ -47,6 +48,7 @@ class Cell:
     python: Python
     feedback: Path | None = None
     readable: tuple[Path, ...] = ()
+    libraries: tuple[Path, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     network: Network = Network.ALLOWED
     hosts: tuple[str, ...] = ()

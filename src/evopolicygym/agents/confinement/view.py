@@ -50,9 +50,10 @@ def view_of(cell: Cell) -> View:
     own = runtime()
     readable = [os.path.realpath(path) for path in cell.readable]
     system = [path for path in SYSTEM if os.path.isdir(path) and not os.path.islink(path)]
-    python = [cell.python.executable, *system_roots()]
+    libraries = [*system_roots(), *(os.path.realpath(path) for path in cell.libraries)]
+    python = [cell.python.executable, *libraries]
     trees = _outermost([*system, *python, *readable, str(cell.python.folder)])
-    holes = _holes([*PACKAGE_PLACES, *system_roots()])
+    holes = _holes([*PACKAGE_PLACES, *libraries])
     if any(beneath(own.harness, tree) for tree in trees) and not any(beneath(own.harness, hole) for hole in holes):
         holes = (*holes, own.harness)
     inner = [path for path in (*cell.python.packages, *readable) if not _sees(path, trees, holes)]

@@ -37,7 +37,7 @@ def main() -> int:
     make, url, variable = PROVIDERS[name]
     key = os.environ.get(variable, "")
     if not key:
-        parser.error(f"the variable {variable} is not set")
+        parser.error(f"no API key: the variable {variable} is not set")
     provider = make((options.url or url).rstrip("/"), key, model, SYSTEM, tools.TOOLS)
     session = options.session or secrets.token_hex(8)
     return converse(provider, session, sys.stdin.read(), options.max_requests)

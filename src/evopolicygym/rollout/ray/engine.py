@@ -1,0 +1,131 @@
+"""The engine of a cluster: episodes go to seats in batches, results come back as if they had been played here."""
+
+from __future__ import annotations
+
+import secrets
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Self
+
+from evopolicygym.errors import Fault
+from evopolicygym.rollout.engine import PUBLISHABLE
+from evopolicygym.rollout.nodes import Node
+from evopolicygym.rollout.ray import parcels
+from evopolicygym.rollout.ray.batches import Batch, Batches
+from evopolicygym.rollout.ray.connection import connected
+from evopolicygym.rollout.ray.dispatch import Dispatch, Done
+from evopolicygym.rollout.ray.fleet import Whereabouts
+from evopolicygym.rollout.ray.messages import Files, Prepared, Scene
+from evopolicygym.rollout.ray.seat import bit_id
+from evopolicygym.rollout.ray.seats import Seats
+from evopolicygym.rollout.records import Answer, Episode, EpisodeError, EpisodeResult, FaultReport, LoadResult
+from evopolicygym.rollout.slots import Slots
+from evopolicygym.sandbox.checkpoints import Checkpoint, CheckpointStore, remove_tree
+from evopolicygym.sandbox.failures import ErrorKind
+from evopolicygym.sandbox.jail import Level
+from evopolicygym.tasks.task import Task
+
+
+class RayEngine:
+    """Plays on the seats of a fleet, which this or another process has made."""
+
+    def __init__(
+        self,
+        task: Task,
+        where: Whereabouts,
+        slots: Slots,
+        levels: tuple[Level, ...] = PUBLISHABLE,
+        store: Path | None = None,
+        video: bool = False,
+        stock: bool = False,
+    ) -> None:
+        self._slots, self._scratch = slots, None if store else _scratch()
+        self.store = CheckpointStore((store or self._scratch or Path()).absolute())
+        scene = Scene(task, levels, video, stock, bit_id(task))
+        self._seats = Seats(
+            connected(where.address, where.namespace, where.token_file), where.namespace, scene, self.store.root
+        )
+        self._nodes = {node.id: node for node in where.nodes}
+        self._notice: Callable[[Node], None] = lambda _: None
+        try:
+            prepared = self._prepare()
+        except BaseException:
+            self.close()
+            raise
+        self.implementation = prepared.implementation
+        self.obs_space, self.action_space = prepared.obs_space, prepared.action_space
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """Those that play or have played, and those that may not."""
+        return tuple(self._nodes.values())
+
+    @property
+    def level(self) -> Level:
+        """The lowest of all nodes that play."""
+        return max((Level(node.level) for node in self.nodes if not node.refused), key=list(Level).index)
+
+    def watch(self, notice: Callable[[Node], None]) -> None:
+        self._notice = notice
+
+    def load(self, checkpoint: Checkpoint) -> LoadResult:
+        """Whether the policy imports and constructs, in the jail, without an environment."""
+        if not checkpoint.has_policy:
+            return LoadResult(EpisodeError(ErrorKind.MISSING_POLICY, "the folder holds no file policy.py"))
+        ((_, reply),) = self._dispatch(Batches(first=[Batch(checkpoint)]))
+        if reply.load is None:
+            raise Fault(reply.fault)
+        return reply.load
+
+    def run(
+        self, episodes: Iterable[Episode], deadline: float | None = None, background: bool = False
+    ) -> Iterator[EpisodeResult | FaultReport]:
+        """Results as they come, a batch at a time."""
+        for batch, reply in self._dispatch(Batches(episodes), deadline, not background):
+            if reply.fault:
+                yield from (FaultReport(one.number, one.case, reply.fault) for one in batch.episodes)
+                continue
+            for episode, answer, files in zip(batch.episodes, reply.answers, reply.recordings, strict=True):
+                _write(episode, files)
+                yield _outcome(episode, answer)
+
+    def close(self) -> None:
+        if self._scratch:
+            remove_tree(self._scratch)
+
+    def _prepare(self) -> Prepared:
+        ((_, reply),) = self._dispatch(Batches(first=[Batch()]))
+        if reply.prepared is None:
+            raise Fault(f"no node can play: {reply.fault}")
+        return reply.prepared
+
+    def _dispatch(self, batches: Batches, deadline: float | None = None, urgent: bool = True) -> Iterator[Done]:
+        for batch, reply in Dispatch(self._seats, self._slots, batches, deadline, urgent).replies():
+            if reply.node and reply.node.id not in self._nodes:
+                self._nodes[reply.node.id] = reply.node
+                self._notice(reply.node)
+            yield batch, reply
+
+
+def _scratch() -> Path:
+    return Path(tempfile.gettempdir(), f"evopolicygym-{secrets.token_hex(8)}")
+
+
+def _write(episode: Episode, files: Files) -> None:
+    if episode.recording and files:
+        folder = Path(episode.recording.folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        parcels.unpack(files, folder)
+
+
+def _outcome(episode: Episode, answer: Answer) -> EpisodeResult | FaultReport:
+    if answer.result is None:
+        return FaultReport(episode.number, episode.case, answer.fault or "the worker gave no result")
+    return answer.result

@@ -1,0 +1,133 @@
+"""A seat: one core of one node. An actor that plays what it is sent in a local engine of its own, so that policies are
+jailed on the node exactly as they are on the head."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import OrderedDict
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from evopolicygym.errors import Fault, IsolationUnavailable, UserError
+from evopolicygym.rollout.engine import LocalEngine
+from evopolicygym.rollout.nodes import Node
+from evopolicygym.rollout.ray import parcels
+from evopolicygym.rollout.ray.messages import CHECKPOINT, SCENE, Order, Prepared, Reply, Scene, decode, encode
+from evopolicygym.rollout.records import Answer, Episode, EpisodeResult, FaultReport
+from evopolicygym.sandbox.checkpoints import Checkpoint, remove_tree
+from evopolicygym.tasks.ids import ids
+from evopolicygym.tasks.task import Task
+
+SCENES: Final = 4  # that a seat keeps engines for: runs of several tasks take turns on it
+CHECKPOINTS: Final = 8  # of a scene that a seat keeps
+
+
+class Seat:
+    def __init__(self, number: int, node: bytes) -> None:
+        """``number`` counts the seats of the node, each with a core of its own."""
+        self._number, self._node = number, decode(node, Node)
+        self._stages: OrderedDict[str, _Stage] = OrderedDict()
+
+    def ready(self) -> int:
+        return os.getpid()
+
+    def leave(self) -> None:
+        while self._stages:
+            self._stages.popitem()[1].close()
+
+    def do(self, order: bytes, scene: bytes | None = None, parcel: bytes | None = None) -> bytes:
+        """Nothing is raised across the border: a fault is a reply."""
+        try:
+            reply = self._do(decode(order, Order), scene, parcel)
+        except Exception as error:
+            text = str(error) if isinstance(error, Fault) else f"{type(error).__name__}: {error}"
+            reply = Reply(fault=text)
+        return encode(replace(reply, node=self._node))
+
+    def _do(self, order: Order, scene: bytes | None, parcel: bytes | None) -> Reply:
+        if order.scene not in self._stages:
+            if scene is None:
+                return Reply(needs=(SCENE, CHECKPOINT) if order.checkpoint else (SCENE,))
+            try:
+                self._add(order.scene, decode(scene, Scene))
+            except (UserError, IsolationUnavailable) as error:
+                return Reply(refused=str(error))
+        self._stages.move_to_end(order.scene)
+        return self._stages[order.scene].do(order, parcel)
+
+    def _add(self, key: str, scene: Scene) -> None:
+        if (own := bit_id(scene.task)) != scene.bit_id:
+            raise UserError(f"the node has another bit_id: {own}, not {scene.bit_id}")
+        while len(self._stages) >= SCENES:
+            self._stages.popitem(last=False)[1].close()
+        self._stages[key] = _Stage(scene, self._number)
+
+
+class _Stage:
+    """The engine of one scene, with the checkpoints that were played last."""
+
+    def __init__(self, scene: Scene, number: int) -> None:
+        self._engine = _on_core(number, scene)
+        self._known: OrderedDict[str, Checkpoint] = OrderedDict()
+
+    def close(self) -> None:
+        self._engine.close()
+
+    def do(self, order: Order, parcel: bytes | None) -> Reply:
+        if order.checkpoint is None:
+            engine = self._engine
+            return Reply(prepared=Prepared(engine.level, engine.implementation, engine.obs_space, engine.action_space))
+        if order.checkpoint.hash not in self._known:
+            if parcel is None:
+                return Reply(needs=(CHECKPOINT,))
+            self._keep(order.checkpoint, parcel)
+        self._known.move_to_end(order.checkpoint.hash)
+        if not order.episodes:
+            return Reply(load=self._engine.load(order.checkpoint))
+        return self._play(order.episodes)
+
+    def _keep(self, checkpoint: Checkpoint, parcel: bytes) -> None:
+        while len(self._known) >= CHECKPOINTS:
+            remove_tree(self._engine.store.folder(self._known.popitem(last=False)[1]))
+        parcels.receive(parcel, checkpoint, self._engine.store)
+        self._known[checkpoint.hash] = checkpoint
+
+    def _play(self, episodes: tuple[Episode, ...]) -> Reply:
+        """Recordings are made beside the checkpoints, which go whenever the engine goes, however it ends."""
+        began, folder = time.perf_counter(), self._engine.store.root / ".recordings"
+        try:
+            outcomes = {one.number: one for one in self._engine.run(_here(episodes, folder))}
+            recordings = tuple(parcels.pack(folder / str(one.number)) for one in episodes)
+        finally:
+            remove_tree(folder)
+        answers = tuple(_answer(outcomes[one.number]) for one in episodes)
+        return Reply(answers=answers, recordings=recordings, seconds=time.perf_counter() - began)
+
+
+def bit_id(task: Task) -> str:
+    """Of this machine and installation, for any splits: a node never learns which are played."""
+    return ids(task, "").bit_id
+
+
+def _on_core(number: int, scene: Scene) -> LocalEngine:
+    """An engine takes its cores from the process that starts it."""
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {sorted(cores)[number % len(cores)]})
+    try:
+        return LocalEngine(scene.task, 1, scene.levels, video=scene.video, stock=scene.stock)
+    finally:
+        os.sched_setaffinity(0, cores)
+
+
+def _answer(outcome: EpisodeResult | FaultReport) -> Answer:
+    return Answer(result=outcome) if isinstance(outcome, EpisodeResult) else Answer(fault=outcome.text)
+
+
+def _here(episodes: tuple[Episode, ...], folder: Path) -> list[Episode]:
+    """Recorded on the node first."""
+    return [
+        replace(one, recording=replace(one.recording, folder=str(folder / str(one.number)))) if one.recording else one
+        for one in episodes
+    ]

@@ -1,0 +1,107 @@
+"""An agent beside a Ray of ours: it reaches none of Ray's doors, and would have no token to open one."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from yard import Yard
+
+from evopolicygym.agents.confinement.cell import AgentLevel, Network
+from evopolicygym.rollout.ray.authentication import KNOCK
+from evopolicygym.rollout.ray.steward import Steward
+from processes import family
+
+pytestmark = pytest.mark.xdist_group("ray")
+KNOCK_EVERYWHERE = """
+import json, socket, sys
+host, ports, paths, token = json.loads(sys.argv[1])
+def opens(family, address):
+    try:
+        with socket.socket(family) as one:
+            one.settimeout(5)
+            one.connect(address)
+        return True
+    except OSError:
+        return False
+def reads(path):
+    try:
+        return bool(open(path).read())
+    except OSError:
+        return False
+found = {f"{name}:{port}": opens(socket.AF_INET, (name, port)) for name in (host, "127.0.0.1") for port in ports}
+found |= {path: opens(socket.AF_UNIX, path) for path in paths} | {"token": reads(token)}
+print(json.dumps(found))
+"""
+
+
+class Doors:
+    """All that the processes of one Ray listen to."""
+
+    def __init__(self, steward: Steward) -> None:
+        self.address = steward.address()
+        self.host, port = self.address.rsplit(":", 1)
+        processes = family(steward._process.pid)
+        inodes = {_socket(fd) for pid in processes for fd in Path(f"/proc/{pid}/fd").iterdir()}
+        lines = [line.split() for name in ("tcp", "tcp6") for line in _table(name)]
+        self.ports = sorted(
+            {int(one[1].rpartition(":")[2], 16) for one in lines if one[3] == "0A" and one[9] in inodes}
+        )
+        self.paths = sorted(str(path) for path in steward.folder.rglob("*") if path.is_socket())
+        self.token_file = str(steward.token_file)
+        assert int(port) in self.ports and len(self.ports) >= 3 and len(self.paths) >= 2
+
+    def as_json(self) -> str:
+        return json.dumps([self.host, self.ports, self.paths, self.token_file])
+
+
+def _socket(fd: Path) -> str:
+    try:
+        found = re.match(r"socket:\[(\d+)\]", os.readlink(fd))
+    except OSError:
+        return ""
+    return found[1] if found else ""
+
+
+def _table(name: str) -> list[str]:
+    return Path(f"/proc/net/{name}").read_text().splitlines()[1:]
+
+
+@pytest.fixture(scope="module")
+def doors() -> Iterator[Doors]:
+    with Steward(1) as steward:
+        yield Doors(steward)
+
+
+def test_from_outside_the_jail_every_door_can_be_knocked_at(doors):
+    text = subprocess.run([sys.executable, "-c", KNOCK_EVERYWHERE, doors.as_json()], capture_output=True).stdout
+    found = json.loads(text)
+    assert found[doors.address] and found["token"] and all(found[path] for path in doors.paths)
+    assert sum(found.values()) > len(doors.ports)
+
+
+@pytest.mark.parametrize("network", [Network.ALLOWED, Network.OPEN])
+@pytest.mark.parametrize("level", [AgentLevel.A, AgentLevel.B])
+def test_an_agent_reaches_none_of_them(doors, level, network):
+    """Not even where somebody has opened all of the network to it does it see the sockets and the token."""
+    with Yard() as yard:
+        code, text = yard.run(["python", "-c", KNOCK_EVERYWHERE, doors.as_json()], level, network=network)
+    assert code == 0, text
+    opened = [door for door, opens in json.loads(text).items() if opens]
+    assert not opened or network is Network.OPEN
+    assert not {"token", *doors.paths} & set(opened)
+
+
+@pytest.mark.parametrize(("token", "is_let_in"), [(True, True), (False, False)])
+def test_whoever_reaches_one_needs_the_token(doors, token, is_let_in):
+    own = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": doors.token_file}
+    environment = os.environ | (own if token else {"RAY_AUTH_MODE": "disabled"})
+    done = subprocess.run([sys.executable, "-c", KNOCK, doors.address], env=environment, capture_output=True, text=True)
+    assert (done.returncode == 0) == is_let_in, done.stderr
+    assert is_let_in or "nauthenticated" in done.stderr or "InvalidAuthToken" in done.stderr, done.stderr

@@ -1,0 +1,89 @@
+"""`evopolicygym run` as a process, with a real client in its jail and the scripted model on loopback."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from client_installs import Installed, installed
+from scripted_model import ScriptedModel
+
+from installing import CACHE
+from serving import AS_USER, COMMAND
+
+SMALL = ("--validation-cases", "2", "--heldout-cases", "2", "--jobs", "1", "--seeds", "paper", "--budget", "12")
+KEY = "scripted-key-that-opens-nothing"
+MODELS = {
+    "claude": "claude-scripted",
+    "gemini": "gemini-2.5-pro",
+    "opencode": "scripted/model",
+    "goose": "openai/model",
+    "openhands": "openai/scripted",
+    "mini-swe-agent": "openai/scripted",
+    "model": "openai/scripted",
+}
+
+
+def argv(root: Path, *options: str) -> list[str]:
+    return [*COMMAND, "run", "toys:Toy-v0", "--run", str(root), "--json", *SMALL, *options]
+
+
+def play(root: Path, *options: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return finished(argv(root, *options), **environment)
+
+
+def played(root: Path, *options: str, **environment: str) -> dict[str, Any]:
+    return record_of(play(root, *options, **environment))
+
+
+def finished(command: list[str], **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, capture_output=True, text=True, timeout=600, env=os.environ | environment)
+
+
+def record_of(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    assert done.returncode == 0, done.stderr
+    record: dict[str, Any] = json.loads(done.stdout)
+    return record
+
+
+def meanwhile(root: Path) -> list[dict[str, Any]]:
+    """What is known of the time before each submission."""
+    told = finished([*COMMAND, "analyze", str(root), "--json"]).stdout
+    return [one["between"] for one in json.loads(told)["runs"][0]["spending"]["by_submission"]]
+
+
+class Real:
+    """How a real client is asked to play against the scripted model."""
+
+    def __init__(self, name: str, model: ScriptedModel) -> None:
+        base = model.url if name in ("claude", "gemini") else f"{model.url}/v1"
+        self.options = ("--agent", name, "--model", MODELS.get(name, "scripted"), "--model-url", base)
+        self.client: Installed | None = None if name == "model" else installed(name)
+        self.environment = {"OPENAI_API_KEY": KEY}
+        if self.client:
+            path = f"{self.client.path}:{os.path.dirname(sys.executable)}"
+            self.environment = {self.client.client.keys[0]: KEY, "PATH": path}
+
+    def plays(self, root: Path, *options: str) -> dict[str, Any]:
+        return played(root, *self.options, *options, **self.environment)
+
+    def plays_as_nobody(self, root: Path, *options: str) -> dict[str, Any]:
+        """Who finds this Python, this repository and the clients although they may lie in a home that is closed."""
+        command = [sys.executable, str(AS_USER), *argv(root, *self.options, *options)]
+        return record_of(finished(command, **self.environment, EVOPOLICYGYM_TEST_SHOW=str(CACHE)))
+
+    def starts(self, root: Path, *options: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            argv(root, *self.options, *options),
+            env=os.environ | self.environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+
+    def resumes(self, root: Path) -> dict[str, Any]:
+        return record_of(finished([*COMMAND, "run", "--resume", str(root), "--json"], **self.environment))

@@ -1,0 +1,196 @@
+"""`evopolicygym run` with real clients: in their jail, killed and taken up again, as another user, and in trouble."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import tempfile
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from evolution_script import SUBMIT, evolve
+from running import KEY, MODELS, Real, finished, meanwhile, play
+from scripted_model import ScriptedModel
+from wire_formats import Past
+
+from serving import COMMAND
+
+QUICK = ["codex", "claude"]
+OTHERS = ("goose", "kimi", "qwen", "gemini", "opencode", "openhands")
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in OTHERS]
+AS_NOBODY = [("codex", "B"), ("claude", "A"), *((name, level) for name in OTHERS for level in ("A", "B"))]
+METERED = [("codex", "dollars"), ("claude", "tokens"), ("model", "dollars"), ("kimi", "tokens"), ("opencode", "tokens")]
+NOBODY = 65534
+pytestmark = pytest.mark.timeout(900)
+
+
+@pytest.mark.parametrize("name", [*QUICK, *SLOW])
+def test_in_their_jail(name, tmp_path):
+    with ScriptedModel() as model:
+        real = Real(name, model)
+        record = real.plays(tmp_path / "run")
+    assert record["times"]["closed_because"] == "budget_spent" and record["outcome"]["submission"] == 3
+    assert record["isolation"]["agent"] in ("A", "B")
+    assert len(record["turns"]) == 2
+    assert record["agent"]["version"] == real.client.client.install.version
+    seen = [one["feedback_opened"] for one in meanwhile(tmp_path / "run")]
+    assert seen == [[], ["submit_001/summary.json"], ["submit_002/summary.json"]]
+    assert not subprocess.run(["grep", "-rlF", KEY, str(tmp_path)], capture_output=True, text=True).stdout
+
+
+class Pausing:
+    """Plays as ever, but never answers the first request after the submission ``pause``: somebody is killed there."""
+
+    def __init__(self, pause: int) -> None:
+        self.pause, self.reached, self.killed = pause, threading.Event(), threading.Event()
+        self.heard: list[int] = []
+
+    def __call__(self, history: Sequence[Past]) -> str:
+        submits = sum(SUBMIT in past.text for past in history if past.kind == "call")
+        if submits == self.pause and not self.killed.is_set():
+            self.reached.set()
+            self.killed.wait()
+            raise ConnectionAbortedError
+        if self.killed.is_set():
+            self.heard.append(submits)
+        return evolve(history)
+
+
+KILLED = [("codex", 2), ("claude", 1), ("model", 1)]
+KILLED_SLOWLY = [("codex", 1), ("claude", 2), *((name, pause) for name in OTHERS for pause in (1, 2))]
+
+
+@pytest.mark.parametrize(
+    ("name", "pause"), [*KILLED, *(pytest.param(*case, marks=pytest.mark.slow) for case in KILLED_SLOWLY)]
+)
+def test_killed_in_the_middle_of_a_turn(name, pause, tmp_path):
+    """Same workspace, same budget, and the client's own session: the model hears the earlier conversation."""
+    script, root = Pausing(pause), tmp_path / "run"
+    with ScriptedModel(script) as model:
+        real = Real(name, model)
+        process = real.starts(root)
+        assert script.reached.wait(120), process.poll()
+        process.kill()
+        process.wait()
+        script.killed.set()
+        record = real.resumes(root)
+    assert script.heard[0] == pause and "You were interrupted" in model.seen[-1]["asked"]
+    failures = [turn["failure"] for turn in record["turns"]]
+    assert failures.index("interrupted") == pause - 1 and set(failures) == {None, "interrupted"}
+    assert record["times"]["closed_because"] == "budget_spent" and record["outcome"]["submission"] == 3
+    assert record["budget"]["charged"] == 12 and len(record["submissions"]) == 3
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="all of these tests run as another user than root already")
+@pytest.mark.parametrize(
+    ("name", "level"),
+    [("codex", "A"), ("claude", "B"), *(pytest.param(*case, marks=pytest.mark.slow) for case in AS_NOBODY)],
+)
+def test_as_a_user_who_is_not_root(name, level):
+    """The judge and all: everything that `run` starts belongs to a user who may do nothing special."""
+    with tempfile.TemporaryDirectory(prefix="evopolicygym-") as folder, ScriptedModel() as model:
+        os.chmod(folder, 0o777)
+        record = Real(name, model).plays_as_nobody(Path(folder) / "run", "--agent-isolation", level)
+        assert (Path(folder) / "run").stat().st_uid == NOBODY
+    assert record["times"]["closed_because"] == "budget_spent" and record["outcome"]["submission"] == 3
+    assert record["isolation"]["agent"] == level and record["isolation"]["publishable"]
+    assert [turn["failure"] for turn in record["turns"]] == [None, None]
+
+
+class Faults:
+    """Plays as ever, but the model is in trouble after the first submission: ``fault`` for so many requests."""
+
+    def __init__(self, fault: str, requests: int, after: int = 1) -> None:
+        self.model: ScriptedModel | None = None
+        self.fault, self.left, self.after = fault, requests, after
+
+    def __call__(self, history: Sequence[Past]) -> str:
+        assert self.model
+        is_due = self.left > 0 and sum(SUBMIT in past.text for past in history if past.kind == "call") >= self.after
+        self.left -= is_due
+        self.model.fault = self.fault if is_due else None
+        return evolve(history)
+
+
+TROUBLE = [("codex", "429", 1, "rate_limit"), ("codex", "cut", 4, "provider"), ("claude", "hang", 1, "timeout")]
+MORE_TROUBLE = [("codex", "429", 3, "rate_limit"), ("codex", "hang", 1, "timeout"), ("codex", "500", 4, "provider"),
+                ("claude", "429", 4, "rate_limit"), ("claude", "500", 8, "provider"), ("kimi", "hang", 1, "timeout"),
+                ("model", "429", 8, "rate_limit"), ("goose", "429", 8, "rate_limit")]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "fault", "requests", "failure"),
+    [*TROUBLE, *(pytest.param(*case, marks=pytest.mark.slow) for case in MORE_TROUBLE)],
+)
+def test_trouble_is_waited_out(name, fault, requests, failure, tmp_path):
+    """Past the client's own patience: the turn fails, is repeated in the same session, and the run ends as ever."""
+    script = Faults(fault, requests)
+    with ScriptedModel(script) as model:
+        script.model = model
+        patience = ("--max-silence", "0.1") if fault == "hang" else ()
+        record = Real(name, model).plays(tmp_path / "run", *patience)
+    failures = [turn["failure"] for turn in record["turns"]]
+    assert set(failures) == {failure, None} and failures[-1] is None
+    assert record["times"]["closed_because"] == "budget_spent" and record["outcome"]["submission"] == 3
+    assert record["budget"]["charged"] == 12 and script.left == 0
+
+
+def test_endless_trouble_is_nobodys_score(tmp_path):
+    """Before any submission: to be run again, in the words of `run` and of `leaderboard`."""
+    with ScriptedModel(fault="429") as model:
+        real = Real("codex", model)
+        done = play(tmp_path / "run", *real.options, "--max-retries", "1", **real.environment)
+    record = json.loads(done.stdout)
+    assert done.returncode == 1 and record["times"]["closed_because"] == "provider_down"
+    assert [turn["failure"] for turn in record["turns"]] == ["rate_limit"] * 2 and len(model.seen) == 2
+    shown = finished([*COMMAND, "leaderboard", str(tmp_path / "run")])
+    assert "closed before any submission: provider_down" in shown.stdout + shown.stderr
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_a_wrong_key_is_named(name, tmp_path):
+    with ScriptedModel(fault="401") as model:
+        real = Real(name, model)
+        done = play(tmp_path / "run", *real.options, **real.environment)
+        again = finished([*COMMAND, "run", "--resume", str(tmp_path / "run")], **real.environment)
+    record = json.loads(done.stdout)
+    assert done.returncode == 1 and record["times"]["closed_because"] == "agent_failed" and len(record["turns"]) == 1
+    assert again.returncode == 1 and "authentication: " in again.stdout and "agent check" in again.stdout
+
+
+class Tireless:
+    """Submits once, and then never ends its turn."""
+
+    def __call__(self, history: Sequence[Past]) -> str:
+        submits = sum(SUBMIT in past.text for past in history if past.kind == "call")
+        return evolve(history) if submits == 0 else "$ sleep 0.3"
+
+
+PRICES = """
+[models."scripted"]
+input = 1000.0
+output = 1000.0
+cache_read = 1000.0
+cache_write = 1000.0
+as_of = "2026-11"
+source = "a test"
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "limit"),
+    [("codex", "tokens"), ("claude", "dollars"), *(pytest.param(*case, marks=pytest.mark.slow) for case in METERED)],
+)
+def test_a_turn_that_uses_up_its_allowance_is_ended(name, limit, tmp_path):
+    """In the middle of the turn, for the client tells what it has used so far; and the run is scored."""
+    (tmp_path / "prices.toml").write_text(PRICES.replace("scripted", MODELS.get(name, "scripted").rpartition("/")[2]))
+    options = ("--max-tokens", "9000") if limit == "tokens" else ("--max-cost", "9")
+    with ScriptedModel(Tireless()) as model:
+        record = Real(name, model).plays(tmp_path / "run", *options, "--prices", str(tmp_path / "prices.toml"))
+    (turn,) = record["turns"]
+    assert record["times"]["closed_because"] == f"limit_{limit}" and turn["failure"] == "limit"
+    assert record["outcome"]["kind"] == "scored" and record["budget"]["charged"] == 4
+    assert turn["usage"]["fresh_input"] >= 7000 and turn["price"]["quoted"]["source"] == "a test"

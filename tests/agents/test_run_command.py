@@ -1,0 +1,109 @@
+"""`--agent command`: programs of one's own, with their files, keys and hosts."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from running import SMALL, argv, finished, played, record_of
+
+from serving import COMMAND
+
+SECRET = "a-key-that-is-never-recorded"
+
+
+def test_what_a_program_is_given(tmp_path):
+    """It finds what lies beside it and what it is shown; a variable comes by name, and its value is in no record."""
+    mine, data, run = tmp_path / "mine", tmp_path / "data", tmp_path / "run"
+    for folder in (mine, data):
+        folder.mkdir()
+    (data / "hint.txt").write_text("hint")
+    (mine / "helper.py").write_text("import os, subprocess, sys\n"
+                                    "print(open(sys.argv[1]).read(), os.environ['MY_KEY'], 'OTHER' in os.environ)\n"
+                                    "subprocess.run([sys.executable, 'submit.py', '0-3'], check=True)\n")  # fmt: skip
+    program = mine / "agent.sh"
+    program.write_text(f'#!/bin/sh\nexec python3 "$(dirname "$0")/helper.py" {data}/hint.txt\n')
+    program.chmod(0o755)
+    record = played(
+        run, "--agent", "command", "--agent-env", "MY_KEY", "--show", str(data), "--", str(program),
+        MY_KEY=SECRET, OTHER="x",
+    )  # fmt: skip
+    assert record["budget"]["charged"] == 4 and record["outcome"]["kind"] == "scored"
+    assert (run / "logs/agent/turn_001.out").read_text().endswith("hint [MY_KEY] False\n")
+    assert record["agent"]["settings"]["variables"] == ["MY_KEY"]
+    assert record["agent"]["settings"]["shown"] == [str(data)]
+    assert record["agent"]["settings"]["command"] == ["agent.sh"] and record["agent"]["settings"]["sha256"]
+    assert not subprocess.run(["grep", "-rl", SECRET, str(run)], capture_output=True, text=True).stdout
+
+
+def test_a_script_is_named_after_its_interpreter(tmp_path, monkeypatch):
+    """From the folder that the runs are in: the script is shown, and nothing beside it."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "other-run").mkdir()
+    look = f"print(os.path.exists({str(tmp_path / 'other-run')!r}))"
+    submit = "subprocess.run([sys.executable, 'submit.py', '0-3'], check=True)"
+    (tmp_path / "agent.py").write_text(f"import os, subprocess, sys; {submit}; {look}")
+    words = ["run", "toys:Toy-v0", "--run", "run", "--json", *SMALL, "--agent", "command", "--agent-isolation", "A"]
+    done = finished([*COMMAND, *words, "--", "python3", "agent.py"])
+    record = record_of(done)
+    assert f"{tmp_path}/agent.py, and nothing beside it" in done.stderr
+    assert record["budget"]["charged"] == 4
+    assert (tmp_path / "run/logs/agent/turn_001.out").read_text().endswith("False\n")
+
+
+def test_hosts_of_ones_own(tmp_path):
+    look = "import urllib.request as u\nfor h in ('allowed.invalid', 'refused.invalid'):\n" \
+        "    try: u.urlopen('https://' + h)\n    except OSError as e: print(h, e)"  # fmt: skip
+    record = played(
+        tmp_path / "run", "--agent", "command", "--agent-host", "allowed.invalid", "--", "python3", "-c", look
+    )
+    allowed, refused = (tmp_path / "run/logs/agent/turn_001.out").read_text().splitlines()
+    assert "502" in allowed and "403" in refused
+    assert record["agent"]["settings"]["hosts"] == ["allowed.invalid"]
+
+
+STOPPED = [("A", signal.SIGINT), ("B", signal.SIGKILL), ("none", signal.SIGKILL)]
+STOPPED_TOO = [("A", signal.SIGKILL), ("B", signal.SIGINT), ("none", signal.SIGINT)]
+
+
+@pytest.mark.parametrize(
+    ("level", "number"), [*STOPPED, *(pytest.param(*case, marks=pytest.mark.slow) for case in STOPPED_TOO)]
+)
+def test_nobody_is_left(level, number, tmp_path):
+    """Of a tree with a daemon in a session of its own, when its run is stopped or killed; what there was is scored."""
+    name = f"{os.getpid()}{int(number)}.{level}"
+    tree = f"""
+        python3 submit.py 0-3
+        setsid -f bash -c 'exec -a sleeper-{name} sleep 500'
+        exec -a waiter-{name} sleep 500
+    """
+    options = ("--agent", "command", "--agent-isolation", level, "--", "bash", "-c", tree)
+    process = subprocess.Popen(argv(tmp_path / "run", *options), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    until(lambda: len(running(name)) >= 2)
+    process.send_signal(number)
+    process.wait(30)
+    until(lambda: not running(name))
+    done = finished([*COMMAND, "finish", str(tmp_path / "run"), "--json"])
+    assert record_of(done)["outcome"]["kind"] == "scored"
+
+
+def running(name: str) -> list[str]:
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            first = path.read_bytes().partition(b"\0")[0].decode(errors="replace")
+            found += [first] if first in (f"sleeper-{name}", f"waiter-{name}") else []
+    return found
+
+
+def until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)

@@ -1,0 +1,196 @@
+"""A real Ray of several processes on this machine gives what the local engine gives, to the last bit and file."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pydantic import TypeAdapter
+
+from conftest import policy_source, toy_task, train_cases, write_policy
+from evopolicygym.errors import Fault
+from evopolicygym.rollout.conformance import probe_folder
+from evopolicygym.rollout.engine import Engine, LocalEngine, OutOfTime
+from evopolicygym.rollout.ray.engine import RayEngine
+from evopolicygym.rollout.ray.fleet import Fleet, Whereabouts
+from evopolicygym.rollout.ray.seat import SCENES
+from evopolicygym.rollout.ray.slots import FleetSlots
+from evopolicygym.rollout.records import Episode, EpisodeResult, FaultReport, Recording
+from evopolicygym.sandbox.failures import ErrorKind
+from evopolicygym.tasks.files import CORE16_ORDER, core16
+from evopolicygym.tasks.task import Task
+
+pytestmark = pytest.mark.xdist_group("ray")
+SHORT = 60
+QUICK = ("acrobot", "reacher", "car-racing")
+
+
+@pytest.fixture(scope="module")
+def fleet() -> Iterator[Fleet]:
+    with Fleet([toy_task()], most=2) as made:
+        yield made
+
+
+def ray_engine(fleet: Fleet, task: Task, **options: bool) -> RayEngine:
+    return RayEngine(task, fleet.whereabouts, FleetSlots(fleet), **options)
+
+
+def played(
+    engine: Engine, folder: Path, task: Task, count: int, record: Path | None = None, video: bool = False
+) -> list[EpisodeResult | FaultReport]:
+    """All that is told of each episode, but for times."""
+    checkpoint = engine.store.snapshot(folder)
+    episodes = [
+        Episode(i, checkpoint, case, Recording(str(record / str(i)), video=video) if record else None)
+        for i, case in enumerate(train_cases(task, count))
+    ]
+    outcomes = sorted(engine.run(episodes), key=lambda one: one.number)
+    return [
+        replace(one, wall_s=0.0, rollout_s=0.0, policy_cpu_s=0.0) if isinstance(one, EpisodeResult) else one
+        for one in outcomes
+    ]
+
+
+def both(fleet: Fleet, task: Task, folder: Path, count: int) -> tuple[list[EpisodeResult | FaultReport], ...]:
+    with LocalEngine(task, 2) as engine:
+        local = played(engine, folder, task, count)
+    with ray_engine(fleet, task) as remote:
+        return local, played(remote, folder, task, count)
+
+
+@pytest.mark.parametrize(
+    "slug", [slug if slug in QUICK else pytest.param(slug, marks=pytest.mark.slow) for slug in CORE16_ORDER]
+)
+def test_returns_are_those_of_the_local_engine(slug, fleet, tmp_path):
+    task = core16()[f"core16/{slug}"]
+    local, remote = both(fleet, replace(task, horizon=SHORT), probe_folder(tmp_path, "random"), 5)
+    assert remote == local
+    assert len(local) == 5 and all(isinstance(one, EpisodeResult) and one.error is None for one in local)
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "kind"),
+    [
+        ("Toy-v0", policy_source(act="print('hello'); raise ValueError('no')"), ErrorKind.ACT_ERROR),
+        ("Toy-v0", policy_source(act="os._exit(3)"), ErrorKind.CRASH),
+        ("Toy-v0", policy_source(act="return 7"), ErrorKind.INVALID_ACTION),
+        ("Toy-v0", policy_source(act="while True: pass"), ErrorKind.TIMEOUT),
+        ("Raising-v0", policy_source(act="return 2"), ErrorKind.SIMULATOR_ERROR),
+        ("Aborting-v0", policy_source(act="return 2"), ErrorKind.SIMULATOR_ERROR),
+    ],
+)
+def test_failures_are_those_of_the_local_engine(name, source, kind, fleet, tmp_path):
+    local, remote = both(fleet, toy_task(name), write_policy(tmp_path / "policy", source), 2)
+    assert remote == local
+    assert {one.error.kind for one in remote} == {kind}
+
+
+def test_a_policy_that_does_not_load_is_told_so(fleet, tmp_path):
+    with ray_engine(fleet, toy_task()) as engine:
+        broken = engine.store.snapshot(write_policy(tmp_path / "broken", "import nothing_of_this_name"))
+        (tmp_path / "empty").mkdir()
+        missing = engine.store.snapshot(tmp_path / "empty")
+        assert engine.load(broken).error.kind is ErrorKind.IMPORT_ERROR
+        assert engine.load(missing).error.kind is ErrorKind.MISSING_POLICY
+
+
+def test_recordings_are_those_of_the_local_engine(fleet, tmp_path):
+    task = toy_task("Everything-v0")
+    folder = write_policy(tmp_path / "policy", policy_source(act="return self.action", init=GEARS))
+    with LocalEngine(task, video=True) as engine:
+        local = played(engine, folder, task, 3, tmp_path / "local", video=True)
+    with ray_engine(fleet, task, video=True) as remote:
+        assert played(remote, folder, task, 3, tmp_path / "remote", video=True) == local
+    files = sorted(path.relative_to(tmp_path / "local") for path in (tmp_path / "local").rglob("*"))
+    assert files == sorted(path.relative_to(tmp_path / "remote") for path in (tmp_path / "remote").rglob("*"))
+    assert {path.name for path in files} >= {"trajectory.jsonl", "observations.npz", "video.mp4"}
+    for path in files:
+        assert content(tmp_path / "local" / path) == content(tmp_path / "remote" / path)
+
+
+GEARS = """
+self.action = {"gear": 1, "wheel": np.zeros(2), "switches": np.ones(3, np.int8), "levels": np.array([1, 2], np.uint8),
+               "pair": (1, np.array([1, 2]))}
+"""
+
+
+def content(path: Path) -> object:
+    """Archives carry the time at which they were made."""
+    if path.suffix == ".npz":
+        with np.load(path) as arrays:
+            return {name: arrays[name].tobytes() for name in arrays}
+    return path.read_bytes() if path.is_file() else None
+
+
+def test_folders_and_bytes_of_a_checkpoint_arrive_as_they_are(fleet, tmp_path):
+    folder = write_policy(
+        tmp_path / "policy",
+        policy_source(
+            act="return int(open(here + '/data/x.bin', 'rb').read()[255] == 255)",
+            top="here = os.path.dirname(os.path.abspath(__file__))",
+        ),
+    )
+    (folder / "data").mkdir()
+    (folder / "data" / "x.bin").write_bytes(bytes(range(256)))
+    (folder / "empty").mkdir()
+    local, remote = both(fleet, toy_task(), folder, 2)
+    assert remote == local and all(one.return_so_far > 10 for one in remote)
+
+
+def test_a_seat_keeps_few_scenes_and_asks_again_for_those_that_it_let_go(fleet, tmp_path):
+    folder = write_policy(tmp_path / "policy", policy_source())
+    tasks = [toy_task(horizon=n) for n in range(3, 4 + SCENES)]
+    engines = [ray_engine(fleet, task) for task in tasks]
+    first = ray_engine(fleet, tasks[0])
+    assert {one.length for one in played(first, folder, tasks[0], 3)} == {3}
+    for engine in (first, *engines):
+        engine.close()
+
+
+def test_a_deadline_stops_what_runs_and_leaves_the_seats_to_others(fleet, tmp_path):
+    endless = toy_task("Endless-v0", horizon=10**9)
+    folder = write_policy(tmp_path / "policy", policy_source(act="import time; time.sleep(0.2); return 1"))
+    with ray_engine(fleet, endless) as engine:
+        checkpoint = engine.store.snapshot(folder)
+        episodes = [Episode(i, checkpoint, case) for i, case in enumerate(train_cases(endless, 4))]
+        with pytest.raises(OutOfTime):
+            list(engine.run(episodes, deadline=time.monotonic() + 1.0))
+    local, remote = both(fleet, toy_task(), write_policy(tmp_path / "other", policy_source()), 8)
+    assert remote == local
+
+
+ANOTHER = """
+import json, sys
+from conftest import toy_task
+from pydantic import TypeAdapter
+from test_ray_exactness import Path, RayEngine, played
+from evopolicygym.rollout.ray.fleet import Whereabouts
+from evopolicygym.rollout.slots import OwnSlots
+where = TypeAdapter(Whereabouts).validate_json(sys.argv[1])
+with RayEngine(toy_task(), where, OwnSlots(2)) as engine:
+    print(json.dumps([one.score.hex() for one in played(engine, Path(sys.argv[2]), toy_task(), 8)]))
+"""
+
+
+def test_other_processes_play_on_the_same_seats(fleet, tmp_path):
+    folder = write_policy(tmp_path / "policy", policy_source())
+    where = TypeAdapter(Whereabouts).dump_json(fleet.whereabouts).decode()
+    environment = os.environ | {"PYTHONPATH": f"{Path(__file__).parent}:{Path(__file__).parents[1]}"}
+    argv = [sys.executable, "-c", ANOTHER, where, str(folder)]
+    others = [subprocess.Popen(argv, env=environment, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    local, remote = both(fleet, toy_task(), folder, 8)
+    scores = [one.score.hex() for one in local]
+    assert remote == local and [json.loads(one.communicate()[0]) for one in others] == [scores, scores]
+
+
+def test_a_task_that_no_node_can_play_is_a_fault(fleet):
+    with pytest.raises(Fault, match="toys:Nothing-v0"):
+        ray_engine(fleet, toy_task("Nothing-v0"))

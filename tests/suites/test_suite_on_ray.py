@@ -1,0 +1,52 @@
+"""A suite on Ray: many runs on the seats of one fleet, with the outcome that they have here."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+from processes import wait_until
+from suite_work import TOY, SuiteWork, essence, kill_all
+
+pytestmark = pytest.mark.xdist_group("ray")
+AGENTS = "[agents.starter]\n[agents.tuner]\n"
+
+
+@pytest.fixture
+def short(monkeypatch):
+    """A folder for temporary files: the names of Ray's sockets are long, and those of tests are longer."""
+    folder = Path(tempfile.mkdtemp(prefix="epg-", dir="/tmp"))
+    monkeypatch.setenv("TMPDIR", str(folder))
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def test_a_suite_on_ray_ends_as_it_does_here(tmp_path):
+    here, there = SuiteWork(tmp_path / "here", TOY + AGENTS), SuiteWork(tmp_path / "there", TOY + AGENTS)
+    for work, options in ((here, ()), (there, ("--engine", "ray"))):
+        done = work.run("--jobs", 2, *options)
+        assert done.returncode == 0, done.stderr
+    assert here.names() == there.names() and len(here.names()) == 2
+    for name in here.names():
+        assert essence(there.record(name)) == essence(here.record(name))
+        (node,) = there.record(name)["isolation"]["nodes"]
+        assert node["seats"] == 2
+
+
+@pytest.mark.slow
+def test_a_suite_on_ray_that_is_killed_goes_on_and_leaves_nothing(tmp_path, short):
+    undisturbed, killed = SuiteWork(tmp_path / "one", TOY + AGENTS), SuiteWork(tmp_path / "two", TOY + AGENTS)
+    assert undisturbed.run("--jobs", 2).returncode == 0
+    for seconds in (3.0, 9.0, 11.0):
+        process = killed.start("--jobs", 2, "--engine", "ray")
+        time.sleep(seconds)
+        kill_all(process)
+        assert wait_until(lambda: not list(short.iterdir()), 60), list(short.rglob("*"))
+    done = killed.run("--jobs", 2, "--engine", "ray")
+    assert done.returncode == 0, done.stderr
+    for name in undisturbed.names():
+        assert essence(killed.record(name)) == essence(undisturbed.record(name))
