@@ -56,7 +56,14 @@ def runner_at() -> Iterator[Callable[[str], Runner]]:
 
 @pytest.mark.parametrize(("place", "attack"), [*everywhere()])
 def test_attack(runner_at: Callable[[str], Runner], place: str, attack: Attack) -> None:
-    assert runner_at(place).run(attack).complaint(attack) == ""
+    """A control has three tries: some ways of cheating do not get through the noise of a busy machine every time."""
+    tries = 3 if place == "none" else 1
+    complaints = []
+    for _ in range(tries):
+        if not (complaint := runner_at(place).run(attack).complaint(attack)):
+            return
+        complaints.append(complaint)
+    pytest.fail("\n".join(complaints))
 
 
 @pytest.mark.xdist_group("attacks B")
