@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from evopolicygym.suites.messages import Answer, GiveBack, Gone, Granted, Waiting, Want, decode, encode
+from evopolicygym.suites.messages import Answer, GiveBack, Gone, Granted, Noted, Waiting, Want, decode, encode
 from evopolicygym.suites.turnstile import Guest, Turnstile
 
 Handle = Callable[[Any], Answer | None]
@@ -41,6 +41,8 @@ class Hall:
                 match decode(line):
                     case Want(count, urgent):
                         self.turnstile.want(guest, count, urgent)
+                        if count == 0:
+                            writer.write(encode(Noted()))
                     case GiveBack(slot):
                         self.turnstile.give_back(guest, slot)
                 self.announce()

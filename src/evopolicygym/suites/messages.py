@@ -31,6 +31,11 @@ class Granted:
 
 
 @dataclass(frozen=True)
+class Noted:
+    """The run wants no more slots, and the foreman knows."""
+
+
+@dataclass(frozen=True)
 class Waiting:
     """``provider`` has asked us to wait. Answered with how long to wait, all runs considered."""
 
@@ -49,7 +54,7 @@ class Answer:
 
 
 KINDS: Final[dict[str, type[Any]]] = {
-    kind.__name__: kind for kind in (Want, GiveBack, Granted, Waiting, Gone, Answer)
+    kind.__name__: kind for kind in (Want, GiveBack, Granted, Noted, Waiting, Gone, Answer)
 }  # fmt: skip
 
 
