@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import math
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -23,6 +25,33 @@ def pair(env_id: str, requires: tuple[str, ...] = (), **options: Any) -> tuple[A
     stock, fast = (gymnasium.make(env_id, disable_env_checker=True, **options) for _ in range(2))
     assert upgrade(fast), f"{env_id} was not upgraded"
     return stock, fast
+
+
+class Oracle:
+    """The competent stream: a hand-written policy of tests/oracles."""
+
+    def __init__(self, slug: str) -> None:
+        path = Path(__file__).parents[1] / "oracles" / slug / "policy.py"
+        spec = importlib.util.spec_from_file_location("oracle", path)
+        assert spec and spec.loader
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        self.policy = module.Policy()
+
+    def __call__(self, rng: np.random.Generator, observation: Any, t: int) -> Any:
+        if t == 0:
+            self.policy.reset(0)
+        return self.policy.act(observation)
+
+
+def physics(env: Any) -> Any:
+    """Everything that MuJoCo's next steps depend on: positions, velocities, controls, the solver's start, and more."""
+    import mujoco
+
+    kind = mujoco.mjtState.mjSTATE_INTEGRATION
+    state = np.empty(mujoco.mj_stateSize(env.model, kind))
+    mujoco.mj_getState(env.model, env.data, state, kind)
+    return state
 
 
 def same(one: Any, other: Any, where: str) -> None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from importlib import metadata
-
 import gymnasium
 import pytest
 
+from evopolicygym.fast import catalogue
 from evopolicygym.fast.catalogue import CATALOGUE, upgrade, why_stock
 from evopolicygym.tasks.files import core16
 from evopolicygym.tasks.pins import pins
@@ -19,11 +18,17 @@ def test_the_pins_are_what_the_fast_versions_were_written_for():
 
 
 def test_another_version_runs_as_stock_and_says_why(monkeypatch):
-    monkeypatch.setattr(metadata, "version", lambda name: "9.9.9" if name == "gymnasium" else "0")
+    monkeypatch.setattr(catalogue, "installed", lambda name: "9.9.9" if name == "gymnasium" else "0")
     env = gymnasium.make("Acrobot-v1")
     assert upgrade(env) is False
     assert type(env.unwrapped).__module__.startswith("gymnasium.")
     assert why_stock("Acrobot-v1") == "the fast version is written for gymnasium 1.4.0, but 9.9.9 is installed"
+
+
+def test_a_package_that_is_missing(monkeypatch):
+    assert catalogue.installed("no-such-package") is None
+    monkeypatch.setattr(catalogue, "installed", lambda name: None)
+    assert why_stock("Acrobot-v1") == "gymnasium is not installed"
 
 
 def test_an_environment_without_a_fast_version_stays_as_it_is():

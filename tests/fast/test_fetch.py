@@ -2,37 +2,18 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from certificate import certify, pair, same
+from certificate import Oracle, certify, pair, physics, same
 
 from evopolicygym.tasks.simulator import opengl
 
 REQUIRES = ("gymnasium_robotics",)
 TASKS = {"FetchPush-v4": "fetch-push", "FetchPickAndPlace-v4": "fetch-pick-and-place"}
 HORIZON = 50
-
-
-class Oracle:
-    """The competent one: it pushes, or grasps and carries, the cube to its goal."""
-
-    def __init__(self, env_id: str) -> None:
-        path = Path(__file__).parents[1] / "oracles" / TASKS[env_id] / "policy.py"
-        spec = importlib.util.spec_from_file_location("fetch_oracle", path)
-        assert spec and spec.loader
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        self.policy = module.Policy()
-
-    def __call__(self, rng: np.random.Generator, observation: Any, t: int) -> Any:
-        if t == 0:
-            self.policy.reset(0)
-        return self.policy.act(observation)
 
 
 def uniform(rng: np.random.Generator, observation: Any, t: int) -> Any:
@@ -72,7 +53,7 @@ def sweeping(rng: np.random.Generator, observation: Any, t: int) -> Any:
 
 
 STREAMS = {
-    "oracle": Oracle,
+    "oracle": lambda env_id: Oracle(TASKS[env_id]),
     "uniform": lambda _: uniform,
     "saturated": lambda _: saturated,
     "out of bounds": lambda _: out_of_bounds,
@@ -92,16 +73,6 @@ def episodes(envs: tuple[Any, Any], stream: Any, seeds: Iterable[int], horizon: 
         same(physics(stock), physics(fast), "physics")
         same(stock.goal, fast.goal, "goal")
     return lengths
-
-
-def physics(env: Any) -> Any:
-    """Everything that the next steps depend on: positions, velocities, controls, mocap poses, the solver's start."""
-    import mujoco
-
-    kind = mujoco.mjtState.mjSTATE_INTEGRATION
-    state = np.empty(mujoco.mj_stateSize(env.model, kind))
-    mujoco.mj_getState(env.model, env.data, state, kind)
-    return state
 
 
 @pytest.fixture(scope="module", params=TASKS)
@@ -134,7 +105,7 @@ def test_long_episodes(env_id):
 def test_the_oracle_earns_rewards(envs):
     """So that what is certified holds the cube in motion, gripped, and at the goal."""
     env, _ = envs
-    oracle, seen = Oracle(env.spec.id), set()
+    oracle, seen = Oracle(TASKS[env.spec.id]), set()
     for seed in range(2):
         observation, _ = env.reset(seed=seed)
         for t in range(HORIZON):
@@ -161,7 +132,7 @@ def test_the_same_frames(env_id, monkeypatch):
     monkeypatch.setenv("MUJOCO_GL", opengl())
     stock, fast = pair(env_id, REQUIRES, render_mode="rgb_array")
     (one, _), _ = stock.reset(seed=9), fast.reset(seed=9)
-    oracle = Oracle(env_id)
+    oracle = Oracle(TASKS[env_id])
     for t in range(5):
         same(stock.render(), fast.render(), f"frame {t}")
         action = oracle(np.random.default_rng(0), one, t)

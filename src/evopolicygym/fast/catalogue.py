@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib import metadata
 from typing import Any, Final
 
@@ -27,6 +28,7 @@ BOX2D: Final = GYMNASIUM | {"box2d": "2.3.10", "pygame-ce": "2.5.8"}
 HIGHWAY: Final = Fast("highway", GYMNASIUM | {"highway-env": "1.12.1", "pandas": "3.1.1"})
 MINIGRID: Final = Fast("minigrid", GYMNASIUM | {"minigrid": "3.2.0"})
 FETCH: Final = Fast("fetch", GYMNASIUM | {"gymnasium-robotics": "1.4.2", "mujoco": "3.10.0"})
+MUJOCO: Final = Fast("mujoco", GYMNASIUM | {"mujoco": "3.10.0"})
 
 CATALOGUE: Final[Mapping[str, Fast]] = {
     "Acrobot-v1": Fast("acrobot", GYMNASIUM),
@@ -40,6 +42,10 @@ CATALOGUE: Final[Mapping[str, Fast]] = {
     "roundabout-v0": HIGHWAY,
     "FetchPush-v4": FETCH,
     "FetchPickAndPlace-v4": FETCH,
+    "Reacher-v5": MUJOCO,
+    "Pusher-v5": MUJOCO,
+    "HalfCheetah-v5": MUJOCO,
+    "Ant-v5": MUJOCO,
 }
 
 
@@ -55,10 +61,18 @@ def upgrade(env: Any) -> bool:
 def why_stock(env_id: str) -> str | None:
     """Why an environment that has a fast version runs as stock; None when it does not."""
     for name, version in CATALOGUE[env_id].versions.items():
-        try:
-            installed = metadata.version(name)
-        except metadata.PackageNotFoundError:
+        found = installed(name)
+        if found is None:
             return f"{name} is not installed"
-        if installed != version:
-            return f"the fast version is written for {name} {version}, but {installed} is installed"
+        if found != version:
+            return f"the fast version is written for {name} {version}, but {found} is installed"
     return None
+
+
+@cache
+def installed(name: str) -> str | None:
+    """Its version. Looking it up takes longer than a short episode gains, and every episode makes an environment."""
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None

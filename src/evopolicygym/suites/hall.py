@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from evopolicygym.suites.messages import Answer, GiveBack, Gone, Granted, Waiting, Want, decode, encode
+from evopolicygym.suites.messages import Answer, GiveBack, Gone, Granted, Noted, Waiting, Want, decode, encode
 from evopolicygym.suites.turnstile import Guest, Turnstile
 
 Handle = Callable[[Any], Answer | None]
@@ -30,7 +30,7 @@ class Hall:
     def announce(self) -> None:
         """After any change: who can go on, goes on."""
         for guest, slot in self.turnstile.grants():
-            self._writers[guest].write(encode(Granted(guest.wish, slot)))
+            self._writers[guest].write(encode(Granted(slot)))
 
     async def _grant(self, guest: Guest, connection: socket.socket) -> None:
         reader, writer = await asyncio.open_connection(sock=connection)
@@ -39,10 +39,10 @@ class Hall:
         try:
             while line := await _line(reader):
                 match decode(line):
-                    case Want(number, count, urgent, held):
-                        self.turnstile.keep(guest, set(held))
+                    case Want(count, urgent):
                         self.turnstile.want(guest, count, urgent)
-                        guest.wish = number
+                        if count == 0:
+                            writer.write(encode(Noted()))
                     case GiveBack(slot):
                         self.turnstile.give_back(guest, slot)
                 self.announce()

@@ -16,13 +16,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Want:
-    """Wish ``number`` replaces those before it: grants of theirs that are not among the slots ``held`` were never
-    used, and never will be."""
-
-    number: int
     count: int
     urgent: bool
-    held: list[int]
 
 
 @dataclass(frozen=True)
@@ -32,8 +27,12 @@ class GiveBack:
 
 @dataclass(frozen=True)
 class Granted:
-    wish: int
     slot: int
+
+
+@dataclass(frozen=True)
+class Noted:
+    """The run wants no more slots, and the foreman knows."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,7 @@ class Answer:
 
 
 KINDS: Final[dict[str, type[Any]]] = {
-    kind.__name__: kind for kind in (Want, GiveBack, Granted, Waiting, Gone, Answer)
+    kind.__name__: kind for kind in (Want, GiveBack, Granted, Noted, Waiting, Gone, Answer)
 }  # fmt: skip
 
 

@@ -2,53 +2,60 @@
 
 from __future__ import annotations
 
+import select
 import socket
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from evopolicygym.errors import Fault
 from evopolicygym.rollout.slots import Waitable
-from evopolicygym.suites.messages import Answer, GiveBack, Gone, Granted, Waiting, Want, decode, encode
+from evopolicygym.suites.messages import Answer, GiveBack, Gone, Noted, Waiting, Want, decode, encode
 
 
 class SharedSlots:
-    """Leave to play, by the foreman's grace. Wishes are stated as they are now, with what is held, so that none is ever
-    stale: a grant that crosses a newer wish on its way is void on both sides, read or not."""
+    """Leave to play, by the foreman's grace. When we want no more, we wait until the foreman knows: a slot that was on
+    its way goes back at once, instead of lying idle until we look again."""
 
     at_once, first_core = 1, 0
 
     def __init__(self, connection: socket.socket, total: int) -> None:
         self.total = total
         self.waitable: Sequence[Waitable] = (connection,)
-        self._connection, self._unread = connection, b""
-        self._wanted, self._held = Want(0, 0, False, []), set[int]()
+        self._connection, self._unread, self._wanted = connection, b"", Want(0, False)
 
     def want(self, count: int, urgent: bool) -> None:
-        if (count, urgent) != (self._wanted.count, self._wanted.urgent):
-            self._wanted = Want(self._wanted.number + 1, count, urgent, sorted(self._held))
-            self._connection.sendall(encode(self._wanted))
+        if Want(count, urgent) == self._wanted:
+            return
+        self._wanted = Want(count, urgent)
+        self._connection.sendall(encode(self._wanted))
+        if count == 0:
+            while not self._is_noted():
+                select.select(self.waitable, [], [])
 
     def granted(self) -> list[int]:
-        messages: list[Granted] = [decode(line) for line in self._lines()]
-        slots = [message.slot for message in messages if message.wish == self._wanted.number]
-        self._held.update(slots)
-        return slots
+        return [message.slot for message in self._messages()]
 
     def give_back(self, slot: int) -> None:
-        self._held.discard(slot)
         self._connection.sendall(encode(GiveBack(slot)))
 
-    def _lines(self) -> list[bytes]:
-        while True:
-            try:
-                data = self._connection.recv(1 << 16, socket.MSG_DONTWAIT)
-            except BlockingIOError:
-                break
-            if not data:
-                raise Fault("the foreman of the suite is gone")
-            self._unread += data
-        *lines, self._unread = self._unread.split(b"\n")
-        return lines
+    def _is_noted(self) -> bool:
+        """The foreman's note comes last: it grants nothing more."""
+        for message in self._messages():
+            if isinstance(message, Noted):
+                return True
+            self.give_back(message.slot)
+        return False
+
+    def _messages(self) -> Iterator[Any]:
+        try:
+            data = self._connection.recv(1 << 16, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return
+        if not data:
+            raise Fault("the foreman of the suite is gone")
+        *lines, self._unread = (self._unread + data).split(b"\n")
+        yield from map(decode, lines)
 
 
 class SharedWaiting:

@@ -12,11 +12,9 @@ from dataclasses import dataclass, field
 
 @dataclass(eq=False)
 class Guest:
-    """One run. ``wish`` is the number of its last. ``knows`` are slots that it has played on: its simulator is warm
-    there."""
+    """One run. ``knows`` are slots that it has played on: its simulator is warm there."""
 
     name: str
-    wish: int = 0
     wants: int = 0
     is_urgent: bool = False
     asked: int = 0
@@ -60,11 +58,6 @@ class Turnstile:
         guest.asked = self._asked
         if slot not in self._lost:
             self._free.add(slot)
-
-    def keep(self, guest: Guest, held: set[int]) -> None:
-        """It knows of no others, and gives them back."""
-        for slot in guest.holds - held:
-            self.give_back(guest, slot)
 
     def add(self, slot: int) -> None:
         self._lost.discard(slot)
