@@ -9,7 +9,9 @@ from rich.console import Console
 
 from evopolicygym.cli.suite_table import rendered
 from evopolicygym.suites import log
-from evopolicygym.suites.file import Cap
+from evopolicygym.suites.estimate import estimate
+from evopolicygym.suites.file import Cap, Suite
+from evopolicygym.suites.plan import plan
 from evopolicygym.suites.standing import Row, Status
 from evopolicygym.suites.survey import over_cap
 
@@ -63,3 +65,12 @@ def test_what_superseded_attempts_cost_counts():
     rows = [row(tokens=400), row(wasted_tokens=600.0, wasted_dollars=2.0)]
     assert over_cap(rows, Cap(tokens=1000)) and not over_cap(rows, Cap(tokens=1001))
     assert over_cap(rows, Cap(dollars=2))
+
+
+def test_core_time_that_nobody_knows_is_not_none(tmp_path):
+    file = tmp_path / "some.toml"
+    file.write_text("tasks = ['toys:Toy-v0']\n[agents.nop]\n[agents.starter]\n")
+    planned = plan(Suite.read(file))
+    half = estimate(planned, [row(status=Status.SCORED), row(status=Status.WAITING)])
+    assert half.total.done == 1 and half.total.core_hours is None
+    assert estimate(planned, [row(status=Status.SCORED)] * 2).total.core_hours == 0

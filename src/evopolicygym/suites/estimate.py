@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -55,15 +55,7 @@ def estimate(planned: Sequence[PlannedRun], rows: Sequence[Row]) -> Plan:
         for agent in dict.fromkeys(one.agent for one in planned)
     ]
     unmeasured = sorted({one.task.id for one in planned} - set(_step_us()))
-    hours = [one.core_hours for one in agents if one.core_hours is not None]
-    total = Estimate(
-        "all",
-        sum(one.runs for one in agents),
-        sum(one.done for one in agents),
-        sum(one.episodes for one in agents),
-        sum(hours) if hours else None,
-        "",
-    )
+    total = replace(_estimate("all", pairs), dollars="")
     return Plan(agents, total, unmeasured)
 
 
