@@ -61,7 +61,7 @@ def run(
         write_whole(place.file, suite.toml().encode())
         foreman = Foreman(place, planned, suite.cap, jobs, parallel_runs, fleet)
         asyncio.run(_work(foreman, place, suite))
-    _conclude(foreman, place, suite, json)
+    _conclude(foreman, place, suite, planned, json)
 
 
 @app.command()
@@ -117,7 +117,7 @@ def _stop(foreman: Foreman) -> None:
     foreman.stop()
 
 
-def _conclude(foreman: Foreman, place: SuiteFolder, suite: Suite, json: bool) -> None:
+def _conclude(foreman: Foreman, place: SuiteFolder, suite: Suite, planned: list[PlannedRun], json: bool) -> None:
     """Exit code 0 only when every run has a score."""
     rows = foreman.survey.rows()
     write_table(place, suite, rows)
@@ -126,6 +126,10 @@ def _conclude(foreman: Foreman, place: SuiteFolder, suite: Suite, json: bool) ->
     else:
         suite_table.show(suite.name, rows)
     left = sum(not row.is_over for row in rows)
+    if others := len(place.others(planned)):
+        talk.print(
+            f"{others} more in {_shown(place.root / 'runs')} are not in this suite; tables of the folder count them"
+        )
     if foreman.is_capped and left:
         talk.print("the suite's cap on spending is reached: no new run was begun")
     if left:

@@ -68,7 +68,7 @@ class Suite(Strict):
     name: Name
     tasks: list[str] = Field(min_length=1)
     agents: dict[Name, Entrant] = Field(min_length=1)
-    repeats: int = Field(default=1, ge=1)
+    repeats: int = Field(default=1, ge=1, le=1000)
     seed: int = 0
     splits: Splits = Splits()
     defaults: Defaults = Defaults()

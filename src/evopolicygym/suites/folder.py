@@ -41,6 +41,11 @@ class SuiteFolder:
     def superseded(self, name: str) -> list[Path]:
         return sorted((self.root / SUPERSEDED).glob(f"{name}__[0-9]*"))
 
+    def others(self, planned: Iterable[PlannedRun]) -> list[str]:
+        """Runs that lie here, and that the suite does not speak of any more."""
+        names = {one.name for one in planned}
+        return sorted(path.name for path in (self.root / "runs").glob("*") if path.name not in names)
+
     def make(self) -> None:
         for folder in (self.root, self.root / "runs", self.root / "logs", self.root / SUPERSEDED):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -131,9 +131,11 @@ class Foreman:
             yield self._members[row.run]
 
     def _has_room(self, row: Row) -> bool:
-        if len(self._members) >= MOST_PER_PLACE * self._places:
-            return False
-        return not row.needs_agent or sum(member.has_agent for member in self._members.values()) < self._places
+        """For an agent, or for hidden scoring alone: neither keeps the other out."""
+        agents = sum(member.has_agent for member in self._members.values())
+        if row.needs_agent:
+            return agents < self._places and len(self._members) < MOST_PER_PLACE * self._places
+        return len(self._members) - agents < self._places
 
     async def _attend(self, member: Member) -> None:
         """One run, from the start of its process to its end. One that the machine has no room for stops nobody."""
