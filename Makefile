@@ -32,6 +32,7 @@ bench: $(READY)
 	$(BIN)/python benchmarks/fast.py
 	$(BIN)/python benchmarks/fast.py --suite
 	$(BIN)/python benchmarks/submit.py
+	$(BIN)/python benchmarks/suite.py
 	$(BIN)/python benchmarks/cluster.py
 	$(BIN)/python benchmarks/leaderboard.py
 
