@@ -11,7 +11,7 @@ from typing import Final, Self
 from evopolicygym.errors import UserError
 
 NAME: Final = ".lock"
-PATIENCE_S: Final = 0.5  # with those who hold it for an instant, to see whether anybody else does
+PATIENCE_S: Final = 0.5  # in a suite: somebody who looks how it stands holds each lock for an instant
 POLL_S: Final = 0.01
 
 
@@ -20,7 +20,7 @@ class RunIsOwned(UserError):
 
 
 class RunLock:
-    def __init__(self, root: Path, patience_s: float = PATIENCE_S) -> None:
+    def __init__(self, root: Path, patience_s: float = 0.0) -> None:
         self._file = os.open(root / NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         if not _locked(self._file, time.monotonic() + patience_s):
             os.close(self._file)

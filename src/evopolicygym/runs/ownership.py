@@ -25,7 +25,7 @@ from evopolicygym.rollout.ray.fleet import Whereabouts
 from evopolicygym.rollout.slots import Slots
 from evopolicygym.runs import record, workspace
 from evopolicygym.runs.engines import engine_of
-from evopolicygym.runs.lock import RunLock
+from evopolicygym.runs.lock import PATIENCE_S, RunLock
 from evopolicygym.runs.settings import Settings
 from evopolicygym.sandbox.checkpoints import sweep
 from evopolicygym.tasks.contract import render
@@ -76,7 +76,7 @@ def own(
     if not _has_begun(place):
         _check_new(root, given)
         _make(place)
-    with RunLock(place.root):  # only now it cannot begin under our hands
+    with RunLock(place.root, PATIENCE_S if slots else 0.0):  # only now it cannot begin under our hands
         has_begun = _has_begun(place)
         settings = agreed(Settings.read(place.config), given, place) if has_begun else Settings.make(**given)
         with _started(place, settings, agent_facts, slots, seats) as owner:

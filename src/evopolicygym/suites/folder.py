@@ -64,7 +64,7 @@ def has_begun(run: Path) -> bool:
 def is_owned(run: Path) -> bool:
     """Whether some process is at work on it."""
     try:
-        with RunLock(run, patience_s=0):
+        with RunLock(run):
             return False
     except RunIsOwned:
         return True
