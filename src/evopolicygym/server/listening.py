@@ -21,7 +21,7 @@ from evopolicygym.judge.place import write_json
 NAME: Final = ".door.json"
 TOKEN_BYTES: Final = 24
 GRACE_S: Final = 5
-BACKLOG: Final = 128
+BACKLOG: Final = 32
 MAX_CONNECTIONS: Final = 256
 
 
