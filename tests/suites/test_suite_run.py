@@ -10,7 +10,7 @@ import threading
 
 import pytest
 
-from evopolicygym.runs.lock import RunLock
+from evopolicygym.runs.lock import PATIENCE_S, RunLock
 from evopolicygym.suites.folder import is_owned
 from processes import alive, family, wait_until
 from serving import command
@@ -90,7 +90,7 @@ def test_a_broken_run_stops_nobody(done, tmp_path):
 def test_looking_whether_a_run_is_owned_keeps_nobody_from_owning_it(tmp_path):
     looking = RunLock(tmp_path)
     threading.Timer(0.1, looking.__exit__).start()
-    with RunLock(tmp_path):
+    with RunLock(tmp_path, PATIENCE_S):
         assert is_owned(tmp_path)
     assert not is_owned(tmp_path) and not is_owned(tmp_path / "none")
 
