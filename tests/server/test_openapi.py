@@ -89,11 +89,13 @@ def converse(operation, mode, examples):
 
 
 def test_nothing_was_charged_beyond_the_budget(door):
-    """After all that: the run is as sound as any."""
+    """After all that: the run is as sound as any. One submission is its own, since another worker may have had the
+    conversations; it is refused where they have used up the budget."""
+    door.submit([0])
     info = door.call("GET", "/info")[1]
     ends = [json.loads(line)["kind"] for line in (door.root / "ledger.jsonl").read_text().splitlines()]
     assert ends.count("charged") == ends.count("judged") == info["state"]["n_submits"]
-    assert 0 <= info["state"]["remaining_budget"] <= 12  # another worker may have had the requests
+    assert 0 <= info["state"]["remaining_budget"] < 12
 
 
 def test_the_document_is_valid_and_says_where_the_door_is(door):
