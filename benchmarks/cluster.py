@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from engine import POLICY
+from engine import CONSTANT
 
 from evopolicygym.rollout.engine import Engine, LocalEngine
 from evopolicygym.rollout.ray.engine import RayEngine
@@ -83,7 +83,7 @@ def main(rounds: int) -> None:
     print("|---|---|---|---|---|---|")
     tasks = {slug: resolve(f"core16/{slug}") for slug in WORK}
     with tempfile.TemporaryDirectory() as folder, Fleet(list(tasks.values()), most=2) as fleet:
-        (Path(folder) / "policy.py").write_text(POLICY)
+        (Path(folder) / "policy.py").write_text(CONSTANT)
         for slug, task in tasks.items():
             print("|", " | ".join(row(fleet, Path(folder), task, WORK[slug], rounds)), "|", flush=True)
 

@@ -2,6 +2,7 @@
 
     python benchmarks/engine.py [SLUG ...]            stock environments; and as it ships, against the same bare loop
     python benchmarks/engine.py --fast [SLUG ...]     their fast versions, on both sides
+    python benchmarks/engine.py --linear [SLUG ...]   a policy that computes, on tasks whose observation is one array
     python benchmarks/engine.py --scaling [SLUG ...]  two jobs against one
 
 Bare: `env.step(policy.act(obs))` in one process, pinned to one core. Isolated: the engine with one job, same core.
@@ -32,8 +33,8 @@ from evopolicygym.tasks.task import Task
 
 SECONDS_PER_TASK = 12.0
 SCALING_EPISODES = 8
-POLICY = '''
-"""The cheapest policy there is: it makes the jail look as dear as it can."""
+CONSTANT = '''
+"""The cheapest policy there is: all that is measured beside the environment is the exchange."""
 import numpy as np
 
 
@@ -48,13 +49,32 @@ class Policy:
     def act(self, obs):
         return self.action
 '''
+LINEAR = '''
+"""A matrix product and a tanh: in a process of its own, numpy's code is cold each time."""
+import numpy as np
 
 
-def bare(task: Task, case: Case, stock: bool) -> tuple[float, float, float]:
+class Policy:
+    def __init__(self, obs_space, action_space, env_meta):
+        self.discrete = action_space["type"] == "Discrete"
+        size = action_space["n"] if self.discrete else action_space["shape"][0]
+        self.gains = np.linspace(-0.02, 0.02, size * obs_space["shape"][0]).reshape(size, -1)
+
+    def reset(self, episode_index):
+        pass
+
+    def act(self, obs):
+        action = np.tanh(self.gains @ obs)
+        return int(action.argmax()) if self.discrete else action.astype(np.float32)
+'''
+LINEAR_TASKS = ["acrobot", "bipedal-walker", "reacher", "half-cheetah", "ant", "pusher"]
+
+
+def bare(task: Task, source: str, case: Case, stock: bool) -> tuple[float, float, float]:
     """Seconds from first act to last step, seconds of the whole episode, and the return."""
     whole = time.perf_counter()
     scope: dict[str, Any] = {}
-    exec(POLICY, scope)
+    exec(source, scope)
     env = simulator.make(task, stock=stock)
     observation = simulator.reset(env, case.seed)
     policy = scope["Policy"](*simulator.schemas(task, env), task.env_meta())
@@ -82,13 +102,14 @@ def compare(task: Task, folder: Path, stock: bool) -> Iterator[tuple[float, floa
     with LocalEngine(task, 1, stock=stock) as engine, LocalEngine(task, 1) as shipped:
         checkpoint = engine.store.snapshot(folder)
         shipped.store.snapshot(folder)
+        source = (folder / "policy.py").read_text()
         listed = cases(PaperSplits(), task.id, Split.TRAIN, list(range(200)))
         isolated(engine, checkpoint, listed[0])
         isolated(shipped, checkpoint, listed[0])
-        bare(task, listed[0], stock)
+        bare(task, source, listed[0], stock)
         deadline = time.perf_counter() + SECONDS_PER_TASK
         for number, case in enumerate(listed):
-            loop_s, whole_s, total = bare(task, case, stock)
+            loop_s, whole_s, total = bare(task, source, case, stock)
             result = isolated(engine, checkpoint, case)
             ships = isolated(shipped, checkpoint, case)
             assert result.score == total, f"{task.id}: isolated {result.score}, bare {total}"
@@ -136,7 +157,8 @@ def main() -> None:
     chosen = [argument for argument in sys.argv[1:] if not argument.startswith("-")]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        (folder / "policy.py").write_text(POLICY)
+        linear = "--linear" in sys.argv
+        (folder / "policy.py").write_text(LINEAR if linear else CONSTANT)
         if "--scaling" in sys.argv:
             scaling(chosen or ["ant", "half-cheetah", "door-key", "parking", "car-racing"], folder)
             return
@@ -144,7 +166,8 @@ def main() -> None:
             facts = measure_jail(level)
             print(f"level {level}: " + ", ".join(f"{name} {value:.3g}" for name, value in facts.items()))
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})  # the engine's single worker takes this core, too
-        overhead(chosen or [task.partition("/")[2] for task in core16()], folder, "--fast" not in sys.argv)
+        slugs = LINEAR_TASKS if linear else [task.partition("/")[2] for task in core16()]
+        overhead(chosen or slugs, folder, "--fast" not in sys.argv)
 
 
 if __name__ == "__main__":

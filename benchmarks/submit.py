@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from engine import POLICY, bare
+from engine import CONSTANT, bare
 
 from evopolicygym.judge import delivery
 from evopolicygym.judge.events import Refused
@@ -73,7 +73,7 @@ def through_the_door(folder: Path, count: int) -> None:
         rows = []
         for number, case in enumerate(cases):
             whole_s, judge_s, score = submit(connection, urlsplit(api).path, number)
-            _, bare_s, expected = bare(means.task, case, stock=False)
+            _, bare_s, expected = bare(means.task, CONSTANT, case, stock=False)
             assert score == expected, (number, score, expected)
             rows.append((whole_s, judge_s, bare_s))
     show(rows[1:])
@@ -89,7 +89,7 @@ def show(rows: list[tuple[float, float, float]]) -> None:
 
 
 def write_policy(system: Path) -> None:
-    (system / "policy.py").write_text(POLICY)
+    (system / "policy.py").write_text(CONSTANT)
 
 
 class Parts:
