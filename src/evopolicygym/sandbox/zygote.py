@@ -51,6 +51,7 @@ def main(control: socket.socket) -> NoReturn:
     except OSError as error:
         _send(control, {"refused": error.strerror or str(error)})
         os._exit(1)
+    inside.look_plain()
     inside.warm_up()
     gc.collect()
     gc.freeze()
