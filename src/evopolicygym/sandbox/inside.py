@@ -93,7 +93,7 @@ def run(assignment: Assignment) -> NoReturn:
     stage = Stage.IMPORT
     try:
         sys.path.insert(0, assignment.folder)
-        randomness.install(assignment.randomness_key)
+        randomness.begin(assignment.randomness_key)
         cls = _load(assignment.folder)
         stage = Stage.INIT
         policy = _construct(cls, assignment)
@@ -138,6 +138,7 @@ def warm_up() -> None:
     what the zygote has specialised its children need not."""
     box: Schema = {"type": "Box", "shape": [4], "dtype": "float32", "low": -1.0, "high": 1.0}
     discrete: Schema = {"type": "Discrete", "n": 2, "start": 0}
+    randomness.begin(bytes(32))
     for action_space, action in ((box, np.zeros(4, np.float32)), (discrete, 1)):
         (requests, ours), (theirs, answers) = os.pipe(), os.pipe()
         os.write(ours, bytes(WARM_UP_ROUNDS * (HEAD_BYTES + size_of(box))))
@@ -162,6 +163,7 @@ def look_plain() -> None:
     sys.stderr = io.TextIOWrapper(_Capped(2), "utf-8", "replace", write_through=True)
     os.environ.clear()
     os.environ.update(HOME="/", LANG="C.UTF-8", TZ="UTC", OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1")
+    randomness.install()
 
 
 def _load(folder: str) -> type[Any]:
