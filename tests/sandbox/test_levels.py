@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 
 import pytest
 
 from conftest import policy_source, toy_task
+from evopolicygym.errors import IsolationUnavailable
 from evopolicygym.limits import Limits
 from evopolicygym.sandbox.jail import Level
+from evopolicygym.sandbox.launcher import Zygote
+from evopolicygym.sandbox.runtime import runtime
 
 ROOMY = toy_task(limits=Limits(init_cpu_s=30, act_cpu_s=30, episode_cpu_s=60, memory_mb=2048))
 NOT_FOR_TESTS = {"antigravity", "this", "idlelib", "turtle", "turtledemo", "lib2to3"}
@@ -68,3 +72,9 @@ def test_nothing_can_be_written(stage, level):
     result = stage(ROOMY, levels=(level,)).play(policy_source(act=act))
     assert result.error is None, result.error
     assert result.score < 10
+
+
+def test_checkpoints_among_the_libraries_are_refused_where_nothing_would_hide_them():
+    for root in runtime().roots:
+        with pytest.raises(IsolationUnavailable, match="checkpoints must not be kept in"):
+            Zygote(Level.B, Path(root) / "site-packages" / "stage")

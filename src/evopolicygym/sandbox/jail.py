@@ -76,9 +76,10 @@ class Jail:
             seccomp.apply(seccomp.build(os.getpid()))
 
     def _refuse_a_stage_among_libraries(self) -> None:
+        """Beneath a root, even in one of its holes, every policy could read all checkpoints: see ``_readable``."""
         for root in self.runtime.roots:
             if beneath(self.stage, root):
-                raise OSError(f"checkpoints in {self.stage} would be readable to every policy, as all of {root} is")
+                raise OSError(f"checkpoints must not be kept in {self.stage}: every policy may read {root}")
 
     def _take_identity(self) -> None:
         """The kernel counts threads by user, so a policy gets a user of its own wherever there is one to be had."""
@@ -95,7 +96,7 @@ class Jail:
             bound_threads(self.others)
 
     def _readable(self, checkpoint: str) -> list[str]:
-        """Of what is left since ``prepare``, which made the holes in the roots: of all checkpoints only one."""
+        """Of what ``prepare`` has left. So the roots may be named as they are: their holes have gone already."""
         if self.level is Level.A:
             return ["/"]
         return [*self.runtime.roots, *self.runtime.packages, self.policy_folder(checkpoint)]
