@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -43,6 +44,28 @@ def test_the_standard_library_is_there(stage):
     assert (
         not {"json", "heapq", "statistics", "dataclasses", "sqlite3", "ctypes"} & set(plain) or sys.platform != "linux"
     )
+
+
+@pytest.mark.parametrize("level", [Level.A, Level.B])
+def test_the_kernel_says_that_every_layer_is_on(tmp_path, level):
+    (tmp_path / "p").mkdir()
+    (tmp_path / "p" / "policy.py").write_text("import time\ntime.sleep(60)")
+    zygote = Zygote(level, tmp_path)
+    child = zygote.spawn("p", Limits(), bytes(32), {"obs_space": {}, "action_space": {}, "env_meta": {}})
+    status = facts(f"/proc/{facts(f'/proc/self/fdinfo/{child.pidfd}')['Pid'].split()[0]}/status")
+    zygote.end(child)
+    zygote.close()
+    assert (status["NoNewPrivs"], status["Seccomp"]) == ("1", "2")
+    for name in ("CapInh", "CapPrm", "CapEff", "CapAmb"):
+        assert int(status[name], 16) == 0, name
+    if level is Level.A or os.geteuid() == 0:
+        assert int(status["CapBnd"], 16) == 0
+    if level is Level.A:
+        assert status["NSpid"].split()[-1] == "1"
+
+
+def facts(path: str) -> dict[str, str]:
+    return dict(line.split(":\t", 1) for line in Path(path).read_text().splitlines() if ":\t" in line)
 
 
 @pytest.mark.parametrize("level", [Level.A, Level.B])

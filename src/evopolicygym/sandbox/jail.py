@@ -53,8 +53,8 @@ class Jail:
         return namespaces.POLICY if self.level is Level.A else os.path.join(self.stage, checkpoint)
 
     def prepare(self) -> None:
-        """Once, in the zygote, what every child inherits: an empty bounding set and, where there is no private root, no
-        files but those that policies may read and their checkpoints."""
+        """Once, in the zygote, what every child inherits: the filter, ready made; an empty bounding set; and, where
+        there is no private root, no files but those that policies may read and their checkpoints."""
         if self.level is not Level.NONE:
             seccomp.build(os.getpid())
             kernel.empty_bounding_set()
