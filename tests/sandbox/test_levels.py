@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
+from pathlib import Path
 
 import pytest
 
 from conftest import policy_source, toy_task
+from evopolicygym.errors import IsolationUnavailable
 from evopolicygym.limits import Limits
 from evopolicygym.sandbox.jail import Level
+from evopolicygym.sandbox.launcher import Zygote
+from evopolicygym.sandbox.runtime import runtime
 
 ROOMY = toy_task(limits=Limits(init_cpu_s=30, act_cpu_s=30, episode_cpu_s=60, memory_mb=2048))
 NOT_FOR_TESTS = {"antigravity", "this", "idlelib", "turtle", "turtledemo", "lib2to3"}
@@ -42,6 +47,28 @@ def test_the_standard_library_is_there(stage):
 
 
 @pytest.mark.parametrize("level", [Level.A, Level.B])
+def test_the_kernel_says_that_every_layer_is_on(tmp_path, level):
+    (tmp_path / "p").mkdir()
+    (tmp_path / "p" / "policy.py").write_text("import time\ntime.sleep(60)")
+    zygote = Zygote(level, tmp_path)
+    child = zygote.spawn("p", Limits(), bytes(32), {"obs_space": {}, "action_space": {}, "env_meta": {}})
+    status = facts(f"/proc/{facts(f'/proc/self/fdinfo/{child.pidfd}')['Pid'].split()[0]}/status")
+    zygote.end(child)
+    zygote.close()
+    assert (status["NoNewPrivs"], status["Seccomp"]) == ("1", "2")
+    for name in ("CapInh", "CapPrm", "CapEff", "CapAmb"):
+        assert int(status[name], 16) == 0, name
+    if level is Level.A or os.geteuid() == 0:
+        assert int(status["CapBnd"], 16) == 0
+    if level is Level.A:
+        assert status["NSpid"].split()[-1] == "1"
+
+
+def facts(path: str) -> dict[str, str]:
+    return dict(line.split(":\t", 1) for line in Path(path).read_text().splitlines() if ":\t" in line)
+
+
+@pytest.mark.parametrize("level", [Level.A, Level.B])
 def test_numpy_and_scipy_are_there_and_do_their_work(stage, level):
     act = """
     import numpy.linalg, scipy.linalg, scipy.optimize, scipy.signal, scipy.spatial, scipy.interpolate, scipy.stats
@@ -68,3 +95,9 @@ def test_nothing_can_be_written(stage, level):
     result = stage(ROOMY, levels=(level,)).play(policy_source(act=act))
     assert result.error is None, result.error
     assert result.score < 10
+
+
+def test_checkpoints_among_the_libraries_are_refused_where_nothing_would_hide_them():
+    for root in runtime().roots:
+        with pytest.raises(IsolationUnavailable, match="checkpoints must not be kept in"):
+            Zygote(Level.B, Path(root) / "site-packages" / "stage")

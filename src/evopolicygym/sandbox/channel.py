@@ -24,7 +24,7 @@ from evopolicygym.sandbox.launcher import Child, Ended, Zygote
 from evopolicygym.sandbox.watchdog import Watch, watchdog
 from evopolicygym.sandbox.wire import HEAD_BYTES, READY, REPORT_BYTES, STDIO_BYTES, failed_stage
 
-NONCES: Final = 512
+NONCES: Final = 64
 
 
 @dataclass(frozen=True)
@@ -185,4 +185,6 @@ def _exited(child: Child, within_s: float) -> bool:
 
 
 def _text(descriptor: int, size: int) -> str:
+    if not os.fstat(descriptor).st_blocks:
+        return ""  # nothing was ever written there, and its zeros need not be looked through
     return os.pread(descriptor, size, 0).rstrip(b"\0").decode(errors="replace")

@@ -92,7 +92,8 @@ def run(assignment: Assignment) -> NoReturn:
     """Until the judge hangs up or the policy fails. Never returns to the zygote's code."""
     stage = Stage.IMPORT
     try:
-        _prepare(assignment)
+        sys.path.insert(0, assignment.folder)
+        randomness.begin(assignment.randomness_key)
         cls = _load(assignment.folder)
         stage = Stage.INIT
         policy = _construct(cls, assignment)
@@ -137,6 +138,7 @@ def warm_up() -> None:
     what the zygote has specialised its children need not."""
     box: Schema = {"type": "Box", "shape": [4], "dtype": "float32", "low": -1.0, "high": 1.0}
     discrete: Schema = {"type": "Discrete", "n": 2, "start": 0}
+    randomness.begin(bytes(32))
     for action_space, action in ((box, np.zeros(4, np.float32)), (discrete, 1)):
         (requests, ours), (theirs, answers) = os.pipe(), os.pipe()
         os.write(ours, bytes(WARM_UP_ROUNDS * (HEAD_BYTES + size_of(box))))
@@ -149,19 +151,19 @@ def warm_up() -> None:
             os.close(descriptor)
 
 
-def _prepare(assignment: Assignment) -> None:
-    """Leave a process that looks like a plain Python started in the policy's folder."""
+def look_plain() -> None:
+    """What policies find is a plain Python. Done once, in the zygote: a child that changes memory has to copy it first.
+    Nothing of this package can be imported afterwards."""
     for name in [name for name in sys.modules if name.split(".")[0] == "evopolicygym"]:
         del sys.modules[name]
     sys.modules["__main__"] = types.ModuleType("__main__")
     sys.argv[:] = ["policy"]
-    sys.path.insert(0, assignment.folder)
     sys.meta_path.append(_NothingElse())
     sys.stdout = io.TextIOWrapper(_Capped(1), "utf-8", "replace", write_through=True)
     sys.stderr = io.TextIOWrapper(_Capped(2), "utf-8", "replace", write_through=True)
     os.environ.clear()
     os.environ.update(HOME="/", LANG="C.UTF-8", TZ="UTC", OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1")
-    randomness.install(assignment.randomness_key)
+    randomness.install()
 
 
 def _load(folder: str) -> type[Any]:
@@ -183,10 +185,17 @@ def _construct(cls: type[Any], assignment: Assignment) -> Any:
             raise TypeError(f"class Policy has no method {method}: it needs reset(episode_index) and act(obs)")
     arguments = (dict(assignment.obs_space), dict(assignment.action_space), dict(assignment.env_meta))
     try:
+        return cls(*arguments)
+    except TypeError:
+        _must_accept(cls, arguments)
+        raise
+
+
+def _must_accept(cls: type[Any], arguments: tuple[Any, ...]) -> None:
+    try:
         inspect.signature(cls).bind(*arguments)
     except TypeError as error:
         raise TypeError(f"Policy.__init__ must accept (obs_space, action_space, env_meta): {error}") from None
-    return cls(*arguments)
 
 
 def _confess(stage: Stage, error: BaseException, folder: str) -> None:

@@ -19,7 +19,7 @@ from evopolicygym.sandbox.privileges import (
     bound_threads,
     give_up_privileges,
 )
-from evopolicygym.sandbox.runtime import Runtime
+from evopolicygym.sandbox.runtime import Runtime, beneath
 
 
 class Level(StrEnum):
@@ -35,6 +35,7 @@ MEANING: Final = {
     Level.B: "Landlock + seccomp + limits, no namespaces (the existence of host paths can be probed with stat)",
     Level.NONE: "a separate process with limits only: not publishable",
 }
+WRITABLE: Final = ("/dev/null",)
 
 
 @dataclass(frozen=True)
@@ -44,13 +45,23 @@ class Jail:
     level: Level
     stage: str
     runtime: Runtime
-    readable: tuple[str, ...]
     uid: int
     others: int
     max_landlock_abi: int | None = None
 
     def policy_folder(self, checkpoint: str) -> str:
         return namespaces.POLICY if self.level is Level.A else os.path.join(self.stage, checkpoint)
+
+    def prepare(self) -> None:
+        """Once, in the zygote, what every child inherits: the filter, ready made; an empty bounding set; and, where
+        there is no private root, no files but those that policies may read and their checkpoints."""
+        if self.level is not Level.NONE:
+            seccomp.build(os.getpid())
+            kernel.empty_bounding_set()
+        if self.level is Level.B:
+            self._refuse_a_stage_among_libraries()
+            kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
+            landlock.restrict([*self.runtime.readable(), self.stage], WRITABLE, self.max_landlock_abi)
 
     def confine(self, checkpoint: str, limits: Limits) -> None:
         """Lay every layer of the level on this process. Raises before policy code has run if one does not take."""
@@ -61,8 +72,14 @@ class Jail:
         kernel.die_with_parent(signal.SIGKILL)
         if self.level is not Level.NONE:
             give_up_privileges()
-            landlock.restrict(self._readable(checkpoint), ["/dev/null"], self.max_landlock_abi)
+            landlock.restrict(self._readable(checkpoint), WRITABLE, self.max_landlock_abi)
             seccomp.apply(seccomp.build(os.getpid()))
+
+    def _refuse_a_stage_among_libraries(self) -> None:
+        """Beneath a root, even in one of its holes, every policy could read all checkpoints: see ``_readable``."""
+        for root in self.runtime.roots:
+            if beneath(self.stage, root):
+                raise OSError(f"checkpoints must not be kept in {self.stage}: every policy may read {root}")
 
     def _take_identity(self) -> None:
         """The kernel counts threads by user, so a policy gets a user of its own wherever there is one to be had."""
@@ -79,9 +96,10 @@ class Jail:
             bound_threads(self.others)
 
     def _readable(self, checkpoint: str) -> list[str]:
+        """Of what ``prepare`` has left. So the roots may be named as they are: their holes have gone already."""
         if self.level is Level.A:
             return ["/"]
-        return [*self.readable, self.policy_folder(checkpoint)]
+        return [*self.runtime.roots, *self.runtime.packages, self.policy_folder(checkpoint)]
 
 
 def self_test(jail: Jail) -> None:

@@ -38,8 +38,19 @@ MOUNT_READ_ONLY: Final = 1
 MOUNT_NO_SUID: Final = 2
 MOUNT_NO_DEVICES: Final = 4
 
+# Looked up here and not at the first call, which for most of them is in a fresh child: work is cheaper before a fork.
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.syscall.restype = ctypes.c_long
+_libc.unshare.argtypes = (ctypes.c_int,)
+_libc.setns.argtypes = (ctypes.c_int, ctypes.c_int)
+_libc.mount.argtypes = (ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_ulong, ctypes.c_char_p)
+_libc.umount2.argtypes = (ctypes.c_char_p, ctypes.c_int)
+_libc.sethostname.argtypes = (ctypes.c_char_p, ctypes.c_size_t)
+_libc.prctl.argtypes = (ctypes.c_int, *[ctypes.c_ulong] * 4)
+_libc.capset.argtypes = (ctypes.c_void_p, ctypes.c_void_p)
+
+_CAPABILITY_HEADER: Final = (ctypes.c_uint32 * 2)(0x20080522, 0)  # version 3, of this process
+_NO_CAPABILITIES: Final = (ctypes.c_uint32 * 6)()
 
 
 def _check(result: int, what: str) -> int:
@@ -59,15 +70,15 @@ def syscall(name: str, *arguments: object) -> int:
 
 
 def unshare(flags: int) -> None:
-    _check(_libc.unshare(ctypes.c_int(flags)), "unshare")
+    _check(_libc.unshare(flags), "unshare")
 
 
 def setns(fd: int, kind: int) -> None:
-    _check(_libc.setns(ctypes.c_int(fd), ctypes.c_int(kind)), "setns")
+    _check(_libc.setns(fd, kind), "setns")
 
 
 def mount(source: str, target: str, filesystem: str | None, flags: int = 0, data: str | None = None) -> None:
-    result = _libc.mount(_bytes(source), _bytes(target), _bytes(filesystem), ctypes.c_ulong(flags), _bytes(data))
+    result = _libc.mount(_bytes(source), _bytes(target), _bytes(filesystem), flags, _bytes(data))
     _check(result, f"mount {source} on {target}")
 
 
@@ -92,7 +103,7 @@ def sethostname(name: bytes) -> None:
 
 
 def prctl(option: int, value: int = 0) -> None:
-    _check(_libc.prctl(ctypes.c_int(option), ctypes.c_ulong(value), 0, 0, 0), f"prctl {option}")
+    _check(_libc.prctl(option, value, 0, 0, 0), f"prctl {option}")
 
 
 def pidfd_open(pid: int) -> int:
@@ -102,15 +113,19 @@ def pidfd_open(pid: int) -> int:
 def empty_bounding_set() -> None:
     """As far as that is allowed: it takes a capability itself."""
     for capability in range(64):
-        if _libc.prctl(PR_CAPBSET_DROP, ctypes.c_ulong(capability), 0, 0, 0) < 0:
+        if _libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) < 0:
             break
 
 
 def drop_capabilities() -> None:
     """Empty the bounding set where that is allowed, then every other set."""
     empty_bounding_set()
-    version_3_self = (ctypes.c_uint32 * 2)(0x20080522, 0)
-    _check(_libc.capset(version_3_self, (ctypes.c_uint32 * 6)()), "capset")
+    clear_capabilities()
+
+
+def clear_capabilities() -> None:
+    """Every set but the bounding set."""
+    _check(_libc.capset(_CAPABILITY_HEADER, _NO_CAPABILITIES), "capset")
 
 
 def die_with_parent(signal_number: int) -> None:

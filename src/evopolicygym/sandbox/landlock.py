@@ -7,6 +7,7 @@ import errno
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 from typing import Final
 
 from evopolicygym.sandbox import kernel
@@ -105,6 +106,7 @@ def scope() -> bool:
     return True
 
 
+@cache
 def usable_abi(max_abi: int | None = None) -> int:
     version = min(abi(), max_abi or max(HANDLED_BY_ABI), max(HANDLED_BY_ABI))
     if version == 0:

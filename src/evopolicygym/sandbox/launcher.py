@@ -35,6 +35,7 @@ CLEAN_ENVIRONMENT: Final = {
     "OMP_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
     "MALLOC_ARENA_MAX": "2",
+    "LD_BIND_NOW": "1",  # or every fresh process looks up the same functions
 }
 PASSED: Final = ("LD_LIBRARY_PATH", DEBUG_VARIABLE)  # what the loader reads only at the start, and who wants messages
 FLAGS: Final = ("-P", "-S", "-B")  # not -I: it would ignore PYTHONHASHSEED, and the environment is ours anyway

@@ -70,6 +70,7 @@ def tasks_of(uid: int) -> int:
 
 
 def give_up_privileges() -> None:
-    kernel.drop_capabilities()
+    """The bounding set was emptied by the zygote: a user that owns nothing may not do that."""
+    kernel.clear_capabilities()
     kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
     kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)

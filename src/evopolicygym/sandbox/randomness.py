@@ -7,35 +7,41 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable
 from hashlib import blake2b
 from typing import Any
 
 import numpy as np
 
 
-def keyed_bytes(key: bytes) -> Callable[[int], bytes]:
-    """An ``os.urandom`` whose output is determined by ``key`` and by what was drawn before."""
-    counter = 0
+class Stream:
+    """Bytes that are determined by a key and by what was drawn before."""
 
-    def urandom(size: int, /) -> bytes:
-        nonlocal counter
+    def __init__(self) -> None:
+        self.begin(bytes(32))
+
+    def begin(self, key: bytes) -> None:
+        self._key, self._blocks = key, 0
+
+    def draw(self, size: int) -> bytes:
         if size < 0:
             raise ValueError("negative argument not allowed")
         blocks = []
         for _ in range(-(-size // 64)):
-            blocks.append(blake2b(counter.to_bytes(8, "little"), key=key).digest())
-            counter += 1
+            blocks.append(blake2b(self._blocks.to_bytes(8, "little"), key=self._key).digest())
+            self._blocks += 1
         return b"".join(blocks)[:size]
 
-    return urandom
+
+_stream = Stream()
 
 
-def install(key: bytes) -> None:
-    """Key ``os.urandom`` and ``os.getrandom`` (and with them secrets, uuid4, default_rng()), ``random`` and
-    ``numpy.random``. What asks the kernel from C, such as ``ssl.RAND_bytes``, is out of reach."""
-    urandom = keyed_bytes(key)
+def install() -> None:
+    """Let ``os.urandom`` and ``os.getrandom`` (and with them secrets, uuid4, default_rng()), ``random`` and
+    ``numpy.random`` draw from the stream. What asks the kernel from C, such as ``ssl.RAND_bytes``, is out of reach."""
     seed_from = random.Random.seed
+
+    def urandom(size: int, /) -> bytes:
+        return _stream.draw(size)
 
     def seed(self: random.Random, a: Any = None, version: int = 2) -> None:
         seed_from(self, int.from_bytes(urandom(32), "little") if a is None else a, version)
@@ -46,5 +52,10 @@ def install(key: bytes) -> None:
     setattr(os, "getrandom", lambda size, flags=0: urandom(size))  # noqa: B010
     setattr(random.Random, "seed", seed)  # noqa: B010
     random.seed = random._inst.seed
+
+
+def begin(key: bytes) -> None:
+    """From here on all of it follows from ``key``."""
+    _stream.begin(key)
     random.seed()
-    np.random.seed(np.frombuffer(urandom(64), np.uint32))
+    np.random.seed(np.frombuffer(_stream.draw(64), np.uint32))

@@ -10,6 +10,8 @@ import ctypes
 import errno
 import platform
 import struct
+from collections.abc import Sequence
+from functools import cache
 from typing import Final
 
 from evopolicygym.sandbox import kernel
@@ -59,8 +61,12 @@ def when(number: int, body: list[bytes]) -> list[bytes]:
 
 
 def only_values(argument: int, values: tuple[int, ...], otherwise: int) -> list[bytes]:
+    return [op(LOAD, low(argument)), *_only(values, otherwise)]
+
+
+def _only(values: Sequence[int], otherwise: int) -> list[bytes]:
     tests = [op(JUMP_EQUAL, value, len(values) - i) for i, value in enumerate(values)]
-    return [op(LOAD, low(argument)), *tests, op(RETURN, otherwise), op(RETURN, ALLOW)]
+    return [*tests, op(RETURN, otherwise), op(RETURN, ALLOW)]
 
 
 def _only_threads() -> list[bytes]:
@@ -116,6 +122,7 @@ def _only_private_futex() -> list[bytes]:
     return [op(LOAD, low(1)), op(JUMP_ANY_BIT, FUTEX_PRIVATE, 0, 1), op(RETURN, ALLOW), op(RETURN, TRY_AGAIN)]
 
 
+@cache
 def build(own_pid: int, machine: str | None = None) -> bytes:
     """The filter of a policy process whose pid, as it sees itself, is ``own_pid``."""
     machine = machine or platform.machine()
@@ -127,33 +134,40 @@ def build(own_pid: int, machine: str | None = None) -> bytes:
         op(LOAD, NUMBER),
         op(JUMP_GREATER_EQUAL, X32_BIT, 0, 1),
         op(RETURN, KILL),
-        *when(numbers["clone"], _only_threads()),
-        *when(numbers["clone3"], [op(RETURN, NOT_THERE)]),  # glibc then falls back to clone, whose flags are visible
         *when(numbers["prlimit64"], _only_own_limits(own_pid)),  # read limits, never set them
-        *when(numbers["ioctl"], only_values(1, IOCTL_READS, NO_TTY)),
-        *when(numbers["fcntl"], only_values(1, FCNTL_HARMLESS, DENY)),
         *when(numbers["kill"], only_values(0, (own_pid,), DENY)),
         *when(numbers["tgkill"], only_values(0, (own_pid,), DENY)),
+    ]
+    for name in ("sched_getaffinity", "sched_getparam", "sched_getscheduler"):
+        program += when(numbers[name], _only_about_itself(own_pid))
+    return b"".join(program) + _whatever_the_pid(machine)
+
+
+@cache
+def _whatever_the_pid(machine: str) -> bytes:
+    """Most of it: a zygote has it before it forks."""
+    numbers = table(machine)
+    program = [
+        *when(numbers["clone"], _only_threads()),
+        *when(numbers["clone3"], [op(RETURN, NOT_THERE)]),  # glibc then falls back to clone, whose flags are visible
+        *when(numbers["ioctl"], only_values(1, IOCTL_READS, NO_TTY)),
+        *when(numbers["fcntl"], only_values(1, FCNTL_HARMLESS, DENY)),
         *when(numbers["futex"], _only_private_futex()),
         *when(numbers["openat"], only_honest_open(2)),
         *(when(numbers["open"], only_honest_open(1)) if "open" in numbers else []),
     ]
     for name in ("clock_gettime", "clock_getres", "clock_nanosleep"):
         program += when(numbers[name], _only_common_clocks())
-    for name in ("sched_getaffinity", "sched_getparam", "sched_getscheduler"):
-        program += when(numbers[name], _only_about_itself(own_pid))
-    for number in sorted(numbers[name] for name in ALLOWED if name in numbers):
-        program += when(number, [op(RETURN, ALLOW)])
-    return b"".join([*program, op(RETURN, DENY)])
+    program += _only(sorted(numbers[name] for name in ALLOWED if name in numbers), DENY)
+    return b"".join(program)
 
 
 class _Program(ctypes.Structure):
-    _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_void_p))
+    _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_char_p))
 
 
 def apply(program: bytes) -> None:
     """Lay the filter on this process for good. Needs no_new_privs."""
-    buffer = ctypes.create_string_buffer(program, len(program))
-    description = _Program(len(program) // 8, ctypes.addressof(buffer))
+    description = _Program(len(program) // 8, program)
     set_mode_filter = 1
     kernel.syscall("seccomp", ctypes.c_uint(set_mode_filter), ctypes.c_uint(0), ctypes.byref(description))

@@ -16,6 +16,7 @@ import select
 import signal
 import socket
 import sys
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 if __name__ == "__main__":
@@ -47,10 +48,12 @@ def main(control: socket.socket) -> NoReturn:
     jail = _jail(settings)
     try:
         own_pidfd = _enter(jail)
+        jail.prepare()
         _rehearse(jail, own_pidfd)
     except OSError as error:
         _send(control, {"refused": error.strerror or str(error)})
         os._exit(1)
+    inside.look_plain()
     inside.warm_up()
     gc.collect()
     gc.freeze()
@@ -63,7 +66,7 @@ def _jail(settings: Message) -> Jail:
     runtime = Runtime(**facts)
     level, stage = Level(settings["level"]), settings["stage"]
     others = tasks_of(os.getuid())
-    return Jail(level, stage, runtime, runtime.readable(), settings["uid"], others, settings["max_landlock_abi"])
+    return Jail(level, stage, runtime, settings["uid"], others, settings["max_landlock_abi"])
 
 
 def _forget_packages(runtime: Message) -> None:
@@ -144,10 +147,11 @@ def _bury(pid: int) -> Message:
 def _spawn(
     control: socket.socket, jail: Jail, own_pidfd: int, request: Message, descriptors: list[int]
 ) -> tuple[int, int]:
+    order = _order(jail, request)
     reader, writer = os.pipe()
     child = _fork(jail, own_pidfd)
     if child == 0:
-        _become_policy(jail, request, descriptors, writer)
+        _become_policy(jail, order, descriptors, writer)
     for descriptor in (writer, *descriptors):
         os.close(descriptor)
     pidfd = kernel.pidfd_open(child)
@@ -158,23 +162,36 @@ def _spawn(
     return pidfd, child
 
 
-def _become_policy(jail: Jail, request: Message, descriptors: list[int], writer: int) -> NoReturn:
+@dataclass(frozen=True)
+class Order:
+    """A spawn request, as its child needs it."""
+
+    checkpoint: str
+    limits: Limits
+    assignment: inside.Assignment
+
+
+def _order(jail: Jail, request: Message) -> Order:
+    checkpoint, key = request["checkpoint"], bytes.fromhex(request["randomness_key"])
+    spaces = request["obs_space"], request["action_space"]
+    assignment = inside.Assignment(jail.policy_folder(checkpoint), *spaces, request["env_meta"], key)
+    return Order(checkpoint, Limits(**request["limits"]), assignment)
+
+
+def _become_policy(jail: Jail, order: Order, descriptors: list[int], writer: int) -> NoReturn:
     """Confine first; only then is policy code touched. A layer that fails is reported by the pipe, which closes before
     any policy code runs, so that a policy cannot forge a fault of the jail."""
     pipe = writer
     try:
         _keep_only(descriptors, writer)
         pipe = PIPE_FD
-        jail.confine(request["checkpoint"], Limits(**request["limits"]))
-        folder = jail.policy_folder(request["checkpoint"])
-        os.chdir(folder)
-        key = bytes.fromhex(request["randomness_key"])
-        assignment = inside.Assignment(folder, request["obs_space"], request["action_space"], request["env_meta"], key)
+        jail.confine(order.checkpoint, order.limits)
+        os.chdir(order.assignment.folder)
     except BaseException as error:
         os.write(pipe, f"{type(error).__name__}: {error}".encode())
         os._exit(1)
     os.close(PIPE_FD)
-    inside.run(assignment)
+    inside.run(order.assignment)
 
 
 PIPE_FD = REPORT_FD + 1
