@@ -97,7 +97,8 @@ def test_nothing_can_be_written(stage, level):
     assert result.score < 10
 
 
-def test_checkpoints_among_the_libraries_are_refused_where_nothing_would_hide_them():
+@pytest.mark.parametrize("level", [Level.A, Level.B])
+def test_checkpoints_among_the_libraries_are_refused(level):
     for root in runtime().roots:
         with pytest.raises(IsolationUnavailable, match="checkpoints must not be kept in"):
-            Zygote(Level.B, Path(root) / "site-packages" / "stage")
+            Zygote(level, Path(root) / "site-packages" / "stage")

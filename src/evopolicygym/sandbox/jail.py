@@ -52,6 +52,12 @@ class Jail:
     def policy_folder(self, checkpoint: str) -> str:
         return namespaces.POLICY if self.level is Level.A else os.path.join(self.stage, checkpoint)
 
+    def must_hide_the_stage(self) -> None:
+        """Beneath a library root, even in one of its holes, every policy could read all checkpoints."""
+        for root in self.runtime.roots:
+            if self.level is not Level.NONE and beneath(self.stage, root):
+                raise OSError(f"checkpoints must not be kept in {self.stage}: every policy may read {root}")
+
     def prepare(self) -> None:
         """Once, in the zygote, what every child inherits: the filter, ready made; an empty bounding set; and, where
         there is no private root, no files but those that policies may read and their checkpoints."""
@@ -59,7 +65,6 @@ class Jail:
             seccomp.build(os.getpid())
             kernel.empty_bounding_set()
         if self.level is Level.B:
-            self._refuse_a_stage_among_libraries()
             kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
             landlock.restrict([*self.runtime.readable(), self.stage], WRITABLE, self.max_landlock_abi)
 
@@ -74,12 +79,6 @@ class Jail:
             give_up_privileges()
             landlock.restrict(self._readable(checkpoint), WRITABLE, self.max_landlock_abi)
             seccomp.apply(seccomp.build(os.getpid()))
-
-    def _refuse_a_stage_among_libraries(self) -> None:
-        """Beneath a root, even in one of its holes, every policy could read all checkpoints: see ``_readable``."""
-        for root in self.runtime.roots:
-            if beneath(self.stage, root):
-                raise OSError(f"checkpoints must not be kept in {self.stage}: every policy may read {root}")
 
     def _take_identity(self) -> None:
         """The kernel counts threads by user, so a policy gets a user of its own wherever there is one to be had."""

@@ -47,6 +47,7 @@ def main(control: socket.socket) -> NoReturn:
     _forget_packages(settings["runtime"])
     jail = _jail(settings)
     try:
+        jail.must_hide_the_stage()
         own_pidfd = _enter(jail)
         jail.prepare()
         _rehearse(jail, own_pidfd)
