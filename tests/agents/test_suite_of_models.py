@@ -18,7 +18,7 @@ seeds = "paper"
 validation_cases = 2
 heldout_cases = 3
 [defaults]
-budget = 12
+budget = 8
 [cap]
 tokens = {cap}
 [agents.model]
