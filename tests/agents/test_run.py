@@ -10,7 +10,8 @@ import time
 from pathlib import Path
 
 import pytest
-from running import KEY, SMALL, meanwhile, play, played, stopped_in_time
+from prepared import Prepared
+from running import KEY, argv, meanwhile, play, played, stopped_in_time
 from scripted_model import ScriptedModel
 
 from serving import COMMAND
@@ -120,21 +121,8 @@ def test_a_killed_run_goes_on_and_leaves_nobody_behind(tmp_path):
     root = tmp_path / "run"
     marker = f"time.sleep(0.5 if __import__('os').path.exists('second') else 500); open('second', 'w') #{os.getpid()}"
     code = SLOW_STARTER.format(0) + "; " + marker
-    argv = [
-        *COMMAND,
-        "run",
-        "toys:Toy-v0",
-        "--run",
-        str(root),
-        *SMALL,
-        "--agent",
-        "command",
-        "--",
-        "python3",
-        "-c",
-        code,
-    ]
-    process = subprocess.Popen(argv, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    command = argv(root, "--agent", "command", "--", "python3", "-c", code)
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
     while not (root / "workspace/feedback/submit_002").exists():
         assert process.poll() is None
         time.sleep(0.1)
@@ -178,10 +166,17 @@ MISTAKES = [
 ]
 
 
+@pytest.fixture(scope="module")
+def prepared():
+    with Prepared() as made:
+        yield made
+
+
 @pytest.mark.parametrize(("options", "message"), MISTAKES)
-def test_mistakes_are_named(tmp_path, options, message):
+def test_mistakes_are_named(tmp_path, prepared, options, message):
     """Before anything begins: no run is left behind."""
-    done = play(tmp_path / "run", *options, PATH="/usr/bin:/bin", OPENAI_API_KEY="", ANTHROPIC_API_KEY="")
+    words = argv(tmp_path / "run", *options)[len(COMMAND) :]
+    done = prepared.run(words, PATH="/usr/bin:/bin", OPENAI_API_KEY="", ANTHROPIC_API_KEY="")
     assert done.returncode == 2 and message in done.stderr and "Traceback" not in done.stderr
     assert not (tmp_path / "run").exists()
 
