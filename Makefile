@@ -10,7 +10,7 @@ demo: $(READY)
 	@$(BIN)/evopolicygym demo
 
 test: lint
-	$(BIN)/pytest -n 2 --dist loadgroup
+	$(BIN)/pytest -n 2 --dist worksteal
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -20,11 +20,11 @@ lint: $(READY)
 # The long proofs: whole episodes on every task, a thousand episodes in one worker, trivial policies, certificates,
 # and of the judge: random kills, eight runs at once, hostile requests, memory (figures: docs/reliability.md).
 prove: $(READY)
-	$(BIN)/pytest -n 2 --dist loadgroup -m slow --timeout 3600
+	$(BIN)/pytest -n 2 --dist worksteal -m slow --timeout 3600
 
 # The large certificate of the fast environments: hundreds of episodes of each, compared bit for bit with stock.
 certify: $(READY)
-	$(BIN)/pytest -n 2 --dist loadgroup -m slow --timeout 3600 tests/fast
+	$(BIN)/pytest -n 2 --dist worksteal -m slow --timeout 3600 tests/fast
 
 bench: $(READY)
 	$(BIN)/python benchmarks/engine.py

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 
@@ -22,6 +24,17 @@ def family(root: int) -> list[int]:
         children = parents.get(todo.pop(), [])
         found += children
         todo += children
+    return found
+
+
+def told_of(folder: Path) -> list[int]:
+    """Processes whose command line or environment names a folder: of an agent in its workspace, all of them."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            with suppress(OSError):
+                told = (entry / "cmdline").read_bytes() + (entry / "environ").read_bytes()
+                found += [int(entry.name)] if os.fsencode(folder) in told else []
     return found
 
 

@@ -7,7 +7,8 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from evopolicygym.agents import home
 from evopolicygym.agents.client import Ask, Command
 from evopolicygym.agents.reading import Ended
 from evopolicygym.agents.turns import Turn, total
+from processes import wait_until
 
 KEY = "scripted-key-that-opens-nothing"
 
@@ -36,14 +38,15 @@ class Seat:
     def session(self) -> str | None:
         return next((turn.session for turn in reversed(self.turns) if turn.session), None)
 
-    def turn(self, prompt: str, timeout_s: float = 240.0) -> Turn:
+    def turn(self, prompt: str, timeout_s: float = 240.0, counted: Callable[[], object] = lambda: True) -> Turn:
+        """``timeout_s`` counts from when ``counted`` holds."""
         client = self.installed.client
         options = {"keys": {client.keys[0]: KEY}, "program": str(self.installed.program), **self.ask}
         command = client.command(
             Ask(prompt, self.workspace, self.home, session=self.session if client.can_resume else None, **options)
         )
         home.seed(self.home, command.files)
-        code, wall_s = self._run(command, timeout_s)
+        code, wall_s = self._run(command, timeout_s, counted)
         before = total(turn.usage for turn in self.turns if turn.session == self.session)
         ended = Ended(code, wall_s, self.home, self.stderr[-4000:], command.session, before)
         with self._file("stdout").open(errors="replace") as lines:
@@ -66,7 +69,7 @@ class Seat:
     def _file(self, name: str) -> Path:
         return self.folder / name
 
-    def _run(self, command: Command, timeout_s: float) -> tuple[int | None, float]:
+    def _run(self, command: Command, timeout_s: float, counted: Callable[[], object]) -> tuple[int | None, float]:
         began = time.monotonic()
         with self._file("stdout").open("w") as out, self._file("stderr").open("w") as err:
             process = subprocess.Popen(
@@ -79,13 +82,16 @@ class Seat:
                 start_new_session=True,
                 text=True,
             )
-            code = self._wait(process, command.stdin or "", timeout_s)
+            assert process.stdin
+            with suppress(BrokenPipeError), process.stdin as stdin:
+                stdin.write(command.stdin or "")
+            code = self._wait(process, timeout_s, counted)
         return code, time.monotonic() - began
 
-    def _wait(self, process: subprocess.Popen[str], stdin: str, timeout_s: float) -> int | None:
+    def _wait(self, process: subprocess.Popen[str], timeout_s: float, counted: Callable[[], object]) -> int | None:
         try:
-            process.communicate(stdin, timeout=timeout_s)
-            return process.returncode
+            wait_until(lambda: counted() or process.poll() is not None)
+            return process.wait(timeout_s)
         except subprocess.TimeoutExpired:
             return None
         finally:

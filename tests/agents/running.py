@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,17 @@ def record_of(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
     assert done.returncode == 0, done.stderr
     record: dict[str, Any] = json.loads(done.stdout)
     return record
+
+
+def stopped_in_time(plays: Callable[[Path, str], dict[str, Any]], folder: Path) -> dict[str, Any]:
+    """A run whose time was over after its first submission. How little time is enough for that depends on how busy this
+    machine is: what comes too early is a run as well, with a limit of its own, and is tried again with more time."""
+    for number, hours in enumerate(("0.001", "0.003", "0.01", "0.03")):
+        record = plays(folder / str(number), hours)
+        assert record["times"]["closed_because"] == "limit_hours" and record["turns"][-1]["failure"] == "timeout"
+        if record["submissions"]:
+            return record
+    raise AssertionError("nothing was submitted in two minutes")
 
 
 def meanwhile(root: Path) -> list[dict[str, Any]]:

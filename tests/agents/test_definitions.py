@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from evopolicygym.agents import definitions, home
+from evopolicygym.agents import definitions, home, installed
 from evopolicygym.agents.client import Ask, Client
 from evopolicygym.agents.metering import Meter
 from evopolicygym.errors import UserError
@@ -106,6 +106,16 @@ def test_the_documentation_is_true(tmp_path):
     for name in CLIENTS:
         install = definitions.load(name).install
         assert install and install.command in text
+
+
+def test_a_client_that_is_to_be_installed_yet_says_which_node_it_asks_for(tmp_path):
+    found = installed.check(definitions.load("qwen"), {"PATH": str(tmp_path)}, tmp_path)
+    assert "qwen is not in PATH" in found.missing[0] and "ask for Node 22 or newer, and none is" in found.remarks[0]
+
+
+def test_a_definition_that_is_not_there(tmp_path):
+    with pytest.raises(UserError, match=r"none\.toml: No such file or directory\n.*docs/agents.md"):
+        definitions.load(str(tmp_path / "none.toml"))
 
 
 def test_an_unknown_agent_gets_the_nearest_names():

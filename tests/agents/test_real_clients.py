@@ -119,9 +119,9 @@ def test_faults_are_recognised_and_the_session_goes_on(name, fault, tmp_path):
 def test_a_model_that_says_nothing_is_a_timeout(name, tmp_path):
     with ScriptedModel(fault="hang") as model:
         player = seat(name, model, tmp_path, tmp_path)
-        silent = player.turn("Say something.", timeout_s=8.0)
+        silent = player.turn("Say something.", timeout_s=2.0, counted=lambda: model.seen)
         assert silent.failure and silent.failure.kind is FailureKind.TIMEOUT and silent.exit_code is None
-        assert silent.usage is None
+        assert silent.usage is None and model.seen
 
 
 def test_the_key_is_not_in_the_shell_of_codex(tmp_path):

@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 from evolution_script import SUBMIT, evolve
-from running import KEY, MODELS, Real, finished, meanwhile, play
+from running import KEY, MODELS, Real, finished, meanwhile, play, stopped_in_time
 from scripted_model import ScriptedModel
 from wire_formats import Past
 
+from processes import told_of
 from serving import COMMAND
 
 QUICK = ["codex", "claude"]
@@ -167,6 +168,36 @@ class Tireless:
     def __call__(self, history: Sequence[Past]) -> str:
         submits = sum(SUBMIT in past.text for past in history if past.kind == "call")
         return evolve(history) if submits == 0 else "$ sleep 0.3"
+
+
+class Sleepy:
+    """Submits once, and then never comes back from its shell. Sees whether anybody is there of the run in ``root``."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.saw_somebody = root, False
+
+    def __call__(self, history: Sequence[Past]) -> str:
+        self.saw_somebody |= bool(told_of(self.root))
+        submits = sum(SUBMIT in past.text for past in history if past.kind == "call")
+        return evolve(history) if submits == 0 else "$ sleep 600"
+
+
+def test_a_limit_of_hours_ends_a_client_and_its_shell(tmp_path):
+    script = Sleepy(tmp_path)
+    with ScriptedModel(script) as model:
+        real = Real("codex", model)
+        record = stopped_in_time(lambda root, hours: real.plays(root, "--max-hours", hours), tmp_path)
+        assert told_of(tmp_path) == [] and script.saw_somebody
+    assert len(record["turns"]) == 1 and record["outcome"]["kind"] == "scored" and record["budget"]["charged"] == 4
+
+
+def test_a_limit_of_turns_leaves_the_rest_of_the_budget(tmp_path):
+    with ScriptedModel() as model:
+        record = Real("claude", model).plays(tmp_path / "run", "--max-turns", "1")
+        assert told_of(tmp_path) == []
+    assert record["times"]["closed_because"] == "limit_turns" and record["outcome"]["kind"] == "scored"
+    assert [turn["failure"] for turn in record["turns"]] == [None] and record["outcome"]["budget_left"] == 8
+    assert "1 turn, which is this one" in next(request["asked"] for request in model.seen if request["tools"])
 
 
 PRICES = """

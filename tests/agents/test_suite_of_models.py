@@ -18,7 +18,7 @@ seeds = "paper"
 validation_cases = 2
 heldout_cases = 3
 [defaults]
-budget = 12
+budget = 8
 [cap]
 tokens = {cap}
 [agents.model]
@@ -33,12 +33,12 @@ def test_a_cap_on_spending_stops_new_runs_and_lets_running_ones_end(tmp_path, mo
     file, folder = tmp_path / "models.toml", tmp_path / "out"
     with ScriptedModel() as model:
         file.write_text(SUITE.format(url=model.url, cap=5000))
-        capped = command("suite", "run", file, "--folder", folder, "--parallel-runs", 2, "--json")
+        capped = command("suite", "run", file, "--folder", folder, "--parallel-runs", 2, "--jobs", 1, "--json")
         assert capped.returncode == 1 and "cap on spending is reached" in capped.stderr
         rows = json.loads(capped.stdout)["runs"]
         assert sorted(row["status"] for row in rows) == ["scored", "scored", "waiting"]
         assert all(row["tokens"] > 5000 for row in rows if row["status"] == "scored")
-        raised = command("suite", "run", file, "--folder", folder, "--set", "cap.tokens=1000000", "--json")
+        raised = command("suite", "run", file, "--folder", folder, "--set", "cap.tokens=1000000", "--jobs", 1, "--json")
     assert raised.returncode == 0 and json.loads(raised.stdout)["complete"]
 
 

@@ -15,7 +15,7 @@ from evopolicygym.runs.look import look
 from evopolicygym.tasks.files import CORE16_ORDER
 from playing import AGENTS, play, start
 
-SMALL = ("--budget", "48", "--validation-cases", "1", "--heldout-cases", "2", "--jobs", "2", "--seeds", "paper")
+SMALL = ("--budget", "48", "--validation-cases", "1", "--heldout-cases", "2", "--jobs", "1", "--seeds", "paper")
 
 
 def submissions(server):
@@ -50,7 +50,7 @@ def test_same_seed_same_submissions_even_when_killed(serve):
 def test_another_seed_tries_other_policies(serve):
     found = []
     for seed in (0, 1):
-        server = serve("--budget", "14", "--jobs", "2", "--seeds", "paper", task="core16/reacher", name=f"s{seed}")
+        server = serve("--budget", "14", "--jobs", "1", "--seeds", "paper", task="core16/reacher", name=f"s{seed}")
         assert play(server, "tuner", seed=seed).returncode == 0
         found.append(submissions(server))
     assert found[0] != found[1]

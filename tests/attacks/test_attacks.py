@@ -31,8 +31,7 @@ def everywhere() -> Iterator[object]:
 
 
 def _case(place: str, attack: Attack) -> object:
-    """All attacks of one level go to one process, and so to one engine."""
-    return pytest.param(place, attack, id=f"{place}-{attack.name}", marks=pytest.mark.xdist_group(f"attacks {place}"))
+    return pytest.param(place, attack, id=f"{place}-{attack.name}")
 
 
 @pytest.fixture(scope="session")
@@ -66,14 +65,12 @@ def test_attack(runner_at: Callable[[str], Runner], place: str, attack: Attack) 
     pytest.fail("\n".join(complaints))
 
 
-@pytest.mark.xdist_group("attacks B")
 def test_what_level_b_does_not_cover(runner_at: Callable[[str], Runner]) -> None:
     """Said in so many words by `jail.MEANING`; when this fails, level B has become better than that."""
     (attack,) = [attack for attack in CORPUS if attack.name == "59_stat"]
     assert runner_at("B").run(attack).outcomes == ("breach",)
 
 
-@pytest.mark.xdist_group("attacks none")
 @pytest.mark.parametrize("attack", [attack for attack in CORPUS if attack.control == ("judge",)], ids=lambda a: a.name)
 def test_found_where_it_is(runner_at: Callable[[str], Runner], attack: Attack) -> None:
     """What no policy process ever holds cannot be stolen from one; the same search in the judge's place finds it."""
@@ -81,9 +78,7 @@ def test_found_where_it_is(runner_at: Callable[[str], Runner], attack: Attack) -
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="all of these tests already run as an ordinary user")
-@pytest.mark.parametrize(
-    "level", [pytest.param(level, marks=pytest.mark.xdist_group(f"attacks {level} as a user")) for level in ("A", "B")]
-)
+@pytest.mark.parametrize("level", ["A", "B"])
 def test_as_an_ordinary_user(level: str) -> None:
     command = [sys.executable, HERE / "as_user.py", sys.executable, HERE / "runner.py", level]
     done = subprocess.run(command, capture_output=True, text=True)

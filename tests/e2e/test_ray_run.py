@@ -17,7 +17,6 @@ from evopolicygym.tasks.sealing import KEY_VARIABLE
 from processes import alive, family, wait_until
 from serving import COMMAND
 
-pytestmark = pytest.mark.xdist_group("ray")
 SMALL = ("--agent", "tuner", "--budget", "16", "--validation-cases", "4", "--heldout-cases", "4", "--json")
 SLEEPY = policy_source(act="import time; time.sleep(0.2); return 0")
 KEY = "ab" * 32

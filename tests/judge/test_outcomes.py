@@ -17,7 +17,6 @@ from evopolicygym.judge.ledger import START, line_hash, read
 from evopolicygym.runs.verification import Replay, Report, verify
 from serving import Server, command
 
-pytestmark = pytest.mark.xdist_group("outcomes")  # they share one finished run
 CLOCK = policy_source(act="import time; return time.perf_counter_ns() // 10 % 3")
 
 

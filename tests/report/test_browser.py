@@ -13,7 +13,6 @@ from evopolicygym.report.gather import gather
 from evopolicygym.report.page import write_page
 
 SAMPLE = Path(__file__).parents[2] / "examples" / "runs"
-pytestmark = pytest.mark.xdist_group("browser")
 PAPER = 718  # pixels: A4 without its margins
 LOOKS = {
     "desk": (1280, "light", "screen"),

@@ -28,7 +28,6 @@ from evopolicygym.sandbox.failures import ErrorKind
 from evopolicygym.tasks.files import CORE16_ORDER, core16
 from evopolicygym.tasks.task import Task
 
-pytestmark = pytest.mark.xdist_group("ray")
 SHORT = 60
 QUICK = ("acrobot", "reacher", "car-racing")
 

@@ -20,7 +20,6 @@ from evopolicygym.rollout.records import Episode, EpisodeResult
 from evopolicygym.sandbox.jail import Level
 from processes import wait_until
 
-pytestmark = pytest.mark.xdist_group("ray")
 SLOW = policy_source(act="import time; time.sleep(0.01); return int(obs[1] * 3) % 3")
 
 

@@ -48,12 +48,13 @@ def test_three_turns_without_a_submission_are_an_end():
 
 def test_overload_is_waited_out_with_growing_patience():
     waits = [after(turned(1), *[turned(1, "rate_limit")] * n).wait_s for n in range(1, 9)]
-    assert waits == [5, 10, 20, 40, 80, 160, 300, 300]
+    assert waits == [1, 3, 9, 27, 81, 243, 300, 300]
     assert after(turned(1), *[turned(1, "provider")] * 9) == Over("provider_down")
+    assert after(*[turned(1, "provider")] * 2000, allowance=Allowance(retries=2000, hours=None)).wait_s == 300
 
 
 def test_a_success_forgets_earlier_overload():
-    assert after(*[turned(0, "rate_limit")] * 8, turned(1), turned(1, "rate_limit")).wait_s == 5
+    assert after(*[turned(0, "rate_limit")] * 8, turned(1), turned(1, "rate_limit")).wait_s == 1
 
 
 def test_idle_turns_and_failed_turns_are_counted_apart():
@@ -94,3 +95,8 @@ def test_what_is_left_is_told_in_words():
     usage = {"fresh_input": 100, "cache_read": 0, "cache_write": 0, "output": 20, "reasoning": 0, "cost_usd": 0.25}
     left = Allowance(turns=3, hours=2, tokens=10_120, dollars=1).left([turned(1, usage=usage, wall_s=1800.0)])
     assert left == ["2 turns", "1.5 hours", "10,000 tokens"]
+
+
+@pytest.mark.parametrize(("hours", "words"), [(100, "100 hours"), (23.72, "23.7 hours"), (0.001, "1 minutes")])
+def test_hours_are_told_as_people_do(hours, words):
+    assert Allowance(turns=1, hours=hours).left([]) == ["1 turn, which is this one", words]

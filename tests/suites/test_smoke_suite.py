@@ -12,7 +12,6 @@ from suite_work import SuiteWork, essence, kill_all
 
 SMOKE = Path(__file__).parents[2] / "suites" / "smoke.toml"
 KILLS = 5
-pytestmark = pytest.mark.xdist_group("smoke")  # they share one undisturbed suite
 
 
 @pytest.fixture(scope="module")

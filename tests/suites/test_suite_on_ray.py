@@ -12,7 +12,6 @@ import pytest
 from processes import wait_until
 from suite_work import TOY, SuiteWork, essence, kill_all
 
-pytestmark = pytest.mark.xdist_group("ray")
 AGENTS = "[agents.starter]\n[agents.tuner]\n"
 
 

@@ -66,7 +66,7 @@ def check(client: Client, environment: Mapping[str, str], home: Path) -> Readine
         resumes=client.can_resume,
         ships=client.ships,
         missing=_missing(client, program, version, node, key),
-        remarks=_remarks(client, version, node),
+        remarks=_remarks(client, program, version, node),
     )
 
 
@@ -92,15 +92,15 @@ def _missing(client: Client, program: str | None, version: str | None, node: str
     return found
 
 
-def _remarks(client: Client, version: str | None, node: str | None) -> list[str]:
+def _remarks(client: Client, program: str | None, version: str | None, node: str | None) -> list[str]:
     remarks = [client.notes] if client.notes else []
     if version and client.install and version != client.install.version:
         remarks.append(
             f"this version is {version}, and {client.install.version} is the one that was proven to work: "
             f"{client.install.command}"
         )
-    if version and (old := _old_node(client, node)):
-        remarks.append(f"it starts, but {old}")
+    if (old := _old_node(client, node)) and (version or not program):
+        remarks.append(f"it starts, but {old}" if version else old)
     if not client.can_resume and client.turns == "many":
         remarks.append("it keeps no session: every turn is a new conversation in the same workspace")
     return remarks

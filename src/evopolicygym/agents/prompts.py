@@ -14,9 +14,9 @@ until the budget is spent. `python3` has numpy and scipy.{left}
 """
 
 CONTINUE: Final = """\
-{remaining} of {budget} training episodes are left. Go on: read AGENTS.md if you need it again, look at the newest
-folder of feedback/, improve system/, and submit with `python3 submit.py CASES` until the budget is spent. If you are
-sure that more episodes cannot help, you may stop; what you have submitted counts.{left}
+{remaining} of {budget} training episodes are left. Go on: AGENTS.md has the task and the rules, and feedback/ what came
+back so far. Improve system/, and submit it with `python3 submit.py CASES`, until the budget is spent. If you are sure
+that more episodes cannot help, you may stop; what you have submitted counts.{left}
 """
 
 INTERRUPTED: Final = """\

@@ -24,8 +24,10 @@ Shape = TypeVar("Shape", bound=Strict)
 def read_toml(path: Path, what: str, see: str = SEE) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text())
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"cannot read the {what} {path}: {error}") from error
+    except OSError as error:
+        raise UserError(f"cannot read the {what} {path}: {error.strerror}", see) from error
+    except UnicodeDecodeError as error:
+        raise UserError(f"the {what} {path} is not text: {error}", see) from error
     except tomllib.TOMLDecodeError as error:
         raise UserError(f"the {what} {path} is not TOML: {error}", see) from error
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -26,7 +27,9 @@ class Limit:
     @property
     def left(self) -> str:
         rest = self.value - (self.used or 0)
-        return f"{rest:.2g} {self.name}" if self.name == "hours" else f"{rest:,.0f} {self.name}"
+        if self.name == "hours":
+            return f"{round(rest, 1):,g} hours" if rest >= 1.5 else f"{math.ceil(rest * 60)} minutes"
+        return "1 turn, which is this one" if (self.name, rest) == ("turns", 1) else f"{rest:,.0f} {self.name}"
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,7 @@ PROVIDER_DOWN: Final = "provider_down"
 IDLE_TURNS: Final = 3  # turns in a row without a submission: it has nothing more to say
 FAILED_TURNS: Final = 3  # turns in a row that the client failed for a reason that waiting may not mend
 PASSING: Final = TRANSIENT | {FailureKind.INTERRUPTED}  # no fault of the agent's
-FIRST_WAIT_S: Final = 5.0
-LONGEST_WAIT_S: Final = 300.0
+WAITS_S: Final = (1.0, 3.0, 9.0, 27.0, 81.0, 243.0, 300.0)  # short at first: mostly it is one dropped connection
 
 
 @dataclass(frozen=True)
@@ -86,7 +85,7 @@ def _transient_in_a_row(turns: tuple[Turned, ...]) -> int:
 
 def _wait_s(turns: tuple[Turned, ...]) -> float:
     tries = _transient_in_a_row(turns)
-    return min(LONGEST_WAIT_S, FIRST_WAIT_S * 2 ** (tries - 1)) if tries else 0.0
+    return WAITS_S[min(tries, len(WAITS_S)) - 1] if tries else 0.0
 
 
 def session_of(turns: tuple[Turned, ...]) -> str | None:

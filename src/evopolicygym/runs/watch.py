@@ -15,7 +15,7 @@ from evopolicygym.judge.state import Phase
 from evopolicygym.runs.allowance import Allowance
 
 GRACE_S: Final = 60.0  # for the last words of an agent whose budget is spent
-METER_S: Final = 5.0  # between two looks at what a turn has used so far
+METER_S: Final = 2.0  # between two looks at what a turn has used so far
 METER_SHARE: Final = 20  # and at least so many times as long as the last look took
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import cache
 from importlib import metadata
 from typing import Final
@@ -37,9 +38,15 @@ def installed(distribution: str) -> str | None:
 
 def distributions(requires: tuple[str, ...]) -> tuple[str, ...]:
     """Everything whose version can move a score of a task that needs these modules."""
-    unknown = metadata.packages_distributions() if any(module not in BEHIND for module in requires) else {}
+    unknown = _providers() if any(module not in BEHIND for module in requires) else {}
     behind = [name for module in requires for name in BEHIND.get(module, unknown.get(module, ()))]
     return tuple(dict.fromkeys([*ALWAYS, *behind]))
+
+
+@cache
+def _providers() -> Mapping[str, list[str]]:
+    """Module to distributions. Once per process: it reads the list of files of every package there is."""
+    return metadata.packages_distributions()
 
 
 def pygame_provider() -> str:

@@ -18,7 +18,6 @@ from evopolicygym.rollout.ray.authentication import KNOCK
 from evopolicygym.rollout.ray.steward import Steward
 from processes import family
 
-pytestmark = pytest.mark.xdist_group("ray")
 KNOCK_EVERYWHERE = """
 import json, socket, sys
 host, ports, paths, token = json.loads(sys.argv[1])

@@ -44,7 +44,6 @@ def breaches(outcomes: dict[str, bool]) -> set[str]:
     return {name for name, succeeded in outcomes.items() if succeeded}
 
 
-@pytest.mark.xdist_group("cells")
 class TestAsWhoeverWeAre:
     def test_every_attack_works_where_nothing_stops_it(self):
         outcomes = as_root("none")
@@ -63,7 +62,6 @@ class TestAsWhoeverWeAre:
 
 
 @NEEDS_ROOT
-@pytest.mark.xdist_group("cells")
 class TestAsAnOrdinaryUser:
     LEVELS = ("none", "A", "B", "B@5", "B@2")
 
