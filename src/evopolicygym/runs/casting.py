@@ -13,6 +13,7 @@ from evopolicygym.agents import definitions, installed, prices
 from evopolicygym.agents.client import Client
 from evopolicygym.agents.confinement.cell import AgentLevel
 from evopolicygym.agents.confinement.levels import best_level, standing
+from evopolicygym.agents.confinement.proxy import parse
 from evopolicygym.agents.prices import Price
 from evopolicygym.errors import UserError
 from evopolicygym.judge.place import Place
@@ -109,8 +110,7 @@ class Cast:
 
 def cast(settings: AgentSettings) -> Cast:
     """Raises UserError when the agent cannot play here, with the remedy."""
-    prices.table(settings.prices)  # mistakes are told before anything begins
-    _variables(settings)
+    _check(settings)
     if settings.name == definitions.COMMAND:
         settings = settings.model_copy(update={"command": programs.settled(settings.command)})
         client = definitions.command(settings.command, settings.json_lines)
@@ -122,6 +122,27 @@ def cast(settings: AgentSettings) -> Cast:
         raise UserError(f"{client.name} cannot play here: {ready.missing[0]}")
     client.check(settings.model, settings.base_url, settings.options, _keys(client))
     return Cast(settings, client, best_level(settings.levels), ready.program, ready.version)
+
+
+def _check(settings: AgentSettings) -> None:
+    """Mistakes are told before anything begins."""
+    prices.table(settings.prices)
+    _variables(settings)
+    for host in settings.hosts:
+        try:
+            parse(host)
+        except ValueError as error:
+            raise UserError(f"{error}: an agent cannot be given it", "Write HOST, or HOST:PORT.") from None
+    for path in settings.shown:
+        if not path.exists():
+            raise UserError(f"{path} is not there: an agent cannot be shown it", "Create it, or leave it out.")
+    if settings.command and settings.name != definitions.COMMAND:
+        raise UserError(
+            f"{settings.name} has a program of its own: {' '.join(settings.command)!r} would not be used",
+            "Leave it out, or let it play: --agent command -- PROGRAM ARGUMENTS.",
+        )
+    if settings.json_lines and settings.name != definitions.COMMAND:
+        raise UserError(f"{settings.name} speaks its own way", "--json-lines is for --agent command.")
 
 
 def _hidden(place: Place) -> tuple[Path, ...]:
