@@ -102,6 +102,13 @@ def test_a_reader_that_leaves_is_told_apart_from_a_failure(arguments):
     assert "Traceback" not in done.stderr
 
 
+def test_a_full_disk_says_what_is_lost_and_what_to_do():
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([*COMMAND, "task", "list", "--json"], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 2
+    assert "No space left on device" in done.stderr and "Make room" in done.stderr and "--resume" in done.stderr
+
+
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
 def test_closed_streams(closed):
     command = f'exec "$0" -m evopolicygym task list {closed}'

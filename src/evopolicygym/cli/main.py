@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
@@ -21,6 +22,10 @@ EvoPolicyGym isolates policies with Linux kernel features. On macOS or Windows r
   docker build -t evopolicygym . && docker run --rm -it -v "$PWD":/host -w /host evopolicygym evopolicygym doctor"""
 
 
+ROOM: Final = (
+    "Make room, and give the command again. A run loses nothing that is in its ledger: "
+    "`evopolicygym run --resume RUN` goes on with it, `evopolicygym finish RUN` ends it."
+)
 # Where each command is: a function of a module of this package, or several, held together by an app.
 COMMANDS: Final = {
     "evaluate": "evaluate:evaluate",
@@ -68,13 +73,20 @@ def main() -> NoReturn:
     except UnicodeEncodeError as error:
         _complain(f"a name is not UTF-8, which no record can hold: {error.object!a}\nRename it.", UserError.exit_code)
     except OSError as error:
-        _complain(f"{error.filename or 'the output'}: {error.strerror}", UserError.exit_code)
+        _complain(_said(error), UserError.exit_code)
     sys.exit(0)
 
 
 def _complain(text: str, code: int) -> NoReturn:
     print(f"evopolicygym: {tame(text)}", file=sys.stderr)
     sys.exit(code)
+
+
+def _said(error: OSError) -> str:
+    """A full disk says no name: it may be that of the output, or of the folder that was being written."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return f"{error.strerror}: {error.filename or 'the output, or the folder that is written to, is full'}\n{ROOM}"
+    return f"{error.filename or 'the output'}: {error.strerror}"
 
 
 def _mend_streams() -> None:
