@@ -14,6 +14,7 @@ ROOT = Path(__file__).parents[2]
 SAMPLE = ROOT / "examples" / "runs"
 POLICY = ROOT / "examples" / "acrobot"
 NOP = ("run", "core16/acrobot", "--agent", "nop")
+MODEL = ("run", "core16/acrobot", "--agent", "model", "--model", "openai/m", "--model-url")
 
 
 def run(*arguments: str | Path, **options) -> subprocess.CompletedProcess[str]:
@@ -38,6 +39,10 @@ def refused(done: subprocess.CompletedProcess[str], *says: str) -> None:
         ([*NOP, "--max-silence", "0"], "silent_minutes: Input should be greater than 0, not 0.0"),
         ([*NOP, "--agent-host", "https://example.org"], "'https://example.org' is not host or host:port"),
         ([*NOP, "--agent-host", "two words"], "'two words' is not host or host:port"),
+        ([*MODEL, "localhost:8000/v1"], "'localhost:8000/v1' is no address of a model's API"),
+        ([*MODEL, "http://"], "no address"),
+        ([*MODEL, "http://two words/v1"], "no address"),
+        ([*MODEL, "http://127.0.0.1:99999/v1"], "no address"),
         ([*NOP, "--show", "/no/such/file"], "/no/such/file is not there"),
         ([*NOP, "--json-lines"], "--json-lines is for --agent command"),
         ([*NOP, "--seal-key", "/no/such/key"], "cannot read the sealing key"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -128,6 +129,7 @@ def _check(settings: AgentSettings) -> None:
     """Mistakes are told before anything begins."""
     prices.table(settings.prices)
     _variables(settings)
+    _check_url(settings.base_url)
     for host in settings.hosts:
         try:
             parse(host)
@@ -143,6 +145,20 @@ def _check(settings: AgentSettings) -> None:
         )
     if settings.json_lines and settings.name != definitions.COMMAND:
         raise UserError(f"{settings.name} speaks its own way", "--json-lines is for --agent command.")
+
+
+def _check_url(url: str | None) -> None:
+    try:
+        parts = urlsplit(url or "https://none")
+        sound = parts.scheme in ("http", "https") and parts.hostname and not re.search(r"\s", parts.netloc)
+        _ = parts.port  # raises where it is none
+    except ValueError:
+        sound = False
+    if not sound:
+        raise UserError(
+            f"{url!r} is no address of a model's API",
+            "Write it whole, such as http://127.0.0.1:8000/v1 or https://HOST/v1.",
+        )
 
 
 def _hidden(place: Place) -> tuple[Path, ...]:
