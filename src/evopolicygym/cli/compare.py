@@ -25,10 +25,11 @@ def compare(
 
     collected = {str(path): collect(path) for path in paths}
     found = sides({path: one.runs for path, one in collected.items()})
+    skipped = tuple(skip for one in collected.values() for skip in one.skipped)
     if len(found) < 2:
+        report_skipped(skipped)  # perhaps that is why
         raise UserError("there is one side only", "Name two folders, or one that holds runs of two entrants.")
     pairs = analysis.compare(found)
-    skipped = tuple(skip for one in collected.values() for skip in one.skipped)
     if json:
         told = [{"label": side.label, "missing": side.missing, "apart": side.apart} for side in found]
         facts = {"pairs": [asdict(pair) for pair in pairs], "sides": told}

@@ -31,7 +31,7 @@ def evaluate(
     split: Annotated[Split, typer.Option(help="Which list of cases.")] = Split.TRAIN,
     seeds: Annotated[Seeds, typer.Option(help="Public cases of the paper, or sealed by your key.")] = Seeds.SEALED,
     seal_key: Annotated[Path | None, typer.Option(help="Key file for --seeds sealed.")] = None,
-    case_list: Annotated[str, typer.Option("--cases", help="Such as 0-7,12. Default 8, 16 or 32 by split.")] = "",
+    case_list: Annotated[str | None, typer.Option("--cases", help="As 0-7,12. Default 8, 16 or 32 by split.")] = None,
     jobs: Annotated[int, typer.Option(min=1, help="Episodes at a time, on this machine.")] = CORES,
     engine_name: Annotated[EngineName, typer.Option("--engine", help="This machine, or Ray.")] = EngineName.LOCAL,
     ray_address: Annotated[str | None, typer.Option(help="A Ray cluster, or auto (default: a Ray of our own).")] = None,
@@ -44,7 +44,9 @@ def evaluate(
     """Run a policy on chosen cases and report returns, lengths, errors and speed."""
     found = resolve(task)
     splits = seeds.splits(seal_key)
-    chosen = cases(splits, found.id, split, parse_indices(case_list or DEFAULT_CASES[split], SIZES[split]))
+    engine_name.check_address(ray_address)
+    wanted = DEFAULT_CASES[split] if case_list is None else case_list
+    chosen = cases(splits, found.id, split, parse_indices(wanted, SIZES[split]))
     _warn(pins.complaints(pins.distributions(found.requires)), isolation)
     _check_paths(policy_dir, record, video)
     levels, workers = isolation.levels(), min(jobs, len(chosen))

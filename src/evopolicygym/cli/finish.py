@@ -13,6 +13,7 @@ from evopolicygym.cli.outcome import show_outcome, show_scores
 from evopolicygym.cli.output import data, print_json, progress, talk, tame
 from evopolicygym.errors import Fault, UserError
 from evopolicygym.judge import hidden, submission
+from evopolicygym.judge.place import Place
 from evopolicygym.judge.state import Phase
 from evopolicygym.runs import service
 from evopolicygym.runs.lock import RunIsOwned
@@ -70,6 +71,9 @@ def verify(run: Run, jobs: Jobs = CORES, json: AsJson = False) -> None:
     """Recompute everything that can be recomputed, and name what does not match. Writes nothing."""
     from evopolicygym.runs.verification import verify as verify_run
 
+    place = Place(run)
+    if not place.ledger.exists() and not place.record.exists():
+        raise UserError(f"{run} holds no run", "Name the folder of a run: the one with run.json and ledger.jsonl.")
     report = verify_run(run, jobs)
     if json:
         print_json(report.as_dict())

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
-from typing import NoReturn
+from collections.abc import Iterable
+from importlib import import_module
+from typing import Annotated, Any, Final, NoReturn
 
 import typer
+from typer.core import TyperGroup
 
+from evopolicygym import __version__
 from evopolicygym.cli.output import BROKEN_PIPE, tame
 from evopolicygym.errors import Fault, UserError
 
@@ -17,27 +22,58 @@ EvoPolicyGym isolates policies with Linux kernel features. On macOS or Windows r
   docker build -t evopolicygym . && docker run --rm -it -v "$PWD":/host -w /host evopolicygym evopolicygym doctor"""
 
 
+ROOM: Final = (
+    "Make room, and give the command again. A run loses nothing that is in its ledger: "
+    "`evopolicygym run --resume RUN` goes on with it, `evopolicygym finish RUN` ends it."
+)
+# Where each command is: a function of a module of this package, or several, held together by an app.
+COMMANDS: Final = {
+    "evaluate": "evaluate:evaluate",
+    "demo": "demo:demo",
+    "run": "run:run",
+    "serve": "serve:serve",
+    "finish": "finish:finish",
+    "score": "finish:score",
+    "verify": "finish:verify",
+    "leaderboard": "leaderboard:leaderboard",
+    "compare": "compare:compare",
+    "analyze": "analyze:analyze",
+    "report": "report:report",
+    "reproduce": "reproduce:reproduce",
+    "doctor": "doctor:doctor",
+    "suite": "suite:app",
+    "task": "task:app",
+    "agent": "agent:app",
+    "seeds": "seeds:app",
+}
+
+
 def main() -> NoReturn:
     """Entry point. Exit codes: 0 done, 1 asked for but not achieved, 2 bad input, 3 not isolated, 4 judge fault."""
     if sys.platform != "linux":
         sys.exit(NOT_LINUX)
+    _mend_streams()
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         try:
-            _app()()
+            _app(sys.argv[1:2])()
         finally:
             sys.stdout.flush()
     except UserError as error:
         _complain(str(error), error.exit_code)
     except Fault as fault:
         _complain(f"the judge failed, through no fault of the policy: {fault}", fault.exit_code)
-    except KeyboardInterrupt:
-        _complain("interrupted; every process is stopped and nothing is left behind", 130)
-    except BrokenPipeError:
+    except (KeyboardInterrupt, _Interrupted):
+        _complain("interrupted; every process is stopped", 130)
+    except (BrokenPipeError, _ReaderGone):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter complains once more
         sys.exit(BROKEN_PIPE)
+    except UnicodeEncodeError as error:
+        _complain(f"a name is not UTF-8, which no record can hold: {error.object!a}\nRename it.", UserError.exit_code)
     except OSError as error:
-        _complain(f"{error.filename or 'the output'}: {error.strerror}", UserError.exit_code)
+        _complain(_said(error), UserError.exit_code)
     sys.exit(0)
 
 
@@ -46,45 +82,69 @@ def _complain(text: str, code: int) -> NoReturn:
     sys.exit(code)
 
 
-def _app() -> typer.Typer:
-    """Commands are imported only when one runs."""
-    from evopolicygym.cli import (
-        agent,
-        analyze,
-        compare,
-        demo,
-        doctor,
-        evaluate,
-        finish,
-        leaderboard,
-        report,
-        reproduce,
-        run,
-        seeds,
-        serve,
-        suite,
-        task,
-    )
+def _said(error: OSError) -> str:
+    """A full disk says no name: it may be that of the output, or of the folder that was being written."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return f"{error.strerror}: {error.filename or 'the output, or the folder that is written to, is full'}\n{ROOM}"
+    return f"{error.filename or 'the output'}: {error.strerror}"
 
-    app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
-    app.command("evaluate")(evaluate.evaluate)
-    app.command("demo")(demo.demo)
-    app.command("run")(run.run)
-    app.command("serve")(serve.serve)
-    app.command("finish")(finish.finish)
-    app.command("score")(finish.score)
-    app.command("verify")(finish.verify)
-    app.command("leaderboard")(leaderboard.leaderboard)
-    app.command("compare")(compare.compare)
-    app.command("analyze")(analyze.analyze)
-    app.command("report")(report.report)
-    app.command("reproduce")(reproduce.reproduce)
-    app.command("doctor")(doctor.doctor)
-    app.add_typer(suite.app, name="suite")
-    app.add_typer(task.app, name="task")
-    app.add_typer(agent.app, name="agent")
-    app.add_typer(seeds.app, name="seeds")
+
+def _mend_streams() -> None:
+    """A stream that was closed goes nowhere, so that no file of ours takes its number and is printed into. What a
+    terminal's encoding does not have is shown as ``?``."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="replace")  # type: ignore[union-attr]
+
+
+class _Interrupted(Exception):
+    """Ctrl-C within a command."""
+
+
+class _ReaderGone(Exception):
+    """A pipe that nobody reads any more."""
+
+
+class _Root(TyperGroup):
+    """Typer ends without a word at Ctrl-C, and with 1 at a broken pipe; ``main`` has words and a code of its own."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as error:
+            raise _Interrupted from error
+        except BrokenPipeError as error:
+            raise _ReaderGone from error
+
+
+def _app(asked: Iterable[str] = ()) -> typer.Typer:
+    """Only the command that is asked for is imported; all of them where somebody wants to know what there is."""
+    app = typer.Typer(cls=_Root, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+    app.callback()(_root)
+    for name in [name for name in asked if name in COMMANDS] or COMMANDS:
+        module, _, attribute = COMMANDS[name].partition(":")
+        found = getattr(import_module(f"evopolicygym.cli.{module}"), attribute)
+        if isinstance(found, typer.Typer):
+            app.add_typer(found, name=name)
+        else:
+            app.command(name)(found)
     return app
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        print(__version__)
+        raise typer.Exit
+
+
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_show_version, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Measures how coding agents improve executable policies. For a first look: `evopolicygym demo`."""
 
 
 if __name__ == "__main__":

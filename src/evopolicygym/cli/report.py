@@ -32,6 +32,8 @@ def report(
         raise UserError(f"there is no folder {output.parent}", "Make it, or name another with -o.")
     if output.is_dir():
         raise UserError(f"{output} is a folder", "Name a file with -o.")
+    if figures and figures.exists() and not figures.is_dir():
+        raise UserError(f"{figures} is a file", "Name a folder with --figures.")
     found = gather(runs, output.parent, [load(path) for path in anchors or []], paper)
     drawn = write_page(found, output)
     if figures:

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from evopolicygym.agents.confinement.cell import Network
+from evopolicygym.agents.definitions import COMMAND
 from evopolicygym.cli.live import watching
 from evopolicygym.cli.outcome import is_without_score, show_outcome
 from evopolicygym.cli.output import talk, tell_refused
@@ -21,13 +22,14 @@ from evopolicygym.runs.casting import Cast, cast
 from evopolicygym.runs.driver import drive
 from evopolicygym.runs.ownership import Owner, own
 from evopolicygym.runs.programs import settled
-from evopolicygym.runs.settings import CORES, AgentSettings, EngineName, Isolation, Seeds, Settings
+from evopolicygym.runs.settings import CORES, MAY_DIFFER, AgentSettings, EngineName, Isolation, Seeds, Settings
 from evopolicygym.tasks.registry import resolve
 
 ALONE: Final = "put what it needs into a folder of its own, or name it with --show"
 
 
 def run(
+    context: typer.Context,
     task: Annotated[str | None, typer.Argument(help="core16/NAME, a Gymnasium id, module:Env-v0, a task file.")] = None,
     command: Annotated[list[str] | None, typer.Argument(help="With --agent command, after two dashes.")] = None,
     agent: Annotated[str, typer.Option(help="A name of `agent list`, command, or a client file.")] = "tuner",
@@ -66,7 +68,9 @@ def run(
     """Let an agent play one run: prompted until its budget is spent, a limit is hit or it stops; then scored."""
     if resume:
         settings = Settings.read(resume / "config.toml")
-        play(resume, settings.agent, {"engine": engine, "ray_address": ray_address}, json)
+        given = _given_to_resume(context)
+        (engine or settings.engine).check_address(ray_address)
+        play(resume, settings.agent, given, json)
         return
     if task is None:
         raise UserError("no task is named", "For example: evopolicygym run core16/acrobot --agent tuner")
@@ -76,7 +80,7 @@ def run(
         base_url=model_url,
         seed=seed,
         options=dict(_option(text) for text in option or []),
-        command=settled(command or []),
+        command=settled(command or []) if agent == COMMAND else command or [],
         variables=agent_env or [],
         hosts=agent_host or [],
         shown=[path.resolve() for path in show or []],
@@ -91,6 +95,7 @@ def run(
         silent_minutes=max_silence,
         prices=prices and prices.resolve(),
     )
+    (engine or EngineName.LOCAL).check_address(ray_address)
     given = {
         "task": str(Path(task).resolve()) if task.endswith(".toml") else task,
         "seeds": seeds,
@@ -135,6 +140,22 @@ def _stop(number: int, root: Path) -> None:
     """At once: the ledger holds all there is to know; workers and agent die with us."""
     talk.print(f"stopped; `evopolicygym run --resume {root}` goes on, `evopolicygym finish {root}` ends it")
     os._exit(128 + number)
+
+
+def _given_to_resume(context: typer.Context) -> dict[str, Any]:
+    """What was written beside --resume. A run goes on as it was opened: what cannot change is refused, not ignored."""
+    written = {
+        parameter.name: parameter.opts[0]
+        for parameter in context.command.params
+        if parameter.name and context.get_parameter_source(parameter.name).name == "COMMANDLINE"  # type: ignore[union-attr]
+    }
+    may = {"task", *MAY_DIFFER}
+    if settled := [flag for name, flag in written.items() if name not in may | {"resume", "json"}]:
+        raise UserError(
+            f"a run goes on as it was opened: {', '.join(settled)} cannot be given with --resume",
+            "Leave it out, or begin a new run.",
+        )
+    return {name: context.params[name] for name in written if name in may}
 
 
 def _option(text: str) -> tuple[str, str]:

@@ -47,6 +47,7 @@ def run(
     json: Annotated[bool, typer.Option("--json", help="Print suite.json at the end, or the plan.")] = False,
 ) -> None:
     """Do what is missing of a suite. Run it again, and it goes on."""
+    engine.check_address(ray_address)
     path = file / FILE if file.is_dir() else file
     suite = Suite.read(path, set_ or [])
     place = SuiteFolder((folder or _folder(path, suite)).absolute())

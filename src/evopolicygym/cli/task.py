@@ -80,7 +80,7 @@ def show(task: TaskName, json: AsJson = False) -> None:
 @app.command()
 def check(
     tasks: Annotated[list[str], typer.Argument(help="Tasks to check, as in `task show`.")],
-    cases: Annotated[int, typer.Option(help="Train cases to play.")] = 2,
+    cases: Annotated[int, typer.Option(min=1, help="Train cases to play.")] = 2,
     json: AsJson = False,
 ) -> None:
     """The conformance kit: spaces, text, determinism, horizon, and a failure return that crashing cannot beat."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,6 +14,7 @@ from evopolicygym.agents import definitions, installed, prices
 from evopolicygym.agents.client import Client
 from evopolicygym.agents.confinement.cell import AgentLevel
 from evopolicygym.agents.confinement.levels import best_level, standing
+from evopolicygym.agents.confinement.proxy import parse
 from evopolicygym.agents.prices import Price
 from evopolicygym.errors import UserError
 from evopolicygym.judge.place import Place
@@ -109,8 +111,7 @@ class Cast:
 
 def cast(settings: AgentSettings) -> Cast:
     """Raises UserError when the agent cannot play here, with the remedy."""
-    prices.table(settings.prices)  # mistakes are told before anything begins
-    _variables(settings)
+    _check(settings)
     if settings.name == definitions.COMMAND:
         settings = settings.model_copy(update={"command": programs.settled(settings.command)})
         client = definitions.command(settings.command, settings.json_lines)
@@ -122,6 +123,42 @@ def cast(settings: AgentSettings) -> Cast:
         raise UserError(f"{client.name} cannot play here: {ready.missing[0]}")
     client.check(settings.model, settings.base_url, settings.options, _keys(client))
     return Cast(settings, client, best_level(settings.levels), ready.program, ready.version)
+
+
+def _check(settings: AgentSettings) -> None:
+    """Mistakes are told before anything begins."""
+    prices.table(settings.prices)
+    _variables(settings)
+    _check_url(settings.base_url)
+    for host in settings.hosts:
+        try:
+            parse(host)
+        except ValueError as error:
+            raise UserError(f"{error}: an agent cannot be given it", "Write HOST, or HOST:PORT.") from None
+    for path in settings.shown:
+        if not path.exists():
+            raise UserError(f"{path} is not there: an agent cannot be shown it", "Create it, or leave it out.")
+    if settings.command and settings.name != definitions.COMMAND:
+        raise UserError(
+            f"{settings.name} has a program of its own: {' '.join(settings.command)!r} would not be used",
+            "Leave it out, or let it play: --agent command -- PROGRAM ARGUMENTS.",
+        )
+    if settings.json_lines and settings.name != definitions.COMMAND:
+        raise UserError(f"{settings.name} speaks its own way", "--json-lines is for --agent command.")
+
+
+def _check_url(url: str | None) -> None:
+    try:
+        parts = urlsplit(url or "https://none")
+        sound = parts.scheme in ("http", "https") and parts.hostname and not re.search(r"\s", parts.netloc)
+        _ = parts.port  # raises where it is none
+    except ValueError:
+        sound = False
+    if not sound:
+        raise UserError(
+            f"{url!r} is no address of a model's API",
+            "Write it whole, such as http://127.0.0.1:8000/v1 or https://HOST/v1.",
+        )
 
 
 def _hidden(place: Place) -> tuple[Path, ...]:

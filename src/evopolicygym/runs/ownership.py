@@ -75,12 +75,20 @@ def own(
     place = Place(root.absolute())
     if not _has_begun(place):
         _check_new(root, given)
+        _check_settings(Settings.make(**given))
         _make(place)
     with RunLock(place.root, PATIENCE_S if slots else 0.0):  # only now it cannot begin under our hands
         has_begun = _has_begun(place)
+        _make_again(place)
         settings = agreed(Settings.read(place.config), given, place) if has_begun else Settings.make(**given)
         with _started(place, settings, agent_facts, slots, seats) as owner:
             yield owner
+
+
+def _check_settings(settings: Settings) -> None:
+    """Before there is a folder: what is refused leaves nothing behind."""
+    resolve(settings.task)
+    settings.splits()
 
 
 def _make(place: Place) -> None:
@@ -88,6 +96,12 @@ def _make(place: Place) -> None:
         place.make()
     except OSError as error:
         raise UserError(f"{place.root} cannot be made: {error.strerror}", "Name another folder with --run.") from error
+
+
+def _make_again(place: Place) -> None:
+    """The judge's own folders, where a run comes from something that keeps no empty ones, such as git."""
+    for folder in (place.checkpoints, place.feedback, place.hidden, place.logs):
+        folder.mkdir(exist_ok=True)
 
 
 def _has_begun(place: Place) -> bool:

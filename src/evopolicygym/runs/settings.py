@@ -34,6 +34,11 @@ class Seeds(StrEnum):
     SEALED = "sealed"
 
     def splits(self, seal_key: Path | None = None) -> Splits:
+        if self is Seeds.PAPER and seal_key:
+            raise UserError(
+                f"the cases of the paper are public: the sealing key {seal_key} would not be used",
+                "Leave the key out, or ask for sealed cases.",
+            )
         return PaperSplits() if self is Seeds.PAPER else SealedSplits(load_key(seal_key))
 
 
@@ -52,6 +57,11 @@ class EngineName(StrEnum):
 
     LOCAL = "local"
     RAY = "ray"
+
+    def check_address(self, ray_address: str | None) -> None:
+        """Whoever names a cluster means to play on it."""
+        if ray_address and self is not EngineName.RAY:
+            raise UserError(f"--ray-address {ray_address} needs Ray", "Add --engine ray, or leave it out.")
 
 
 class ValidateWhen(StrEnum):
@@ -151,7 +161,8 @@ def _made(kind: type[Model], values: Mapping[str, Any]) -> Model:
         return kind.model_validate(values)
     except ValidationError as error:
         first = error.errors()[0]
-        raise UserError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+        given = "" if first["type"] == "missing" else f", not {first['input']!r}"
+        raise UserError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}{given}") from error
 
 
 def flat(values: Mapping[str, Any], within: str = "") -> dict[str, Any]:

@@ -96,7 +96,9 @@ def parse_indices(text: str, size: int, most: int | None = None) -> list[int]:
             shown = part.strip()[:LONGEST_RANGE]
             raise UserError(f"cannot read {shown!r} as a case: write indices and ranges, such as 0-7,12")
         low, high = int(first), int(last or first)
-        if low > high or high >= size:
+        if low > high:
+            raise UserError(f"cases {part.strip()} go backwards: write {high}-{low}")
+        if high >= size:
             raise UserError(f"cases {part.strip()} are out of range: there are cases 0 to {size - 1}")
         if most is not None and len(indices) + high - low >= most:
             raise OverflowError

@@ -71,7 +71,7 @@ class AllowList:
 
 def parse(host: str) -> Destination:
     """``api.example.org``, ``api.example.org:8443``, ``10.0.0.7``, ``[::1]:8080``."""
-    match = re.fullmatch(r"\[([^\]]+)\](?::(\d+))?|([^:]+)(?::(\d+))?", host.strip())
+    match = re.fullmatch(r"\[([^\]\s]+)\](?::(\d+))?|([^:/@\s]+)(?::(\d+))?", host.strip())
     if match is None:
         raise ValueError(f"{host!r} is not host or host:port")
     name, port = match[1] or match[3], match[2] or match[4]

@@ -1,0 +1,119 @@
+"""Mistakes at the keyboard: told before anything begins, with what to do, exit code 2, and nothing left behind."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+COMMAND = [sys.executable, "-m", "evopolicygym"]
+ROOT = Path(__file__).parents[2]
+SAMPLE = ROOT / "examples" / "runs"
+POLICY = ROOT / "examples" / "acrobot"
+NOP = ("run", "core16/acrobot", "--agent", "nop")
+MODEL = ("run", "core16/acrobot", "--agent", "model", "--model", "openai/m", "--model-url")
+
+
+def run(*arguments: str | Path, **options) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*COMMAND, *map(str, arguments)], capture_output=True, text=True, **options)
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+
+
+def refused(done: subprocess.CompletedProcess[str], *says: str) -> None:
+    assert done.returncode == 2, (done.stdout, done.stderr)
+    assert "Traceback" not in done.stderr
+    assert all(one in done.stderr for one in says), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ([*NOP, "--budget", "-1"], "greater than or equal to 1, not -1"),
+        ([*NOP, "--max-silence", "0"], "silent_minutes: Input should be greater than 0, not 0.0"),
+        ([*NOP, "--agent-host", "https://example.org"], "'https://example.org' is not host or host:port"),
+        ([*NOP, "--agent-host", "two words"], "'two words' is not host or host:port"),
+        ([*MODEL, "localhost:8000/v1"], "'localhost:8000/v1' is no address of a model's API"),
+        ([*MODEL, "http://"], "no address"),
+        ([*MODEL, "http://two words/v1"], "no address"),
+        ([*MODEL, "http://127.0.0.1:99999/v1"], "no address"),
+        ([*NOP, "--show", "/no/such/file"], "/no/such/file is not there"),
+        ([*NOP, "--json-lines"], "--json-lines is for --agent command"),
+        ([*NOP, "--seal-key", "/no/such/key"], "cannot read the sealing key"),
+        ([*NOP, "--seal-key", "k", "--seeds", "paper"], "would not be used"),
+        ([*NOP, "--ray-address", "auto"], "Add --engine ray"),
+        (["run", "core16/acrobot", "core16/pusher"], "'core16/pusher' would not be used"),
+        (["serve", "core16/acrobt"], "Did you mean core16/acrobot"),
+        (["serve", "core16/acrobot", "--heldout-cases", "5000"], "less than or equal to 256, not 5000"),
+    ],
+)
+def test_a_run_that_is_refused_leaves_nothing_behind(arguments, says, tmp_path):
+    refused(run(*arguments, "--run", tmp_path / "run"), says)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--cases", ""], "cannot read '' as a case"),
+        (["--cases", "5-2"], "go backwards: write 2-5"),
+        (["--seeds", "paper", "--seal-key", "k"], "would not be used"),
+        (["--ray-address", "auto"], "Add --engine ray"),
+    ],
+)
+def test_an_option_of_evaluate_that_cannot_be_meant(options, says):
+    refused(run("evaluate", POLICY, "core16/acrobot", *options), says)
+
+
+def test_a_resumed_run_is_told_only_what_may_change(tmp_path):
+    folder = tmp_path / "run"
+    done = run(*NOP, "--seeds", "paper", "--run", folder)
+    assert done.returncode == 0, done.stderr
+    refused(run("run", "--resume", folder, "--budget", "5", "--model", "x"), "--model, --budget cannot be given")
+    refused(run("run", "core16/pusher", "--resume", folder), "task is 'core16/acrobot' there, 'core16/pusher' here")
+    assert run("run", "core16/acrobot", "--resume", folder, "--jobs", "1").returncode == 0
+
+
+def test_a_suite_that_cannot_be_meant(tmp_path):
+    refused(run("suite", "run", ROOT / "suites" / "smoke.toml", "--ray-address", "auto", cwd=tmp_path), "--engine ray")
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_folder_without_a_run_is_no_run_that_fails(tmp_path):
+    """`verify` exits with 1 for a run that does not hold; a slip of the pen must not look like one."""
+    refused(run("verify", tmp_path / "nothing"), "holds no run")
+    (tmp_path / "run.json").write_text("{}")
+    assert run("verify", tmp_path).returncode == 1
+
+
+def test_checking_a_task_on_no_cases():
+    refused(run("task", "check", "core16/acrobot", "--cases", "0"), "greater than or equal to 1")
+
+
+def test_comparing_what_cannot_be_read_says_so(tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "run.json").write_text("{")
+    refused(run("compare", tmp_path / "a", tmp_path / "b"), "one side only", "broken", str(tmp_path / "a"))
+
+
+def test_figures_into_a_file(tmp_path):
+    (tmp_path / "file").touch()
+    done = run("report", SAMPLE, "-o", tmp_path / "page.html", "--figures", tmp_path / "file")
+    refused(done, "Name a folder with --figures")
+    assert not (tmp_path / "page.html").exists()
+
+
+def test_a_run_that_came_through_git_can_be_scored_further(tmp_path):
+    """Empty folders are lost on that way."""
+    folder = shutil.copytree(SAMPLE / "mountain-car-continuous__tuner__s0", tmp_path / "run")
+    assert not (folder / "logs").exists()
+    done = run("score", folder, "--all-checkpoints")
+    assert done.returncode == 0, done.stderr
+    assert " - " not in done.stdout
