@@ -102,6 +102,15 @@ def test_connections_leave_the_judge_its_descriptors(door):
     check_that_all_is_well(door, before)
 
 
+def test_a_low_limit_is_raised_to_the_usual_one():
+    """Where the hard limit allows it; what is higher stays."""
+    low = "import resource, sys; resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[1]), int(sys.argv[2])));"
+    show = "from evopolicygym.server.connections import protocol; protocol(); print(resource.getrlimit(7)[0])"
+    for limits, raised in {(100, 2000): 1024, (100, 300): 300, (1500, 2000): 1500}.items():
+        asked = [sys.executable, "-c", low + show, *map(str, limits)]
+        assert int(subprocess.run(asked, capture_output=True, text=True, check=True).stdout) == raised
+
+
 def test_who_comes_last_finds_a_place_and_who_is_owed_an_answer_keeps_it(door, gate):
     before = descriptors(door)
     gate.shut()

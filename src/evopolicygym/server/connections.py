@@ -11,6 +11,7 @@ import asyncio
 import itertools
 import os
 import resource
+import sys
 from typing import Any, Final
 
 import h11
@@ -19,21 +20,30 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 AT_ONCE: Final = 32  # are accepted, before any of them can be turned away
 MOST: Final = 256
 FEWEST: Final = 48  # more than the submissions that may be under way at a time
-# Beyond what is open when the door opens. Twice as many as are accepted at once: some are just accepted, some just
-# closed. The rest is for the judge: a snapshot has one open for each of 16 levels of folders, a delivery half a dozen.
-RESERVE: Final = 2 * AT_ONCE + 64
+USUAL: Final = 1024  # what machines allow a process; somebody may have asked for less
+# Beyond what is open when the door opens: twice as many as are accepted at once, for some are just accepted, some just
+# closed; two for each of the 64 connections that the gateway of an agent carries; and the judge's own, where a snapshot
+# has one open for each of 16 levels of folders, a delivery half a dozen.
+RESERVE: Final = 2 * AT_ONCE + 2 * 64 + 64
 _turns = itertools.count()
 
 
 def protocol() -> type[H11Protocol]:
     """Of a door that opens now."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if _number(soft) < USUAL:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(USUAL, _number(hard)), hard))
     return type("Connection", (_Connection,), {"taken": len(os.listdir("/proc/self/fd"))})
 
 
 def places(taken: int) -> int:
     """Asked anew for each connection: the limit can be changed while we run."""
-    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    return MOST if limit == resource.RLIM_INFINITY else max(FEWEST, min(MOST, limit - taken - RESERVE))
+    limit = _number(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+    return max(FEWEST, min(MOST, limit - taken - RESERVE))
+
+
+def _number(limit: int) -> int:
+    return sys.maxsize if limit == resource.RLIM_INFINITY else limit
 
 
 class _Connection(H11Protocol):
