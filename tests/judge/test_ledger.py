@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 import signal
@@ -157,6 +158,24 @@ def test_a_full_disk_leaves_the_ledger_as_it_was(path):
     ledger = reopened(path)
     ledger.append(Refused("busy"))
     assert events(path) == [*EVENTS, Refused("busy")]
+
+
+def test_where_nothing_can_be_taken_back_no_line_follows(path, monkeypatch):
+    """A line that is whole but not synced, and a shorter one over it, would leave a tail that breaks the chain."""
+    ledger, whole = reopened(path), path.read_bytes()
+
+    def broken(*_: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as disk:
+        disk.setattr(os, "fsync", broken)
+        disk.setattr(os, "ftruncate", broken)
+        with pytest.raises(LedgerUnwritable, match="nor take back"):
+            ledger.append(charged(9, tuple(range(100))))
+    with pytest.raises(LedgerUnwritable, match="start the server again"):
+        ledger.append(Refused("busy"))
+    assert path.read_bytes().startswith(whole)
+    assert len(events(path)) == whole.count(b"\n") + 1  # as after a crash at that instant: the line counts
 
 
 def _try_to_append(path: Path) -> int:

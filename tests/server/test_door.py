@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from knocking import Gate, head, heard, plug, wait_for
 
 from conftest import policy_source
 from evopolicygym.server.listening import bind
@@ -24,20 +24,6 @@ from serving import SMALL, Server
 
 METHODS = ("GET", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "PROPFIND")
 PATHS = {"/info": "GET", "/task": "GET", "/submit": "POST", "/submissions/submit_001": "GET", "/openapi.json": "GET"}
-
-
-class Gate:
-    """While it is shut, a submission runs."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.open()
-
-    def open(self) -> None:
-        self.path.touch()
-
-    def shut(self) -> None:
-        self.path.unlink()
 
 
 @pytest.fixture(scope="module")
@@ -62,29 +48,6 @@ def running(door: Server, gate: Gate) -> Iterator[str]:
     yield answer["submit_id"]
     gate.open()
     wait_for(door, answer["submit_id"])
-
-
-def wait_for(door: Server, submit_id: str) -> dict[str, Any]:
-    while (answer := door.call("GET", f"/submissions/{submit_id}")[1])["status"] == "running":
-        time.sleep(0.02)
-    return answer
-
-
-def plug(door: Server) -> socket.socket:
-    address = urlsplit(door.api)
-    return socket.create_connection((address.hostname or "", address.port or 0), 60)
-
-
-def head(door: Server, *lines: str, method: str = "POST", path: str = "/submit") -> bytes:
-    return "\r\n".join([f"{method} {urlsplit(door.api).path}{path} HTTP/1.1", "Host: x", *lines, "", ""]).encode()
-
-
-def heard(connection: socket.socket) -> tuple[int, str]:
-    """Code and body of the next answer."""
-    with connection.makefile("rb") as answer:
-        code = int(answer.readline().split()[1])
-        headers = dict(line.decode().strip().lower().split(": ", 1) for line in iter(answer.readline, b"\r\n"))
-        return code, answer.read(int(headers["content-length"])).decode()
 
 
 def test_info_says_all_of_it(door):

@@ -71,10 +71,14 @@ def _copy_in(source: Path, feedback: int) -> None:
     """Complete before it has its name."""
     staged = f".{source.name}-{secrets.token_hex(8)}"
     os.mkdir(staged, 0o700, dir_fd=feedback)
-    with _folder(staged, feedback) as target:
-        _copy_tree(source, target)
-        os.rename(staged, source.name, src_dir_fd=feedback, dst_dir_fd=feedback)
-        os.fchmod(target, 0o555)
+    try:
+        with _folder(staged, feedback) as target:
+            _copy_tree(source, target)
+            os.rename(staged, source.name, src_dir_fd=feedback, dst_dir_fd=feedback)
+            os.fchmod(target, 0o555)
+    except OSError:
+        shutil.rmtree(staged, ignore_errors=True, dir_fd=feedback)
+        raise
 
 
 def _copy_tree(source: Path, target: int) -> None:

@@ -91,6 +91,7 @@ class Ledger:
         self.path, self._now = path, now
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self._length = self._end = 0
+        self._lost = ""
         self.head = START
 
     def replay(self) -> Iterator[Line]:
@@ -105,11 +106,13 @@ class Ledger:
         kind = type(event).__name__.lower()
         line = Line(self._length, self._now(), kind, msgspec.to_builtins(event), self.head)
         raw = _readable(line, self.path)
+        if self._lost:
+            raise LedgerUnwritable(self._lost)
         try:
             self._write(raw + b"\n")
         except OSError as error:
-            os.ftruncate(self._file, self._end)
             text = f"cannot write to the ledger {self.path}: {error.strerror}"
+            self._take_back(text)
             raise LedgerUnwritable(f"{text}; it is as it was before, and the run can go on from there") from error
         self._wrote(raw)
         return line
@@ -126,6 +129,14 @@ class Ledger:
             written += os.pwrite(self._file, data[written:], self._end + written)
         failpoint("ledger-line-unsynced")
         os.fsync(self._file)
+
+    def _take_back(self, text: str) -> None:
+        """Where a disk refuses even that, no other line may follow: what lies behind the end would tear the chain."""
+        try:
+            os.ftruncate(self._file, self._end)
+        except OSError as error:
+            self._lost = f"{text}, nor take back what was written: {error.strerror}; start the server again to go on"
+            raise LedgerUnwritable(self._lost) from error
 
     def _wrote(self, raw: bytes) -> None:
         self.head, self._end, self._length = line_hash(raw), self._end + len(raw) + 1, self._length + 1

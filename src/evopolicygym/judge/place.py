@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+
+SCARCE: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,11 @@ class Place:
         self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         for folder in (self.checkpoints, self.feedback, self.hidden, self.logs, self.workspace, self.system):
             folder.mkdir(mode=0o755, exist_ok=True)
+
+
+def is_scarcity(error: BaseException | None) -> bool:
+    """Whether the judge was short of something when it opened a file: that says nothing about the file."""
+    return isinstance(error, OSError) and error.errno in SCARCE
 
 
 def write_whole(path: Path, data: bytes) -> None:

@@ -17,7 +17,7 @@ from evopolicygym.judge.failpoints import failpoint
 from evopolicygym.judge.feedback import Staged, summarize
 from evopolicygym.judge.judge import Judge
 from evopolicygym.judge.ledger import LedgerUnwritable
-from evopolicygym.judge.place import sync, sync_tree
+from evopolicygym.judge.place import is_scarcity, sync, sync_tree
 from evopolicygym.judge.requests import Ask
 from evopolicygym.judge.state import Phase, Submission
 from evopolicygym.judge.verdicts import Reason, Refusal, Verdict
@@ -29,6 +29,7 @@ from evopolicygym.tasks.splits import Split
 BUDGET_SPENT: Final = "budget_spent"
 JUDGE_FAULTS: Final = "judge_faults"
 MAX_REFUNDS: Final = 3  # a judge that fails this often is broken, and its run is to be done again
+PAUSES_S: Final = (0.1, 0.5, 2.0)  # between attempts to deliver, where it is for want of descriptors
 log = logging.getLogger(__name__)
 
 
@@ -55,7 +56,7 @@ def execute(judge: Judge, submission: Submission) -> None:
     except Exception as fault:  # whatever went wrong here, the policy's doings are results and not exceptions
         log.exception("%s failed, and is refunded", submission.name)
         remove_tree(judge.place.feedback / submission.name)
-        judge.record(Refunded(submission.number, str(fault) or type(fault).__name__))
+        judge.record(Refunded(submission.number, _words(fault)))
     else:
         failpoint("judged")
         deliver(judge, submission)
@@ -64,11 +65,21 @@ def execute(judge: Judge, submission: Submission) -> None:
 
 def deliver(judge: Judge, submission: Submission) -> None:
     """The agent's copy. Its workspace is its own: what it broke there is not repaired, and costs nobody anything."""
-    try:
-        delivery.deliver(judge.place.feedback / submission.name, judge.place.workspace)
-    except delivery.Undeliverable as error:
-        log.warning("%s", error)
+    for pause_s in (*PAUSES_S, None):
+        try:
+            delivery.deliver(judge.place.feedback / submission.name, judge.place.workspace)
+            break
+        except delivery.Undeliverable as error:
+            if pause_s is None or not is_scarcity(error.__cause__):
+                log.warning("%s", error)
+                break
+            time.sleep(pause_s)
     failpoint("feedback-delivered")
+
+
+def _words(fault: Exception) -> str:
+    """Names of files can hold bytes that no line of a ledger can."""
+    return str(fault).encode(errors="backslashreplace").decode() or type(fault).__name__
 
 
 def _same(known: Submission, ask: Ask) -> Submission:
@@ -84,6 +95,8 @@ def _snapshot(judge: Judge) -> Checkpoint:
         checkpoint = store.snapshot(judge.place.system, settle=sync_tree)
         sync(store.root)
     except SnapshotRefused as error:
+        if is_scarcity(error.__cause__):
+            raise Fault(f"system/ cannot be read: {error.__cause__}; nothing was charged") from error
         text = str(error).replace(str(judge.place.system), "system")
         raise Refusal(Reason.SNAPSHOT_INVALID, f"system/ cannot be submitted: {text}") from error
     except OSError as error:

@@ -143,17 +143,18 @@ class LocalEngine:
         ``background`` wait for others. Raises OutOfTime when ``deadline`` (of ``time.monotonic``) passes first."""
         source, retries, is_dry = iter(episodes), deque[tuple[Episode, int]](), False
         busy: dict[WorkerHandle, tuple[int, Episode, int]] = {}
+        free: list[int] = []  # held, and nobody works there yet
         try:
             while True:
                 self._slots.want(0 if is_dry and not retries else self._slots.total, urgent=not background)
-                for slot in self._slots.granted():
-                    if work := _next(retries, source):
-                        worker = self._worker(slot)
-                        busy[worker] = (slot, *work)
-                        worker.ask(Request(work[0].checkpoint, work[0]))
-                    else:
-                        is_dry = True
-                        self._slots.give_back(slot)
+                free += self._slots.granted()
+                while free and (work := _next(retries, source)):
+                    worker = self._worker(free[0])
+                    busy[worker] = (free.pop(0), *work)
+                    worker.ask(Request(work[0].checkpoint, work[0]))
+                while free:
+                    is_dry = True
+                    self._slots.give_back(free.pop())
                 if is_dry and not busy and not retries:
                     return
                 began, idle = time.monotonic(), not busy
@@ -173,6 +174,8 @@ class LocalEngine:
             self._slots.want(0, urgent=False)
             for worker, (slot, _, _) in busy.items():  # broken off: what they would answer is for nobody
                 worker.kill()
+                self._slots.give_back(slot)
+            for slot in free:  # its worker could not be started
                 self._slots.give_back(slot)
 
     @contextmanager

@@ -34,6 +34,7 @@ from evopolicygym.tasks.registry import resolve
 from evopolicygym.tasks.splits import Splits
 from evopolicygym.tasks.task import Task
 
+LIBRARY_RECORDS: Final = 200
 BY_HAND: Final[dict[str, Any]] = {"agent": None, "agent_isolation": {"level": "none", "network": "open"}}
 
 
@@ -212,13 +213,31 @@ def _tidy(owner: Owner) -> None:
 
 @contextmanager
 def _logging(path: Path) -> Iterator[None]:
-    handler = logging.FileHandler(path)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-    logger = logging.getLogger("evopolicygym")
+    with closing(logging.FileHandler(path)) as handler:
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+        logging.getLogger("evopolicygym").setLevel(logging.INFO)
+        with _into(handler, "evopolicygym"), _into(_Few(handler), "uvicorn"), _into(_Few(handler), "asyncio"):
+            yield
+
+
+@contextmanager
+def _into(handler: logging.Handler, name: str) -> Iterator[None]:
+    logger = logging.getLogger(name)
     logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
     try:
         yield
     finally:
         logger.removeHandler(handler)
-        handler.close()
+
+
+class _Few(logging.Handler):
+    """What a library says about what agents do to it: in the log, and not so often that it fills the disk."""
+
+    def __init__(self, log: logging.Handler) -> None:
+        super().__init__()
+        self._log, self._left = log, LIBRARY_RECORDS
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if self._left > 0:
+            self._left -= 1
+            self._log.handle(record)

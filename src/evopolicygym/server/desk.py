@@ -15,7 +15,7 @@ from evopolicygym.judge import hidden, submission
 from evopolicygym.judge.judge import Judge
 from evopolicygym.judge.requests import Ask
 from evopolicygym.judge.state import Phase, RunState, Submission
-from evopolicygym.judge.verdicts import Refusal
+from evopolicygym.judge.verdicts import Reason, Refusal
 
 log = logging.getLogger(__name__)
 
@@ -26,7 +26,8 @@ class Desk:
     def __init__(self, judge: Judge, eager: bool = False) -> None:
         self._judge, self._eager = judge, eager
         self._episodes = ThreadPoolExecutor(1, "episodes")
-        self._accepting = asyncio.Lock()
+        self._episodes.submit(int)  # its thread is there before anything is charged
+        self._accepting, self._closing = asyncio.Lock(), False
         self._work: dict[int, asyncio.Future[None]] = {}  # by submission, until its feedback is delivered
         self._wanted = threading.Event()  # a submission waits for the engine: eager validation gives way
         self.broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -43,6 +44,8 @@ class Desk:
     async def submit(self, ask: Ask) -> Submission:
         """Check, snapshot, charge; the execution goes on by itself. Raises Refusal."""
         async with self._accepting:
+            if self._closing:
+                raise Refusal(Reason.RUN_CLOSED, "the run is being closed: nothing more can be submitted")
             known = self.state.by_key(ask.key)
             accepted = await asyncio.to_thread(submission.accept, self._judge, ask)
             if known is None:
@@ -64,6 +67,7 @@ class Desk:
 
     async def close(self, reason: str) -> None:
         """Nothing more is taken; what runs is finished first."""
+        self._closing = True
         async with self._accepting:
             self._wanted.set()
             for work in list(self._work.values()):
@@ -101,6 +105,8 @@ class Desk:
             self._break(error)
 
     def _break(self, error: BaseException) -> None:
+        if not isinstance(error, Fault):  # nobody else's: the run can go on when the server is back
+            error = Fault(f"{type(error).__name__}: {error}")
         if not self.broken.done():
             self.broken.set_exception(error)
             self.broken.exception()  # who closes the desk learns of it from the work itself

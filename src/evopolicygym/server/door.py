@@ -29,6 +29,7 @@ from evopolicygym.tasks.ids import PROTOCOL
 from evopolicygym.tasks.task import Task
 
 MAX_BODY: Final = 64 << 10
+MAX_UNDER_WAY: Final = 32  # submissions that wait for their turn or for their answer, each on a connection
 CODES: Final = {
     Reason.BUSY: 409,
     Reason.RUN_CLOSED: 409,
@@ -52,6 +53,7 @@ class Door:
 
     def __init__(self, desk: Desk, facts: Facts) -> None:
         self._desk, self._facts = desk, facts
+        self._under_way = 0
 
     async def info(self, _: Request) -> Response:
         return _json(info(self._desk.state, self._facts))
@@ -60,12 +62,18 @@ class Door:
         return PlainTextResponse(self._facts.text, media_type="text/markdown")
 
     async def submit(self, request: Request) -> Response:
+        body = await _body(request)
+        self._under_way += 1
         try:
-            ask = requests.read(await _body(request), request.headers.get("idempotency-key"))
-            accepted = await self._desk.submit(ask)
-        except Refusal as refusal:
-            await self._desk.refused(refusal)
-            return self._refused(refusal)
+            return await self._submit(request, body)
+        finally:
+            self._under_way -= 1
+
+    async def _submit(self, request: Request, body: bytes) -> Response:
+        ask = requests.read(body, request.headers.get("idempotency-key"))
+        if self._under_way > MAX_UNDER_WAY:
+            raise Refusal(Reason.BUSY, f"{MAX_UNDER_WAY} submissions wait for an answer; submit again later")
+        accepted = await self._desk.submit(ask)
         if not ask.wait or "respond-async" in request.headers.get("prefer", ""):
             return self._submitted(accepted, 202)
         ended = await self._desk.ended(accepted.number)
@@ -83,13 +91,16 @@ class Door:
         return _json(answers.NotFound(message=text), 405, {"Allow": ""})
 
     async def broken(self, _: Request, fault: Exception) -> Response:
-        return _json(answers.broken(fault, self._desk.state.remaining), 503)
+        what = fault if isinstance(fault, Fault) else type(fault).__name__
+        return _json(answers.broken(what, self._desk.state.remaining), 503)
 
     def _submitted(self, one: Submission, code: int = 200) -> Response:
         is_executing = self._desk.is_executing(one.number)
         return _json(answers.submitted(one, self._desk.state.remaining, is_executing), code)
 
-    def _refused(self, refusal: Refusal) -> Response:
+    async def refused(self, _: Request, refusal: Exception) -> Response:
+        assert isinstance(refusal, Refusal)
+        await self._desk.refused(refusal)
         left = self._desk.state.remaining
         answer = answers.Refused(status=refusal.reason, message=refusal.text, remaining_budget=left)
         return _json(answer, CODES.get(refusal.reason, 400))
@@ -133,7 +144,8 @@ def app(desk: Desk, facts: Facts, token: str) -> Starlette:
         Route("/{token}/openapi.json", _openapi, methods=["GET"]),
         Route("/{token}/finalize", door.finalize),
     ]
-    handlers: dict[Any, Any] = {Fault: door.broken, HTTPException: _http_error, ClientDisconnect: _gone}
+    handlers: dict[Any, Any] = {Refusal: door.refused, HTTPException: _http_error, ClientDisconnect: _gone}
+    handlers |= dict.fromkeys((Fault, Exception), door.broken)
     made = Starlette(routes=routes, exception_handlers=handlers, middleware=[Middleware(_Guard, token)])
     made.router.redirect_slashes = False  # a door has no other spellings
     return made

@@ -14,15 +14,14 @@ from typing import Final
 
 import uvicorn
 from starlette.applications import Starlette
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from evopolicygym.judge.place import write_json
+from evopolicygym.server.connections import AT_ONCE, protocol
 
 NAME: Final = ".door.json"
 TOKEN_BYTES: Final = 24
 GRACE_S: Final = 5
-BACKLOG: Final = 32
-MAX_CONNECTIONS: Final = 256
+QUEUE: Final = 128  # of connections that wait in the kernel, where they cost us nothing
 
 
 @dataclass(frozen=True)
@@ -53,11 +52,12 @@ async def open_door(app: Starlette, listener: socket.socket) -> AsyncIterator[No
     server = _Server(
         uvicorn.Config(
             app,
-            http=_Protocol,
+            http=protocol(),
             ws="none",
             lifespan="off",
-            backlog=BACKLOG,  # also how many are accepted at once, before any of them can be turned away
-            log_level="warning",
+            backlog=AT_ONCE,
+            log_config=None,  # its own would close the judge's log, to be opened again when there may be no descriptor
+            log_level="error",  # what it warns of is what agents send
             access_log=False,
             timeout_graceful_shutdown=GRACE_S,
         )
@@ -70,18 +70,13 @@ async def open_door(app: Starlette, listener: socket.socket) -> AsyncIterator[No
         await serving
 
 
-class _Protocol(H11Protocol):
-    """Whoever opens connections without end must not use up the descriptors with which the judge writes feedback: that
-    would be a fault, and faults are refunded."""
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        if len(self.connections) > MAX_CONNECTIONS:
-            transport.abort()
-
-
 class _Server(uvicorn.Server):
     """Signals belong to the command that serves, not to the HTTP server."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        for listener in sockets or []:
+            listener.listen(QUEUE)  # for asyncio, how many it accepts at once and how many may wait is one number
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -103,5 +98,5 @@ def _listen(port: int) -> socket.socket:
         listener.bind(("127.0.0.1", port))
     except OSError:
         listener.bind(("127.0.0.1", 0))
-    listener.listen(BACKLOG)  # from here on nobody is turned away, though answers may take a moment
+    listener.listen(QUEUE)  # from here on nobody is turned away, though answers may take a moment
     return listener

@@ -1,0 +1,299 @@
+"""Short of descriptors: by connections, which must not happen, and by whatever else, which must do no harm."""
+
+from __future__ import annotations
+
+import os
+import random
+import resource
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from http.client import HTTPException
+from pathlib import Path
+from typing import Any
+
+import pytest
+from knocking import Gate, head, heard, plug
+
+from conftest import policy_source
+from evopolicygym.judge.ledger import read
+from evopolicygym.judge.state import Submission
+from evopolicygym.runs.look import look
+from processes import family, wait_until
+from serving import SMALL, Server, command
+
+FEW = 200  # descriptors: far fewer than the connections that come
+BODY = b'{"env_instances": [0, 1]}'
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Gate:
+    return Gate(tmp_path / "gate")
+
+
+@pytest.fixture
+def door(serve: Callable[..., Server], gate: Gate) -> Server:
+    server = serve("--budget", "1000", *SMALL, task="toys:Gated-v0", TOY_GATE=str(gate.path))
+    server.policy()
+    assert server.submit([0])[0] == 200
+    return server
+
+
+def descriptors(door: Server) -> set[int]:
+    return {int(name) for name in os.listdir(f"/proc/{door.process.pid}/fd")}
+
+
+@contextmanager
+def limited(door: Server, number: int) -> Iterator[None]:
+    before = resource.prlimit(door.process.pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(door.process.pid, resource.RLIMIT_NOFILE, (number, before[1]))
+    try:
+        yield
+    finally:
+        resource.prlimit(door.process.pid, resource.RLIMIT_NOFILE, before)
+
+
+@contextmanager
+def short(door: Server, spare: int) -> Iterator[None]:
+    """No more than so many can be opened. A connection for whoever wants to ask all the same is to be there before."""
+    taken = descriptors(door)
+    with limited(door, [number for number in range(10_000) if number not in taken][spare]):
+        yield
+
+
+def ask(connection: socket.socket, door: Server, key: str) -> None:
+    connection.sendall(head(door, f"Content-Length: {len(BODY)}", f"Idempotency-Key: {key}") + BODY)
+
+
+def charged(door: Server, key: str) -> Submission | None:
+    return look(door.root).by_key(key)
+
+
+def delivered(door: Server, submission: Submission) -> bool:
+    return (door.workspace / "feedback" / submission.name / "summary.json").exists()
+
+
+def check_that_all_is_well(door: Server, before: set[int]) -> None:
+    """It takes submissions, it has let go of everything, it has said nothing, and its ledger is in order."""
+    answer = door.submit([0, 1])[1]
+    assert answer["status"] == "ok" and (door.workspace / "feedback" / answer["submit_id"]).exists()
+    assert wait_until(lambda: len(descriptors(door)) <= len(before), 60), sorted(descriptors(door) - before)
+    state = look(door.root)
+    assert state.running is None and list(read(door.root / "ledger.jsonl"))
+    assert door.remaining() == 1000 - state.charged
+    door.kill()
+    assert door.process.stderr and door.process.stderr.read() == ""
+
+
+def test_connections_leave_the_judge_its_descriptors(door):
+    before = descriptors(door)
+    with limited(door, FEW), ExitStack() as stack:
+        for number in range(3 * FEW):
+            stack.enter_context(plug(door))
+            if number % FEW == FEW // 2:
+                answer = door.submit([0, 1])[1]
+                assert answer["status"] == "ok" and (door.workspace / "feedback" / answer["submit_id"]).exists()
+                assert len(descriptors(door)) < FEW - 20
+    assert look(door.root).refunds == 0
+    check_that_all_is_well(door, before)
+
+
+def test_a_low_limit_is_raised_to_the_usual_one():
+    """Where the hard limit allows it; what is higher stays."""
+    low = "import resource, sys; resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[1]), int(sys.argv[2])));"
+    show = "from evopolicygym.server.connections import protocol; protocol(); print(resource.getrlimit(7)[0])"
+    for limits, raised in {(100, 2000): 1024, (100, 300): 300, (1500, 2000): 1500}.items():
+        asked = [sys.executable, "-c", low + show, *map(str, limits)]
+        assert int(subprocess.run(asked, capture_output=True, text=True, check=True).stdout) == raised
+
+
+def test_who_comes_last_finds_a_place_and_who_is_owed_an_answer_keeps_it(door, gate):
+    before = descriptors(door)
+    gate.shut()
+    with plug(door) as waiting, ExitStack() as stack:
+        ask(waiting, door, "kept")
+        assert wait_until(lambda: charged(door, "kept"))
+        for number in range(600):
+            idle = stack.enter_context(plug(door))
+            if number % 3:
+                with suppress(OSError):
+                    idle.sendall([b"GET /", head(door, "Content-Length: 9") + b"{"][number % 2])
+            if number % 100 == 0:
+                assert door.call("GET", "/info")[0] == 200
+        gate.open()
+        assert heard(waiting)[0] == 200
+    check_that_all_is_well(door, before)
+
+
+def test_submissions_that_wait_are_not_without_number(door, gate):
+    """Each keeps its connection until it is answered: so there are fewer of them than places."""
+    before = descriptors(door)
+    gate.shut()
+    with ExitStack() as stack:
+        waiting = [stack.enter_context(plug(door)) for _ in range(200)]
+        for connection in waiting:
+            ask(connection, door, "one")
+        assert wait_until(lambda: charged(door, "one"))
+        assert door.call("GET", "/info")[0] == 200
+        gate.open()
+        codes = [heard(connection)[0] for connection in waiting]
+    assert set(codes) == {200, 409} and codes.count(200) >= 32
+    assert door.remaining() == 1000 - 3
+    check_that_all_is_well(door, before)
+
+
+def submit_short(door: Server, spare: int, key: str) -> tuple[int, str]:
+    """Short from the request on: at the snapshot, or later."""
+    door.policy(f"# {key}\n{policy_source()}")  # no checkpoint that is there already
+    with plug(door) as connection:
+        connection.sendall(head(door, method="GET", path="/info"))
+        heard(connection)
+        with short(door, spare):
+            ask(connection, door, key)
+            return heard(connection)
+
+
+def become_short(door: Server, gate: Gate, spare: int, key: str, kill: bool) -> tuple[int, str]:
+    """Short from the middle of an episode on: at the feedback, or at a new worker for one that dies just now."""
+    gate.shut()
+    with plug(door) as connection:
+        ask(connection, door, key)
+        assert wait_until(lambda: list((door.root / "feedback").glob(".staged-*/episodes/ep_*")))
+        with short(door, spare):
+            if kill:
+                os.kill(worker(door), 9)
+            gate.open()
+            return heard(connection)
+
+
+def worker(door: Server) -> int:
+    return next(pid for pid in family(door.process.pid) if b"ancestor" in Path(f"/proc/{pid}/cmdline").read_bytes())
+
+
+def check_the_books(door: Server, code: int, text: str, key: str) -> str:
+    """Not charged, or refunded without feedback, or judged: and the answer says which."""
+    one = charged(door, key)
+    if one is None or one.refunded:
+        assert code == 503 and '"fault"' in text and ("refunded" if one else "nothing was charged") in text
+        assert one is None or not delivered(door, one)
+        return "refunded" if one else "free"
+    assert code == 200 and one.is_ok and (door.root / "feedback" / one.name).exists()
+    return "ok"
+
+
+def test_no_descriptor_for_the_snapshot_is_the_judges_fault_and_free(door):
+    before = descriptors(door)
+    assert check_the_books(door, *submit_short(door, 0, "none"), "none") == "free"
+    assert check_the_books(door, *submit_short(door, 1, "one"), "one") == "free"
+    check_that_all_is_well(door, before)
+
+
+def test_no_descriptor_for_the_feedback_is_refunded_and_the_server_goes_on(door, gate):
+    """The log, too, has to be open already: where the failure is written down is where the server once died."""
+    before = descriptors(door)
+    assert check_the_books(door, *become_short(door, gate, 0, "none", kill=False), "none") == "refunded"
+    assert "Too many open files" in (door.root / "logs" / "judge.log").read_text()
+    check_that_all_is_well(door, before)
+
+
+def test_no_descriptor_for_a_new_worker_is_refunded_and_its_slot_is_not_lost(door, gate):
+    before = descriptors(door)
+    assert check_the_books(door, *become_short(door, gate, 0, "none", kill=True), "none") == "refunded"
+    check_that_all_is_well(door, before)
+
+
+def test_feedback_that_cannot_be_delivered_for_a_moment_is_delivered_then(door, gate):
+    before = descriptors(door)
+    gate.shut()
+    with plug(door) as connection:
+        ask(connection, door, "late")
+        assert wait_until(lambda: list((door.root / "feedback").glob(".staged-*/episodes/ep_*")))
+        with short(door, 3):
+            gate.open()
+            assert wait_until(lambda: (one := charged(door, "late")) and one.is_ok)
+            staged = door.workspace / "feedback"
+        assert heard(connection)[0] == 200
+    one = charged(door, "late")
+    assert one and delivered(door, one) and not list(staged.glob(".submit*"))
+    check_that_all_is_well(door, before)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kill", [None, False, True])
+def test_short_at_every_point(serve, tmp_path, record_property, kill):
+    """From none to as many as are enough: each time the books are right, and the next submission is played."""
+    gate, seen = Gate(tmp_path / "gate"), list[str]()
+    for spare in range(16):
+        options = {"task": "toys:Gated-v0", "TOY_GATE": str(gate.path), "name": f"run-{spare}"}
+        server = serve("--budget", "1000", *SMALL, **options)
+        server.policy()
+        assert server.submit([0])[0] == 200
+        before = descriptors(server)
+        code, text = submit_short(server, spare, "k") if kill is None else become_short(server, gate, spare, "k", kill)
+        seen.append(check_the_books(server, code, text, "k"))
+        check_that_all_is_well(server, before)
+    point = "in a request" if kill is None else "with a dead worker" if kill else "in an episode"
+    record_property(
+        f"short of descriptors {point}", ", ".join(f"{seen.count(kind)} {kind}" for kind in sorted({*seen}))
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("limit", [160, FEW, 512])
+def test_a_flood_of_connections_beside_real_work(serve, record_property, limit):
+    """Opened and dropped without end, on a machine that is busy with other things."""
+    server = serve("--budget", "1000", *SMALL)
+    server.policy()
+    assert server.submit([0])[0] == 200
+    before, stop, opened = descriptors(server), threading.Event(), list[int]()
+    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(os.cpu_count() or 1)]
+    floods = [threading.Thread(target=flood, args=(server, stop, seed, opened)) for seed in range(2)]
+    try:
+        with limited(server, limit):
+            for thread in floods:
+                thread.start()
+            answers = [insist(server, f"key-{number}") for number in range(150)]
+    finally:
+        stop.set()
+        for thread in floods:
+            thread.join()
+        for process in busy:
+            process.kill()
+            process.wait()
+    assert [answer["status"] for answer in answers] == ["ok"] * 150
+    assert all((server.workspace / "feedback" / answer["submit_id"]).exists() for answer in answers)
+    state = look(server.root)
+    assert (state.charged, state.refunds, len(state.submissions)) == (301, 0, 151)
+    assert wait_until(lambda: len(descriptors(server)) <= len(before))
+    assert server.finish()["outcome"]["kind"] == "scored"
+    assert command("verify", server.root, "--jobs", "1").returncode == 0
+    record_property(f"connections at a limit of {limit}", f"{sum(opened)} beside 150 submissions")
+
+
+def flood(server: Server, stop: threading.Event, seed: int, opened: list[int]) -> None:
+    chance, held, count = random.Random(seed), list[socket.socket](), 0
+    while not stop.is_set():
+        with suppress(OSError):
+            held.append(plug(server))
+            count += 1
+            held[-1].sendall(chance.choice([b"", b"GET /", head(server, "Content-Length: 9")]))
+        if len(held) > 400:
+            for connection in held[:200]:
+                connection.close()
+            del held[:200]
+    for connection in held:
+        connection.close()
+    opened.append(count)
+
+
+def insist(server: Server, key: str) -> dict[str, Any]:
+    """A connection that is taken away before it has said what it wants is opened again; the key makes that safe."""
+    while server.process.poll() is None:
+        with suppress(OSError, HTTPException):
+            return dict(server.submit([0, 1], Idempotency_Key=key)[1])
+        time.sleep(0.01)
+    raise AssertionError("the server is gone")

@@ -1,0 +1,292 @@
+"""An agent that is out to stop the door: whatever it does, others are answered, and nothing is charged for it."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+import pytest
+from knocking import Gate, head, heard, plug
+
+from conftest import policy_source
+from evopolicygym.runs.look import look
+from processes import wait_until
+from serving import SMALL, Server
+
+MANY = 300  # more than there are places
+SUBMIT = b'{"env_instances": [1]}'
+
+
+@pytest.fixture(scope="module")
+def shared(serve_for_all: Callable[..., Server]) -> Server:
+    server = serve_for_all("--budget", "1000", *SMALL)
+    server.policy()
+    assert server.submit([0])[0] == 200
+    return server
+
+
+@pytest.fixture
+def door(shared: Server) -> Iterator[Server]:
+    """Afterwards it answers, it plays, nothing was charged but that, and it has said nothing on its way."""
+    left, submissions = shared.remaining(), len(look(shared.root).submissions)
+    yield shared
+    assert shared.call("GET", "/info")[0] == 200
+    assert shared.submit([0])[1]["status"] == "ok"
+    assert shared.remaining() == left - 1 and len(look(shared.root).submissions) == submissions + 1
+    assert not select.select([shared.process.stderr], [], [], 0)[0]
+
+
+def whole(door: Server, *lines: str, body: bytes = SUBMIT) -> bytes:
+    return head(door, f"Content-Length: {len(body)}", *lines) + body
+
+
+def answers_others(door: Server) -> bool:
+    return bool(door.call("GET", "/info")[0] == 200)
+
+
+def held_open(door: Server, stack: ExitStack, data: bytes) -> list[socket.socket]:
+    """Many connections, each of which has said just this."""
+    held = []
+    for _ in range(MANY):
+        held.append(stack.enter_context(plug(door)))
+        with suppress(ConnectionError):
+            held[-1].sendall(data)
+    return held
+
+
+@pytest.mark.parametrize("part", ["nothing", "half a line", "half a head", "half a body", "half a chunk"])
+def test_slow_ones_shut_nobody_out(door, part):
+    """They go on, byte by byte, while others come; who asked nothing for longest has to go."""
+    start, drop = {
+        "nothing": (b"", b"\r\n"),
+        "half a line": (b"POST /", b"x"),
+        "half a head": (head(door)[:-2], b"X: y\r\n"),
+        "half a body": (head(door, "Content-Length: 60000") + b"{", b" "),
+        "half a chunk": (head(door, "Transfer-Encoding: chunked") + b"F0\r\n{", b" "),
+    }[part]
+    with ExitStack() as stack:
+        held = held_open(door, stack, start)
+        for _ in range(3):
+            for connection in held:
+                with suppress(ConnectionError):
+                    connection.sendall(drop)
+            assert answers_others(door)
+
+
+def test_idle_ones_that_were_answered_shut_nobody_out(door):
+    with ExitStack() as stack:
+        for _ in range(MANY):
+            connection = stack.enter_context(plug(door))
+            connection.sendall(head(door, method="GET", path="/info"))
+            assert heard(connection)[0] == 200
+        assert answers_others(door)
+
+
+def test_ones_that_never_read_shut_nobody_out(door):
+    """Their answers fill what the kernel holds for them, then what we hold; no more than that is written."""
+    request = head(door, method="GET", path="/openapi.json")
+    with ExitStack() as stack:
+        for _ in range(MANY // 5):
+            connection = stack.enter_context(plug(door))
+            connection.setblocking(False)
+            with suppress(BlockingIOError):
+                while True:
+                    connection.send(request * 100)
+        assert answers_others(door)
+
+
+def test_half_closed_ones(door):
+    with ExitStack() as stack:
+        for data in (
+            b"",
+            b"GET /",
+            head(door, "Content-Length: 9") + b"{",
+            head(door, method="GET", path="/info"),
+        ) * 75:
+            connection = stack.enter_context(plug(door))
+            connection.sendall(data)
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_WR)
+        assert answers_others(door)
+
+
+@pytest.mark.parametrize(
+    "lines", [["X: " + "y" * 100_000], [f"X-{n}: y" for n in range(20_000)], ["X: y\r\n z"] * 5000]
+)
+def test_huge_heads_are_refused(door, lines):
+    with plug(door) as connection, suppress(ConnectionError):
+        connection.sendall(head(door, *lines))
+        assert b" 400 " in connection.makefile("rb").readline()
+
+
+def test_pipelined_requests_are_answered_in_turn(door):
+    with plug(door) as connection:
+        sender = threading.Thread(target=connection.sendall, args=(head(door, method="GET", path="/info") * 1000,))
+        sender.start()
+        with connection.makefile("rb") as answers:
+            codes = [code_of_next(answers) for _ in range(1000)]
+        sender.join()
+    assert set(codes) == {200}
+
+
+def code_of_next(answers) -> int:
+    code, length = int(answers.readline().split()[1]), 0
+    for line in iter(answers.readline, b"\r\n"):
+        if line.lower().startswith(b"content-length:"):
+            length = int(line.split()[1])
+    answers.read(length)
+    return code
+
+
+@pytest.mark.parametrize(
+    "framing",
+    ["Content-Length: 5", "Content-Length: 21", "Content-Length: 0", "Content-Length: -1", "Content-Length: +22",
+     "Content-Length: 22, 23", "Content-Length: 0x16", "Content-Length: 22\r\nContent-Length: 5", "X: no length",
+     "Transfer-Encoding: chunked", "Transfer-Encoding: gzip, chunked", "Transfer-Encoding: chunked, identity"],
+)  # fmt: skip
+def test_lengths_that_are_not_true(door, framing):
+    """Too short: the rest is no request. It is never half a submission that is played."""
+    with plug(door) as connection:
+        connection.sendall(head(door, framing) + SUBMIT)
+        connection.shutdown(socket.SHUT_WR)
+        with connection.makefile("rb") as answers:
+            assert b" 20" not in answers.readline()
+
+
+def test_lengths_that_are_too_long_are_waited_for_alone(door):
+    with plug(door) as connection:
+        connection.sendall(head(door, "Content-Length: 23") + SUBMIT)
+        assert answers_others(door)
+
+
+def test_chunks_without_end_go_on_after_they_were_refused(door):
+    with plug(door) as connection:
+        connection.sendall(head(door, "Transfer-Encoding: chunked") + b"10000\r\n" + b" " * 0x10000 + b"\r\n1\r\n \r\n")
+        assert heard(connection)[0] == 413
+        with suppress(ConnectionError):
+            for _ in range(1000):
+                connection.sendall(b"1\r\n \r\n" * 100)
+        assert answers_others(door)
+
+
+def test_what_is_no_request_leaves_no_word(door):
+    """More of it than a pipe holds that nobody reads: a server that complains to its terminal would wait for ever."""
+    for number in range(3000):
+        with plug(door) as connection, suppress(ConnectionError):
+            connection.sendall(b"nonsense %d\r\n\r\n" % number)
+            connection.recv(100)
+    assert (door.root / "logs" / "judge.log").stat().st_size < 1 << 20
+
+
+def test_the_same_key_pipelined_and_at_once_is_one_charge(serve):
+    server = serve("--budget", "1000", *SMALL)
+    server.policy()
+    request = whole(server, "Idempotency-Key: same")
+
+    def ask(_: int) -> list[str]:
+        with plug(server) as connection:
+            connection.sendall(request * 5)
+            with connection.makefile("rb") as answers:
+                return [str(code_of_next(answers)) for _ in range(5)]
+
+    with ThreadPoolExecutor(10) as pool:
+        codes = [code for each in pool.map(ask, range(10)) for code in each]
+    assert set(codes) == {"200"}
+    assert server.remaining() == 999 and len(look(server.root).submissions) == 1
+
+
+def test_submissions_while_the_run_is_finished(serve, tmp_path):
+    """None is charged without being played, and none keeps the end of the run waiting."""
+    gate = Gate(tmp_path / "gate")
+    server = serve("--budget", "1000", *SMALL, task="toys:Gated-v0", TOY_GATE=str(gate.path))
+    server.policy()
+    gate.shut()
+    running = server.submit([0], wait=False)[1]["submit_id"]
+    stop, codes = threading.Event(), set[object]()
+
+    def press(number: int) -> None:
+        while not stop.is_set():
+            try:
+                codes.add(server.submit([number], wait=bool(number % 2), Idempotency_Key=f"{number}")[0])
+            except (OSError, ValueError):
+                codes.add("gone")
+
+    pressing = [threading.Thread(target=press, args=(number,)) for number in range(8)]
+    finishing = ThreadPoolExecutor(1).submit(server.finish)
+    for thread in pressing:
+        thread.start()
+    gate.open()
+    record = finishing.result()
+    stop.set()
+    for thread in pressing:
+        thread.join()
+    state = look(server.root)
+    assert state.submissions[1].name == running and all(one.is_ok for one in state.submissions.values())
+    assert record["outcome"]["kind"] == "scored" and record["budget"]["charged"] == len(state.submissions)
+    assert codes <= {200, 202, 409, "gone"}
+
+
+def test_snapshots_that_take_long_and_are_refused_do_not_put_off_the_end(serve):
+    """Those that wait for their turn when the run is closed have none."""
+    server = serve("--budget", "1000", *SMALL)
+    server.policy(policy_source())
+    assert server.submit([0])[0] == 200
+    system = server.workspace / "system"
+    for number in range(3000):
+        (system / f"a{number}").write_bytes(b"x" * 1000)
+    os.symlink("/", system / "z")
+    with ExitStack() as stack:
+        waiting = [stack.enter_context(plug(server)) for _ in range(30)]
+        for connection in waiting:
+            connection.sendall(whole(server))
+        assert heard(waiting[0])[0] == 400
+        record = server.finish()
+        told = [answer for connection in waiting[1:] if (answer := last_words(connection))]
+    assert record["budget"]["charged"] == 1
+    assert {answer["status"] for answer in told} <= {"snapshot_invalid", "run_closed"}
+    assert any(answer["status"] == "run_closed" for answer in told)
+
+
+def last_words(connection: socket.socket) -> dict[str, str] | None:
+    with suppress(OSError, IndexError, ValueError):
+        return dict(json.loads(heard(connection)[1]))
+    return None
+
+
+@pytest.mark.slow
+def test_a_hundred_thousand_requests(shared, record_property):
+    """Tiny ones, pipelined, each of another kind; memory and log stay as they are."""
+    before = memory(shared)
+    kinds = [
+        head(shared, method="GET", path="/info"),
+        head(shared, method="GET", path="/submissions/submit_999"),
+        whole(shared, body=b"{}"),
+        head(shared, method="PUT"),
+        b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+    ]
+    codes: dict[int, int] = {}
+    for _ in range(100):
+        with plug(shared) as connection:
+            sender = threading.Thread(target=connection.sendall, args=(b"".join(kinds) * 200,))
+            sender.start()
+            with connection.makefile("rb") as answers:
+                for code in (code_of_next(answers) for _ in range(1000)):
+                    codes[code] = codes.get(code, 0) + 1
+            sender.join()
+    assert set(codes) == {200, 400, 404, 405}
+    assert memory(shared) - before < 32 << 10
+    assert wait_until(lambda: shared.submit([0])[1]["status"] == "ok")
+    record_property("tiny requests", ", ".join(f"{count} x {code}" for code, count in sorted(codes.items())))
+
+
+def memory(door: Server) -> int:
+    """Of the server, in KiB."""
+    status = Path(f"/proc/{door.process.pid}/status").read_text()
+    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS"))
