@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import stat
 import textwrap
 import threading
@@ -119,9 +120,11 @@ class TestFolders:
         """Until every way it can go was seen; if one does not come in two minutes, nothing was proven."""
         flip = """
         import os
-        secret, n = os.environ["SECRET_FILE"], 0
+        secret = os.environ["SECRET_FILE"]
+        os.mkdir("race")
+        os.chdir("race")
+        os.mkdir("system")
         while True:
-            n += 1
             for make in (lambda: os.symlink(secret, "new"), lambda: open("new", "w").write("x = 1")):
                 make()
                 os.rename("new", "system/policy.py")
@@ -132,23 +135,21 @@ class TestFolders:
             os.rename("aside", "system")
         """
         store, taken, refused, followed = CheckpointStore(tmp_path / "store"), 0, 0, False
-        secret = str(yard.folder / "hidden" / "result.json")
+        secret, system = str(yard.folder / "hidden" / "result.json"), yard.workspace / "race" / "system"
+        shutil.rmtree(system.parent, ignore_errors=True)
         with yard.start(["python", "-c", textwrap.dedent(flip)], level, environment={"SECRET_FILE": secret}):
             deadline = time.monotonic() + 120
             while not (taken and refused and followed) and time.monotonic() < deadline:
                 with suppress(OSError):
-                    followed |= (
-                        yard.canary in (yard.workspace / "system" / "policy.py").read_text()
-                    )  # as a judge must not
+                    followed |= yard.canary in (system / "policy.py").read_text()  # as a judge must not
                 for _ in range(50):
                     try:
-                        taken += bool(store.snapshot(yard.workspace / "system"))
+                        taken += bool(store.snapshot(system))
                     except SnapshotRefused:
                         refused += 1
-        assert taken and refused and followed
+        assert taken and refused and followed, (taken, refused, followed, yard.output())
         copies = [path.read_text() for path in (tmp_path / "store").rglob("*") if path.is_file()]
         assert not [text for text in copies if yard.canary in text]
-        (yard.workspace / "system").mkdir(exist_ok=True)
 
     def test_the_run_is_closed_again_afterwards(self, yard, level):
         yard.shell("true", level)
