@@ -126,3 +126,7 @@ def test_a_path_in_a_sentence_is_never_broken():
 
 def test_a_terminal_that_does_not_tell_its_width_gets_everything():
     assert "left out" not in "".join(cli_on_terminal(0, "agent", "list"))
+
+
+def test_headings_are_shown_not_obeyed():
+    assert shown(80, "show(('\\x1b[31mred',), [('\\x1b[31mred',)])") == ["  \\x1b[31mred"] * 2

@@ -41,9 +41,9 @@ def show(
     remarks: str | None = None,
 ) -> None:
     """`leaves` are the columns to go first where room is scarce, `remarks` the one that can go below its rows.
-    All cells are tamed: names come from agents' records."""
+    All cells are tamed, headings too: names come from agents' records and users' files."""
     cells = [[tame(cell).replace("\n", " ") for cell in row] for row in rows]
-    table = [_Column(name, tuple(row[i] for row in cells), name == remarks) for i, name in enumerate(columns)]
+    table = [_Column(tame(name), tuple(row[i] for row in cells), name == remarks) for i, name in enumerate(columns)]
     room = _room(data) - len(indent)
     shown, below, left = _choose(table, room, leaves)
     heading, *body = _grid(shown, room)
