@@ -13,7 +13,8 @@ from evopolicygym.agents import definitions
 from evopolicygym.agents.client import Client
 from evopolicygym.agents.installed import Readiness
 from evopolicygym.agents.installed import check as look
-from evopolicygym.cli.output import data, print_json, talk
+from evopolicygym.cli.output import data, print_json
+from evopolicygym.cli.tables import hint, show
 
 app = typer.Typer(no_args_is_help=True, help="List and check agents.")
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -28,11 +29,9 @@ def list_agents(json: AsJson = False) -> None:
         return
     columns = ("name", "title", "proven_version", "keys", "install")
     clients.sort(key=lambda client: not client.ships)
-    lines = [columns, *([_cell(_row(client)[name]) for name in columns] for client in clients)]
-    widths = [max(len(line[i]) for line in lines) for i in range(len(columns))]
-    for line in lines:
-        print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
-    talk.print("`agent check NAME` says whether it can play here. `--agent command -- PROGRAM` runs any program.")
+    rows = ([_cell(_row(client)[name]) for name in columns] for client in clients)
+    show(columns, rows, indent="", leaves=("install", "proven_version"))
+    hint("`agent check NAME` says whether it can play here. `--agent command -- PROGRAM` runs any program.")
 
 
 @app.command()

@@ -18,11 +18,11 @@ from evopolicygym.cli.tables import UNKNOWN, number, say, show
 
 def show_runs(runs: Sequence[Diagnosis]) -> None:
     together = groups(runs)
-    _table("runs", RUN_HEADER, [_run(run) for run in runs])
+    _table("runs", RUN_HEADER, [_run(run) for run in runs], RUN_LEAVES)
     _table("progress of the best validation mean", PROGRESS_HEADER, [_progress(run) for run in runs])
     _table("tokens, and feedback files opened between submissions", TOKEN_HEADER, [_tokens(run) for run in runs])
-    _table("edits: hits / number, by kind", EDIT_HEADER, [_edits(run) for run in runs])
-    _table("hit rates by agent, with 95 % intervals clustered by run", RATE_HEADER, _rates(together))
+    _table("edits: hits / number, by kind", EDIT_HEADER, [_edits(run) for run in runs], EDIT_LEAVES)
+    _table("hit rates by agent, with 95 % intervals clustered by run", RATE_HEADER, _rates(together), RATE_LEAVES)
     _table("hits / number by edit size", SIZE_HEADER, [_sizes(group) for group in together])
     _table("structure of the selected bundles, means", SHAPE_HEADER, [_shape(group) for group in together])
 
@@ -40,6 +40,7 @@ RUN_HEADER = (
     "cases",
     "repeats",
 )
+RUN_LEAVES = ("repeats", "cases", "unused", "task")
 PROGRESS_HEADER = (
     "run",
     "best",
@@ -64,7 +65,9 @@ TOKEN_HEADER = (
     "files opened",
 )
 EDIT_HEADER = ("run", *EDITS, "phases")
+EDIT_LEAVES = ("unknown", "cosmetic", "phases")
 RATE_HEADER = ("agent", "tasks", "runs", "edit", "hits", "number", "rate", "low", "high", "interval of")
+RATE_LEAVES = ("hits", "runs")
 SIZE_HEADER = ("agent", "tasks", *Size)
 SHAPE_HEADER = ("agent", "tasks", *(field.name for field in fields(Shape)))
 
@@ -142,9 +145,9 @@ def _shape(group: Group) -> Sequence[str]:
     return (*_group(group), *(number(numbers.get(field.name)) for field in fields(Shape)))
 
 
-def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], leaves: Sequence[str] = ()) -> None:
     say(title)
-    show(columns, rows)
+    show(columns, rows, leaves=leaves)
     say()
 
 

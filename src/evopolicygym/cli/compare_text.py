@@ -11,6 +11,7 @@ from evopolicygym.analysis.sides import Side
 from evopolicygym.cli.tables import between, caution, fixed, number, probability, say, show, with_interval
 
 COLUMNS = ("task", "runs", "first", "second", "difference", f"{LEVEL:.0%} interval", "p", "p (Holm)", "interval of")
+LEAVES = ("p", "runs", "second", "first")  # either score follows from the other and the difference
 BESIDE = ("task", "P(improvement)", "correlation by case", "gain from pairing", "runs needed")
 OVERALL = "overall, normalised"
 
@@ -29,8 +30,9 @@ def show_pairs(pairs: Sequence[Pair], found: Sequence[Side]) -> None:
 def _show_pair(pair: Pair) -> None:
     say(f"{pair.first} (first) against {pair.second} (second)")
     if pair.tasks:
-        show(COLUMNS, [*map(_task, pair.tasks), *([_overall(pair.overall)] if pair.overall else [])])
-        show(BESIDE, [*map(_beside, pair.tasks), *([_overall_beside(pair.overall)] if pair.overall else [])])
+        whole = [pair.overall] if pair.overall else []
+        show(COLUMNS, [*map(_task, pair.tasks), *map(_overall, whole)], leaves=LEAVES, remarks="interval of")
+        show(BESIDE, [*map(_beside, pair.tasks), *map(_overall_beside, whole)], leaves=("gain from pairing",))
     if pair.overall and pair.overall.plans:
         plans = ", ".join(f"{_needed(plan)} with {plan.cases} cases" for plan in pair.overall.plans)
         say(f"  overall: {pair.normalised_tasks} tasks; runs of each side on each task to separate the two: {plans}")

@@ -16,6 +16,7 @@ STANDING = ("place", "entrant", f"score [{SURE}]", "places", "P(first)", "rank s
 BESIDE = ("entrant", "interquartile mean", "optimality gap", "P(improvement) on the next", "paper's normalised")
 ROW = ("rank", "entrant", "runs", "score", f"{SURE} interval", "places", "P(first)", "normalised", "paper's",
        "rank score", "notes")  # fmt: skip
+ROW_LEAVES = ("rank score", "paper's", "normalised", "P(first)", "places", "runs")
 COST = ("entrant", "runs", "input tokens", "cached", "output", "dollars", "minutes", "score per dollar", "Pareto")
 
 
@@ -50,7 +51,7 @@ def _show_aggregate(aggregate: Aggregate) -> None:
     names = ", ".join(one.entrant for one in aggregate.standings) or "none"
     say(f"\n{aggregate.name}: {aggregate.tasks} tasks, N = {len(aggregate.standings)} complete: {names}")
     if standings := aggregate.standings:
-        show(STANDING, map(_standing, standings))
+        show(STANDING, map(_standing, standings), remarks="interval of")
         show(BESIDE, (_beside(one, after) for one, after in zip_longest(standings, standings[1:])))
     for entrant, tasks in aggregate.incomplete.items():
         say(f"  {entrant}: {tasks} of {aggregate.tasks}, no rank")
@@ -80,7 +81,7 @@ def _show_task(table: TaskTable) -> None:
     names = ", ".join(row.entrant for row in table.rows)
     say(f"\n{table.task} ({table.comparable_id}): {table.cases} cases, N = {table.entrants}: {names or 'none'}")
     if table.rows:
-        show(ROW, (_row(row, table) for row in table.rows))
+        show(ROW, (_row(row, table) for row in table.rows), leaves=ROW_LEAVES, remarks="notes")
     if table.trivial:
         say("  trivial policies: " + ", ".join(f"{name} {mean:.5g}" for name, mean in table.trivial.items()))
     if table.no_anchors:
@@ -125,12 +126,12 @@ def _show_selection(board: BoardTable) -> None:
     ]  # fmt: skip
     if rows:
         say("\nselection: validation minus held-out of the selected (optimism), best candidate minus selected (regret)")
-        show(columns, rows)
+        show(columns, rows, leaves=("regret known for", "candidates", "runs"))
 
 
 def _show_costs(board: BoardTable) -> None:
     say("\ncost: means over runs; - is unknown")
-    show(COST, map(_cost, board.costs))
+    show(COST, map(_cost, board.costs), leaves=("cached", "score per dollar", "Pareto"))
 
 
 def _cost(row: CostRow) -> tuple[str, ...]:

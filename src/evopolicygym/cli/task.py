@@ -8,7 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from evopolicygym.cli.output import data, print_json, talk
+from evopolicygym.cli import tables
+from evopolicygym.cli.output import data, print_json
 from evopolicygym.tasks.files import core16
 from evopolicygym.tasks.registry import resolve
 from evopolicygym.tasks.spaces import json_safe
@@ -30,11 +31,9 @@ def list_tasks(
         print_json(rows)
         return
     columns = ("id", "family", "horizon", "version", "action", "observation", "env_id")
-    lines = [columns, *([_short(str(row[name])) for name in columns] for row in rows)]
-    widths = [max(len(line[i]) for line in lines) for i in range(len(columns))]
-    for line in lines:
-        print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
-    talk.print("Any other Gymnasium id is a task too: `task list --all`, `task show LunarLander-v3`")
+    cells = ([_short(str(row[name])) for name in columns] for row in rows)
+    tables.show(columns, cells, indent="", leaves=("env_id", "version", "family"))
+    tables.hint("Any other Gymnasium id is a task too: `task list --all`, `task show LunarLander-v3`")
 
 
 def _others() -> list[dict[str, Any]]:

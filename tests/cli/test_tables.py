@@ -1,0 +1,132 @@
+"""Tables on real terminals of several widths, and in a pipe, where nothing may be missing."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import struct
+import subprocess
+import sys
+import termios
+from pathlib import Path
+
+import pytest
+
+from serving import command
+
+RUNS = str(Path("examples") / "runs")
+ROOT = Path(__file__).parents[2]
+COMMANDS = [
+    ("agent", "list"),
+    ("task", "list"),
+    ("leaderboard", "--paper", RUNS),
+    ("analyze", RUNS),
+    ("compare", RUNS),
+    ("reproduce",),
+]
+SHOW = "import sys; from evopolicygym.cli.tables import say, show; exec(sys.argv[1])"
+
+
+def on_terminal(columns: int, *arguments: str) -> list[str]:
+    """The lines that a process writes to a terminal of that width, stdout and stderr alike."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
+    with subprocess.Popen([sys.executable, *arguments], stdout=theirs, stderr=theirs, cwd=ROOT) as process:
+        os.close(theirs)
+        written = b"".join(iter(lambda: _read(ours), b""))
+    os.close(ours)
+    assert process.returncode == 0, written.decode()
+    return written.decode().replace("\r\n", "\n").split("\n")
+
+
+def _read(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 65536)
+    except OSError:  # Linux says so at the end of a terminal
+        return b""
+
+
+def cli_on_terminal(columns: int, *arguments: str) -> list[str]:
+    return on_terminal(columns, "-m", "evopolicygym", *arguments)
+
+
+def shown(columns: int, source: str) -> list[str]:
+    return on_terminal(columns, "-c", SHOW, source)[:-1]
+
+
+def left_out(lines: list[str]) -> set[str]:
+    text = " ".join(line.strip() for line in lines)
+    named = [part.split(" (a wider terminal or --json has all)")[0] for part in text.split("left out: ")[1:]]
+    return {name for names in named for name in names.split("; ")}
+
+
+@pytest.mark.parametrize("arguments", COMMANDS, ids=lambda arguments: arguments[0])
+def test_no_line_is_longer_than_the_terminal(arguments):
+    lines = cli_on_terminal(80, *arguments)
+    assert max(map(len, lines)) <= 80
+    assert left_out(lines)
+
+
+@pytest.mark.parametrize("arguments", COMMANDS, ids=lambda arguments: arguments[0])
+def test_a_pipe_gets_what_the_widest_terminal_shows(arguments):
+    """Whatever the environment says of terminals."""
+    told = os.environ | {"COLUMNS": "40", "FORCE_COLOR": "1", "TTY_COMPATIBLE": "1"}
+    piped = command(*arguments, cwd=ROOT, env=told).stdout.splitlines()
+    assert cli_on_terminal(400, *arguments)[: len(piped)] == piped
+    assert max(map(len, piped)) > 100
+    assert not left_out(piped)
+
+
+def test_the_leaderboard_at_80_columns_has_what_a_reader_needs_first():
+    lines = cli_on_terminal(80, "leaderboard", RUNS)
+    heading = next(line for line in lines if line.startswith("  rank"))
+    assert heading.split() == ["rank", "entrant", "runs", "score", "95%", "interval", "places", "P(first)"]
+    assert {"normalised", "paper's", "rank score"} <= left_out(lines)
+    place = next(i for i, line in enumerate(lines) if line.startswith("  2     command climber.py "))
+    assert lines[place + 1].strip() == "sha256=44ad650fdf3f"
+    assert lines[place + 2].strip() == "notes: few runs: holds 50% to 97% of the time, not 95%"
+
+
+def test_what_is_left_out_of_lists_is_named():
+    assert left_out(cli_on_terminal(80, "agent", "list")) == {"install"}
+    assert left_out(cli_on_terminal(80, "task", "list")) == {"family", "version", "env_id"}
+    assert not left_out(cli_on_terminal(200, "agent", "list"))
+
+
+def test_headings_break_before_texts_and_texts_before_columns_leave():
+    table = "show(('first', 'a long heading', 'text'), [('1', '2', 'four words of text and more')], indent='')"
+    assert shown(50, table) == ["first  a long heading  text", "1      2               four words of text and more"]
+    assert shown(49, table)[:2] == ["       a long", "first  heading  text"]
+    assert shown(40, table)[2:] == ["1      2        four words of text and", "                more"]
+    assert shown(30, table)[-2:] == ["left out: text (a wider", "  terminal or --json has all)"]
+
+
+def test_columns_leave_in_the_order_declared_and_then_from_the_right():
+    table = "show(tuple('abcd'), [('aaaaaaaa', '11111111', '22222222', '33333333')], indent='', leaves=('b',))"
+    assert shown(28, table)[0].split() == ["a", "c", "d"]
+    assert shown(18, table)[0].split() == ["a", "c"]
+    assert shown(8, table)[:2] == ["a", "aaaaaaaa"]
+    assert shown(5, table)[:3] == ["a", "aaaaa", "aaa"]
+
+
+def test_names_stay_whole_and_apart():
+    """Names that differ at their ends alone are broken between words, never cut."""
+    names = [f"command climber.py --with-an-option sha256=44ad650fdf3{end}" for end in "ef"]
+    lines = shown(40, f"show(('entrant', 'score'), [(name, '1') for name in {names!r}])")
+    assert sum("sha256=44ad650fdf3e" in line for line in lines) == 1
+    assert sum("sha256=44ad650fdf3f" in line for line in lines) == 1
+    assert "left out" not in "".join(lines)
+
+
+def test_a_path_in_a_sentence_is_never_broken():
+    path = "/a-folder" * 6
+    assert shown(40, f"say('  missing: it is in {path}')") == ["  missing: it is in", f"    {path}"]
+
+
+def test_a_terminal_that_does_not_tell_its_width_gets_everything():
+    assert "left out" not in "".join(cli_on_terminal(0, "agent", "list"))
+
+
+def test_headings_are_shown_not_obeyed():
+    assert shown(80, "show(('\\x1b[31mred',), [('\\x1b[31mred',)])") == ["  \\x1b[31mred"] * 2
