@@ -13,7 +13,8 @@ from evopolicygym.analysis.edit_size import Size
 from evopolicygym.analysis.edits import EDITS, PAPER_EDITS
 from evopolicygym.analysis.groups import Group, groups
 from evopolicygym.analysis.intervals import Rate
-from evopolicygym.cli.tables import UNKNOWN, number, say, show
+from evopolicygym.cli.numbers import UNKNOWN, number
+from evopolicygym.cli.tables import say, show
 
 
 def show_runs(runs: Sequence[Diagnosis]) -> None:

@@ -8,7 +8,8 @@ from evopolicygym.analysis.compare import Difference, Pair, TaskComparison
 from evopolicygym.analysis.estimates import LEVEL
 from evopolicygym.analysis.power import CASES, POWER, Plan
 from evopolicygym.analysis.sides import Side
-from evopolicygym.cli.tables import between, caution, fixed, number, probability, say, show, with_interval
+from evopolicygym.cli.numbers import between, caution, fixed, number, probability, with_interval
+from evopolicygym.cli.tables import say, show
 
 COLUMNS = ("task", "runs", "first", "second", "difference", f"{LEVEL:.0%} interval", "p", "p (Holm)", "interval of")
 LEAVES = ("p", "runs", "second", "first")  # either score follows from the other and the difference

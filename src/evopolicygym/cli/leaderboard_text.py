@@ -9,7 +9,8 @@ from evopolicygym.analysis.collection import Aggregate, Standing
 from evopolicygym.analysis.estimates import LEVEL, WHOLE
 from evopolicygym.analysis.leaderboard import BoardTable, CostRow, Leaderboard, PaperRows
 from evopolicygym.analysis.tasktable import Row, TaskTable
-from evopolicygym.cli.tables import between, caution, count, fixed, number, probability, say, show, span, with_interval
+from evopolicygym.cli.numbers import between, caution, count, fixed, number, probability, span, with_interval
+from evopolicygym.cli.tables import say, show
 
 SURE = f"{LEVEL:.0%}"
 STANDING = ("place", "entrant", f"score [{SURE}]", "places", "P(first)", "rank score", "wins", "top-2", "interval of")

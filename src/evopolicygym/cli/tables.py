@@ -1,4 +1,4 @@
-"""Tables on stdout: aligned columns of plain text, so that they can be read, piped and cut. Numbers as people read.
+"""Tables on stdout: aligned columns of plain text, so that they can be read, piped and cut.
 
 On a terminal that is too narrow for a table, one rule holds for all of them: headings take two lines, long texts are
 broken within their columns, remarks go below their rows, and then columns are left out, the least important first, and
@@ -13,19 +13,12 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from rich.console import Console
 
 from evopolicygym.cli.output import data, talk, tame
 
-if TYPE_CHECKING:
-    from evopolicygym.analysis.collection import Number
-    from evopolicygym.analysis.estimates import Interval
-    from evopolicygym.analysis.measured import Coverage
-    from evopolicygym.analysis.places import Places
-
-UNKNOWN: Final = "-"
 GAP: Final = "  "
 BELOW: Final = " " * 6
 TEXT: Final = 20  # a broken text keeps this width, or that of its longest word
@@ -163,44 +156,3 @@ def _room(console: Console) -> int:
     stream = console.file
     told = os.get_terminal_size(stream.fileno()).columns if stream.isatty() else 0
     return told or sys.maxsize
-
-
-def number(value: float | None, digits: int = 4) -> str:
-    return UNKNOWN if value is None else f"{value:.{digits}g}"
-
-
-def fixed(value: float | None, digits: int = 3) -> str:
-    return UNKNOWN if value is None else f"{value:.{digits}f}"
-
-
-def count(value: float | None) -> str:
-    return UNKNOWN if value is None else f"{value:,.0f}"
-
-
-def between(interval: Interval | None, digits: int = 4) -> str:
-    return UNKNOWN if interval is None else f"{interval.low:.{digits}g} to {interval.high:.{digits}g}"
-
-
-def with_interval(found: Number | None, digits: int = 3) -> str:
-    if found is None:
-        return UNKNOWN
-    held = found.interval
-    inner = "" if held is None else f" [{held.low:.{digits}f}, {held.high:.{digits}f}]"
-    return f"{found.value:.{digits}f}{inner}"
-
-
-def span(places: Places) -> str:
-    return f"{places.first}" if places.first == places.last else f"{places.first}-{places.last}"
-
-
-def probability(value: float | None) -> str:
-    if value is None:
-        return UNKNOWN
-    return "<0.001" if value < 0.001 else f"{value:.3f}"
-
-
-def caution(coverage: Coverage | None) -> list[str]:
-    """Of few runs an interval says more than it can keep."""
-    if coverage is None or coverage.as_promised:
-        return []
-    return [f"few runs: holds {coverage.low:.0%} to {coverage.high:.0%} of the time, not 95%"]

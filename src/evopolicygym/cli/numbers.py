@@ -1,0 +1,54 @@
+"""Numbers, intervals and places as people read them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from evopolicygym.analysis.collection import Number
+    from evopolicygym.analysis.estimates import Interval
+    from evopolicygym.analysis.measured import Coverage
+    from evopolicygym.analysis.places import Places
+
+UNKNOWN: Final = "-"
+
+
+def number(value: float | None, digits: int = 4) -> str:
+    return UNKNOWN if value is None else f"{value:.{digits}g}"
+
+
+def fixed(value: float | None, digits: int = 3) -> str:
+    return UNKNOWN if value is None else f"{value:.{digits}f}"
+
+
+def count(value: float | None) -> str:
+    return UNKNOWN if value is None else f"{value:,.0f}"
+
+
+def between(interval: Interval | None, digits: int = 4) -> str:
+    return UNKNOWN if interval is None else f"{interval.low:.{digits}g} to {interval.high:.{digits}g}"
+
+
+def with_interval(found: Number | None, digits: int = 3) -> str:
+    if found is None:
+        return UNKNOWN
+    held = found.interval
+    inner = "" if held is None else f" [{held.low:.{digits}f}, {held.high:.{digits}f}]"
+    return f"{found.value:.{digits}f}{inner}"
+
+
+def span(places: Places) -> str:
+    return f"{places.first}" if places.first == places.last else f"{places.first}-{places.last}"
+
+
+def probability(value: float | None) -> str:
+    if value is None:
+        return UNKNOWN
+    return "<0.001" if value < 0.001 else f"{value:.3f}"
+
+
+def caution(coverage: Coverage | None) -> list[str]:
+    """Of few runs an interval says more than it can keep."""
+    if coverage is None or coverage.as_promised:
+        return []
+    return [f"few runs: holds {coverage.low:.0%} to {coverage.high:.0%} of the time, not 95%"]
