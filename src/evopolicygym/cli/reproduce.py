@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from evopolicygym.cli.output import print_json
 from evopolicygym.cli.numbers import fixed
+from evopolicygym.cli.output import print_json
 from evopolicygym.cli.tables import say, show
 from evopolicygym.reference import paper
 
