@@ -135,7 +135,8 @@ def post(pending: dict[str, Any]) -> dict[str, Any]:
 
 
 def call(method: str, path: str, body: bytes | None = None, headers: dict[str, str] | None = None) -> tuple[int, str]:
-    """The server may be restarting, and may come back at another address: door.json says which."""
+    """The server may be restarting, and may come back at another address: door.json says which, or that it never
+    will."""
     began, told = time.monotonic(), False
     while True:
         code, text = attempt(urllib.request.Request(api() + path, body, headers or {}, method=method))
@@ -172,6 +173,8 @@ def fetch(request: urllib.request.Request) -> tuple[int, str]:
 
 def api() -> str:
     door = read_json(DOOR)
+    if isinstance(door, dict) and door.get("closed") is True:
+        raise Stop(REFUSED, "the run is closed: nothing more can be submitted. What was submitted is in feedback/")
     address = door.get("api") if isinstance(door, dict) else os.environ.get("EVOPOLICYGYM_API")
     if not isinstance(address, str) or not re.match(r"http://[!-~]+$", address):
         raise Stop(UNREACHABLE, "door.json does not say where the server is, nor does EVOPOLICYGYM_API")
