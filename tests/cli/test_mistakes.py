@@ -48,6 +48,8 @@ def refused(done: subprocess.CompletedProcess[str], *says: str) -> None:
         ([*NOP, "--seal-key", "/no/such/key"], "cannot read the sealing key"),
         ([*NOP, "--seal-key", "k", "--seeds", "paper"], "would not be used"),
         ([*NOP, "--ray-address", "auto"], "Add --engine ray"),
+        ([*NOP, "--jobs", "100000"], "100000 episodes at a time are too many"),
+        (["serve", "core16/acrobot", "--jobs", "100000"], "Give at most --jobs"),
         (["run", "core16/acrobot", "core16/pusher"], "'core16/pusher' would not be used"),
         (["serve", "core16/acrobt"], "Did you mean core16/acrobot"),
         (["serve", "core16/acrobot", "--heldout-cases", "5000"], "less than or equal to 256, not 5000"),
@@ -65,6 +67,7 @@ def test_a_run_that_is_refused_leaves_nothing_behind(arguments, says, tmp_path):
         (["--cases", "5-2"], "go backwards: write 2-5"),
         (["--seeds", "paper", "--seal-key", "k"], "would not be used"),
         (["--ray-address", "auto"], "Add --engine ray"),
+        (["--cases", "0-1023", "--jobs", "100000"], "1024 episodes at a time are too many"),
     ],
 )
 def test_an_option_of_evaluate_that_cannot_be_meant(options, says):
@@ -78,10 +81,13 @@ def test_a_resumed_run_is_told_only_what_may_change(tmp_path):
     refused(run("run", "--resume", folder, "--budget", "5", "--model", "x"), "--model, --budget cannot be given")
     refused(run("run", "core16/pusher", "--resume", folder), "task is 'core16/acrobot' there, 'core16/pusher' here")
     assert run("run", "core16/acrobot", "--resume", folder, "--jobs", "1").returncode == 0
+    refused(run("run", "--resume", folder, "--jobs", "100000"), "Give at most --jobs")
 
 
 def test_a_suite_that_cannot_be_meant(tmp_path):
-    refused(run("suite", "run", ROOT / "suites" / "smoke.toml", "--ray-address", "auto", cwd=tmp_path), "--engine ray")
+    suite = ("suite", "run", ROOT / "suites" / "smoke.toml")
+    refused(run(*suite, "--ray-address", "auto", cwd=tmp_path), "--engine ray")
+    refused(run(*suite, "--jobs", "100000", cwd=tmp_path), "Give at most --jobs")
     assert not (tmp_path / "runs").exists()
 
 
