@@ -43,6 +43,8 @@ def refused(done: subprocess.CompletedProcess[str], *says: str) -> None:
         ([*MODEL, "http://"], "no address"),
         ([*MODEL, "http://two words/v1"], "no address"),
         ([*MODEL, "http://127.0.0.1:99999/v1"], "no address"),
+        ([*MODEL, "http://models.example.org:8000/v1"], "-L 8000:models.example.org:8000 HOST"),
+        ([*MODEL, "http://10.0.0.7/v1"], "the agent's proxy carries https only"),
         ([*NOP, "--show", "/no/such/file"], "/no/such/file is not there"),
         ([*NOP, "--json-lines"], "--json-lines is for --agent command"),
         ([*NOP, "--seal-key", "/no/such/key"], "cannot read the sealing key"),
