@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from evopolicygym import __version__
 from evopolicygym.analysis.code_reader import code_facts
-from evopolicygym.errors import UserError
+from evopolicygym.errors import FULL, UserError
 from evopolicygym.judge import submission
 from evopolicygym.judge.events import Joined, Opened, Owned
 from evopolicygym.judge.failpoints import failpoint
@@ -98,6 +98,8 @@ def _make(place: Place) -> None:
     try:
         place.make()
     except OSError as error:
+        if error.errno in FULL:
+            raise
         raise UserError(f"{place.root} cannot be made: {error.strerror}", "Name another folder with --run.") from error
 
 
