@@ -36,7 +36,9 @@ def refused(done: subprocess.CompletedProcess[str], *says: str) -> None:
     ("arguments", "says"),
     [
         ([*NOP, "--budget", "-1"], "greater than or equal to 1, not -1"),
-        ([*NOP, "--max-silence", "0"], "silent_minutes: Input should be greater than 0, not 0.0"),
+        ([*NOP, "--max-silence", "0"], "--max-silence: Input should be greater than 0, not 0.0"),
+        ([*NOP, "--max-cost", "-1"], "--max-cost: Input should be greater than 0, not -1.0"),
+        ([*NOP, "--max-turns", "0"], "--max-turns: Input should be greater than or equal to 1, not 0"),
         ([*NOP, "--agent-host", "https://example.org"], "'https://example.org' is not host or host:port"),
         ([*NOP, "--agent-host", "two words"], "'two words' is not host or host:port"),
         ([*MODEL, "localhost:8000/v1"], "'localhost:8000/v1' is no address of a model's API"),
