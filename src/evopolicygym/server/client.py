@@ -12,7 +12,8 @@ If this program is killed while it waits, nothing is lost: run it again, with th
 submission is charged once, and its result is printed. Details of every submission: feedback/submit_NNN/.
 
 Exit codes: 0 played, 1 the policy did not load (or its episodes together took too long), 2 refused (nothing was
-charged), 3 the server cannot be reached, 4 the server failed (nothing is charged for it), 141 nobody read the output.
+charged) or the run is closed, 3 the server cannot be reached, 4 the server failed (nothing is charged for it), 141
+nobody read the output.
 """
 
 from __future__ import annotations
