@@ -38,12 +38,12 @@ def told_of(folder: Path) -> list[int]:
     return found
 
 
-def wait_until(condition: Callable[[], object], seconds: float = 120.0) -> bool:
+def wait_until(condition: Callable[[], object], seconds: float = 120.0, step: float = 0.05) -> bool:
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if condition():
             return True
-        time.sleep(0.05)
+        time.sleep(step)
     return False
 
 

@@ -6,7 +6,11 @@ never charged to an agent and never a verdict. What a policy does wrong is not a
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Mapping
+from typing import Final
+
+FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})  # numbers of the errors of a disk that has no room
 
 
 class UserError(Exception):

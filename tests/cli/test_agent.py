@@ -82,3 +82,8 @@ def test_a_built_in_agent_is_always_ready():
 def test_an_unknown_agent():
     done = command("agent", "check", "cluade")
     assert done.returncode == 2 and "Did you mean claude" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_any_program_is_ready_once_it_is_named():
+    done = command("agent", "check", "command")
+    assert done.returncode == 0 and "--agent command -- PROGRAM" in done.stdout

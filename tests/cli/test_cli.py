@@ -215,6 +215,17 @@ def test_seeds(home):
     shown = json.loads(run("seeds", "disclose", "--json").stdout)
     assert shown["splits_id"] == made["splits_id"]
     assert bytes.fromhex(shown["key"]) == bytes.fromhex(Path(made["file"]).read_text())
+    Path(made["file"]).chmod(0o644)
+    assert "chmod 600" in run("seeds", "disclose").stderr
+
+
+def test_a_file_that_is_no_key_is_called_so(tmp_path):
+    """Whoever can read it."""
+    (tmp_path / "notes.txt").write_text("a note\n")
+    (tmp_path / "notes.txt").chmod(0o644)
+    done = run("seeds", "disclose", "--file", tmp_path / "notes.txt")
+    assert done.returncode == 2
+    assert "hexadecimal digits" in done.stderr and "chmod" not in done.stderr
 
 
 def test_doctor():

@@ -109,6 +109,20 @@ def test_a_full_disk_says_what_is_lost_and_what_to_do():
     assert "No space left on device" in done.stderr and "Make room" in done.stderr and "--resume" in done.stderr
 
 
+@pytest.mark.parametrize("room", ["nr_inodes=3", "size=4k"])
+def test_a_full_disk_where_a_run_was_to_be_is_no_mistake_of_the_user(room, tmp_path):
+    """No room for its folders, or for what is in them."""
+    fill = "head -c 4096 /dev/zero > full" if room.startswith("size") else "true"
+    open_run = 'exec "$0" -m evopolicygym serve core16/acrobot --run run --seeds paper --isolation none'
+    script = f"mount -t tmpfs -o {room} none . && cd $PWD && {fill} && {open_run}"
+    done = subprocess.run(
+        ["unshare", "-rm", "sh", "-c", script, sys.executable], cwd=tmp_path, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 4, done.stderr
+    assert "No space left on device: " in done.stderr and str(tmp_path / "run") in done.stderr
+    assert "Make room" in done.stderr and "Traceback" not in done.stderr
+
+
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
 def test_closed_streams(closed):
     command = f'exec "$0" -m evopolicygym task list {closed}'

@@ -36,18 +36,24 @@ def refused(done: subprocess.CompletedProcess[str], *says: str) -> None:
     ("arguments", "says"),
     [
         ([*NOP, "--budget", "-1"], "greater than or equal to 1, not -1"),
-        ([*NOP, "--max-silence", "0"], "silent_minutes: Input should be greater than 0, not 0.0"),
+        ([*NOP, "--max-silence", "0"], "--max-silence: Input should be greater than 0, not 0.0"),
+        ([*NOP, "--max-cost", "-1"], "--max-cost: Input should be greater than 0, not -1.0"),
+        ([*NOP, "--max-turns", "0"], "--max-turns: Input should be greater than or equal to 1, not 0"),
         ([*NOP, "--agent-host", "https://example.org"], "'https://example.org' is not host or host:port"),
         ([*NOP, "--agent-host", "two words"], "'two words' is not host or host:port"),
         ([*MODEL, "localhost:8000/v1"], "'localhost:8000/v1' is no address of a model's API"),
         ([*MODEL, "http://"], "no address"),
         ([*MODEL, "http://two words/v1"], "no address"),
         ([*MODEL, "http://127.0.0.1:99999/v1"], "no address"),
+        ([*MODEL, "http://models.example.org:8000/v1"], "-L 8000:models.example.org:8000 HOST"),
+        ([*MODEL, "http://10.0.0.7/v1"], "the agent's proxy carries https only"),
         ([*NOP, "--show", "/no/such/file"], "/no/such/file is not there"),
         ([*NOP, "--json-lines"], "--json-lines is for --agent command"),
         ([*NOP, "--seal-key", "/no/such/key"], "cannot read the sealing key"),
         ([*NOP, "--seal-key", "k", "--seeds", "paper"], "would not be used"),
         ([*NOP, "--ray-address", "auto"], "Add --engine ray"),
+        ([*NOP, "--jobs", "100000"], "100000 episodes at a time are too many"),
+        (["serve", "core16/acrobot", "--jobs", "100000"], "Give at most --jobs"),
         (["run", "core16/acrobot", "core16/pusher"], "'core16/pusher' would not be used"),
         (["serve", "core16/acrobt"], "Did you mean core16/acrobot"),
         (["serve", "core16/acrobot", "--heldout-cases", "5000"], "less than or equal to 256, not 5000"),
@@ -65,6 +71,7 @@ def test_a_run_that_is_refused_leaves_nothing_behind(arguments, says, tmp_path):
         (["--cases", "5-2"], "go backwards: write 2-5"),
         (["--seeds", "paper", "--seal-key", "k"], "would not be used"),
         (["--ray-address", "auto"], "Add --engine ray"),
+        (["--cases", "0-1023", "--jobs", "100000"], "1024 episodes at a time are too many"),
     ],
 )
 def test_an_option_of_evaluate_that_cannot_be_meant(options, says):
@@ -78,10 +85,13 @@ def test_a_resumed_run_is_told_only_what_may_change(tmp_path):
     refused(run("run", "--resume", folder, "--budget", "5", "--model", "x"), "--model, --budget cannot be given")
     refused(run("run", "core16/pusher", "--resume", folder), "task is 'core16/acrobot' there, 'core16/pusher' here")
     assert run("run", "core16/acrobot", "--resume", folder, "--jobs", "1").returncode == 0
+    refused(run("run", "--resume", folder, "--jobs", "100000"), "Give at most --jobs")
 
 
 def test_a_suite_that_cannot_be_meant(tmp_path):
-    refused(run("suite", "run", ROOT / "suites" / "smoke.toml", "--ray-address", "auto", cwd=tmp_path), "--engine ray")
+    suite = ("suite", "run", ROOT / "suites" / "smoke.toml")
+    refused(run(*suite, "--ray-address", "auto", cwd=tmp_path), "--engine ray")
+    refused(run(*suite, "--jobs", "100000", cwd=tmp_path), "Give at most --jobs")
     assert not (tmp_path / "runs").exists()
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import pty
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,13 +19,13 @@ from processes import alive, family, wait_until
 SLEEPY = policy_source(act="import time; time.sleep(0.2); return 0")
 
 
-def start(tmp_path: Path, isolation: str) -> subprocess.Popen[bytes]:
+def start(tmp_path: Path, isolation: str, said: int = subprocess.DEVNULL, **options: Any) -> subprocess.Popen[bytes]:
     policy = write_policy(tmp_path / "policy", SLEEPY)
     command = [sys.executable, "-m", "evopolicygym.cli.main", "evaluate", str(policy), "core16/acrobot",
                "--seeds", "paper", "--jobs", "2", "--isolation", isolation]  # fmt: skip
     environment = os.environ | {"TMPDIR": str(tmp_path / "tmp"), "MARK": str(tmp_path)}
     (tmp_path / "tmp").mkdir()
-    return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=said, **options)
 
 
 @pytest.mark.parametrize("isolation", ["A", "B"])
@@ -52,3 +54,20 @@ def test_killed_while_starting_leaves_nothing(tmp_path, delay):
     relatives += [pid for relative in relatives for pid in family(relative)]
     assert wait_until(lambda: not alive(relatives)), alive(relatives)
     assert wait_until(lambda: not list((tmp_path / "tmp").iterdir())), list((tmp_path / "tmp").iterdir())
+
+
+@pytest.mark.parametrize("delay", [0.05, 0.1, 0.2])
+def test_ctrl_c_while_workers_start_is_heard_by_one(tmp_path, delay):
+    """At a terminal it goes to whoever is in the foreground: there, nobody but the command."""
+    keyboard, terminal = pty.openpty()
+    process = start(tmp_path, "A", terminal, stdin=terminal, preexec_fn=lambda: os.login_tty(0))
+    os.close(terminal)
+    assert wait_until(lambda: family(process.pid), step=0.005)
+    time.sleep(delay)
+    relatives = family(process.pid)
+    os.write(keyboard, b"\x03")
+    assert process.wait(timeout=60) == 130
+    assert wait_until(lambda: not alive(relatives)), alive(relatives)
+    said = os.read(keyboard, 1 << 16).decode()
+    os.close(keyboard)
+    assert "interrupted; every process is stopped" in said and "Traceback" not in said, said

@@ -40,6 +40,12 @@ def test_a_page_in_no_folder_is_refused(tmp_path):
     assert isinstance(report(tmp_path / "r", "-o", tmp_path).exception, UserError)
 
 
+def test_a_page_that_cannot_be_written_is_named_as_it_was_asked_for(tmp_path):
+    write_run(tmp_path / "r", [source("x = 1\n", validation=1.0)])
+    error = report(tmp_path / "r", "-o", "/proc/page.html").exception
+    assert isinstance(error, UserError) and error.message.startswith("/proc/page.html cannot be written: ")
+
+
 @pytest.mark.parametrize("left", ["page.html"])
 def test_nothing_but_the_page_is_left(tmp_path, left):
     write_run(tmp_path / "runs" / "r", [source("x = 1\n", validation=1.0)])

@@ -371,3 +371,30 @@ def test_nobody_listens_is_waited_for(server, tmp_path):
     process.kill()
     process.communicate()
     assert json.loads(pending(server).read_text())["cases"] == "3"
+
+
+def test_a_run_that_is_closed_for_good_is_not_waited_for(serve):
+    """Neither by whoever comes later nor by whoever was waiting for the server to come back."""
+    one = serve()
+    one.policy()
+    assert one.client("0").returncode == 0
+    one.kill()
+    waiting = start(one, "1")
+    assert waiting.stderr and "trying again" in waiting.stderr.readline()
+    one.finish()
+    _, said = waiting.communicate(timeout=60)
+    assert waiting.returncode == 2 and "the run is closed" in said and "Traceback" not in said
+    for arguments in (["2"], [], ["--info"], ["--check"]):
+        done = one.client(*arguments)
+        assert done.returncode == 2 and "the run is closed" in done.stderr and plain(done)
+
+
+def test_a_server_that_restarts_is_waited_for(serve):
+    one = serve()
+    one.policy()
+    one.kill()
+    waiting = start(one, "0")
+    assert waiting.stderr and "trying again" in waiting.stderr.readline()
+    one.start()
+    printed, said = waiting.communicate(timeout=60)
+    assert waiting.returncode == 0 and "mean return" in printed, said

@@ -63,7 +63,13 @@ def _plain(look: Callable[[], RunState], done: threading.Event) -> None:
     told = ""
     while not done.wait(REFRESH_S):
         state = look()
-        tenth = f"{state.phase} {10 * state.charged // max(1, state.budget)} {_turn(state)}"
-        if tenth != told:
+        if (step := _step(state)) != told:
             talk.print(line(state), markup=False)
-            told = tenth
+            told = step
+
+
+def _step(state: RunState) -> str:
+    """What is told once. A turn that is written down when the run is closed already is no news."""
+    if state.phase is not Phase.OPEN:
+        return state.phase
+    return f"{10 * state.charged // max(1, state.budget)} {_turn(state)}"

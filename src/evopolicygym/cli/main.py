@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import signal
 import sys
@@ -15,7 +14,7 @@ from typer.core import TyperGroup
 
 from evopolicygym import __version__
 from evopolicygym.cli.output import BROKEN_PIPE, tame
-from evopolicygym.errors import Fault, UserError
+from evopolicygym.errors import FULL, Fault, UserError
 
 NOT_LINUX = """\
 EvoPolicyGym isolates policies with Linux kernel features. On macOS or Windows run it in the container that ships:
@@ -73,7 +72,8 @@ def main() -> NoReturn:
     except UnicodeEncodeError as error:
         _complain(f"a name is not UTF-8, which no record can hold: {error.object!a}\nRename it.", UserError.exit_code)
     except OSError as error:
-        _complain(_said(error), UserError.exit_code)
+        is_full_disk = error.errno in FULL and error.filename  # the output has no name
+        _complain(_said(error), Fault.exit_code if is_full_disk else UserError.exit_code)
     sys.exit(0)
 
 
@@ -84,7 +84,7 @@ def _complain(text: str, code: int) -> NoReturn:
 
 def _said(error: OSError) -> str:
     """A full disk says no name: it may be that of the output, or of the folder that was being written."""
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+    if error.errno in FULL:
         return f"{error.strerror}: {error.filename or 'the output, or the folder that is written to, is full'}\n{ROOM}"
     return f"{error.filename or 'the output'}: {error.strerror}"
 

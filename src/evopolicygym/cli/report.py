@@ -35,7 +35,10 @@ def report(
     if figures and figures.exists() and not figures.is_dir():
         raise UserError(f"{figures} is a file", "Name a folder with --figures.")
     found = gather(runs, output.parent, [load(path) for path in anchors or []], paper)
-    drawn = write_page(found, output)
+    try:
+        drawn = write_page(found, output)
+    except OSError as error:
+        raise UserError(f"{output} cannot be written: {error.strerror}", "Name another file with -o.") from error
     if figures:
         from evopolicygym.report.files import write_figures
 

@@ -25,6 +25,14 @@ from evopolicygym.runs.programs import settled
 from evopolicygym.runs.settings import CORES, MAY_DIFFER, AgentSettings, EngineName, Isolation, Seeds, Settings
 from evopolicygym.tasks.registry import resolve
 
+LIMITS: Final = {
+    "turns": "--max-turns",
+    "hours": "--max-hours",
+    "tokens": "--max-tokens",
+    "dollars": "--max-cost",
+    "retries": "--max-retries",
+    "silent_minutes": "--max-silence",
+}
 ALONE: Final = "put what it needs into a folder of its own, or name it with --show"
 
 
@@ -75,6 +83,7 @@ def run(
     if task is None:
         raise UserError("no task is named", "For example: evopolicygym run core16/acrobot --agent tuner")
     who = AgentSettings.make(
+        LIMITS,
         name=str(Path(agent).resolve()) if agent.endswith(".toml") else agent,
         model=model,
         base_url=model_url,

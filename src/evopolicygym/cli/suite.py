@@ -21,6 +21,7 @@ from evopolicygym.cli.suite_plan import show_plan
 from evopolicygym.errors import UserError
 from evopolicygym.judge.place import write_whole
 from evopolicygym.rollout.ray.fleet import Fleet
+from evopolicygym.rollout.slots import check_jobs
 from evopolicygym.runs.settings import CORES, EngineName
 from evopolicygym.suites import member as members
 from evopolicygym.suites.file import Suite
@@ -48,6 +49,8 @@ def run(
 ) -> None:
     """Do what is missing of a suite. Run it again, and it goes on."""
     engine.check_address(ray_address)
+    if engine is EngineName.LOCAL:
+        check_jobs(jobs)
     path = file / FILE if file.is_dir() else file
     suite = Suite.read(path, set_ or [])
     place = SuiteFolder((folder or _folder(path, suite)).absolute())

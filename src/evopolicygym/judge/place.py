@@ -69,6 +69,14 @@ def is_scarcity(error: BaseException | None) -> bool:
 
 def write_whole(path: Path, data: bytes) -> None:
     """Readers see the old file or the new one, never a part."""
+    try:
+        _write_staged(path, data)
+    except OSError as error:
+        error.filename, error.filename2 = str(path), None  # not the name that it was to have for a moment
+        raise
+
+
+def _write_staged(path: Path, data: bytes) -> None:
     descriptor, staged = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
     try:
         with os.fdopen(descriptor, "wb") as file:

@@ -5,7 +5,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Final, Protocol
+
+from evopolicygym.errors import UserError
+
+MOST_PER_CORE: Final = 4  # a worker takes about 130 MiB, and gains nothing from a core that another one has
+
+
+def check_jobs(jobs: int) -> None:
+    """A slip of the keyboard must not take the machine down."""
+    cores = len(os.sched_getaffinity(0))
+    if jobs > (most := MOST_PER_CORE * cores):
+        raise UserError(
+            f"{jobs} episodes at a time are too many for the {cores} cores of this machine, which each take a process",
+            f"Give at most --jobs {most}; more than --jobs {cores} is seldom faster.",
+        )
 
 
 class Waitable(Protocol):
@@ -42,6 +56,7 @@ class OwnSlots:
     waitable: Sequence[Waitable] = ()
 
     def __init__(self, total: int) -> None:
+        check_jobs(total)
         self.total = self.at_once = total
         self.first_core = os.getpid()
         self._free, self._wanted = set(range(total)), 0

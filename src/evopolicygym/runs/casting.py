@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from evopolicygym.agents import definitions, installed, prices
 from evopolicygym.agents.client import Client
-from evopolicygym.agents.confinement.cell import AgentLevel
+from evopolicygym.agents.confinement.cell import AgentLevel, Network
 from evopolicygym.agents.confinement.levels import best_level, standing
 from evopolicygym.agents.confinement.proxy import parse
 from evopolicygym.agents.prices import Price
@@ -130,6 +130,7 @@ def _check(settings: AgentSettings) -> None:
     prices.table(settings.prices)
     _variables(settings)
     _check_url(settings.base_url)
+    _check_reachable(settings)
     for host in settings.hosts:
         try:
             parse(host)
@@ -158,6 +159,17 @@ def _check_url(url: str | None) -> None:
         raise UserError(
             f"{url!r} is no address of a model's API",
             "Write it whole, such as http://127.0.0.1:8000/v1 or https://HOST/v1.",
+        )
+
+
+def _check_reachable(settings: AgentSettings) -> None:
+    """The proxy carries what it cannot read, and nothing else."""
+    url, proxied = urlsplit(settings.base_url or ""), settings.network is Network.ALLOWED
+    if url.scheme == "http" and url.hostname not in LOOPBACK and proxied and settings.isolation != "none":
+        raise UserError(
+            f"{settings.base_url} is plain http on another machine, and the agent's proxy carries https only",
+            f"Give an https address; or bring it here with `ssh -N -L 8000:{url.hostname}:{url.port or 80} HOST` and "
+            f"give http://127.0.0.1:8000{url.path}; or open the network with --agent-network open, which is recorded.",
         )
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from evopolicygym import __version__
 from evopolicygym.analysis.code_reader import code_facts
-from evopolicygym.errors import UserError
+from evopolicygym.errors import FULL, UserError
 from evopolicygym.judge import submission
 from evopolicygym.judge.events import Joined, Opened, Owned
 from evopolicygym.judge.failpoints import failpoint
@@ -22,11 +22,11 @@ from evopolicygym.judge.place import Place, write_whole
 from evopolicygym.judge.state import Phase
 from evopolicygym.records.run import Code
 from evopolicygym.rollout.ray.fleet import Whereabouts
-from evopolicygym.rollout.slots import Slots
+from evopolicygym.rollout.slots import Slots, check_jobs
 from evopolicygym.runs import record, workspace
 from evopolicygym.runs.engines import engine_of
 from evopolicygym.runs.lock import PATIENCE_S, RunLock
-from evopolicygym.runs.settings import Settings
+from evopolicygym.runs.settings import EngineName, Settings
 from evopolicygym.sandbox.checkpoints import sweep
 from evopolicygym.tasks.contract import render
 from evopolicygym.tasks.ids import comparable_facts, ids
@@ -90,12 +90,16 @@ def _check_settings(settings: Settings) -> None:
     """Before there is a folder: what is refused leaves nothing behind."""
     resolve(settings.task)
     settings.splits()
+    if settings.engine is EngineName.LOCAL:
+        check_jobs(settings.jobs)
 
 
 def _make(place: Place) -> None:
     try:
         place.make()
     except OSError as error:
+        if error.errno in FULL:
+            raise
         raise UserError(f"{place.root} cannot be made: {error.strerror}", "Name another folder with --run.") from error
 
 

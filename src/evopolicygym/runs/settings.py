@@ -7,6 +7,7 @@ import tomllib
 from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, Literal, Self, TypeVar
 
 from pydantic import Field, ValidationError
@@ -96,9 +97,9 @@ class AgentSettings(Strict):
     prices: Path | None = None
 
     @classmethod
-    def make(cls, **values: Any) -> Self:
-        """From what a person gave."""
-        return _made(cls, values)
+    def make(cls, called: Mapping[str, str], /, **values: Any) -> Self:
+        """From what a person gave, who knows some of it by other names."""
+        return _made(cls, values, called)
 
     @property
     def levels(self) -> tuple[AgentLevel, ...]:
@@ -156,13 +157,14 @@ class Settings(Strict):
         ]
 
 
-def _made(kind: type[Model], values: Mapping[str, Any]) -> Model:
+def _made(kind: type[Model], values: Mapping[str, Any], called: Mapping[str, str] = MappingProxyType({})) -> Model:
     try:
         return kind.model_validate(values)
     except ValidationError as error:
         first = error.errors()[0]
         given = "" if first["type"] == "missing" else f", not {first['input']!r}"
-        raise UserError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}{given}") from error
+        name = ".".join(map(str, first["loc"]))
+        raise UserError(f"{called.get(name, name)}: {first['msg']}{given}") from error
 
 
 def flat(values: Mapping[str, Any], within: str = "") -> dict[str, Any]:

@@ -92,9 +92,19 @@ def make(place: Place, task_text: str, action_space: dict[str, Any], budget: int
 
 
 def show_door(place: Place, api: str) -> None:
-    """Where the door is now; after a restart it may have moved. An agent that shut its own workspace is not told."""
+    """Where the door is now; after a restart it may have moved."""
+    _write_door(place, {"api": api})
+
+
+def show_closed(place: Place) -> None:
+    """There is no door any more, and none will come back: whoever still waits need not."""
+    _write_door(place, {"closed": True})
+
+
+def _write_door(place: Place, content: dict[str, Any]) -> None:
+    """An agent that shut its own workspace is not told."""
     try:
-        delivery.replace_file(place.workspace, DOOR, json.dumps({"api": api}).encode() + b"\n")
+        delivery.replace_file(place.workspace, DOOR, json.dumps(content).encode() + b"\n")
     except OSError as error:
         log.warning("%s could not be written to the workspace: %s", DOOR, error)
 

@@ -54,6 +54,7 @@ def start_clean(script: str, line: socket.socket, **options: Any) -> subprocess.
         env=CLEAN_ENVIRONMENT | {name: os.environ[name] for name in PASSED if name in os.environ},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
+        start_new_session=True,  # Ctrl-C is for whoever started it, with whom it ends
         **options,
     )
 

@@ -12,7 +12,8 @@ If this program is killed while it waits, nothing is lost: run it again, with th
 submission is charged once, and its result is printed. Details of every submission: feedback/submit_NNN/.
 
 Exit codes: 0 played, 1 the policy did not load (or its episodes together took too long), 2 refused (nothing was
-charged), 3 the server cannot be reached, 4 the server failed (nothing is charged for it), 141 nobody read the output.
+charged) or the run is closed, 3 the server cannot be reached, 4 the server failed (nothing is charged for it), 141
+nobody read the output.
 """
 
 from __future__ import annotations
@@ -135,7 +136,8 @@ def post(pending: dict[str, Any]) -> dict[str, Any]:
 
 
 def call(method: str, path: str, body: bytes | None = None, headers: dict[str, str] | None = None) -> tuple[int, str]:
-    """The server may be restarting, and may come back at another address: door.json says which."""
+    """The server may be restarting, and may come back at another address: door.json says which, or that it never
+    will."""
     began, told = time.monotonic(), False
     while True:
         code, text = attempt(urllib.request.Request(api() + path, body, headers or {}, method=method))
@@ -172,6 +174,8 @@ def fetch(request: urllib.request.Request) -> tuple[int, str]:
 
 def api() -> str:
     door = read_json(DOOR)
+    if isinstance(door, dict) and door.get("closed") is True:
+        raise Stop(REFUSED, "the run is closed: nothing more can be submitted. What was submitted is in feedback/")
     address = door.get("api") if isinstance(door, dict) else os.environ.get("EVOPOLICYGYM_API")
     if not isinstance(address, str) or not re.match(r"http://[!-~]+$", address):
         raise Stop(UNREACHABLE, "door.json does not say where the server is, nor does EVOPOLICYGYM_API")

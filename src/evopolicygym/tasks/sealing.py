@@ -56,9 +56,10 @@ def _read(path: Path) -> bytes:
         text = path.read_text()
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"cannot read the sealing key {path}: {error}") from error
+    key = _decode(text, str(path))
     if stat.S_IMODE(mode) & 0o077:
         raise UserError(f"others can read the sealing key {path}", f"chmod 600 {path}")
-    return _decode(text, str(path))
+    return key
 
 
 def _decode(text: str, where: str) -> bytes:
