@@ -100,6 +100,7 @@ def test_a_folder_without_a_run_is_no_run_that_fails(tmp_path):
     refused(run("verify", tmp_path / "nothing"), "holds no run")
     (tmp_path / "run.json").write_text("{}")
     assert run("verify", tmp_path).returncode == 1
+    refused(run("verify", tmp_path, "--jobs", "100000"), "Give at most --jobs")
 
 
 def test_checking_a_task_on_no_cases():

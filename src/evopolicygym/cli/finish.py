@@ -15,6 +15,7 @@ from evopolicygym.errors import Fault, UserError
 from evopolicygym.judge import hidden, submission
 from evopolicygym.judge.place import Place
 from evopolicygym.judge.state import Phase
+from evopolicygym.rollout.slots import check_jobs
 from evopolicygym.runs import service
 from evopolicygym.runs.lock import RunIsOwned
 from evopolicygym.runs.look import has_outcome, look
@@ -74,6 +75,7 @@ def verify(run: Run, jobs: Jobs = CORES, json: AsJson = False) -> None:
     place = Place(run)
     if not place.ledger.exists() and not place.record.exists():
         raise UserError(f"{run} holds no run", "Name the folder of a run: the one with run.json and ledger.jsonl.")
+    check_jobs(jobs)
     report = verify_run(run, jobs)
     if json:
         print_json(report.as_dict())
