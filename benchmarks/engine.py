@@ -1,6 +1,6 @@
 """How much the jail costs, as ratios: isolated episodes against a bare loop of the same policy on the same cases.
 
-    python benchmarks/engine.py [SLUG ...]            stock environments; and as it ships, against the same bare loop
+    python benchmarks/engine.py [SLUG ...]            as it ships, and with stock environments, against bare stock
     python benchmarks/engine.py --fast [SLUG ...]     their fast versions, on both sides
     python benchmarks/engine.py --linear [SLUG ...]   a policy that computes, on tasks whose observation is one array
     python benchmarks/engine.py --scaling [SLUG ...]  two jobs against one
@@ -122,13 +122,14 @@ def compare(task: Task, folder: Path, stock: bool) -> Iterator[tuple[float, floa
 
 
 def overhead(slugs: list[str], folder: Path, stock: bool) -> None:
-    print("| task | rollout | rollout as it ships | whole episode | bare us per step | isolation adds us | cases |")
+    rollouts = "rollout as it ships | rollout, same environment"
+    print(f"| task | {rollouts} | whole episode | bare us per step | isolation adds us | cases |")
     print("|---|---|---|---|---|---|---|")
     for slug in slugs:
         rows = list(compare(core16()[f"core16/{slug}"], folder, stock))
         rollout, ships, whole, step, more = (statistics.median(column) for column in zip(*rows, strict=True))
         print(
-            f"| {slug} | {rollout:.2f} | {ships:.2f} | {whole:.2f} | {step:.1f} | {more:.1f} | {len(rows)} |",
+            f"| {slug} | {ships:.2f} | {rollout:.2f} | {whole:.2f} | {step:.1f} | {more:.1f} | {len(rows)} |",
             flush=True,
         )
 
