@@ -99,7 +99,8 @@ class _Service:
 
 def finish(owner: Owner, advance: hidden.Advance = lambda: None) -> None:
     """Selection and score of a closed run, and its record."""
-    workspace.show_closed(owner.place)
+    if owner.judge.state.phase is Phase.CLOSED:  # from here on nothing is written there: hidden cases are played
+        workspace.show_closed(owner.place)
     if owner.judge.state.phase is not Phase.FINISHED:
         owner.write_record()
         hidden.finish(owner.judge, advance)
