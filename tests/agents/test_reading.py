@@ -130,12 +130,13 @@ def test_plain_lines_among_the_events():
     assert turn.session == "0123abcd-ef" and turn.failure is None
 
 
-def test_a_command_that_is_started_once_wants_no_more():
+def test_a_command_that_is_started_once_wants_no_more_unless_it_failed():
     client = definitions.command(["true"])
     turn = client.read(["working\n", "done\n", "\n"], Ended(0, 1.0, Path("/nonexistent")))
     assert turn.stop and turn.text == "done" and turn.failure is None and turn.usage is None
     failed = client.read([], Ended(3, 1.0, Path("/nonexistent"), "no such file\n"))
     assert failed.failure and failed.failure.kind is FailureKind.CLIENT and failed.failure.text == "no such file"
+    assert not failed.stop
 
 
 def test_a_client_that_was_killed_is_known_by_its_files(tmp_path):

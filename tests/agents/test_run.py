@@ -133,6 +133,7 @@ def test_a_killed_run_goes_on_and_leaves_nobody_behind(tmp_path):
         assert time.monotonic() < deadline, alive
         time.sleep(0.1)
     (root / "workspace" / "second").touch()
+    os.utime(root / "logs/agent/turn_001.out", (0, 0))  # it has said nothing for long: nobody was there
     done = subprocess.run(
         [*COMMAND, "run", "--resume", str(root), "--json"], capture_output=True, text=True, timeout=600
     )
@@ -140,6 +141,7 @@ def test_a_killed_run_goes_on_and_leaves_nobody_behind(tmp_path):
     record = json.loads(done.stdout)
     assert record["budget"]["charged"] == 12 and len(record["submissions"]) == 3
     assert [turn["failure"] for turn in record["turns"]] == ["interrupted", None]
+    assert record["turns"][0]["wall_s"] == 0, "a run that waits to be resumed uses up none of its time"
     assert subprocess.run([*COMMAND, "verify", str(root)], capture_output=True, timeout=300).returncode == 0
 
 

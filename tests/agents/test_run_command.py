@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -11,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from running import SMALL, argv, finished, played, record_of
+from running import SMALL, argv, finished, play, played, record_of
 
 from serving import COMMAND
 
@@ -66,6 +67,18 @@ def test_hosts_of_ones_own(tmp_path):
     allowed, refused = (tmp_path / "run/logs/agent/turn_001.out").read_text().splitlines()
     assert "502" in allowed and "403" in refused
     assert record["agent"]["settings"]["hosts"] == ["allowed.invalid"]
+
+
+def test_a_program_that_fails_is_started_again(tmp_path):
+    """Until it ends well, or has failed three times without a submission."""
+    script = "test -e tried || { touch tried; echo broken >&2; exit 3; }; python3 submit.py 0-3"
+    record = played(tmp_path / "once", "--agent", "command", "--", "bash", "-c", script)
+    assert [turn["failure"] for turn in record["turns"]] == ["client", None]
+    assert record["budget"]["charged"] == 4 and record["times"]["closed_because"] == "agent_stopped"
+    done = play(tmp_path / "always", "--agent", "command", "--", "bash", "-c", "exit 3")
+    record = json.loads(done.stdout)
+    assert done.returncode == 1 and [turn["exit_code"] for turn in record["turns"]] == [3, 3, 3]
+    assert record["times"]["closed_because"] == "agent_failed"
 
 
 STOPPED = [("A", signal.SIGINT), ("B", signal.SIGKILL), ("none", signal.SIGKILL)]

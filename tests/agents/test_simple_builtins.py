@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 from conftest import policy_source
 from evopolicygym.runs.look import look
@@ -26,6 +28,20 @@ def test_starter_submits_the_starter_once(serve):
     assert server.remaining() == 124
     ((checkpoint, cases),) = submissions(server)
     assert (server.root / "checkpoints" / checkpoint / "policy.py").read_bytes() == starter and cases == (0, 1, 2, 3)
+
+
+def test_a_judge_that_fails_before_it_charges_is_asked_again(serve):
+    server = serve()
+    store = server.root / "checkpoints"
+    store.rename(server.root / "away")
+    assert server.submit([0])[0] == 503
+    with ThreadPoolExecutor(1) as player:
+        done = player.submit(play, server, "starter")
+        time.sleep(1.5)
+        assert not done.done()
+        (server.root / "away").rename(store)
+        assert done.result().returncode == 0
+    assert server.remaining() == 124
 
 
 def test_resubmit_repeats_an_earlier_run(serve, tmp_path):

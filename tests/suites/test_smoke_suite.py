@@ -46,4 +46,5 @@ def test_killed_at_random_it_ends_with_the_same_results(undisturbed, tmp_path):
     assert (last := work.run("--parallel-runs", 4)).returncode == 0, last.stderr
     assert work.names() == undisturbed.names()
     for name in work.names():
-        assert essence(work.record(name)) == essence(undisturbed.record(name)), name
+        record = work.record(name)
+        assert essence(record) == essence(undisturbed.record(name)), (name, record["times"], record["turns"])

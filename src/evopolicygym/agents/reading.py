@@ -45,14 +45,15 @@ def read(client: Client, lines: Iterable[str], ended: Ended) -> Turn:
     for file in sorted(client.session_files):
         for event in session_files.events(ended.home, file, session or ended.session or ""):
             reader.take(event, file)
+    failed = _failure(client, reader, ended)
     return Turn(
         exit_code=ended.exit_code,
         wall_s=ended.wall_s,
         session=session,
         text="\n".join(reader.text)[-LONGEST_TEXT:],
         usage=_usage(reader, ended.before),
-        failure=_failure(client, reader, ended),
-        stop=client.turns == "once",
+        failure=failed,
+        stop=client.turns == "once" and not failed,
         model=reader.served[:LONGEST_NAME] or None,
     )
 

@@ -92,7 +92,7 @@ class Seat:
 
 
 class ClientPlayer:
-    """Starts the client anew for each turn; a client that plays ``once`` has only one."""
+    """Starts the client anew for each turn. One that plays ``once`` has only one, unless it fails."""
 
     def __init__(self, seat: Seat, cell: Cell, level: AgentLevel, transcripts: Path) -> None:
         self._seat, self._cell, self._level, self._transcripts = seat, cell, level, transcripts
@@ -109,14 +109,14 @@ class ClientPlayer:
         turn = self._read(asked.number, replace(ended, exit_code=code, wall_s=time.monotonic() - began))
         if why:  # but it may have said itself why it took so long
             told = turn.failure if why.kind is FailureKind.TIMEOUT and turn.failure else None
-            return replace(turn, failure=told if told and told.is_transient else why)
-        return replace(turn, stop=True) if self._seat.client.turns == "once" and not turn.failure else turn
+            return replace(turn, failure=told if told and told.is_transient else why, stop=False)
+        return turn
 
     def interrupted(self, asked: Asked, began: datetime) -> Turn:
         """From its transcript: above all the session, so that it can be taken up again."""
         out, _ = self._streams(asked.number)
+        wall_s = max(0.0, out.stat().st_mtime - began.timestamp()) if out.exists() else 0.0
         out.touch()
-        wall_s = max(0.0, out.stat().st_mtime - began.timestamp())
         session = self._seat.command(asked).session
         turn = self._read(asked.number, Ended(None, wall_s, self._seat.home, "", session, asked.before))
         return replace(turn, failure=Failure(FailureKind.INTERRUPTED, "its driver was killed"), stop=False)

@@ -73,7 +73,10 @@ it failed{video}.
 
 
 def make(place: Place, task_text: str, action_space: dict[str, Any], budget: int, video: str) -> None:
-    """Once, when the run is opened. What the agent does to it later is the agent's business."""
+    """Once, when the run is opened. What the agent does to it later is the agent's business; what an opening that was
+    killed left in ``system`` would be part of the agent's policy."""
+    for leftover in place.system.glob(".policy.py-*"):
+        leftover.unlink()
     filmed = {"none": "", "first": ", `video.mp4` for the first episode", "all": ", `video.mp4`"}[video]
     text = TEXT.format(
         budget=budget,

@@ -12,6 +12,7 @@ import time
 import urllib.error
 import urllib.request
 from dataclasses import dataclass
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any, Final
 
@@ -67,7 +68,7 @@ class Door:
             if status not in RUNNING:
                 break
             time.sleep(0.2)
-        if code == 200 or (status == "fault" and answer.get("submit_id")):
+        if code == 200 or status == "fault":
             return answer
         raise Closed(f"{status}: {answer.get('message', code)}")
 
@@ -76,21 +77,23 @@ class Door:
         while True:
             try:
                 return self._ask(method, path, body, headers)
-            except (OSError, ValueError) as error:
+            except (OSError, HTTPException, ValueError) as error:
                 if time.monotonic() - began > PATIENCE_S:
                     raise Unreachable(f"the server does not answer: {error}") from error
             time.sleep(0.3)
 
     def _ask(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> tuple[int, dict[str, Any]]:
-        """An address that is not known is that of a server that has moved, which is no answer."""
+        """An address that is not known is that of a server that has moved, and a judge that failed before it took the
+        submission charged nothing: neither is an answer."""
         request = urllib.request.Request(self._api() + path, body, headers, method=method)
         try:
             with urllib.request.urlopen(request, timeout=REQUEST_S) as reply:
                 return reply.status, json.loads(reply.read())
         except urllib.error.HTTPError as error:
-            if error.code == 404:
+            answer = json.loads(error.read())
+            if error.code == 404 or (error.code == 503 and not answer.get("submit_id")):
                 raise
-            return error.code, json.loads(error.read())
+            return error.code, answer
 
     def _api(self) -> str:
         """The file is rewritten when the server comes back at another address; the variable is not."""
