@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,7 @@ from evopolicygym.errors import Fault
 from evopolicygym.rollout.recorder import Recorder
 from evopolicygym.sandbox.channel import PolicyProcess
 from evopolicygym.sandbox.failures import PolicyFailure
+from evopolicygym.tasks import simulator
 from evopolicygym.tasks.task import Task
 
 
@@ -38,7 +40,7 @@ def play(task: Task, env: Any, observation: Any, policy: PolicyProcess, recorder
     progress = Progress()
     began = time.perf_counter()
     try:
-        _steps(task.horizon, env, observation, policy, recorder, progress)
+        _steps(task.horizon, simulator.stepper(task, env), observation, policy, recorder, progress)
     except PolicyFailure as failure:
         progress.failure = failure
     except SimulatorError as error:
@@ -50,10 +52,15 @@ def play(task: Task, env: Any, observation: Any, policy: PolicyProcess, recorder
 
 
 def _steps(
-    horizon: int, env: Any, observation: Any, policy: PolicyProcess, recorder: Recorder | None, progress: Progress
+    horizon: int,
+    step: Callable[[Any], Any],
+    observation: Any,
+    policy: PolicyProcess,
+    recorder: Recorder | None,
+    progress: Progress,
 ) -> None:
     """Plain local names: whatever is looked up here is looked up on cold caches, a thousand times an episode."""
-    act, step, isfinite, total, length, done = policy.act, env.step, math.isfinite, 0.0, 0, False
+    act, isfinite, total, length, done = policy.act, math.isfinite, 0.0, 0, False
     try:
         policy.reset(observation)
         action = policy.first_action()
