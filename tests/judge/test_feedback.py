@@ -18,6 +18,8 @@ import numpy as np
 import pytest
 
 from conftest import policy_source
+from evopolicygym.judge import delivery
+from processes import die, killed_in
 from serving import SMALL, Server, command
 
 MIB = 1 << 20
@@ -391,3 +393,20 @@ def test_feedback_is_whole_when_it_appears(server):
     assert folder.exists() and torn == []
     for path in (folder, *folder.rglob("*")):
         assert path.stat().st_mode & 0o222 == 0, path
+
+
+def test_feedback_can_be_read_although_the_judge_was_killed_when_it_appeared(tmp_path, monkeypatch):
+    """By an agent that is another user, too."""
+    source, rename = tmp_path / "feedback" / "submit_001", os.rename
+    source.mkdir(parents=True)
+
+    def rename_and_die(*arguments: Any, **options: Any) -> None:
+        rename(*arguments, **options)
+        die()
+
+    (workspace := tmp_path / "workspace").mkdir()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "rename", rename_and_die)
+        killed_in(lambda: delivery.deliver(source, workspace))
+    delivery.deliver(source, workspace)
+    assert (workspace / "feedback" / "submit_001").stat().st_mode & 0o777 == 0o555
