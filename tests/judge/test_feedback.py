@@ -135,8 +135,9 @@ def test_another_thing_in_the_place_of_the_system_folder(server, victim, kind):
 
 
 def test_a_folder_that_changes_while_feedback_is_delivered(server, victim):
-    """Thousands of swaps between a folder and a link during deliveries: not one write goes through the link."""
-    feedback, over, swaps = server.workspace / "feedback", threading.Event(), 0
+    """Thousands of swaps between a folder and a link during deliveries: not one write goes through the link. However
+    few of them a busy machine leaves room for in one."""
+    feedback, over, swaps, deliveries = server.workspace / "feedback", threading.Event(), 0, 0
     clear(feedback)
     feedback.mkdir()
 
@@ -162,13 +163,14 @@ def test_a_folder_that_changes_while_feedback_is_delivered(server, victim):
     agent = threading.Thread(target=swap)
     agent.start()
     try:
-        for _ in range(12):
+        while deliveries < 12 or swaps <= 1000:
             assert submit(server)["status"] == "ok"
-            assert untouched(victim)
+            assert untouched(victim) and agent.is_alive()
+            deliveries += 1
     finally:
         over.set()
         agent.join()
-    assert untouched(victim) and swaps > 1000
+    assert untouched(victim)
     for path in server.workspace.glob("feedback*"):
         clear(path)
     assert submit(server)["status"] == "ok" and server.process.poll() is None
