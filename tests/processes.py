@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -55,3 +56,18 @@ def alive(pids: list[int]) -> list[int]:
             return False
 
     return [pid for pid in pids if running(pid)]
+
+
+def die(*_: object, **__: object) -> None:
+    """In the place of any function: what comes next never happens."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def killed_in(work: Callable[[], object]) -> None:
+    """Another process like us does it, and is killed on the way."""
+    if (child := os.fork()) == 0:
+        try:
+            work()
+        finally:
+            os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL

@@ -12,6 +12,7 @@ from evopolicygym.agents import definitions, home, installed
 from evopolicygym.agents.client import Ask, Client
 from evopolicygym.agents.metering import Meter
 from evopolicygym.errors import UserError
+from processes import die, killed_in
 
 OWN = """\
 title = "My client"
@@ -150,6 +151,30 @@ def test_a_home_is_seeded_without_following_links(tmp_path):
         with pytest.raises(UserError):
             home.seed(place, {name: "4"})
     assert not list(elsewhere.iterdir())
+
+
+@pytest.fixture
+def killed(monkeypatch):
+    """A home whose giver is killed when a file is there, and nothing in it."""
+
+    def seed(place: Path) -> Path:
+        with monkeypatch.context() as patch:
+            patch.setattr(home, "_give", die)
+            killed_in(lambda: home.seed(place, {"plain": "1"}))
+        assert [path.stat().st_size for path in place.iterdir()] == [0]
+        return place
+
+    return seed
+
+
+def test_settings_are_whole_although_their_giver_was_killed(tmp_path, killed):
+    home.seed(killed(tmp_path), {"plain": "1"})
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("plain", "1")]
+
+
+def test_of_a_login_not_even_a_part_is_left(tmp_path, killed):
+    home.remove(killed(tmp_path), "plain")
+    assert not list(tmp_path.iterdir())
 
 
 def test_only_declared_credentials_are_copied(tmp_path):

@@ -1,9 +1,45 @@
-"""What is left of an agent's things when its run is over."""
+"""An agent's things: whole although their maker was killed, and what is left of them when its run is over."""
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Callable
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+
+from evopolicygym.agents import definitions
 from evopolicygym.judge.place import Place
-from evopolicygym.runs.backstage import forget_logins
+from evopolicygym.runs.backstage import forget_logins, set_up
+from processes import die, killed_in
+
+
+def _files(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*.py")}
+
+
+def _copies(count: int) -> Callable[..., None]:
+    """In the place of the last step of copying a file or folder: after so many of them, death."""
+    copy, left = shutil.copystat, iter(range(count - 1, -1, -1))
+
+    def copy_or_die(*arguments: object, **options: object) -> None:
+        copy(*arguments, **options)
+        if next(left) == 0:
+            die()
+
+    return copy_or_die
+
+
+@pytest.mark.parametrize("after", [1, 5, 10, 20])
+def test_programs_that_ship_are_whole_although_their_maker_was_killed(tmp_path, monkeypatch, after):
+    place, tuner = Place(tmp_path), definitions.load("tuner")
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "copystat", _copies(after))
+        killed_in(lambda: set_up(place, tuner))
+    stage = set_up(place, tuner)
+    assert _files(stage.programs / "builtin") == _files(Path(str(files("evopolicygym.agents") / "builtin")))
+    assert [path.name for path in stage.programs.iterdir()] == ["builtin"]
 
 
 def test_a_login_does_not_stay_in_a_run_that_is_over(tmp_path):

@@ -34,3 +34,24 @@ def test_the_address_survives_a_restart(tmp_path):
     assert other.port != address.port and other.token == address.token
     again.close()
     taken.close()
+
+
+def test_a_port_that_another_run_gets_at_the_same_instant(tmp_path, monkeypatch):
+    """Two can be bound to one port until one of them listens."""
+    listener, address = bind(tmp_path)
+    listener.close()
+    other = socket.socket()
+    other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    other.bind(("127.0.0.1", address.port))
+
+    class Slower(socket.socket):
+        def bind(self, address: tuple[str, int]) -> None:
+            super().bind(address)
+            other.listen()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(socket, "socket", Slower)
+        listener, moved = bind(tmp_path)
+    with listener, other:
+        assert moved.port != address.port and moved.token == address.token
+        socket.create_connection(("127.0.0.1", moved.port)).close()

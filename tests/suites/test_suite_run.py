@@ -10,6 +10,7 @@ import threading
 
 import pytest
 
+from evopolicygym.judge import failpoints
 from evopolicygym.runs.lock import PATIENCE_S, RunLock
 from evopolicygym.suites.folder import is_owned
 from processes import alive, family, wait_until
@@ -85,6 +86,18 @@ def test_a_broken_run_stops_nobody(done, tmp_path):
     ended = command("suite", "run", folder, "--set", "repeats=2")
     assert ended.returncode == 1 and "1 of " in ended.stderr and "is not a folder" in ended.stderr
     assert f"suite run '{folder}'" in ended.stderr
+
+
+def test_a_run_that_was_killed_in_its_first_line_goes_on(tmp_path, monkeypatch):
+    work = SuiteWork(tmp_path, STARTER)
+    with monkeypatch.context() as patch:
+        patch.setenv(failpoints.VARIABLE, "ledger-line-torn")
+        assert work.run().returncode == 1
+    (row,) = work.rows().values()
+    assert (row["status"], row["reason"]) == ("waiting", "its process was killed by SIGKILL")
+    assert work.run().returncode == 0
+    (row,) = work.rows().values()
+    assert row["status"] == "scored" and row["attempts"] == 1
 
 
 def test_looking_whether_a_run_is_owned_keeps_nobody_from_owning_it(tmp_path):

@@ -16,6 +16,7 @@ from evopolicygym.errors import UserError
 
 DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+UNFINISHED: Final = ".unfinished"
 
 
 def seed(home: Path, files: Mapping[str, str]) -> None:
@@ -41,21 +42,37 @@ def remove(home: Path, name: str) -> None:
         for part in path.parts[:-1]:
             folder = os.open(part, DIRECTORY, dir_fd=folder)
             opened.callback(os.close, folder)
-        os.unlink(path.name, dir_fd=folder)
+        _unlink(path.name + UNFINISHED, folder)
+        _unlink(path.name, folder)
+
+
+def _unlink(name: str, folder: int) -> None:
+    with suppress(FileNotFoundError):
+        os.unlink(name, dir_fd=folder)
 
 
 def _write_new(home: Path, name: str, data: bytes) -> None:
+    """Complete before it has its name: we may be killed meanwhile, and what is there is kept."""
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or not path.parts:
         raise UserError(f"{name!r} is not a path below the client's HOME")
     with _folder(home, path.parts[:-1]) as folder:
-        try:
-            descriptor = os.open(path.name, NEW, 0o600, dir_fd=folder)
-        except FileExistsError:
+        if _exists(path.name, folder):
             return
-        with open(descriptor, "wb") as file:
+        staged = path.name + UNFINISHED
+        _unlink(staged, folder)
+        with open(os.open(staged, NEW, 0o600, dir_fd=folder), "wb") as file:
             file.write(data)
-            _give(descriptor, folder)
+            _give(file.fileno(), folder)
+        os.rename(staged, path.name, src_dir_fd=folder, dst_dir_fd=folder)
+
+
+def _exists(name: str, folder: int) -> bool:
+    try:
+        os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True
 
 
 @contextmanager

@@ -74,8 +74,8 @@ def _copy_in(source: Path, feedback: int) -> None:
     try:
         with _folder(staged, feedback) as target:
             _copy_tree(source, target)
-            os.rename(staged, source.name, src_dir_fd=feedback, dst_dir_fd=feedback)
             os.fchmod(target, 0o555)
+            os.rename(staged, source.name, src_dir_fd=feedback, dst_dir_fd=feedback)
     except OSError:
         shutil.rmtree(staged, ignore_errors=True, dir_fd=feedback)
         raise

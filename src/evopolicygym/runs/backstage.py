@@ -4,6 +4,7 @@ programs that ship. All of it is the run's own, so that nothing planted in one r
 from __future__ import annotations
 
 import shutil
+import tempfile
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.resources import as_file, files
@@ -15,8 +16,9 @@ from evopolicygym.agents.client import Client
 from evopolicygym.agents.confinement.cell import Cell, Network
 from evopolicygym.agents.confinement.python import Python, make_python
 from evopolicygym.errors import UserError
-from evopolicygym.judge.place import Place
+from evopolicygym.judge.place import Place, sync_tree
 from evopolicygym.runs.footprint import Footprint
+from evopolicygym.sandbox.checkpoints import STAGED, sweep
 
 SHIPPED: Final = "builtin"
 FOLDER: Final = "agent"
@@ -67,7 +69,15 @@ def forget_logins(place: Place, client: str) -> None:
 
 
 def _ship(target: Path) -> None:
-    """A copy: the package itself is not the agent's to see."""
-    if not target.exists():
-        with as_file(files("evopolicygym.agents") / SHIPPED) as source:
-            shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
+    """A copy: the package itself is not the agent's to see. Complete before it has its name, for we may be killed
+    meanwhile, and what is there is not made again."""
+    sweep(target.parent)
+    if target.exists():
+        return
+    with (
+        as_file(files("evopolicygym.agents") / SHIPPED) as source,
+        tempfile.TemporaryDirectory(prefix=STAGED, dir=target.parent) as staged,
+    ):
+        shutil.copytree(source, copy := Path(staged) / SHIPPED, ignore=shutil.ignore_patterns("__pycache__"))
+        sync_tree(copy)
+        copy.rename(target)

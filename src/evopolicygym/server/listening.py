@@ -91,12 +91,20 @@ def _last(root: Path) -> Address:
 
 
 def _listen(port: int) -> socket.socket:
+    try:
+        return _listening(port)
+    except OSError:
+        return _listening(0)
+
+
+def _listening(port: int) -> socket.socket:
     # The protocol by name: asyncio sends without delay only where it sees that it is TCP, and else replies take 40 ms.
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        listener.bind(("127.0.0.1", port))
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(("127.0.0.1", port))  # somebody else may be bound to it as well, until one of us listens
+        listener.listen(QUEUE)  # from here on nobody is turned away, though answers may take a moment
     except OSError:
-        listener.bind(("127.0.0.1", 0))
-    listener.listen(QUEUE)  # from here on nobody is turned away, though answers may take a moment
+        listener.close()
+        raise
     return listener

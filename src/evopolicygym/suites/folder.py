@@ -57,8 +57,12 @@ class SuiteFolder:
 
 
 def has_begun(run: Path) -> bool:
-    ledger = Place(run).ledger
-    return ledger.exists() and ledger.stat().st_size > 0
+    """Its first line is whole: one that a crash has torn opens nothing, and whoever goes on drops it."""
+    try:
+        with open(Place(run).ledger, "rb") as ledger:
+            return ledger.readline().endswith(b"\n")
+    except (FileNotFoundError, NotADirectoryError):
+        return False
 
 
 def is_owned(run: Path) -> bool:
