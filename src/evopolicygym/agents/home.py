@@ -42,8 +42,8 @@ def remove(home: Path, name: str) -> None:
         for part in path.parts[:-1]:
             folder = os.open(part, DIRECTORY, dir_fd=folder)
             opened.callback(os.close, folder)
+        _unlink(path.name, folder)  # first: a client can make a folder of the other name
         _unlink(path.name + UNFINISHED, folder)
-        _unlink(path.name, folder)
 
 
 def _unlink(name: str, folder: int) -> None:
