@@ -134,9 +134,10 @@ def test_figures_into_a_file(tmp_path):
 
 
 def test_a_run_that_came_through_git_can_be_scored_further(tmp_path):
-    """Empty folders are lost on that way."""
+    """Empty folders are lost on that way, and come back as they were made: only their owner may write there."""
     folder = shutil.copytree(SAMPLE / "mountain-car-continuous__tuner__s0", tmp_path / "run")
     assert not (folder / "logs").exists()
-    done = run("score", folder, "--all-checkpoints")
+    done = run("score", folder, "--all-checkpoints", umask=0)
     assert done.returncode == 0, done.stderr
     assert " - " not in done.stdout
+    assert (folder / "logs").stat().st_mode & 0o777 == 0o755
