@@ -164,13 +164,15 @@ def test_a_folder_that_changes_while_feedback_is_delivered(server, victim):
     agent = threading.Thread(target=swap)
     agent.start()
     try:
-        for _ in range(12):
+        deliveries = 0
+        while deliveries < 12 or swaps <= 1000:  # a busy machine swaps more slowly
             assert submit(server)["status"] == "ok"
             assert untouched(victim)
+            deliveries += 1
     finally:
         over.set()
         agent.join()
-    assert untouched(victim) and swaps > 1000
+    assert untouched(victim)
     for path in server.workspace.glob("feedback*"):
         clear(path)
     assert submit(server)["status"] == "ok" and server.process.poll() is None
