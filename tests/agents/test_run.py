@@ -96,6 +96,15 @@ def test_an_agent_that_is_spoken_to_in_json_lines(tmp_path):
     assert record["usage"]["input_tokens"] == 30 and record["usage"]["dollars"] is None
 
 
+def test_a_talker_that_leaves_before_it_is_spoken_to(tmp_path):
+    """Its turns fail, and the run has an outcome: the broken pipe is not that of our output."""
+    done = play(tmp_path / "run", "--agent", "command", "--json-lines", "--", "/bin/true")
+    assert done.returncode == 1, done.stderr
+    record = json.loads(done.stdout)
+    assert record["outcome"]["kind"] == "no_ok_submit" and record["times"]["closed_because"] == "agent_failed"
+    assert [turn["failure"] for turn in record["turns"]] == ["client"] * 3
+
+
 def test_a_limit_of_turns_is_a_result(tmp_path):
     record = played(
         tmp_path / "turns", "--agent", "command", "--json-lines", "--max-turns", "2", "--", "python3", "-c", TALKER

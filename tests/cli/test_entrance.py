@@ -102,6 +102,22 @@ def test_a_reader_that_leaves_is_told_apart_from_a_failure(arguments):
     assert "Traceback" not in done.stderr
 
 
+def test_another_pipe_that_breaks_is_not_a_reader_that_left():
+    """It was silent, as if nobody were there to be told."""
+    code = """
+import sys
+from evopolicygym.cli import demo
+from evopolicygym.cli.main import main
+
+def demo_(): raise BrokenPipeError(32, "Broken pipe")
+
+demo.demo, sys.argv = demo_, ["evopolicygym", "demo"]
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 4 and "a pipe broke" in done.stderr
+
+
 def test_a_full_disk_says_what_is_lost_and_what_to_do():
     with open("/dev/full", "w") as full:
         done = subprocess.run([*COMMAND, "task", "list", "--json"], stdout=full, stderr=subprocess.PIPE, text=True)

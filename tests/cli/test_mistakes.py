@@ -41,6 +41,10 @@ def refused(done: subprocess.CompletedProcess[str], *says: str) -> None:
         ([*NOP, "--max-turns", "0"], "--max-turns: Input should be greater than or equal to 1, not 0"),
         ([*NOP, "--agent-host", "https://example.org"], "'https://example.org' is not host or host:port"),
         ([*NOP, "--agent-host", "two words"], "'two words' is not host or host:port"),
+        ([*NOP, "--agent-host", "*.example.org"], "'*.example.org' is not host or host:port"),
+        ([*NOP, "--agent-host", "example.org:99999"], "'example.org:99999' is not host or host:port"),
+        ([*MODEL, "https://example.org:/v1"], "no address"),
+        ([*MODEL, "https://*.example.org/v1"], "no address"),
         ([*MODEL, "localhost:8000/v1"], "'localhost:8000/v1' is no address of a model's API"),
         ([*MODEL, "http://"], "no address"),
         ([*MODEL, "http://two words/v1"], "no address"),
@@ -61,6 +65,14 @@ def refused(done: subprocess.CompletedProcess[str], *says: str) -> None:
 )
 def test_a_run_that_is_refused_leaves_nothing_behind(arguments, says, tmp_path):
     refused(run(*arguments, "--run", tmp_path / "run"), says)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_client_file_whose_host_is_none_leaves_nothing_behind(tmp_path):
+    client = 'title = "Mine"\nprogram = "true"\nargv = ["true"]\nversion = []\nhosts = ["https://api.example.org"]\n'
+    (tmp_path / "mine.toml").write_text(client)
+    done = run("run", "core16/acrobot", "--agent", tmp_path / "mine.toml", "--run", tmp_path / "run")
+    refused(done, "'https://api.example.org' is not host or host:port")
     assert not (tmp_path / "run").exists()
 
 
@@ -122,9 +134,10 @@ def test_figures_into_a_file(tmp_path):
 
 
 def test_a_run_that_came_through_git_can_be_scored_further(tmp_path):
-    """Empty folders are lost on that way."""
+    """Empty folders are lost on that way, and come back as they were made: only their owner may write there."""
     folder = shutil.copytree(SAMPLE / "mountain-car-continuous__tuner__s0", tmp_path / "run")
     assert not (folder / "logs").exists()
-    done = run("score", folder, "--all-checkpoints")
+    done = run("score", folder, "--all-checkpoints", umask=0)
     assert done.returncode == 0, done.stderr
     assert " - " not in done.stdout
+    assert (folder / "logs").stat().st_mode & 0o777 == 0o755

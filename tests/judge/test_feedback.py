@@ -6,7 +6,10 @@ from __future__ import annotations
 import json
 import os
 import re
+import resource
 import shutil
+import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -20,7 +23,7 @@ import pytest
 from conftest import policy_source
 from evopolicygym.judge import delivery
 from processes import die, killed_in
-from serving import SMALL, Server, command
+from serving import AS_USER, SMALL, Server, command
 
 MIB = 1 << 20
 
@@ -174,6 +177,60 @@ def test_a_folder_that_changes_while_feedback_is_delivered(server, victim):
     for path in server.workspace.glob("feedback*"):
         clear(path)
     assert submit(server)["status"] == "ok" and server.process.poll() is None
+
+
+def test_an_agent_that_builds_in_what_is_being_delivered(tmp_path, monkeypatch):
+    """Folders in folders, deeper than Python counts, and a name that is needed: it gets no feedback, no more."""
+    source, feedback = tmp_path / "submit_001", tmp_path / "workspace" / "feedback"
+    feedback.mkdir(parents=True)
+    (source / "episodes" / "ep_000").mkdir(parents=True)
+    (source / "summary.json").write_text("{}")
+    copy_file = delivery._copy_file
+
+    def build(path: str, name: str, target: int) -> None:
+        (inner,) = feedback.glob(".submit_001-*")
+        (inner / name).write_text("mine")
+        descriptor = os.open(inner, os.O_RDONLY)
+        for _ in range(2 * sys.getrecursionlimit()):
+            os.mkdir("deeper", dir_fd=descriptor)
+            outer, descriptor = descriptor, os.open("deeper", os.O_RDONLY, dir_fd=descriptor)
+            os.close(outer)
+        os.close(descriptor)
+        copy_file(path, name, target)
+
+    monkeypatch.setattr(delivery, "_copy_file", build)
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limits[1], limits[1]))  # or it runs out of these first
+    try:
+        with pytest.raises(delivery.Undeliverable):
+            delivery.deliver(source, feedback.parent)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        subprocess.run(["rm", "-r", feedback], check=True)  # Python could not
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="root may write where others may not, so it becomes somebody else")
+def test_feedback_that_was_delivered_in_part_is_taken_back():
+    """Its folders are closed already."""
+    with tempfile.TemporaryDirectory() as name:
+        source, feedback = Path(name) / "submit_001", Path(name) / "workspace" / "feedback"
+        (source / "episodes" / "ep_000").mkdir(parents=True)
+        (source / "episodes" / "ep_000" / "trajectory.jsonl").write_text("{}")
+        (source / "summary.json").symlink_to("nowhere")  # cannot be copied, and comes last
+        feedback.mkdir(parents=True)
+        for path in (Path(name), *Path(name).rglob("*")):
+            os.chown(path, 65534, 65534, follow_symlinks=False)
+        script = f"""
+from pathlib import Path
+from evopolicygym.judge import delivery
+try:
+    delivery.deliver(Path({str(source)!r}), Path({str(feedback.parent)!r}))
+except delivery.Undeliverable:
+    print("undeliverable")
+"""
+        told = subprocess.run([sys.executable, AS_USER, sys.executable, "-c", script], capture_output=True, text=True)
+        assert told.stdout == "undeliverable\n", told.stderr
+        assert not list(feedback.iterdir())
 
 
 def test_tampering_leaves_the_judges_copy_alone(serve, victim):

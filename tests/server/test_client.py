@@ -8,6 +8,7 @@ import os
 import random
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from conftest import policy_source
+from processes import wait_until
 from serving import SMALL, Server
 
 PYTHONS = [*sorted(Path.home().glob(".pyenv/versions/3.*/bin/python3")), Path("/usr/bin/python3")]
@@ -387,6 +389,23 @@ def test_a_run_that_is_closed_for_good_is_not_waited_for(serve):
     for arguments in (["2"], [], ["--info"], ["--check"]):
         done = one.client(*arguments)
         assert done.returncode == 2 and "the run is closed" in done.stderr and plain(done)
+
+
+def test_a_run_that_is_closed_while_its_last_submission_plays(serve, tmp_path):
+    """It was charged and played: whoever waits for it is shown what came of it, not that it was refused."""
+    gate = tmp_path / "gate"
+    one = serve(task="toys:Gated-v0", TOY_GATE=str(gate))
+    one.policy()
+    waiting = start(one, "0")
+    wait_until(lambda: one.call("GET", "/info")[1]["state"]["running"])
+    time.sleep(2)  # by now it was told that it runs, and asks once a second
+    waiting.send_signal(signal.SIGSTOP)
+    gate.touch()
+    assert one.finish()["budget"]["charged"] == 1
+    waiting.send_signal(signal.SIGCONT)
+    printed, said = waiting.communicate(timeout=60)
+    assert waiting.returncode == 0 and "submit_001: ok" in printed, said
+    assert not pending(one).exists()
 
 
 def test_a_server_that_restarts_is_waited_for(serve):

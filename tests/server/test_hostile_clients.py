@@ -7,6 +7,7 @@ import os
 import select
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
@@ -231,6 +232,24 @@ def test_submissions_while_the_run_is_finished(serve, tmp_path):
     assert state.submissions[1].name == running and all(one.is_ok for one in state.submissions.values())
     assert record["outcome"]["kind"] == "scored" and record["budget"]["charged"] == len(state.submissions)
     assert codes <= {200, 202, 409, "gone"}
+
+
+def test_a_key_is_known_while_the_run_is_finished(serve, tmp_path):
+    """Whoever lost the answer to a submission that was charged asks again, and is not told that it was refused."""
+    gate = Gate(tmp_path / "gate")
+    server = serve("--budget", "1000", *SMALL, task="toys:Gated-v0", TOY_GATE=str(gate.path))
+    server.policy()
+    gate.shut()
+    assert server.submit([0], wait=False, Idempotency_Key="lost")[0] == 202
+    with ThreadPoolExecutor(2) as pool:
+        finishing = pool.submit(server.finish)
+        time.sleep(2)  # it waits for what is running
+        again = pool.submit(server.submit, [0], Idempotency_Key="lost")
+        time.sleep(0.5)
+        gate.open()
+        code, answer = again.result()
+        assert (code, answer["status"], answer["submit_id"]) == (200, "ok", "submit_001")
+        assert finishing.result()["budget"]["charged"] == 1
 
 
 def test_snapshots_that_take_long_and_are_refused_do_not_put_off_the_end(serve):

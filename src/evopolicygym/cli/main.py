@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import sys
 from collections.abc import Iterable
 from importlib import import_module
-from typing import Annotated, Any, Final, NoReturn
+from typing import Annotated, Any, Final, NoReturn, TextIO
 
 import typer
 from typer.core import TyperGroup
@@ -116,7 +117,16 @@ class _Root(TyperGroup):
         except KeyboardInterrupt as error:
             raise _Interrupted from error
         except BrokenPipeError as error:
+            if not any(map(_is_unread, (sys.stdout, sys.stderr))):
+                raise Fault("a pipe broke, and it was not that of the output") from error
             raise _ReaderGone from error
+
+
+def _is_unread(stream: TextIO) -> bool:
+    """Whether it is a pipe at whose other end there is nobody any more."""
+    poll = select.poll()
+    poll.register(stream, 0)
+    return bool(poll.poll(0))
 
 
 def _app(asked: Iterable[str] = ()) -> typer.Typer:

@@ -77,8 +77,23 @@ def _copy_in(source: Path, feedback: int) -> None:
             os.fchmod(target, 0o555)
             os.rename(staged, source.name, src_dir_fd=feedback, dst_dir_fd=feedback)
     except OSError:
-        shutil.rmtree(staged, ignore_errors=True, dir_fd=feedback)
+        with suppress(OSError):
+            _take_back(source, staged, feedback)
         raise
+
+
+def _take_back(source: Path, name: str, parent: int) -> None:
+    """What was copied, and nothing else: an agent could put there what has no end."""
+    entries = list(os.scandir(source))
+    with _folder(name, parent) as copy:
+        os.fchmod(copy, 0o700)
+        for entry in entries:
+            with suppress(OSError):
+                if entry.is_dir(follow_symlinks=False):
+                    _take_back(Path(entry.path), entry.name, copy)
+                else:
+                    os.unlink(entry.name, dir_fd=copy)
+    os.rmdir(name, dir_fd=parent)
 
 
 def _copy_tree(source: Path, target: int) -> None:

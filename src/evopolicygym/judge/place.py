@@ -58,7 +58,13 @@ class Place:
     def make(self) -> None:
         """Owner only: on a shared machine, hidden results are nobody else's business."""
         self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for folder in (self.checkpoints, self.feedback, self.hidden, self.logs, self.workspace, self.system):
+        self.make_own()
+        for folder in (self.workspace, self.system):
+            folder.mkdir(mode=0o755, exist_ok=True)
+
+    def make_own(self) -> None:
+        """The judge's folders. A run may come from something that keeps no empty ones, such as git."""
+        for folder in (self.checkpoints, self.feedback, self.hidden, self.logs):
             folder.mkdir(mode=0o755, exist_ok=True)
 
 

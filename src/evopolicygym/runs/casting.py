@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-import re
 import tempfile
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -118,6 +118,7 @@ def cast(settings: AgentSettings) -> Cast:
         program = client.program if os.path.isabs(client.program) else None
         return Cast(settings, client, best_level(settings.levels), program, None)
     client = definitions.load(settings.name)
+    _check_hosts(client.hosts)
     ready = installed.check(client, os.environ, Path.home())
     if ready.missing:
         raise UserError(f"{client.name} cannot play here: {ready.missing[0]}")
@@ -131,11 +132,7 @@ def _check(settings: AgentSettings) -> None:
     _variables(settings)
     _check_url(settings.base_url)
     _check_reachable(settings)
-    for host in settings.hosts:
-        try:
-            parse(host)
-        except ValueError as error:
-            raise UserError(f"{error}: an agent cannot be given it", "Write HOST, or HOST:PORT.") from None
+    _check_hosts(settings.hosts)
     for path in settings.shown:
         if not path.exists():
             raise UserError(f"{path} is not there: an agent cannot be shown it", "Create it, or leave it out.")
@@ -148,11 +145,19 @@ def _check(settings: AgentSettings) -> None:
         raise UserError(f"{settings.name} speaks its own way", "--json-lines is for --agent command.")
 
 
+def _check_hosts(hosts: Iterable[str]) -> None:
+    for host in hosts:
+        try:
+            parse(host)
+        except ValueError as error:
+            raise UserError(f"{error}: an agent cannot be given it", "Write HOST, or HOST:PORT.") from None
+
+
 def _check_url(url: str | None) -> None:
     try:
         parts = urlsplit(url or "https://none")
-        sound = parts.scheme in ("http", "https") and parts.hostname and not re.search(r"\s", parts.netloc)
-        _ = parts.port  # raises where it is none
+        sound = parts.scheme in ("http", "https")
+        parse(parts.netloc.rpartition("@")[2])
     except ValueError:
         sound = False
     if not sound:

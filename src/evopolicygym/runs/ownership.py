@@ -80,7 +80,7 @@ def own(
         _make(place)
     with RunLock(place.root, PATIENCE_S if slots else 0.0):  # only now it cannot begin under our hands
         has_begun = _has_begun(place)
-        _make_again(place)
+        place.make_own()
         settings = agreed(Settings.read(place.config), given, place) if has_begun else Settings.make(**given)
         with _started(place, settings, agent_facts, slots, seats) as owner:
             yield owner
@@ -101,12 +101,6 @@ def _make(place: Place) -> None:
         if error.errno in FULL:
             raise
         raise UserError(f"{place.root} cannot be made: {error.strerror}", "Name another folder with --run.") from error
-
-
-def _make_again(place: Place) -> None:
-    """The judge's own folders, where a run comes from something that keeps no empty ones, such as git."""
-    for folder in (place.checkpoints, place.feedback, place.hidden, place.logs):
-        folder.mkdir(exist_ok=True)
 
 
 def _has_begun(place: Place) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -54,7 +54,8 @@ class TalkingPlayer:
         if self._process:
             self._process.kill()
             self._process = self._conversation = None
-        self._open.close()
+        with suppress(BrokenPipeError):  # what it was to be told, and did not stay for
+            self._open.close()
 
     def _say(self, asked: Asked) -> tuple[Reply | None, Failure | None]:
         conversation = self._conversation or self._start(asked)

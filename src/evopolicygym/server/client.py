@@ -50,6 +50,10 @@ class Stop(Exception):
         self.code = code
 
 
+class Closed(Stop):
+    """There is no server any more, for good."""
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("cases", nargs="?", help="train cases, such as 0-7 or 0-3,7,7")
@@ -104,13 +108,25 @@ def wait_for(pending: dict[str, Any], as_json: bool) -> int:
         tries += 1
         if tries % 30 == 0:
             say(f"{answer['submit_id']} is running")
-        answer = json.loads(call("GET", f"/submissions/{answer['submit_id']}")[1])
+        answer = look(answer["submit_id"])
     show(answer, as_json)
     sys.stdout.flush()  # printed, not only meant to be
     forget(pending)
     if answer["status"] == "fault":
         raise Stop(FAULT, answer["message"])
     return PLAYED if answer["status"] == "ok" else NOT_LOADED
+
+
+def look(submit_id: str) -> dict[str, Any]:
+    """What became of a submission. When the run was closed after it, its feedback is there to be read."""
+    try:
+        answer: dict[str, Any] = json.loads(call("GET", f"/submissions/{submit_id}")[1])
+    except Closed:
+        summary = read_json(os.path.join(HERE, "feedback", submit_id, "summary.json"))
+        if not (isinstance(summary, dict) and summary.get("status")):
+            raise
+        answer = {"status": summary["status"], "summary": summary}
+    return answer
 
 
 def post(pending: dict[str, Any]) -> dict[str, Any]:
@@ -175,7 +191,7 @@ def fetch(request: urllib.request.Request) -> tuple[int, str]:
 def api() -> str:
     door = read_json(DOOR)
     if isinstance(door, dict) and door.get("closed") is True:
-        raise Stop(REFUSED, "the run is closed: nothing more can be submitted. What was submitted is in feedback/")
+        raise Closed(REFUSED, "the run is closed: nothing more can be submitted. What was submitted is in feedback/")
     address = door.get("api") if isinstance(door, dict) else os.environ.get("EVOPOLICYGYM_API")
     if not isinstance(address, str) or not re.match(r"http://[!-~]+$", address):
         raise Stop(UNREACHABLE, "door.json does not say where the server is, nor does EVOPOLICYGYM_API")

@@ -44,9 +44,9 @@ class Desk:
     async def submit(self, ask: Ask) -> Submission:
         """Check, snapshot, charge; the execution goes on by itself. Raises Refusal."""
         async with self._accepting:
-            if self._closing:
-                raise Refusal(Reason.RUN_CLOSED, "the run is being closed: nothing more can be submitted")
             known = self.state.by_key(ask.key)
+            if self._closing and known is None:
+                raise Refusal(Reason.RUN_CLOSED, "the run is being closed: nothing more can be submitted")
             accepted = await asyncio.to_thread(submission.accept, self._judge, ask)
             if known is None:
                 self._start(accepted)

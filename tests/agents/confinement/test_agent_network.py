@@ -149,6 +149,7 @@ class TestAllowList:
         assert parse("API.example.org") == Destination("api.example.org", 443)
         assert parse("10.0.0.7:8080") == Destination("10.0.0.7", 8080)
         assert parse("[::1]:80") == Destination("::1", 80)
+        assert parse("api.example.org.") == Destination("api.example.org", 443)  # as it is when it is asked for
 
     @pytest.mark.parametrize(
         "line",

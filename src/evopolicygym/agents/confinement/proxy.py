@@ -10,7 +10,9 @@ from typing import Final
 
 HTTPS: Final = 443
 LOOPBACK: Final = ("127.0.0.1", "localhost")
-REQUEST: Final = re.compile(rb"CONNECT (\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+):(\d{1,5}) HTTP/1\.[01]\r?\n")
+NAME: Final = r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)"  # what no request can name need not be allowed, such as *.org
+HOST: Final = re.compile(rf"{NAME}(?::(\d{{1,5}}))?", re.ASCII)
+REQUEST: Final = re.compile(rf"CONNECT {NAME}:(\d{{1,5}}) HTTP/1\.[01]\r?\n".encode())
 
 
 @dataclass(frozen=True)
@@ -71,8 +73,8 @@ class AllowList:
 
 def parse(host: str) -> Destination:
     """``api.example.org``, ``api.example.org:8443``, ``10.0.0.7``, ``[::1]:8080``."""
-    match = re.fullmatch(r"\[([^\]\s]+)\](?::(\d+))?|([^:/@\s]+)(?::(\d+))?", host.strip())
-    if match is None:
+    match = HOST.fullmatch(host.strip())
+    name, port = (match[1].strip("[]").lower().rstrip("."), int(match[2] or HTTPS)) if match else ("", 0)
+    if not (name and 0 < port < 1 << 16):
         raise ValueError(f"{host!r} is not host or host:port")
-    name, port = match[1] or match[3], match[2] or match[4]
-    return Destination(name.lower(), int(port or HTTPS))
+    return Destination(name, port)
