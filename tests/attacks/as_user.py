@@ -1,6 +1,6 @@
 """`python as_user.py COMMAND...`, as root: runs the command as the user nobody, who can read this Python and this
-repository there even if they lie below a folder that is closed to others, such as root's home; and so for the folder
-that ``EVOPOLICYGYM_TEST_SHOW`` names."""
+repository there even if they lie below a folder that is closed to others, such as root's home; and so for the folders
+that ``EVOPOLICYGYM_TEST_SHOW`` names, as PATH does."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ NOBODY = 65534
 
 
 def main(command: list[str]) -> None:
-    shown = os.environ.pop("EVOPOLICYGYM_TEST_SHOW", sys.prefix)
-    places = (sys.base_prefix, sys.prefix, runtime().harness, Path(__file__).parent, shown)
+    shown = os.environ.pop("EVOPOLICYGYM_TEST_SHOW", sys.prefix).split(os.pathsep)
+    places = (sys.base_prefix, sys.prefix, runtime().harness, Path(__file__).parent, *shown)
     needed = {Path(path).resolve() for path in places}
     kernel.unshare(kernel.CLONE_NEWNS)
     kernel.mount("none", "/", None, kernel.MS_REC | kernel.MS_PRIVATE)

@@ -184,6 +184,10 @@ def read_the_judges_memory():
     return True
 
 
+def read_the_judges_memory_map():
+    return "[stack]" in open(f"/proc/{FACTS['judge']}/maps").read()
+
+
 def reach_the_judges_root():
     return reads(f"/proc/{FACTS['judge']}/root{FACTS['ledger']}")
 

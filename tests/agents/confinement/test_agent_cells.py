@@ -205,6 +205,23 @@ class TestPrivateRoot:
         assert yard.run(["python", "-c", source], AgentLevel.A)[1] == "['0', 'ptmx'] [1]\n"
 
 
+def test_without_a_private_root_a_program_sees_its_own_memory_map_and_no_more_of_any_process(yard):
+    """Bun 1.3, and so OpenCode, aborts where it cannot read where its stack is."""
+    source = """
+        import os, sys
+        print("[stack]" in open("/proc/self/maps").read())
+        for process in ("self", os.getppid(), sys.argv[1]):
+            for name in "maps cmdline environ mem status smaps cgroup task fd".split():
+                try:
+                    os.close(os.open(f"/proc/{process}/{name}", os.O_RDONLY))
+                    print(name, "of", process)
+                except PermissionError:
+                    pass
+    """
+    _, text = yard.run(["python", "-c", textwrap.dedent(source), str(yard.victim)], AgentLevel.B)
+    assert text == "True\nmaps of self\n"
+
+
 def test_the_users_home_and_the_judges_packages_are_never_shown(yard, monkeypatch):
     monkeypatch.setenv("HOME", str(yard.user))
     for shown in (yard.user, yard.user / ".ssh", Path(runtime().site)):

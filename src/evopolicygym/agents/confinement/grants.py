@@ -16,6 +16,9 @@ TERMINALS: Final = ("/dev/ptmx", "/dev/pts")
 FACTS: Final = tuple(
     f"/proc/{name}" for name in "cpuinfo filesystems loadavg meminfo stat swaps sys uptime version vmstat".split()
 )
+# Where a program finds the bounds of its stack; some (Bun 1.3) abort without. Resolved by the process that confines
+# itself, so that it is the program's own map and nobody else's, not even that of what the program starts.
+OWN_MEMORY_MAP: Final = "/proc/self/maps"
 WHO: Final = ("/etc/passwd", "/etc/group", "/etc/nsswitch.conf", "/etc/hosts")
 
 
@@ -23,7 +26,7 @@ def grant_of(cell: Cell, view: View, own_user: bool, ports: tuple[int, ...]) -> 
     outside = cell.network is Network.OPEN
     read = (*view.readable(), *FACTS, *WHO, *(RESOLVER if outside else ()))
     return Grant(
-        read=_there(read),
+        read=(*_there(read), OWN_MEMORY_MAP),
         browse=_there(view.ways()),
         change=cell.writable,
         devices=_there((*DEVICES, *(TERMINALS if own_user else ()))),
