@@ -172,7 +172,7 @@ def _check_reachable(settings: AgentSettings) -> None:
     url, proxied = urlsplit(settings.base_url or ""), settings.network is Network.ALLOWED
     if url.scheme == "http" and url.hostname not in LOOPBACK and proxied and settings.isolation != "none":
         raise UserError(
-            f"{settings.base_url} is plain http on another machine, and the agent's proxy carries https only",
+            f"{settings.base_url} is plain http elsewhere than at 127.0.0.1, and the agent's proxy carries https only",
             f"Give an https address; or bring it here with `ssh -N -L 8000:{url.hostname}:{url.port or 80} HOST` and "
             f"give http://127.0.0.1:8000{url.path}; or open the network with --agent-network open, which is recorded.",
         )
