@@ -14,6 +14,8 @@ from prepared import Prepared
 from running import KEY, argv, meanwhile, play, played, stopped_in_time
 from scripted_model import ScriptedModel
 
+from evopolicygym.judge.ledger import read
+from processes import wait_until
 from serving import COMMAND
 
 pytestmark = [pytest.mark.timeout(900)]
@@ -135,6 +137,9 @@ def test_a_killed_run_goes_on_and_leaves_nobody_behind(tmp_path):
     while not (root / "workspace/feedback/submit_002").exists():
         assert process.poll() is None
         time.sleep(0.1)
+    transcript = root / "logs/agent/turn_001.out"
+    shown = transcript.stat().st_mtime
+    assert wait_until(lambda: transcript.stat().st_mtime > shown + 1), "a silent agent shows no sign of life"
     process.send_signal(signal.SIGKILL)
     process.wait()
     deadline = time.monotonic() + 60
@@ -142,7 +147,8 @@ def test_a_killed_run_goes_on_and_leaves_nobody_behind(tmp_path):
         assert time.monotonic() < deadline, alive
         time.sleep(0.1)
     (root / "workspace" / "second").touch()
-    os.utime(root / "logs/agent/turn_001.out", (0, 0))  # it has said nothing for long: nobody was there
+    (prompted,) = (line.time for line, _ in read(root / "ledger.jsonl") if line.kind == "prompted")
+    os.utime(transcript, (prompted.timestamp() + 7, prompted.timestamp() + 7))  # as if this had been hours ago
     done = subprocess.run(
         [*COMMAND, "run", "--resume", str(root), "--json"], capture_output=True, text=True, timeout=600
     )
@@ -150,7 +156,7 @@ def test_a_killed_run_goes_on_and_leaves_nobody_behind(tmp_path):
     record = json.loads(done.stdout)
     assert record["budget"]["charged"] == 12 and len(record["submissions"]) == 3
     assert [turn["failure"] for turn in record["turns"]] == ["interrupted", None]
-    assert record["turns"][0]["wall_s"] == 0, "a run that waits to be resumed uses up none of its time"
+    assert record["turns"][0]["wall_s"] == pytest.approx(7, abs=0.01), "until the last sign of life, and not till now"
     assert subprocess.run([*COMMAND, "verify", str(root)], capture_output=True, timeout=300).returncode == 0
 
 

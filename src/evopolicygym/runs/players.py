@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import tempfile
 import time
 from collections.abc import Callable, Mapping
@@ -105,7 +106,12 @@ class ClientPlayer:
         out, err = self._streams(asked.number)
         began = time.monotonic()
         ended = Ended(None, 0.0, self._seat.home, "", command.session, asked.before)
-        code, why = self._run(command, out, err, lambda: asked.over(self._signs(out, err, ended)))
+
+        def over() -> Failure | None:
+            os.utime(out)  # a sign of life, by which a turn is timed that we are killed in
+            return asked.over(self._signs(out, err, ended))
+
+        code, why = self._run(command, out, err, over)
         turn = self._read(asked.number, replace(ended, exit_code=code, wall_s=time.monotonic() - began))
         if why:  # but it may have said itself why it took so long
             told = turn.failure if why.kind is FailureKind.TIMEOUT and turn.failure else None
@@ -115,7 +121,7 @@ class ClientPlayer:
     def interrupted(self, asked: Asked, began: datetime) -> Turn:
         """From its transcript: above all the session, so that it can be taken up again."""
         out, _ = self._streams(asked.number)
-        wall_s = max(0.0, out.stat().st_mtime - began.timestamp()) if out.exists() else 0.0
+        wall_s = lived(out, began)
         out.touch()
         session = self._seat.command(asked).session
         turn = self._read(asked.number, Ended(None, wall_s, self._seat.home, "", session, asked.before))
@@ -159,6 +165,11 @@ class ClientPlayer:
                     return supervise(self._process, over)
                 finally:
                     keep_traffic(self._process, out.with_suffix(".net"))
+
+
+def lived(transcript: Path, began: datetime) -> float:
+    """Seconds until the last sign of life of a turn that was interrupted."""
+    return max(0.0, transcript.stat().st_mtime - began.timestamp()) if transcript.exists() else 0.0
 
 
 def supervise(process: AgentProcess, over: Callable[[], Failure | None]) -> tuple[int | None, Failure | None]:

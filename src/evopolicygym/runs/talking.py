@@ -15,7 +15,7 @@ from evopolicygym.agents.confinement.cell import AgentLevel, Cell
 from evopolicygym.agents.confinement.launch import AgentProcess, launch
 from evopolicygym.agents.jsonl import Conversation, Misspoken, Reply
 from evopolicygym.agents.turns import Failure, FailureKind, Turn
-from evopolicygym.runs.players import POLL_S, Asked, Seat, redact
+from evopolicygym.runs.players import POLL_S, Asked, Seat, lived, redact
 from evopolicygym.runs.watch import Signs
 
 
@@ -32,7 +32,7 @@ class TalkingPlayer:
 
     def turn(self, asked: Asked) -> Turn:
         began = time.monotonic()
-        path = self._transcripts / f"turn_{asked.number:03}.out"
+        path = self._path(asked.number)
         with open(path, "w") as transcript:
             self._transcript = transcript
             reply, failure = self._say(asked)
@@ -44,7 +44,11 @@ class TalkingPlayer:
         return Turn(None, wall_s, text=reply.text, usage=reply.usage, stop=reply.stop)
 
     def interrupted(self, asked: Asked, began: datetime) -> Turn:
-        return Turn(None, 0.0, failure=Failure(FailureKind.INTERRUPTED, "its driver was killed"))
+        wall_s = lived(self._path(asked.number), began)
+        return Turn(None, wall_s, failure=Failure(FailureKind.INTERRUPTED, "its driver was killed"))
+
+    def _path(self, number: int) -> Path:
+        return self._transcripts / f"turn_{number:03}.out"
 
     def close(self) -> None:
         self._end()
@@ -66,6 +70,7 @@ class TalkingPlayer:
                     reply = answer.result(POLL_S)
                     return reply, None if reply else Failure(FailureKind.CLIENT, "the program ended without an answer")
                 except TimeoutError:
+                    os.utime(self._transcript.fileno())  # a sign of life, as of every agent
                     if why := asked.over(Signs()):
                         self._end()
                         return None, why
