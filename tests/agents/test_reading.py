@@ -146,6 +146,14 @@ def test_a_command_that_is_started_once_wants_no_more_unless_it_failed():
     assert not failed.stop
 
 
+@pytest.mark.parametrize("where", ['File "agent.py", line {}, in <module>', "    at main (/agent/main.mjs:{}:12)"])
+@pytest.mark.parametrize("number", [401, 429, 503])
+def test_the_line_in_which_a_program_fell_is_no_status_of_a_server(where, number):
+    fell = Ended(1, 1.0, Path("/nonexistent"), where.format(number) + "\nValueError: no such gain\n")
+    failure = definitions.command(["true"]).read([], fell).failure
+    assert failure and failure.kind is FailureKind.CLIENT and str(number) in failure.text
+
+
 def test_a_client_that_was_killed_is_known_by_its_files(tmp_path):
     """Its session from an index, its usage from the session; of a message in several parts only the last counts."""
     index = tmp_path / ".kimi-code" / "session_index.jsonl"
