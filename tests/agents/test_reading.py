@@ -144,6 +144,8 @@ def test_a_command_that_is_started_once_wants_no_more_unless_it_failed():
     failed = client.read([], Ended(3, 1.0, Path("/nonexistent"), "no such file\n"))
     assert failed.failure and failed.failure.kind is FailureKind.CLIENT and failed.failure.text == "no such file"
     assert not failed.stop
+    failed = client.read(["working\n", "cannot open data.csv\n"], Ended(3, 1.0, Path("/nonexistent")))
+    assert failed.failure and failed.failure.text == "cannot open data.csv"
 
 
 @pytest.mark.parametrize("where", ['File "agent.py", line {}, in <module>', "    at main (/agent/main.mjs:{}:12)"])
