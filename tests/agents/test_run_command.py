@@ -81,6 +81,28 @@ def test_a_program_that_fails_is_started_again(tmp_path):
     assert record["times"]["closed_because"] == "agent_failed"
 
 
+SPOILER = """
+title = "Spoils its HOME"
+program = "bash"
+argv = ["${{program}}", "-c", 'test -e tried || python3 submit.py 0-3; touch tried; cd ~; {}']
+version = []
+[files]
+".spoiler/settings" = "mine"
+"""
+
+
+@pytest.mark.parametrize(
+    "spoil", ["rm -r .spoiler; ln -s /tmp .spoiler", "rm .spoiler/settings; mkdir .spoiler/settings.unfinished"]
+)
+def test_an_agent_that_spoils_its_home_is_scored(spoil, tmp_path):
+    """It has failed, and nobody else: a run that ended as the user's mistake would have no score."""
+    (tmp_path / "spoiler.toml").write_text(SPOILER.format(spoil))
+    record = played(tmp_path / "run", "--agent", str(tmp_path / "spoiler.toml"))
+    assert [turn["failure"] for turn in record["turns"]] == [None, "client", "client", "client"]
+    assert "HOME" in record["turns"][-1]["message"]
+    assert record["times"]["closed_because"] == "agent_failed" and record["outcome"]["kind"] == "scored"
+
+
 STOPPED = [("A", signal.SIGINT), ("B", signal.SIGKILL), ("none", signal.SIGKILL)]
 STOPPED_TOO = [("A", signal.SIGKILL), ("B", signal.SIGINT), ("none", signal.SIGINT)]
 

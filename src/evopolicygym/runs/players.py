@@ -104,7 +104,12 @@ class ClientPlayer:
 
     def turn(self, asked: Asked) -> Turn:
         command = self._seat.command(asked)
-        home.seed(self._seat.home, command.files)
+        try:
+            home.seed(self._seat.home, command.files)
+        except home.Spoilt as error:
+            if asked.number == 1:
+                raise
+            return Turn(None, 0.0, failure=Failure(FailureKind.CLIENT, str(error)))  # by the agent: who else was there?
         out, err = self._streams(asked.number)
         began = time.monotonic()
         ended = Ended(None, 0.0, self._seat.home, "", command.session, asked.before)
