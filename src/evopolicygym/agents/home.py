@@ -82,17 +82,18 @@ def _exists(name: str, folder: int) -> bool:
 @contextmanager
 def _folder(home: Path, parts: Iterable[str]) -> Any:
     """Made on the way where it is missing; a link on the way is refused."""
-    descriptor = os.open(home, DIRECTORY)
     try:
-        for part in parts:
-            descriptor = _step(descriptor, part)
-        yield descriptor
+        descriptor = os.open(home, DIRECTORY)
+        try:
+            for part in parts:
+                descriptor = _step(descriptor, part)
+            yield descriptor
+        finally:
+            os.close(descriptor)
     except OSError as error:
         if error.errno in FULL:
             raise
         raise Spoilt(f"cannot write below the client's HOME {home}: {error}") from error
-    finally:
-        os.close(descriptor)
 
 
 def _step(parent: int, name: str) -> int:
