@@ -150,6 +150,9 @@ def test_a_home_is_seeded_without_following_links(tmp_path):
     for name in (".c/settings", "../outside", "/absolute"):
         with pytest.raises(UserError):
             home.seed(place, {name: "4"})
+    (tmp_path / "link").symlink_to(elsewhere)
+    with pytest.raises(home.Spoilt):
+        home.seed(tmp_path / "link", {"plain": "4"})
     assert not list(elsewhere.iterdir())
 
 

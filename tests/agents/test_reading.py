@@ -144,6 +144,16 @@ def test_a_command_that_is_started_once_wants_no_more_unless_it_failed():
     failed = client.read([], Ended(3, 1.0, Path("/nonexistent"), "no such file\n"))
     assert failed.failure and failed.failure.kind is FailureKind.CLIENT and failed.failure.text == "no such file"
     assert not failed.stop
+    failed = client.read(["working\n", "cannot open data.csv\n"], Ended(3, 1.0, Path("/nonexistent")))
+    assert failed.failure and failed.failure.text == "cannot open data.csv"
+
+
+@pytest.mark.parametrize("where", ['File "agent.py", line {}, in <module>', "    at main (/agent/main.mjs:{}:12)"])
+@pytest.mark.parametrize("number", [401, 429, 503])
+def test_the_line_in_which_a_program_fell_is_no_status_of_a_server(where, number):
+    fell = Ended(1, 1.0, Path("/nonexistent"), where.format(number) + "\nValueError: no such gain\n")
+    failure = definitions.command(["true"]).read([], fell).failure
+    assert failure and failure.kind is FailureKind.CLIENT and str(number) in failure.text
 
 
 def test_a_client_that_was_killed_is_known_by_its_files(tmp_path):

@@ -6,6 +6,8 @@ import json
 import os
 import signal
 import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -14,7 +16,7 @@ from pathlib import Path
 import pytest
 from running import SMALL, argv, finished, play, played, record_of
 
-from serving import COMMAND
+from serving import AS_USER, COMMAND
 
 SECRET = "a-key-that-is-never-recorded"
 
@@ -79,6 +81,43 @@ def test_a_program_that_fails_is_started_again(tmp_path):
     record = json.loads(done.stdout)
     assert done.returncode == 1 and [turn["exit_code"] for turn in record["turns"]] == [3, 3, 3]
     assert record["times"]["closed_because"] == "agent_failed"
+
+
+SPOILER = """
+title = "Spoils its HOME"
+program = "bash"
+argv = ["${{program}}", "-c", 'test -e tried || python3 submit.py 0-3; touch tried; cd ~; {}']
+version = []
+[files]
+".spoiler/settings" = "mine"
+"""
+
+
+@pytest.mark.parametrize(
+    "spoil", ["rm -r .spoiler; ln -s /tmp .spoiler", "rm .spoiler/settings; mkdir .spoiler/settings.unfinished"]
+)
+def test_an_agent_that_spoils_its_home_is_scored(spoil, tmp_path):
+    """It has failed, and nobody else: a run that ended as the user's mistake would have no score."""
+    (tmp_path / "spoiler.toml").write_text(SPOILER.format(spoil))
+    record = played(tmp_path / "run", "--agent", str(tmp_path / "spoiler.toml"))
+    assert [turn["failure"] for turn in record["turns"]] == [None, "client", "client", "client"]
+    assert "HOME" in record["turns"][-1]["message"]
+    assert record["times"]["closed_because"] == "agent_failed" and record["outcome"]["kind"] == "scored"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else")
+@pytest.mark.parametrize("level", ["A", "B"])
+def test_an_agent_that_forbids_its_transcript_is_scored(level):
+    """Run by an ordinary user, it is this user, and its output a file that it owns."""
+    forbid = "python3 submit.py 0-3; python3 -c 'import os; os.fchmod(1, 0); os.fchmod(2, 0)'; echo done"
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o777)
+        options = ("--agent", "command", "--agent-isolation", level, "--", "bash", "-c", forbid)
+        command = [sys.executable, str(AS_USER), *argv(Path(folder) / "run", *options)]
+        record = record_of(finished(command, HOME=folder))
+        said = (Path(folder) / "run/logs/agent/turn_001.out").read_text()
+    assert record["turns"][0]["failure"] is None and said.endswith("done\n")
+    assert record["outcome"]["kind"] == "scored"
 
 
 STOPPED = [("A", signal.SIGINT), ("B", signal.SIGKILL), ("none", signal.SIGKILL)]

@@ -63,6 +63,13 @@ def test_idle_turns_and_failed_turns_are_counted_apart():
     assert after(turned(0, "client"), turned(0, "rate_limit"), *[turned(0, "client")] * 2) == Over("agent_failed")
 
 
+def test_an_agent_that_fails_and_idles_by_turns_comes_to_an_end():
+    by_turns = [turned(1, "client"), turned(1)] * 3
+    assert after(turned(1), *by_turns[:4]) == Prompt("s")
+    assert after(turned(1), *by_turns) == Over("agent_stopped")
+    assert after(turned(1), *by_turns[:4], turned(2), *[turned(2, "client"), turned(2)] * 2) == Prompt("s")
+
+
 def test_a_wrong_key_is_not_tried_again():
     assert after(turned(0, "authentication")) == Over("agent_failed")
 

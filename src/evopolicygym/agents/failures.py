@@ -24,10 +24,13 @@ MEANINGS: Final = (
     (FailureKind.RATE_LIMIT, RATE_LIMIT),
     (FailureKind.PROVIDER, PROVIDER),
 )
+# Where in a file something went wrong, as in a traceback: such a number is no status of a server.
+PLACES: Final = r"\b(line|column|char) \d+|\.[cm]?(py|js|ts|sh|go|rs):\d+(:\d+)?"
 LONGEST: Final = 2000
 
 
 def classify(text: str) -> FailureKind:
+    text = re.sub(PLACES, "", text)
     found = (kind for kind, pattern in MEANINGS if re.search(pattern, text, re.IGNORECASE))
     return next(found, FailureKind.CLIENT)
 

@@ -12,11 +12,15 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
-from evopolicygym.errors import UserError
+from evopolicygym.errors import FULL, UserError
 
 DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 UNFINISHED: Final = ".unfinished"
+
+
+class Spoilt(UserError):
+    """The HOME is not as it was made: something stands where a file or a folder of ours belongs."""
 
 
 def seed(home: Path, files: Mapping[str, str]) -> None:
@@ -78,15 +82,18 @@ def _exists(name: str, folder: int) -> bool:
 @contextmanager
 def _folder(home: Path, parts: Iterable[str]) -> Any:
     """Made on the way where it is missing; a link on the way is refused."""
-    descriptor = os.open(home, DIRECTORY)
     try:
-        for part in parts:
-            descriptor = _step(descriptor, part)
-        yield descriptor
+        descriptor = os.open(home, DIRECTORY)
+        try:
+            for part in parts:
+                descriptor = _step(descriptor, part)
+            yield descriptor
+        finally:
+            os.close(descriptor)
     except OSError as error:
-        raise UserError(f"cannot write below the client's HOME {home}: {error}") from error
-    finally:
-        os.close(descriptor)
+        if error.errno in FULL:
+            raise
+        raise Spoilt(f"cannot write below the client's HOME {home}: {error}") from error
 
 
 def _step(parent: int, name: str) -> int:

@@ -139,8 +139,8 @@ def _failure(client: Client, reader: _Reader, ended: Ended) -> Failure | None:
         words = _last_words(ended) or _cut(reader.last)
         return failure(f"it ended (exit code {ended.exit_code}) without saying that the turn is done: {words}",
                        classify(words))  # fmt: skip
-    if ended.exit_code:
-        return failure(_last_words(ended) or f"exit code {ended.exit_code}")
+    if ended.exit_code:  # a script may complain where it says everything else
+        return failure(_last_words(ended) or _cut(reader.last) or f"exit code {ended.exit_code}")
     return None
 
 

@@ -63,17 +63,19 @@ def _given_up(turns: tuple[Turned, ...], retries: int) -> str | None:
         return PROVIDER_DOWN
     if _in_a_row(turns, failed=True) >= FAILED_TURNS:
         return AGENT_FAILED
-    return AGENT_STOPPED if _in_a_row(turns, failed=False) >= IDLE_TURNS else None
+    is_idle = _in_a_row(turns, failed=False) >= IDLE_TURNS or _in_a_row(turns, failed=None) >= IDLE_TURNS + FAILED_TURNS
+    return AGENT_STOPPED if is_idle else None
 
 
-def _in_a_row(turns: tuple[Turned, ...], failed: bool) -> int:
-    """Last turns without a new submission that failed for good, or that did not fail; what waiting mends aside."""
+def _in_a_row(turns: tuple[Turned, ...], failed: bool | None) -> int:
+    """Last turns without a new submission that failed for good, or that did not fail, or (None) either, or an agent
+    that does both by turns would go on for ever; what waiting mends aside."""
     count, before = 0, [0, *(turn.submissions for turn in turns)]
     for turn, earlier in zip(reversed(turns), reversed(before[:-1]), strict=True):
         if turn.submissions > earlier:
             break
         if turn.failure not in PASSING:
-            if (turn.failure is not None) != failed:
+            if failed is not None and (turn.failure is not None) != failed:
                 break
             count += 1
     return count

@@ -65,7 +65,7 @@ def _converse(
     entry = partial(_turned, asked_for=_model(judge.state), table=table)
     if judge.state.prompted_at:
         asked = _asked(judge.state, allowance, session_of(judge.state.turns), lambda signs: None)
-        turn = player.interrupted(asked, judge.state.prompted_at)
+        turn = player.interrupted(asked)
         judge.record(entry(turn, len(judge.state.submissions)))
     while not isinstance(step := next_step(judge.state, allowance), Over):
         if stop.wait(wait_s(step.wait_s)):

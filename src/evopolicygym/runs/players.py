@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import tempfile
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
-from datetime import datetime
 from pathlib import Path
 from typing import IO, Final, Protocol
 from uuid import NAMESPACE_URL, uuid5
@@ -47,7 +48,7 @@ class Player(Protocol):
 
     def turn(self, asked: Asked) -> Turn: ...
 
-    def interrupted(self, asked: Asked, began: datetime) -> Turn: ...
+    def interrupted(self, asked: Asked) -> Turn: ...
 
     def close(self) -> None: ...
 
@@ -98,43 +99,53 @@ class ClientPlayer:
     def __init__(self, seat: Seat, cell: Cell, level: AgentLevel, transcripts: Path) -> None:
         self._seat, self._cell, self._level, self._transcripts = seat, cell, level, transcripts
         self._process: AgentProcess | None = None
+        self._pulse = Pulse(transcripts)
         transcripts.mkdir(parents=True, exist_ok=True)
 
     def turn(self, asked: Asked) -> Turn:
         command = self._seat.command(asked)
-        home.seed(self._seat.home, command.files)
+        try:
+            home.seed(self._seat.home, command.files)
+        except home.Spoilt as error:
+            if asked.number == 1:
+                raise
+            return Turn(None, 0.0, failure=Failure(FailureKind.CLIENT, str(error)))  # by the agent: who else was there?
         out, err = self._streams(asked.number)
         began = time.monotonic()
         ended = Ended(None, 0.0, self._seat.home, "", command.session, asked.before)
 
-        def over() -> Failure | None:
-            os.utime(out)  # a sign of life, by which a turn is timed that we are killed in
-            return asked.over(self._signs(out, err, ended))
+        out.touch()
+        with open(out, errors="replace") as said:  # before the agent could forbid it: run by its own user, it owns it
+            signs = self._signs(out, err, said, ended)
 
-        code, why = self._run(command, out, err, over)
+            def over() -> Failure | None:
+                self._pulse.beat(asked.number, time.monotonic() - began)
+                return asked.over(signs)
+
+            code, why = self._run(command, out, err, over)
         turn = self._read(asked.number, replace(ended, exit_code=code, wall_s=time.monotonic() - began))
         if why:  # but it may have said itself why it took so long
             told = turn.failure if why.kind is FailureKind.TIMEOUT and turn.failure else None
             return replace(turn, failure=told if told and told.is_transient else why, stop=False)
         return turn
 
-    def interrupted(self, asked: Asked, began: datetime) -> Turn:
+    def interrupted(self, asked: Asked) -> Turn:
         """From its transcript: above all the session, so that it can be taken up again."""
         out, _ = self._streams(asked.number)
-        wall_s = lived(out, began)
+        wall_s = self._pulse.lived(asked.number)
         out.touch()
         session = self._seat.command(asked).session
         turn = self._read(asked.number, Ended(None, wall_s, self._seat.home, "", session, asked.before))
         return replace(turn, failure=Failure(FailureKind.INTERRUPTED, "its driver was killed"), stop=False)
 
-    def _signs(self, out: Path, err: Path, ended: Ended) -> Signs:
+    def _signs(self, out: Path, err: Path, said: IO[str], ended: Ended) -> Signs:
         """A program that is started once may be silent for hours."""
         if self._seat.client.turns == "once":
             return Signs()
 
         def so_far() -> Turn:
-            with open(out, errors="replace") as lines:
-                return self._seat.client.read(lines, ended)
+            said.seek(0)
+            return self._seat.client.read(said, ended)
 
         return Signs(lambda: out.stat().st_size + err.stat().st_size, so_far)
 
@@ -145,6 +156,8 @@ class ClientPlayer:
     def _read(self, number: int, ended: Ended) -> Turn:
         out, err = self._streams(number)
         for path in (out, err):
+            with suppress(FileNotFoundError):
+                path.chmod(0o644)  # the agent may have forbidden us to read it
             redact(path, self._seat.keys)
         with open(out, errors="replace") as lines:
             return self._seat.client.read(lines, replace(ended, stderr_tail=_tail(err)))
@@ -167,9 +180,27 @@ class ClientPlayer:
                     keep_traffic(self._process, out.with_suffix(".net"))
 
 
-def lived(transcript: Path, began: datetime) -> float:
-    """Seconds until the last sign of life of a turn that was interrupted."""
-    return max(0.0, transcript.stat().st_mtime - began.timestamp()) if transcript.exists() else 0.0
+class Pulse:
+    """How long the turn under way has lived, by which it is timed when we are killed in it. Written down: the time of a
+    file is another one in a copy of the run, and whoever owns a transcript can set it."""
+
+    def __init__(self, transcripts: Path) -> None:
+        self._path = transcripts / "pulse"
+
+    def beat(self, turn: int, seconds: float) -> None:
+        """Over the last one, at the same width: there is no moment without."""
+        with suppress(OSError):  # no run ends for want of it
+            descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            try:
+                os.write(descriptor, f"{turn:9d} {seconds:12.3f}\n".encode())
+            finally:
+                os.close(descriptor)
+
+    def lived(self, turn: int) -> float:
+        """Seconds until the last sign of life of a turn that was interrupted."""
+        text = self._path.read_text(errors="replace") if self._path.exists() else ""
+        found = re.fullmatch(r" *(\d+) +(\d+\.\d+)\n", text, re.ASCII)
+        return float(found[2]) if found and int(found[1]) == turn else 0.0
 
 
 def supervise(process: AgentProcess, over: Callable[[], Failure | None]) -> tuple[int | None, Failure | None]:

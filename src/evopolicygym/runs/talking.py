@@ -7,7 +7,6 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import replace
-from datetime import datetime
 from pathlib import Path
 from typing import IO
 
@@ -15,7 +14,7 @@ from evopolicygym.agents.confinement.cell import AgentLevel, Cell
 from evopolicygym.agents.confinement.launch import AgentProcess, launch
 from evopolicygym.agents.jsonl import Conversation, Misspoken, Reply
 from evopolicygym.agents.turns import Failure, FailureKind, Turn
-from evopolicygym.runs.players import POLL_S, Asked, Seat, lived, redact
+from evopolicygym.runs.players import POLL_S, Asked, Pulse, Seat, redact
 from evopolicygym.runs.watch import Signs
 
 
@@ -25,6 +24,7 @@ class TalkingPlayer:
     def __init__(self, seat: Seat, cell: Cell, level: AgentLevel, transcripts: Path) -> None:
         self._seat, self._cell, self._level, self._transcripts = seat, cell, level, transcripts
         self._process: AgentProcess | None = None
+        self._pulse = Pulse(transcripts)
         self._open = ExitStack()
         self._listener = ThreadPoolExecutor(1, "listener")
         self._conversation: Conversation | None = None
@@ -32,10 +32,10 @@ class TalkingPlayer:
 
     def turn(self, asked: Asked) -> Turn:
         began = time.monotonic()
-        path = self._path(asked.number)
+        path = self._transcripts / f"turn_{asked.number:03}.out"
         with open(path, "w") as transcript:
             self._transcript = transcript
-            reply, failure = self._say(asked)
+            reply, failure = self._say(asked, began)
         redact(path, self._seat.keys)
         wall_s = time.monotonic() - began
         if reply is None:
@@ -43,12 +43,9 @@ class TalkingPlayer:
             return Turn(None, wall_s, failure=failure)
         return Turn(None, wall_s, text=reply.text, usage=reply.usage, stop=reply.stop)
 
-    def interrupted(self, asked: Asked, began: datetime) -> Turn:
-        wall_s = lived(self._path(asked.number), began)
+    def interrupted(self, asked: Asked) -> Turn:
+        wall_s = self._pulse.lived(asked.number)
         return Turn(None, wall_s, failure=Failure(FailureKind.INTERRUPTED, "its driver was killed"))
-
-    def _path(self, number: int) -> Path:
-        return self._transcripts / f"turn_{number:03}.out"
 
     def close(self) -> None:
         self._end()
@@ -61,7 +58,7 @@ class TalkingPlayer:
         with suppress(BrokenPipeError):  # what it was to be told, and did not stay for
             self._open.close()
 
-    def _say(self, asked: Asked) -> tuple[Reply | None, Failure | None]:
+    def _say(self, asked: Asked, began: float) -> tuple[Reply | None, Failure | None]:
         conversation = self._conversation or self._start(asked)
         answer = self._listener.submit(conversation.say, asked.text)
         try:
@@ -70,7 +67,7 @@ class TalkingPlayer:
                     reply = answer.result(POLL_S)
                     return reply, None if reply else Failure(FailureKind.CLIENT, "the program ended without an answer")
                 except TimeoutError:
-                    os.utime(self._transcript.fileno())  # a sign of life, as of every agent
+                    self._pulse.beat(asked.number, time.monotonic() - began)
                     if why := asked.over(Signs()):
                         self._end()
                         return None, why
