@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import re
 import tempfile
 import time
 from collections.abc import Callable, Mapping
@@ -20,6 +18,7 @@ from evopolicygym.agents.confinement.cell import AgentLevel, Cell
 from evopolicygym.agents.confinement.launch import AgentProcess, launch
 from evopolicygym.agents.reading import Ended
 from evopolicygym.agents.turns import Failure, FailureKind, Turn, Usage
+from evopolicygym.runs.pulse import Pulse
 from evopolicygym.runs.watch import Signs
 
 POLL_S: Final = 0.2
@@ -178,29 +177,6 @@ class ClientPlayer:
                     return supervise(self._process, over)
                 finally:
                     keep_traffic(self._process, out.with_suffix(".net"))
-
-
-class Pulse:
-    """How long the turn under way has lived, by which it is timed when we are killed in it. Written down: the time of a
-    file is another one in a copy of the run, and whoever owns a transcript can set it."""
-
-    def __init__(self, transcripts: Path) -> None:
-        self._path = transcripts / "pulse"
-
-    def beat(self, turn: int, seconds: float) -> None:
-        """Over the last one, at the same width: there is no moment without."""
-        with suppress(OSError):  # no run ends for want of it
-            descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
-            try:
-                os.write(descriptor, f"{turn:9d} {seconds:12.3f}\n".encode())
-            finally:
-                os.close(descriptor)
-
-    def lived(self, turn: int) -> float:
-        """Seconds until the last sign of life of a turn that was interrupted."""
-        text = self._path.read_text(errors="replace") if self._path.exists() else ""
-        found = re.fullmatch(r" *(\d+) +(\d+\.\d+)\n", text, re.ASCII)
-        return float(found[2]) if found and int(found[1]) == turn else 0.0
 
 
 def supervise(process: AgentProcess, over: Callable[[], Failure | None]) -> tuple[int | None, Failure | None]:

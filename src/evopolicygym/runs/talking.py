@@ -14,7 +14,8 @@ from evopolicygym.agents.confinement.cell import AgentLevel, Cell
 from evopolicygym.agents.confinement.launch import AgentProcess, launch
 from evopolicygym.agents.jsonl import Conversation, Misspoken, Reply
 from evopolicygym.agents.turns import Failure, FailureKind, Turn
-from evopolicygym.runs.players import POLL_S, Asked, Pulse, Seat, redact
+from evopolicygym.runs.players import POLL_S, Asked, Seat, redact
+from evopolicygym.runs.pulse import Pulse
 from evopolicygym.runs.watch import Signs
 
 
