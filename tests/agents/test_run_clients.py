@@ -143,7 +143,7 @@ class Faults:
 
 
 TROUBLE = [("codex", "429", 1, "rate_limit"), ("codex", "cut", 4, "provider"), ("claude", "hang", 1, "timeout")]
-MORE_TROUBLE = [("codex", "429", 3, "rate_limit"), ("codex", "hang", 1, "timeout"), ("codex", "500", 4, "provider"),
+MORE_TROUBLE = [("codex", "429", 3, "rate_limit"), ("codex", "hang", 1, "timeout"), ("codex", "500", 9, "provider"),
                 ("claude", "429", 4, "rate_limit"), ("claude", "500", 8, "provider"), ("kimi", "hang", 1, "timeout"),
                 ("model", "429", 8, "rate_limit"), ("goose", "429", 8, "rate_limit")]  # fmt: skip
 
