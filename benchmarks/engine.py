@@ -71,14 +71,14 @@ LINEAR_TASKS = ["acrobot", "bipedal-walker", "reacher", "half-cheetah", "ant", "
 
 
 def bare(task: Task, source: str, case: Case, stock: bool) -> tuple[float, float, float]:
-    """Seconds from first act to last step, seconds of the whole episode, and the return."""
+    """Seconds from the first reset to the last step, seconds of the whole episode, and the return."""
     whole = time.perf_counter()
     scope: dict[str, Any] = {}
     exec(source, scope)
     env = simulator.make(task, stock=stock)
-    observation = simulator.reset(env, case.seed)
     policy = scope["Policy"](*simulator.schemas(task, env), task.env_meta())
     began, total, done, steps = time.perf_counter(), 0.0, False, 0
+    observation = simulator.reset(env, case.seed)
     policy.reset(0)
     while not done and steps < task.horizon:
         observation, reward, terminated, truncated, _ = env.step(policy.act(observation))

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import gymnasium
+import mujoco
+import numpy as np
 import pytest
 from gymnasium.wrappers import TimeLimit
 
@@ -13,6 +15,7 @@ from evopolicygym.tasks.files import core16
 from evopolicygym.tasks.task import Task
 
 ACROBOT = core16()["core16/acrobot"]
+MUJOCO_TASKS = [task for task in core16().values() if "mujoco" in task.requires]
 
 
 @pytest.mark.parametrize("task", core16().values(), ids=lambda task: task.id)
@@ -35,3 +38,46 @@ def test_a_wrapper_that_does_something_is_kept():
     env = Halved(simulator.make(ACROBOT))
     assert simulator.stepper(ACROBOT, env) == env.step
     assert simulator.stepper(ACROBOT, TimeLimit(env, 500)) == env.step
+
+
+def clock_readings(env) -> float:
+    """Seconds that MuJoCo's stopwatches have counted."""
+    return sum(timer.duration for timer in env.unwrapped.data.timer)
+
+
+def a_few_steps(env, step) -> list[bytes]:
+    action = np.full(env.action_space.shape, 0.5, np.float32)
+    told = [step(action)[:2] for _ in range(20)]
+    told += [(env.unwrapped.data.qpos, env.unwrapped.data.qvel)]
+    return [np.asarray(value).tobytes() for pair in told for value in (_flat(pair[0]), pair[1])]
+
+
+def _flat(observation):
+    return np.concatenate(list(observation.values())) if isinstance(observation, dict) else observation
+
+
+@pytest.mark.parametrize("stock", [True, False], ids=["stock", "fast"])
+@pytest.mark.parametrize("task", MUJOCO_TASKS, ids=lambda task: task.id)
+def test_steps_do_without_the_stopwatches_of_mujoco_and_are_the_same(task: Task, stock: bool):
+    env = simulator.make(task, stock=stock)
+    simulator.reset(env, 1)
+    timed = a_few_steps(env, env.step)
+    assert clock_readings(env) > 0
+
+    env = simulator.make(task, stock=stock)
+    simulator.reset(env, 1)
+    step, before = simulator.stepper(task, env), clock_readings(env)
+    assert a_few_steps(env, step) == timed
+    assert clock_readings(env) == before
+
+
+def test_a_clock_of_the_environments_own_is_kept():
+    def clock() -> float:
+        return 0.0
+
+    mujoco.set_mjcb_time(clock)
+    try:
+        simulator.stepper(ACROBOT, simulator.make(ACROBOT))
+        assert mujoco.get_mjcb_time() is clock
+    finally:
+        mujoco.set_mjcb_time(None)

@@ -35,10 +35,11 @@ class Progress:
     left_out: tuple[str, ...] = ()
 
 
-def play(task: Task, env: Any, observation: Any, policy: PolicyProcess, recorder: Recorder | None = None) -> Progress:
+def play(task: Task, env: Any, seed: int, policy: PolicyProcess, recorder: Recorder | None = None) -> Progress:
     """From the first reset to the last step. A failing policy is a result; a failing simulator raises."""
     progress = Progress()
     began = time.perf_counter()
+    observation = simulator.reset(env, seed)
     try:
         _steps(task.horizon, simulator.stepper(task, env), observation, policy, recorder, progress)
     except PolicyFailure as failure:

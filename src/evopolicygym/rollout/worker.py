@@ -109,11 +109,10 @@ class Worker:
     def _rollout(self, episode: Episode, policy: PolicyProcess) -> Progress:
         env = self._make()
         try:
-            observation = simulator.reset(env, episode.case.seed)
             if episode.recording is None:
-                return play(self._task, env, observation, policy)
+                return play(self._task, env, episode.case.seed, policy)
             with Recorders(episode.recording, env, self.contract.obs_space) as recorders:
-                progress = play(self._task, env, observation, policy, recorders)
+                progress = play(self._task, env, episode.case.seed, policy, recorders)
             progress.left_out = recorders.left_out
             return progress
         finally:
