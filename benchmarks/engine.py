@@ -3,6 +3,7 @@
     python benchmarks/engine.py [SLUG ...]            as it ships, and with stock environments, against bare stock
     python benchmarks/engine.py --fast [SLUG ...]     their fast versions, on both sides
     python benchmarks/engine.py --linear [SLUG ...]   a policy that computes, on tasks whose observation is one array
+    python benchmarks/engine.py --lean [SLUG ...]     a bare loop that leaves out of a step what the engine leaves out
     python benchmarks/engine.py --scaling [SLUG ...]  two jobs against one
 
 Bare: `env.step(policy.act(obs))` in one process, pinned to one core. Isolated: the engine with one job, same core.
@@ -70,7 +71,7 @@ class Policy:
 LINEAR_TASKS = ["acrobot", "bipedal-walker", "reacher", "half-cheetah", "ant", "pusher"]
 
 
-def bare(task: Task, source: str, case: Case, stock: bool) -> tuple[float, float, float]:
+def bare(task: Task, source: str, case: Case, stock: bool, lean: bool = False) -> tuple[float, float, float]:
     """Seconds from the first reset to the last step, seconds of the whole episode, and the return."""
     whole = time.perf_counter()
     scope: dict[str, Any] = {}
@@ -79,9 +80,10 @@ def bare(task: Task, source: str, case: Case, stock: bool) -> tuple[float, float
     policy = scope["Policy"](*simulator.schemas(task, env), task.env_meta())
     began, total, done, steps = time.perf_counter(), 0.0, False, 0
     observation = simulator.reset(env, case.seed)
+    step = simulator.stepper(task, env) if lean else env.step
     policy.reset(0)
     while not done and steps < task.horizon:
-        observation, reward, terminated, truncated, _ = env.step(policy.act(observation))
+        observation, reward, terminated, truncated, _ = step(policy.act(observation))
         total += float(reward)
         done = terminated or truncated
         steps += 1
@@ -96,9 +98,9 @@ def isolated(engine: LocalEngine, checkpoint: Checkpoint, case: Case) -> Episode
     return outcome
 
 
-def compare(task: Task, folder: Path, stock: bool) -> Iterator[tuple[float, float, float, float, float]]:
-    """Per case: ratio of the rollout, the same as it ships, ratio of the whole episode, bare and additional
-    microseconds per step."""
+def compare(task: Task, folder: Path, stock: bool, lean: bool) -> Iterator[tuple[float, float, float, float, float]]:
+    """Per case: ratio of the rollout, the same as it ships, ratio of the whole episode, bare and isolated microseconds
+    per step."""
     with LocalEngine(task, 1, stock=stock) as engine, LocalEngine(task, 1) as shipped:
         checkpoint = engine.store.snapshot(folder)
         shipped.store.snapshot(folder)
@@ -106,30 +108,29 @@ def compare(task: Task, folder: Path, stock: bool) -> Iterator[tuple[float, floa
         listed = cases(PaperSplits(), task.id, Split.TRAIN, list(range(200)))
         isolated(engine, checkpoint, listed[0])
         isolated(shipped, checkpoint, listed[0])
-        bare(task, source, listed[0], stock)
+        bare(task, source, listed[0], stock, lean)
         deadline = time.perf_counter() + SECONDS_PER_TASK
         for number, case in enumerate(listed):
-            loop_s, whole_s, total = bare(task, source, case, stock)
+            loop_s, whole_s, total = bare(task, source, case, stock, lean)
             result = isolated(engine, checkpoint, case)
             ships = isolated(shipped, checkpoint, case)
             assert result.score == total, f"{task.id}: isolated {result.score}, bare {total}"
             assert ships.score == total, f"{task.id}: isolated {ships.score}, bare {total}"
-            step_us = 1e6 * loop_s / result.length
-            more_us = 1e6 * result.rollout_s / result.length - step_us
-            yield loop_s / result.rollout_s, loop_s / ships.rollout_s, whole_s / result.wall_s, step_us, more_us
+            bare_us, isolated_us = (1e6 * seconds / result.length for seconds in (loop_s, result.rollout_s))
+            yield loop_s / result.rollout_s, loop_s / ships.rollout_s, whole_s / result.wall_s, bare_us, isolated_us
             if time.perf_counter() > deadline and number >= 2:
                 return
 
 
-def overhead(slugs: list[str], folder: Path, stock: bool) -> None:
+def overhead(slugs: list[str], folder: Path, stock: bool, lean: bool) -> None:
     rollouts = "rollout as it ships | rollout, same environment"
-    print(f"| task | {rollouts} | whole episode | bare us per step | isolation adds us | cases |")
+    print(f"| task | {rollouts} | whole episode | bare us per step | isolated us per step | cases |")
     print("|---|---|---|---|---|---|---|")
     for slug in slugs:
-        rows = list(compare(core16()[f"core16/{slug}"], folder, stock))
-        rollout, ships, whole, step, more = (statistics.median(column) for column in zip(*rows, strict=True))
+        rows = list(compare(core16()[f"core16/{slug}"], folder, stock, lean))
+        rollout, ships, whole, step, jailed = (statistics.median(column) for column in zip(*rows, strict=True))
         print(
-            f"| {slug} | {ships:.2f} | {rollout:.2f} | {whole:.2f} | {step:.1f} | {more:.1f} | {len(rows)} |",
+            f"| {slug} | {ships:.2f} | {rollout:.2f} | {whole:.2f} | {step:.1f} | {jailed:.1f} | {len(rows)} |",
             flush=True,
         )
 
@@ -168,7 +169,7 @@ def main() -> None:
             print(f"level {level}: " + ", ".join(f"{name} {value:.3g}" for name, value in facts.items()))
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})  # the engine's single worker takes this core, too
         slugs = LINEAR_TASKS if linear else [task.partition("/")[2] for task in core16()]
-        overhead(chosen or slugs, folder, "--fast" not in sys.argv)
+        overhead(chosen or slugs, folder, "--fast" not in sys.argv, "--lean" in sys.argv)
 
 
 if __name__ == "__main__":

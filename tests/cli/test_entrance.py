@@ -125,6 +125,12 @@ def test_a_full_disk_says_what_is_lost_and_what_to_do():
     assert "No space left on device" in done.stderr and "Make room" in done.stderr and "--resume" in done.stderr
 
 
+def test_a_version_that_cannot_be_written_is_no_traceback():
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([*COMMAND, "--version"], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, done.stderr) == (2, "the version cannot be written: No space left on device\n")
+
+
 @pytest.mark.parametrize("room", ["nr_inodes=3", "size=4k"])
 def test_a_full_disk_where_a_run_was_to_be_is_no_mistake_of_the_user(room, tmp_path):
     """No room for its folders, or for what is in them."""
