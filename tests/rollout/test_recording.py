@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from dataclasses import replace
 
 import av
@@ -13,6 +15,7 @@ from conftest import Stage, policy_source, toy_task, train_cases
 from evopolicygym.rollout.conformance import probe_folder
 from evopolicygym.rollout.engine import LocalEngine
 from evopolicygym.rollout.records import Episode, EpisodeResult, Recording
+from evopolicygym.rollout.unnamed import give_name, unnamed
 from evopolicygym.tasks.files import CORE16_ORDER, core16
 
 STEPS = 12
@@ -38,6 +41,39 @@ def test_large_observations_go_to_an_archive(stage, tmp_path):
     line = json.loads((tmp_path / "trajectory.jsonl").read_text().splitlines()[7])
     assert line["obs"]["image"] == {"npz": "image", "row": 7}
     assert line["obs"]["word"] == "step "
+
+
+def test_what_repeats_replaces_what_it_left(stage, tmp_path):
+    """The judge asks a simulator that raises once more."""
+    result = stage(toy_task("Raising-v0")).play(policy_source(act="return 2"), Recording(str(tmp_path)))
+    assert result.error is not None
+    assert [path.name for path in tmp_path.iterdir()] == ["trajectory.jsonl"]
+
+
+@pytest.mark.parametrize("supported", [True, False])
+def test_a_file_has_no_name_until_it_is_given_one(tmp_path, monkeypatch, supported):
+    """Also where the file system knows no files without one."""
+    opened = os.open
+
+    def refuse(path, flags, *rest, **more):
+        if flags & os.O_TMPFILE == os.O_TMPFILE:
+            raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
+        return opened(path, flags, *rest, **more)
+
+    if not supported:
+        monkeypatch.setattr(os, "open", refuse)
+    path = tmp_path / "whole"
+    for content in (b"first", b"second"):
+        with unnamed(tmp_path) as file:
+            file.write(content)
+            assert [other.name for other in tmp_path.iterdir()] == ([] if content == b"first" else ["whole"])
+            give_name(file, path)
+        assert path.read_bytes() == content
+        assert [other.name for other in tmp_path.iterdir()] == ["whole"]
+        beside = tmp_path / "beside"
+        beside.touch()
+        assert path.stat().st_mode == beside.stat().st_mode and path.stat().st_nlink == 1
+        beside.unlink()
 
 
 def test_a_failed_episode_is_recorded_up_to_its_failure(stage, tmp_path):
@@ -77,3 +113,12 @@ def test_odd_sizes_are_cut_to_even_ones(tmp_path):
     shown = frames(tmp_path / "film" / "video.mp4")
     assert shown[0].shape == (32, 46, 3)
     assert len(shown) == 10
+
+
+def test_a_video_that_is_cut_short_can_be_played(tmp_path):
+    stage = Stage(toy_task("Vast-v0", horizon=80), tmp_path, video=True)
+    result = stage.play(policy_source(), Recording(str(tmp_path / "film"), video=True, max_bytes=3 << 20))
+    stage.engine.close()
+    assert [what.split()[1] for what in result.left_out] == ["trajectory", "video"]
+    assert 1 <= len(frames(tmp_path / "film" / "video.mp4")) < result.length == 80
+    assert (tmp_path / "film" / "video.mp4").stat().st_size < 5 << 20

@@ -15,6 +15,7 @@ from evopolicygym.reference.paper import best_agent, published
 from evopolicygym.rollout.engine import LocalEngine
 from evopolicygym.rollout.evaluation import Evaluation, NotLoaded, evaluate_folder
 from evopolicygym.rollout.ray.alone import ray_engine
+from evopolicygym.rollout.unnamed import unnamed
 from evopolicygym.runs.settings import CORES, EngineName, Isolation, Seeds
 from evopolicygym.sandbox.checkpoints import SnapshotRefused
 from evopolicygym.sandbox.jail import MEANING, Level
@@ -91,8 +92,7 @@ def _make_empty(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.iterdir()):
             raise UserError(f"{folder} is not empty", "Name a new folder for --record: nothing is ever overwritten.")
-        (folder / ".writable").touch()
-        (folder / ".writable").unlink()
+        unnamed(folder).close()
     except OSError as error:
         raise UserError(f"cannot write to {folder}: {error.strerror}", "Name another folder for --record.") from error
 

@@ -44,7 +44,8 @@ class Recorders:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self._stack.close()
+        with _judges_doing():
+            self._stack.close()
 
     @property
     def left_out(self) -> tuple[str, ...]:

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import shutil
 import zipfile
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, Any, Final, Self
 
 import numpy as np
 
+from evopolicygym.rollout.unnamed import give_name, unnamed
 from evopolicygym.sandbox.codec import ARRAYS, Schema
 
 INLINE_NUMBERS: Final = 100  # arrays with more numbers than this are not written as text
@@ -27,16 +28,24 @@ class Trajectory:
     def __init__(self, folder: Path, obs_space: Schema, max_bytes: int) -> None:
         self._folder, self._room = folder, max_bytes
         self.left_out: tuple[str, ...] = ()
-        self._lines: IO[str] = open(folder / "trajectory.jsonl", "w")
-        self._large = {name: _Rows(folder, name, schema) for name, schema in large_arrays(obs_space)}
+        self._files = ExitStack()
+        self._lines = self._files.enter_context(unnamed(folder))
+        self._large = {
+            name: _Rows(name, schema, self._files.enter_context(unnamed(folder)))
+            for name, schema in large_arrays(obs_space)
+        }
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self._lines.close()
-        if self._large:
-            _pack(self._folder / "observations.npz", list(self._large.values()))
+        """The lines last: where they are, the arrays that they name are, too."""
+        with self._files:
+            if self._large:
+                archive = self._files.enter_context(unnamed(self._folder))
+                _pack(archive, list(self._large.values()))
+                give_name(archive, self._folder / "observations.npz")
+            give_name(self._lines, self._folder / "trajectory.jsonl")
 
     def step(self, t: int, obs: Any, action: Any, reward: float, terminated: bool, truncated: bool) -> None:
         if not self._has_room(t):
@@ -62,7 +71,7 @@ class Trajectory:
         return self._room > 0
 
     def _write(self, line: dict[str, Any]) -> None:
-        self._room -= self._lines.write(json.dumps(line, separators=(",", ":")) + "\n")
+        self._room -= self._lines.write(json.dumps(line, separators=(",", ":")).encode() + b"\n")
 
     def _observation(self, obs: Any, t: int) -> Any:
         if isinstance(obs, Mapping):
@@ -79,11 +88,9 @@ class Trajectory:
 class _Rows:
     """One growing array, on disk."""
 
-    def __init__(self, folder: Path, name: str, schema: Schema) -> None:
+    def __init__(self, name: str, schema: Schema, file: IO[bytes]) -> None:
         self.name, self._dtype, self._shape = name, np.dtype(schema["dtype"]), tuple(schema["shape"])
-        self._path = folder / f".{name}.raw"
-        self._file = open(self._path, "wb")
-        self._count = 0
+        self._file, self._count = file, 0
 
     def append(self, value: Any) -> int:
         """Returns the bytes written."""
@@ -91,16 +98,15 @@ class _Rows:
         return self._file.write(np.ascontiguousarray(value, self._dtype).data)
 
     def move_into(self, archive: zipfile.ZipFile) -> None:
-        self._file.close()
         header = {
             "descr": np.lib.format.dtype_to_descr(self._dtype),
             "fortran_order": False,
             "shape": (self._count, *self._shape),
         }
-        with archive.open(f"{self.name}.npy", "w", force_zip64=True) as member, open(self._path, "rb") as rows:
+        self._file.seek(0)
+        with archive.open(f"{self.name}.npy", "w", force_zip64=True) as member:
             np.lib.format.write_array_header_1_0(member, header)
-            shutil.copyfileobj(rows, member, 1 << 20)
-        os.unlink(self._path)
+            shutil.copyfileobj(self._file, member, 1 << 20)
 
 
 def large_arrays(schema: Schema) -> Iterator[tuple[str, Schema]]:
@@ -111,8 +117,8 @@ def large_arrays(schema: Schema) -> Iterator[tuple[str, Schema]]:
             yield name, child
 
 
-def _pack(path: Path, arrays: list[_Rows]) -> None:
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+def _pack(file: IO[bytes], arrays: list[_Rows]) -> None:
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
         for rows in arrays:
             rows.move_into(archive)
 

@@ -1,4 +1,4 @@
-"""video.mp4: H.264, one frame per step, written as it happens."""
+"""video.mp4: H.264, one frame per step, written as it happens, and there when it is complete."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import numpy as np
 from av.packet import Packet
 from av.video.stream import VideoStream
 
+from evopolicygym.rollout.unnamed import give_name, unnamed
+
 DEFAULT_FPS = 30
 
 
@@ -17,19 +19,23 @@ class Video:
     """Draws the environment after every step."""
 
     def __init__(self, path: Path, env: Any, max_bytes: int) -> None:
-        self._env, self._room = env, max_bytes
+        self._path, self._env, self._room = path, env, max_bytes
         self._in_the_encoder = self._largest = 0
         self.left_out: tuple[str, ...] = ()
-        self._container = av.open(str(path), "w")
+        self._file = unnamed(path.parent)
+        self._container = av.open(self._file, "w", format="mp4")
         self._stream: VideoStream | None = None
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        if self._stream is not None:
-            self._mux(self._stream.encode())
-        self._container.close()
+        with self._file:
+            with self._container:
+                if self._stream is not None:
+                    self._mux(self._stream.encode())
+            if self._stream is not None:
+                give_name(self._file, self._path)
 
     def step(self, t: int, obs: Any, action: Any, reward: float, terminated: bool, truncated: bool) -> None:
         if self._room > self._in_the_encoder * self._largest:

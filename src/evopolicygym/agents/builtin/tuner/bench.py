@@ -91,8 +91,9 @@ def write(candidate: Candidate, system: Path) -> None:
 
 
 def read(folder: Path, spaces: Spaces) -> Episode:
-    """Large arrays of a trajectory are rows in a file beside it."""
-    lines = [json.loads(line) for line in (folder / "trajectory.jsonl").read_text().splitlines()]
+    """Large arrays of a trajectory are rows in a file beside it. There is none where the simulator's process died."""
+    trajectory = folder / "trajectory.jsonl"
+    lines = [json.loads(line) for line in trajectory.read_text().splitlines()] if trajectory.exists() else []
     archive = folder / "observations.npz"
     arrays = dict(np.load(archive)) if archive.exists() else {}
     seen = [entries(spaces.observation, _whole(line["obs"], arrays)) for line in lines]
