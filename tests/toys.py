@@ -206,6 +206,23 @@ class Everything(Toy):
         return float(self.action_space.contains(action)) * float(action["levels"].sum())
 
 
+class Nested(Toy):
+    """Large arrays at every depth, with keys that are no names of files, or are the same ones."""
+
+    observation_space = spaces.Dict(
+        {
+            "a/b": spaces.Box(0, 255, (200,), np.uint8),
+            "a_b": spaces.Box(0, 255, (200,), np.uint8),
+            "../../up": spaces.Box(0, 255, (200,), np.uint8),
+            "deep": spaces.Dict({7: spaces.Tuple((spaces.Discrete(30), spaces.Box(0, 99, (300,), np.float32)))}),
+        }
+    )
+
+    def observe(self) -> Any:
+        sides = {key: np.full(200, self.steps + 20 * n, np.uint8) for n, key in enumerate(("a/b", "a_b", "../../up"))}
+        return sides | {"deep": {7: (self.steps, np.full(300, self.steps + 0.5, np.float32))}}
+
+
 class Canary(Toy):
     """Every seed gives its own numbers: one in the observations, one in the return. Actions are told apart in the
     last eleven bits of the return, below the canary's own."""
@@ -273,6 +290,7 @@ ENVIRONMENTS = {
     "Levels-v0": Levels,
     "Steering-v0": Steering,
     "Everything-v0": Everything,
+    "Nested-v0": Nested,
     "Canary-v0": Canary,
     "Vast-v0": Vast,
     "Generous-v0": Generous,

@@ -15,6 +15,7 @@ from conftest import Stage, policy_source, toy_task, train_cases
 from evopolicygym.rollout.conformance import probe_folder
 from evopolicygym.rollout.engine import LocalEngine
 from evopolicygym.rollout.records import Episode, EpisodeResult, Recording
+from evopolicygym.rollout.trajectory import large_arrays
 from evopolicygym.rollout.unnamed import give_name, unnamed
 from evopolicygym.tasks.files import CORE16_ORDER, core16
 
@@ -41,6 +42,22 @@ def test_large_observations_go_to_an_archive(stage, tmp_path):
     line = json.loads((tmp_path / "trajectory.jsonl").read_text().splitlines()[7])
     assert line["obs"]["image"] == {"npz": "image", "row": 7}
     assert line["obs"]["word"] == "step "
+
+
+def test_large_arrays_are_found_at_every_depth_whatever_their_keys(stage, tmp_path):
+    nested = stage(toy_task("Nested-v0"))
+    nested.play(policy_source(), Recording(str(tmp_path)))
+    lines = [json.loads(line) for line in (tmp_path / "trajectory.jsonl").read_text().splitlines()]
+    with np.load(tmp_path / "observations.npz", allow_pickle=False) as archive:
+        assert set(archive) == {name for name, _ in large_arrays(nested.engine.obs_space)}
+        assert set(archive) == {"a_b", "a_b_2", "______up", "deep_7_1"}
+        for t, seen in enumerate(line["obs"] for line in lines):
+            number, deep = seen["deep"]["7"]
+            assert number == t
+            large = [seen["a/b"], seen["a_b"], seen["../../up"], deep]
+            values = [archive[one["npz"]][one["row"]] for one in large]
+            assert [set(value.tolist()) for value in values] == [{t}, {t + 20}, {t + 40}, {t + 0.5}]
+            assert values[3].dtype == np.float32
 
 
 def test_what_repeats_replaces_what_it_left(stage, tmp_path):

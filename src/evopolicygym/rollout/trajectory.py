@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import shutil
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
+from itertools import count
 from pathlib import Path
 from typing import IO, Any, Final, Self
 
@@ -20,6 +22,9 @@ from evopolicygym.rollout.unnamed import give_name, unnamed
 from evopolicygym.sandbox.codec import ARRAYS, Schema
 
 INLINE_NUMBERS: Final = 100  # arrays with more numbers than this are not written as text
+LONGEST_NAME: Final = 100
+
+Way = tuple[str, ...]  # keys and indices, from the whole observation to a part of it
 
 
 class Trajectory:
@@ -31,8 +36,8 @@ class Trajectory:
         self._files = ExitStack()
         self._lines = self._files.enter_context(unnamed(folder))
         self._large = {
-            name: _Rows(name, schema, self._files.enter_context(unnamed(folder)))
-            for name, schema in large_arrays(obs_space)
+            way: _Rows(name, schema, self._files.enter_context(unnamed(folder)))
+            for way, (name, schema) in _named(obs_space).items()
         }
 
     def __enter__(self) -> Self:
@@ -73,16 +78,15 @@ class Trajectory:
     def _write(self, line: dict[str, Any]) -> None:
         self._room -= self._lines.write(json.dumps(line, separators=(",", ":")).encode() + b"\n")
 
-    def _observation(self, obs: Any, t: int) -> Any:
-        if isinstance(obs, Mapping):
-            return {key: self._entry(key, value, t) for key, value in obs.items()}
-        return self._entry("observation", obs, t)
-
-    def _entry(self, name: str, value: Any, t: int) -> Any:
-        if name not in self._large:
-            return _plain(value)
-        self._room -= self._large[name].append(value)
-        return {"npz": name, "row": t}
+    def _observation(self, value: Any, t: int, way: Way = ()) -> Any:
+        if way in self._large:
+            self._room -= self._large[way].append(value)
+            return {"npz": self._large[way].name, "row": t}
+        if isinstance(value, Mapping):
+            return {key: self._observation(child, t, (*way, str(key))) for key, child in value.items()}
+        if isinstance(value, list | tuple):
+            return [self._observation(child, t, (*way, str(index))) for index, child in enumerate(value)]
+        return _plain(value)
 
 
 class _Rows:
@@ -110,11 +114,29 @@ class _Rows:
 
 
 def large_arrays(schema: Schema) -> Iterator[tuple[str, Schema]]:
-    """Arrays of an observation that are too large for text, by name."""
-    named = schema["spaces"].items() if schema["type"] == "Dict" else [("observation", schema)]
-    for name, child in named:
-        if child["type"] in ARRAYS and math.prod(child["shape"]) > INLINE_NUMBERS:
-            yield name, child
+    """Arrays of an observation that are too large for text, by their names in the archive."""
+    yield from _named(schema).values()
+
+
+def _named(schema: Schema) -> dict[Way, tuple[str, Schema]]:
+    """Names are made of the keys on the way, as far as they can be part of a file's name, and differ."""
+    named: dict[Way, tuple[str, Schema]] = {}
+    taken: set[str] = set()
+    for way, large in _large(schema):
+        clean = re.sub(r"[^\w-]", "_", "_".join(way))[:LONGEST_NAME] or "observation"
+        name = clean if clean not in taken else next(f"{clean}_{n}" for n in count(2) if f"{clean}_{n}" not in taken)
+        taken.add(name)
+        named[way] = name, large
+    return named
+
+
+def _large(schema: Schema, way: Way = ()) -> Iterator[tuple[Way, Schema]]:
+    if schema["type"] in ARRAYS:
+        if math.prod(schema["shape"]) > INLINE_NUMBERS:
+            yield way, schema
+    elif spaces := schema.get("spaces"):
+        for key, child in spaces.items() if isinstance(spaces, Mapping) else enumerate(spaces):
+            yield from _large(child, (*way, str(key)))
 
 
 def _pack(file: IO[bytes], arrays: list[_Rows]) -> None:

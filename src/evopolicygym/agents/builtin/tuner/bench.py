@@ -102,6 +102,8 @@ def read(folder: Path, spaces: Spaces) -> Episode:
 
 
 def _whole(value: Any, arrays: dict[str, Any]) -> Any:
+    if isinstance(value, list):
+        return [_whole(child, arrays) for child in value]
     if not isinstance(value, dict):
         return value
     if "npz" in value:
