@@ -223,6 +223,13 @@ class Nested(Toy):
         return sides | {"deep": {7: (self.steps, np.full(300, self.steps + 0.5, np.float32))}}
 
 
+class Unmeasured(Toy):
+    """Observes what JSON has no numbers for."""
+
+    def observe(self) -> Any:
+        return np.array([np.nan, (-1) ** self.steps * np.inf])
+
+
 class Canary(Toy):
     """Every seed gives its own numbers: one in the observations, one in the return. Actions are told apart in the
     last eleven bits of the return, below the canary's own."""
@@ -291,6 +298,7 @@ ENVIRONMENTS = {
     "Steering-v0": Steering,
     "Everything-v0": Everything,
     "Nested-v0": Nested,
+    "Unmeasured-v0": Unmeasured,
     "Canary-v0": Canary,
     "Vast-v0": Vast,
     "Generous-v0": Generous,

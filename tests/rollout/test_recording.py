@@ -60,6 +60,18 @@ def test_large_arrays_are_found_at_every_depth_whatever_their_keys(stage, tmp_pa
             assert values[3].dtype == np.float32
 
 
+def test_numbers_that_json_does_not_have_are_text(stage, tmp_path):
+    def refuse(token):
+        raise ValueError(token)
+
+    stage(toy_task("Unmeasured-v0")).play(policy_source(), Recording(str(tmp_path)))
+    text = (tmp_path / "trajectory.jsonl").read_text()
+    seen = [json.loads(line, parse_constant=refuse)["obs"] for line in text.splitlines()]
+    assert len(seen) == 11
+    assert seen[:2] == [["nan", "inf"], ["nan", "-inf"]]
+    assert np.isnan(np.asarray(seen[0], np.float32)[0])
+
+
 def test_what_repeats_replaces_what_it_left(stage, tmp_path):
     """The judge asks a simulator that raises once more."""
     result = stage(toy_task("Raising-v0")).play(policy_source(act="return 2"), Recording(str(tmp_path)))

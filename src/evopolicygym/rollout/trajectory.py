@@ -1,6 +1,7 @@
 """trajectory.jsonl: one line per step, and a last line with the final observation. Large arrays go to observations.npz.
 
-A large array stands in the line as ``{"npz": NAME, "row": T}``: row T of array NAME in observations.npz.
+A large array stands in the line as ``{"npz": NAME, "row": T}``: row T of array NAME in observations.npz. Numbers that
+JSON does not have stand there as text ("nan", "inf", "-inf"), which ``float`` reads back.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import numpy as np
 
 from evopolicygym.rollout.unnamed import give_name, unnamed
 from evopolicygym.sandbox.codec import ARRAYS, Schema
+from evopolicygym.tasks.spaces import json_safe
 
 INLINE_NUMBERS: Final = 100  # arrays with more numbers than this are not written as text
 LONGEST_NAME: Final = 100
@@ -76,7 +78,7 @@ class Trajectory:
         return self._room > 0
 
     def _write(self, line: dict[str, Any]) -> None:
-        self._room -= self._lines.write(json.dumps(line, separators=(",", ":")).encode() + b"\n")
+        self._room -= self._lines.write(_json(line).encode() + b"\n")
 
     def _observation(self, value: Any, t: int, way: Way = ()) -> Any:
         if way in self._large:
@@ -143,6 +145,13 @@ def _pack(file: IO[bytes], arrays: list[_Rows]) -> None:
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
         for rows in arrays:
             rows.move_into(archive)
+
+
+def _json(line: dict[str, Any]) -> str:
+    try:
+        return json.dumps(line, separators=(",", ":"), allow_nan=False)
+    except ValueError:  # a number that JSON does not have: so seldom that the others do not wait for a search
+        return json.dumps(json_safe(line), separators=(",", ":"), allow_nan=False)
 
 
 def _plain(value: Any) -> Any:
