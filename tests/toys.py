@@ -118,6 +118,19 @@ class Undrawable(Toy):
         raise RuntimeError("no picture today")
 
 
+class Blank(Toy):
+    """Draws nothing, as environments do that were not asked for pictures."""
+
+    def render(self) -> Any:
+        return None
+
+
+class Unwritten(Blank):
+    """Has no render() of its own."""
+
+    render = gymnasium.Env.render
+
+
 class Slow(Toy):
     """Takes longer for a step than a policy may take for all its answers."""
 
@@ -290,6 +303,8 @@ ENVIRONMENTS = {
     "Huge-v0": Huge,
     "Misshapen-v0": Misshapen,
     "Undrawable-v0": Undrawable,
+    "Blank-v0": Blank,
+    "Unwritten-v0": Unwritten,
     "Slow-v0": Slow,
     "Gated-v0": Gated,
     "Free-v0": Free,

@@ -14,7 +14,7 @@ import pytest
 from conftest import Stage, policy_source, toy_task, train_cases
 from evopolicygym.rollout.conformance import probe_folder
 from evopolicygym.rollout.engine import LocalEngine
-from evopolicygym.rollout.records import Episode, EpisodeResult, Recording
+from evopolicygym.rollout.records import Episode, EpisodeResult, FaultReport, Recording
 from evopolicygym.rollout.trajectory import large_arrays
 from evopolicygym.rollout.unnamed import give_name, unnamed
 from evopolicygym.tasks.files import CORE16_ORDER, core16
@@ -151,3 +151,14 @@ def test_a_video_that_is_cut_short_can_be_played(tmp_path):
     assert [what.split()[1] for what in result.left_out] == ["trajectory", "video"]
     assert 1 <= len(frames(tmp_path / "film" / "video.mp4")) < result.length == 80
     assert (tmp_path / "film" / "video.mp4").stat().st_size < 5 << 20
+
+
+@pytest.mark.parametrize("toy", ["Blank-v0", "Unwritten-v0"])
+def test_what_draws_nothing_cannot_be_filmed_and_says_so(tmp_path, toy):
+    stage = Stage(toy_task(toy), tmp_path, video=True)
+    (outcome,) = stage.outcomes(policy_source(), 1, Recording(str(tmp_path / "film"), video=True))
+    stage.engine.close()
+    assert isinstance(outcome, FaultReport)
+    assert f"{toy} cannot be filmed: its render() gives nothing" in outcome.text
+    assert "Record it without video" in outcome.text
+    assert not (tmp_path / "film" / "video.mp4").exists()

@@ -67,5 +67,7 @@ def _judges_doing() -> Iterator[None]:
     """A full disk or a renderer that fails is nothing that a policy did."""
     try:
         yield
+    except Fault:
+        raise
     except Exception as error:
         raise Fault(f"the episode cannot be recorded: {type(error).__name__}: {error}") from error

@@ -10,6 +10,7 @@ import numpy as np
 from av.packet import Packet
 from av.video.stream import VideoStream
 
+from evopolicygym.errors import Fault
 from evopolicygym.rollout.unnamed import give_name, unnamed
 
 DEFAULT_FPS = 30
@@ -48,7 +49,7 @@ class Video:
             self._draw()  # not one step was played: the start is all there is to see
 
     def _draw(self) -> None:
-        image = _even(np.asarray(self._env.render(), np.uint8))
+        image = _even(_picture(self._env))
         stream = self._stream or self._open(image)
         self._in_the_encoder += 1
         self._mux(stream.encode(av.VideoFrame.from_ndarray(image, format="rgb24")))
@@ -68,6 +69,21 @@ class Video:
         stream.options = {"preset": "veryfast", "crf": "23"}
         self._stream = stream
         return stream
+
+
+def _picture(env: Any) -> Any:
+    try:
+        drawn = env.render()
+    except NotImplementedError:
+        drawn = None
+    picture = np.asarray(drawn)
+    if picture.ndim != 3 or picture.shape[2] != 3:
+        given = "nothing" if drawn is None else f"an array of shape {picture.shape}"
+        raise Fault(
+            f"{env.spec.id} cannot be filmed: its render() gives {given}, not a picture of shape (height, width, 3). "
+            "Record it without video: leave out --video, or say --video none for a run."
+        )
+    return picture.astype(np.uint8, copy=False)
 
 
 def _even(image: Any) -> Any:
