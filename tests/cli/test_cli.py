@@ -144,6 +144,13 @@ def test_recording(tmp_path):
     ]  # fmt: skip
 
 
+def test_a_recording_that_ends_early_says_so_to_people(tmp_path):
+    folder = write_policy(tmp_path / "p", policy_source())
+    done = run("evaluate", folder, "toys:Vast-v0", *PAPER, "--cases", "3", "--record", tmp_path / "r")
+    assert done.returncode == 0, done.stderr
+    assert "recorded     not in full: 1 of 1 episodes (case 3: the trajectory ends before step 3" in done.stdout
+
+
 def test_where_namespaces_are_refused_level_b_is_used(tmp_path):
     arguments = ["evaluate", str(EXAMPLE), "core16/acrobot", "--seeds", "paper", "--cases", "0-1", "--json"]
     done = run_refused(["unshare"], [*COMMAND, *arguments])

@@ -138,6 +138,9 @@ def _summary(report: Evaluation) -> Iterator[tuple[str, str]]:
         yield "mean", f"{report.mean:.6g}  (std {report.std:.4g}, min {min(scores):.6g}, max {max(scores):.6g})"
     yield "failed", f"{report.failed} of {len(scores)} episodes"
     yield "clipped", f"{sum(result.clipped_actions for result in report.results)} actions"
+    if cut := [result for result in report.results if result.left_out]:
+        first = "; ".join(cut[0].left_out)
+        yield "recorded", f"not in full: {len(cut)} of {len(scores)} episodes (case {cut[0].case.index}: {first})"
     yield "speed", f"{report.steps} steps in {report.wall_s:.2f} s ({report.steps_per_s:,.0f} steps/s)"
     yield "environment", report.implementation
     yield "isolation", f"level {report.level}: {MEANING[report.level]}"
