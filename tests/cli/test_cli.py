@@ -151,6 +151,16 @@ def test_a_recording_that_ends_early_says_so_to_people(tmp_path):
     assert "recorded     not in full: 1 of 1 episodes (case 3: the trajectory ends before step 3" in done.stdout
 
 
+def test_a_recording_is_no_part_of_the_policy(tmp_path):
+    folder = write_policy(tmp_path / "p", policy_source())
+    (tmp_path / "link").symlink_to(folder)
+    for inside in (folder / "rec", folder / "far" / "in", tmp_path / "link" / "rec"):
+        done = run("evaluate", folder, "core16/acrobot", *PAPER, "--cases", "0", "--record", inside)
+        assert done.returncode == 2
+        assert "lies in the policy's folder" in done.stderr and f"that is not in {folder}" in done.stderr
+        assert [path.name for path in folder.iterdir()] == ["policy.py"]
+
+
 def test_where_namespaces_are_refused_level_b_is_used(tmp_path):
     arguments = ["evaluate", str(EXAMPLE), "core16/acrobot", "--seeds", "paper", "--cases", "0-1", "--json"]
     done = run_refused(["unshare"], [*COMMAND, *arguments])

@@ -83,8 +83,14 @@ def _check_paths(policy_dir: Path, record: Path | None, video: bool) -> None:
         raise UserError(f"{policy_dir} is not a folder", "Name the folder that holds policy.py.")
     if video and record is None:
         raise UserError("--video needs a place to put it", "Add --record FOLDER.")
-    if record is not None:
-        _make_empty(record)
+    if record is None:
+        return
+    if policy_dir.resolve() in record.resolve().parents:
+        raise UserError(
+            f"{record} lies in the policy's folder, and would be evaluated as a part of it",
+            f"Name a folder for --record that is not in {policy_dir}.",
+        )
+    _make_empty(record)
 
 
 def _make_empty(folder: Path) -> None:
