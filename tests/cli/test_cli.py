@@ -94,6 +94,13 @@ def test_a_policy_that_does_not_load(tmp_path, source, kind, says):
     assert 'Traceback (most recent call last):\n  File "/' not in done.stderr
 
 
+def test_what_a_policy_says_while_it_does_not_load_is_kept(tmp_path):
+    top = "print('hello'); print('oh', file=sys.stderr); 1 / 0"
+    folder = write_policy(tmp_path / "p", policy_source(top=top))
+    report = json.loads(run("evaluate", folder, "core16/acrobot", *PAPER, "--json").stdout)
+    assert (report["loaded"], report["stdout"], report["stderr"]) == (False, "hello\n", "oh\n")
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [

@@ -105,7 +105,8 @@ def _make_empty(folder: Path) -> None:
 
 def _report_not_loaded(error: NotLoaded, json: bool) -> None:
     if json:
-        print_json({"loaded": False, "error": {"kind": error.error.kind, "text": error.error.text}})
+        told = {"kind": error.error.kind, "text": error.error.text}
+        print_json({"loaded": False, "error": told, "stdout": error.stdout, "stderr": error.stderr})
     talk.print(f"the policy does not load: {error.error.kind}\n{tame(error.error.text)}", markup=False)
     for name, text in (("stdout", error.stdout), ("stderr", error.stderr)):
         if text:
