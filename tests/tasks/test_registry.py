@@ -118,3 +118,30 @@ def test_a_broken_task_file_says_what_is_wrong(tmp_path, text, says):
 def test_a_missing_task_file_is_named(tmp_path):
     with pytest.raises(UserError, match="cannot read the task file"):
         resolve(str(tmp_path / "none.toml"))
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("horizon = 0", "horizon must be .* not 0"),
+        ("horizon = -5", "horizon must be .* not -5"),
+        ("horizon = 9223372036854775808", "horizon must be .* not 9223372036854775808"),
+        ('requires = [""]', "requires must be names of modules, which '' is not"),
+        ('requires = ["..x"]', "requires must be names of modules, which '..x' is not"),
+        ("env_options = { since = 2026-01-01 }", "env_options: .*date"),
+        ("failure_return = { value = nan, derivation = '' }", r"value must be a finite .* nan.*failure_return"),
+        ("failure_return = { value = -inf, derivation = '' }", r"value must be a finite .* -inf.*failure_return"),
+        *[
+            (f"limits = {{ {key} = {value} }}", rf"{key} must be a finite number greater than 0, not {value}.*limits")
+            for key in ("init_cpu_s", "act_cpu_s", "episode_cpu_s", "submission_wall_s")
+            for value in ("nan", "inf", "-inf", "-1.0", "0.0")
+        ],
+        ("limits = { memory_mb = -5 }", "memory_mb must be a finite number greater than 0, not -5"),
+        ("limits = { memory_mb = 0 }", "memory_mb must be a finite number greater than 0, not 0"),
+    ],
+)
+def test_numbers_and_names_that_cannot_be_meant_are_refused_with_their_key_and_file(tmp_path, line, says):
+    rest = [other for other in MINIMAL.splitlines() if other.split(" ")[0] != line.split(" ")[0]]
+    (tmp_path / "mine.toml").write_text("\n".join([*rest, line]))
+    with pytest.raises(UserError, match=f"mine.toml is not valid: {says}"):
+        resolve(str(tmp_path / "mine.toml"))
+
+
