@@ -118,6 +118,13 @@ class Undrawable(Toy):
         raise RuntimeError("no picture today")
 
 
+class Deadly(Toy):
+    """Takes its whole process with it whenever it is drawn."""
+
+    def render(self) -> Any:
+        os.abort()
+
+
 class Slow(Toy):
     """Takes longer for a step than a policy may take for all its answers."""
 
@@ -266,6 +273,7 @@ ENVIRONMENTS = {
     "Huge-v0": Huge,
     "Misshapen-v0": Misshapen,
     "Undrawable-v0": Undrawable,
+    "Deadly-v0": Deadly,
     "Slow-v0": Slow,
     "Gated-v0": Gated,
     "Free-v0": Free,

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
+from types import ModuleType
 
 import gymnasium
 import mujoco
@@ -75,6 +76,12 @@ def test_steps_do_without_the_stopwatches_of_mujoco_and_are_the_same(task: Task,
     step, before = simulator.stepper(task, env), clock_readings(env)
     assert a_few_steps(env, step) == timed
     assert clock_readings(env) == before
+
+
+@pytest.mark.parametrize("found", [None, ModuleType("mujoco")], ids=["blocked", "a stub"])
+def test_a_mujoco_that_is_none_is_no_obstacle(found, monkeypatch):
+    monkeypatch.setitem(sys.modules, "mujoco", found)
+    assert simulator.stepper(ACROBOT, simulator.make(ACROBOT))
 
 
 def test_a_clock_of_the_environments_own_is_kept():

@@ -79,8 +79,7 @@ def stepper(task: Task, env: Any) -> Callable[[Any], Any]:
     the caller watches over (that reset came first, and the horizon), and MuJoCo's stopwatches."""
     from gymnasium.wrappers import OrderEnforcing, TimeLimit
 
-    if "mujoco" in sys.modules:
-        _stop_stopwatches()
+    _stop_stopwatches()
     while type(env) is OrderEnforcing or (type(env) is TimeLimit and env._max_episode_steps >= task.horizon):
         env = env.env
     step: Callable[[Any], Any] = env.step
@@ -142,10 +141,10 @@ def _stop_stopwatches() -> None:
     """Whoever makes an MjData starts MuJoCo's profiler, for the whole process: a step of Reacher then reads the clock
     228 times, which takes a fifth of it. The figures are in ``data.timer`` and go nowhere else. A clock that the
     environment has set itself stays."""
-    import mujoco
-
-    if mujoco.get_mjcb_time() is None:
-        mujoco.set_mjcb_time(None)
+    mujoco = sys.modules.get("mujoco")
+    get_clock, set_clock = (getattr(mujoco, name, None) for name in ("get_mjcb_time", "set_mjcb_time"))
+    if get_clock and set_clock and get_clock() is None:
+        set_clock(None)
 
 
 def _remedy(module: str) -> str:
