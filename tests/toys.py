@@ -131,6 +131,13 @@ class Unwritten(Blank):
     render = gymnasium.Env.render
 
 
+class Deadly(Toy):
+    """Takes its whole process with it whenever it is drawn."""
+
+    def render(self) -> Any:
+        os.abort()
+
+
 class Slow(Toy):
     """Takes longer for a step than a policy may take for all its answers."""
 
@@ -305,6 +312,7 @@ ENVIRONMENTS = {
     "Undrawable-v0": Undrawable,
     "Blank-v0": Blank,
     "Unwritten-v0": Unwritten,
+    "Deadly-v0": Deadly,
     "Slow-v0": Slow,
     "Gated-v0": Gated,
     "Free-v0": Free,

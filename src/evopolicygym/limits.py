@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import asdict, dataclass
 from typing import Final
 
 WALL_FACTOR: Final = 10.0
@@ -19,3 +20,9 @@ class Limits:
     episode_cpu_s: float = 60.0
     memory_mb: int = 2048
     submission_wall_s: float = 4 * 3600.0
+
+    def __post_init__(self) -> None:
+        """A limit of nothing, or of less, reads as none at all to some of those who enforce it."""
+        for name, value in asdict(self).items():
+            if not 0 < value < math.inf:
+                raise ValueError(f"{name} must be a finite number greater than 0, not {value}")

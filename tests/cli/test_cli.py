@@ -179,6 +179,17 @@ def test_where_namespaces_are_refused_level_b_is_used(tmp_path):
     assert "evopolicygym doctor" in asked.stderr
 
 
+def test_a_root_that_is_the_only_user_there_is_has_level_b():
+    arguments = ["evaluate", str(EXAMPLE), "core16/acrobot", "--seeds", "paper", "--cases", "0-1", "--json"]
+    alone = ["unshare", "--user", "--map-root-user", *COMMAND, *arguments]
+    done = subprocess.run(alone, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["isolation"] == {"level": "B", "publishable": True}
+    asked = subprocess.run([*alone, "--isolation", "A"], capture_output=True, text=True, timeout=120)
+    assert asked.returncode == 3
+    assert "level A: root cannot become another user here" in asked.stderr
+
+
 @pytest.mark.parametrize("calls", [["unshare", "landlock"], ["seccomp"]])
 def test_where_nothing_holds_nothing_runs(calls):
     arguments = ["evaluate", str(EXAMPLE), "core16/acrobot", "--seeds", "paper", "--cases", "0-1"]
@@ -243,6 +254,11 @@ def test_seeds(home):
     assert "chmod 600" in run("seeds", "disclose").stderr
 
 
+def test_names_with_brackets_are_printed_as_they_are(tmp_path):
+    key = tmp_path / "[red]keys[" / "x].key"
+    assert str(key) in run("seeds", "new", "--out", key).stdout
+
+
 def test_a_file_that_is_no_key_is_called_so(tmp_path):
     """Whoever can read it."""
     (tmp_path / "notes.txt").write_text("a note\n")
@@ -269,6 +285,13 @@ def test_doctor_names_the_missing_layer_and_its_remedy():
     missing = {probe["name"]: probe for probe in report["isolation"] if not probe["ok"]}
     assert "level A" in missing
     assert "level B works as it is" in missing["level A"]["remedy"]
+
+
+def test_doctor_repeats_what_a_broken_simulator_says_word_for_word(tmp_path):
+    (tmp_path / "minigrid.py").write_text("raise ImportError('no [/grid] here')")
+    done = run("doctor", env=os.environ | {"PYTHONPATH": str(tmp_path)})
+    assert done.returncode == 1, done.stderr
+    assert "no [/grid] here" in done.stdout
 
 
 @pytest.mark.parametrize("module", ["msgspec", "gymnasium", "numpy"])

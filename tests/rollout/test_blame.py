@@ -8,6 +8,7 @@ import pytest
 
 from conftest import policy_source, toy_task
 from evopolicygym.limits import Limits
+from evopolicygym.rollout.engine import NOT_FILMED
 from evopolicygym.rollout.records import EpisodeResult, FaultReport, Recording
 from evopolicygym.sandbox.failures import ErrorKind
 
@@ -199,6 +200,19 @@ def test_a_simulator_that_dies_is_replaced_and_the_rest_is_played(stage):
     died = [result for result in results if result.error]
     assert 0 < len(died) < 8
     assert {result.error.kind for result in died if result.error} == {ErrorKind.SIMULATOR_ERROR}
+
+
+def test_a_simulator_that_dies_of_being_drawn_is_played_without(stage, tmp_path):
+    filmed = stage(toy_task("Deadly-v0"), video=True).play(policy_source(), Recording(str(tmp_path), video=True))
+    plain = stage(toy_task("Deadly-v0")).play(policy_source())
+    assert (filmed.error, filmed.score, filmed.length) == (None, plain.score, plain.length)
+    assert filmed.left_out == (NOT_FILMED,) and plain.left_out == ()
+
+
+def test_who_kills_the_simulator_while_it_is_drawn_gains_nothing(stage, tmp_path):
+    aborting = stage(toy_task("Aborting-v0"), video=True)
+    result = aborting.play(policy_source(act="return 2"), Recording(str(tmp_path), video=True))
+    assert result.error is not None and result.error.kind is ErrorKind.SIMULATOR_ERROR
 
 
 def test_a_reward_that_is_not_a_number_is_never_a_score(stage):

@@ -103,6 +103,12 @@ def test_integer_boxes_never_wrap_round():
         action_encoder(schema)([0.5, 1])
 
 
+def test_the_widest_integers_keep_what_fits_the_wire():
+    schema = box((2,), np.uint64, 0, 2**64 - 1)
+    arrived, clipped = decoded(schema, action_encoder(schema)([0, 2**63 - 1]))
+    assert (arrived.tolist(), arrived.dtype, clipped) == ([0, 2**63 - 1], np.uint64, 0)
+
+
 @given(st.binary(min_size=8, max_size=8))
 def test_whatever_bytes_come_a_discrete_action_is_in_range_or_refused(data):
     try:

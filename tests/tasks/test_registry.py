@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
+
+import gymnasium
+import mujoco
+import numpy as np
 import pytest
+from gymnasium import spaces
+from gymnasium.envs.mujoco.inverted_pendulum_v5 import InvertedPendulumEnv
 
 from evopolicygym.errors import UserError
 from evopolicygym.tasks import simulator
 from evopolicygym.tasks.contract import render
 from evopolicygym.tasks.files import CORE16_ORDER, core16, parse
 from evopolicygym.tasks.registry import resolve
+from evopolicygym.tasks.task import Task
+from toys import Toy
 
 HORIZONS = dict(
     zip(CORE16_ORDER, (500, 999, 1600, 1000, 50, 1000, 1000, 100, 1000, 480, 100, 720, 500, 11, 50, 50), strict=True)
@@ -39,6 +49,15 @@ def test_a_contract_names_every_observation_and_action(slug):
 
 def test_a_gymnasium_id_of_core16_is_the_core16_task():
     assert resolve("Acrobot-v1") is core16()["core16/acrobot"]
+
+
+@pytest.mark.parametrize(
+    ("name", "slug"),
+    [("gymnasium:Acrobot-v1", "acrobot"), ("minigrid:MiniGrid-FourRooms-v0", "four-rooms"),
+     ("gymnasium_robotics:FetchPush-v4", "fetch-push")],
+)  # fmt: skip
+def test_the_module_that_registers_an_id_of_core16_may_be_named(name, slug):
+    assert resolve(name) is core16()[f"core16/{slug}"]
 
 
 def test_any_other_gymnasium_id_is_a_task():
@@ -75,6 +94,129 @@ def test_a_module_that_does_not_import_is_named(name):
         resolve(name)
 
 
+def test_a_module_that_is_missing_is_named_with_the_command_that_installs_it(monkeypatch):
+    def needs_jax(**options):
+        raise ModuleNotFoundError("No module named 'jax'", name="jax.numpy")
+
+    monkeypatch.setitem(gymnasium.registry, "Jax-v0", gymnasium.envs.registration.EnvSpec("Jax-v0", needs_jax))
+    with pytest.raises(UserError, match="No module named 'jax'") as caught:
+        resolve("Jax-v0")
+    assert caught.value.remedy == "pip install jax"
+
+
+def task_of(environment: type, monkeypatch, **options) -> Task:
+    spec = gymnasium.envs.registration.EnvSpec("Own-v0", environment, **options)
+    monkeypatch.setitem(gymnasium.registry, "Own-v0", spec)
+    return resolve("Own-v0")
+
+
+class Derived(InvertedPendulumEnv):
+    pass
+
+
+class Holding(Toy):
+    """MuJoCo without Gymnasium's base of it."""
+
+    def __init__(self) -> None:
+        self.model = mujoco.MjModel.from_xml_string("<mujoco/>")
+
+
+@pytest.mark.parametrize("environment", [Derived, Holding])
+def test_an_environment_that_uses_mujoco_says_so(monkeypatch, environment):
+    assert task_of(environment, monkeypatch).requires == (__name__.partition(".")[0], "mujoco")
+
+
+def test_robotics_outside_core16_use_mujoco():
+    assert resolve("FetchReach-v4").requires == ("gymnasium_robotics", "mujoco")
+
+
+class Method(Toy):
+    def max_steps(self) -> int:
+        return 5
+
+
+class Numbered(Toy):
+    max_steps = np.int64(7)
+
+
+class Yes(Toy):
+    max_steps = True
+
+
+@pytest.mark.parametrize(
+    ("environment", "options", "horizon"),
+    [(Method, {}, 1000), (Yes, {}, 1000), (Numbered, {}, 7), (Numbered, {"max_episode_steps": 3}, 3)],
+)
+def test_only_a_number_of_steps_is_a_horizon(monkeypatch, environment, options, horizon):
+    assert task_of(environment, monkeypatch, **options).horizon == horizon
+
+
+class Speaking(Toy):
+    action_space = spaces.Tuple((spaces.Discrete(2), spaces.Text(5)))
+
+
+class Listing(Toy):
+    observation_space = spaces.Sequence(spaces.Discrete(2))
+
+
+@pytest.mark.parametrize(("environment", "kind"), [(Speaking, "Text"), (Listing, "Sequence")])
+def test_spaces_that_cannot_be_played_are_refused(monkeypatch, environment, kind):
+    with pytest.raises(UserError, match=f"Own-v0 cannot be played: spaces of type {kind} are not supported"):
+        task_of(environment, monkeypatch)
+
+
+class Lane(spaces.Discrete):
+    pass
+
+
+class Derivations(Toy):
+    observation_space = type("Sensors", (spaces.Dict,), {})({"lane": Lane(3), "word": type("W", (spaces.Text,), {})(4)})
+    action_space = type("Wheel", (spaces.Box,), {})(-1, 1, (2,), np.float32)
+
+
+def test_a_space_derived_from_a_known_kind_is_of_that_kind(monkeypatch):
+    task = task_of(Derivations, monkeypatch)
+    assert task.observation_space == "Dict(lane: Discrete(3), word: Text)"
+    assert task.action_space == "Box(2,) float32"
+
+
+def test_missions_of_babyai_fit_the_room_they_are_given():
+    task = resolve("BabyAI-BossLevel-v0")
+    env = simulator.make(task)
+    room = simulator.schemas(task, env)[0]["spaces"]["mission"]["max_length"]
+    longest = max(len(simulator.reset(env, seed)["mission"]) for seed in range(10))
+    assert 20 < longest <= room
+
+
+class Dials(Toy):
+    action_space = spaces.MultiDiscrete([3, 3], start=[1, 1])
+
+
+def test_the_example_of_a_contract_is_a_legal_action(monkeypatch):
+    task = task_of(Dials, monkeypatch)
+    env = simulator.make(task)
+    text = render(task, *simulator.schemas(task, env))
+    example = next(line for line in text.splitlines() if line.strip().startswith("return np."))
+    assert env.action_space.contains(eval(example.removeprefix("        return "), {"np": np}))
+    assert task.action_space == "MultiDiscrete([3, 3], [1, 1])"
+
+
+class Talkative(Toy):
+    def __init__(self) -> None:
+        print("from Python")
+        ctypes.CDLL(None).puts(b"from C")
+        os.write(1, b"from the kernel\n")
+
+
+def test_what_an_environment_prints_is_not_the_output_of_a_command(monkeypatch, capfd):
+    print("before")
+    task_of(Talkative, monkeypatch)
+    print("after")
+    printed = capfd.readouterr()
+    assert printed.out == "before\nafter\n"
+    assert {"from Python", "from C", "from the kernel"} <= set(printed.err.splitlines())
+
+
 def test_packages_that_register_on_import_are_found():
     assert resolve("MiniGrid-Empty-5x5-v0").requires == ("minigrid",)
 
@@ -84,6 +226,16 @@ def test_a_missing_simulator_says_how_to_install_it():
     with pytest.raises(UserError, match="needs no_such_simulator") as caught:
         simulator.make(task)
     assert caught.value.remedy == "pip install no_such_simulator"
+
+
+@pytest.mark.parametrize(("module", "says"), [("broken_toy", "SystemExit: 7"), ("raising_toy", "RuntimeError: today")])
+def test_a_simulator_that_breaks_when_it_is_imported_is_named(tmp_path, monkeypatch, module, says):
+    """As MuJoCo does where MUJOCO_GL has a value that it does not know."""
+    (tmp_path / "raising_toy.py").write_text("raise RuntimeError('today')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    task = parse(MINIMAL + f'requires = ["{module}"]\n', "mine")
+    with pytest.raises(UserError, match=f"task mine needs {module}, which does not import: {says}"):
+        simulator.make(task)
 
 
 MINIMAL = """
@@ -112,6 +264,33 @@ def test_a_task_file_is_a_task(tmp_path):
 def test_a_broken_task_file_says_what_is_wrong(tmp_path, text, says):
     (tmp_path / "mine.toml").write_text(text)
     with pytest.raises(UserError, match=says):
+        resolve(str(tmp_path / "mine.toml"))
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("horizon = 0", "horizon must be .* not 0"),
+        ("horizon = -5", "horizon must be .* not -5"),
+        ("horizon = 9223372036854775808", "horizon must be .* not 9223372036854775808"),
+        ('requires = [""]', "requires must be names of modules, which '' is not"),
+        ('requires = ["..x"]', "requires must be names of modules, which '..x' is not"),
+        ("env_options = { since = 2026-01-01 }", "env_options: .*date"),
+        ("failure_return = { value = nan, derivation = '' }", r"value must be a finite .* nan.*failure_return"),
+        ("failure_return = { value = -inf, derivation = '' }", r"value must be a finite .* -inf.*failure_return"),
+        *[
+            (f"limits = {{ {key} = {value} }}", rf"{key} must be a finite number greater than 0, not {value}.*limits")
+            for key in ("init_cpu_s", "act_cpu_s", "episode_cpu_s", "submission_wall_s")
+            for value in ("nan", "inf", "-inf", "-1.0", "0.0")
+        ],
+        ("limits = { memory_mb = -5 }", "memory_mb must be a finite number greater than 0, not -5"),
+        ("limits = { memory_mb = 0 }", "memory_mb must be a finite number greater than 0, not 0"),
+    ],
+)
+def test_numbers_and_names_that_cannot_be_meant_are_refused_with_their_key_and_file(tmp_path, line, says):
+    rest = [other for other in MINIMAL.splitlines() if other.split(" ")[0] != line.split(" ")[0]]
+    (tmp_path / "mine.toml").write_text("\n".join([*rest, line]))
+    with pytest.raises(UserError, match=f"mine.toml is not valid: {says}"):
         resolve(str(tmp_path / "mine.toml"))
 
 

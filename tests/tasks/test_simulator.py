@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from dataclasses import replace
+from types import ModuleType
 
 import gymnasium
 import mujoco
@@ -10,9 +14,12 @@ import numpy as np
 import pytest
 from gymnasium.wrappers import TimeLimit
 
+from evopolicygym.errors import Fault, UserError
 from evopolicygym.tasks import simulator
 from evopolicygym.tasks.files import core16
+from evopolicygym.tasks.registry import resolve
 from evopolicygym.tasks.task import Task
+from toys import Toy
 
 ACROBOT = core16()["core16/acrobot"]
 MUJOCO_TASKS = [task for task in core16().values() if "mujoco" in task.requires]
@@ -71,6 +78,12 @@ def test_steps_do_without_the_stopwatches_of_mujoco_and_are_the_same(task: Task,
     assert clock_readings(env) == before
 
 
+@pytest.mark.parametrize("found", [None, ModuleType("mujoco")], ids=["blocked", "a stub"])
+def test_a_mujoco_that_is_none_is_no_obstacle(found, monkeypatch):
+    monkeypatch.setitem(sys.modules, "mujoco", found)
+    assert simulator.stepper(ACROBOT, simulator.make(ACROBOT))
+
+
 def test_a_clock_of_the_environments_own_is_kept():
     def clock() -> float:
         return 0.0
@@ -81,3 +94,61 @@ def test_a_clock_of_the_environments_own_is_kept():
         assert mujoco.get_mjcb_time() is clock
     finally:
         mujoco.set_mjcb_time(None)
+
+
+def test_any_task_may_turn_out_to_draw_with_mujoco(monkeypatch):
+    """Which of them import it is known only when it is too late to say how it shall draw."""
+    monkeypatch.delenv("MUJOCO_GL", raising=False)
+    monkeypatch.setattr(simulator, "opengl", lambda: "osmesa")
+    simulator.make(ACROBOT)
+    assert os.environ.pop("MUJOCO_GL") == "osmesa"
+    monkeypatch.setenv("MUJOCO_GL", "egl")
+    simulator.make(ACROBOT)
+    assert os.environ["MUJOCO_GL"] == "egl"
+
+
+def test_mujoco_without_opengl_is_refused_before_it_aborts(monkeypatch):
+    monkeypatch.delenv("MUJOCO_GL", raising=False)
+    monkeypatch.setattr(simulator, "opengl", lambda: None)
+    with pytest.raises(UserError, match="MuJoCo cannot draw"):
+        simulator.make(resolve("FetchReach-v4"), video=True)
+
+
+@pytest.mark.skipif(simulator.opengl() is None, reason="no headless OpenGL")
+def test_mujoco_outside_core16_draws_without_a_screen():
+    code = (
+        "from evopolicygym.tasks import registry, simulator\n"
+        "env = simulator.make(registry.resolve('FetchReach-v4'), video=True)\n"
+        "simulator.reset(env, 1)\n"
+        "assert env.render().std() > 0\n"
+    )
+    headless = {name: value for name, value in os.environ.items() if name not in ("MUJOCO_GL", "DISPLAY")}
+    done = subprocess.run([sys.executable, "-c", code], env=headless, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+class OldFashioned(Toy):
+    def reset(self, *, seed=None, options=None):
+        np.random.seed(seed)
+        return super().reset(seed=seed)
+
+
+class Unwilling(Toy):
+    def reset(self, *, seed=None, options=None):
+        raise RuntimeError("no reset today")
+
+
+def test_an_environment_that_cannot_take_a_sealed_seed_is_told_what_to_do():
+    """Nothing of the seed itself is said."""
+    with pytest.raises(
+        Fault, match="OldFashioned cannot be reset with a seed of more than 32 bits: ValueError"
+    ) as caught:
+        simulator.reset(OldFashioned(), 2**62 + 1)
+    assert "self.np_random, which super().reset(seed=seed) seeds" in str(caught.value)
+    assert str(2**62 + 1) not in str(caught.value)
+    simulator.reset(OldFashioned(), 2**31)
+
+
+def test_an_environment_that_cannot_be_reset_is_named():
+    with pytest.raises(Fault, match=r"Unwilling cannot be reset: RuntimeError: no reset today$"):
+        simulator.reset(Unwilling(), 2**62)

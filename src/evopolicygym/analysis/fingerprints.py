@@ -7,7 +7,18 @@ from typing import Any, Final
 
 Fingerprint = Mapping[str, Any]
 OF_THE_TASK: Final = frozenset(
-    {"task", "env", "task_version", "horizon", "failure_return", "limits", "packages", "pygame"}
+    {
+        "task",
+        "env",
+        "task_version",
+        "horizon",
+        "failure_return",
+        "limits",
+        "packages",
+        "pygame",
+        "env_options",
+        "sources",
+    }
 )
 OF_THE_MACHINE: Final = "on"
 ABSENT: Final = "nothing"

@@ -11,6 +11,7 @@ from dataclasses import asdict
 from typing import Annotated, Final
 
 import typer
+from rich.markup import escape
 
 from evopolicygym.agents.confinement.cell import AgentLevel
 from evopolicygym.agents.confinement.levels import best_level
@@ -122,11 +123,12 @@ def _print(sections: dict[str, list[Probe]], level: Level | None, healthy: bool,
         data.print(f"\n[bold]{section}[/bold]")
         for probe in found:
             colour = "green" if probe.ok else "red"
-            data.print(f"  [{colour}]{'ok' if probe.ok else 'no':3}[/{colour}]{probe.name}  {probe.detail}")
+            mark = f"  [{colour}]{'ok' if probe.ok else 'no':3}[/{colour}]"
+            data.print(mark + escape(f"{probe.name}  {probe.detail}"))
             if probe.remedy:
                 data.print(f"       -> {probe.remedy}", markup=False)
     data.print(f"\nisolation      {f'level {level}: {MEANING[level]}' if level else 'none that holds'}")
     for name, number in speed.items():
         data.print(f"{name:30} {number:.3g}")
-    data.print(f"sealing key    {key_file() if key_file().exists() else 'made on first use'}")
+    data.print(f"sealing key    {key_file() if key_file().exists() else 'made on first use'}", markup=False)
     talk.print("results of this machine are publishable" if healthy else "results of this machine are NOT publishable")

@@ -11,6 +11,7 @@ import typer
 from evopolicygym.cli import tables
 from evopolicygym.cli.output import data, print_json
 from evopolicygym.tasks.files import core16
+from evopolicygym.tasks.quiet import prints_to_stderr
 from evopolicygym.tasks.registry import resolve
 from evopolicygym.tasks.spaces import json_safe
 from evopolicygym.tasks.task import Task
@@ -65,9 +66,10 @@ def show(task: TaskName, json: AsJson = False) -> None:
     from evopolicygym.tasks.contract import render
 
     found = resolve(task)
-    env = simulator.make(found)
-    observation, action = simulator.schemas(found, env)
-    env.close()
+    with prints_to_stderr():
+        env = simulator.make(found)
+        observation, action = simulator.schemas(found, env)
+        env.close()
     text = render(found, observation, action)
     if json:
         facts = _row(found) | {"limits": asdict(found.limits), "failure_return": asdict(found.failure_return)}

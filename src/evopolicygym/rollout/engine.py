@@ -41,6 +41,7 @@ from evopolicygym.tasks.task import Task
 PUBLISHABLE: Final = (Level.A, Level.B)
 SINGLE_THREADED: Final = {b"OMP_NUM_THREADS": b"1", b"OPENBLAS_NUM_THREADS": b"1", b"MKL_NUM_THREADS": b"1"}
 TRIES: Final = 2
+NOT_FILMED: Final = "the video: the simulator process died while it was drawn, and played on without it"
 PATIENCE_S: Final = 2 * 3600.0  # without any answer of any worker: far beyond every limit of a policy
 
 
@@ -151,7 +152,7 @@ class LocalEngine:
                 while free and (work := _next(retries, source)):
                     worker = self._worker(free[0])
                     busy[worker] = (free.pop(0), *work)
-                    worker.ask(Request(work[0].checkpoint, work[0]))
+                    worker.ask(Request(work[0].checkpoint, _for_attempt(*work)))
                 while free:
                     is_dry = True
                     self._slots.give_back(free.pop())
@@ -167,7 +168,7 @@ class LocalEngine:
                     if answer is None and attempt < TRIES:
                         retries.append((episode, attempt + 1))
                     else:
-                        yield self._outcome(episode, answer)
+                        yield self._outcome(episode, attempt, answer)
                 if deadline is not None and idle:
                     deadline += time.monotonic() - began  # others had all the slots: that is not its time
         finally:
@@ -220,11 +221,13 @@ class LocalEngine:
         if self._scratch:
             remove_tree(self._scratch)
 
-    def _outcome(self, episode: Episode, answer: Answer | None) -> EpisodeResult | FaultReport:
+    def _outcome(self, episode: Episode, attempt: int, answer: Answer | None) -> EpisodeResult | FaultReport:
         if answer is None:
             return self._killed_the_simulator(episode)
         if answer.result is None:
             return FaultReport(episode.number, episode.case, answer.fault or "the worker gave no result")
+        if _is_filmed(episode) and attempt > 1:
+            return replace(answer.result, left_out=(*answer.result.left_out, NOT_FILMED))
         return answer.result
 
     def _killed_the_simulator(self, episode: Episode) -> EpisodeResult:
@@ -237,6 +240,17 @@ class LocalEngine:
     def _start(self, slot: int) -> WorkerHandle:
         core = self._cores[(self._slots.first_core + slot) % len(self._cores)]
         return WorkerHandle(replace(self._settings, core=core))
+
+
+def _is_filmed(episode: Episode) -> bool:
+    return episode.recording is not None and episode.recording.video
+
+
+def _for_attempt(episode: Episode, attempt: int) -> Episode:
+    """A process that died may have died of drawing, for which no policy is to blame: it is tried again without."""
+    if attempt == 1 or episode.recording is None:
+        return episode
+    return replace(episode, recording=replace(episode.recording, video=False))
 
 
 def _next(retries: deque[tuple[Episode, int]], source: Iterator[Episode]) -> tuple[Episode, int] | None:

@@ -11,6 +11,7 @@ import signal
 import socket
 import sys
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -182,15 +183,21 @@ def main(connection: socket.socket, nursery: Nursery) -> NoReturn:
         send(connection, Hello(worker.level, *spaces))
         serve(connection, worker)
     except IsolationUnavailable as error:
-        send(connection, Hello(not_isolated=error.reasons))
+        _refuse(connection, Hello(not_isolated=error.reasons))
     except UserError as error:
-        send(connection, Hello(refused=str(error)))
+        _refuse(connection, Hello(refused=str(error)))
     except ConnectionError:
         pass  # the engine is gone
     except OSError as error:
-        send(connection, Hello(refused=f"a simulator worker cannot start: {error}"))
-    receive(connection, Request)  # nothing more to say: the engine ends us, or is itself gone
+        _refuse(connection, Hello(refused=f"a simulator worker cannot start: {error}"))
     _leave(settings)
+
+
+def _refuse(connection: socket.socket, hello: Hello) -> None:
+    """Then there is nothing more to say: the engine ends us, or is itself gone."""
+    with suppress(ConnectionError):
+        send(connection, hello)
+        receive(connection, Request)
 
 
 def _adopt(environment: tuple[tuple[bytes, bytes], ...]) -> None:

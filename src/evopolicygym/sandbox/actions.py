@@ -10,6 +10,7 @@ from operator import le
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from evopolicygym.sandbox.codec import ARRAYS, INT64, Schema, action_size, array_in, shape_of, wire_dtype
 from evopolicygym.sandbox.failures import ErrorKind, PolicyFailure
@@ -65,7 +66,7 @@ def _discrete_decoder(start: int, n: int, buffer: bytearray, offset: int) -> Dec
 
 def _box_decoder(schema: Schema, clipped: Clipped, buffer: bytearray, offset: int) -> Decoder:
     dtype, wire, shape = np.dtype(schema["dtype"]), wire_dtype(schema), shape_of(schema)
-    low, high = (np.broadcast_to(bound, shape).astype(wire) for bound in bounds(schema))
+    low, high = (np.broadcast_to(_on_the_wire(bound, wire), shape) for bound in bounds(schema))
     lowest = [max(number, -FINITE) for number in low.ravel().tolist()]
     highest = [min(number, FINITE) for number in high.ravel().tolist()]
     least, most = max(lowest, default=0.0), min(highest, default=0.0)
@@ -87,6 +88,14 @@ def _box_decoder(schema: Schema, clipped: Clipped, buffer: bytearray, offset: in
         return _clip(schema["type"], sent, low, high).astype(dtype)
 
     return decode
+
+
+def _on_the_wire(bound: Any, wire: np.dtype[Any]) -> NDArray[Any]:
+    """Integers travel as int64, where those of a uint64 space that are greater do not exist."""
+    numbers = np.asarray(bound)
+    if wire.kind == "i" and numbers.dtype == np.uint64:
+        numbers = np.minimum(numbers, np.uint64(2**63 - 1))
+    return numbers.astype(wire)
 
 
 def _clip(kind: str, action: Any, low: Any, high: Any) -> Any:

@@ -88,7 +88,7 @@ class Jail:
                 become_nobody(self.uid)
             bound_threads()
         elif self.level is Level.B and root:
-            with suppress(PermissionError):  # a container may not let root change its uid
+            with suppress(OSError):  # a container may not let root change its uid, or have no other
                 be_counted_apart(self.uid)
                 bound_threads()
         elif self.level is Level.B:

@@ -42,9 +42,12 @@ def bound_resources(limits: Limits) -> None:
 
 def become_nobody(uid: int) -> None:
     """Root only: a uid that owns nothing. The kernel does not count processes of uid 0, so this comes first."""
-    os.setgroups([])
-    os.setresgid(uid, uid, uid)
-    os.setresuid(uid, uid, uid)
+    try:
+        os.setgroups([])
+        os.setresgid(uid, uid, uid)
+        os.setresuid(uid, uid, uid)
+    except OSError as error:
+        raise OSError(f"root cannot become another user here, such as uid {uid}: {error.strerror}") from error
 
 
 def be_counted_apart(uid: int) -> None:

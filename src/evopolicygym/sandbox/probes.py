@@ -36,7 +36,7 @@ CONTAINER_REMEDY = (
     "in a container add --security-opt seccomp=unconfined --security-opt apparmor=unconfined (and, as root, "
     "--cap-add SYS_ADMIN) for level A; level B works as it is"
 )
-LANDLOCK_REMEDY = "needs Linux 5.13 or newer, booted with landlock in its lsm= list"
+NEEDS_LANDLOCK = "needs Linux 5.13 or newer, booted with landlock in its lsm= list"
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def isolation() -> list[Probe]:
     """Every layer by itself, then each level as a whole."""
     layers = [_attempt(f"namespace {name}", partial(_unshare, flag)) for name, flag in NAMESPACES.items()]
     abi = landlock.abi()
-    layers.append(_attempt("Landlock refuses an open", _landlock_refuses, f"ABI {abi}", LANDLOCK_REMEDY))
+    layers.append(_attempt("Landlock refuses an open", _landlock_refuses, f"ABI {abi}", NEEDS_LANDLOCK))
     layers.append(_attempt("seccomp refuses a socket", _seccomp_refuses))
     return [*layers, *(_level(level) for level in (Level.A, Level.B))]
 
@@ -69,12 +69,17 @@ def namespace_remedy() -> str:
     return CONTAINER_REMEDY
 
 
+def landlock_remedy() -> str:
+    """Nothing where Landlock is there: then something else is in the way."""
+    return "" if landlock.abi() else NEEDS_LANDLOCK
+
+
 def _level(level: Level) -> Probe:
     with tempfile.TemporaryDirectory() as stage:
         try:
             Zygote(level, Path(stage)).close()
         except IsolationUnavailable as error:
-            remedy = namespace_remedy() if level is Level.A else LANDLOCK_REMEDY
+            remedy = namespace_remedy() if level is Level.A else landlock_remedy()
             return Probe(f"level {level}", False, error.reasons[level], remedy)
     return Probe(f"level {level}", True)
 

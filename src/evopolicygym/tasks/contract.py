@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
+
 from evopolicygym.limits import WALL_FACTOR
 from evopolicygym.tasks.spaces import Schema, describe, json_safe
 from evopolicygym.tasks.task import Row, Task
@@ -127,4 +129,6 @@ def _example_action(schema: Schema) -> Any:
             return "{" + ", ".join(f"{key!r}: {_example_action(c)}" for key, c in schema["spaces"].items()) + "}"
         case "Tuple":
             return "(" + "".join(f"{_example_action(child)}, " for child in schema["spaces"]) + ")"
+        case "MultiDiscrete" if np.any(schema["start"]):
+            return f"np.array({schema['start']}, np.{schema['dtype']})"
     return f"np.zeros({tuple(schema['shape'])}, np.{schema['dtype']})"

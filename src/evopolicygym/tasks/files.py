@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
 from functools import cache
 from importlib import resources
@@ -33,19 +34,21 @@ def core16() -> dict[str, Task]:
 def from_file(path: Path) -> Task:
     """A task of the user's own: the same file format as the shipped ones (see docs/tasks.md)."""
     try:
-        return parse(path.read_text(), path.stem)
+        return parse(path.read_text(), path.stem, str(path))
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"cannot read the task file {path}: {error}") from error
 
 
-def parse(text: str, task_id: str) -> Task:
+def parse(text: str, task_id: str, where: str = "") -> Task:
+    """``where`` is the file's name, for complaints."""
     try:
         data: dict[str, Any] = tomllib.loads(text)
         _refuse_unknown_keys(data)
+        _refuse_dates(data.get("env_options"))
         return msgspec.convert({"id": task_id, **data}, Task)
     except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
         raise UserError(
-            f"the task file of {task_id} is not valid: {error}", "See docs/tasks.md for its keys."
+            f"the task file {where or f'of {task_id}'} is not valid: {error}", "See docs/tasks.md for its keys."
         ) from error
 
 
@@ -53,3 +56,11 @@ def _refuse_unknown_keys(data: dict[str, Any]) -> None:
     known = set(Task.__dataclass_fields__) - {"id"}
     if unknown := sorted(set(data) - known):
         raise msgspec.ValidationError(f"unknown keys {unknown}; known are {sorted(known)}")
+
+
+def _refuse_dates(options: Any) -> None:
+    """They would reach the environment as text, and no id can hold them."""
+    try:
+        json.dumps(options)
+    except TypeError as error:
+        raise msgspec.ValidationError(f"env_options: {error}") from error

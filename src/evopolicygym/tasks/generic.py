@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import importlib
 from contextlib import suppress
+from itertools import chain
 from typing import Any, Final
+
+import numpy as np
 
 from evopolicygym.errors import UserError
 from evopolicygym.tasks import simulator
@@ -19,7 +22,11 @@ UNKNOWN_FAILURE: Final = FailureReturn(
 )
 REGISTERING: Final = ("minigrid", "highway_env", "gymnasium_robotics")
 NAMESPACES: Final = {"ALE": ("ale_py",)}
-MODULES: Final = {"gymnasium.envs.box2d": ("Box2D", "pygame"), "gymnasium.envs.mujoco": ("mujoco",)}
+MODULES: Final = {
+    "gymnasium.envs.box2d": ("Box2D", "pygame"),
+    "gymnasium.envs.mujoco": ("mujoco",),
+    "gymnasium_robotics": ("mujoco",),
+}
 
 
 def from_gymnasium(env_id: str) -> Task:
@@ -33,16 +40,15 @@ def from_gymnasium(env_id: str) -> Task:
     try:
         observation, action = (describe(schema) for schema in simulator.schemas(task, env))
         return _facts(env_id, _horizon(env), observation, action, _requires(env))
-    except ValueError as error:
-        raise UserError(f"{env_id} cannot be a task: {error}") from error
     finally:
         env.close()
 
 
 def _register_known() -> None:
-    """Some packages register their environments only when they are imported."""
+    """Some packages register their environments only when they are imported. One that is not there, or is broken,
+    registers none."""
     for module in REGISTERING:
-        with suppress(ImportError):
+        with suppress(Exception):
             importlib.import_module(module)
 
 
@@ -64,15 +70,21 @@ def _facts(env_id: str, horizon: int, observation: str, action: str, requires: t
 
 
 def _horizon(env: Any) -> int:
-    declared = env.spec.max_episode_steps if env.spec else None
-    return int(declared or getattr(env.unwrapped, "max_steps", None) or DEFAULT_HORIZON)
+    """Where Gymnasium is not told, the environment may say it; but anything may be called ``max_steps``."""
+    declared = (env.spec.max_episode_steps if env.spec else None, getattr(env.unwrapped, "max_steps", None))
+    whole = [int(steps) for steps in declared if isinstance(steps, int | np.integer) and steps is not True]
+    return next((steps for steps in whole if steps > 0), DEFAULT_HORIZON)
 
 
 def _requires(env: Any) -> tuple[str, ...]:
-    """The modules whose versions can move a score: of the environment's own package."""
-    module = type(env.unwrapped).__module__
-    own = next((names for prefix, names in MODULES.items() if module.startswith(prefix)), None)
-    return own or () if module.startswith("gymnasium.") else (module.partition(".")[0],)
+    """The modules whose versions can move a score: the environment's own, and the simulators that it is derived from
+    or holds."""
+    modules = [kind.__module__ for kind in type(env.unwrapped).__mro__]
+    own = modules[0].partition(".")[0]
+    simulators = [names for prefix, names in MODULES.items() if any(one.startswith(prefix) for one in modules)]
+    held = {type(value).__module__.partition(".")[0] for value in getattr(env.unwrapped, "__dict__", {}).values()}
+    found = [*([] if own == "gymnasium" else [own]), *chain(*simulators), *(["mujoco"] if "mujoco" in held else [])]
+    return tuple(dict.fromkeys(found))
 
 
 def _make(task: Task) -> Any:

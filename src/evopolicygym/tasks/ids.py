@@ -10,7 +10,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from evopolicygym.tasks.pins import distributions, installed, pygame_provider
+from evopolicygym.tasks.pins import distributions, installed, pygame_provider, sources
+from evopolicygym.tasks.spaces import json_safe
 from evopolicygym.tasks.task import Task
 
 PROTOCOL: Final = "1"
@@ -24,7 +25,9 @@ class Ids:
 
 
 def comparable_facts(task: Task, splits_id: str, **protocol: Any) -> dict[str, Any]:
-    """All that can move a score on one kind of machine. ``protocol`` adds what a run fixes, such as its budget."""
+    """All that can move a score on one kind of machine. ``protocol`` adds what a run fixes, such as its budget.
+    ``env_options`` and ``sources`` are there only where a task has any: most have neither."""
+    some = {"env_options": json_safe(task.env_options), "sources": sources(task.env_id, task.requires)}
     return {
         "protocol": PROTOCOL,
         "task": task.id,
@@ -36,6 +39,7 @@ def comparable_facts(task: Task, splits_id: str, **protocol: Any) -> dict[str, A
         "packages": {name: installed(name) for name in distributions(task.requires)},
         "pygame": pygame_provider() if "pygame" in task.requires else "unused",
         "splits": splits_id,
+        **{name: value for name, value in some.items() if value},
         **protocol,
     }
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 import re
+import sys
 from collections.abc import Mapping
 from functools import cache
 from importlib import metadata
+from importlib.machinery import PathFinder
+from pathlib import Path
 from typing import Final
 
 PIN: Final = re.compile(r"^([A-Za-z0-9._-]+)==([^;\s]+)$")
@@ -47,6 +52,29 @@ def distributions(requires: tuple[str, ...]) -> tuple[str, ...]:
 def _providers() -> Mapping[str, list[str]]:
     """Module to distributions. Once per process: it reads the list of files of every package there is."""
     return metadata.packages_distributions()
+
+
+def sources(env_id: str, requires: tuple[str, ...]) -> dict[str, str]:
+    """Module to a hash of its Python files, of those modules that no installed distribution brings: somebody's own, at
+    work on them, without a version."""
+    named = [*env_id.split(":")[:-1], *requires]
+    tops = dict.fromkeys(name.partition(".")[0] for name in named if name not in BEHIND and name not in ALWAYS)
+    own = [name for name in tops if name not in _providers()] if tops else []
+    return {name: digest for name in own if (digest := _digest(name))}
+
+
+def _digest(module: str) -> str | None:
+    """Found as an import would find it, the current folder last, and not imported."""
+    spec = PathFinder.find_spec(module, [*sys.path, os.getcwd()])
+    if spec is None:
+        return None
+    folders = [Path(place) for place in spec.submodule_search_locations or ()]
+    files = [(str(file.relative_to(folder)), file) for folder in folders for file in sorted(folder.rglob("*.py"))]
+    files += [] if folders or not spec.has_location else [("", Path(str(spec.origin)))]
+    digest = hashlib.sha256()
+    for name, file in files:
+        digest.update(f"{name} {hashlib.sha256(file.read_bytes()).hexdigest()}\n".encode())
+    return digest.hexdigest()[:16]
 
 
 def pygame_provider() -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from evopolicygym.errors import UserError
 from evopolicygym.tasks.files import core16, from_file
+from evopolicygym.tasks.quiet import prints_to_stderr
 from evopolicygym.tasks.task import Task
 
 
@@ -15,8 +16,9 @@ def resolve(name: str) -> Task:
     if name.endswith(".toml"):
         return from_file(Path(name))
     known = core16() | {task.env_id: task for task in core16().values()}
-    if name in known:
-        return known[name]
+    module, _, registered = name.rpartition(":")
+    if (task := known.get(registered)) and module in ("", "gymnasium", *task.requires):
+        return task
     if name.startswith("core16/"):
         raise _unknown(name, list(known))
     return _from_gymnasium(name, list(known))
@@ -26,7 +28,8 @@ def _from_gymnasium(name: str, known: list[str]) -> Task:
     from evopolicygym.tasks.generic import from_gymnasium
 
     try:
-        return from_gymnasium(name)
+        with prints_to_stderr():
+            return from_gymnasium(name)
     except LookupError as error:
         import gymnasium
 

@@ -8,12 +8,13 @@ import os
 import sys
 import warnings
 from collections.abc import Callable
+from functools import cache
 from typing import Any, Final
 
-from evopolicygym.errors import UserError
+from evopolicygym.errors import Fault, UserError
 from evopolicygym.fast.catalogue import CATALOGUE, upgrade, why_stock
 from evopolicygym.tasks.pins import BEHIND, pins
-from evopolicygym.tasks.spaces import Schema, schema_of, with_names
+from evopolicygym.tasks.spaces import Schema, check_action, schema_of, with_names
 from evopolicygym.tasks.task import Task
 
 # Headless drawing for every simulator; set before the first of them is imported.
@@ -22,6 +23,11 @@ HEADLESS: Final = {"SDL_VIDEODRIVER": "offscreen", "SDL_AUDIODRIVER": "dummy", "
 
 OPENGL: Final = {"egl": "libEGL.so.1", "osmesa": "libOSMesa.so.8"}
 RENDERING_REMEDY: Final = "On Debian and Ubuntu: apt-get install libegl1 libgl1-mesa-dri"
+NUMPY_SEEDS: Final = 2**32  # np.random.seed takes none from here on; sealed seeds have 63 bits
+WIDE_REMEDY: Final = (
+    "Sealed seeds have 63: the environment should draw from self.np_random, which super().reset(seed=seed) seeds with "
+    "any number, and not from np.random. The seeds of --seeds paper have 31"
+)
 
 
 def make(task: Task, video: bool = False, stock: bool = False) -> Any:
@@ -39,7 +45,10 @@ def make(task: Task, video: bool = False, stock: bool = False) -> Any:
         try:
             env = gymnasium.make(task.env_id, disable_env_checker=True, **options, **task.env_options)
         except (Exception, SystemExit) as error:
-            raise UserError(f"{task.env_id} cannot be made: {type(error).__name__}: {error}") from error
+            missing = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
+            raise UserError(
+                f"{task.env_id} cannot be made: {type(error).__name__}: {error}", _remedy(missing) if missing else ""
+            ) from error
     if not stock:
         upgrade(env)
     return env
@@ -52,10 +61,16 @@ def implementation(task: Task, stock: bool = False) -> str:
 
 
 def reset(env: Any, seed: int) -> Any:
-    """The paper's seeding; returns the first observation."""
-    observation, _ = env.reset(seed=seed)
-    env.action_space.seed(seed + 1)
-    env.observation_space.seed(seed + 2)
+    """The paper's seeding; returns the first observation. No policy has had a say yet: what is raised is a fault."""
+    try:
+        observation, _ = env.reset(seed=seed)
+        env.action_space.seed(seed + 1)
+        env.observation_space.seed(seed + 2)
+    except Exception as error:
+        name = env.spec.id if env.spec else type(env.unwrapped).__name__
+        wide = seed >= NUMPY_SEEDS and isinstance(error, ValueError | OverflowError)
+        seeded, remedy = (" with a seed of more than 32 bits", f". {WIDE_REMEDY}") if wide else ("", "")
+        raise Fault(f"{name} cannot be reset{seeded}: {type(error).__name__}: {error}{remedy}") from error
     return observation
 
 
@@ -64,8 +79,7 @@ def stepper(task: Task, env: Any) -> Callable[[Any], Any]:
     the caller watches over (that reset came first, and the horizon), and MuJoCo's stopwatches."""
     from gymnasium.wrappers import OrderEnforcing, TimeLimit
 
-    if "mujoco" in sys.modules:
-        _stop_stopwatches()
+    _stop_stopwatches()
     while type(env) is OrderEnforcing or (type(env) is TimeLimit and env._max_episode_steps >= task.horizon):
         env = env.env
     step: Callable[[Any], Any] = env.step
@@ -74,11 +88,16 @@ def stepper(task: Task, env: Any) -> Callable[[Any], Any]:
 
 def schemas(task: Task, env: Any) -> tuple[Schema, Schema]:
     """Observation and action space, with the names that the task gives to their entries."""
-    observation = with_names(schema_of(env.observation_space), task.observation)
-    action = schema_of(env.action_space)
+    try:
+        observation = with_names(schema_of(env.observation_space), task.observation)
+        action = schema_of(env.action_space)
+        check_action(action)
+    except ValueError as error:
+        raise UserError(f"{task.id} cannot be played: {error}") from error
     return observation, with_names(action, task.action) if action["type"] == "Box" else action
 
 
+@cache
 def opengl() -> str | None:
     """The headless OpenGL that can be loaded here, by MuJoCo's name for it."""
     for backend, library in OPENGL.items():
@@ -93,17 +112,19 @@ def opengl() -> str | None:
 def _import_requirements(task: Task) -> None:
     for name, value in HEADLESS.items():
         os.environ.setdefault(name, value)
-    if "mujoco" in task.requires and (backend := opengl()):
-        os.environ.setdefault("MUJOCO_GL", backend)  # read by mujoco when it is imported
+    if "MUJOCO_GL" not in os.environ and (backend := opengl()):
+        os.environ["MUJOCO_GL"] = backend  # read by mujoco when it is imported, by whomever
     if ":" in task.env_id and os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())
     _mute_notices()
     for module in task.requires:
         try:
             importlib.import_module(module)
-        except ImportError as error:
+        except (Exception, SystemExit) as error:
+            is_missing = isinstance(error, ImportError)
+            said = str(error) if is_missing else f"{type(error).__name__}: {error}"
             raise UserError(
-                f"task {task.id} needs {module}, which does not import: {error}", _remedy(module)
+                f"task {task.id} needs {module}, which does not import: {said}", _remedy(module) if is_missing else ""
             ) from error
 
 
@@ -120,10 +141,10 @@ def _stop_stopwatches() -> None:
     """Whoever makes an MjData starts MuJoCo's profiler, for the whole process: a step of Reacher then reads the clock
     228 times, which takes a fifth of it. The figures are in ``data.timer`` and go nowhere else. A clock that the
     environment has set itself stays."""
-    import mujoco
-
-    if mujoco.get_mjcb_time() is None:
-        mujoco.set_mjcb_time(None)
+    mujoco = sys.modules.get("mujoco")
+    get_clock, set_clock = (getattr(mujoco, name, None) for name in ("get_mjcb_time", "set_mjcb_time"))
+    if get_clock and set_clock and get_clock() is None:
+        set_clock(None)
 
 
 def _remedy(module: str) -> str:

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from evopolicygym.tasks.task import Row
 
 Schema = dict[str, Any]
+KINDS: Final = ("Box", "Discrete", "MultiBinary", "MultiDiscrete", "Text", "MissionSpace", "Dict", "Tuple")
+MISSION_LENGTH: Final = 1024  # of missions that are made up by rules, as BabyAI's: four orders have about 300 letters
 
 
 def schema_of(space: Any) -> Schema:
-    """``low`` and ``high`` are one number where all entries agree, else nested lists; both broadcast to ``shape``."""
-    kind = type(space).__name__
+    """``low`` and ``high`` are one number where all entries agree, else nested lists; both broadcast to ``shape``.
+    A space of a kind derived from a known one is of that kind."""
+    names = [kind.__name__ for kind in type(space).__mro__]
+    kind = next((name for name in names if name in KINDS), names[0])
     match kind:
         case "Box":
             bounds = {"low": _compact(space.low), "high": _compact(space.high)}
@@ -51,7 +55,8 @@ def describe(schema: Mapping[str, Any]) -> str:
         case "Tuple":
             return "Tuple(" + ", ".join(describe(child) for child in schema["spaces"]) + ")"
         case "MultiDiscrete":
-            return f"MultiDiscrete({schema['nvec']})"
+            start = f", {schema['start']}" if np.any(schema["start"]) else ""
+            return f"MultiDiscrete({schema['nvec']}{start})"
     return f"{kind}{tuple(schema['shape'])} {schema['dtype']}"
 
 
@@ -68,6 +73,15 @@ def with_names(schema: Schema, rows: Iterable[Row]) -> Schema:
         units = [row.unit for row in rows for _ in row.all_names()]
         return {**schema, "names": names, "units": units}
     return schema
+
+
+def check_action(schema: Schema) -> None:
+    """Raises ValueError for what the jail cannot carry from a policy: text has no bounds."""
+    if schema["type"] == "Text":
+        raise ValueError("spaces of type Text are not supported")
+    children = schema.get("spaces", ())
+    for child in children.values() if isinstance(children, Mapping) else children:
+        check_action(child)
 
 
 def json_safe(value: Any) -> Any:
@@ -87,6 +101,8 @@ def _compact(bound: Any) -> Any:
 
 
 def _longest_mission(space: Any) -> int:
-    """MiniGrid's missions are a function of words from lists."""
+    """MiniGrid's missions are a function of words from lists; those of kinds derived from it need not be."""
+    if type(space).__name__ != "MissionSpace":
+        return MISSION_LENGTH
     words = space.ordered_placeholders or []
     return len(space.mission_func(*[max(options, key=len) for options in words]))

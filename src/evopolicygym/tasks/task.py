@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +15,10 @@ class FailureReturn:
 
     value: float
     derivation: str
+
+    def __post_init__(self) -> None:
+        if not math.isfinite(self.value):
+            raise ValueError(f"value must be a finite number, not {self.value}: it is averaged with other returns")
 
 
 @dataclass(frozen=True)
@@ -58,6 +63,13 @@ class Task:
     observation: tuple[Row, ...] = ()
     action: tuple[Row, ...] = ()
     limits: Limits = field(default_factory=Limits)
+
+    def __post_init__(self) -> None:
+        if not 0 < self.horizon < 2**63:
+            raise ValueError(f"horizon must be a number of steps from 1 to 2**63 - 1, not {self.horizon}")
+        for module in self.requires:
+            if not all(part.isidentifier() for part in module.split(".")):
+                raise ValueError(f"requires must be names of modules, which {module!r} is not")
 
     def env_meta(self) -> dict[str, Any]:
         """What a policy is told of its environment: the same in every split."""

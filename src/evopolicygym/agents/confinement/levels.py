@@ -13,7 +13,7 @@ from evopolicygym.agents.confinement.launch import launch
 from evopolicygym.agents.confinement.python import make_python
 from evopolicygym.errors import Fault, IsolationUnavailable, UserError
 from evopolicygym.sandbox import landlock
-from evopolicygym.sandbox.probes import LANDLOCK_REMEDY, namespace_remedy
+from evopolicygym.sandbox.probes import landlock_remedy, namespace_remedy
 
 MEANING: Final = {
     AgentLevel.A: "user, mount, pid, network and IPC namespaces, private root, seccomp, limits",
@@ -99,8 +99,8 @@ def _rehearse(level: AgentLevel) -> str:
         try:
             code = _run(level, Path(place).resolve())
         except (Fault, UserError, OSError) as error:
-            remedy = namespace_remedy() if level is AgentLevel.A else LANDLOCK_REMEDY
-            return f"{error} ({remedy})"
+            remedy = namespace_remedy() if level is AgentLevel.A else landlock_remedy()
+            return f"{error} ({remedy})" if remedy else str(error)
     return "" if code == REHEARSED else f"a program that should exit with {REHEARSED} exited with {code}"
 
 
