@@ -118,6 +118,19 @@ class Undrawable(Toy):
         raise RuntimeError("no picture today")
 
 
+class Blank(Toy):
+    """Draws nothing, as environments do that were not asked for pictures."""
+
+    def render(self) -> Any:
+        return None
+
+
+class Unwritten(Blank):
+    """Has no render() of its own."""
+
+    render = gymnasium.Env.render
+
+
 class Deadly(Toy):
     """Takes its whole process with it whenever it is drawn."""
 
@@ -213,6 +226,30 @@ class Everything(Toy):
         return float(self.action_space.contains(action)) * float(action["levels"].sum())
 
 
+class Nested(Toy):
+    """Large arrays at every depth, with keys that are no names of files, or are the same ones."""
+
+    observation_space = spaces.Dict(
+        {
+            "a/b": spaces.Box(0, 255, (200,), np.uint8),
+            "a_b": spaces.Box(0, 255, (200,), np.uint8),
+            "../../up": spaces.Box(0, 255, (200,), np.uint8),
+            "deep": spaces.Dict({7: spaces.Tuple((spaces.Discrete(30), spaces.Box(0, 99, (300,), np.float32)))}),
+        }
+    )
+
+    def observe(self) -> Any:
+        sides = {key: np.full(200, self.steps + 20 * n, np.uint8) for n, key in enumerate(("a/b", "a_b", "../../up"))}
+        return sides | {"deep": {7: (self.steps, np.full(300, self.steps + 0.5, np.float32))}}
+
+
+class Unmeasured(Toy):
+    """Observes what JSON has no numbers for."""
+
+    def observe(self) -> Any:
+        return np.array([np.nan, (-1) ** self.steps * np.inf])
+
+
 class Canary(Toy):
     """Every seed gives its own numbers: one in the observations, one in the return. Actions are told apart in the
     last eleven bits of the return, below the canary's own."""
@@ -273,6 +310,8 @@ ENVIRONMENTS = {
     "Huge-v0": Huge,
     "Misshapen-v0": Misshapen,
     "Undrawable-v0": Undrawable,
+    "Blank-v0": Blank,
+    "Unwritten-v0": Unwritten,
     "Deadly-v0": Deadly,
     "Slow-v0": Slow,
     "Gated-v0": Gated,
@@ -281,6 +320,8 @@ ENVIRONMENTS = {
     "Levels-v0": Levels,
     "Steering-v0": Steering,
     "Everything-v0": Everything,
+    "Nested-v0": Nested,
+    "Unmeasured-v0": Unmeasured,
     "Canary-v0": Canary,
     "Vast-v0": Vast,
     "Generous-v0": Generous,

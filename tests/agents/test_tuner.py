@@ -56,6 +56,15 @@ def test_another_seed_tries_other_policies(serve):
     assert found[0] != found[1]
 
 
+@pytest.mark.parametrize("toy", ["Nested-v0", "Aborting-v0"])
+def test_it_reads_every_feedback(serve, toy):
+    """Large arrays at any depth, and no trajectory at all where the simulator died."""
+    server = serve("--budget", "8", "--jobs", "1", "--seeds", "paper", task=f"toys:{toy}")
+    done = play(server, "tuner", seed=0)
+    assert done.returncode == 0, done
+    assert server.remaining() == 0
+
+
 def test_programs_that_ship_need_no_package():
     """In the agent's jail neither this package nor a simulator can be imported."""
     allowed = {*sys.stdlib_module_names, "numpy", "scipy", "cma", "features"}

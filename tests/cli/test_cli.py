@@ -94,6 +94,13 @@ def test_a_policy_that_does_not_load(tmp_path, source, kind, says):
     assert 'Traceback (most recent call last):\n  File "/' not in done.stderr
 
 
+def test_what_a_policy_says_while_it_does_not_load_is_kept(tmp_path):
+    top = "print('hello'); print('oh', file=sys.stderr); 1 / 0"
+    folder = write_policy(tmp_path / "p", policy_source(top=top))
+    report = json.loads(run("evaluate", folder, "core16/acrobot", *PAPER, "--json").stdout)
+    assert (report["loaded"], report["stdout"], report["stderr"]) == (False, "hello\n", "oh\n")
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
@@ -142,6 +149,23 @@ def test_recording(tmp_path):
     assert sorted(str(path.relative_to(tmp_path / "r")) for path in (tmp_path / "r").rglob("*.*")) == [
         "ep_000/trajectory.jsonl", "ep_000/video.mp4", "ep_001/trajectory.jsonl", "ep_001/video.mp4",
     ]  # fmt: skip
+
+
+def test_a_recording_that_ends_early_says_so_to_people(tmp_path):
+    folder = write_policy(tmp_path / "p", policy_source())
+    done = run("evaluate", folder, "toys:Vast-v0", *PAPER, "--cases", "3", "--record", tmp_path / "r")
+    assert done.returncode == 0, done.stderr
+    assert "recorded     not in full: 1 of 1 episodes (case 3: the trajectory ends before step 3" in done.stdout
+
+
+def test_a_recording_is_no_part_of_the_policy(tmp_path):
+    folder = write_policy(tmp_path / "p", policy_source())
+    (tmp_path / "link").symlink_to(folder)
+    for inside in (folder / "rec", folder / "far" / "in", tmp_path / "link" / "rec"):
+        done = run("evaluate", folder, "core16/acrobot", *PAPER, "--cases", "0", "--record", inside)
+        assert done.returncode == 2
+        assert "lies in the policy's folder" in done.stderr and f"that is not in {folder}" in done.stderr
+        assert [path.name for path in folder.iterdir()] == ["policy.py"]
 
 
 def test_where_namespaces_are_refused_level_b_is_used(tmp_path):

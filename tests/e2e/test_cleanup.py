@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,17 @@ from processes import alive, family, wait_until
 SLEEPY = policy_source(act="import time; time.sleep(0.2); return 0")
 
 
-def start(tmp_path: Path, isolation: str, said: int = subprocess.DEVNULL, **options: Any) -> subprocess.Popen[bytes]:
+def start(
+    tmp_path: Path,
+    isolation: str,
+    said: int = subprocess.DEVNULL,
+    task: str = "core16/acrobot",
+    more: tuple[str, ...] = (),
+    **options: Any,
+) -> subprocess.Popen[bytes]:
     policy = write_policy(tmp_path / "policy", SLEEPY)
-    command = [sys.executable, "-m", "evopolicygym.cli.main", "evaluate", str(policy), "core16/acrobot",
-               "--seeds", "paper", "--jobs", "2", "--isolation", isolation]  # fmt: skip
+    command = [sys.executable, "-m", "evopolicygym.cli.main", "evaluate", str(policy), task,
+               "--seeds", "paper", "--jobs", "2", "--isolation", isolation, *more]  # fmt: skip
     environment = os.environ | {"TMPDIR": str(tmp_path / "tmp"), "MARK": str(tmp_path)}
     (tmp_path / "tmp").mkdir()
     return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=said, **options)
@@ -42,6 +50,26 @@ def test_nothing_is_left_behind(tmp_path, isolation, ending):
     assert wait_until(lambda: not alive(relatives)), alive(relatives)
     assert wait_until(lambda: not list((tmp_path / "tmp").iterdir())), list((tmp_path / "tmp").iterdir())
     assert Path("/proc/self/mountinfo").read_text() == mounts
+
+
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+def test_of_a_recording_that_is_broken_off_nothing_is_left(tmp_path, ending):
+    record = tmp_path / "record"
+    process = start(tmp_path, "A", task="toys:Vast-v0", more=("--cases", "0-1", "--record", str(record), "--video"))
+    assert wait_until(lambda: sum(held(pid, record) for pid in family(process.pid)) > 4 << 20)
+    relatives = family(process.pid)
+    process.send_signal(ending)
+    process.wait(timeout=20)
+    assert wait_until(lambda: not alive(relatives)), alive(relatives)
+    assert sorted(path.name for path in record.rglob("*")) == ["ep_000", "ep_001"]
+
+
+def held(pid: int, folder: Path) -> int:
+    """Bytes in files of a folder that a process has open, whether they have a name or not."""
+    with suppress(OSError):
+        opened = list(Path(f"/proc/{pid}/fd").iterdir())
+        return sum(os.stat(one).st_size for one in opened if os.readlink(one).startswith(f"{folder}/"))
+    return 0
 
 
 @pytest.mark.parametrize("delay", [0.05, 0.3, 0.6, 0.9])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from dataclasses import replace
 
 import av
@@ -12,7 +14,9 @@ import pytest
 from conftest import Stage, policy_source, toy_task, train_cases
 from evopolicygym.rollout.conformance import probe_folder
 from evopolicygym.rollout.engine import LocalEngine
-from evopolicygym.rollout.records import Episode, EpisodeResult, Recording
+from evopolicygym.rollout.records import Episode, EpisodeResult, FaultReport, Recording
+from evopolicygym.rollout.trajectory import large_arrays
+from evopolicygym.rollout.unnamed import give_name, unnamed
 from evopolicygym.tasks.files import CORE16_ORDER, core16
 
 STEPS = 12
@@ -38,6 +42,67 @@ def test_large_observations_go_to_an_archive(stage, tmp_path):
     line = json.loads((tmp_path / "trajectory.jsonl").read_text().splitlines()[7])
     assert line["obs"]["image"] == {"npz": "image", "row": 7}
     assert line["obs"]["word"] == "step "
+
+
+def test_large_arrays_are_found_at_every_depth_whatever_their_keys(stage, tmp_path):
+    nested = stage(toy_task("Nested-v0"))
+    nested.play(policy_source(), Recording(str(tmp_path)))
+    lines = [json.loads(line) for line in (tmp_path / "trajectory.jsonl").read_text().splitlines()]
+    with np.load(tmp_path / "observations.npz", allow_pickle=False) as archive:
+        assert set(archive) == {name for name, _ in large_arrays(nested.engine.obs_space)}
+        assert set(archive) == {"a_b", "a_b_2", "______up", "deep_7_1"}
+        for t, seen in enumerate(line["obs"] for line in lines):
+            number, deep = seen["deep"]["7"]
+            assert number == t
+            large = [seen["a/b"], seen["a_b"], seen["../../up"], deep]
+            values = [archive[one["npz"]][one["row"]] for one in large]
+            assert [set(value.tolist()) for value in values] == [{t}, {t + 20}, {t + 40}, {t + 0.5}]
+            assert values[3].dtype == np.float32
+
+
+def test_numbers_that_json_does_not_have_are_text(stage, tmp_path):
+    def refuse(token):
+        raise ValueError(token)
+
+    stage(toy_task("Unmeasured-v0")).play(policy_source(), Recording(str(tmp_path)))
+    text = (tmp_path / "trajectory.jsonl").read_text()
+    seen = [json.loads(line, parse_constant=refuse)["obs"] for line in text.splitlines()]
+    assert len(seen) == 11
+    assert seen[:2] == [["nan", "inf"], ["nan", "-inf"]]
+    assert np.isnan(np.asarray(seen[0], np.float32)[0])
+
+
+def test_what_repeats_replaces_what_it_left(stage, tmp_path):
+    """The judge asks a simulator that raises once more."""
+    result = stage(toy_task("Raising-v0")).play(policy_source(act="return 2"), Recording(str(tmp_path)))
+    assert result.error is not None
+    assert [path.name for path in tmp_path.iterdir()] == ["trajectory.jsonl"]
+
+
+@pytest.mark.parametrize("supported", [True, False])
+def test_a_file_has_no_name_until_it_is_given_one(tmp_path, monkeypatch, supported):
+    """Also where the file system knows no files without one."""
+    opened = os.open
+
+    def refuse(path, flags, *rest, **more):
+        if flags & os.O_TMPFILE == os.O_TMPFILE:
+            raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
+        return opened(path, flags, *rest, **more)
+
+    if not supported:
+        monkeypatch.setattr(os, "open", refuse)
+    path = tmp_path / "whole"
+    for content in (b"first", b"second"):
+        with unnamed(tmp_path) as file:
+            file.write(content)
+            assert [other.name for other in tmp_path.iterdir()] == ([] if content == b"first" else ["whole"])
+            give_name(file, path)
+        assert path.read_bytes() == content
+        assert [other.name for other in tmp_path.iterdir()] == ["whole"]
+        beside = tmp_path / "beside"
+        beside.touch()
+        assert path.stat().st_mode == beside.stat().st_mode and path.stat().st_nlink == 1
+        beside.unlink()
 
 
 def test_a_failed_episode_is_recorded_up_to_its_failure(stage, tmp_path):
@@ -77,3 +142,23 @@ def test_odd_sizes_are_cut_to_even_ones(tmp_path):
     shown = frames(tmp_path / "film" / "video.mp4")
     assert shown[0].shape == (32, 46, 3)
     assert len(shown) == 10
+
+
+def test_a_video_that_is_cut_short_can_be_played(tmp_path):
+    stage = Stage(toy_task("Vast-v0", horizon=80), tmp_path, video=True)
+    result = stage.play(policy_source(), Recording(str(tmp_path / "film"), video=True, max_bytes=3 << 20))
+    stage.engine.close()
+    assert [what.split()[1] for what in result.left_out] == ["trajectory", "video"]
+    assert 1 <= len(frames(tmp_path / "film" / "video.mp4")) < result.length == 80
+    assert (tmp_path / "film" / "video.mp4").stat().st_size < 5 << 20
+
+
+@pytest.mark.parametrize("toy", ["Blank-v0", "Unwritten-v0"])
+def test_what_draws_nothing_cannot_be_filmed_and_says_so(tmp_path, toy):
+    stage = Stage(toy_task(toy), tmp_path, video=True)
+    (outcome,) = stage.outcomes(policy_source(), 1, Recording(str(tmp_path / "film"), video=True))
+    stage.engine.close()
+    assert isinstance(outcome, FaultReport)
+    assert f"{toy} cannot be filmed: its render() gives nothing" in outcome.text
+    assert "Record it without video" in outcome.text
+    assert not (tmp_path / "film" / "video.mp4").exists()

@@ -184,6 +184,13 @@ def test_check_asks_what_was_recorded(server):
     assert "recorded observation with 1" in done.stdout and "asked True" in done.stdout
 
 
+def test_check_finds_large_arrays_in_all_that_was_recorded(serve):
+    server = serve(task="toys:Nested-v0")
+    server.policy(policy_source(act="return 1 if obs['deep'].popitem()[1][1].tolist() == [0.5] * 300 else 0"))
+    assert server.client("0").returncode == 0
+    assert "recorded observation with 1" in server.client("--check").stdout
+
+
 TAMPERED = [
     b"",
     b"[]",

@@ -15,6 +15,7 @@ from evopolicygym.reference.paper import best_agent, published
 from evopolicygym.rollout.engine import LocalEngine
 from evopolicygym.rollout.evaluation import Evaluation, NotLoaded, evaluate_folder
 from evopolicygym.rollout.ray.alone import ray_engine
+from evopolicygym.rollout.unnamed import unnamed
 from evopolicygym.runs.settings import CORES, EngineName, Isolation, Seeds
 from evopolicygym.sandbox.checkpoints import SnapshotRefused
 from evopolicygym.sandbox.jail import MEANING, Level
@@ -82,8 +83,14 @@ def _check_paths(policy_dir: Path, record: Path | None, video: bool) -> None:
         raise UserError(f"{policy_dir} is not a folder", "Name the folder that holds policy.py.")
     if video and record is None:
         raise UserError("--video needs a place to put it", "Add --record FOLDER.")
-    if record is not None:
-        _make_empty(record)
+    if record is None:
+        return
+    if policy_dir.resolve() in record.resolve().parents:
+        raise UserError(
+            f"{record} lies in the policy's folder, and would be evaluated as a part of it",
+            f"Name a folder for --record that is not in {policy_dir}.",
+        )
+    _make_empty(record)
 
 
 def _make_empty(folder: Path) -> None:
@@ -91,15 +98,15 @@ def _make_empty(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.iterdir()):
             raise UserError(f"{folder} is not empty", "Name a new folder for --record: nothing is ever overwritten.")
-        (folder / ".writable").touch()
-        (folder / ".writable").unlink()
+        unnamed(folder).close()
     except OSError as error:
         raise UserError(f"cannot write to {folder}: {error.strerror}", "Name another folder for --record.") from error
 
 
 def _report_not_loaded(error: NotLoaded, json: bool) -> None:
     if json:
-        print_json({"loaded": False, "error": {"kind": error.error.kind, "text": error.error.text}})
+        told = {"kind": error.error.kind, "text": error.error.text}
+        print_json({"loaded": False, "error": told, "stdout": error.stdout, "stderr": error.stderr})
     talk.print(f"the policy does not load: {error.error.kind}\n{tame(error.error.text)}", markup=False)
     for name, text in (("stdout", error.stdout), ("stderr", error.stderr)):
         if text:
@@ -138,6 +145,9 @@ def _summary(report: Evaluation) -> Iterator[tuple[str, str]]:
         yield "mean", f"{report.mean:.6g}  (std {report.std:.4g}, min {min(scores):.6g}, max {max(scores):.6g})"
     yield "failed", f"{report.failed} of {len(scores)} episodes"
     yield "clipped", f"{sum(result.clipped_actions for result in report.results)} actions"
+    if cut := [result for result in report.results if result.left_out]:
+        first = "; ".join(cut[0].left_out)
+        yield "recorded", f"not in full: {len(cut)} of {len(scores)} episodes (case {cut[0].case.index}: {first})"
     yield "speed", f"{report.steps} steps in {report.wall_s:.2f} s ({report.steps_per_s:,.0f} steps/s)"
     yield "environment", report.implementation
     yield "isolation", f"level {report.level}: {MEANING[report.level]}"

@@ -44,7 +44,8 @@ class Recorders:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self._stack.close()
+        with _judges_doing():
+            self._stack.close()
 
     @property
     def left_out(self) -> tuple[str, ...]:
@@ -66,5 +67,7 @@ def _judges_doing() -> Iterator[None]:
     """A full disk or a renderer that fails is nothing that a policy did."""
     try:
         yield
+    except Fault:
+        raise
     except Exception as error:
         raise Fault(f"the episode cannot be recorded: {type(error).__name__}: {error}") from error

@@ -1,24 +1,32 @@
 """trajectory.jsonl: one line per step, and a last line with the final observation. Large arrays go to observations.npz.
 
-A large array stands in the line as ``{"npz": NAME, "row": T}``: row T of array NAME in observations.npz.
+A large array stands in the line as ``{"npz": NAME, "row": T}``: row T of array NAME in observations.npz. Numbers that
+JSON does not have stand there as text ("nan", "inf", "-inf"), which ``float`` reads back.
 """
 
 from __future__ import annotations
 
 import json
 import math
-import os
+import re
 import shutil
 import zipfile
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from itertools import count
 from pathlib import Path
 from typing import IO, Any, Final, Self
 
 import numpy as np
 
+from evopolicygym.rollout.unnamed import give_name, unnamed
 from evopolicygym.sandbox.codec import ARRAYS, Schema
+from evopolicygym.tasks.spaces import json_safe
 
 INLINE_NUMBERS: Final = 100  # arrays with more numbers than this are not written as text
+LONGEST_NAME: Final = 100
+
+Way = tuple[str, ...]  # keys and indices, from the whole observation to a part of it
 
 
 class Trajectory:
@@ -27,16 +35,24 @@ class Trajectory:
     def __init__(self, folder: Path, obs_space: Schema, max_bytes: int) -> None:
         self._folder, self._room = folder, max_bytes
         self.left_out: tuple[str, ...] = ()
-        self._lines: IO[str] = open(folder / "trajectory.jsonl", "w")
-        self._large = {name: _Rows(folder, name, schema) for name, schema in large_arrays(obs_space)}
+        self._files = ExitStack()
+        self._lines = self._files.enter_context(unnamed(folder))
+        self._large = {
+            way: _Rows(name, schema, self._files.enter_context(unnamed(folder)))
+            for way, (name, schema) in _named(obs_space).items()
+        }
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self._lines.close()
-        if self._large:
-            _pack(self._folder / "observations.npz", list(self._large.values()))
+        """The lines last: where they are, the arrays that they name are, too."""
+        with self._files:
+            if self._large:
+                archive = self._files.enter_context(unnamed(self._folder))
+                _pack(archive, list(self._large.values()))
+                give_name(archive, self._folder / "observations.npz")
+            give_name(self._lines, self._folder / "trajectory.jsonl")
 
     def step(self, t: int, obs: Any, action: Any, reward: float, terminated: bool, truncated: bool) -> None:
         if not self._has_room(t):
@@ -62,28 +78,25 @@ class Trajectory:
         return self._room > 0
 
     def _write(self, line: dict[str, Any]) -> None:
-        self._room -= self._lines.write(json.dumps(line, separators=(",", ":")) + "\n")
+        self._room -= self._lines.write(_json(line).encode() + b"\n")
 
-    def _observation(self, obs: Any, t: int) -> Any:
-        if isinstance(obs, Mapping):
-            return {key: self._entry(key, value, t) for key, value in obs.items()}
-        return self._entry("observation", obs, t)
-
-    def _entry(self, name: str, value: Any, t: int) -> Any:
-        if name not in self._large:
-            return _plain(value)
-        self._room -= self._large[name].append(value)
-        return {"npz": name, "row": t}
+    def _observation(self, value: Any, t: int, way: Way = ()) -> Any:
+        if way in self._large:
+            self._room -= self._large[way].append(value)
+            return {"npz": self._large[way].name, "row": t}
+        if isinstance(value, Mapping):
+            return {key: self._observation(child, t, (*way, str(key))) for key, child in value.items()}
+        if isinstance(value, list | tuple):
+            return [self._observation(child, t, (*way, str(index))) for index, child in enumerate(value)]
+        return _plain(value)
 
 
 class _Rows:
     """One growing array, on disk."""
 
-    def __init__(self, folder: Path, name: str, schema: Schema) -> None:
+    def __init__(self, name: str, schema: Schema, file: IO[bytes]) -> None:
         self.name, self._dtype, self._shape = name, np.dtype(schema["dtype"]), tuple(schema["shape"])
-        self._path = folder / f".{name}.raw"
-        self._file = open(self._path, "wb")
-        self._count = 0
+        self._file, self._count = file, 0
 
     def append(self, value: Any) -> int:
         """Returns the bytes written."""
@@ -91,30 +104,54 @@ class _Rows:
         return self._file.write(np.ascontiguousarray(value, self._dtype).data)
 
     def move_into(self, archive: zipfile.ZipFile) -> None:
-        self._file.close()
         header = {
             "descr": np.lib.format.dtype_to_descr(self._dtype),
             "fortran_order": False,
             "shape": (self._count, *self._shape),
         }
-        with archive.open(f"{self.name}.npy", "w", force_zip64=True) as member, open(self._path, "rb") as rows:
+        self._file.seek(0)
+        with archive.open(f"{self.name}.npy", "w", force_zip64=True) as member:
             np.lib.format.write_array_header_1_0(member, header)
-            shutil.copyfileobj(rows, member, 1 << 20)
-        os.unlink(self._path)
+            shutil.copyfileobj(self._file, member, 1 << 20)
 
 
 def large_arrays(schema: Schema) -> Iterator[tuple[str, Schema]]:
-    """Arrays of an observation that are too large for text, by name."""
-    named = schema["spaces"].items() if schema["type"] == "Dict" else [("observation", schema)]
-    for name, child in named:
-        if child["type"] in ARRAYS and math.prod(child["shape"]) > INLINE_NUMBERS:
-            yield name, child
+    """Arrays of an observation that are too large for text, by their names in the archive."""
+    yield from _named(schema).values()
 
 
-def _pack(path: Path, arrays: list[_Rows]) -> None:
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+def _named(schema: Schema) -> dict[Way, tuple[str, Schema]]:
+    """Names are made of the keys on the way, as far as they can be part of a file's name, and differ."""
+    named: dict[Way, tuple[str, Schema]] = {}
+    taken: set[str] = set()
+    for way, large in _large(schema):
+        clean = re.sub(r"[^\w-]", "_", "_".join(way))[:LONGEST_NAME] or "observation"
+        name = clean if clean not in taken else next(f"{clean}_{n}" for n in count(2) if f"{clean}_{n}" not in taken)
+        taken.add(name)
+        named[way] = name, large
+    return named
+
+
+def _large(schema: Schema, way: Way = ()) -> Iterator[tuple[Way, Schema]]:
+    if schema["type"] in ARRAYS:
+        if math.prod(schema["shape"]) > INLINE_NUMBERS:
+            yield way, schema
+    elif spaces := schema.get("spaces"):
+        for key, child in spaces.items() if isinstance(spaces, Mapping) else enumerate(spaces):
+            yield from _large(child, (*way, str(key)))
+
+
+def _pack(file: IO[bytes], arrays: list[_Rows]) -> None:
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
         for rows in arrays:
             rows.move_into(archive)
+
+
+def _json(line: dict[str, Any]) -> str:
+    try:
+        return json.dumps(line, separators=(",", ":"), allow_nan=False)
+    except ValueError:  # a number that JSON does not have: so seldom that the others do not wait for a search
+        return json.dumps(json_safe(line), separators=(",", ":"), allow_nan=False)
 
 
 def _plain(value: Any) -> Any:

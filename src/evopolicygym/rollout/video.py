@@ -1,4 +1,4 @@
-"""video.mp4: H.264, one frame per step, written as it happens."""
+"""video.mp4: H.264, one frame per step, written as it happens, and there when it is complete."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ import numpy as np
 from av.packet import Packet
 from av.video.stream import VideoStream
 
+from evopolicygym.errors import Fault
+from evopolicygym.rollout.unnamed import give_name, unnamed
+
 DEFAULT_FPS = 30
 
 
@@ -17,19 +20,23 @@ class Video:
     """Draws the environment after every step."""
 
     def __init__(self, path: Path, env: Any, max_bytes: int) -> None:
-        self._env, self._room = env, max_bytes
+        self._path, self._env, self._room = path, env, max_bytes
         self._in_the_encoder = self._largest = 0
         self.left_out: tuple[str, ...] = ()
-        self._container = av.open(str(path), "w")
+        self._file = unnamed(path.parent)
+        self._container = av.open(self._file, "w", format="mp4")
         self._stream: VideoStream | None = None
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        if self._stream is not None:
-            self._mux(self._stream.encode())
-        self._container.close()
+        with self._file:
+            with self._container:
+                if self._stream is not None:
+                    self._mux(self._stream.encode())
+            if self._stream is not None:
+                give_name(self._file, self._path)
 
     def step(self, t: int, obs: Any, action: Any, reward: float, terminated: bool, truncated: bool) -> None:
         if self._room > self._in_the_encoder * self._largest:
@@ -42,7 +49,7 @@ class Video:
             self._draw()  # not one step was played: the start is all there is to see
 
     def _draw(self) -> None:
-        image = _even(np.asarray(self._env.render(), np.uint8))
+        image = _even(_picture(self._env))
         stream = self._stream or self._open(image)
         self._in_the_encoder += 1
         self._mux(stream.encode(av.VideoFrame.from_ndarray(image, format="rgb24")))
@@ -62,6 +69,21 @@ class Video:
         stream.options = {"preset": "veryfast", "crf": "23"}
         self._stream = stream
         return stream
+
+
+def _picture(env: Any) -> Any:
+    try:
+        drawn = env.render()
+    except NotImplementedError:
+        drawn = None
+    picture = np.asarray(drawn)
+    if picture.ndim != 3 or picture.shape[2] != 3:
+        given = "nothing" if drawn is None else f"an array of shape {picture.shape}"
+        raise Fault(
+            f"{env.spec.id} cannot be filmed: its render() gives {given}, not a picture of shape (height, width, 3). "
+            "Record it without video: leave out --video, or say --video none for a run."
+        )
+    return picture.astype(np.uint8, copy=False)
 
 
 def _even(image: Any) -> Any:

@@ -272,6 +272,8 @@ def filled(seen: Any, path: str) -> Any:
 
         with numpy.load(path) as arrays:
             return arrays[seen["npz"]][seen["row"]]
+    if isinstance(seen, list):
+        return [filled(part, path) for part in seen]
     return {name: filled(part, path) for name, part in seen.items()} if isinstance(seen, dict) else seen
 
 

@@ -91,8 +91,9 @@ def write(candidate: Candidate, system: Path) -> None:
 
 
 def read(folder: Path, spaces: Spaces) -> Episode:
-    """Large arrays of a trajectory are rows in a file beside it."""
-    lines = [json.loads(line) for line in (folder / "trajectory.jsonl").read_text().splitlines()]
+    """Large arrays of a trajectory are rows in a file beside it. There is none where the simulator's process died."""
+    trajectory = folder / "trajectory.jsonl"
+    lines = [json.loads(line) for line in trajectory.read_text().splitlines()] if trajectory.exists() else []
     archive = folder / "observations.npz"
     arrays = dict(np.load(archive)) if archive.exists() else {}
     seen = [entries(spaces.observation, _whole(line["obs"], arrays)) for line in lines]
@@ -101,6 +102,8 @@ def read(folder: Path, spaces: Spaces) -> Episode:
 
 
 def _whole(value: Any, arrays: dict[str, Any]) -> Any:
+    if isinstance(value, list):
+        return [_whole(child, arrays) for child in value]
     if not isinstance(value, dict):
         return value
     if "npz" in value:
