@@ -62,13 +62,13 @@ def _show(found: Readiness) -> None:
             "key": found.key or "none",
         }
     )
-    data.print(f"{found.title}: {'ready' if found.ready else 'not ready'}", markup=False)
+    data.print(f"{found.title}: {'ready' if found.ready else 'not ready'}")
     for label, value in facts.items():
-        data.print(f"  {label:<11} {value}", markup=False)
+        data.print(f"  {label:<11} {value}")
     for line in found.missing:
-        data.print(f"  MISSING     {line}", markup=False)
+        data.print(f"  MISSING     {line}")
     for line in found.remarks:
-        data.print(f"  note        {line}", markup=False)
+        data.print(f"  note        {line}")
 
 
 def _row(client: Client) -> dict[str, Any]:

@@ -32,11 +32,11 @@ def demo(
 def _explain(record: Run, root: Path) -> None:
     data.print()
     for line in curve(record):
-        data.print(line, markup=False)
+        data.print(line)
     data.print(f"{'':10}  best validation mean so far, against episodes consumed\n")
     for name, value in _beside(record):
-        data.print(f"{name:24} {value:>12.5g}", markup=False)
-    data.print(f"\nEverything is in {root}:", markup=False)
+        data.print(f"{name:24} {value:>12.5g}")
+    data.print(f"\nEverything is in {root}:")
     data.print("run.json is the record, workspace/ what the agent saw, checkpoints/ what it submitted.")
     data.print("`evopolicygym verify` on that folder recomputes the score, `report -o report.html` draws the run.")
 

@@ -11,7 +11,7 @@ from dataclasses import asdict
 from typing import Annotated, Final
 
 import typer
-from rich.markup import escape
+from rich.text import Text
 
 from evopolicygym.agents.confinement.cell import AgentLevel
 from evopolicygym.agents.confinement.levels import best_level
@@ -118,17 +118,16 @@ def _rendering() -> Iterator[Probe]:
 
 def _print(sections: dict[str, list[Probe]], level: Level | None, healthy: bool, speed: dict[str, float]) -> None:
     for name, value in _system().items():
-        data.print(f"{name:14} {' '.join(value) if isinstance(value, tuple) else value}", markup=False)
+        data.print(f"{name:14} {' '.join(value) if isinstance(value, tuple) else value}")
     for section, found in sections.items():
-        data.print(f"\n[bold]{section}[/bold]")
+        data.print(f"\n{section}", style="bold")
         for probe in found:
-            colour = "green" if probe.ok else "red"
-            mark = f"  [{colour}]{'ok' if probe.ok else 'no':3}[/{colour}]"
-            data.print(mark + escape(f"{probe.name}  {probe.detail}"))
+            mark = Text("  ok " if probe.ok else "  no ", style="green" if probe.ok else "red")
+            data.print(mark + Text(f"{probe.name}  {probe.detail}"))
             if probe.remedy:
-                data.print(f"       -> {probe.remedy}", markup=False)
+                data.print(f"       -> {probe.remedy}")
     data.print(f"\nisolation      {f'level {level}: {MEANING[level]}' if level else 'none that holds'}")
     for name, number in speed.items():
         data.print(f"{name:30} {number:.3g}")
-    data.print(f"sealing key    {key_file() if key_file().exists() else 'made on first use'}", markup=False)
+    data.print(f"sealing key    {key_file() if key_file().exists() else 'made on first use'}")
     talk.print("results of this machine are publishable" if healthy else "results of this machine are NOT publishable")

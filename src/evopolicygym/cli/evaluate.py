@@ -73,7 +73,7 @@ def evaluate(
 
 def _warn(complaints: list[str], isolation: Isolation) -> None:
     for complaint in complaints:
-        talk.print(f"warning: {complaint}", markup=False)
+        talk.print(f"warning: {complaint}")
     if isolation is Isolation.NONE:
         talk.print(f"warning: --isolation none is {MEANING[Level.NONE]}")
 
@@ -107,10 +107,10 @@ def _report_not_loaded(error: NotLoaded, json: bool) -> None:
     if json:
         told = {"kind": error.error.kind, "text": error.error.text}
         print_json({"loaded": False, "error": told, "stdout": error.stdout, "stderr": error.stderr})
-    talk.print(f"the policy does not load: {error.error.kind}\n{tame(error.error.text)}", markup=False)
+    talk.print(f"the policy does not load: {error.error.kind}\n{tame(error.error.text)}")
     for name, text in (("stdout", error.stdout), ("stderr", error.stderr)):
         if text:
-            talk.print(f"its {name}:\n{tame(text)}", markup=False)
+            talk.print(f"its {name}:\n{tame(text)}")
 
 
 def _print(report: Evaluation) -> None:
@@ -119,10 +119,10 @@ def _print(report: Evaluation) -> None:
         ending = result.error.kind if result.error else "terminated" if result.terminated else "truncated"
         data.print(f"{result.case.index:<5} {result.score:12.4f} {result.length:6}  {ending}")
     for line in _failures(report):
-        data.print(tame(line), markup=False)
+        data.print(tame(line))
     data.print()
     for name, value in _summary(report):
-        data.print(f"{name:12} {value}", markup=False)
+        data.print(f"{name:12} {value}")
 
 
 def _failures(report: Evaluation) -> Iterator[str]:

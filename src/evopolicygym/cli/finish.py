@@ -81,7 +81,7 @@ def verify(run: Run, jobs: Jobs = CORES, json: AsJson = False) -> None:
         print_json(report.as_dict())
     else:
         for finding in report.findings:
-            data.print(f"{'ok  ' if finding.ok else 'FAIL'} {finding.what}: {tame(finding.detail)}", markup=False)
+            data.print(f"{'ok  ' if finding.ok else 'FAIL'} {finding.what}: {tame(finding.detail)}")
     if not report.ok:
         raise typer.Exit(1)
 

@@ -64,7 +64,7 @@ def _plain(look: Callable[[], RunState], done: threading.Event) -> None:
     while not done.wait(REFRESH_S):
         state = look()
         if (step := _step(state)) != told:
-            talk.print(line(state), markup=False)
+            talk.print(line(state))
             told = step
 
 

@@ -23,7 +23,7 @@ def show_outcome(run: Path, json: bool) -> None:
         return
     show_table(record)
     for name, value in _lines(record):
-        data.print(f"{name:12} {value}", markup=False)
+        data.print(f"{name:12} {value}")
 
 
 def is_without_score(run: Path) -> bool:

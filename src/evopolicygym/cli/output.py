@@ -24,8 +24,9 @@ class _Console(Console):
         sys.exit(BROKEN_PIPE)
 
 
-talk = _Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
-data = _Console(highlight=False, soft_wrap=True, emoji=False)
+# What is printed is printed as it is: folders, policies and packages may well have brackets in what they say.
+talk = _Console(stderr=True, highlight=False, soft_wrap=True, emoji=False, markup=False)
+data = _Console(highlight=False, soft_wrap=True, emoji=False, markup=False)
 
 
 def tame(text: str) -> str:
@@ -36,7 +37,7 @@ def tame(text: str) -> str:
 def tell_refused(nodes: tuple[Node, ...]) -> None:
     for node in nodes:
         if node.refused:
-            talk.print(f"node {node.id} ({node.host}) gets no work: {node.refused}", markup=False)
+            talk.print(f"node {node.id} ({node.host}) gets no work: {node.refused}")
 
 
 def print_json(value: Any) -> None:

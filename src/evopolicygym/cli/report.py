@@ -49,6 +49,6 @@ def report(
             "skipped": [asdict(one) for one in found.skipped],
         })  # fmt: skip
     else:
-        talk.print(f"{len(found.stories)} runs, {len(drawn)} figures: {tame(str(output))}", markup=False)
+        talk.print(f"{len(found.stories)} runs, {len(drawn)} figures: {tame(str(output))}")
     report_skipped(found.skipped)
     raise typer.Exit(1 if found.skipped else 0)

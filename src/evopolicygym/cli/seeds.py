@@ -39,4 +39,4 @@ def _show(facts: dict[str, str], json: bool) -> None:
         print_json(facts)
     else:
         for name, value in facts.items():
-            data.print(f"{name:10} {value}", markup=False)
+            data.print(f"{name:10} {value}")

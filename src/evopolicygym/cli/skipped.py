@@ -12,4 +12,4 @@ if TYPE_CHECKING:
 
 def report_skipped(skipped: tuple[Skipped, ...]) -> None:
     for one in skipped:
-        talk.print(f"skipped {tame(one.path)}: {tame(one.why)}", markup=False)
+        talk.print(f"skipped {tame(one.path)}: {tame(one.why)}")

@@ -139,12 +139,9 @@ def _conclude(foreman: Foreman, place: SuiteFolder, suite: Suite, planned: list[
     if left:
         talk.print(
             f"{left} of {len(rows)} runs have no score; `evopolicygym suite run {_shown(place.root)}` goes on",
-            markup=False,
         )
         sys.exit(INTERRUPTED if foreman.is_stopped else 1)
-    talk.print(
-        f"all {len(rows)} runs have a score; next: `evopolicygym leaderboard {_shown(place.root)}`", markup=False
-    )
+    talk.print(f"all {len(rows)} runs have a score; next: `evopolicygym leaderboard {_shown(place.root)}`")
 
 
 def _open(folder: Path) -> tuple[Suite, SuiteFolder, list[PlannedRun]]:

@@ -30,7 +30,7 @@ Show = Callable[[Sequence[Row]], None]
 @contextmanager
 def watching(name: str, root: Path) -> Iterator[Show]:
     """Gives what shows the rows as of now."""
-    talk.print(f"suite {name}: {root}", markup=False)
+    talk.print(f"suite {name}: {root}")
     if talk.is_terminal:
         pace = Pace()
         with Live(console=talk, auto_refresh=False, transient=True) as live:
@@ -158,5 +158,5 @@ def _tell_changes(rows: Sequence[Row], told: dict[str, str]) -> None:
         if told.get(row.run) != now and (row.run in told or row.status is not Status.WAITING):
             score = f", score {row.score:.6g}" if row.score is not None else ""
             why = f": {_why(row)}" if row.reason else ""
-            talk.print(f"{row.run}: {_status(row)}, {row.charged}/{row.budget} episodes{score}{why}", markup=False)
+            talk.print(f"{row.run}: {_status(row)}, {row.charged}/{row.budget} episodes{score}{why}")
         told[row.run] = now

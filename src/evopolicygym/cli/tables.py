@@ -51,12 +51,12 @@ def show(
 
 def say(text: str = "") -> None:
     for line in tame(text).split("\n"):
-        data.print(_folded(line, _room(data)), markup=False)
+        data.print(_folded(line, _room(data)))
 
 
 def hint(text: str) -> None:
     """What to do next, beside the data."""
-    talk.print(_folded(text, _room(talk)), markup=False)
+    talk.print(_folded(text, _room(talk)))
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ def _sum(widths: Sequence[int]) -> int:
 def _print(row: Sequence[Sequence[str]], indent: str) -> None:
     for parts in zip_longest(*row):
         whole = (" " * len(cell[0]) if part is None else part for part, cell in zip(parts, row, strict=True))
-        data.print((indent + GAP.join(whole)).rstrip(), markup=False)
+        data.print((indent + GAP.join(whole)).rstrip())
 
 
 def _lines(text: str, width: int) -> list[str]:

@@ -93,7 +93,7 @@ def check(
     else:
         for name, findings in reports.items():
             for finding in findings:
-                data.print(f"{'ok  ' if finding.ok else 'FAIL'} {name}: {finding.rule}", finding.detail, markup=False)
+                data.print(f"{'ok  ' if finding.ok else 'FAIL'} {name}: {finding.rule}", finding.detail)
     if not all(finding.ok for findings in reports.values() for finding in findings):
         raise typer.Exit(1)
 
