@@ -65,11 +65,11 @@ class Flaky(Toy):
     """Raises the first time ever, and never again: a marker file remembers."""
 
     def pay(self, action: Any) -> float:
-        marker = Path(os.environ["TOY_MARKER"])
-        if not marker.exists():
-            marker.touch()
-            raise ArithmeticError("only once")
-        return super().pay(action)
+        try:
+            Path(os.environ["TOY_MARKER"]).touch(exist_ok=False)  # of two workers at once, one is the first
+        except FileExistsError:
+            return super().pay(action)
+        raise ArithmeticError("only once")
 
 
 class Moody(Toy):
