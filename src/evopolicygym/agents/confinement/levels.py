@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -14,6 +13,7 @@ from evopolicygym.agents.confinement.python import make_python
 from evopolicygym.errors import Fault, IsolationUnavailable, UserError
 from evopolicygym.sandbox import landlock
 from evopolicygym.sandbox.probes import landlock_remedy, namespace_remedy
+from evopolicygym.sandbox.scratch import scratch
 
 MEANING: Final = {
     AgentLevel.A: "user, mount, pid, network and IPC namespaces, private root, seccomp, limits",
@@ -95,9 +95,9 @@ def _without_namespaces(network: Network, abi: int, own_user: bool) -> tuple[str
 
 def _rehearse(level: AgentLevel) -> str:
     """Why ``level`` does not hold, with what to do about it; empty if it does."""
-    with tempfile.TemporaryDirectory(prefix="evopolicygym-agent-") as place:
+    with scratch("evopolicygym-agent-") as place:
         try:
-            code = _run(level, Path(place).resolve())
+            code = _run(level, place)
         except (Fault, UserError, OSError) as error:
             remedy = namespace_remedy() if level is AgentLevel.A else landlock_remedy()
             return f"{error} ({remedy})" if remedy else str(error)

@@ -1,0 +1,49 @@
+"""Temporary folders go with whoever made them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from evopolicygym.sandbox.scratch import scratch
+from processes import wait_until
+
+OPEN = """
+import os, time
+from evopolicygym.sandbox.scratch import scratch
+with scratch("evopolicygym-test-") as place:
+    (place / "sealed").mkdir()
+    (place / "sealed" / "file").touch()
+    (place / "sealed").chmod(0o500)
+    print(place, flush=True)
+    time.sleep(600)
+"""
+
+
+def test_it_is_there_for_a_while():
+    with scratch("evopolicygym-test-") as place:
+        assert place.is_dir() and place.stat().st_mode & 0o777 == 0o700
+        (place / "file").touch()
+    assert not place.exists()
+
+
+def test_it_goes_when_the_block_fails():
+    with pytest.raises(ZeroDivisionError), scratch("evopolicygym-test-") as place:
+        raise ZeroDivisionError
+    assert not place.exists()
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_it_goes_with_whoever_is_killed(how):
+    with subprocess.Popen([sys.executable, "-c", OPEN], stdout=subprocess.PIPE, text=True,
+                          stderr=subprocess.DEVNULL) as process:  # fmt: skip
+        assert process.stdout is not None
+        place = Path(process.stdout.readline().strip())
+        assert (place / "sealed" / "file").exists()
+        os.kill(process.pid, how)
+    assert wait_until(lambda: not place.exists(), 30)
