@@ -52,7 +52,7 @@ def test_nothing_is_left_behind(tmp_path, isolation, ending):
     assert Path("/proc/self/mountinfo").read_text() == mounts
 
 
-@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_of_a_recording_that_is_broken_off_nothing_is_left(tmp_path, ending):
     record = tmp_path / "record"
     process = start(tmp_path, "A", task="toys:Vast-v0", more=("--cases", "0-1", "--record", str(record), "--video"))
