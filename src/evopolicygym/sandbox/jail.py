@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import socket
-from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -87,10 +86,8 @@ class Jail:
             if root:
                 become_nobody(self.uid)
             bound_threads()
-        elif self.level is Level.B and root:
-            with suppress(OSError):  # a container may not let root change its uid, or have no other
-                be_counted_apart(self.uid)
-                bound_threads()
+        elif self.level is Level.B and root and be_counted_apart(self.uid):
+            bound_threads()
         elif self.level is Level.B:
             bound_threads(self.others)
 

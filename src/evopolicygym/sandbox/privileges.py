@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import math
 import os
 import resource
@@ -50,10 +51,17 @@ def become_nobody(uid: int) -> None:
         raise OSError(f"root cannot become another user here, such as uid {uid}: {error.strerror}") from error
 
 
-def be_counted_apart(uid: int) -> None:
+def be_counted_apart(uid: int) -> bool:
     """Root without a private root: still root to the files it may read, but a user of its own to the kernel's count of
-    processes, which is by real uid and knows no limit for uid 0."""
-    os.setresuid(uid, 0, 0)
+    processes, which is by real uid and knows no limit for uid 0. False where there is no such user: a container may not
+    let root change its uid, a namespace may have no other."""
+    try:
+        os.setresuid(uid, 0, 0)
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.EINVAL):
+            raise
+        return False
+    return True
 
 
 def bound_threads(others: int = 0) -> None:
