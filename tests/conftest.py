@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
+import signal
+import tempfile
 import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,7 +26,35 @@ if TYPE_CHECKING:
     from serving import Server
 
 TESTS = Path(__file__).parent
-os.environ["PYTHONPATH"] = str(TESTS)  # workers import the toys
+OTHER_MACHINE = TESTS / "other_machine"  # on PYTHONPATH it pretends another CPU and libc
+
+
+UNWANTED = ("CI", "COLUMNS", "LINES", "FORCE_COLOR", "NO_COLOR", "LANGUAGE", "LC_", "XDG_", "PYTHON", "EVOPOLICYGYM_")
+
+
+def _use_known_surroundings() -> None:
+    """Whatever started the tests (a shell, a runner in the background, nohup), they find and hand on the same: default
+    signals, umask, language, time zone and terminal, a configuration folder of their own, and no variable that changes
+    what programs print or write."""
+    for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+        signal.signal(number, handler)
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+    os.umask(0o022)
+    pretending = str(OTHER_MACHINE) in os.environ.get("PYTHONPATH", "")
+    for name in [name for name in os.environ if name.startswith(UNWANTED) and "_TEST_" not in name]:
+        del os.environ[name]
+    config = tempfile.mkdtemp(prefix="evopolicygym-tests-")
+    atexit.register(shutil.rmtree, config, ignore_errors=True)
+    os.environ |= {
+        "PYTHONPATH": os.pathsep.join([str(TESTS), *([str(OTHER_MACHINE)] if pretending else [])]),  # the toys
+        "XDG_CONFIG_HOME": config,
+        "LANG": "C.UTF-8",
+        "TZ": "UTC",
+        "TERM": "dumb",
+    }
+
+
+_use_known_surroundings()
 # No test asserts a wall time, not even through its tools.
 settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("unhurried")

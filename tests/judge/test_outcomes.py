@@ -147,13 +147,85 @@ def test_a_forged_charge_is_named(run):
     assert "charges submission 1 out of turn" in budget and "opens the run a second time" in budget
 
 
-def test_another_machine_is_not_blamed(run):
-    def elsewhere(line: dict[str, Any]) -> None:
-        if line["kind"] == "opened":
-            line["data"]["facts"]["ids"]["bit_id"] = "another"
+def played_elsewhere(change: Callable[[tuple[float, ...]], list[float]]) -> Callable[[dict[str, Any]], None]:
+    """A forger of ledger lines: the run was played on another kind of machine, with these held-out returns."""
 
-    rewrite(run, elsewhere)
-    assert verify(run, 1).replay is Replay.DIFFERENT_BIT_ID
+    def rewrite_line(line: dict[str, Any]) -> None:
+        data = line["data"]
+        if line["kind"] == "opened":
+            data["facts"]["ids"] |= {"bit_id": "b-another", "machine": {"libc": "musl 1.2"}}
+        if line["kind"] == "owned":
+            data["bit_id"] = "b-another"
+        if line["kind"] == "scored":
+            data["tally"]["returns"] = change(data["tally"]["returns"])
+        if line["kind"] == "repeated":
+            data["returns"] = change(data["returns"])
+
+    return rewrite_line
+
+
+@pytest.mark.parametrize(
+    ("change", "replay", "says"),
+    [
+        (lambda returns: returns, Replay.EQUAL, "equal to the bit, twice; the bit_id differs"),
+        (lambda returns: [value + 2e-9 for value in returns], Replay.CLOSE, "within 2e-09 (case 0"),
+        (lambda returns: [value + 1.5 for value in returns], Replay.DIFFERS, "within 1.5 (case 0"),
+    ],
+)
+def test_on_another_machine_it_is_played_and_compared(run, change, replay, says):
+    rewrite(run, played_elsewhere(change))
+    report = verify(run, 1)
+    said = next(finding for finding in report.findings if finding.what == "replay")
+    assert report.replay is replay and said.ok == (replay is not Replay.DIFFERS)
+    assert says in said.detail and "b-another in the run (other libc)" in said.detail
+
+
+def test_on_the_same_machine_other_returns_are_a_mismatch(run):
+    """The control: the same small difference, without another bit_id."""
+
+    def change(line: dict[str, Any]) -> None:
+        if line["kind"] in ("scored", "repeated"):
+            tally = line["data"].get("tally", line["data"])
+            tally["returns"] = [value + 2e-9 for value in tally["returns"]]
+
+    rewrite(run, change)
+    assert verify(run, 1).replay is Replay.MISMATCH
+
+
+def test_a_run_of_another_machine_goes_on_and_says_so(run):
+    rewrite(run, played_elsewhere(list))
+    scored = command("score", run, "--all-checkpoints", "--jobs", "1", "--json")
+    assert scored.returncode == 0, scored.stderr
+    assert "returns may differ in their last bits" in scored.stderr
+    assert all(one["heldout"] for one in json.loads(scored.stdout)[:2])
+    ids = record(run)["ids"]
+    assert ids["bit_id"] == "b-another" and len(ids["other_bit_ids"]) == 1
+
+
+def test_a_run_of_other_versions_does_not_go_on(run):
+    def change(line: dict[str, Any]) -> None:
+        if line["kind"] == "opened":
+            line["data"]["facts"]["ids"]["fingerprint"]["packages"] = {"numpy": "1.0"}
+
+    rewrite(run, change)
+    scored = command("score", run, "--all-checkpoints", "--jobs", "1")
+    assert scored.returncode == 2 and "the run was opened with other packages" in scored.stderr
+
+
+def test_cases_of_another_key_cannot_be_replayed_and_say_why(run):
+    def change(line: dict[str, Any]) -> None:
+        if line["kind"] == "opened":
+            line["data"]["facts"]["ids"]["splits_id"] = "sealed:0123456789"
+
+    rewrite(run, change)
+    assert "Name the key that sealed them" in failing(verify(run, 1))["replay"]
+
+
+def test_a_copy_without_feedback_is_verified_and_says_so(run):
+    shutil.rmtree(run / "feedback")
+    report = verify(run, 1)
+    assert report.ok, failing(report)
+    assert {one.what: one.detail for one in report.findings}["feedback"] == "not in this copy of the run"
 
 
 def test_a_winner_that_is_gone_is_a_finding(run):

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +14,7 @@ from pages import read as read_page
 from typer.testing import CliRunner
 
 import evopolicygym
+from conftest import OTHER_MACHINE, TESTS
 from evopolicygym.cli.main import _app
 from evopolicygym.judge.ledger import line_hash, read
 from evopolicygym.judge.state import fold
@@ -63,3 +67,20 @@ def test_its_rows_load(recwarn):
     rows = evopolicygym.load_runs(SAMPLE)
     assert len(rows) == 12 and not recwarn.list
     assert {row["entrant"].split()[0] for row in rows} == {"starter", "tuner", "command"}
+
+
+@pytest.mark.parametrize(("machine", "folders"), [("this", RUNS[::6]), ("another", RUNS)])
+def test_verify_confirms_it_on_any_machine(machine, folders):
+    """To the bit, although a bit_id is a machine's own."""
+    paths = [str(TESTS), *([str(OTHER_MACHINE)] if machine == "another" else [])]
+    for folder in folders:
+        done = subprocess.run(
+            [sys.executable, "-m", "evopolicygym", "verify", str(folder), "--json"],
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(paths)}, capture_output=True, text=True,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout + done.stderr
+        told = json.loads(done.stdout)
+        said = {finding["what"]: finding["detail"] for finding in told["findings"]}
+        assert told["ok"] and told["replay"] == "equal"
+        if machine == "another":
+            assert "the bit_id differs" in said["replay"]

@@ -34,6 +34,11 @@ def tame(text: str) -> str:
     return "".join(char if char.isprintable() or char in "\n\t" else repr(char)[1:-1] for char in text)
 
 
+def tell_notice(notice: str) -> None:
+    if notice:
+        talk.print(tame(notice))
+
+
 def tell_refused(nodes: tuple[Node, ...]) -> None:
     for node in nodes:
         if node.refused:

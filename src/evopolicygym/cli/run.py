@@ -15,7 +15,7 @@ from evopolicygym.agents.confinement.cell import Network
 from evopolicygym.agents.definitions import COMMAND
 from evopolicygym.cli.live import watching
 from evopolicygym.cli.outcome import is_without_score, show_outcome
-from evopolicygym.cli.output import talk, tell_refused
+from evopolicygym.cli.output import talk, tell_notice, tell_refused
 from evopolicygym.errors import UserError
 from evopolicygym.judge.judge import Videos
 from evopolicygym.runs.casting import Cast, cast
@@ -138,6 +138,7 @@ async def _drive(owner: Owner, who: Cast, root: Path) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, _stop, number, root)
     talk.print(f"{root}: {who.client.name} plays {owner.judge.means.task.id}")
+    tell_notice(owner.notice)
     for path in who.shown_alone(owner.place):
         talk.print(f"the agent sees {path}, and nothing beside it: {ALONE}")
     tell_refused(owner.judge.means.engine.nodes)

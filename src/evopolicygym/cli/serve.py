@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from evopolicygym.cli.outcome import show_outcome
-from evopolicygym.cli.output import data, talk
+from evopolicygym.cli.output import data, talk, tell_notice
 from evopolicygym.judge.judge import Videos
 from evopolicygym.judge.state import Phase
 from evopolicygym.runs import service
@@ -60,6 +60,7 @@ def serve(
         if owner.judge.state.phase is Phase.FINISHED:
             talk.print(f"{run} is finished: there is nothing to submit to")
         else:
+            tell_notice(owner.notice)
             asyncio.run(_serve(owner, run, json))
     show_outcome(run, json)
 

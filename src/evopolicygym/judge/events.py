@@ -54,6 +54,7 @@ class Owned:
     level: str
     implementation: str
     nodes: tuple[Node, ...] = ()
+    bit_id: str = ""
 
 
 @dataclass(frozen=True)

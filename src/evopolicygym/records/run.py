@@ -58,10 +58,15 @@ class TaskFacts(Facts):
 
 
 class Ids(Facts):
+    """``machine``: CPU features, libc and Python behind the bit_id. ``other_bit_ids``: of other kinds of machines on
+    which the run was taken up again."""
+
     splits_id: str
     comparable_id: str
     bit_id: str
     fingerprint: dict[str, Any]
+    machine: dict[str, Any] = {}
+    other_bit_ids: list[str] = []
 
 
 class Options(Facts):

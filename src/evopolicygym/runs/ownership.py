@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,7 +19,7 @@ from evopolicygym.judge.events import Joined, Opened, Owned
 from evopolicygym.judge.failpoints import failpoint
 from evopolicygym.judge.judge import Judge, Means, Videos
 from evopolicygym.judge.place import Place, write_whole
-from evopolicygym.judge.state import Phase
+from evopolicygym.judge.state import Phase, RunState
 from evopolicygym.records.run import Code
 from evopolicygym.rollout.ray.fleet import Whereabouts
 from evopolicygym.rollout.slots import Slots, check_jobs
@@ -29,7 +29,7 @@ from evopolicygym.runs.lock import PATIENCE_S, RunLock
 from evopolicygym.runs.settings import EngineName, Settings
 from evopolicygym.sandbox.checkpoints import sweep
 from evopolicygym.tasks.contract import render
-from evopolicygym.tasks.ids import comparable_facts, ids
+from evopolicygym.tasks.ids import comparable_facts, ids, machine_facts
 from evopolicygym.tasks.registry import resolve
 from evopolicygym.tasks.splits import Splits
 from evopolicygym.tasks.task import Task
@@ -40,12 +40,13 @@ BY_HAND: Final[dict[str, Any]] = {"agent": None, "agent_isolation": {"level": "n
 
 @dataclass(frozen=True)
 class Owner:
-    """A run in our hands."""
+    """A run in our hands. ``notice`` is what its user should know of how it goes on."""
 
     place: Place
     settings: Settings
     judge: Judge
     task_text: str
+    notice: str = ""
     _code: dict[str, Code] = field(default_factory=dict)
 
     def write_record(self) -> None:
@@ -147,17 +148,19 @@ def _started(
     ):
         text = render(task, engine.obs_space, engine.action_space)
         owner = Owner(place, settings, judge, text)
+        ids = run_ids(task, splits, settings)
         if judge.state.opened is None:
-            _open(owner, task, splits, agent_facts)
-        _check_same(judge, task, splits, settings)
-        judge.record(Owned(engine.level, engine.implementation, engine.nodes))
+            _open(owner, task, ids, agent_facts)
+        _check_comparable(judge.state, ids)
+        owner = replace(owner, notice=_notice(judge.state, ids))
+        judge.record(Owned(engine.level, engine.implementation, engine.nodes, ids["bit_id"]))
         engine.watch(lambda node: judge.record(Joined(node)))
         _tidy(owner)
         owner.write_record()
         yield owner
 
 
-def _open(owner: Owner, task: Task, splits: Splits, agent_facts: dict[str, Any]) -> None:
+def _open(owner: Owner, task: Task, ids: dict[str, Any], agent_facts: dict[str, Any]) -> None:
     """The ledger's first line comes last: without it there is no run."""
     engine, settings = owner.judge.means.engine, owner.settings
     write_whole(owner.place.config, settings.toml().encode())
@@ -166,7 +169,7 @@ def _open(owner: Owner, task: Task, splits: Splits, agent_facts: dict[str, Any])
     facts = {
         "evopolicygym": __version__,
         "task": _task_facts(task),
-        "ids": run_ids(task, splits, settings),
+        "ids": ids,
         "options": {name: getattr(settings, name) for name in ("validate_when", "video", "stock")},
         **agent_facts,
     }
@@ -185,18 +188,36 @@ def run_ids(task: Task, splits: Splits, settings: Settings) -> dict[str, Any]:
     names = ("budget", "validation_cases", "heldout_cases")
     protocol = {name: getattr(settings, name) for name in names}
     facts = comparable_facts(task, splits.id, **protocol)
-    return {"splits_id": splits.id, **asdict(ids(task, splits.id, **protocol)), "fingerprint": facts}
+    named = asdict(ids(task, splits.id, **protocol))
+    return {"splits_id": splits.id, **named, "fingerprint": facts, "machine": machine_facts()}
 
 
-def _check_same(judge: Judge, task: Task, splits: Splits, settings: Settings) -> None:
-    """A run goes on only where its episodes give the same bits."""
-    assert judge.state.opened is not None
-    was, now = judge.state.opened.facts["ids"], run_ids(task, splits, settings)
-    if was["bit_id"] == now["bit_id"]:
-        return
-    changed = [name for name, value in now["fingerprint"].items() if was["fingerprint"].get(name) != value]
-    what = f"other {', '.join(changed)}" if changed else "another kind of machine"
-    raise UserError(f"the run was opened with {what}: it cannot go on here", "Go on where it was opened.")
+def _check_comparable(state: RunState, here: dict[str, Any]) -> None:
+    """Scores of other versions or other cases do not belong into one run."""
+    assert state.opened is not None
+    recorded = state.opened.facts["ids"]["fingerprint"]
+    if changed := [name for name, value in here["fingerprint"].items() if recorded.get(name) != value]:
+        raise UserError(
+            f"the run was opened with other {', '.join(changed)}: it cannot go on here", "Go on where it was opened."
+        )
+
+
+def other_bit_id(state: RunState, here: dict[str, Any]) -> str:
+    """What differs where this bit_id is another than the run's, in words; empty where bits must be equal."""
+    assert state.opened is not None
+    recorded = state.opened.facts["ids"]
+    if {recorded["bit_id"], *(owner.bit_id for owner in state.owned if owner.bit_id)} == {here["bit_id"]}:
+        return ""
+    there = {**recorded["fingerprint"], **recorded.get("machine", {})}
+    now = {**here["fingerprint"], **here["machine"]}
+    changed = [name for name in now if name in there and there[name] != now[name]]
+    what = ", ".join(changed) or "CPU, libc or Python"
+    return f"the bit_id differs: {here['bit_id']} here, {recorded['bit_id']} in the run (other {what})"
+
+
+def _notice(state: RunState, here: dict[str, Any]) -> str:
+    elsewhere = other_bit_id(state, here)
+    return f"{elsewhere}: returns may differ in their last bits from those that were played before" if elsewhere else ""
 
 
 def _tidy(owner: Owner) -> None:

@@ -51,7 +51,7 @@ def derive(state: RunState, head: str, code: CodeReader = lambda _: None) -> sha
         id=state.opened.run,
         status=STATUS[state.phase],
         task=shape.TaskFacts(**facts["task"]),
-        ids=shape.Ids(**facts["ids"]),
+        ids=_ids(state, facts["ids"]),
         options=shape.Options(
             validation_cases=hidden.count(state, Split.VALIDATION),
             heldout_cases=hidden.count(state, Split.HELDOUT),
@@ -70,6 +70,11 @@ def derive(state: RunState, head: str, code: CodeReader = lambda _: None) -> sha
         usage=_usage(state),
         ledger_head=head,
     )
+
+
+def _ids(state: RunState, opened: dict[str, Any]) -> shape.Ids:
+    others = {owner.bit_id: None for owner in state.owned if owner.bit_id not in ("", opened["bit_id"])}
+    return shape.Ids(**opened, other_bit_ids=list(others))
 
 
 def _isolation(state: RunState, facts: dict[str, Any]) -> shape.Isolation:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from evopolicygym.errors import Fault, UserError
 from evopolicygym.judge import feedback, hidden
@@ -19,31 +19,37 @@ from evopolicygym.records.run import Run, load
 from evopolicygym.rollout.engine import Engine, LocalEngine
 from evopolicygym.rollout.records import Episode, EpisodeResult
 from evopolicygym.runs import record
-from evopolicygym.runs.ownership import run_ids
+from evopolicygym.runs.ownership import other_bit_id, run_ids
 from evopolicygym.runs.settings import Settings
 from evopolicygym.sandbox.checkpoints import Checkpoint, CheckpointStore, SnapshotRefused
 from evopolicygym.tasks.registry import resolve
+from evopolicygym.tasks.sealing import FILE_VARIABLE
 from evopolicygym.tasks.splits import Case, Split, cases
 
 
 class Replay(StrEnum):
-    """What came of running the winner on held-out twice more."""
+    """Result of playing the winner on held-out twice more. ``close`` and ``differs`` occur only where the bit_id is
+    another than the run's; there equal bits are not promised."""
 
     EQUAL = "equal"
+    CLOSE = "close"
+    DIFFERS = "differs"
     NONDETERMINISTIC = "nondeterministic"
-    DIFFERENT_BIT_ID = "different_bit_id"
     MISMATCH = "mismatch"
     NOTHING_TO_REPLAY = "nothing_to_replay"
 
 
 MEANING = {
-    Replay.EQUAL: "the winner gives the recorded held-out returns, to the bit, twice",
+    Replay.EQUAL: "the winner gives the recorded held-out returns, equal to the bit, twice",
+    Replay.CLOSE: "the winner gives the recorded held-out returns",
+    Replay.DIFFERS: "the winner gives other held-out returns here; only equal bit_ids promise equal bits, so verify it "
+    "where the run was played before you call it wrong",
     Replay.NONDETERMINISTIC: "the winner plays differently each time: its score cannot be confirmed, nor is it corrupt",
-    Replay.DIFFERENT_BIT_ID: "this machine or installation has another bit_id: bits cannot be compared here",
     Replay.MISMATCH: "the winner gives other held-out returns than those recorded",
     Replay.NOTHING_TO_REPLAY: "the run selected no checkpoint",
 }
-GOOD = (Replay.EQUAL, Replay.NOTHING_TO_REPLAY)
+GOOD = (Replay.EQUAL, Replay.CLOSE, Replay.NOTHING_TO_REPLAY)
+TOLERANCE: Final = 1e-6  # of a return's size (at least 1): what last bits of single steps can add up to
 
 
 @dataclass(frozen=True)
@@ -82,7 +88,11 @@ def verify(root: Path, jobs: int) -> Report:
             "budget", _budget([line for line, _ in lines]), f"{state.charged} + {state.remaining} = {state.budget}"
         ),
         _finding("checkpoints", _checkpoints(place, state), "each holds what its name says"),
-        _finding("feedback", _feedback(place, state), "each is as it was when it was judged"),
+        _finding(
+            "feedback",
+            _feedback(place, state),
+            "each is as it was when it was judged" if _has_feedback(place, state) else "not in this copy of the run",
+        ),
         _finding("selection", _selection(state), "the best validation mean, the later of equals"),
         _finding("record", _record(place, state, hashes), "run.json follows from the ledger"),
     ]
@@ -141,6 +151,8 @@ def _checkpoints(place: Place, state: RunState) -> Iterator[str]:
 
 
 def _feedback(place: Place, state: RunState) -> Iterator[str]:
+    if not _has_feedback(place, state):
+        return
     for one in state.submissions.values():
         folder = place.feedback / one.name
         if one.judged and not folder.is_dir():
@@ -149,6 +161,11 @@ def _feedback(place: Place, state: RunState) -> Iterator[str]:
             yield f"{one.name} was altered"
         elif one.refunded is not None and folder.exists():
             yield f"{one.name} was refunded, but has feedback"
+
+
+def _has_feedback(place: Place, state: RunState) -> bool:
+    """Whether this copy of the run kept its feedback: it is large, and no score depends on it."""
+    return any((place.feedback / one.name / "summary.json").exists() for one in state.submissions.values())
 
 
 def _selection(state: RunState) -> Iterator[str]:
@@ -188,26 +205,50 @@ def _plain(run: Run, name: str) -> Any:
 
 
 def _replay(place: Place, state: RunState, jobs: int) -> tuple[Replay, str]:
+    """Always played, on any machine: another bit_id is a reason to say so, not to refuse."""
     if state.phase is not Phase.FINISHED or state.selected is None or state.opened is None:
         return Replay.NOTHING_TO_REPLAY, MEANING[Replay.NOTHING_TO_REPLAY]
     winner = state.submissions[state.selected].charged.checkpoint
     settings = Settings.read(place.config)
     task, splits = resolve(settings.task), settings.splits()
-    if run_ids(task, splits, settings)["bit_id"] != state.opened.facts["ids"]["bit_id"]:
-        return Replay.DIFFERENT_BIT_ID, MEANING[Replay.DIFFERENT_BIT_ID]
+    here = run_ids(task, splits, settings)
+    _check_splits(state.opened.facts["ids"]["splits_id"], splits.id)
     chosen = cases(splits, task.id, Split.HELDOUT, list(range(state.opened.heldout_cases)))
     with LocalEngine(task, jobs, settings.isolation.levels(), place.checkpoints, False, settings.stock) as engine:
-        first, second = _returns(engine, winner, chosen), _returns(engine, winner, chosen)
+        now = _returns(engine, winner, chosen), _returns(engine, winner, chosen)
     recorded = state.heldout[winner.hash].tally.returns
-    outcome = _compared(recorded, state.repeated.returns if state.repeated else recorded, first, second)
-    return outcome, MEANING[outcome] + _first_difference(recorded, first)
+    elsewhere = other_bit_id(state, here)
+    outcome = _compared(recorded, state.repeated.returns if state.repeated else recorded, *now, bool(elsewhere))
+    return outcome, MEANING[outcome] + _difference(recorded, now[0]) + (f"; {elsewhere}" if elsewhere else "")
 
 
-def _compared(recorded: tuple[float, ...], repeated: tuple[float, ...], *now: tuple[float, ...]) -> Replay:
+def _check_splits(recorded: str, here: str) -> None:
+    if recorded != here:
+        raise UserError(
+            f"its cases are {recorded[:23]}, and the key here makes {here[:23]}",
+            f"Name the key that sealed them: {FILE_VARIABLE}=FILE.",
+        )
+
+
+def _compared(
+    recorded: tuple[float, ...],
+    repeated: tuple[float, ...],
+    first: tuple[float, ...],
+    second: tuple[float, ...],
+    elsewhere: bool,
+) -> Replay:
     """A policy that differed from itself then, or does so now, cannot be said to contradict the record."""
-    if {recorded} == set(now):
+    if recorded == first == second:
         return Replay.EQUAL
-    return Replay.MISMATCH if recorded == repeated and len(set(now)) == 1 else Replay.NONDETERMINISTIC
+    if recorded != repeated or first != second:
+        return Replay.NONDETERMINISTIC
+    if not elsewhere:
+        return Replay.MISMATCH
+    return Replay.CLOSE if all(map(_is_close, recorded, first)) else Replay.DIFFERS
+
+
+def _is_close(recorded: float, now: float) -> bool:
+    return abs(now - recorded) <= TOLERANCE * max(1.0, abs(recorded))
 
 
 def _returns(engine: Engine, checkpoint: Checkpoint, chosen: list[Case]) -> tuple[float, ...]:
@@ -220,8 +261,10 @@ def _returns(engine: Engine, checkpoint: Checkpoint, chosen: list[Case]) -> tupl
     return tuple(result.score for result in results if isinstance(result, EpisodeResult))
 
 
-def _first_difference(recorded: tuple[float, ...], now: tuple[float, ...]) -> str:
-    for index, (was, value) in enumerate(zip(recorded, now, strict=True)):
-        if was != value:
-            return f" (first: case {index}, recorded {was!r}, now {value!r})"
-    return ""
+def _difference(recorded: tuple[float, ...], now: tuple[float, ...]) -> str:
+    """The largest one; nothing where all are equal."""
+    apart = {index: abs(new - old) for index, (old, new) in enumerate(zip(recorded, now, strict=True)) if new != old}
+    if not apart:
+        return ""
+    worst = max(apart, key=apart.__getitem__)
+    return f", within {apart[worst]:.3g} (case {worst}: recorded {recorded[worst]!r}, now {now[worst]!r})"

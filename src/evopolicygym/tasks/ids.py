@@ -49,7 +49,7 @@ def machine_facts() -> dict[str, Any]:
     libc, version = platform.libc_ver()
     return {
         "machine": platform.machine(),
-        "cpu_features": _cpu_features(),
+        "cpu_features": list(_cpu_features()),
         "libc": f"{libc} {version}",
         "python": ".".join(platform.python_version_tuple()[:2]),
     }
