@@ -68,14 +68,20 @@ def main() -> NoReturn:
     except (KeyboardInterrupt, _Interrupted):
         _complain("interrupted; every process is stopped", 130)
     except (BrokenPipeError, _ReaderGone):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter complains once more
+        _drop_output()
         sys.exit(BROKEN_PIPE)
     except UnicodeEncodeError as error:
         _complain(f"a name is not UTF-8, which no record can hold: {error.object!a}\nRename it.", UserError.exit_code)
     except OSError as error:
         is_full_disk = error.errno in FULL and error.filename  # the output has no name
+        _drop_output()
         _complain(_said(error), Fault.exit_code if is_full_disk else UserError.exit_code)
     sys.exit(0)
+
+
+def _drop_output() -> None:
+    """Send what could not be written nowhere, or the interpreter tries once more at its end and exits with 120."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _complain(text: str, code: int) -> NoReturn:
