@@ -18,6 +18,7 @@ def main(command: list[str]) -> None:
     shown = os.environ.pop("EVOPOLICYGYM_TEST_SHOW", sys.prefix).split(os.pathsep)
     places = (sys.base_prefix, sys.prefix, runtime().harness, Path(__file__).parent, *shown)
     needed = {Path(path).resolve() for path in places}
+    os.umask(0o022)  # or nobody could pass the folders that are made here
     kernel.unshare(kernel.CLONE_NEWNS)
     kernel.mount("none", "/", None, kernel.MS_REC | kernel.MS_PRIVATE)
     for closed in {door for path in needed if (door := _closed_door(path))}:
