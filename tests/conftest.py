@@ -34,7 +34,7 @@ UNWANTED = ("CI", "COLUMNS", "LINES", "FORCE_COLOR", "NO_COLOR", "LANGUAGE", "LC
 
 def _use_known_surroundings() -> None:
     """Whatever started the tests (a shell, a runner in the background, nohup), they find and hand on the same: default
-    signals, umask, language, time zone and terminal, a configuration folder of their own, and no variable that changes
+    signals, umask, language, time zone and terminal, a configuration folder of their own, a HOME, and no variable that changes
     what programs print or write."""
     for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
         signal.signal(number, handler)
@@ -45,6 +45,8 @@ def _use_known_surroundings() -> None:
         del os.environ[name]
     config = tempfile.mkdtemp(prefix="evopolicygym-tests-")
     atexit.register(shutil.rmtree, config, ignore_errors=True)
+    if not os.access(os.environ.get("HOME", ""), os.W_OK):
+        os.environ["HOME"] = config
     os.environ |= {
         "PYTHONPATH": os.pathsep.join([str(TESTS), *([str(OTHER_MACHINE)] if pretending else [])]),  # the toys
         "XDG_CONFIG_HOME": config,

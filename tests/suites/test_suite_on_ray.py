@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 import time
@@ -33,7 +34,7 @@ def test_a_suite_on_ray_ends_as_it_does_here(tmp_path):
     for name in here.names():
         assert essence(there.record(name)) == essence(here.record(name))
         (node,) = there.record(name)["isolation"]["nodes"]
-        assert node["seats"] == 2
+        assert node["seats"] == min(2, len(os.sched_getaffinity(0)))
 
 
 @pytest.mark.slow

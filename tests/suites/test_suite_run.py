@@ -12,6 +12,7 @@ import pytest
 
 from evopolicygym.judge import failpoints
 from evopolicygym.runs.lock import PATIENCE_S, RunLock
+from evopolicygym.sandbox.checkpoints import remove_tree
 from evopolicygym.suites.folder import is_owned
 from processes import alive, family, wait_until
 from serving import command
@@ -81,7 +82,7 @@ def test_a_broken_run_stops_nobody(done, tmp_path):
     shutil.copytree(done.folder, folder)
     first, second = (folder / "runs" / f"toys-Toy-v0__starter__s{seed}" for seed in (0, 1))
     (first / "config.toml").write_text("not TOML")
-    shutil.rmtree(second, ignore_errors=True)
+    remove_tree(second)
     second.write_text("not a folder")
     ended = command("suite", "run", folder, "--set", "repeats=2")
     assert ended.returncode == 1 and "1 of " in ended.stderr and "is not a folder" in ended.stderr
