@@ -34,8 +34,8 @@ UNWANTED = ("CI", "COLUMNS", "LINES", "FORCE_COLOR", "NO_COLOR", "LANGUAGE", "LC
 
 def _use_known_surroundings() -> None:
     """Whatever started the tests (a shell, a runner in the background, nohup), they find and hand on the same: default
-    signals, umask, language, time zone and terminal, a configuration folder of their own, a HOME, and no variable that changes
-    what programs print or write."""
+    signals, umask, language, time zone and terminal, a configuration folder of their own, a HOME, and no variable that
+    changes what programs print or write."""
     for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
         signal.signal(number, handler)
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
