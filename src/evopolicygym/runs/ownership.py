@@ -28,10 +28,11 @@ from evopolicygym.runs.engines import engine_of
 from evopolicygym.runs.lock import PATIENCE_S, RunLock
 from evopolicygym.runs.settings import EngineName, Settings
 from evopolicygym.sandbox.checkpoints import sweep
+from evopolicygym.sandbox.jail import Level, residues
 from evopolicygym.tasks.contract import render
 from evopolicygym.tasks.ids import comparable_facts, ids
 from evopolicygym.tasks.registry import resolve
-from evopolicygym.tasks.splits import Splits
+from evopolicygym.tasks.splits import Splits, new_salt
 from evopolicygym.tasks.task import Task
 
 LIBRARY_RECORDS: Final = 200
@@ -150,8 +151,8 @@ def _started(
         if judge.state.opened is None:
             _open(owner, task, splits, agent_facts)
         _check_same(judge, task, splits, settings)
-        judge.record(Owned(engine.level, engine.implementation, engine.nodes))
-        engine.watch(lambda node: judge.record(Joined(node)))
+        judge.record(Owned(engine.level, engine.implementation, engine.nodes, residues(engine.level)))
+        engine.watch(lambda node: judge.record(Joined(node, residues(Level(node.level)))))
         _tidy(owner)
         owner.write_record()
         yield owner
@@ -171,7 +172,9 @@ def _open(owner: Owner, task: Task, splits: Splits, agent_facts: dict[str, Any])
         **agent_facts,
     }
     owner.judge.record(
-        Opened(secrets.token_hex(8), settings.budget, settings.validation_cases, settings.heldout_cases, facts)
+        Opened(
+            secrets.token_hex(8), settings.budget, settings.validation_cases, settings.heldout_cases, facts, new_salt()
+        )
     )
 
 

@@ -17,13 +17,13 @@ from evopolicygym.judge.place import Place
 from evopolicygym.judge.state import Phase, RunState, apply, fold
 from evopolicygym.records.run import Run, load
 from evopolicygym.rollout.engine import Engine, LocalEngine
-from evopolicygym.rollout.records import Episode, EpisodeResult
 from evopolicygym.runs import record
 from evopolicygym.runs.ownership import run_ids
 from evopolicygym.runs.settings import Settings
 from evopolicygym.sandbox.checkpoints import Checkpoint, CheckpointStore, SnapshotRefused
 from evopolicygym.tasks.registry import resolve
 from evopolicygym.tasks.splits import Case, Split, cases
+from evopolicygym.tasks.task import Task
 
 
 class Replay(StrEnum):
@@ -195,9 +195,9 @@ def _replay(place: Place, state: RunState, jobs: int) -> tuple[Replay, str]:
     task, splits = resolve(settings.task), settings.splits()
     if run_ids(task, splits, settings)["bit_id"] != state.opened.facts["ids"]["bit_id"]:
         return Replay.DIFFERENT_BIT_ID, MEANING[Replay.DIFFERENT_BIT_ID]
-    chosen = cases(splits, task.id, Split.HELDOUT, list(range(state.opened.heldout_cases)))
+    chosen = cases(splits, task.id, Split.HELDOUT, list(range(state.opened.heldout_cases)), state.opened.salt)
     with LocalEngine(task, jobs, settings.isolation.levels(), place.checkpoints, False, settings.stock) as engine:
-        first, second = _returns(engine, winner, chosen), _returns(engine, winner, chosen)
+        first, second = (_returns(engine, task, winner, chosen) for _ in range(2))
     recorded = state.heldout[winner.hash].tally.returns
     outcome = _compared(recorded, state.repeated.returns if state.repeated else recorded, first, second)
     return outcome, MEANING[outcome] + _first_difference(recorded, first)
@@ -210,14 +210,9 @@ def _compared(recorded: tuple[float, ...], repeated: tuple[float, ...], *now: tu
     return Replay.MISMATCH if recorded == repeated and len(set(now)) == 1 else Replay.NONDETERMINISTIC
 
 
-def _returns(engine: Engine, checkpoint: Checkpoint, chosen: list[Case]) -> tuple[float, ...]:
-    outcomes = {
-        outcome.number: outcome for outcome in engine.run(Episode(i, checkpoint, c) for i, c in enumerate(chosen))
-    }
-    results = [outcomes[number] for number in range(len(chosen))]
-    if faults := [outcome for outcome in results if not isinstance(outcome, EpisodeResult)]:
-        raise Fault(faults[0].text)
-    return tuple(result.score for result in results if isinstance(result, EpisodeResult))
+def _returns(engine: Engine, task: Task, checkpoint: Checkpoint, chosen: list[Case]) -> tuple[float, ...]:
+    """Under the same limit as when the run was scored."""
+    return tuple(result.score for result in hidden.play(engine, task, checkpoint, chosen) or [])
 
 
 def _first_difference(recorded: tuple[float, ...], now: tuple[float, ...]) -> str:
