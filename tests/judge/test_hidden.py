@@ -267,7 +267,7 @@ def test_seeds_of_train_cases_are_told_to_nobody(run):
 
 
 def test_the_salt_of_the_run_is_told_to_nobody(run):
-    """Neither it nor a part of it, as text or as bytes. The control: the ledger, which the agent cannot read, has it."""
+    """Neither it nor a part of it, as text or as bytes. The control finds it in the ledger, which no agent can read."""
     ledger = (run.server.root / "ledger.jsonl").read_bytes()
     salt = json.loads(ledger.splitlines()[0])["data"]["salt"]
     spellings = [part for whole in (salt.encode(), bytes.fromhex(salt)) for part in (whole[:12], whole[-12:])]
