@@ -69,7 +69,7 @@ def through_the_door(folder: Path, count: int) -> None:
         connection = http.client.HTTPConnection(urlsplit(api).netloc)
         with own(folder / "bare", task=TASK, **OPTIONS) as owner:
             means = owner.judge.means
-            cases = means.cases(Split.TRAIN, list(range(count)))
+            cases = owner.judge.cases(Split.TRAIN, list(range(count)))
         rows = []
         for number, case in enumerate(cases):
             whole_s, judge_s, score = submit(connection, urlsplit(api).path, number)
@@ -109,7 +109,7 @@ class Parts:
         self.timed("snapshot, synced", lambda: engine.store.snapshot(place.system, sync_tree))
         self.timed("one line of the ledger", lambda: judge.record(Refused("busy")))
         one = self.timed("all until the charge", lambda: accept(judge, Ask((number,), f"key-{number}")))
-        checkpoint, (case,) = one.charged.checkpoint, judge.means.cases(Split.TRAIN, [number])
+        checkpoint, (case,) = one.charged.checkpoint, judge.cases(Split.TRAIN, [number])
         load = self.timed("load", lambda: engine.load(checkpoint))
         self.timed("episode, isolated", lambda: list(engine.run([Episode(0, checkpoint, case)])))
         staged = Staged(place.feedback)

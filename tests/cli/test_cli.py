@@ -43,7 +43,7 @@ def test_evaluate_prints_data_for_scripts(home):
     assert report["comparable_id"].startswith("c-")
     assert report["fingerprint"]["packages"]["gymnasium"] == "1.4.0"
     assert "seed" not in done.stdout.replace("seeds", "")
-    assert not home.exists()
+    assert (home / "evopolicygym" / "seal.key").exists()  # the salt follows from it, also for public cases
 
 
 def test_evaluate_prints_a_table_for_people():
@@ -273,6 +273,8 @@ def test_doctor():
     report = json.loads(done.stdout)
     assert done.returncode == 0, done.stdout
     assert report["level"] == "A"
+    assert any("caches of files" in text for text in report["policy_residues"])
+    assert not any("stat" in text for text in report["policy_residues"])
     assert len(report["simulators"]) == 16
     assert all(probe["ok"] for probe in report["rendering"])
 
@@ -282,6 +284,7 @@ def test_doctor_names_the_missing_layer_and_its_remedy():
     report = json.loads(done.stdout)
     assert done.returncode == 0
     assert report["level"] == "B"
+    assert any("(stat)" in text for text in report["policy_residues"])
     missing = {probe["name"]: probe for probe in report["isolation"] if not probe["ok"]}
     assert "level A" in missing
     assert "level B works as it is" in missing["level A"]["remedy"]

@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from conftest import toy_task
+from conftest import policy_source, toy_task, write_policy
 from evopolicygym.rollout.engine import LocalEngine
+from evopolicygym.rollout.records import Episode
 from evopolicygym.tasks.sealing import KEY_VARIABLE
+from evopolicygym.tasks.splits import Case, Split, new_salt
 
 
 def descendants(pid: int) -> Iterator[int]:
@@ -52,3 +54,16 @@ def test_what_a_worker_is_told_is_not_in_what_its_policies_are_copies_of(monkeyp
         for pid in descendants(worker):
             assert not any(secret.encode() in part for part in memory(pid))
             assert {int(fd) for fd in os.listdir(f"/proc/{pid}/fd")} <= set(range(8))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may read the memory of a zygote in its own user namespace")
+def test_the_salt_of_a_run_stays_with_the_worker(tmp_path):
+    """Policies are told a key that is made with it, and their zygotes no more than that."""
+    task, salt = toy_task(), new_salt()
+    with LocalEngine(task) as engine:
+        checkpoint = engine.store.snapshot(write_policy(tmp_path / "policy", policy_source()))
+        list(engine.run([Episode(0, checkpoint, Case(task.id, Split.HELDOUT, 0, 7, salt))]))
+        worker = engine._workers[0]._process.pid
+        assert any(salt.encode() in part for part in memory(worker))
+        for pid in descendants(worker):
+            assert not any(salt.encode() in part or bytes.fromhex(salt) in part for part in memory(pid))

@@ -266,6 +266,15 @@ def test_seeds_of_train_cases_are_told_to_nobody(run):
         assert found(seed, run.places) == []
 
 
+def test_the_salt_of_the_run_is_told_to_nobody(run):
+    """Neither it nor a part of it, as text or as bytes. The control finds it in the ledger, which no agent can read."""
+    ledger = (run.server.root / "ledger.jsonl").read_bytes()
+    salt = json.loads(ledger.splitlines()[0])["data"]["salt"]
+    spellings = [part for whole in (salt.encode(), bytes.fromhex(salt)) for part in (whole[:12], whole[-12:])]
+    assert len(salt) == 64 and spellings[0] in ledger
+    assert [name for name, content in run.places.items() if any(part in content for part in spellings)] == []
+
+
 def test_policies_raised_and_played_in_hidden_cases(run):
     """Otherwise there would have been nothing to leak."""
     errors = [error for split in SIZES for result in run.hidden(split).values() for error in result["errors"]]

@@ -15,6 +15,7 @@ from conftest import policy_source
 from evopolicygym.judge.events import Validated
 from evopolicygym.judge.ledger import START, line_hash, read
 from evopolicygym.runs.verification import Replay, Report, verify
+from evopolicygym.sandbox.jail import Level, residues
 from serving import Server, command
 
 CLOCK = policy_source(act="import time; return time.perf_counter_ns() // 10 % 3")
@@ -75,6 +76,12 @@ def test_equal_means_go_to_the_later_and_equal_content_is_validated_once(finishe
     assert sum(isinstance(event, Validated) for event in events) == 2
     report = verify(finished, 1)
     assert report.ok and report.replay is Replay.EQUAL, failing(report)
+
+
+def test_the_record_says_what_the_policies_level_does_not_stop(finished):
+    isolation = record(finished)["isolation"]
+    assert isolation["policy_residues"] == list(residues(Level(isolation["policy"])))
+    assert isolation["policy_residues"]
 
 
 def test_measuring_every_checkpoint_selects_nothing(run):

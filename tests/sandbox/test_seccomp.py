@@ -13,17 +13,27 @@ from evopolicygym.sandbox.syscalls import ALLOWED, AUDIT_ARCH, TABLES
 
 OWN_PID = 4242
 BY_ARGUMENT = (
-    "clone clone3 prlimit64 ioctl fcntl kill tgkill futex open openat clock_gettime clock_getres clock_nanosleep "
-    "sched_getaffinity sched_getparam sched_getscheduler"
+    "clone clone3 prlimit64 ioctl fcntl kill tgkill futex mmap madvise open openat clock_gettime clock_getres "
+    "clock_nanosleep sched_getaffinity sched_getparam sched_getscheduler"
 ).split()
 SOME_NOT_ALLOWED = {
     "x86_64": {
         "socket": 41, "execve": 59, "fork": 57, "ptrace": 101, "mount": 165, "keyctl": 250, "io_uring_setup": 425,
         "memfd_create": 319, "bpf": 321, "unlink": 87, "rename": 82, "truncate": 76, "flock": 73,
+        "pipe": 22, "pipe2": 293, "eventfd": 284, "eventfd2": 290, "epoll_create": 213, "epoll_create1": 291,
+        "timerfd_create": 283, "inotify_init": 253, "inotify_init1": 294, "signalfd4": 289, "shmget": 29,
+        "memfd_secret": 447, "userfaultfd": 323, "socketpair": 53, "pidfd_open": 434, "mq_open": 240,
+        "readahead": 187, "fadvise64": 221, "mincore": 27, "cachestat": 451, "sync_file_range": 277,
+        "process_madvise": 440, "mlock": 149, "mlock2": 325, "mlockall": 151, "remap_file_pages": 216,
     },
     "aarch64": {
         "socket": 198, "execve": 221, "ptrace": 117, "mount": 40, "keyctl": 219, "io_uring_setup": 425,
         "memfd_create": 279, "bpf": 280, "unlinkat": 35, "renameat": 38, "truncate": 45, "flock": 32,
+        "pipe2": 59, "eventfd2": 19, "epoll_create1": 20, "timerfd_create": 85, "inotify_init1": 26,
+        "signalfd4": 74, "shmget": 194, "memfd_secret": 447, "userfaultfd": 282, "socketpair": 199,
+        "pidfd_open": 434, "mq_open": 180, "readahead": 213, "fadvise64": 223, "mincore": 232, "cachestat": 451,
+        "sync_file_range": 84, "process_madvise": 440, "mlock": 228, "mlock2": 284, "mlockall": 230,
+        "remap_file_pages": 234,
     },
 }  # fmt: skip
 
@@ -40,6 +50,9 @@ def verdict(machine: str, number: int, *arguments: int, arch: int | None = None)
             return int(operand)
         if code == seccomp.LOAD:
             (accumulator,) = struct.unpack_from("<I", data, operand)
+            continue
+        if code == seccomp.AND:
+            accumulator &= operand
             continue
         holds = {
             seccomp.JUMP_EQUAL: accumulator == operand,
@@ -108,3 +121,28 @@ class TestFilter:
         assert verdict(machine, fcntl, 3, 6) == DENY
         assert verdict(machine, ioctl, 1, 0x5401) == ALLOW
         assert verdict(machine, ioctl, 1, 0x5412) & 0xFFFF == errno.ENOTTY
+
+    @pytest.mark.parametrize(
+        ("flags", "passes"),
+        [
+            (0x02, True),  # private, of a file: how libraries are loaded
+            (0x01, True),  # shared, of a file
+            (0x22, True),  # private, anonymous: all of malloc
+            (0x20022, True),  # a thread's stack
+            (0x21, False),  # shared, anonymous
+            (0x23, False),  # the same by MAP_SHARED_VALIDATE
+            (0x8021, False),
+            (0x40022, False),  # huge pages: the attempt takes a number, whether there are any or not
+            (0x40002, False),
+            (0x7840022, False),
+        ],
+    )
+    def test_memory_that_takes_a_number_of_the_whole_machine(self, machine, flags, passes):
+        assert verdict(machine, TABLES[machine]["mmap"], 0, 4096, 3, flags) == (ALLOW if passes else DENY)
+
+    @pytest.mark.parametrize("advice", range(26))
+    def test_advice_that_reaches_no_other_process(self, machine, advice):
+        harmless = {"normal": 0, "random": 1, "sequential": 2, "willneed": 3, "dontneed": 4, "free": 8, "hugepage": 14}
+        harmless |= {"nohugepage": 15, "dontdump": 16, "dodump": 17, "wipeonfork": 18}
+        answer = verdict(machine, TABLES[machine]["madvise"], 0, 4096, advice)
+        assert answer == ALLOW if advice in harmless.values() else answer & 0xFFFF == errno.EINVAL

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import stat
 
@@ -11,7 +12,16 @@ from hypothesis import strategies as st
 
 from evopolicygym.errors import UserError
 from evopolicygym.tasks.sealing import create_key, load_key
-from evopolicygym.tasks.splits import SIZES, PaperSplits, SealedSplits, Split, cases, parse_indices
+from evopolicygym.tasks.splits import (
+    SIZES,
+    PaperSplits,
+    SealedSplits,
+    Split,
+    cases,
+    evaluation_salt,
+    parse_indices,
+    parse_salt,
+)
 
 TASK = "core16/acrobot"
 
@@ -55,6 +65,18 @@ def test_randomness_keys_differ_by_case_and_do_not_show_the_seed():
     keys = {case.randomness_key() for case in listed}
     assert len(keys) == 50
     assert all(case.seed.to_bytes(8, "little") not in case.randomness_key() for case in listed)
+
+
+def test_a_salt_makes_other_keys_and_none_the_published_ones():
+    (plain,), (salted,), (other,) = (cases(PaperSplits(), TASK, Split.TRAIN, [0], salt) for salt in ("", "a", "b"))
+    digest = hashlib.sha256(f"evopolicygym policy randomness|{TASK}|{plain.seed}".encode()).digest()
+    assert plain.randomness_key() == digest
+    assert len({digest, salted.randomness_key(), other.randomness_key()}) == 3
+
+
+def test_the_salt_of_an_evaluation_depends_on_key_and_checkpoint():
+    salts = {evaluation_salt(key, checkpoint) for key in (b"k" * 32, b"l" * 32) for checkpoint in ("one", "two")}
+    assert len(salts) == 4 and all(parse_salt(salt) == salt for salt in salts)
 
 
 @given(st.lists(st.integers(0, 63), min_size=1, max_size=20))

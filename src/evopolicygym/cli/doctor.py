@@ -20,7 +20,7 @@ from evopolicygym.errors import IsolationUnavailable, UserError
 from evopolicygym.fast.catalogue import CATALOGUE, why_stock
 from evopolicygym.rollout.stopwatch import measure_jail
 from evopolicygym.sandbox import probes
-from evopolicygym.sandbox.jail import MEANING, Level
+from evopolicygym.sandbox.jail import MEANING, Level, residues
 from evopolicygym.sandbox.probes import Probe
 from evopolicygym.tasks import pins, simulator
 from evopolicygym.tasks.files import core16
@@ -46,7 +46,9 @@ def doctor(json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = F
     speed = measure_jail(level) if level else {}
     if json:
         found = {name: [asdict(probe) for probe in found] for name, found in sections.items()}
-        print_json({"system": _system(), "level": level, "publishable": healthy, "speed": speed, **found})
+        not_stopped = residues(level or Level.NONE)
+        told = {"level": level, "policy_residues": not_stopped, "publishable": healthy, "speed": speed}
+        print_json({"system": _system(), **told, **found})
     else:
         _print(sections, level, healthy, speed)
     raise typer.Exit(0 if healthy else 1 if level else 3)
@@ -127,6 +129,8 @@ def _print(sections: dict[str, list[Probe]], level: Level | None, healthy: bool,
             if probe.remedy:
                 data.print(f"       -> {probe.remedy}")
     data.print(f"\nisolation      {f'level {level}: {MEANING[level]}' if level else 'none that holds'}")
+    for text in residues(level) if level else ():
+        data.print(f"  not stopped  {text}")
     for name, number in speed.items():
         data.print(f"{name:30} {number:.3g}")
     data.print(f"sealing key    {key_file() if key_file().exists() else 'made on first use'}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -17,11 +17,12 @@ from evopolicygym.rollout.evaluation import Evaluation, NotLoaded, evaluate_fold
 from evopolicygym.rollout.ray.alone import ray_engine
 from evopolicygym.rollout.unnamed import unnamed
 from evopolicygym.runs.settings import CORES, EngineName, Isolation, Seeds
-from evopolicygym.sandbox.checkpoints import SnapshotRefused
+from evopolicygym.sandbox.checkpoints import Checkpoint, SnapshotRefused
 from evopolicygym.sandbox.jail import MEANING, Level
 from evopolicygym.tasks import paper, pins
 from evopolicygym.tasks.registry import resolve
-from evopolicygym.tasks.splits import SIZES, Split, cases, parse_indices
+from evopolicygym.tasks.sealing import load_key
+from evopolicygym.tasks.splits import SIZES, Split, cases, evaluation_salt, new_salt, parse_indices, parse_salt
 
 DEFAULT_CASES = {Split.TRAIN: "0-7", Split.VALIDATION: "0-15", Split.HELDOUT: "0-31"}
 
@@ -40,12 +41,16 @@ def evaluate(
     record: Annotated[Path | None, typer.Option(help="New folder for a trajectory of each episode.")] = None,
     video: Annotated[bool, typer.Option(help="With --record: a video of each episode, too.")] = False,
     stock: Annotated[bool, typer.Option(help="Stock environments, not their bit-exact fast versions.")] = False,
+    salt: Annotated[
+        str | None, typer.Option(help="randomness_salt of a run or evaluation, to repeat its draws.")
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Run a policy on chosen cases and report returns, lengths, errors and speed."""
     found = resolve(task)
     splits = seeds.splits(seal_key)
     engine_name.check_address(ray_address)
+    salt_of = _salt_of(salt, seal_key)
     wanted = DEFAULT_CASES[split] if case_list is None else case_list
     chosen = cases(splits, found.id, split, parse_indices(wanted, SIZES[split]))
     _warn(pins.complaints(pins.distributions(found.requires)), isolation)
@@ -57,7 +62,9 @@ def evaluate(
     try:
         with make(video=video, stock=stock) as engine, progress(len(chosen)) as advance:
             tell_refused(engine.nodes)
-            report = evaluate_folder(engine, found, policy_dir.resolve(), chosen, splits.id, record, video, advance)
+            report = evaluate_folder(
+                engine, found, policy_dir.resolve(), chosen, splits.id, record, video, advance, salt_of
+            )
     except SnapshotRefused as error:
         raise UserError(f"{policy_dir} cannot be evaluated: {error}") from error
     except NotLoaded as error:
@@ -69,6 +76,23 @@ def evaluate(
         _print(report)
     if report.faults:
         raise Fault(f"{len(report.faults)} of {len(chosen)} episodes have no score: {report.faults[0].text}")
+
+
+def _salt_of(given: str | None, seal_key: Path | None) -> Callable[[Checkpoint], str]:
+    """Return how the salt follows from the checkpoint: as given, else by the sealing key, else drawn for this time."""
+    if given is not None:
+        chosen = parse_salt(given)
+        return lambda _: chosen
+    try:
+        key = load_key(seal_key)
+    except UserError as error:
+        drawn = new_salt()
+        talk.print(
+            f"warning: {error.message}: a policy that draws random numbers gets others each time it is evaluated"
+        )
+        talk.print(f"To repeat this evaluation, add --salt {drawn}")
+        return lambda _: drawn
+    return lambda checkpoint: evaluation_salt(key, checkpoint.hash)
 
 
 def _warn(complaints: list[str], isolation: Isolation) -> None:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import statistics
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Annotated, Any, Final
+
+import msgspec
 
 from evopolicygym.rollout.nodes import Node
 from evopolicygym.rollout.records import EpisodeResult, mean
 from evopolicygym.sandbox.checkpoints import Checkpoint
+from evopolicygym.tasks.splits import SALT
 
 
 @dataclass(frozen=True)
@@ -38,23 +41,27 @@ def tally(results: list[EpisodeResult]) -> Tally:
 
 @dataclass(frozen=True)
 class Opened:
-    """``facts`` is all that names the run: task, ids, options, agent. It never changes."""
+    """``facts`` is all that names the run: task, ids, options, agent. It never changes. ``salt`` is a secret that the
+    keys of its policies' randomness are made with; runs from before it was introduced have none."""
 
     run: str
     budget: int
     validation_cases: int
     heldout_cases: int
     facts: dict[str, Any]
+    salt: Annotated[str, msgspec.Meta(pattern=rf"^({SALT})?\Z")] = ""
 
 
 @dataclass(frozen=True)
 class Owned:
-    """A process took the run over, with policies isolated at this level: the lowest of all nodes that play."""
+    """A process took the run over, with policies isolated at this level: the lowest of all nodes that play.
+    ``residues``: what that level does not stop, in words."""
 
     level: str
     implementation: str
     nodes: tuple[Node, ...] = ()
     bit_id: str = ""
+    residues: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -62,6 +69,7 @@ class Joined:
     """A node that was not there when the run was taken over plays from now on."""
 
     node: Node
+    residues: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

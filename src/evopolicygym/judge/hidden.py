@@ -8,18 +8,23 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Final
 
 from evopolicygym.errors import Fault
 from evopolicygym.judge.events import Closed, Finished, Repeated, Scored, Selected, Tally, Validated, tally
 from evopolicygym.judge.failpoints import failpoint
 from evopolicygym.judge.judge import Judge
 from evopolicygym.judge.state import Phase, RunState, Submission
-from evopolicygym.rollout.records import Episode, EpisodeResult, FaultReport
+from evopolicygym.rollout.engine import Engine
+from evopolicygym.rollout.records import Episode, EpisodeError, EpisodeResult, FaultReport, not_played
 from evopolicygym.sandbox.checkpoints import Checkpoint
-from evopolicygym.tasks.splits import Split
+from evopolicygym.sandbox.failures import ErrorKind
+from evopolicygym.tasks.splits import Case, Split
+from evopolicygym.tasks.task import Task
 
 Advance = Callable[[], Any]
+GoOn = Callable[[], bool]
+WALL_FACTOR: Final = 3.0  # wall time that a candidate may take of one case, on average, as a multiple of the CPU limit
 
 
 def close(judge: Judge, reason: str) -> None:
@@ -38,7 +43,7 @@ def finish(judge: Judge, advance: Advance = lambda: None) -> None:
         failpoint("finished")
 
 
-def validate(judge: Judge, advance: Advance = lambda: None, go_on: Callable[[], bool] = lambda: True) -> None:
+def validate(judge: Judge, advance: Advance = lambda: None, go_on: GoOn = lambda: True) -> None:
     """Every candidate, byte-identical ones once. ``go_on`` can break it off between episodes; the rest stays open."""
     for checkpoint in unvalidated(judge.state):
         played = _play(judge, checkpoint, Split.VALIDATION, advance, go_on)
@@ -93,28 +98,60 @@ def _all(judge: Judge, checkpoint: Checkpoint, split: Split, advance: Advance) -
 
 
 def _play(
-    judge: Judge, checkpoint: Checkpoint, split: Split, advance: Advance, go_on: Callable[[], bool]
+    judge: Judge, checkpoint: Checkpoint, split: Split, advance: Advance, go_on: GoOn
 ) -> tuple[Tally, float] | None:
     """None when it was broken off. A fault leaves the run as it is: finishing again goes on from here."""
-    began, results, wanted = time.perf_counter(), list[EpisodeResult](), count(judge.state, split)
-    for outcome in judge.means.engine.run(_episodes(judge, checkpoint, split, wanted, go_on), background=True):
-        if isinstance(outcome, FaultReport):
-            raise Fault(f"a hidden episode has no score: {outcome.text}; finish the run again to go on from here")
-        results.append(outcome)
+    began, chosen = time.perf_counter(), judge.cases(split, list(range(count(judge.state, split))))
+
+    def played() -> None:
         failpoint("hidden-episode-played")
         advance()
-    if len(results) < wanted:
-        return None
-    return tally(sorted(results, key=lambda result: result.number)), time.perf_counter() - began
+
+    try:
+        results = play(judge.means.engine, judge.means.task, checkpoint, chosen, played, go_on)
+    except Fault as fault:
+        raise Fault(f"a hidden episode has no score: {fault}; finish the run again to go on from here") from fault
+    return None if results is None else (tally(results), time.perf_counter() - began)
 
 
-def _episodes(
-    judge: Judge, checkpoint: Checkpoint, split: Split, wanted: int, go_on: Callable[[], bool]
-) -> Iterator[Episode]:
-    for number, case in enumerate(judge.means.cases(split, list(range(wanted)))):
+def play(
+    engine: Engine,
+    task: Task,
+    checkpoint: Checkpoint,
+    chosen: list[Case],
+    advance: Advance = lambda: None,
+    go_on: GoOn = lambda: True,
+) -> list[EpisodeResult] | None:
+    """Play one checkpoint on ``chosen``; None when ``go_on`` broke it off.
+
+    A candidate has ``WALL_FACTOR`` times its CPU limit of wall time for all its cases together. The judge's own work
+    and the simulator's are not counted, so that neither a slow simulator nor the number of jobs changes a score. Once
+    it is used up, the cases that have not begun fail: a policy that sleeps must not hold the machine for days."""
+    limit_s = WALL_FACTOR * task.limits.episode_cpu_s * len(chosen)
+    episodes = [Episode(number, checkpoint, case) for number, case in enumerate(chosen)]
+    results: dict[int, EpisodeResult] = {}
+
+    def is_late() -> bool:
+        return sum(result.policy_wall_s for result in results.values()) > limit_s
+
+    for outcome in engine.run(_while(episodes, lambda: go_on() and not is_late()), background=True):
+        if isinstance(outcome, FaultReport):
+            raise Fault(outcome.text)
+        results[outcome.number] = outcome
+        advance()
+    if is_late():
+        error = EpisodeError(ErrorKind.TIMEOUT, f"the cases before took {limit_s:g} s of wall time together")
+        skipped = [episode for episode in episodes if episode.number not in results]
+        results |= {one.number: not_played(one, task.failed_score(0.0), error) for one in skipped}
+    return [results[number] for number in sorted(results)] if len(results) == len(chosen) else None
+
+
+def _while(episodes: list[Episode], go_on: GoOn) -> Iterator[Episode]:
+    """Asks before each, when the engine is ready for it."""
+    for episode in episodes:
         if not go_on():
             return
-        yield Episode(number, checkpoint, case)
+        yield episode
 
 
 def count(state: RunState, split: Split) -> int:

@@ -40,9 +40,6 @@ class Means:
     engine: Engine
     videos: Videos = Videos.NONE
 
-    def cases(self, split: Split, indices: list[int]) -> list[Case]:
-        return cases(self.splits, self.task.id, split, indices)
-
 
 class Judge:
     """The only writer of a run's ledger. Any thread may record, and look at ``state``."""
@@ -55,6 +52,11 @@ class Judge:
     @property
     def ledger_head(self) -> str:
         return self._ledger.head
+
+    def cases(self, split: Split, indices: list[int]) -> list[Case]:
+        """Of any split, with the salt of the run."""
+        salt = self.state.opened.salt if self.state.opened else ""
+        return cases(self.means.splits, self.means.task.id, split, indices, salt)
 
     def record(self, event: Event) -> None:
         """On disk first, then true."""

@@ -151,7 +151,7 @@ def _episodes(judge: Judge, submission: Submission, staged: Staged) -> list[Epis
         Episode(
             number, charged.checkpoint, case, Recording(str(staged.episode(number)), video=means.videos.wants(number))
         )
-        for number, case in enumerate(means.cases(Split.TRAIN, list(charged.cases)))
+        for number, case in enumerate(judge.cases(Split.TRAIN, list(charged.cases)))
     ]
 
 

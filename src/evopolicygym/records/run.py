@@ -100,14 +100,16 @@ class Node(Facts):
 
 
 class Isolation(Facts):
-    """Levels achieved. ``publishable`` is false as soon as one of them is none. ``agent_residues``: what its level does
-    not stop, in words. ``nodes``: where policies played, and where they might not; empty where a machine was alone."""
+    """Levels achieved. ``publishable`` is false as soon as one of them is none. ``agent_residues`` and
+    ``policy_residues``: what the levels do not stop, in words. ``nodes``: where policies played, and where they might
+    not; empty where a machine was alone."""
 
     policy: str
     nodes: list[Node] = []
     agent: str
     agent_network: str
     agent_residues: list[str] = []
+    policy_residues: list[str] = []
     publishable: bool
 
 
@@ -232,7 +234,8 @@ class Times(Facts):
 
 
 class Run(Facts):
-    """One agent on one task under one budget."""
+    """One agent on one task under one budget. ``randomness_salt``: the secret from which the randomness of its policies
+    follows; null while the run is open, and for runs from before there was one."""
 
     schema_version: Literal[1]
     evopolicygym: str
@@ -250,6 +253,7 @@ class Run(Facts):
     outcome: Outcome | None
     times: Times
     integrity: Integrity | None = None
+    randomness_salt: str | None = None
     turns: list[Turn] = []
     usage: dict[str, Any] | None
     ledger_head: str

@@ -28,6 +28,7 @@ from evopolicygym.rollout.records import (
     FaultReport,
     LoadResult,
     Request,
+    not_played,
 )
 from evopolicygym.rollout.slots import OwnSlots, Slots
 from evopolicygym.rollout.worker import Settings
@@ -233,9 +234,7 @@ class LocalEngine:
     def _killed_the_simulator(self, episode: Episode) -> EpisodeResult:
         """The simulator's process died each time it played this checkpoint on this case."""
         text = f"the simulator process died {TRIES} times while it played this episode"
-        score = self._task.failed_score(0.0)
-        error = EpisodeError(ErrorKind.SIMULATOR_ERROR, text)
-        return EpisodeResult(episode.number, episode.case, score, 0.0, 0, False, False, 0, error, "", "", 0.0, 0.0, 0.0)
+        return not_played(episode, self._task.failed_score(0.0), EpisodeError(ErrorKind.SIMULATOR_ERROR, text))
 
     def _start(self, slot: int) -> WorkerHandle:
         core = self._cores[(self._slots.first_core + slot) % len(self._cores)]

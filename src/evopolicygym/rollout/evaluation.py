@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,7 @@ class Evaluation:
     results: tuple[EpisodeResult, ...]
     faults: tuple[FaultReport, ...]
     wall_s: float
+    salt: str = ""
 
     @property
     def scores(self) -> list[float]:
@@ -78,6 +79,7 @@ class Evaluation:
             "env_id": self.task.env_id,
             "split": self.split,
             "splits_id": self.splits_id,
+            "randomness_salt": self.salt or None,
             "policy": asdict(self.checkpoint),
             "isolation": {"level": self.level, "publishable": self.level is not Level.NONE},
             "implementation": self.implementation,
@@ -105,13 +107,16 @@ def evaluate_folder(
     record: Path | None = None,
     video: bool = False,
     advance: Callable[[], object] = lambda: None,
+    salt_of: Callable[[Checkpoint], str] = lambda _: "",
 ) -> Evaluation:
-    """Raises SnapshotRefused or NotLoaded when there is nothing to play."""
+    """Raises SnapshotRefused or NotLoaded when there is nothing to play. ``salt_of`` gives the secret from which the
+    policy's randomness follows; without it that follows from public facts, as for the published anchors."""
     checkpoint = engine.store.snapshot(folder)
     load = engine.load(checkpoint)
     if load.error:
         raise NotLoaded(load.error, load.stdout, load.stderr)
-    began = time.perf_counter()
+    salt, began = salt_of(checkpoint), time.perf_counter()
+    cases = [replace(case, salt=salt) for case in cases]
     outcomes: dict[int, EpisodeResult | FaultReport] = {}
     for outcome in engine.run(_episodes(checkpoint, cases, record, video)):
         outcomes[outcome.number] = outcome
@@ -129,6 +134,7 @@ def evaluate_folder(
         results=tuple(outcome for outcome in ordered if isinstance(outcome, EpisodeResult)),
         faults=tuple(outcome for outcome in ordered if isinstance(outcome, FaultReport)),
         wall_s=wall_s,
+        salt=salt,
     )
 
 

@@ -44,7 +44,7 @@ class EpisodeError:
 @dataclass(frozen=True)
 class EpisodeResult:
     """One rollout, done. ``score`` is the return, or what a failed episode scores instead. ``left_out`` names what its
-    recording does not hold."""
+    recording does not hold. ``policy_wall_s`` is the wall time in which the judge waited for the policy."""
 
     number: int
     case: Case
@@ -61,6 +61,12 @@ class EpisodeResult:
     rollout_s: float
     policy_cpu_s: float
     left_out: tuple[str, ...] = ()
+    policy_wall_s: float = 0.0
+
+
+def not_played(episode: Episode, score: float, error: EpisodeError) -> EpisodeResult:
+    """Return the result of an episode that failed without a step."""
+    return EpisodeResult(episode.number, episode.case, score, 0.0, 0, False, False, 0, error, "", "", 0.0, 0.0, 0.0)
 
 
 def mean(scores: Sequence[float]) -> float:

@@ -146,6 +146,7 @@ class Worker:
             rollout_s=progress.seconds,
             policy_cpu_s=left.ended.cpu_s,
             left_out=progress.left_out,
+            policy_wall_s=left.waited_s,
         )
 
     def _simulator_error(self, episode: Episode, error: SimulatorError) -> EpisodeResult:

@@ -28,10 +28,11 @@ from evopolicygym.runs.engines import engine_of
 from evopolicygym.runs.lock import PATIENCE_S, RunLock
 from evopolicygym.runs.settings import EngineName, Settings
 from evopolicygym.sandbox.checkpoints import sweep
+from evopolicygym.sandbox.jail import Level, residues
 from evopolicygym.tasks.contract import render
 from evopolicygym.tasks.ids import comparable_facts, ids, machine_facts
 from evopolicygym.tasks.registry import resolve
-from evopolicygym.tasks.splits import Splits
+from evopolicygym.tasks.splits import Splits, new_salt
 from evopolicygym.tasks.task import Task
 
 LIBRARY_RECORDS: Final = 200
@@ -153,8 +154,8 @@ def _started(
             _open(owner, task, ids, agent_facts)
         _check_comparable(judge.state, ids)
         owner = replace(owner, notice=_notice(judge.state, ids))
-        judge.record(Owned(engine.level, engine.implementation, engine.nodes, ids["bit_id"]))
-        engine.watch(lambda node: judge.record(Joined(node)))
+        judge.record(Owned(engine.level, engine.implementation, engine.nodes, ids["bit_id"], residues(engine.level)))
+        engine.watch(lambda node: judge.record(Joined(node, residues(Level(node.level)))))
         _tidy(owner)
         owner.write_record()
         yield owner
@@ -174,7 +175,9 @@ def _open(owner: Owner, task: Task, ids: dict[str, Any], agent_facts: dict[str, 
         **agent_facts,
     }
     owner.judge.record(
-        Opened(secrets.token_hex(8), settings.budget, settings.validation_cases, settings.heldout_cases, facts)
+        Opened(
+            secrets.token_hex(8), settings.budget, settings.validation_cases, settings.heldout_cases, facts, new_salt()
+        )
     )
 
 

@@ -66,6 +66,7 @@ def derive(state: RunState, head: str, code: CodeReader = lambda _: None) -> sha
         outcome=_outcome(state),
         times=_times(state),
         integrity=shape.Integrity(**state.inspected.note) if state.inspected else None,
+        randomness_salt=_salt(state),
         turns=[_turn(one) for one in state.turns],
         usage=_usage(state),
         ledger_head=head,
@@ -75,6 +76,13 @@ def derive(state: RunState, head: str, code: CodeReader = lambda _: None) -> sha
 def _ids(state: RunState, opened: dict[str, Any]) -> shape.Ids:
     others = {owner.bit_id: None for owner in state.owned if owner.bit_id not in ("", opened["bit_id"])}
     return shape.Ids(**opened, other_bit_ids=list(others))
+
+
+def _salt(state: RunState) -> str | None:
+    """Return it once no agent is left that could pass it on to a policy: from then on anybody may repeat the bits."""
+    if state.phase is Phase.OPEN or state.opened is None:
+        return None
+    return state.opened.salt or None
 
 
 def _isolation(state: RunState, facts: dict[str, Any]) -> shape.Isolation:
@@ -89,8 +97,15 @@ def _isolation(state: RunState, facts: dict[str, Any]) -> shape.Isolation:
         agent=agent["level"],
         agent_network=agent["network"],
         agent_residues=agent.get("residues", []),
+        policy_residues=_policy_residues(state),
         publishable=publishable,
     )
+
+
+def _policy_residues(state: RunState) -> list[str]:
+    """Of every level that any of them achieved, each once."""
+    texts = [text for owner in state.owned for text in owner.residues]
+    return list(dict.fromkeys(texts + [text for node in state.joined for text in node.residues]))
 
 
 def _nodes(state: RunState) -> list[shape.Node]:

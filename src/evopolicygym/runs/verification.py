@@ -17,7 +17,6 @@ from evopolicygym.judge.place import Place
 from evopolicygym.judge.state import Phase, RunState, apply, fold
 from evopolicygym.records.run import Run, load
 from evopolicygym.rollout.engine import Engine, LocalEngine
-from evopolicygym.rollout.records import Episode, EpisodeResult
 from evopolicygym.runs import record
 from evopolicygym.runs.ownership import other_bit_id, run_ids
 from evopolicygym.runs.settings import Settings
@@ -25,6 +24,7 @@ from evopolicygym.sandbox.checkpoints import Checkpoint, CheckpointStore, Snapsh
 from evopolicygym.tasks.registry import resolve
 from evopolicygym.tasks.sealing import FILE_VARIABLE
 from evopolicygym.tasks.splits import Case, Split, cases
+from evopolicygym.tasks.task import Task
 
 
 class Replay(StrEnum):
@@ -213,13 +213,15 @@ def _replay(place: Place, state: RunState, jobs: int) -> tuple[Replay, str]:
     task, splits = resolve(settings.task), settings.splits()
     here = run_ids(task, splits, settings)
     _check_splits(state.opened.facts["ids"]["splits_id"], splits.id)
-    chosen = cases(splits, task.id, Split.HELDOUT, list(range(state.opened.heldout_cases)))
+    chosen = cases(splits, task.id, Split.HELDOUT, list(range(state.opened.heldout_cases)), state.opened.salt)
     with LocalEngine(task, jobs, settings.isolation.levels(), place.checkpoints, False, settings.stock) as engine:
-        now = _returns(engine, winner, chosen), _returns(engine, winner, chosen)
+        first, second = (_returns(engine, task, winner, chosen) for _ in range(2))
     recorded = state.heldout[winner.hash].tally.returns
     elsewhere = other_bit_id(state, here)
-    outcome = _compared(recorded, state.repeated.returns if state.repeated else recorded, *now, bool(elsewhere))
-    return outcome, MEANING[outcome] + _difference(recorded, now[0]) + (f"; {elsewhere}" if elsewhere else "")
+    outcome = _compared(
+        recorded, state.repeated.returns if state.repeated else recorded, first, second, bool(elsewhere)
+    )
+    return outcome, MEANING[outcome] + _difference(recorded, first) + (f"; {elsewhere}" if elsewhere else "")
 
 
 def _check_splits(recorded: str, here: str) -> None:
@@ -251,14 +253,9 @@ def _is_close(recorded: float, now: float) -> bool:
     return abs(now - recorded) <= TOLERANCE * max(1.0, abs(recorded))
 
 
-def _returns(engine: Engine, checkpoint: Checkpoint, chosen: list[Case]) -> tuple[float, ...]:
-    outcomes = {
-        outcome.number: outcome for outcome in engine.run(Episode(i, checkpoint, c) for i, c in enumerate(chosen))
-    }
-    results = [outcomes[number] for number in range(len(chosen))]
-    if faults := [outcome for outcome in results if not isinstance(outcome, EpisodeResult)]:
-        raise Fault(faults[0].text)
-    return tuple(result.score for result in results if isinstance(result, EpisodeResult))
+def _returns(engine: Engine, task: Task, checkpoint: Checkpoint, chosen: list[Case]) -> tuple[float, ...]:
+    """Under the same limit as when the run was scored."""
+    return tuple(result.score for result in hidden.play(engine, task, checkpoint, chosen) or [])
 
 
 def _difference(recorded: tuple[float, ...], now: tuple[float, ...]) -> str:

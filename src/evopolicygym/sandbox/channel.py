@@ -29,11 +29,12 @@ NONCES: Final = 64
 
 @dataclass(frozen=True)
 class Leftovers:
-    """What remains when a policy process is gone."""
+    """What remains when a policy process is gone. ``waited_s``: wall time in which an answer of it was due."""
 
     ended: Ended
     stdout: str
     stderr: str
+    waited_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -170,7 +171,7 @@ class PolicyProcess:
         if self._left is None:
             watchdog().leave(self._watch)
             stdout, stderr = (_text(fd, STDIO_BYTES) for fd in (self._child.stdout, self._child.stderr))
-            self._left = Leftovers(self._zygote.end(self._child), stdout, stderr)
+            self._left = Leftovers(self._zygote.end(self._child), stdout, stderr, self._watch.waited_s)
         return self._left.ended
 
 

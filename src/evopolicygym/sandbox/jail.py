@@ -34,7 +34,26 @@ MEANING: Final = {
     Level.B: "Landlock + seccomp + limits, no namespaces (the existence of host paths can be probed with stat)",
     Level.NONE: "a separate process with limits only: not publishable",
 }
+RESIDUES: Final = {
+    Level.A: (
+        "bits can be left for a later episode in the kernel's caches of files and names, and be read by the time that "
+        "a lookup or a first read takes",
+        "the load of the machine, and traces in the caches of its processor, can be measured",
+        "kernel exploits",
+    ),
+    Level.B: (
+        "existence, size and times of host paths (stat)",
+        "numbers that the kernel counts for the whole machine: of new threads, of inodes that a look into /proc makes",
+        "times of last access of shown files, where the file system keeps them",
+    ),
+    Level.NONE: ("nothing is stopped but by limits: files, processes and network are the judge's",),
+}
 WRITABLE: Final = ("/dev/null",)
+
+
+def residues(level: Level) -> tuple[str, ...]:
+    """What ``level`` does not stop, in words, for the record."""
+    return (*RESIDUES[Level.B], *RESIDUES[Level.A]) if level is Level.B else RESIDUES[level]
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ LOAD: Final = 0x20
 JUMP_EQUAL: Final = 0x15
 JUMP_GREATER_EQUAL: Final = 0x35
 JUMP_ANY_BIT: Final = 0x45
+AND: Final = 0x54
 RETURN: Final = 0x06
 
 ALLOW: Final = 0x7FFF_0000
@@ -29,6 +30,7 @@ DENY: Final = 0x0005_0000 | errno.EPERM
 NOT_THERE: Final = 0x0005_0000 | errno.ENOSYS
 NO_TTY: Final = 0x0005_0000 | errno.ENOTTY
 TRY_AGAIN: Final = 0x0005_0000 | errno.EAGAIN
+INVALID: Final = 0x0005_0000 | errno.EINVAL
 
 # Offsets in struct seccomp_data; arguments are 64 bit, low word first on both machines.
 NUMBER: Final = 0
@@ -40,6 +42,11 @@ CLONE_ANY_NAMESPACE: Final = 0x7E02_0080
 IOCTL_READS: Final = (0x5401, 0x541B, 0x5451, 0x5421)  # TCGETS (isatty), FIONREAD, FIOCLEX, FIONBIO
 O_WRONLY, O_RDWR, O_TRUNC = 1, 2, 0o1000
 FUTEX_PRIVATE: Final = 128
+SHARED_AND_ANONYMOUS: Final = 0x21  # MAP_SHARED_VALIDATE has the bit of MAP_SHARED, too
+MAP_HUGETLB: Final = 0x4_0000
+# normal, random, sequential, willneed, dontneed, free, (no)hugepage, (no)dump, wipeonfork. Not among them: what empties
+# the page cache of files that others read (cold, pageout), merges equal pages, punches holes.
+ADVICE: Final = (0, 1, 2, 3, 4, 8, 14, 15, 16, 17, 18)
 FCNTL_HARMLESS: Final = (0, 1, 2, 3, 4, 1030)  # dup, get/set descriptor and status flags; no locks, leases, pipe sizes
 
 
@@ -122,6 +129,19 @@ def _only_private_futex() -> list[bytes]:
     return [op(LOAD, low(1)), op(JUMP_ANY_BIT, FUTEX_PRIVATE, 0, 1), op(RETURN, ALLOW), op(RETURN, TRY_AGAIN)]
 
 
+def _only_own_memory() -> list[bytes]:
+    """Each shared anonymous mapping takes the next inode number of a counter that the whole machine shares, and so does
+    each attempt at huge pages, be it private and in vain: other episodes and other runs can read how far it is."""
+    return [
+        op(LOAD, low(3)),
+        op(JUMP_ANY_BIT, MAP_HUGETLB, 3),
+        op(AND, SHARED_AND_ANONYMOUS),
+        op(JUMP_EQUAL, SHARED_AND_ANONYMOUS, 1),
+        op(RETURN, ALLOW),
+        op(RETURN, DENY),
+    ]
+
+
 @cache
 def build(own_pid: int, machine: str | None = None) -> bytes:
     """The filter of a policy process whose pid, as it sees itself, is ``own_pid``."""
@@ -153,6 +173,8 @@ def _whatever_the_pid(machine: str) -> bytes:
         *when(numbers["ioctl"], only_values(1, IOCTL_READS, NO_TTY)),
         *when(numbers["fcntl"], only_values(1, FCNTL_HARMLESS, DENY)),
         *when(numbers["futex"], _only_private_futex()),
+        *when(numbers["mmap"], _only_own_memory()),
+        *when(numbers["madvise"], only_values(2, ADVICE, INVALID)),  # as a kernel answers that does not know it
         *when(numbers["openat"], only_honest_open(2)),
         *(when(numbers["open"], only_honest_open(1)) if "open" in numbers else []),
     ]

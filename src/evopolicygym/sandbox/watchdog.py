@@ -31,7 +31,7 @@ class Watch:
     cpu_s: float = 0.0
     late: ErrorKind = ErrorKind.TIMEOUT
     verdict: PolicyFailure | None = None
-    _waited: float = 0.0
+    waited_s: float = 0.0
     _clock: int = 0
     _seen: bytes | None = None
     _cpu_then: float = 0.0
@@ -55,8 +55,8 @@ class Watch:
             self._kill(self.late, f"no answer within {self.cpu_s:g} s of CPU time")
         if now - self._wall_then > self.cpu_s * WALL_FACTOR:
             self._kill(self.late, f"no answer within {self.cpu_s * WALL_FACTOR:g} s of wall time")
-        self._waited += TICK_S  # only while a question is pending: what the simulator takes is not the policy's
-        if self._waited > self.episode_cpu_s * WALL_FACTOR:
+        self.waited_s += TICK_S  # only while a question is pending: what the simulator takes is not the policy's
+        if self.waited_s > self.episode_cpu_s * WALL_FACTOR:
             wall_s = self.episode_cpu_s * WALL_FACTOR
             self._kill(ErrorKind.TIMEOUT, f"the answers of this episode took more than {wall_s:g} s of wall time")
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import hmac
 import random
+import re
+import secrets
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
@@ -21,21 +23,31 @@ class Split(StrEnum):
 
 
 LONGEST_RANGE: Final = 40  # characters; longer numbers are no indices
+SALT_DIGITS: Final = 64
+SALT: Final = f"[0-9a-f]{{{SALT_DIGITS}}}"
 SIZES: Final = {Split.TRAIN: 1024, Split.VALIDATION: 64, Split.HELDOUT: 256}
 
 
 @dataclass(frozen=True)
 class Case:
-    """One reset of a task."""
+    """One reset of a task. ``salt`` is a secret of whoever plays it, such as a run; without one the policy's randomness
+    follows from public facts."""
 
     task: str
     split: Split
     index: int
     seed: int
+    salt: str = ""
 
     def randomness_key(self) -> bytes:
-        """Key of the policy's random stream: differs from case to case, and tells nothing of the seed."""
-        return hashlib.sha256(f"evopolicygym policy randomness|{self.task}|{self.seed}".encode()).digest()
+        """Return the key of the policy's random stream, which differs from case to case.
+
+        A policy can read it. With a salt it says nothing about the case; without one a policy that knows the list of
+        seeds, as everybody knows the paper's, finds its own by trying them all."""
+        facts = f"evopolicygym policy randomness|{self.task}|{self.seed}".encode()
+        if not self.salt:
+            return hashlib.sha256(facts).digest()
+        return hmac.new(self.salt.encode(), facts, hashlib.sha256).digest()
 
 
 class Splits(Protocol):
@@ -78,12 +90,33 @@ def commitment(key: bytes) -> str:
     return hashlib.sha256(b"evopolicygym sealing key|" + key).hexdigest()
 
 
-def cases(splits: Splits, task: str, split: Split, indices: list[int]) -> list[Case]:
+def new_salt() -> str:
+    return secrets.token_hex(SALT_DIGITS // 2)
+
+
+def evaluation_salt(key: bytes, checkpoint: str) -> str:
+    """Return the salt of a checkpoint that is evaluated outside any run: the same each time, and nothing that a policy
+    could hold, because its own content goes into it."""
+    return hmac.new(key, f"evaluate|{checkpoint}".encode(), hashlib.sha256).hexdigest()
+
+
+def parse_salt(text: str) -> str:
+    """Return ``text`` as a salt: 64 hexadecimal digits, in lower case."""
+    salt = text.strip().lower()
+    if not re.fullmatch(SALT, salt):
+        raise UserError(
+            f"a salt has {SALT_DIGITS} hexadecimal digits, which {text[:SALT_DIGITS]!r} has not",
+            "It is randomness_salt in run.json of a run, and in what `evaluate --json` prints.",
+        )
+    return salt
+
+
+def cases(splits: Splits, task: str, split: Split, indices: list[int], salt: str = "") -> list[Case]:
     """In the order asked for, repeats kept."""
     size = SIZES[split]
     if outside := [index for index in indices if not 0 <= index < size]:
         raise UserError(f"case {outside[0]} is out of range: {split} has cases 0 to {size - 1}")
-    return [Case(task, split, index, splits.seed(task, split, index)) for index in indices]
+    return [Case(task, split, index, splits.seed(task, split, index), salt) for index in indices]
 
 
 def parse_indices(text: str, size: int, most: int | None = None) -> list[int]:

@@ -10,6 +10,7 @@ from evopolicygym.agents.confinement import refused
 from evopolicygym.agents.confinement.refused import Numbers, here
 from evopolicygym.sandbox.seccomp import (
     ALLOW,
+    AND,
     ARCHITECTURE,
     CLONE_ANY_NAMESPACE,
     DENY,
@@ -29,7 +30,6 @@ from evopolicygym.sandbox.seccomp import (
 )
 from evopolicygym.sandbox.syscalls import AUDIT_ARCH, table
 
-AND: Final = 0x54
 TERMINAL_INJECTION: Final = (0x5412, 0x541C)  # TIOCSTI, TIOCLINUX: type into somebody's terminal
 UNIX, INET, INET6, NETLINK = 1, 2, 10, 16
 STREAM, TYPE_BITS = 1, 0xF

@@ -1,0 +1,102 @@
+"""A candidate that sleeps on hidden cases cannot hold the machine: once its wall time is used up, the rest fail."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from conftest import policy_source, toy_task, write_policy
+from evopolicygym.judge import hidden
+from evopolicygym.limits import Limits
+from evopolicygym.rollout.engine import LocalEngine
+from evopolicygym.rollout.records import EpisodeResult
+from evopolicygym.runs.verification import Replay, verify
+from evopolicygym.sandbox.failures import ErrorKind
+from evopolicygym.tasks.splits import PaperSplits, Split, cases
+from serving import Server
+
+CASES = 4
+# Wall time for all cases together: 3 x 0.3 s x 4. One answer may take 2.5 s of it, one episode 3 s.
+LIMITS = Limits(init_cpu_s=1.0, act_cpu_s=0.25, episode_cpu_s=0.3, memory_mb=512)
+SLEEPING = policy_source(top="import time", init="time.sleep(2.0)")
+# Its train case, by the observation: the number that the toy draws from the seed.
+SLEEPING_ELSEWHERE = policy_source(
+    top="import time\nKNOWN = {luck!r}", act="if obs[0] == 0 and abs(obs[1] - KNOWN) > 1e-9: time.sleep(2)\nreturn 0"
+)
+TOY = """
+env_id = "toys:Toy-v0"
+title = "A toy"
+family = "toys"
+horizon = 10
+observation_space = "Box(2,) float64"
+action_space = "Discrete(3)"
+objective = "Play."
+reward = "The action."
+termination = "After ten steps."
+[failure_return]
+value = -5.0
+derivation = "By decree."
+[limits]
+act_cpu_s = 0.25
+episode_cpu_s = 0.3
+"""
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[LocalEngine]:
+    with LocalEngine(toy_task(limits=LIMITS)) as engine:
+        yield engine
+
+
+def play(engine: LocalEngine, folder: Path, source: str) -> list[EpisodeResult]:
+    task = toy_task(limits=LIMITS)
+    chosen = cases(PaperSplits(), task.id, Split.VALIDATION, list(range(CASES)))
+    results = hidden.play(engine, task, engine.store.snapshot(write_policy(folder, source)), chosen)
+    assert results is not None and [result.case.index for result in results] == list(range(CASES))
+    return results
+
+
+def test_the_rest_of_a_sleeping_candidates_cases_fail(engine, tmp_path):
+    last = play(engine, tmp_path / "policy", SLEEPING)[-1]
+    assert last.error and last.error.kind is ErrorKind.TIMEOUT and "the cases before took 3.6 s" in last.error.text
+    assert last.score == -5.0 and last.length == 0
+
+
+def test_the_control_a_candidate_that_does_not_sleep_plays_them_all(engine, tmp_path):
+    results = play(engine, tmp_path / "policy", policy_source())
+    assert [result.error for result in results] == [None] * CASES and results[-1].length == 10
+
+
+def test_what_the_simulator_takes_is_not_counted(tmp_path):
+    """Two episodes take 2.4 s, by the simulator alone; their policy would have 1.8 s."""
+    task = toy_task("Slow-v0", horizon=4, limits=LIMITS)
+    chosen = cases(PaperSplits(), task.id, Split.VALIDATION, [0, 1])
+    with LocalEngine(task) as engine:
+        checkpoint = engine.store.snapshot(write_policy(tmp_path / "policy", policy_source()))
+        results = hidden.play(engine, task, checkpoint, chosen)
+    assert results and [result.error for result in results] == [None, None]
+    assert sum(result.wall_s for result in results) > 1.8 > sum(result.policy_wall_s for result in results)
+
+
+def test_a_run_with_a_sleeping_candidate_ends_and_can_be_verified(tmp_path):
+    """It sleeps on all cases but the one that it was tried on. Both candidates are scored."""
+    (tmp_path / "toy.toml").write_text(TOY)
+    options = ("--validation-cases", str(CASES), "--heldout-cases", "2", "--jobs", "1", "--seeds", "paper")
+    server = Server(tmp_path / "run", *options, task=str(tmp_path / "toy.toml"))
+    try:
+        server.policy(policy_source(act="return 1"))
+        first = server.submit([0])[1]
+        assert first["status"] == "ok", first
+        luck = (first["summary"]["returns"][0] - 10) / 10
+        server.policy(SLEEPING_ELSEWHERE.format(luck=luck))
+        assert server.submit([0])[1]["summary"]["errors"] == []
+        finished = server.finish()
+    finally:
+        server.close()
+    awake, sleeping = (one["validation"] for one in finished["checkpoints"])
+    assert awake["errors"] == [None] * CASES
+    assert sleeping["errors"][-1] == "timeout" and sleeping["returns"][-1] == -5.0 and sleeping["lengths"][-1] == 0
+    assert finished["outcome"]["kind"] == "scored" and finished["outcome"]["submission"] == 1
+    assert verify(server.root, 1).replay is Replay.EQUAL
