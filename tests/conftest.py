@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
+import tempfile
 import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,6 +26,9 @@ if TYPE_CHECKING:
 
 TESTS = Path(__file__).parent
 os.environ["PYTHONPATH"] = str(TESTS)  # workers import the toys
+# Test processes run side by side: an agent of one is nothing that hidden scoring of another should wait for.
+os.environ["EVOPOLICYGYM_LOCKS"] = LOCKS = tempfile.mkdtemp(prefix="evopolicygym-test-locks-")
+atexit.register(lambda: [shutil.rmtree(folder, ignore_errors=True) for folder in (LOCKS, f"{LOCKS}-nobody")])
 # No test asserts a wall time, not even through its tools.
 settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("unhurried")

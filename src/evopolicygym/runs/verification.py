@@ -19,6 +19,7 @@ from evopolicygym.records.run import Run, load
 from evopolicygym.rollout.engine import Engine, LocalEngine
 from evopolicygym.rollout.records import Episode, EpisodeResult
 from evopolicygym.runs import record
+from evopolicygym.runs.machine_lock import Cases, hidden_cases
 from evopolicygym.runs.ownership import run_ids
 from evopolicygym.runs.settings import Settings
 from evopolicygym.sandbox.checkpoints import Checkpoint, CheckpointStore, SnapshotRefused
@@ -196,7 +197,11 @@ def _replay(place: Place, state: RunState, jobs: int) -> tuple[Replay, str]:
     if run_ids(task, splits, settings)["bit_id"] != state.opened.facts["ids"]["bit_id"]:
         return Replay.DIFFERENT_BIT_ID, MEANING[Replay.DIFFERENT_BIT_ID]
     chosen = cases(splits, task.id, Split.HELDOUT, list(range(state.opened.heldout_cases)))
-    with LocalEngine(task, jobs, settings.isolation.levels(), place.checkpoints, False, settings.stock) as engine:
+    apart = hidden_cases(Cases(task.id, splits.id), f"verify {place.root}", "Ctrl-C ends this; verify it later.")
+    with (
+        apart,
+        LocalEngine(task, jobs, settings.isolation.levels(), place.checkpoints, False, settings.stock) as engine,
+    ):
         first, second = _returns(engine, winner, chosen), _returns(engine, winner, chosen)
     recorded = state.heldout[winner.hash].tally.returns
     outcome = _compared(recorded, state.repeated.returns if state.repeated else recorded, first, second)
