@@ -198,7 +198,7 @@ def kinds(root: Path) -> list[str]:
 @pytest.fixture
 def neighbour(tmp_path, locks) -> Iterator[Running]:
     """A run whose agent is alive until there is a file ``leave`` in its workspace."""
-    run = Running(tmp_path / "neighbour", STAYS)
+    run = Running(tmp_path / "neighbour", f"ls {locks} > seen; {STAYS}")
     assert wait_until(lambda: (run.root / "workspace" / "here").exists() or run.process.poll() is not None)
     assert run.process.poll() is None, run.said
     yield run
@@ -218,31 +218,6 @@ def first_hidden(root: Path) -> float:
     return next(time - float(str(data["wall_s"])) for kind, time, data in lines(root) if kind == "validated")
 
 
-def test_a_run_is_scored_when_the_other_agents_on_its_cases_are_gone(neighbour, tmp_path):
-    apart = Running(tmp_path / "apart", LEAVES, **{VARIABLE: str(tmp_path / "other-locks")})
-    assert apart.outcome() == "scored" and neighbour.process.poll() is None, "the control: nothing else delays it"
-    run = Running(tmp_path / "run", LEAVES)
-    assert wait_until(lambda: "waiting: " in run.said or run.process.poll() is not None)
-    assert f"process {neighbour.process.pid} (agent: {neighbour.root})" in run.said, run.said
-    assert f"evopolicygym finish {run.root}" in run.said
-    assert kinds(run.root)[-1] in ("closed", "inspected") and run.process.poll() is None
-    gone = leave(neighbour)
-    assert run.outcome() == "scored" and first_hidden(run.root) > gone
-    assert first_hidden(neighbour.root) > gone > first_hidden(apart.root)
-
-
-def test_stopping_a_run_that_waits_loses_nothing(neighbour, tmp_path):
-    run = Running(tmp_path / "run", LEAVES)
-    assert wait_until(lambda: "waiting: " in run.said)
-    run.process.send_signal(signal.SIGINT)
-    run.process.communicate(timeout=60)
-    assert run.process.returncode == 130 and f"finish {run.root}" in run.said
-    waits = waiting("finish", run.root, "--json")
-    leave(neighbour)
-    out, err = waits.communicate(timeout=240)
-    assert waits.returncode == 0 and json.loads(out)["outcome"]["kind"] == "scored", err
-
-
 def waiting(*arguments: object) -> subprocess.Popen[str]:
     """A command that has said that it waits."""
     process = subprocess.Popen(
@@ -254,32 +229,45 @@ def waiting(*arguments: object) -> subprocess.Popen[str]:
     return process
 
 
-def test_verify_and_evaluate_wait_likewise(neighbour, tmp_path):
-    finished = Running(tmp_path / "finished", LEAVES, **{VARIABLE: str(tmp_path / "other-locks")})
-    assert finished.outcome() == "scored"
+def test_a_run_is_scored_when_the_other_agents_on_its_cases_are_gone(neighbour, tmp_path):
+    apart = Running(tmp_path / "apart", LEAVES, **{VARIABLE: str(tmp_path / "other-locks")})
+    assert apart.outcome() == "scored" and neighbour.process.poll() is None, "the control: nothing else delays it"
+    run = Running(tmp_path / "run", LEAVES)
+    assert wait_until(lambda: "waiting: " in run.said or run.process.poll() is not None)
+    assert f"process {neighbour.process.pid} (agent: {neighbour.root})" in run.said, run.said
+    assert f"evopolicygym finish {run.root}" in run.said
+    assert kinds(run.root)[-1] in ("closed", "inspected") and run.process.poll() is None
+    run.process.send_signal(signal.SIGINT)  # which loses nothing
+    run.process.communicate(timeout=60)
+    assert run.process.returncode == 130
+    finish = waiting("finish", run.root, "--json")
+    gone = leave(neighbour)
+    out, err = finish.communicate(timeout=240)
+    assert finish.returncode == 0 and json.loads(out)["outcome"]["kind"] == "scored", err
+    assert first_hidden(run.root) > gone and first_hidden(neighbour.root) > gone > first_hidden(apart.root)
+    assert not (neighbour.root / "workspace" / "seen").read_text(), "the agent sees the locks"
+
+
+def test_whatever_plays_hidden_cases_waits_likewise(neighbour, tmp_path, serve):
+    """But not what plays train cases, nor a run without anything to score."""
+    played = Running(tmp_path / "played", LEAVES, **{VARIABLE: str(tmp_path / "other-locks")})
+    server = serve(*SMALL)
+    server.policy()
+    assert server.submit([0])[0] == 200 and played.outcome() == "scored"
     policy = write_policy(tmp_path / "policy", policy_source())
     evaluate = ("evaluate", policy, TASK, "--seeds", "paper", "--cases", "0", "--jobs", "1", "--split")
     assert command(*evaluate, "train").returncode == 0
-    processes = [waiting("verify", finished.root, "--jobs", "1"), waiting(*evaluate, "heldout")]
-    interrupted = waiting(*evaluate, "validation")
-    interrupted.send_signal(signal.SIGINT)
-    interrupted.communicate(timeout=60)
-    assert interrupted.returncode == 130
+    idle = subprocess.run(run_arguments(tmp_path / "idle", "true"), capture_output=True, text=True, timeout=240)
+    assert json.loads(idle.stdout)["outcome"]["kind"] == "no_ok_submit" and "waiting" not in idle.stderr
+    verify, heldout = waiting("verify", played.root, "--jobs", "1"), waiting(*evaluate, "heldout")
+    finish, validation = waiting("finish", server.root), waiting(*evaluate, "validation")
+    validation.send_signal(signal.SIGINT)
+    validation.communicate(timeout=60)
+    assert validation.returncode == 130 and "validated" not in kinds(server.root)
     leave(neighbour)
-    for process in processes:
+    for process in (verify, heldout, finish):
         process.communicate(timeout=240)
         assert process.returncode == 0
-
-
-def test_finishing_a_served_run_says_what_it_waits_for(neighbour, serve):
-    server = serve(*SMALL)
-    server.policy()
-    assert server.submit([0])[0] == 200
-    finish = waiting("finish", server.root)
-    assert "validated" not in kinds(server.root)
-    leave(neighbour)
-    finish.communicate(timeout=240)
-    assert finish.returncode == 0 and first_hidden(server.root) > 0
 
 
 def test_no_agent_starts_while_hidden_cases_of_its_task_are_played(locks, tmp_path):
@@ -289,12 +277,6 @@ def test_no_agent_starts_while_hidden_cases_of_its_task_are_played(locks, tmp_pa
         assert "(hidden: a test)" in run.said and f"run --resume {run.root}" in run.said
         assert "prompted" not in kinds(run.root)
     assert run.outcome() == "scored"
-
-
-def test_an_agent_that_does_nothing_is_not_waited_for(neighbour, tmp_path):
-    """There is nothing hidden to play."""
-    done = subprocess.run(run_arguments(tmp_path / "run", "true"), capture_output=True, text=True, timeout=240)
-    assert json.loads(done.stdout)["outcome"]["kind"] == "no_ok_submit" and "waiting" not in done.stderr
 
 
 def test_eager_validation_is_refused_and_old_runs_that_had_it_still_read(serve, tmp_path):

@@ -52,16 +52,16 @@ def test_an_agent_whose_task_is_being_scored_is_held_back(tmp_path):
             return [member.planned.name for member in foreman._next_ones()]
 
         first = begin()
-        foreman._gone(foreman._members["toys-Toy-v0__starter__s0"])  # it waits: another agent is at its task
+        foreman._gone(foreman._members["toys-Levels-v0__nop__s0"])
         second = begin()
-        for name in ("toys-Toy-v0__starter__s0", "toys-Toy-v0__nop__s0"):  # both are scored
+        for name in ("toys-Levels-v0__nop__s0", "toys-Toy-v0__nop__s0"):  # are scored
             del foreman._members[name]
         return [first, second, begin()]
 
     first, second, third = asyncio.run(begun())
     assert first == ["toys-Toy-v0__starter__s0", "toys-Levels-v0__nop__s0", "toys-Toy-v0__nop__s0"]
-    assert second == ["toys-Levels-v0__starter__s0"], "of the other task, while the first waits for its scoring"
-    assert third == ["toys-Toy-v0__starter__s1"], "of the next round, once its task is free"
+    assert second == ["toys-Toy-v0__starter__s1"], "rather of the next round than of the task that is being scored"
+    assert third == ["toys-Levels-v0__starter__s0"], "once its task is free"
 
 
 def test_a_suite_that_asks_for_eager_validation_is_refused(tmp_path):
