@@ -17,6 +17,7 @@ from pathlib import Path
 from evopolicygym.records.anchors import AnchorFile, TaskAnchors, dump, load
 from evopolicygym.rollout.anchors import measure
 from evopolicygym.rollout.engine import LocalEngine
+from evopolicygym.runs.machine_lock import Cases, hidden_cases
 from evopolicygym.tasks.files import core16
 from evopolicygym.tasks.registry import resolve
 from evopolicygym.tasks.sealing import load_key
@@ -39,7 +40,8 @@ def main() -> None:
 
 def _measured(name: str, splits: Splits, jobs: int) -> dict[str, TaskAnchors]:
     task, began = resolve(name), time.monotonic()
-    with LocalEngine(task, jobs) as engine:
+    apart = hidden_cases(Cases(task.id, splits.id), "benchmarks/anchors.py", "Ctrl-C keeps what is measured.")
+    with apart, LocalEngine(task, jobs) as engine:
         anchors = measure(engine, task, splits)
     means = "  ".join(f"{kind} {one.mean(anchors.heldout_cases):.6g}" for kind, one in anchors.trivial().items())
     print(f"{task.id}  {means}  ({time.monotonic() - began:.0f} s)", flush=True)

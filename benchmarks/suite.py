@@ -1,39 +1,55 @@
-"""Does a suite keep the cores busy while agents think? Four runs of an agent that mostly waits, as one suite and one
-after another.
+"""Does a suite keep the cores busy while agents think, and what does it cost that hidden cases are never played while
+an agent on the same cases is alive? Four runs of an agent that mostly waits.
 
-    python benchmarks/suite.py [TASK]
+    python benchmarks/suite.py [TASK...]
 
 The agent is a program that sleeps before each submission, as one that waits for its model. *Busy* is the share of the
-machine's core time that was not idle, by the kernel's count, over the moments in which some episode waited for a slot.
-Run it on a quiet machine.
+machine's core time that was not idle, by the kernel's count, over the moments in which some episode waited for a slot;
+*overall* is the same over the whole time of the suite. Each number of agents is measured three times in one go:
+
+- with the rule, one task: all runs share their cases, so hidden scoring waits for the last agent of each batch;
+- without the rule, one task: each run has cases of its own, by a sealing key of its own, and waits for nobody;
+- with the rule, four tasks: one run each, as the plan of a suite arranges it where there are tasks enough.
+
+The first two are the same work, and their ratio is the price. Run it on a quiet machine.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 import tempfile
 import time
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from evopolicygym.runs.settings import CORES
+from evopolicygym.runs.settings import CORES, Seeds
 from evopolicygym.suites.file import Suite
 from evopolicygym.suites.folder import SuiteFolder
 from evopolicygym.suites.foreman import Foreman
-from evopolicygym.suites.plan import plan
+from evopolicygym.suites.plan import PlannedRun, plan
+from evopolicygym.tasks.sealing import create_key
 
+RUNS = 4
+TASKS = ("core16/half-cheetah", "core16/reacher", "core16/pusher", "core16/acrobot")
 THINKING_S = 3
 SAMPLE_S = 0.05
-AGENT = "for i in 1 2 3 4 5 6 7 8; do sleep {thinking}; echo '# '$i >> system/policy.py; python3 submit.py 0-7; done"
+SUBMISSIONS = 8
+AGENT = (
+    "for i in $(seq {submissions}); do "
+    "sleep $(({thinking} + EVOPOLICYGYM_SEED % 2)); echo '# '$i >> system/policy.py; python3 submit.py 0-7; done"
+)
 SUITE = """
 name = "thinkers"
-tasks = ["{task}"]
-repeats = 4
+tasks = {tasks}
+repeats = {repeats}
 [splits]
-seeds = "paper"
+seeds = "sealed"
+seal_key = "{key}"
 [defaults]
-budget = 64
+budget = {budget}
 [agents.thinker]
 name = "command"
 command = ["/bin/sh", "-c", "{agent}"]
@@ -42,20 +58,29 @@ command = ["/bin/sh", "-c", "{agent}"]
 
 @dataclass
 class Cores:
-    """Core time while work was queued, in the kernel's ticks."""
+    """Core time while work was queued and in all, in the kernel's ticks."""
 
     busy: int = 0
     total: int = 0
     queued_s: float = 0.0
-    _last: tuple[int, int] = field(default_factory=lambda: ticks())
+    first: tuple[int, int] = field(default_factory=lambda: ticks())
+    last: tuple[int, int] = field(default_factory=lambda: ticks())
 
     def sample(self, is_queued: bool) -> None:
         now = ticks()
         if is_queued:
-            self.busy += now[0] - self._last[0]
-            self.total += now[1] - self._last[1]
+            self.busy += now[0] - self.last[0]
+            self.total += now[1] - self.last[1]
             self.queued_s += SAMPLE_S
-        self._last = now
+        self.last = now
+
+    @property
+    def while_queued(self) -> str:
+        return f"{self.busy / self.total:.0%}" if self.total else "-"
+
+    @property
+    def overall(self) -> str:
+        return f"{(self.last[0] - self.first[0]) / max(1, self.last[1] - self.first[1]):.0%}"
 
 
 def ticks() -> tuple[int, int]:
@@ -65,10 +90,10 @@ def ticks() -> tuple[int, int]:
     return sum(numbers) - idle, sum(numbers)
 
 
-async def work(suite: Suite, root: Path, parallel_runs: int) -> tuple[float, Cores]:
+async def work(suite: Suite, planned: list[PlannedRun], root: Path, parallel_runs: int) -> tuple[float, Cores]:
     folder = SuiteFolder(root)
     folder.make()
-    foreman = Foreman(folder, plan(suite), suite.cap, CORES, parallel_runs)
+    foreman = Foreman(folder, planned, suite.cap, CORES, parallel_runs)
     cores, began = Cores(), time.monotonic()
 
     async def watch() -> None:
@@ -84,24 +109,53 @@ async def work(suite: Suite, root: Path, parallel_runs: int) -> tuple[float, Cor
     return wall_s, cores
 
 
+def key(scratch: Path, name: str) -> Path:
+    path = scratch / f"{name}.key"
+    if not path.exists():
+        create_key(path)
+    return path
+
+
+def with_own_cases(planned: PlannedRun, scratch: Path) -> PlannedRun:
+    sealed = {"seeds": Seeds.SEALED, "seal_key": key(scratch, planned.name)}
+    return replace(planned, settings=planned.settings.model_copy(update=sealed))
+
+
+def sides(tasks: tuple[str, ...], scratch: Path) -> Iterator[tuple[str, Suite, list[PlannedRun]]]:
+    """What is compared: its name, and the runs."""
+    shared = suite(tasks[:1], RUNS, scratch)
+    yield "with, one task", shared, plan(shared)
+    yield "without, one task", shared, [with_own_cases(one, scratch) for one in plan(shared)]
+    many = suite(tasks, RUNS // len(tasks), scratch)
+    yield f"with, {len(tasks)} tasks", many, plan(many)
+
+
+def suite(tasks: tuple[str, ...], repeats: int, scratch: Path) -> Suite:
+    path = scratch / "thinkers.toml"
+    agent = AGENT.format(thinking=THINKING_S, submissions=SUBMISSIONS)
+    facts = {"tasks": json.dumps(tasks), "repeats": repeats, "agent": agent, "budget": 8 * SUBMISSIONS}
+    path.write_text(SUITE.format(key=key(scratch, "shared"), **facts))
+    return Suite.read(path)
+
+
 def main() -> None:
-    task = sys.argv[1] if len(sys.argv) > 1 else "core16/half-cheetah"
+    tasks = tuple(sys.argv[1:]) or TASKS
     print(
-        f"four runs on {task}, 8 submissions of 8 episodes each, {THINKING_S} s of thinking before each, {CORES} cores"
+        f"{RUNS} runs on {tasks[0]}, {SUBMISSIONS} submissions of 8 episodes each, {THINKING_S} to "
+        f"{THINKING_S + 1} s of thinking before each, {CORES} cores"
     )
-    print("| agents at a time | wall s | against one at a time | work queued s | cores busy while queued |")
-    print("|---|---|---|---|---|")
-    base = None
-    with tempfile.TemporaryDirectory() as scratch:
-        path = Path(scratch, "thinkers.toml")
-        path.write_text(SUITE.format(task=task, agent=AGENT.format(thinking=THINKING_S)))
-        for parallel_runs in (1, 2, 4):
-            wall_s, cores = asyncio.run(work(Suite.read(path), Path(scratch, str(parallel_runs)), parallel_runs))
-            base = base or wall_s
-            busy = f"{cores.busy / cores.total:.0%}" if cores.total else "-"
-            print(
-                f"| {parallel_runs} | {wall_s:.0f} | {base / wall_s:.2f} | {cores.queued_s:.0f} | {busy} |", flush=True
-            )
+    print("| agents at a time | rule | wall s | against no rule | work queued s | busy while queued | busy overall |")
+    print("|---|---|---|---|---|---|---|")
+    for parallel_runs in (1, 2, 4):
+        rows = []
+        with tempfile.TemporaryDirectory() as scratch:
+            for number, (name, made, planned) in enumerate(sides(tasks, Path(scratch))):
+                rows.append((name, *asyncio.run(work(made, planned, Path(scratch, str(number)), parallel_runs))))
+        base = rows[1][1]
+        for name, wall_s, cores in rows:
+            ratio = f"{wall_s / base:.2f}" if "one task" in name else "-"
+            measured = f"{cores.queued_s:.0f} | {cores.while_queued} | {cores.overall}"
+            print(f"| {parallel_runs} | {name} | {wall_s:.0f} | {ratio} | {measured} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -57,6 +57,9 @@ def _use_known_surroundings() -> None:
 
 
 _use_known_surroundings()
+# Test processes run side by side: an agent of one is nothing that hidden scoring of another should wait for.
+os.environ["EVOPOLICYGYM_LOCKS"] = LOCKS = tempfile.mkdtemp(prefix="evopolicygym-test-locks-")
+atexit.register(lambda: [shutil.rmtree(folder, ignore_errors=True) for folder in (LOCKS, f"{LOCKS}-nobody")])
 # No test asserts a wall time, not even through its tools.
 settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("unhurried")

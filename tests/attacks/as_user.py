@@ -1,6 +1,6 @@
 """`python as_user.py COMMAND...`, as root: runs the command as the user nobody, who can read this Python and this
 repository there even if they lie below a folder that is closed to others, such as root's home; and so for the folders
-that ``EVOPOLICYGYM_TEST_SHOW`` names, as PATH does."""
+that ``EVOPOLICYGYM_TEST_SHOW`` names, as PATH does. Its folder of locks is another: each user has an own one."""
 
 from __future__ import annotations
 
@@ -19,6 +19,10 @@ def main(command: list[str]) -> None:
     places = (sys.base_prefix, sys.prefix, runtime().harness, Path(__file__).parent, *shown)
     needed = {Path(path).resolve() for path in places}
     os.umask(0o022)  # or nobody could pass the folders that are made here
+    if locks := os.environ.get("EVOPOLICYGYM_LOCKS"):
+        os.environ["EVOPOLICYGYM_LOCKS"] = locks = f"{locks}-nobody"
+        os.makedirs(locks, 0o700, exist_ok=True)
+        os.chown(locks, NOBODY, NOBODY)
     kernel.unshare(kernel.CLONE_NEWNS)
     kernel.mount("none", "/", None, kernel.MS_REC | kernel.MS_PRIVATE)
     for closed in {door for path in needed if (door := _closed_door(path))}:

@@ -144,22 +144,6 @@ def test_a_dead_worker_is_replaced_and_nothing_is_refunded(serve):
     assert server.submit([0])[1]["status"] == "ok"
 
 
-def test_validation_in_idle_time_that_fails_is_not_felt(serve):
-    """No room for its line: the run goes on, and validates when it is finished."""
-    server = serve(*SMALL, "--validate", "eager")
-    server.policy()
-    assert server.submit([0])[0] == 200
-    assert wait_until(lambda: b'"kind":"validated"' in (server.root / "ledger.jsonl").read_bytes())
-    sizes = {line.kind: len(raw) + 1 for line, raw in read(server.root / "ledger.jsonl")}
-    server.policy(policy_source(act="return 2"))
-    Disk(server).leave(sizes["charged"] + sizes["judged"] + sizes["validated"] // 2)
-    assert server.submit([0])[0] == 200
-    assert wait_until(lambda: "idle time failed" in (server.root / "logs" / "judge.log").read_text())
-    Disk(server).lift()
-    assert server.submit([0])[1]["status"] == "ok"
-    assert server.finish()["outcome"]["submission"] == 3
-
-
 def test_a_workspace_that_the_agent_took_away(serve):
     server = serve()
     server.policy()

@@ -197,96 +197,69 @@ def played(serve_for_all, tmp_path_factory) -> Played:
     return Played(server, submissions, ear, places)
 
 
-@pytest.fixture(scope="module")
-def eager(serve_for_all, tmp_path_factory) -> Played:
-    """Validation while the agent still has its door."""
-    server = open_run(serve_for_all, tmp_path_factory.mktemp("key"), "--validate", "eager")
-    ear = Ear(server.api)
-    server.policy(shouting(server, 1))
-    shown = server.client("0-5", "--json")
-    before, info = everything(server.workspace), ear.ask("GET", "/info")
-    while "validated" not in ledger_kinds(server):
-        ask_around(ear)
-        assert ear.ask("GET", "/info") == info  # nothing there moves with hidden progress
-        assert everything(server.workspace) == before
-    ask_around(ear)
-    assert ear.ask("GET", "/info") == info
-    assert server.process.poll() is None and "closed" not in ledger_kinds(server)
-    finish_while_listening(server, ear)
-    assert_only_closed(server, before)
-    places = before | ear.heard | {"submit.py": (shown.stdout + shown.stderr).encode()}
-    return Played(server, [json.loads(shown.stdout)], ear, places)
-
-
-@pytest.fixture(params=["played", "eager"])
-def run(request: pytest.FixtureRequest) -> Played:
-    over: Played = request.getfixturevalue(request.param)
-    return over
-
-
 def seeds(split: Split, count: int) -> list[int]:
     return [SPLITS.seed(TASK, split, index) for index in range(count)]
 
 
-def test_no_hidden_number_reaches_the_agent(run):
+def test_no_hidden_number_reaches_the_agent(played):
     for split, count in SIZES.items():
         for index, seed in enumerate(seeds(split, count)):
             for value in (seed, *canaries(seed)):
-                assert found(value, run.places) == [], (split, index)
+                assert found(value, played.places) == [], (split, index)
 
 
-def test_no_hidden_result_reaches_the_agent(run):
+def test_no_hidden_result_reaches_the_agent(played):
     """Returns, means and spreads of every checkpoint, and of the outcome."""
-    results = [result for split in SIZES for result in run.hidden(split).values()]
-    assert len(results) == 2 * len({one["submit_id"] for one in run.submissions})
+    results = [result for split in SIZES for result in played.hidden(split).values()]
+    assert len(results) == 2 * len({one["submit_id"] for one in played.submissions})
     for result in results:
         for value in (*result["returns"], result["mean"], result["std"]):
             if value != -1e6:  # a failed episode scores this everywhere
-                assert found(float(value), run.places) == [], value
+                assert found(float(value), played.places) == [], value
 
 
-def test_the_control_finds_the_numbers_of_train_cases(run):
-    played = {case for one in run.submissions for case in one["env_instances"]}
+def test_the_control_finds_the_numbers_of_train_cases(played):
+    cases = {case for one in played.submissions for case in one["env_instances"]}
     raised = 0
-    for case in played:
+    for case in cases:
         seen, paid = canaries(SPLITS.seed(TASK, Split.TRAIN, case))
-        where = found(seen, run.places)
+        where = found(seen, played.places)
         assert any("trajectory.jsonl" in place for place in where)
         assert any("stdout.txt" in place for place in where) and any("stderr.txt" in place for place in where)
         fails = int(seen) % 3 == 0
         raised += fails
         assert any("error.txt" in place for place in where) == fails
-        assert fails or any("summary.json" in place for place in found(paid, run.places))
-        assert any("submit.py" in place for place in found(seen if fails else paid, run.places)) or case in (6, 7)
-    assert 0 < raised < len(played)
+        assert fails or any("summary.json" in place for place in found(paid, played.places))
+        assert any("submit.py" in place for place in found(seen if fails else paid, played.places)) or case in (6, 7)
+    assert 0 < raised < len(cases)
 
 
-def test_seeds_of_train_cases_are_told_to_nobody(run):
+def test_seeds_of_train_cases_are_told_to_nobody(played):
     for seed in seeds(Split.TRAIN, 8):
-        assert found(seed, run.places) == []
+        assert found(seed, played.places) == []
 
 
-def test_the_salt_of_the_run_is_told_to_nobody(run):
+def test_the_salt_of_the_run_is_told_to_nobody(played):
     """Neither it nor a part of it, as text or as bytes. The control finds it in the ledger, which no agent can read."""
-    ledger = (run.server.root / "ledger.jsonl").read_bytes()
+    ledger = (played.server.root / "ledger.jsonl").read_bytes()
     salt = json.loads(ledger.splitlines()[0])["data"]["salt"]
     spellings = [part for whole in (salt.encode(), bytes.fromhex(salt)) for part in (whole[:12], whole[-12:])]
     assert len(salt) == 64 and spellings[0] in ledger
-    assert [name for name, content in run.places.items() if any(part in content for part in spellings)] == []
+    assert [name for name, content in played.places.items() if any(part in content for part in spellings)] == []
 
 
-def test_policies_raised_and_played_in_hidden_cases(run):
+def test_policies_raised_and_played_in_hidden_cases(played):
     """Otherwise there would have been nothing to leak."""
-    errors = [error for split in SIZES for result in run.hidden(split).values() for error in result["errors"]]
+    errors = [error for split in SIZES for result in played.hidden(split).values() for error in result["errors"]]
     assert "act_error" in errors and None in errors
 
 
-def test_a_policy_is_told_the_same_in_every_split(run):
+def test_a_policy_is_told_the_same_in_every_split(played):
     """Its actions are a digest of all that it is told beside the observation; they are the last bits of the return.
     Its uid and its core are not among it: they are those of the worker, which plays cases of every split."""
-    record = json.loads((run.server.root / "run.json").read_text())
-    for one, recorded in zip(run.submissions, record["submissions"], strict=True):
-        hidden = [run.hidden(split)[recorded["checkpoint"]]["returns"] for split in SIZES]
+    record = json.loads((played.server.root / "run.json").read_text())
+    for one, recorded in zip(played.submissions, record["submissions"], strict=True):
+        hidden = [played.hidden(split)[recorded["checkpoint"]]["returns"] for split in SIZES]
         told = [{int(value) % ACTION_BITS for value in returns if value > 0} for returns in (one["returns"], *hidden)]
         assert told[0] == told[1] == told[2] and len(told[0]) == 1
 

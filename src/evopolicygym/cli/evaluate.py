@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -16,6 +17,7 @@ from evopolicygym.rollout.engine import LocalEngine
 from evopolicygym.rollout.evaluation import Evaluation, NotLoaded, evaluate_folder
 from evopolicygym.rollout.ray.alone import ray_engine
 from evopolicygym.rollout.unnamed import unnamed
+from evopolicygym.runs.machine_lock import Cases, hidden_cases
 from evopolicygym.runs.settings import CORES, EngineName, Isolation, Seeds
 from evopolicygym.sandbox.checkpoints import Checkpoint, SnapshotRefused
 from evopolicygym.sandbox.jail import MEANING, Level
@@ -59,8 +61,14 @@ def evaluate(
     local = partial(LocalEngine, found, workers, levels)
     remote = partial(ray_engine, found, workers, ray_address, levels)
     make = local if engine_name is EngineName.LOCAL else remote
+    label = f"evaluate {policy_dir}"
+    apart = hidden_cases(Cases(found.id, splits.id), label, "Ctrl-C ends this; evaluate it later, or on train cases.")
     try:
-        with make(video=video, stock=stock) as engine, progress(len(chosen)) as advance:
+        with (
+            nullcontext() if split is Split.TRAIN else apart,
+            make(video=video, stock=stock) as engine,
+            progress(len(chosen)) as advance,
+        ):
             tell_refused(engine.nodes)
             report = evaluate_folder(
                 engine, found, policy_dir.resolve(), chosen, splits.id, record, video, advance, salt_of

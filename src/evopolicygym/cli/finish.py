@@ -19,6 +19,7 @@ from evopolicygym.rollout.slots import check_jobs
 from evopolicygym.runs import service
 from evopolicygym.runs.lock import RunIsOwned
 from evopolicygym.runs.look import has_outcome, look
+from evopolicygym.runs.machine_lock import hidden_cases
 from evopolicygym.runs.ownership import own
 from evopolicygym.runs.settings import CORES, EngineName
 from evopolicygym.runs.verification import Finding, Replay, Report
@@ -65,8 +66,10 @@ def score(
         total = len(missing) * hidden.count(state, Split.HELDOUT)
         with own(run, jobs=jobs, engine=engine) as owner, progress(total) as advance:
             tell_notice(owner.notice)
-            for one in owner.judge.state.candidates if all_checkpoints else ():
-                hidden.score(owner.judge, one.charged.checkpoint, advance)
+            if all_checkpoints and missing:
+                with hidden_cases(service.cases_of(owner), str(run), "Ctrl-C loses nothing: score it later."):
+                    for one in owner.judge.state.candidates:
+                        hidden.score(owner.judge, one.charged.checkpoint, advance)
             owner.write_record()
     show_scores(run, json)
 
@@ -110,6 +113,9 @@ def _ask_the_owner(run: Path) -> None:
                 raise Fault(message["error"])
             if message.get("finished"):
                 return
+            if waiting := message.get("waiting"):
+                talk.print(waiting)
+                continue
             advance()
     if not has_outcome(run):
         raise UserError(

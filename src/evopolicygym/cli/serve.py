@@ -34,8 +34,8 @@ def serve(
     validation_cases: Annotated[int | None, typer.Option(help="Hidden cases that select (default 16).")] = None,
     heldout_cases: Annotated[int | None, typer.Option(help="Hidden cases that measure (default 32).")] = None,
     validate: Annotated[
-        ValidateWhen | None, typer.Option(help="after (default), or eager: in idle time, which is a side channel.")
-    ] = None,
+        ValidateWhen, typer.Option(hidden=True, help="After the agent is gone: there is no other way any more.")
+    ] = ValidateWhen.AFTER,
     video: Annotated[Videos | None, typer.Option(help="Which train episodes are filmed (default none).")] = None,
     stock: Annotated[bool | None, typer.Option("--stock", help="Stock environments, not the fast ones.")] = None,
     isolation: Annotated[Isolation | None, typer.Option(help="auto (default) is the best of A and B.")] = None,
@@ -43,6 +43,7 @@ def serve(
     json: Annotated[bool, typer.Option("--json", help="JSON lines: where the door is, then the outcome.")] = False,
 ) -> None:
     """Open a run and wait for submissions until `evopolicygym finish` ends it."""
+    validate.check_new()
     given: dict[str, Any] = {
         "task": str(Path(task).resolve()) if task.endswith(".toml") else task,
         "seeds": seeds,
@@ -50,7 +51,6 @@ def serve(
         "budget": budget,
         "validation_cases": validation_cases,
         "heldout_cases": heldout_cases,
-        "validate_when": validate,
         "video": video,
         "stock": stock,
         "isolation": isolation,

@@ -154,7 +154,8 @@ def _duration(seconds: float) -> str:
 def _tell_changes(rows: Sequence[Row], told: dict[str, str]) -> None:
     """A line when a run changes its phase, ends, or has used another tenth of its budget."""
     for row in rows:
-        now = f"{row.status} {row.phase} {TENTHS * row.charged // max(1, row.budget)}"
+        waits = row.reason if row.status is Status.RUNNING else None
+        now = f"{row.status} {row.phase} {TENTHS * row.charged // max(1, row.budget)} {waits}"
         if told.get(row.run) != now and (row.run in told or row.status is not Status.WAITING):
             score = f", score {row.score:.6g}" if row.score is not None else ""
             why = f": {_why(row)}" if row.reason else ""

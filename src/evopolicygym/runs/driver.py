@@ -13,12 +13,13 @@ from evopolicygym.agents import prices, prompts
 from evopolicygym.agents.turns import Turn, Usage, total
 from evopolicygym.judge.events import Inspected, Prompted, Turned
 from evopolicygym.judge.judge import Judge
-from evopolicygym.judge.state import RunState
+from evopolicygym.judge.state import Phase, RunState
 from evopolicygym.runs import service
 from evopolicygym.runs.allowance import Allowance
 from evopolicygym.runs.company import Alone, Company
 from evopolicygym.runs.conversation import Over, next_step, session_of
 from evopolicygym.runs.integrity import inspect
+from evopolicygym.runs.machine_lock import living_agent
 from evopolicygym.runs.ownership import Owner
 from evopolicygym.runs.players import Asked, MustEnd, Player
 from evopolicygym.runs.watch import Watch
@@ -41,16 +42,28 @@ async def drive(
     async def play(url: str) -> str:
         stop = threading.Event()
         player = make_player(url)
+        talk = asyncio.to_thread(_converse, owner.judge, player, allowance, stop, company.wait_s, table)
+        conversation = asyncio.ensure_future(talk)
         try:
-            return await asyncio.to_thread(_converse, owner.judge, player, allowance, stop, company.wait_s, table)
+            return await asyncio.shield(conversation)
         finally:
             stop.set()
             player.close()
+            await asyncio.wait([conversation])  # its thread may just have begun another turn, which it ends now
             company.agent_is_gone()
             if owner.judge.state.inspected is None:
                 owner.judge.record(Inspected(inspect(owner.place)))
 
-    await service.serve(owner, play)
+    async def play_apart(url: str) -> str:
+        """While the agent lives, no hidden case of its task and splits is played on this machine."""
+        if owner.judge.state.phase is not Phase.OPEN:
+            return await play(url)
+        root = owner.place.root
+        remedy = f"Ctrl-C loses nothing: `evopolicygym run --resume {root}` goes on later."
+        async with living_agent(service.cases_of(owner), str(root), remedy):
+            return await play(url)
+
+    await service.serve(owner, play_apart)
 
 
 def _converse(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from typing import Any, Final
 
 from evopolicygym.judge import hidden
 from evopolicygym.judge.state import Phase
-from evopolicygym.runs import workspace
+from evopolicygym.runs import machine_lock, workspace
 from evopolicygym.runs.backstage import forget_logins
 from evopolicygym.runs.ownership import Owner
 from evopolicygym.server import control
@@ -27,7 +27,7 @@ Play = Callable[[str], Awaitable[str]]
 async def serve(owner: Owner, play: Play) -> None:
     """From the open door to the outcome. ``play`` is told the URL of the door, and returns why it ended; somebody who
     asks to finish the run ends it, too."""
-    desk = Desk(owner.judge, owner.settings.validate_when == "eager")
+    desk = Desk(owner.judge)
     service = _Service(owner, desk)
     means, listener = owner.judge.means, bind(owner.place.root)
     facts = Facts(means.task, owner.task_text, means.engine.obs_space, means.engine.action_space)
@@ -78,8 +78,12 @@ class _Service:
         def advance() -> None:
             asyncio.run_coroutine_threadsafe(self._progress(left), loop)
 
+        def tell(text: str) -> None:
+            machine_lock.to_stderr(text)
+            asyncio.run_coroutine_threadsafe(self._send({"waiting": text}), loop)
+
         await self._progress(left)
-        await asyncio.to_thread(finish, self._owner, advance)
+        await asyncio.to_thread(finish, self._owner, advance, tell)
 
     @asynccontextmanager
     async def telling_how_it_ends(self) -> AsyncIterator[None]:
@@ -93,17 +97,32 @@ class _Service:
         self._finished.set_result(None)
 
     async def _progress(self, total: int) -> None:
+        await self._send({"episode": True, "total": total})
+
+    async def _send(self, message: dict[str, Any]) -> None:
         for tell in self._tell:
-            await tell({"episode": True, "total": total})
+            await tell(message)
 
 
-def finish(owner: Owner, advance: hidden.Advance = lambda: None) -> None:
-    """Selection and score of a closed run, and its record."""
+def finish(owner: Owner, advance: hidden.Advance = lambda: None, tell: machine_lock.Tell | None = None) -> None:
+    """Selection and score of a closed run, and its record. Waits for agents on the same cases; ``tell`` is told so."""
     if owner.judge.state.phase is Phase.CLOSED:  # from here on nothing is written there: hidden cases are played
         workspace.show_closed(owner.place)
     if owner.judge.state.phase is not Phase.FINISHED:
         owner.write_record()
-        hidden.finish(owner.judge, advance)
+        with _hidden_cases(owner, tell) if hidden.left_to_play(owner.judge.state) else nullcontext():
+            hidden.finish(owner.judge, advance)
     if owner.settings.agent:
         forget_logins(owner.place, owner.settings.agent.name)
     owner.write_record()
+
+
+def _hidden_cases(owner: Owner, tell: machine_lock.Tell | None) -> AbstractContextManager[None]:
+    root = owner.place.root
+    remedy = f"Ctrl-C loses nothing: `evopolicygym finish {root}` scores the run later."
+    return machine_lock.hidden_cases(cases_of(owner), str(root), remedy, tell)
+
+
+def cases_of(owner: Owner) -> machine_lock.Cases:
+    means = owner.judge.means
+    return machine_lock.Cases(means.task.id, means.splits.id)

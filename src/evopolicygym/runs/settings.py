@@ -66,10 +66,20 @@ class EngineName(StrEnum):
 
 
 class ValidateWhen(StrEnum):
-    """Once the agent is gone; or eagerly, in idle time, which lets the agent feel the load: a side channel."""
+    """Once the agent is gone. Earlier versions could validate eagerly, in idle time: their runs still read, and what is
+    left of them is played afterwards."""
 
     AFTER = "after"
     EAGER = "eager"
+
+    def check_new(self) -> None:
+        """Of a run that is to be opened."""
+        if self is ValidateWhen.EAGER:
+            raise UserError(
+                "eager validation was removed: a live agent could feel the load of hidden cases, or read it from what "
+                "the kernel counts",
+                'Leave it out, or ask for "after": hidden cases are played once the agent is gone.',
+            )
 
 
 class AgentSettings(Strict):

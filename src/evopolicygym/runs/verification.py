@@ -18,6 +18,7 @@ from evopolicygym.judge.state import Phase, RunState, apply, fold
 from evopolicygym.records.run import Run, load
 from evopolicygym.rollout.engine import Engine, LocalEngine
 from evopolicygym.runs import record
+from evopolicygym.runs.machine_lock import Cases, hidden_cases
 from evopolicygym.runs.ownership import other_bit_id, run_ids
 from evopolicygym.runs.settings import Settings
 from evopolicygym.sandbox.checkpoints import Checkpoint, CheckpointStore, SnapshotRefused
@@ -214,7 +215,11 @@ def _replay(place: Place, state: RunState, jobs: int) -> tuple[Replay, str]:
     here = run_ids(task, splits, settings)
     _check_splits(state.opened.facts["ids"]["splits_id"], splits.id)
     chosen = cases(splits, task.id, Split.HELDOUT, list(range(state.opened.heldout_cases)), state.opened.salt)
-    with LocalEngine(task, jobs, settings.isolation.levels(), place.checkpoints, False, settings.stock) as engine:
+    apart = hidden_cases(Cases(task.id, splits.id), f"verify {place.root}", "Ctrl-C ends this; verify it later.")
+    with (
+        apart,
+        LocalEngine(task, jobs, settings.isolation.levels(), place.checkpoints, False, settings.stock) as engine,
+    ):
         first, second = (_returns(engine, task, winner, chosen) for _ in range(2))
     recorded = state.heldout[winner.hash].tally.returns
     elsewhere = other_bit_id(state, here)

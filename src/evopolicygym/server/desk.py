@@ -6,30 +6,25 @@ The event loop decides who is next; episodes run in a thread of their own. A cli
 from __future__ import annotations
 
 import asyncio
-import logging
-import threading
 from concurrent.futures import ThreadPoolExecutor
 
 from evopolicygym.errors import Fault
 from evopolicygym.judge import hidden, submission
 from evopolicygym.judge.judge import Judge
 from evopolicygym.judge.requests import Ask
-from evopolicygym.judge.state import Phase, RunState, Submission
+from evopolicygym.judge.state import RunState, Submission
 from evopolicygym.judge.verdicts import Reason, Refusal
-
-log = logging.getLogger(__name__)
 
 
 class Desk:
     """Takes submissions until it is closed. ``broken`` gets the exception that the judge could not get over."""
 
-    def __init__(self, judge: Judge, eager: bool = False) -> None:
-        self._judge, self._eager = judge, eager
+    def __init__(self, judge: Judge) -> None:
+        self._judge = judge
         self._episodes = ThreadPoolExecutor(1, "episodes")
         self._episodes.submit(int)  # its thread is there before anything is charged
         self._accepting, self._closing = asyncio.Lock(), False
         self._work: dict[int, asyncio.Future[None]] = {}  # by submission, until its feedback is delivered
-        self._wanted = threading.Event()  # a submission waits for the engine: eager validation gives way
         self.broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     @property
@@ -69,38 +64,18 @@ class Desk:
         """Nothing more is taken; what runs is finished first."""
         self._closing = True
         async with self._accepting:
-            self._wanted.set()
             for work in list(self._work.values()):
                 await asyncio.shield(work)
             await asyncio.to_thread(hidden.close, self._judge, reason)
             await asyncio.to_thread(self._episodes.shutdown)
 
     def _start(self, accepted: Submission) -> None:
-        self._wanted.set()
-        work = asyncio.get_running_loop().run_in_executor(self._episodes, self._execute, accepted)
+        work = asyncio.get_running_loop().run_in_executor(self._episodes, submission.execute, self._judge, accepted)
         self._work[accepted.number] = work
         work.add_done_callback(lambda work: self._after(accepted.number, work))
 
-    def _execute(self, accepted: Submission) -> None:
-        self._wanted.clear()
-        submission.execute(self._judge, accepted)
-
     def _after(self, number: int, work: asyncio.Future[None]) -> None:
         del self._work[number]
-        if error := work.exception():
-            self._break(error)
-        elif self._eager and self.state.phase is Phase.OPEN:
-            idle = asyncio.get_running_loop().run_in_executor(self._episodes, self._validate)
-            idle.add_done_callback(self._after_idle)
-
-    def _validate(self) -> None:
-        """What fails here is tried again when the run is finished; the agent is not to feel it."""
-        try:
-            hidden.validate(self._judge, go_on=lambda: not self._wanted.is_set())
-        except Fault as fault:
-            log.warning("validation in idle time failed: %s", fault)
-
-    def _after_idle(self, work: asyncio.Future[None]) -> None:
         if error := work.exception():
             self._break(error)
 

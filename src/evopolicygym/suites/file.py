@@ -13,7 +13,7 @@ from evopolicygym.agents.strict import Strict, read_toml, shaped
 from evopolicygym.errors import UserError
 from evopolicygym.runs import toml
 from evopolicygym.runs.programs import settled
-from evopolicygym.runs.settings import AgentSettings, Settings
+from evopolicygym.runs.settings import AgentSettings, Settings, ValidateWhen
 from evopolicygym.tasks.files import core16
 
 SEE: Final = "docs/suites.md has every key and a whole example."
@@ -34,10 +34,17 @@ class Defaults(Strict):
     """Of every run. What is not said has the default of a run."""
 
     budget: int | None = None
-    validate_when: str | None = None
+    validate_when: ValidateWhen | None = None
     video: str | None = None
     stock: bool | None = None
     isolation: str | None = None
+
+    @field_validator("validate_when")
+    @classmethod
+    def _afterwards(cls, value: ValidateWhen | None) -> ValidateWhen | None:
+        if value:
+            value.check_new()
+        return value
 
 
 class Limits(Strict):

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from evopolicygym.rollout.ray.fleet import Changes, Fleet
+from evopolicygym.runs.machine_lock import Cases
 from evopolicygym.runs.settings import EngineName
 from evopolicygym.suites import log
 from evopolicygym.suites.file import Cap
@@ -63,6 +64,7 @@ class Foreman:
     ) -> None:
         self._folder, self._cap = folder, cap
         self._planned = {one.name: one for one in planned}
+        self._cases = {one.name: Cases(one.task.id, one.settings.splits().id) for one in planned}
         self._fleet, self._places = fleet, parallel_runs
         self._slots = set(fleet.seats if fleet else range(jobs))
         self._hall = Hall(Turnstile(self._slots))
@@ -119,16 +121,40 @@ class Foreman:
         self._hall.announce()
 
     def _next_ones(self) -> Iterator[Member]:
-        """Runs that have begun go first. Each is tried once."""
+        """Runs that have begun go first, those without an agent before all. Each is tried once."""
         rows = self.survey.rows()
         self.is_capped = over_cap(rows, self._cap)
-        for row in sorted(rows, key=lambda row: not row.has_begun):
-            refused = self.is_stopped or row.is_over or row.run in self._tried
-            if refused or (self.is_capped and not row.has_begun) or not self._has_room(row):
-                continue
+        untried = [row for row in rows if not (row.is_over or row.run in self._tried)]
+        while not self.is_stopped:
+            due = {self._cases[row.run] for row in untried if not row.needs_agent}
+            able = [row for row in untried if self._may_begin(row, due)]
+            if not able:
+                return
+            row = min(able, key=self._precedence)
+            untried.remove(row)
             self._tried.add(row.run)
             self._members[row.run] = Member(self._planned[row.run], row.needs_agent)
             yield self._members[row.run]
+
+    def _precedence(self, row: Row) -> tuple[bool, bool, int, bool]:
+        """Round after round; within one, tasks that no agent is at: their scoring will have nobody to wait for."""
+        is_shared = self._is_at(row.run, has_agent=True)
+        return (row.needs_agent, not row.has_begun, self._planned[row.run].repeat, is_shared)
+
+    def _may_begin(self, row: Row, due: set[Cases]) -> bool:
+        """Hidden cases are not played while an agent on the same cases lives (runs/machine_lock.py). A run that would
+        have to wait for this is held back, so that its place goes to another. ``due`` wait for hidden scoring alone."""
+        if (self.is_capped and not row.has_begun) or not self._has_room(row):
+            return False
+        if not row.needs_agent:
+            return not self._is_at(row.run, has_agent=True)
+        return self._cases[row.run] not in due and not self._is_at(row.run, has_agent=False)
+
+    def _is_at(self, run: str, has_agent: bool) -> bool:
+        """Whether one of our processes has an agent, or does hidden scoring, on the cases of a run."""
+        cases = self._cases[run]
+        at_work = (name for name, member in self._members.items() if member.has_agent is has_agent)
+        return any(self._cases[name] == cases for name in at_work)
 
     def _has_room(self, row: Row) -> bool:
         """For an agent, or for hidden scoring alone: neither keeps the other out."""

@@ -9,6 +9,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from evopolicygym.runs.machine_lock import WAITS
+
 BEGUN: Final = "=== begun"
 ENDED: Final = re.compile(r"=== ended, exit code (-?\d+)")
 COMPLAINT: Final = "evopolicygym: "
@@ -52,6 +54,15 @@ def last_attempt(path: Path) -> Attempt | None:
     ended = ENDED.findall(text)
     code = int(ended[-1]) if ended else None
     return Attempt(code, _reason(text, code) if code not in (None, 0, STOPPED, -signal.SIGTERM) else None)
+
+
+def waits_for(path: Path) -> str | None:
+    """Why a run that is at work stands still, if it says so: the last that it said."""
+    try:
+        said = path.read_text(errors="replace").rstrip("\n").rpartition("\n")[2]
+    except FileNotFoundError:
+        return None
+    return said if said.startswith(WAITS) else None
 
 
 def _reason(text: str, code: int) -> str:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import product
 
 from evopolicygym.errors import UserError
 from evopolicygym.runs.settings import Settings
@@ -29,10 +28,19 @@ def plan(suite: Suite) -> list[PlannedRun]:
     tasks = {name: resolve(name) for name in dict.fromkeys(suite.tasks)}
     planned = [
         _planned(suite, name, tasks[name], agent, repeat)
-        for repeat, name, agent in product(range(suite.repeats), tasks, suite.agents)
+        for repeat in range(suite.repeats)
+        for name, agent in _round(list(tasks), list(suite.agents))
     ]
     _check_apart(planned)
     return planned
+
+
+def _round(tasks: list[str], agents: list[str]) -> Iterator[tuple[str, str]]:
+    """All tasks once, then all of them once more with the next agent each. So neighbours have different tasks, whose
+    hidden scoring need not wait for one another's agents, and different agents, which often means other providers."""
+    for turn in range(len(agents)):
+        for number, task in enumerate(tasks):
+            yield task, agents[(number + turn) % len(agents)]
 
 
 def _check_apart(planned: Iterable[PlannedRun]) -> None:

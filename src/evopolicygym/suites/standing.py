@@ -96,7 +96,7 @@ def standing(folder: SuiteFolder, planned: PlannedRun, is_running: bool) -> Row:
         "wasted_dollars": sum(one.dollars or 0.0 for one in wasted),
     }
     if is_running:
-        facts |= {"status": Status.RUNNING}
+        facts |= {"status": Status.RUNNING, "reason": log.waits_for(folder.log(planned.name))}
     elif told and told.gave_up:
         facts |= {"status": Status.FAILED, "reason": told.reason}
     else:
