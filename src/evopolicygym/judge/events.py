@@ -38,13 +38,15 @@ def tally(results: list[EpisodeResult]) -> Tally:
 
 @dataclass(frozen=True)
 class Opened:
-    """``facts`` is all that names the run: task, ids, options, agent. It never changes."""
+    """``facts`` is all that names the run: task, ids, options, agent. It never changes. ``max_candidates``: of so many
+    distinct checkpoints hidden validation chooses, those that were submitted last; None: of all."""
 
     run: str
     budget: int
     validation_cases: int
     heldout_cases: int
     facts: dict[str, Any]
+    max_candidates: int | None = None
 
 
 @dataclass(frozen=True)
@@ -95,10 +97,11 @@ class Judged:
 
 @dataclass(frozen=True)
 class Refunded:
-    """The judge failed: no verdict, no feedback, no charge."""
+    """The judge failed: no verdict, no feedback, no charge. A ``permanent`` failure would come again."""
 
     submission: int
     text: str
+    permanent: bool = False
 
 
 @dataclass(frozen=True)
@@ -127,7 +130,10 @@ class Turned:
 
 @dataclass(frozen=True)
 class Closed:
+    """``cause``: the judge's own failure, where it is why the run ends or why nothing of it was judged."""
+
     reason: str
+    cause: str | None = None
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ Advance = Callable[[], Any]
 
 def close(judge: Judge, reason: str) -> None:
     if judge.state.phase is Phase.OPEN:
-        judge.record(Closed(reason))
+        judge.record(Closed(reason, judge.state.last_fault if judge.state.is_unjudged else None))
         failpoint("closed")
 
 
@@ -99,7 +99,8 @@ def _play(
     began, results, wanted = time.perf_counter(), list[EpisodeResult](), count(judge.state, split)
     for outcome in judge.means.engine.run(_episodes(judge, checkpoint, split, wanted, go_on), background=True):
         if isinstance(outcome, FaultReport):
-            raise Fault(f"a hidden episode has no score: {outcome.text}; finish the run again to go on from here")
+            text = f"a hidden episode has no score: {outcome.text}; finish the run again to go on from here"
+            raise Fault(text, outcome.permanent)
         results.append(outcome)
         failpoint("hidden-episode-played")
         advance()

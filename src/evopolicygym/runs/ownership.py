@@ -161,7 +161,9 @@ def _open(owner: Owner, task: Task, splits: Splits, agent_facts: dict[str, Any])
     """The ledger's first line comes last: without it there is no run."""
     engine, settings = owner.judge.means.engine, owner.settings
     write_whole(owner.place.config, settings.toml().encode())
-    workspace.make(owner.place, owner.task_text, engine.action_space, settings.budget, settings.video)
+    workspace.make(
+        owner.place, owner.task_text, engine.action_space, settings.budget, settings.video, settings.max_candidates
+    )
     failpoint("opening")
     facts = {
         "evopolicygym": __version__,
@@ -171,7 +173,14 @@ def _open(owner: Owner, task: Task, splits: Splits, agent_facts: dict[str, Any])
         **agent_facts,
     }
     owner.judge.record(
-        Opened(secrets.token_hex(8), settings.budget, settings.validation_cases, settings.heldout_cases, facts)
+        Opened(
+            secrets.token_hex(8),
+            settings.budget,
+            settings.validation_cases,
+            settings.heldout_cases,
+            facts,
+            max_candidates=settings.max_candidates,
+        )
     )
 
 
@@ -181,8 +190,9 @@ def _task_facts(task: Task) -> dict[str, Any]:
 
 
 def run_ids(task: Task, splits: Splits, settings: Settings) -> dict[str, Any]:
-    """A budget or number of cases other than the usual makes another leaderboard."""
-    names = ("budget", "validation_cases", "heldout_cases")
+    """A budget or number of cases other than the usual makes another leaderboard; so does a limit on candidates, which
+    is named only where there is one: ids of runs without it are as they were before there was any."""
+    names = ("budget", "validation_cases", "heldout_cases", *(("max_candidates",) if settings.max_candidates else ()))
     protocol = {name: getattr(settings, name) for name in names}
     facts = comparable_facts(task, splits.id, **protocol)
     return {"splits_id": splits.id, **asdict(ids(task, splits.id, **protocol)), "fingerprint": facts}

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, Final
 
-from evopolicygym.errors import Fault, UserError
+from evopolicygym.errors import Fault, UserError, is_permanent
 from evopolicygym.fast.catalogue import CATALOGUE, upgrade, why_stock
 from evopolicygym.tasks.pins import BEHIND, pins
 from evopolicygym.tasks.spaces import Schema, check_action, schema_of, with_names
@@ -70,7 +70,8 @@ def reset(env: Any, seed: int) -> Any:
         name = env.spec.id if env.spec else type(env.unwrapped).__name__
         wide = seed >= NUMPY_SEEDS and isinstance(error, ValueError | OverflowError)
         seeded, remedy = (" with a seed of more than 32 bits", f". {WIDE_REMEDY}") if wide else ("", "")
-        raise Fault(f"{name} cannot be reset{seeded}: {type(error).__name__}: {error}{remedy}") from error
+        text = f"{name} cannot be reset{seeded}: {type(error).__name__}: {error}{remedy}"
+        raise Fault(text, is_permanent(error)) from error
     return observation
 
 

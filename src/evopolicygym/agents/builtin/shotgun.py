@@ -60,7 +60,8 @@ def linear(spaces: Spaces, random: Generator) -> Candidate:
 
 
 def normalisation(space: dict[str, Any]) -> tuple[Vector, Vector]:
-    """Centre and half width of each of the ``entries``; 0 and 1 where the space has no bounds that mean anything."""
+    """Centre and scale of each entry: narrow ranges are stretched to -1 to 1, so that no entry is too small
+    to matter; wide ones stay as they are. 0 and 1 where the space has no bounds that mean anything."""
     match space["type"]:
         case "Dict":
             parts = [normalisation(child) for child in space["spaces"].values()]
@@ -83,7 +84,7 @@ def _bounds(space: dict[str, Any], size: int) -> tuple[Vector, Vector]:
     low, high = (np.broadcast_to(np.asarray(space[name], dtype=float), space["shape"]) for name in ("low", "high"))
     known = np.isfinite(low) & np.isfinite(high) & (high - low <= 2 * WIDEST) & (high > low)
     low, high = np.where(known, low, -1.0), np.where(known, high, 1.0)
-    return ((low + high) / 2.0).reshape(size), ((high - low) / 2.0).reshape(size)
+    return ((low + high) / 2.0).reshape(size), np.minimum((high - low) / 2.0, 1.0).reshape(size)
 
 
 def _unit(size: int) -> tuple[Vector, Vector]:
