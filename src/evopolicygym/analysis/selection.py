@@ -23,7 +23,7 @@ class Selection:
 
 
 def candidates(run: Run) -> list[str]:
-    """Distinct checkpoints that hidden validation chose among. It is an optimiser: the more there are, the more it finds.
+    """Distinct checkpoints that hidden validation chose among. It is an optimiser: among more it finds more.
     Under a limit, what was validated in idle time and then superseded is none of them."""
     validated = [checkpoint.hash for checkpoint in run.checkpoints if checkpoint.validation is not None]
     if run.options.max_candidates is None:

@@ -17,7 +17,7 @@ STANDING = ("place", "entrant", f"score [{SURE}]", "places", "P(first)", "rank s
 BESIDE = ("entrant", "interquartile mean", "optimality gap", "P(improvement) on the next", "paper's normalised")
 ROW = ("rank", "entrant", "runs", "checkpoints", "score", f"{SURE} interval", "places", "P(first)", "normalised",
        "paper's", "rank score", "notes")  # fmt: skip
-ROW_LEAVES = ("rank score", "paper's", "normalised", "P(first)", "places", "runs")
+ROW_LEAVES = ("rank score", "paper's", "normalised", "checkpoints", "P(first)", "places", "runs")
 COST = (
     "entrant",
     "runs",

@@ -122,11 +122,8 @@ def _import_requirements(task: Task) -> None:
         try:
             importlib.import_module(module)
         except (Exception, SystemExit) as error:
-            is_missing = isinstance(error, ImportError)
-            said = str(error) if is_missing else f"{type(error).__name__}: {error}"
-            raise UserError(
-                f"task {task.id} needs {module}, which does not import: {said}", _remedy(module) if is_missing else ""
-            ) from error
+            said = str(error) if isinstance(error, ImportError) else f"{type(error).__name__}: {error}"
+            raise UserError(f"task {task.id} needs {module}, which does not import: {said}", _remedy(module)) from error
 
 
 def _mute_notices() -> None:
