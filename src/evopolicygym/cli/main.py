@@ -26,9 +26,7 @@ ROOM: Final = (
     "Make room, and give the command again. A run loses nothing that is in its ledger: "
     "`evopolicygym run --resume RUN` goes on with it, `evopolicygym finish RUN` ends it."
 )
-REINSTALL: Final = (
-    "`evopolicygym doctor` names every broken package; or install again: pip install --upgrade evopolicygym"
-)
+REINSTALL: Final = "`evopolicygym doctor` names every broken package; `pip install --force-reinstall NAME` mends one."
 # Where each command is: a function of a module of this package, or several, held together by an app.
 COMMANDS: Final = {
     "evaluate": "evaluate:evaluate",

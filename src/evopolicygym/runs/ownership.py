@@ -27,7 +27,7 @@ from evopolicygym.runs import record, workspace
 from evopolicygym.runs.engines import engine_of
 from evopolicygym.runs.lock import PATIENCE_S, RunLock
 from evopolicygym.runs.settings import EngineName, Settings
-from evopolicygym.sandbox.checkpoints import sweep
+from evopolicygym.sandbox.checkpoints import remove_tree, sweep
 from evopolicygym.tasks.contract import render
 from evopolicygym.tasks.ids import comparable_facts, ids
 from evopolicygym.tasks.registry import resolve
@@ -74,6 +74,7 @@ def own(
     """An existing run or, when a task is given, a new one. Leaving it lets go: another process may take over. ``slots``
     and, with Ray, ``seats`` are there where runs share them."""
     place = Place(root.absolute())
+    is_new = not place.root.exists()
     if not _has_begun(place):
         _check_new(root, given)
         _check_settings(Settings.make(**given))
@@ -82,8 +83,13 @@ def own(
         has_begun = _has_begun(place)
         place.make_own()
         settings = agreed(Settings.read(place.config), given, place) if has_begun else Settings.make(**given)
-        with _started(place, settings, agent_facts, slots, seats) as owner:
-            yield owner
+        try:
+            with _started(place, settings, agent_facts, slots, seats) as owner:
+                yield owner
+        except BaseException:
+            if is_new and not _has_begun(place):  # no engine here, for want of a package or a jail
+                remove_tree(place.root)
+            raise
 
 
 def _check_settings(settings: Settings) -> None:

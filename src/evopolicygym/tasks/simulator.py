@@ -122,8 +122,10 @@ def _import_requirements(task: Task) -> None:
         try:
             importlib.import_module(module)
         except (Exception, SystemExit) as error:
-            said = str(error) if isinstance(error, ImportError) else f"{type(error).__name__}: {error}"
-            raise UserError(f"task {task.id} needs {module}, which does not import: {said}", _remedy(module)) from error
+            is_missing = isinstance(error, ImportError)
+            said = str(error) if is_missing else f"{type(error).__name__}: {error}"
+            remedy = _remedy(module, "" if is_missing else "--force-reinstall ")
+            raise UserError(f"task {task.id} needs {module}, which does not import: {said}", remedy) from error
 
 
 def _mute_notices() -> None:
@@ -145,6 +147,6 @@ def _stop_stopwatches() -> None:
         set_clock(None)
 
 
-def _remedy(module: str) -> str:
+def _remedy(module: str, how: str = "") -> str:
     names = BEHIND.get(module, (module,))
-    return "pip install " + " ".join(f"{name}=={pins()[name]}" if name in pins() else name for name in names)
+    return f"pip install {how}" + " ".join(f"{name}=={pins()[name]}" if name in pins() else name for name in names)
