@@ -61,6 +61,15 @@ class Raising(Toy):
         return super().pay(action)
 
 
+class Importing(Toy):
+    """Needs a package only when it is stepped, as simulators do that draw or plan on demand."""
+
+    def pay(self, action: Any) -> float:
+        import a_package_that_nobody_has  # type: ignore[import-not-found]
+
+        return float(a_package_that_nobody_has.pay(action))
+
+
 class Flaky(Toy):
     """Raises the first time ever, and never again: a marker file remembers."""
 
@@ -303,6 +312,7 @@ ENVIRONMENTS = {
     "Toy-v0": Toy,
     "Endless-v0": Endless,
     "Raising-v0": Raising,
+    "Importing-v0": Importing,
     "Flaky-v0": Flaky,
     "Moody-v0": Moody,
     "Aborting-v0": Aborting,

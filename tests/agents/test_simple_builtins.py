@@ -1,14 +1,19 @@
-"""The smallest agents: nothing, the starter, and the submissions of an earlier run again."""
+"""The smallest agents: nothing, the starter, random policies, and the submissions of an earlier run again."""
 
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
+
 from conftest import policy_source
 from evopolicygym.runs.look import look
+from evopolicygym.tasks.files import CORE16_ORDER
 from playing import play
+from serving import command
 
 
 def submissions(server):
@@ -28,6 +33,51 @@ def test_starter_submits_the_starter_once(serve):
     assert server.remaining() == 124
     ((checkpoint, cases),) = submissions(server)
     assert (server.root / "checkpoints" / checkpoint / "policy.py").read_bytes() == starter and cases == (0, 1, 2, 3)
+
+
+SHOTS = ("--budget", "6", "--validation-cases", "1", "--heldout-cases", "1", "--jobs", "1", "--seeds", "paper")
+
+
+def test_shotgun_submits_different_policies_and_needs_no_feedback(serve):
+    """Whatever the spaces; started twice, and without its feedback in between, it plays no more than its budget."""
+    server = serve(*SHOTS, task="toys:Nested-v0")
+    assert play(server, "shotgun").returncode == 0
+    fired = submissions(server)
+    assert [cases for _, cases in fired] == [(number,) for number in range(6)] and server.remaining() == 0
+    assert len({checkpoint for checkpoint, _ in fired}) == 6
+    shutil.rmtree(server.workspace / "feedback")
+    assert play(server, "shotgun").returncode == 0 and submissions(server) == fired
+    record = server.finish()
+    assert {one["verdict"] for one in record["submissions"]} == {"ok"}
+    assert all(one["train"]["errors"] == [None] for one in record["submissions"])
+
+
+def test_shotgun_is_a_function_of_its_seed_and_stops_where_it_is_told(serve):
+    runs = []
+    for name, seed in (("one", 3), ("same", 3), ("other", 4)):
+        server = serve(*SHOTS, name=name)
+        assert play(server, "shotgun", seed, options=["--policies", "4"]).returncode == 0
+        assert server.remaining() == 2
+        runs.append(submissions(server))
+    assert runs[0] == runs[1] and not {one for one, _ in runs[0]} & {one for one, _ in runs[2]}
+
+
+def test_shotgun_is_an_agent_of_the_command_line(tmp_path):
+    options = ("--agent", "shotgun", "--option", "policies=3", "--run", tmp_path / "run", *SHOTS)
+    done = command("run", "toys:Toy-v0", "--json", *options)
+    assert done.returncode == 0, done.stderr
+    record = json.loads(done.stdout)
+    assert len(record["submissions"]) == 3 and record["outcome"]["kind"] == "scored"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("slug", CORE16_ORDER)
+def test_shotgun_plays_every_task(serve, slug):
+    server = serve("--budget", "2", *SHOTS[2:], task=f"core16/{slug}")
+    assert play(server, "shotgun").returncode == 0
+    record = server.finish()
+    assert record["budget"]["remaining"] == 0
+    assert all(one["train"]["errors"] == [None] for one in record["submissions"])
 
 
 def test_a_judge_that_fails_before_it_charges_is_asked_again(serve):

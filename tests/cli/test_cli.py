@@ -6,11 +6,15 @@ import json
 import os
 import subprocess
 import sys
+from importlib.metadata import packages_distributions, version
 from pathlib import Path
 
 import pytest
 
 from conftest import policy_source, write_policy
+from evopolicygym.cli import importing
+from evopolicygym.cli.importing import import_errors
+from evopolicygym.tasks import pins
 from refusing import run_refused
 
 COMMAND = [sys.executable, "-m", "evopolicygym.cli.main"]
@@ -292,9 +296,37 @@ def test_doctor_names_the_missing_layer_and_its_remedy():
 
 def test_doctor_repeats_what_a_broken_simulator_says_word_for_word(tmp_path):
     (tmp_path / "minigrid.py").write_text("raise ImportError('no [/grid] here')")
+    (tmp_path / "av.py").write_text("raise OSError('libavcodec.so.61: cannot open shared object file')")
     done = run("doctor", env=os.environ | {"PYTHONPATH": str(tmp_path)})
     assert done.returncode == 1, done.stderr
     assert "no [/grid] here" in done.stdout
+    assert "import av  OSError: libavcodec.so.61" in done.stdout
+    assert f"pip install --force-reinstall av=={version('av')}" in done.stdout
+
+
+def test_packages_that_crash_or_hang_their_process_are_named(tmp_path, monkeypatch):
+    """And those after them are tried all the same."""
+    for name, source in (("crashing", "import os; os.abort()"), ("hanging", "import time; time.sleep(10**6)")):
+        (tmp_path / f"{name}.py").write_text(source)
+    (tmp_path / "printing.py").write_text("print('imported [nonsense]'[9:], end='')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    errors = import_errors(["json", "crashing", "printing", "no_such_module"])
+    assert errors["json"] == errors["printing"] == "" and "exit code -6" in errors["crashing"]
+    assert "No module named 'no_such_module'" in errors["no_such_module"]
+    monkeypatch.setattr(importing, "PATIENCE_S", 2.0)
+    assert "did not end" in import_errors(["hanging"])["hanging"]
+
+
+def test_every_requirement_is_known_by_its_module():
+    modules = {name: pins.module_of(name) for name in pins.requirements()}
+    assert len(modules) > 15 and modules["pygame-ce"] == "pygame" and modules["box2d"] == "Box2D"
+    assert all(name in [one.lower() for one in packages_distributions()[module]] for name, module in modules.items())
+
+
+def test_a_command_whose_own_package_is_broken_names_it(tmp_path):
+    (tmp_path / "pydantic.py").write_text("raise ImportError('no validation today')")
+    done = run("run", "core16/acrobot", env=os.environ | {"PYTHONPATH": str(tmp_path)})
+    assert done.returncode == 4 and "no validation today" in done.stderr and "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize("module", ["msgspec", "gymnasium", "numpy"])

@@ -82,7 +82,9 @@ def test_the_leaderboard_at_80_columns_has_what_a_reader_needs_first():
     lines = cli_on_terminal(80, "leaderboard", RUNS)
     heading = next(line for line in lines if line.startswith("  rank"))
     assert heading.split() == ["rank", "entrant", "runs", "score", "95%", "interval", "places", "P(first)"]
-    assert {"normalised", "paper's", "rank score"} <= left_out(lines)
+    assert {"normalised", "paper's", "rank score", "checkpoints"} <= left_out(lines)
+    cost = lines[next(i for i, line in enumerate(lines) if line.startswith("cost: ")) :]
+    assert any("checkpoints" in line.split() for line in cost)
     place = next(i for i, line in enumerate(lines) if line.startswith("  2     command climber.py "))
     assert lines[place + 1].strip() == "sha256=44ad650fdf3f"
     assert lines[place + 2].strip() == "notes: few runs: holds 50% to 97% of the time, not 95%"

@@ -42,9 +42,10 @@ def test_a_fault_refunds_and_delivers_nothing_and_three_end_the_run(serve, tmp_p
             assert server.submit([0, 1])[1]["status"] == "ok"
     assert feedback(server) == [["submit_002", "submit_004"]] * 2
     assert server.submit([0])[1]["status"] == "run_closed"
-    record = server.finish()
+    record = server.finish(exit_code=4)
     assert record["budget"]["charged"] == 4 and record["budget"]["refunds"] == 3
     assert record["outcome"]["kind"] == "judge_fault" and record["outcome"]["heldout"] is not None
+    assert "only once" in record["outcome"]["cause"]
     assert command("verify", server.root, env=os.environ | {"TOY_MARKER": str(marker)}).returncode == 0
 
 

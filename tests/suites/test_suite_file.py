@@ -75,6 +75,13 @@ def test_the_resolved_file_is_the_same_suite(tmp_path):
     assert "heldout_cases = 32" in first.toml()
 
 
+def test_a_limit_on_candidates(tmp_path):
+    limited, free = (suite(tmp_path, SMALL, *more) for more in (["defaults.max_candidates=3"], []))
+    assert [plan(one)[0].settings.max_candidates for one in (limited, free)] == [3, None]
+    (tmp_path / "resolved.toml").write_text(limited.toml())
+    assert plan(Suite.read(tmp_path / "resolved.toml"))[0].settings.max_candidates == 3
+
+
 def test_overrides(tmp_path):
     found = suite(tmp_path, SMALL, "agents.mine.model=other", "repeats=3", "splits.seeds=paper", "agents.new.name=nop")
     assert found.repeats == 3 and found.agents["mine"].model == "other" and "new" in found.agents

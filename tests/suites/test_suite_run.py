@@ -186,6 +186,7 @@ def test_a_run_without_a_score_is_done_again_and_its_evidence_stays(tmp_path, mo
     assert first.returncode == 1
     row = work.rows()[name]
     assert row["status"] == "missing" and "judge failed" in row["reason"] and row["score"] is None
+    assert "a mood" in row["reason"]
     evidence = (work.folder / "runs" / name / "ledger.jsonl").read_bytes()
     mood.unlink()
     assert work.run("--jobs", 1).returncode == 0

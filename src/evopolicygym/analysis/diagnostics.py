@@ -14,6 +14,7 @@ from evopolicygym.analysis.intervals import Count
 from evopolicygym.analysis.load import RunFolder
 from evopolicygym.analysis.phases import Phase, phases
 from evopolicygym.analysis.progress import Progress, progress
+from evopolicygym.analysis.selection import candidates
 from evopolicygym.analysis.spending import Spending, spending
 from evopolicygym.analysis.timeline import Event, Measure, timeline
 from evopolicygym.records.run import Code, Run
@@ -45,7 +46,8 @@ class Shapes:
 
 @dataclass(frozen=True)
 class Who:
-    """Which run this is. A run served by hand has no agent. ``entrant``: whose row it is on a leaderboard."""
+    """Which run this is. A run served by hand has no agent. ``entrant``: whose row it is on a leaderboard.
+    ``candidates``: distinct checkpoints that hidden validation chose among."""
 
     folder: str
     id: str
@@ -62,6 +64,7 @@ class Who:
     selected_submission: int | None
     validation_mean: float | None
     heldout_mean: float | None
+    candidates: int
 
 
 @dataclass(frozen=True)
@@ -123,6 +126,7 @@ def _who(folder: str, run: Run) -> Who:
         selected_submission=outcome.submission,
         validation_mean=outcome.validation_mean,
         heldout_mean=outcome.heldout.mean if outcome.heldout else None,
+        candidates=len(candidates(run)),
     )
 
 

@@ -13,6 +13,7 @@ from evopolicygym.analysis.collection import Aggregate, aggregate, groups
 from evopolicygym.analysis.cost import Cost, cost, pareto, per_dollar
 from evopolicygym.analysis.field import Field, Kind, field
 from evopolicygym.analysis.fingerprints import conditions
+from evopolicygym.analysis.selection import mean_candidates
 from evopolicygym.analysis.tasktable import TaskTable, task_table
 from evopolicygym.records.anchors import AnchorFile
 from evopolicygym.records.run import Run
@@ -30,10 +31,12 @@ class PaperRows(StrEnum):
 
 @dataclass(frozen=True)
 class CostRow:
-    """``score`` is the primary aggregate over Core16; ``pareto``: nobody is both cheaper and better. Null: unknown."""
+    """``checkpoints``: distinct candidates, mean over runs. ``score`` is the primary aggregate over Core16; ``pareto``:
+    nobody is both cheaper and better. Null: unknown."""
 
     entrant: str
     runs: int
+    checkpoints: float | None
     cost: Cost
     score: float | None
     score_per_dollar: float | None
@@ -100,7 +103,7 @@ def _paper_rows(board: Board, with_paper: bool) -> PaperRows:
 def _as_in_the_paper(run: Run) -> bool:
     cases = (run.options.validation_cases, run.options.heldout_cases)
     same_cases = run.ids.splits_id == "paper" and cases == (paper.VALIDATION_CASES, paper.HELDOUT_CASES)
-    return same_cases and run.budget.total == paper.BUDGET
+    return same_cases and run.budget.total == paper.BUDGET and run.options.max_candidates is None
 
 
 def _costs(fields: dict[str, Field], aggregates: list[Aggregate]) -> list[CostRow]:
@@ -115,7 +118,7 @@ def _costs(fields: dict[str, Field], aggregates: list[Aggregate]) -> list[CostRo
     known = {label: (x, y) for label, (x, y) in points.items() if x is not None and y is not None}
     best = pareto(known)
     return [
-        CostRow(label, len(runs), costs[label], scores.get(label), per_dollar(scores.get(label), costs[label].dollars),
-                label in best if label in known else None)
+        CostRow(label, len(runs), mean_candidates(runs), costs[label], scores.get(label),
+                per_dollar(scores.get(label), costs[label].dollars), label in best if label in known else None)
         for label, runs in sorted(played.items())
     ]  # fmt: skip

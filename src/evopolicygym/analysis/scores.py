@@ -44,7 +44,7 @@ def _missing(run: Run) -> str | None:
     if run.outcome is None:
         return unfinished(run.status)
     if run.outcome.kind is OutcomeKind.JUDGE_FAULT:
-        return f"the judge failed; {AGAIN}"
+        return f"the judge failed{f' ({run.outcome.cause})' if run.outcome.cause else ''}; {AGAIN}"
     if run.outcome.kind is OutcomeKind.SCORED:
         played = len(run.outcome.heldout.returns) if run.outcome.heldout else 0
         wanted = run.options.heldout_cases

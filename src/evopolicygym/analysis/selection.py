@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from evopolicygym.analysis.scores import mean
 from evopolicygym.records.run import Run
+
+OK: Final = "ok"
 
 
 @dataclass(frozen=True)
@@ -19,16 +22,31 @@ class Selection:
     regret: float | None
 
 
+def candidates(run: Run) -> list[str]:
+    """Distinct checkpoints that hidden validation chose among. It is an optimiser: among more it finds more.
+    Under a limit, what was validated in idle time and then superseded is none of them."""
+    validated = [checkpoint.hash for checkpoint in run.checkpoints if checkpoint.validation is not None]
+    if run.options.max_candidates is None:
+        return validated
+    accepted = (submission.checkpoint for submission in reversed(run.submissions) if submission.verdict == OK)
+    return list(dict.fromkeys(accepted))[: run.options.max_candidates]
+
+
+def mean_candidates(runs: Sequence[Run]) -> float | None:
+    """Over the runs of one entrant. None where there are none, as for a policy that no agent submitted."""
+    return mean(len(candidates(run)) for run in runs) if runs else None
+
+
 def selection(run: Run) -> Selection | None:
     """None when nothing was selected."""
     outcome = run.outcome
     if outcome is None or outcome.heldout is None or outcome.validation_mean is None:
         return None
-    candidates = [checkpoint for checkpoint in run.checkpoints if checkpoint.validation is not None]
-    measured = [checkpoint.heldout.mean for checkpoint in candidates if checkpoint.heldout is not None]
-    complete = len(measured) == len(candidates) and bool(candidates)
+    chosen_among = set(candidates(run))
+    measured = [one.heldout.mean for one in run.checkpoints if one.hash in chosen_among and one.heldout is not None]
+    complete = len(measured) == len(chosen_among) and bool(chosen_among)
     return Selection(
-        candidates=len(candidates),
+        candidates=len(chosen_among),
         optimism=outcome.validation_mean - outcome.heldout.mean,
         regret=max(measured) - outcome.heldout.mean if complete else None,
     )

@@ -14,7 +14,7 @@ from evopolicygym.analysis.measured import Coverage, coverage
 from evopolicygym.analysis.places import Places, places
 from evopolicygym.analysis.ranks import drawn_ranks, rank_score, ranks
 from evopolicygym.analysis.scores import paper_normalised
-from evopolicygym.analysis.selection import Selections, selections
+from evopolicygym.analysis.selection import Selections, mean_candidates, selections
 from evopolicygym.reference.scale import Scale
 
 
@@ -22,7 +22,8 @@ from evopolicygym.reference.scale import Scale
 class Row:
     """``p_first`` is the share of draws in which the entrant is first, or shares first place. ``beats_trivial`` is null
     where no trivial policy was measured on the same cases, and for the random policy itself. ``coverage`` is what
-    intervals of so many runs were measured to hold."""
+    intervals of so many runs were measured to hold. ``checkpoints``: distinct ones that hidden validation chose among,
+    mean over runs; null for rows that are not runs."""
 
     entrant: str
     kind: Kind
@@ -41,6 +42,7 @@ class Row:
     beats_trivial: bool | None
     flags: tuple[str, ...]
     selection: Selections | None
+    checkpoints: float | None
 
 
 @dataclass(frozen=True)
@@ -106,6 +108,7 @@ def _row(field: Field, entry: Entry, rank: int, held: Places, first: float, by_p
         beats_trivial=_beats_trivial(field, entry),
         flags=entry.flags,
         selection=selections(entry.runs),
+        checkpoints=mean_candidates(entry.runs),
     )
 
 

@@ -35,13 +35,14 @@ RUN_HEADER = (
     "held-out",
     "selected",
     "accepted",
+    "candidates",
     "failed",
     "refused",
     "unused",
     "cases",
     "repeats",
 )
-RUN_LEAVES = ("repeats", "cases", "unused", "task")
+RUN_LEAVES = ("repeats", "cases", "unused", "candidates", "task")
 PROGRESS_HEADER = (
     "run",
     "best",
@@ -82,6 +83,7 @@ def _run(run: Diagnosis) -> Sequence[str]:
         number(who.heldout_mean),
         number(who.selected_submission),
         str(spent.accepted),
+        str(who.candidates),
         str(spent.failed),
         str(sum(spent.refused.values())),
         str(spent.unused),

@@ -15,6 +15,7 @@ from rich.text import Text
 
 from evopolicygym.agents.confinement.cell import AgentLevel
 from evopolicygym.agents.confinement.levels import best_level
+from evopolicygym.cli.importing import import_errors
 from evopolicygym.cli.output import data, print_json, talk
 from evopolicygym.errors import IsolationUnavailable, UserError
 from evopolicygym.fast.catalogue import CATALOGUE, why_stock
@@ -29,6 +30,7 @@ from evopolicygym.tasks.sealing import key_file
 from evopolicygym.tasks.task import Task
 
 DRAWN: Final = ("core16/reacher", "core16/car-racing", "core16/door-key", "core16/parking")
+HEALTH: Final = ("versions", "imports", "simulators")
 DRAW: Final = "from evopolicygym.cli.doctor import draw; draw({!r})"
 
 
@@ -38,11 +40,12 @@ def doctor(json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = F
         "isolation": probes.isolation(),
         "agents": list(_agents()),
         "versions": list(_versions()),
+        "imports": list(_imports()),
         "simulators": list(_simulators()),
         "rendering": list(_rendering()),
     }
     level = next((name for name in (Level.A, Level.B) if Probe(f"level {name}", True) in sections["isolation"]), None)
-    healthy = level is not None and all(probe.ok for name in ("versions", "simulators") for probe in sections[name])
+    healthy = level is not None and all(probe.ok for name in HEALTH for probe in sections[name])
     speed = measure_jail(level) if level else {}
     if json:
         found = {name: [asdict(probe) for probe in found] for name, found in sections.items()}
@@ -88,6 +91,22 @@ def _versions() -> Iterator[Probe]:
     if not complaints:
         yield Probe(f"all {len(pins.pins())} pinned packages", True, f"drawing by {pins.pygame_provider()}")
     yield Probe("Ray", True, pins.installed("ray") or "not installed: needed for --engine ray alone")
+
+
+def _imports() -> Iterator[Probe]:
+    """Every package that a run needs, really imported, in processes of their own: one of them may take its process with
+    it. Simulators apart from the rest: they change what is imported after them."""
+    needed = {name: pins.module_of(name) for name in pins.requirements()}
+    behind = {name for task in core16().values() for name in pins.distributions(task.requires)}
+    groups = [[name for name in needed if (name in behind) is simulates] for simulates in (False, True)]
+    errors: dict[str, str] = {}
+    for group in groups:
+        errors |= import_errors([needed[name] for name in group])
+    broken = {name: errors[module] for name, module in needed.items() if errors[module]}
+    for name, error in broken.items():
+        yield Probe(f"import {needed[name]}", False, error, pins.remedy(name))
+    if not broken:
+        yield Probe(f"all {len(needed)} required packages", True)
 
 
 def _simulators() -> Iterator[Probe]:

@@ -9,7 +9,7 @@ from typing import Annotated, Final
 
 import typer
 
-from evopolicygym.cli.outcome import show_outcome, show_scores
+from evopolicygym.cli.outcome import check_outcome, show_outcome, show_scores
 from evopolicygym.cli.output import data, print_json, progress, talk, tame, tell_notice
 from evopolicygym.errors import Fault, UserError
 from evopolicygym.judge import hidden, submission
@@ -46,6 +46,7 @@ def finish(run: Run, jobs: Jobs = CORES, engine: Where = None, json: AsJson = Fa
             time.sleep(POLL_S)
             waited += POLL_S
     show_outcome(run, json)
+    check_outcome(run)
 
 
 def score(

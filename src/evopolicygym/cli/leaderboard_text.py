@@ -15,10 +15,21 @@ from evopolicygym.cli.tables import say, show
 SURE = f"{LEVEL:.0%}"
 STANDING = ("place", "entrant", f"score [{SURE}]", "places", "P(first)", "rank score", "wins", "top-2", "interval of")
 BESIDE = ("entrant", "interquartile mean", "optimality gap", "P(improvement) on the next", "paper's normalised")
-ROW = ("rank", "entrant", "runs", "score", f"{SURE} interval", "places", "P(first)", "normalised", "paper's",
-       "rank score", "notes")  # fmt: skip
-ROW_LEAVES = ("rank score", "paper's", "normalised", "P(first)", "places", "runs")
-COST = ("entrant", "runs", "input tokens", "cached", "output", "dollars", "minutes", "score per dollar", "Pareto")
+ROW = ("rank", "entrant", "runs", "checkpoints", "score", f"{SURE} interval", "places", "P(first)", "normalised",
+       "paper's", "rank score", "notes")  # fmt: skip
+ROW_LEAVES = ("rank score", "paper's", "normalised", "checkpoints", "P(first)", "places", "runs")
+COST = (
+    "entrant",
+    "runs",
+    "checkpoints",
+    "input tokens",
+    "cached",
+    "output",
+    "dollars",
+    "minutes",
+    "score per dollar",
+    "Pareto",
+)
 
 
 def show_leaderboard(made: Leaderboard) -> None:
@@ -31,6 +42,7 @@ def show_leaderboard(made: Leaderboard) -> None:
         _show_board(board)
     say(f"\nscores: mean over tasks of (score - L) / (U - L), scale {made.scale_version}; intervals and P(first): "
         f"docs/statistics.md, {made.draws:,} draws")  # fmt: skip
+    say("checkpoints: distinct ones that hidden validation chose among, mean over runs")
 
 
 def _show_board(board: BoardTable) -> None:
@@ -96,6 +108,7 @@ def _row(row: Row, table: TaskTable) -> tuple[str, ...]:
         str(row.rank),
         row.entrant,
         str(row.runs),
+        number(row.checkpoints),
         number(row.score, 6),
         between(row.interval),
         span(row.places),
@@ -140,6 +153,7 @@ def _cost(row: CostRow) -> tuple[str, ...]:
     return (
         row.entrant,
         str(row.runs),
+        number(row.checkpoints),
         count(spent.input_tokens),
         count(spent.cached_tokens),
         count(spent.output_tokens),

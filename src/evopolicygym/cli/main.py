@@ -26,6 +26,7 @@ ROOM: Final = (
     "Make room, and give the command again. A run loses nothing that is in its ledger: "
     "`evopolicygym run --resume RUN` goes on with it, `evopolicygym finish RUN` ends it."
 )
+REINSTALL: Final = "`evopolicygym doctor` names every broken package; `pip install --force-reinstall NAME` mends one."
 # Where each command is: a function of a module of this package, or several, held together by an app.
 COMMANDS: Final = {
     "evaluate": "evaluate:evaluate",
@@ -65,6 +66,8 @@ def main() -> NoReturn:
         _complain(str(error), error.exit_code)
     except Fault as fault:
         _complain(f"the judge failed, through no fault of the policy: {fault}", fault.exit_code)
+    except ImportError as error:
+        _complain(f"a package that this command needs does not import: {error}\n{REINSTALL}", Fault.exit_code)
     except (KeyboardInterrupt, _Interrupted):
         _complain("interrupted; every process is stopped", 130)
     except (BrokenPipeError, _ReaderGone):

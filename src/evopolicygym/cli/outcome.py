@@ -7,9 +7,14 @@ from pathlib import Path
 from typing import Final
 
 from evopolicygym.cli.output import data, print_json
+from evopolicygym.errors import Fault
 from evopolicygym.records.run import OutcomeKind, Repeat, Result, Run, Submission, load
 
 MANY: Final = 24
+AGAIN: Final = (
+    "The outcome of {run} is judge_fault: it counts as missing. `evopolicygym doctor` names what is broken; mend it "
+    "and do the run again in a new folder."
+)
 TROUBLE: Final = {
     "provider_down": "its provider was in trouble for too long; a run without a submission is missing: do it again",
     "agent_failed": "its client failed; `evopolicygym agent check` says whether it can play here",
@@ -31,6 +36,13 @@ def is_without_score(run: Path) -> bool:
     record = load(run)
     is_scored = record.outcome is not None and record.outcome.kind is OutcomeKind.SCORED
     return not is_scored and record.times.closed_because in TROUBLE
+
+
+def check_outcome(run: Path) -> None:
+    """Raise Fault for a run that the judge failed: it has no score that counts."""
+    outcome = load(run).outcome
+    if outcome and outcome.kind is OutcomeKind.JUDGE_FAULT:
+        raise Fault(f"{outcome.cause or 'it refunded too many submissions'}\n{AGAIN.format(run=run)}")
 
 
 def show_scores(run: Path, json: bool) -> None:
@@ -100,10 +112,12 @@ def _lines(record: Run) -> list[tuple[str, str]]:
         return [*lines, ("outcome", f"none yet: the run is {record.status}")]
     if outcome.stopped_early:
         lines.append(("stopped", f"early, with {outcome.budget_left} episodes left"))
-    if outcome.kind is OutcomeKind.NO_OK_SUBMIT or outcome.heldout is None:
-        return [*lines, ("outcome", "no_ok_submit: no submission could be scored")]
     if outcome.kind is OutcomeKind.JUDGE_FAULT:
-        lines.append(("outcome", "judge_fault: the judge failed too often; this run is to be done again"))
+        lines.append(("outcome", "judge_fault: the judge itself failed; this run is to be done again"))
+        lines += [("cause", outcome.cause)] if outcome.cause else []
+    if outcome.heldout is None:
+        no_score = [("outcome", "no_ok_submit: no submission could be scored")]
+        return [*lines, *(no_score if outcome.kind is OutcomeKind.NO_OK_SUBMIT else [])]
     if outcome.repeat is Repeat.NONDETERMINISTIC:
         lines.append(("repeated", "NOT equal: the policy plays differently each time (does it read a clock?)"))
     score = f"{outcome.heldout.mean:.6g} (std {outcome.heldout.std:.4g}, {len(outcome.heldout.returns)} cases)"

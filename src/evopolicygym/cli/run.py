@@ -14,7 +14,7 @@ import typer
 from evopolicygym.agents.confinement.cell import Network
 from evopolicygym.agents.definitions import COMMAND
 from evopolicygym.cli.live import watching
-from evopolicygym.cli.outcome import is_without_score, show_outcome
+from evopolicygym.cli.outcome import check_outcome, is_without_score, show_outcome
 from evopolicygym.cli.output import talk, tell_notice, tell_refused
 from evopolicygym.errors import UserError
 from evopolicygym.judge.judge import Videos
@@ -67,6 +67,9 @@ def run(
     heldout_cases: Annotated[int | None, typer.Option(help="Hidden cases that measure (default 32).")] = None,
     video: Annotated[Videos | None, typer.Option(help="Which train episodes are filmed (default none).")] = None,
     stock: Annotated[bool, typer.Option("--stock", help="Stock environments, not the fast ones.")] = False,
+    max_candidates: Annotated[
+        int | None, typer.Option(min=1, help="Choose among the last N distinct checkpoints (default: all).")
+    ] = None,
     isolation: Annotated[Isolation, typer.Option(help="Of policies: auto is the best of A and B.")] = Isolation.AUTO,
     jobs: Annotated[int, typer.Option(min=1, help="Episodes at a time, on this machine.")] = CORES,
     engine: Annotated[EngineName | None, typer.Option(help="This machine (default), or Ray.")] = None,
@@ -114,6 +117,7 @@ def run(
         "heldout_cases": heldout_cases,
         "video": video,
         "stock": stock,
+        "max_candidates": max_candidates,
         "isolation": isolation,
         "jobs": jobs,
         "engine": engine,
@@ -130,6 +134,7 @@ def play(root: Path, settings: AgentSettings | None, given: dict[str, Any], json
     with own(root, who.facts(), **given) as owner:
         asyncio.run(_drive(owner, who, root))
     show_outcome(root, json)
+    check_outcome(root)
     if is_without_score(root):
         raise typer.Exit(1)
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from evopolicygym.cli.outcome import show_outcome
+from evopolicygym.cli.outcome import check_outcome, show_outcome
 from evopolicygym.cli.output import data, talk, tell_notice
 from evopolicygym.judge.judge import Videos
 from evopolicygym.judge.state import Phase
@@ -38,6 +38,9 @@ def serve(
     ] = ValidateWhen.AFTER,
     video: Annotated[Videos | None, typer.Option(help="Which train episodes are filmed (default none).")] = None,
     stock: Annotated[bool | None, typer.Option("--stock", help="Stock environments, not the fast ones.")] = None,
+    max_candidates: Annotated[
+        int | None, typer.Option(min=1, help="Choose among the last N distinct checkpoints (default: all).")
+    ] = None,
     isolation: Annotated[Isolation | None, typer.Option(help="auto (default) is the best of A and B.")] = None,
     jobs: Annotated[int | None, typer.Option(min=1, help=f"Episodes at a time (default {CORES}).")] = None,
     json: Annotated[bool, typer.Option("--json", help="JSON lines: where the door is, then the outcome.")] = False,
@@ -53,6 +56,7 @@ def serve(
         "heldout_cases": heldout_cases,
         "video": video,
         "stock": stock,
+        "max_candidates": max_candidates,
         "isolation": isolation,
         "jobs": jobs,
     }
@@ -63,6 +67,7 @@ def serve(
             tell_notice(owner.notice)
             asyncio.run(_serve(owner, run, json))
     show_outcome(run, json)
+    check_outcome(run)
 
 
 async def _serve(owner: Owner, run: Path, json: bool) -> None:

@@ -42,7 +42,8 @@ def tally(results: list[EpisodeResult]) -> Tally:
 @dataclass(frozen=True)
 class Opened:
     """``facts`` is all that names the run: task, ids, options, agent. It never changes. ``salt`` is a secret that the
-    keys of its policies' randomness are made with; runs from before it was introduced have none."""
+    keys of its policies' randomness are made with; runs from before it was introduced have none. ``max_candidates``: of
+    so many distinct checkpoints hidden validation chooses, those that were submitted last; None: of all."""
 
     run: str
     budget: int
@@ -50,6 +51,7 @@ class Opened:
     heldout_cases: int
     facts: dict[str, Any]
     salt: Annotated[str, msgspec.Meta(pattern=rf"^({SALT})?\Z")] = ""
+    max_candidates: int | None = None
 
 
 @dataclass(frozen=True)
@@ -104,10 +106,11 @@ class Judged:
 
 @dataclass(frozen=True)
 class Refunded:
-    """The judge failed: no verdict, no feedback, no charge."""
+    """The judge failed: no verdict, no feedback, no charge. A ``permanent`` failure would come again."""
 
     submission: int
     text: str
+    permanent: bool = False
 
 
 @dataclass(frozen=True)
@@ -136,7 +139,10 @@ class Turned:
 
 @dataclass(frozen=True)
 class Closed:
+    """``cause``: the judge's own failure, where it is why the run ends or why nothing of it was judged."""
+
     reason: str
+    cause: str | None = None
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ WALL_FACTOR: Final = 3.0  # wall time that a candidate may take of one case, on 
 
 def close(judge: Judge, reason: str) -> None:
     if judge.state.phase is Phase.OPEN:
-        judge.record(Closed(reason))
+        judge.record(Closed(reason, judge.state.last_fault if judge.state.is_unjudged else None))
         failpoint("closed")
 
 
@@ -110,7 +110,8 @@ def _play(
     try:
         results = play(judge.means.engine, judge.means.task, checkpoint, chosen, played, go_on)
     except Fault as fault:
-        raise Fault(f"a hidden episode has no score: {fault}; finish the run again to go on from here") from fault
+        text = f"a hidden episode has no score: {fault}; finish the run again to go on from here"
+        raise Fault(text, fault.permanent) from fault
     return None if results is None else (tally(results), time.perf_counter() - began)
 
 
@@ -136,7 +137,7 @@ def play(
 
     for outcome in engine.run(_while(episodes, lambda: go_on() and not is_late()), background=True):
         if isinstance(outcome, FaultReport):
-            raise Fault(outcome.text)
+            raise Fault(outcome.text, outcome.permanent)
         results[outcome.number] = outcome
         advance()
     if is_late():

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
-SCARCE: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+from evopolicygym.errors import SCARCE
 
 
 @dataclass(frozen=True)

@@ -75,8 +75,10 @@ def check(ask: Ask, state: RunState) -> None:
 
 
 def _closed(state: RunState) -> str:
-    why = state.closed.reason if state.closed else "closed"
-    return f"the run is closed ({why}): nothing more can be submitted"
+    text = f"the run is closed ({state.closed.reason if state.closed else 'closed'}): nothing more can be submitted"
+    if state.closed and state.closed.cause:
+        text += f". The judge failed, through no fault of yours: {state.closed.cause}"
+    return text
 
 
 def _expand(instances: list[int] | str) -> tuple[int, ...]:

@@ -43,13 +43,15 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True)
 class Submission:
-    """One accepted submit: ``judged`` when it has ended, ``refunded`` (with the reason) when the judge failed it."""
+    """One accepted submit: ``judged`` when it has ended, ``refunded`` (with the reason) when the judge failed it,
+    and ``fault_is_permanent`` when it would fail the next one likewise."""
 
     charged: Charged
     charged_at: datetime
     judged: Judged | None = None
     judged_at: datetime | None = None
     refunded: str | None = None
+    fault_is_permanent: bool = False
 
     @property
     def number(self) -> int:
@@ -115,13 +117,36 @@ class RunState:
         return sum(submission.refunded is not None for submission in self.submissions.values())
 
     @property
+    def last_fault(self) -> str | None:
+        """Why the judge failed the last submission that it refunded."""
+        return next((one.refunded for one in reversed(self.submissions.values()) if one.refunded is not None), None)
+
+    @property
+    def is_broken(self) -> bool:
+        """The judge has failed in a way that trying again cannot mend."""
+        return any(submission.fault_is_permanent for submission in self.submissions.values())
+
+    @property
+    def is_unjudged(self) -> bool:
+        """There were submissions, and the judge has failed every one of them."""
+        return 0 < len(self.submissions) == self.refunds
+
+    @property
     def running(self) -> Submission | None:
         """Charged and not ended: after a crash, to be executed again, for the same charge."""
         return next((one for one in self.submissions.values() if one.is_running), None)
 
     @property
     def candidates(self) -> list[Submission]:
-        return [one for one in self.submissions.values() if one.is_ok]
+        """What hidden validation chooses among. Under a limit: submissions of the last so many distinct checkpoints,
+        where one that is submitted again counts as new."""
+        accepted = [submission for submission in self.submissions.values() if submission.is_ok]
+        limit = self.opened.max_candidates if self.opened else None
+        if limit is None:
+            return accepted
+        newest_first = dict.fromkeys(submission.charged.checkpoint.hash for submission in reversed(accepted))
+        kept = set(list(newest_first)[:limit])
+        return [submission for submission in accepted if submission.charged.checkpoint.hash in kept]
 
     def by_key(self, key: str) -> Submission | None:
         return next((one for one in self.submissions.values() if one.charged.key == key), None)
@@ -151,8 +176,8 @@ def apply(state: RunState, event: Event, time: datetime) -> RunState:
             return replace(state, submissions={**state.submissions, number: Submission(event, time)})
         case Judged(number):
             return state.changed(number, judged=event, judged_at=time)
-        case Refunded(number, text):
-            return state.changed(number, refunded=text)
+        case Refunded(number, text, permanent):
+            return state.changed(number, refunded=text, fault_is_permanent=permanent)
         case Prompted():
             return replace(state, prompted_at=time)
         case Turned():

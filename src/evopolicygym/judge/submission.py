@@ -10,7 +10,7 @@ import logging
 import time
 from typing import Final
 
-from evopolicygym.errors import Fault
+from evopolicygym.errors import Fault, is_permanent
 from evopolicygym.judge import delivery, requests
 from evopolicygym.judge.events import Charged, Closed, Judged, Refunded, tally
 from evopolicygym.judge.failpoints import failpoint
@@ -28,7 +28,7 @@ from evopolicygym.tasks.splits import Split
 
 BUDGET_SPENT: Final = "budget_spent"
 JUDGE_FAULTS: Final = "judge_faults"
-MAX_REFUNDS: Final = 3  # a judge that fails this often is broken, and its run is to be done again
+MAX_REFUNDS: Final = 3  # a judge that fails this often is broken, whatever the cause, and its run is to be done again
 PAUSES_S: Final = (0.1, 0.5, 2.0)  # between attempts to deliver, where it is for want of descriptors
 log = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ def execute(judge: Judge, submission: Submission) -> None:
     except Exception as fault:  # whatever went wrong here, the policy's doings are results and not exceptions
         log.exception("%s failed, and is refunded", submission.name)
         remove_tree(judge.place.feedback / submission.name)
-        judge.record(Refunded(submission.number, _words(fault)))
+        judge.record(Refunded(submission.number, _words(fault), is_permanent(fault)))
     else:
         failpoint("judged")
         deliver(judge, submission)
@@ -137,7 +137,7 @@ def _play(
     try:
         for outcome in judge.means.engine.run(_episodes(judge, submission, staged), deadline):
             if isinstance(outcome, FaultReport):
-                raise Fault(outcome.text)
+                raise Fault(outcome.text, outcome.permanent)
             results.append(outcome)
             failpoint("episode-played")
     except OutOfTime:
@@ -157,9 +157,10 @@ def _episodes(judge: Judge, submission: Submission, staged: Staged) -> list[Epis
 
 def close_if_over(judge: Judge) -> None:
     """Also after a crash that came between the last verdict and this."""
-    if judge.state.phase is not Phase.OPEN or judge.state.running:
+    state = judge.state
+    if state.phase is not Phase.OPEN or state.running:
         return
-    if judge.state.remaining == 0:
+    if state.remaining == 0:
         judge.record(Closed(BUDGET_SPENT))
-    elif judge.state.refunds >= MAX_REFUNDS:
-        judge.record(Closed(JUDGE_FAULTS))
+    elif state.is_broken or state.refunds >= MAX_REFUNDS:
+        judge.record(Closed(JUDGE_FAULTS, state.last_fault))

@@ -32,7 +32,8 @@ class Status(StrEnum):
 
 class OutcomeKind(StrEnum):
     """``scored``: a checkpoint was selected and measured. ``no_ok_submit``: there was none to select. ``judge_fault``:
-    the judge failed so often that the run is to be done again; what there was is scored all the same."""
+    the judge failed on every submission, too often, or in a way that does not pass, and the run is to be done again;
+    what there was is scored all the same."""
 
     SCORED = "scored"
     NO_OK_SUBMIT = "no_ok_submit"
@@ -70,13 +71,15 @@ class Ids(Facts):
 
 
 class Options(Facts):
-    """What the run was opened with, beyond task and splits."""
+    """What the run was opened with, beyond task and splits. ``max_candidates``: of so many distinct checkpoints, the
+    last that were submitted, validation chose; null: of all."""
 
     validation_cases: int
     heldout_cases: int
     validate_when: Literal["after", "eager"]
     video: Literal["none", "first", "all"]
     stock: bool
+    max_candidates: int | None = None
 
 
 class Agent(Facts):
@@ -212,7 +215,8 @@ class Checkpoint(Facts):
 
 
 class Outcome(Facts):
-    """``submission`` and what follows are null when there was nothing to select."""
+    """``submission`` and what follows are null when there was nothing to select. ``cause``: of a ``judge_fault``, in
+    the judge's words."""
 
     kind: OutcomeKind
     submission: int | None
@@ -222,6 +226,7 @@ class Outcome(Facts):
     repeat: Repeat | None
     stopped_early: bool
     budget_left: int
+    cause: str | None = None
 
 
 class Times(Facts):

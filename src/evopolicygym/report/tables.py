@@ -43,7 +43,7 @@ def beside(whole: Aggregate) -> Table:
 
 
 def scores(table: TaskTable) -> Table:
-    columns = ("entrant", "rank", "runs", "score", "95 % interval", "places", "P(first)", "normalised",
+    columns = ("entrant", "rank", "runs", "checkpoints", "score", "95 % interval", "places", "P(first)", "normalised",
                "validation − held-out", "notes")  # noqa: RUF001  # fmt: skip
     title = f"{table.task}: N = {table.entrants}, {table.cases} held-out cases"
     return Table(title, columns, [_score(row) for row in table.rows])
@@ -60,6 +60,7 @@ def costs(rows: Sequence[CostRow]) -> Table:
     columns = (
         "entrant",
         "runs",
+        "checkpoints",
         "input tokens",
         "cached",
         "output",
@@ -105,9 +106,9 @@ def _beside(one: Standing, after: Standing | None) -> tuple[str, ...]:
 
 def _score(row: Row) -> tuple[str, ...]:
     return (
-        row.entrant, str(row.rank), str(row.runs), number(row.score), _between(row.interval), _span(row.places),
-        number(row.p_first, 3), number(row.normalised, 3), number(row.selection.optimism if row.selection else None),
-        "; ".join(_notes(row)),
+        row.entrant, str(row.rank), str(row.runs), number(row.checkpoints, 3), number(row.score),
+        _between(row.interval), _span(row.places), number(row.p_first, 3), number(row.normalised, 3),
+        number(row.selection.optimism if row.selection else None), "; ".join(_notes(row)),
     )  # fmt: skip
 
 
@@ -126,7 +127,8 @@ def _cost(row: CostRow) -> tuple[str, ...]:
     minutes = None if spent.wall_s is None else spent.wall_s / 60
     tokens = (spent.input_tokens, spent.cached_tokens, spent.output_tokens)
     return (
-        row.entrant, str(row.runs), *(UNKNOWN if one is None else f"{one:,.0f}" for one in tokens),
+        row.entrant, str(row.runs), number(row.checkpoints, 3),
+        *(UNKNOWN if one is None else f"{one:,.0f}" for one in tokens),
         number(spent.dollars, 3), number(minutes, 3), number(row.score_per_dollar),
         {True: "yes", False: "no", None: UNKNOWN}[row.pareto],
     )  # fmt: skip

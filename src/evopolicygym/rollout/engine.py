@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, Protocol, Self
 
-from evopolicygym.errors import Fault
+from evopolicygym.errors import Fault, UserError, is_permanent
 from evopolicygym.rollout.handle import WorkerHandle
 from evopolicygym.rollout.nodes import Node
 from evopolicygym.rollout.records import (
@@ -135,7 +135,7 @@ class LocalEngine:
                     return answer.load
                 worker.kill()
                 if answer:
-                    raise Fault(answer.fault or "the worker gave no result")
+                    raise Fault(answer.fault or "the worker gave no result", answer.permanent)
         raise Fault(f"the worker died {TRIES} times while it loaded a policy")
 
     def run(
@@ -199,7 +199,10 @@ class LocalEngine:
             if worker:
                 worker.close()
             self._workers[slot] = worker = self._start(slot)
-            worker.hello()
+            try:
+                worker.hello()
+            except UserError as error:  # the first of its kind could start here
+                raise Fault(f"a new simulator worker cannot start: {error}", is_permanent(error)) from error
         return worker
 
     def _finished(self, busy: Iterable[WorkerHandle], deadline: float | None) -> list[WorkerHandle]:
@@ -226,7 +229,8 @@ class LocalEngine:
         if answer is None:
             return self._killed_the_simulator(episode)
         if answer.result is None:
-            return FaultReport(episode.number, episode.case, answer.fault or "the worker gave no result")
+            text = answer.fault or "the worker gave no result"
+            return FaultReport(episode.number, episode.case, text, answer.permanent)
         if _is_filmed(episode) and attempt > 1:
             return replace(answer.result, left_out=(*answer.result.left_out, NOT_FILMED))
         return answer.result

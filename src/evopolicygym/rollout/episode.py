@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from evopolicygym.errors import Fault
+from evopolicygym.errors import Fault, is_permanent
 from evopolicygym.rollout.recorder import Recorder
 from evopolicygym.sandbox.channel import PolicyProcess
 from evopolicygym.sandbox.failures import PolicyFailure
@@ -82,7 +82,10 @@ def _steps(
     except (PolicyFailure, Fault):
         raise
     except Exception as error:
-        raise SimulatorError(f"the simulator raised {type(error).__name__}: {error}") from error
+        text = f"the simulator raised {type(error).__name__}: {error}"
+        if isinstance(error, ImportError):  # what is not installed here is no policy's doing
+            raise Fault(text, is_permanent(error)) from error
+        raise SimulatorError(text) from error
     finally:
         progress.total, progress.length = total if math.isfinite(total) else 0.0, length
         if recorder:

@@ -31,7 +31,7 @@ class WorkerHandle:
         if hello.not_isolated:
             raise IsolationUnavailable(hello.not_isolated)
         if hello.refused:
-            raise UserError(hello.refused)
+            raise UserError(hello.refused) from (OSError(hello.errno, hello.refused) if hello.errno else None)
         return hello
 
     def ask(self, request: Request) -> None:

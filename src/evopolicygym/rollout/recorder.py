@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Protocol, Self
 
-from evopolicygym.errors import Fault
+from evopolicygym.errors import Fault, is_permanent
 from evopolicygym.rollout.records import Recording
 from evopolicygym.sandbox.codec import Schema
 
@@ -32,8 +32,9 @@ class Recorders:
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
-        from evopolicygym.rollout.trajectory import Trajectory
-        from evopolicygym.rollout.video import Video
+        with _judges_doing():
+            from evopolicygym.rollout.trajectory import Trajectory
+            from evopolicygym.rollout.video import Video
 
         folder, max_bytes = Path(self._recording.folder), self._recording.max_bytes
         folder.mkdir(parents=True, exist_ok=True)
@@ -70,4 +71,5 @@ def _judges_doing() -> Iterator[None]:
     except Fault:
         raise
     except Exception as error:
-        raise Fault(f"the episode cannot be recorded: {type(error).__name__}: {error}") from error
+        text = f"the episode cannot be recorded: {type(error).__name__}: {error}"
+        raise Fault(text, is_permanent(error)) from error

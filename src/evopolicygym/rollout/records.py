@@ -88,22 +88,25 @@ class LoadResult:
 
 @dataclass(frozen=True)
 class FaultReport:
-    """The judge itself failed on this episode: never the policy's doing, never a score."""
+    """The judge itself failed on this episode: never the policy's doing, never a score. ``permanent`` as in Fault."""
 
     number: int
     case: Case
     text: str
+    permanent: bool = False
 
 
 @dataclass(frozen=True)
 class Hello:
-    """What a new worker says: the level achieved and the live spaces, or why it cannot work."""
+    """What a new worker says: the level achieved and the live spaces, or why it cannot work; ``errno`` is the system's
+    number for that, if it has one."""
 
     level: Level = Level.NONE
     obs_space: dict[str, Any] = field(default_factory=dict)
     action_space: dict[str, Any] = field(default_factory=dict)
     not_isolated: dict[str, str] = field(default_factory=dict)
     refused: str = ""
+    errno: int | None = None
 
 
 @dataclass(frozen=True)
@@ -116,8 +119,9 @@ class Request:
 
 @dataclass(frozen=True)
 class Answer:
-    """From a worker: exactly one of these."""
+    """From a worker: a result, a load or a fault, which may be ``permanent``."""
 
     result: EpisodeResult | None = None
     load: LoadResult | None = None
     fault: str | None = None
+    permanent: bool = False

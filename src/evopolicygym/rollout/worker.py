@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from evopolicygym.errors import Fault, IsolationUnavailable, UserError
+from evopolicygym.errors import Fault, IsolationUnavailable, UserError, is_permanent
 from evopolicygym.rollout.episode import Progress, SimulatorError, play
 from evopolicygym.rollout.pipe import receive, send
 from evopolicygym.rollout.recorder import Recorders
@@ -162,10 +162,9 @@ def serve(connection: socket.socket, worker: Worker) -> None:
                 answer = Answer(load=worker.load(request.checkpoint))
             else:
                 answer = Answer(result=worker.play(request.episode))
-        except Fault as fault:
-            answer = Answer(fault=str(fault))
-        except Exception as error:  # whatever else goes wrong here is the judge's doing, and must not be a policy's
-            answer = Answer(fault=f"{type(error).__name__}: {error}")
+        except Exception as error:  # whatever goes wrong here is the judge's doing, and must not be a policy's
+            text = str(error) if isinstance(error, Fault) else f"{type(error).__name__}: {error}"
+            answer = Answer(fault=text, permanent=is_permanent(error))
         send(connection, answer)
 
 
@@ -190,7 +189,7 @@ def main(connection: socket.socket, nursery: Nursery) -> NoReturn:
     except ConnectionError:
         pass  # the engine is gone
     except OSError as error:
-        _refuse(connection, Hello(refused=f"a simulator worker cannot start: {error}"))
+        _refuse(connection, Hello(refused=f"a simulator worker cannot start: {error}", errno=error.errno))
     _leave(settings)
 
 

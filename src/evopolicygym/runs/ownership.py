@@ -27,7 +27,7 @@ from evopolicygym.runs import record, workspace
 from evopolicygym.runs.engines import engine_of
 from evopolicygym.runs.lock import PATIENCE_S, RunLock
 from evopolicygym.runs.settings import EngineName, Settings
-from evopolicygym.sandbox.checkpoints import sweep
+from evopolicygym.sandbox.checkpoints import remove_tree, sweep
 from evopolicygym.sandbox.jail import Level, residues
 from evopolicygym.tasks.contract import render
 from evopolicygym.tasks.ids import comparable_facts, ids, machine_facts
@@ -76,6 +76,7 @@ def own(
     """An existing run or, when a task is given, a new one. Leaving it lets go: another process may take over. ``slots``
     and, with Ray, ``seats`` are there where runs share them."""
     place = Place(root.absolute())
+    is_new = not place.root.exists()
     if not _has_begun(place):
         _check_new(root, given)
         _check_settings(Settings.make(**given))
@@ -84,8 +85,13 @@ def own(
         has_begun = _has_begun(place)
         place.make_own()
         settings = agreed(Settings.read(place.config), given, place) if has_begun else Settings.make(**given)
-        with _started(place, settings, agent_facts, slots, seats) as owner:
-            yield owner
+        try:
+            with _started(place, settings, agent_facts, slots, seats) as owner:
+                yield owner
+        except BaseException:
+            if is_new and not _has_begun(place):  # no engine here, for want of a package or a jail
+                remove_tree(place.root)
+            raise
 
 
 def _check_settings(settings: Settings) -> None:
@@ -165,7 +171,9 @@ def _open(owner: Owner, task: Task, ids: dict[str, Any], agent_facts: dict[str, 
     """The ledger's first line comes last: without it there is no run."""
     engine, settings = owner.judge.means.engine, owner.settings
     write_whole(owner.place.config, settings.toml().encode())
-    workspace.make(owner.place, owner.task_text, engine.action_space, settings.budget, settings.video)
+    workspace.make(
+        owner.place, owner.task_text, engine.action_space, settings.budget, settings.video, settings.max_candidates
+    )
     failpoint("opening")
     facts = {
         "evopolicygym": __version__,
@@ -176,7 +184,13 @@ def _open(owner: Owner, task: Task, ids: dict[str, Any], agent_facts: dict[str, 
     }
     owner.judge.record(
         Opened(
-            secrets.token_hex(8), settings.budget, settings.validation_cases, settings.heldout_cases, facts, new_salt()
+            secrets.token_hex(8),
+            settings.budget,
+            settings.validation_cases,
+            settings.heldout_cases,
+            facts,
+            new_salt(),
+            max_candidates=settings.max_candidates,
         )
     )
 
@@ -187,8 +201,9 @@ def _task_facts(task: Task) -> dict[str, Any]:
 
 
 def run_ids(task: Task, splits: Splits, settings: Settings) -> dict[str, Any]:
-    """A budget or number of cases other than the usual makes another leaderboard."""
-    names = ("budget", "validation_cases", "heldout_cases")
+    """A budget or number of cases other than the usual makes another leaderboard; so does a limit on candidates, which
+    is named only where there is one: ids of runs without it are as they were before there was any."""
+    names = ("budget", "validation_cases", "heldout_cases", *(("max_candidates",) if settings.max_candidates else ()))
     protocol = {name: getattr(settings, name) for name in names}
     facts = comparable_facts(task, splits.id, **protocol)
     named = asdict(ids(task, splits.id, **protocol))

@@ -55,6 +55,7 @@ def derive(state: RunState, head: str, code: CodeReader = lambda _: None) -> sha
         options=shape.Options(
             validation_cases=hidden.count(state, Split.VALIDATION),
             heldout_cases=hidden.count(state, Split.HELDOUT),
+            max_candidates=state.opened.max_candidates,
             **facts["options"],
         ),
         agent=shape.Agent(**facts["agent"]) if facts["agent"] else None,
@@ -170,11 +171,12 @@ def _outcome(state: RunState) -> shape.Outcome | None:
         repeat=_repeat(state, winner),
         stopped_early=state.remaining > 0,
         budget_left=state.remaining,
+        cause=state.closed.cause if state.closed else None,
     )
 
 
 def _kind(state: RunState, winner: str | None) -> shape.OutcomeKind:
-    if state.closed and state.closed.reason == JUDGE_FAULTS:
+    if state.closed and (state.closed.reason == JUDGE_FAULTS or state.closed.cause):
         return shape.OutcomeKind.JUDGE_FAULT
     return shape.OutcomeKind.SCORED if winner else shape.OutcomeKind.NO_OK_SUBMIT
 

@@ -132,6 +132,7 @@ class Settings(Strict):
     validate_when: ValidateWhen = ValidateWhen.AFTER
     video: Videos = Videos.NONE
     stock: bool = False
+    max_candidates: int | None = Field(None, ge=1)
     isolation: Isolation = Isolation.AUTO
     jobs: int = Field(CORES, ge=1)
     engine: EngineName = EngineName.LOCAL

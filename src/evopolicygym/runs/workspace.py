@@ -38,7 +38,7 @@ it. Submit it for training episodes, read the feedback, change it, and submit ag
 - When you are done, one of the policies that you submitted is chosen by its mean return on hidden cases, and measured
   on other hidden cases. Only what was submitted counts: submit your best version at least once. A policy that does
   well on the training cases that you know but not on others will not score.
-- You cannot see the hidden cases, and nothing that you can do here runs the environment but a submission.
+{candidates}- You cannot see the hidden cases, and nothing that you can do here runs the environment but a submission.
 - Outside `system/` you may keep notes, scripts and models fitted to the recorded episodes; they are not submitted.
 - Nobody answers questions. The folder may hold files of your own from earlier turns: go on from them.
 
@@ -72,7 +72,20 @@ it failed{video}.
 {task}"""
 
 
-def make(place: Place, task_text: str, action_space: dict[str, Any], budget: int, video: str) -> None:
+CANDIDATES: Final = """\
+- At most {limit} of your policies can be chosen: the last {limit} different ones that you submitted and that loaded.
+  Submitting an earlier one again, unchanged, makes it one of the last. Each reply names those that count so far.
+"""
+
+
+def make(
+    place: Place,
+    task_text: str,
+    action_space: dict[str, Any],
+    budget: int,
+    video: str,
+    max_candidates: int | None = None,
+) -> None:
     """Once, when the run is opened. What the agent does to it later is the agent's business; what an opening that was
     killed left in ``system`` would be part of the agent's policy."""
     for leftover in place.system.glob(".policy.py-*"):
@@ -85,6 +98,7 @@ def make(place: Place, task_text: str, action_space: dict[str, Any], budget: int
         mebibytes=MAX_BYTES >> 20,
         files=MAX_FILES,
         video=filmed,
+        candidates=CANDIDATES.format(limit=max_candidates) if max_candidates else "",
         task=task_text,
     )
     write_whole(place.workspace / INSTRUCTIONS, text.encode())

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from evopolicygym.judge.state import Submission
 from evopolicygym.judge.verdicts import Reason, Verdict
+
+FAILED: Final = (
+    "the judge failed, through no fault of yours: {}. The episodes are refunded and the policy needs no change: submit "
+    "again"
+)
+BROKEN: Final = (
+    "the judge is broken, through no fault of yours: {}. The episodes are refunded, the policy needs no change, and "
+    "trying again cannot help: the run is closed, stop here"
+)
 
 
 class Answer(BaseModel):
@@ -61,6 +70,9 @@ class Submitted(Answer):
     remaining_budget: int
     summary: Summary | None = None
     message: str | None = None
+    candidates: list[str] | None = Field(
+        default=None, description="where their number is limited: the submissions that can still be chosen, as of now"
+    )
 
 
 class Refused(Answer):
@@ -104,6 +116,10 @@ class Info(Answer):
     resource_limits: dict[str, float]
     allowed_imports: list[str]
     denied_imports: list[str]
+    max_candidates: int | None = Field(
+        default=None,
+        description="one of the last so many distinct checkpoints is chosen; null: one of all",
+    )
 
 
 def broken(fault: object, remaining: int) -> Submitted:
@@ -118,7 +134,7 @@ def submitted(one: Submission, remaining: int, is_executing: bool = False) -> Su
     if is_executing or one.is_running:
         return Submitted(submit_id=one.name, status="running", remaining_budget=remaining)
     if one.refunded is not None:
-        text = f"the judge failed, through no fault of yours; the episodes are refunded, submit again: {one.refunded}"
+        text = (BROKEN if one.fault_is_permanent else FAILED).format(one.refunded)
         return Submitted(submit_id=one.name, status="fault", remaining_budget=remaining, message=text)
     assert one.judged is not None
     summary = Summary.model_validate(one.judged.summary)

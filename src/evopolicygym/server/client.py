@@ -215,6 +215,8 @@ def show(answer: dict[str, Any], as_json: bool) -> None:
         print(f"  {where} failed: {failure['kind']}: {tame(failure['message'])}")
     if summary["clipped_actions"]:
         print(f"  {summary['clipped_actions']} actions were outside the bounds, and clipped")
+    if answer.get("candidates") is not None:
+        print(f"candidates so far: {', '.join(answer['candidates']) or 'none'}")
     print(f"remaining budget: {summary['remaining_budget']} episodes; details: {summary['feedback']}/")
 
 

@@ -95,8 +95,11 @@ class Door:
         return _json(answers.broken(what, self._desk.state.remaining), 503)
 
     def _submitted(self, one: Submission, code: int = 200) -> Response:
-        is_executing = self._desk.is_executing(one.number)
-        return _json(answers.submitted(one, self._desk.state.remaining, is_executing), code)
+        state, is_executing = self._desk.state, self._desk.is_executing(one.number)
+        answer = answers.submitted(one, state.remaining, is_executing)
+        if state.opened and state.opened.max_candidates:
+            answer = answer.model_copy(update={"candidates": [kept.name for kept in state.candidates]})
+        return _json(answer, code)
 
     async def refused(self, _: Request, refusal: Exception) -> Response:
         assert isinstance(refusal, Refusal)
@@ -130,6 +133,7 @@ def info(state: RunState, facts: Facts) -> answers.Info:
         resource_limits=asdict(task.limits),
         allowed_imports=["the standard library", "numpy", "scipy", "files beside policy.py"],
         denied_imports=sorted(DENIED_IMPORTS),
+        max_candidates=state.opened.max_candidates if state.opened else None,
     )
 
 

@@ -37,6 +37,7 @@ class Defaults(Strict):
     validate_when: ValidateWhen | None = None
     video: str | None = None
     stock: bool | None = None
+    max_candidates: int | None = None
     isolation: str | None = None
 
     @field_validator("validate_when")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shlex
 import sys
 from collections.abc import Mapping
 from functools import cache
@@ -32,6 +33,24 @@ def pins() -> dict[str, str]:
     """Distribution to exact version, as this package requires them."""
     found = (PIN.match(line) for line in metadata.requires("evopolicygym") or [])
     return {match[1].lower(): match[2] for match in found if match}
+
+
+@cache
+def requirements() -> dict[str, str]:
+    """Distribution to what pip is to be asked for, of all that this package requires."""
+    lines = [line for line in metadata.requires("evopolicygym") or [] if ";" not in line]  # the others are extras
+    return {re.split(r"[^A-Za-z0-9._-]", line, maxsplit=1)[0].lower(): line for line in lines}
+
+
+def module_of(distribution: str) -> str:
+    """What a required distribution is imported as."""
+    return next((name for name, behind in BEHIND.items() if behind[0] == distribution), distribution.replace("-", "_"))
+
+
+def remedy(distribution: str) -> str:
+    """For one that is missing or does not import."""
+    again = "--force-reinstall " if installed(distribution) else ""
+    return f"pip install {again}{shlex.quote(requirements().get(distribution, distribution))}"
 
 
 def installed(distribution: str) -> str | None:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, Final
 
-from evopolicygym.errors import Fault, UserError
+from evopolicygym.errors import Fault, UserError, is_permanent
 from evopolicygym.fast.catalogue import CATALOGUE, upgrade, why_stock
 from evopolicygym.tasks.pins import BEHIND, pins
 from evopolicygym.tasks.spaces import Schema, check_action, schema_of, with_names
@@ -70,7 +70,8 @@ def reset(env: Any, seed: int) -> Any:
         name = env.spec.id if env.spec else type(env.unwrapped).__name__
         wide = seed >= NUMPY_SEEDS and isinstance(error, ValueError | OverflowError)
         seeded, remedy = (" with a seed of more than 32 bits", f". {WIDE_REMEDY}") if wide else ("", "")
-        raise Fault(f"{name} cannot be reset{seeded}: {type(error).__name__}: {error}{remedy}") from error
+        text = f"{name} cannot be reset{seeded}: {type(error).__name__}: {error}{remedy}"
+        raise Fault(text, is_permanent(error)) from error
     return observation
 
 
@@ -123,9 +124,8 @@ def _import_requirements(task: Task) -> None:
         except (Exception, SystemExit) as error:
             is_missing = isinstance(error, ImportError)
             said = str(error) if is_missing else f"{type(error).__name__}: {error}"
-            raise UserError(
-                f"task {task.id} needs {module}, which does not import: {said}", _remedy(module) if is_missing else ""
-            ) from error
+            remedy = _remedy(module, "" if is_missing else "--force-reinstall ")
+            raise UserError(f"task {task.id} needs {module}, which does not import: {said}", remedy) from error
 
 
 def _mute_notices() -> None:
@@ -147,6 +147,6 @@ def _stop_stopwatches() -> None:
         set_clock(None)
 
 
-def _remedy(module: str) -> str:
+def _remedy(module: str, how: str = "") -> str:
     names = BEHIND.get(module, (module,))
-    return "pip install " + " ".join(f"{name}=={pins()[name]}" if name in pins() else name for name in names)
+    return f"pip install {how}" + " ".join(f"{name}=={pins()[name]}" if name in pins() else name for name in names)

@@ -87,7 +87,7 @@ class Dispatch:
         else:
             self._slots.give_back(slot)
             self._batches.learn(len(batch.episodes), reply.seconds)
-            yield from self._again(batch, reply.fault) if reply.fault else [(batch, reply)]
+            yield from self._again(batch, reply) if reply.fault else [(batch, reply)]
 
     def _seat_lost(self, slot: int, batch: Batch, why: Exception) -> Iterator[Done]:
         log.warning("seat %d was lost with %d episodes: %s", slot, len(batch.episodes), why)
@@ -96,14 +96,14 @@ class Dispatch:
             self._recovering.add(slot)
         except SeatGone as error:
             self._lose(slot, str(error))
-        yield from self._again(batch, f"the seat was lost each of {LOSSES} times: {why}")
+        yield from self._again(batch, Reply(fault=f"the seat was lost each of {LOSSES} times: {why}"))
 
-    def _again(self, batch: Batch, why: str) -> Iterator[Done]:
+    def _again(self, batch: Batch, failed: Reply) -> Iterator[Done]:
         for one in batch.again():
             if one.losses < LOSSES:
                 self._batches.back([one])
             else:
-                yield one, Reply(fault=why)
+                yield one, Reply(fault=failed.fault, permanent=failed.permanent)
 
     def _lose(self, slot: int, why: str) -> None:
         log.warning("seat %d plays no more: %s", slot, why)

@@ -81,7 +81,7 @@ class RayEngine:
             return LoadResult(EpisodeError(ErrorKind.MISSING_POLICY, "the folder holds no file policy.py"))
         ((_, reply),) = self._dispatch(Batches(first=[Batch(checkpoint)]))
         if reply.load is None:
-            raise Fault(reply.fault)
+            raise Fault(reply.fault, reply.permanent)
         return reply.load
 
     def run(
@@ -90,7 +90,8 @@ class RayEngine:
         """Results as they come, a batch at a time."""
         for batch, reply in self._dispatch(Batches(episodes), deadline, not background):
             if reply.fault:
-                yield from (FaultReport(one.number, one.case, reply.fault) for one in batch.episodes)
+                for one in batch.episodes:
+                    yield FaultReport(one.number, one.case, reply.fault, reply.permanent)
                 continue
             for episode, answer, files in zip(batch.episodes, reply.answers, reply.recordings, strict=True):
                 _write(episode, files)
@@ -127,5 +128,6 @@ def _write(episode: Episode, files: Files) -> None:
 
 def _outcome(episode: Episode, answer: Answer) -> EpisodeResult | FaultReport:
     if answer.result is None:
-        return FaultReport(episode.number, episode.case, answer.fault or "the worker gave no result")
+        text = answer.fault or "the worker gave no result"
+        return FaultReport(episode.number, episode.case, text, answer.permanent)
     return answer.result

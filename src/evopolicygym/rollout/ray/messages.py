@@ -62,6 +62,7 @@ class Reply:
     needs: tuple[str, ...] = ()
     refused: str = ""
     fault: str = ""
+    permanent: bool = False
     prepared: Prepared | None = None
     load: LoadResult | None = None
     answers: tuple[Answer, ...] = ()

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from evopolicygym.errors import Fault, IsolationUnavailable, UserError
+from evopolicygym.errors import Fault, IsolationUnavailable, UserError, is_permanent
 from evopolicygym.rollout.engine import LocalEngine
 from evopolicygym.rollout.nodes import Node
 from evopolicygym.rollout.ray import parcels
@@ -43,7 +43,7 @@ class Seat:
             reply = self._do(decode(order, Order), scene, parcel)
         except Exception as error:
             text = str(error) if isinstance(error, Fault) else f"{type(error).__name__}: {error}"
-            reply = Reply(fault=text)
+            reply = Reply(fault=text, permanent=is_permanent(error))
         return encode(replace(reply, node=self._node))
 
     def _do(self, order: Order, scene: bytes | None, parcel: bytes | None) -> Reply:
@@ -122,7 +122,9 @@ def _on_core(number: int, scene: Scene) -> LocalEngine:
 
 
 def _answer(outcome: EpisodeResult | FaultReport) -> Answer:
-    return Answer(result=outcome) if isinstance(outcome, EpisodeResult) else Answer(fault=outcome.text)
+    if isinstance(outcome, EpisodeResult):
+        return Answer(result=outcome)
+    return Answer(fault=outcome.text, permanent=outcome.permanent)
 
 
 def _here(episodes: tuple[Episode, ...], folder: Path) -> list[Episode]:

@@ -1,0 +1,99 @@
+"""The agent that learns nothing: random linear policies, one train episode each, whose feedback it never reads.
+
+What it scores is what hidden validation finds among so many guesses. An agent that scores no more has shown no more.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import sys
+from typing import Any, Final
+
+import numpy as np
+from numpy.random import Generator
+
+from .door import Closed, Door, Unreachable
+from .tuner.bench import Candidate, write
+from .tuner.policies.features import LARGEST, Vector, blocks, has_goals
+from .tuner.spaces import Spaces
+
+POLICIES: Final = 64
+TRAIN_CASES: Final = 1024
+WIDEST: Final = 1e3  # half of a Box; one that is wider says nothing about the numbers in it
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--policies", type=int, default=POLICIES)
+    wanted = parser.parse_args().policies
+    seed = int(os.environ.get("EVOPOLICYGYM_SEED") or 0) % 2**31
+    door = Door(f"shotgun-{seed}")
+    try:
+        fire(door, wanted, seed)
+    except Closed as closed:
+        print(f"shotgun: {closed}")
+    except Unreachable as error:
+        print(f"shotgun: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def fire(door: Door, wanted: int, seed: int) -> None:
+    """The same policies in the same order whenever it is started: a new start goes on where the last one ended."""
+    info = door.info()
+    spaces = Spaces(info["env_meta"]["obs_space"], info["env_meta"]["action_space"])
+    random = np.random.default_rng(seed)
+    for number in range(min(wanted, info["episode_budget"])):
+        write(linear(spaces, random), door.system)
+        reply = door.submit([number % TRAIN_CASES])
+        print(f"shotgun: {reply.submit_id} {reply.status}, {reply.remaining} episodes left", flush=True)
+
+
+def linear(spaces: Spaces, random: Generator) -> Candidate:
+    """Weights and bias from the normal distribution."""
+    mean, scale = normalisation(spaces.observation)
+    weights = random.normal(size=(spaces.controls, len(mean)))
+    numbers = {"mean": mean, "scale": scale, "weights": weights, "bias": random.normal(size=spaces.controls)}
+    return Candidate("linear", {name: np.round(value, 6).tolist() for name, value in numbers.items()})
+
+
+def normalisation(space: dict[str, Any]) -> tuple[Vector, Vector]:
+    """Centre and scale of each entry: narrow ranges are stretched to -1 to 1, so that no entry is too small
+    to matter; wide ones stay as they are. 0 and 1 where the space has no bounds that mean anything."""
+    match space["type"]:
+        case "Dict":
+            parts = [normalisation(child) for child in space["spaces"].values()]
+            if has_goals(space):
+                parts.append(_unit(math.prod(space["spaces"]["desired_goal"]["shape"])))
+            return _joined(parts)
+        case "Tuple":
+            return _joined([normalisation(child) for child in space["spaces"]])
+        case "Discrete":
+            return _unit(space["n"] if space["n"] <= LARGEST else 1)
+        case "Text":
+            return _unit(0)
+    size = math.prod(space["shape"])
+    if size > LARGEST:
+        return _unit(blocks(np.zeros(space["shape"])).size)
+    return _bounds(space, size) if space["type"] == "Box" else _unit(size)
+
+
+def _bounds(space: dict[str, Any], size: int) -> tuple[Vector, Vector]:
+    low, high = (np.broadcast_to(np.asarray(space[name], dtype=float), space["shape"]) for name in ("low", "high"))
+    known = np.isfinite(low) & np.isfinite(high) & (high - low <= 2 * WIDEST) & (high > low)
+    low, high = np.where(known, low, -1.0), np.where(known, high, 1.0)
+    return ((low + high) / 2.0).reshape(size), np.minimum((high - low) / 2.0, 1.0).reshape(size)
+
+
+def _unit(size: int) -> tuple[Vector, Vector]:
+    return np.zeros(size), np.ones(size)
+
+
+def _joined(parts: list[tuple[Vector, Vector]]) -> tuple[Vector, Vector]:
+    return np.concatenate([mean for mean, _ in parts]), np.concatenate([scale for _, scale in parts])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,98 @@
+"""--max-candidates: hidden validation chooses among the last N distinct checkpoints, and the agent is told so."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+from conftest import policy_source
+from evopolicygym.analysis.selection import candidates
+from evopolicygym.judge.events import Charged, Judged, Opened, Tally
+from evopolicygym.judge.state import RunState, apply
+from evopolicygym.records.run import load
+from evopolicygym.runs.ownership import run_ids
+from evopolicygym.runs.settings import Settings
+from evopolicygym.sandbox.checkpoints import Checkpoint
+from evopolicygym.tasks.registry import resolve
+from evopolicygym.tasks.splits import PaperSplits
+from processes import wait_until
+from serving import SMALL, Server, command
+
+EAGER = ("--validate", "eager")
+
+
+def submit(server: Server, *actions: int) -> list[list[str] | None]:
+    """A policy for each action, which is its reward; returns what each reply names as candidates."""
+    named = []
+    for action in actions:
+        server.policy(policy_source(f"return {action}"))
+        code, answer = server.submit([0])
+        assert code == 200
+        named.append(answer["candidates"])
+    return named
+
+
+def test_the_last_distinct_checkpoints_are_chosen_among(serve):
+    """The best policy was superseded; one that was submitted again is among the last once more."""
+    server = serve(*SMALL, *EAGER, "--max-candidates", "2")
+    assert server.call("GET", "/info")[1]["max_candidates"] == 2
+    told = (server.workspace / "AGENTS.md").read_text()
+    assert "the last 2 different ones" in told
+    assert submit(server, 1, 2) == [["submit_001"], ["submit_001", "submit_002"]]
+    assert wait_until(lambda: (server.root / "ledger.jsonl").read_text().count('"kind":"validated"') == 2)
+    assert submit(server, 1) == [["submit_001", "submit_002", "submit_003"]]
+    assert submit(server, 0) == [["submit_001", "submit_003", "submit_004"]]
+    assert "candidates so far: submit_001, submit_003, submit_004" in _shown_again(server)
+    record = server.finish()
+    assert record["outcome"]["submission"] == 3 and record["options"]["max_candidates"] == 2
+    assert len(record["checkpoints"]) == 3 and len(candidates(load(server.root))) == 2
+    assert command("verify", server.root).returncode == 0
+    assert record["ids"]["fingerprint"]["max_candidates"] == 2
+
+
+def _shown_again(server: Server) -> str:
+    """By the client: the same submission, which is already judged."""
+    key = next(line for line in _ledger(server.root) if line["kind"] == "charged" and line["data"]["submission"] == 4)
+    pending = {"key": key["data"]["key"], "cases": "0"}
+    (server.workspace / ".pending.json").write_text(json.dumps(pending))
+    return server.client().stdout
+
+
+def _ledger(root: Path) -> list[dict]:
+    return [json.loads(line) for line in (root / "ledger.jsonl").read_text().splitlines()]
+
+
+def test_without_a_limit_the_best_of_all_is_chosen(serve):
+    server = serve()
+    assert server.call("GET", "/info")[1]["max_candidates"] is None
+    assert submit(server, 1, 2, 1, 0) == [None] * 4
+    assert "different ones" not in (server.workspace / "AGENTS.md").read_text()
+    record = server.finish()
+    assert record["outcome"]["submission"] == 2 and record["options"]["max_candidates"] is None
+    assert len(candidates(load(server.root))) == 3
+    assert "max_candidates" not in record["ids"]["fingerprint"]
+
+
+def test_a_limit_makes_another_leaderboard_and_none_changes_nothing():
+    task, splits = resolve("core16/acrobot"), PaperSplits()
+    plain, limited, other = (
+        run_ids(task, splits, Settings(task="core16/acrobot", max_candidates=limit))["comparable_id"]
+        for limit in (None, 4, 5)
+    )
+    assert len({plain, limited, other}) == 3
+    example = next(Path(__file__).parents[2].glob("examples/runs/**/run.json"))
+    assert "max_candidates" not in load(example).ids.fingerprint
+
+
+def test_candidates_of_a_state():
+    """Submissions that did not load are none; neither are those of superseded checkpoints."""
+    when = datetime.now(UTC)
+    state = apply(RunState(), Opened("r", 10, 1, 1, {}, max_candidates=2), when)
+    played = Tally((1.0,), (1,), (None,))
+    for number, (name, verdict) in enumerate(
+        [("a", "ok"), ("b", "ok"), ("c", "crash"), ("a", "ok"), ("d", "ok")], start=1
+    ):
+        state = apply(state, Charged(number, f"k{number}", Checkpoint(name, 1, 1, True, False), (0,)), when)
+        state = apply(state, Judged(number, verdict, played, 0, 0.0, {}, ""), when)
+    assert [one.number for one in state.candidates] == [1, 4, 5]
