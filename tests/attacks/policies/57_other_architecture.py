@@ -10,7 +10,8 @@ GETPID = bytes.fromhex("53 b814000000 cd80 5b c3")  # push rbx; mov eax, 20; int
 
 
 def attack() -> bool:
-    page = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+    rights = mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC
+    page = mmap.mmap(-1, 4096, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, rights)
     page.write(GETPID)
     address = ctypes.addressof(ctypes.c_char.from_buffer(page))
     return ctypes.CFUNCTYPE(ctypes.c_int)(address)() == os.getpid()
