@@ -13,8 +13,9 @@ from typing import Annotated, Final
 import typer
 from rich.text import Text
 
-from evopolicygym.agents.confinement.cell import AgentLevel
-from evopolicygym.agents.confinement.levels import best_level
+from evopolicygym.agents.confinement.cell import AgentLevel, Network
+from evopolicygym.agents.confinement.exposure import Exposure, exposure
+from evopolicygym.agents.confinement.levels import best_level, standing
 from evopolicygym.cli.output import data, print_json, talk
 from evopolicygym.errors import IsolationUnavailable, UserError
 from evopolicygym.fast.catalogue import CATALOGUE, why_stock
@@ -29,6 +30,8 @@ from evopolicygym.tasks.sealing import key_file
 from evopolicygym.tasks.task import Task
 
 DRAWN: Final = ("core16/reacher", "core16/car-racing", "core16/door-key", "core16/parking")
+ALLOWED: Final = Network.ALLOWED  # what agents get by default
+EXAMPLES: Final = 5
 DRAW: Final = "from evopolicygym.cli.doctor import draw; draw({!r})"
 
 
@@ -62,13 +65,23 @@ def draw(task_id: str) -> None:
 
 
 def _agents() -> Iterator[Probe]:
-    """Levels of an agent's jail, tried by starting a program in one."""
+    """Levels of an agent's jail, tried by starting a program in one; and what agents see of simulators, at any level."""
     for level in (AgentLevel.A, AgentLevel.B):
         try:
             best_level((level,))
-            yield Probe(f"agent level {level}", True)
+            yield Probe(f"agent level {level}", True, f"leaves open: {'; '.join(standing(level, ALLOWED).residues)}")
         except IsolationUnavailable as error:
             yield Probe(f"agent level {level}", False, error.reasons[level])
+    yield from _exposure(exposure())
+
+
+def _exposure(found: Exposure) -> Iterator[Probe]:
+    names = ", ".join(found.hidden_simulators[:EXAMPLES]) or "no simulator in them"
+    more = f" and {len(found.hidden_simulators) - EXAMPLES} more" if len(found.hidden_simulators) > EXAMPLES else ""
+    yield Probe("hidden from agents", True, f"{len(found.hidden)} package folders and simulators: {names}{more}")
+    remedy = "uninstall them, or move them out of /usr: every agent on this machine can simulate off budget"
+    seen = [*found.seen, *(f"{tree}: too many folders to search" for tree in found.unsearched)]
+    yield Probe("simulators that agents see", not seen, ", ".join(seen) or "none", remedy if seen else "")
 
 
 def _system() -> dict[str, object]:
