@@ -65,7 +65,7 @@ def draw(task_id: str) -> None:
 
 
 def _agents() -> Iterator[Probe]:
-    """Levels of an agent's jail, tried by starting a program in one; and what agents see of simulators, at any level."""
+    """Levels of an agent's jail, tried by starting a program in one; and what is seen of simulators at any of them."""
     for level in (AgentLevel.A, AgentLevel.B):
         try:
             best_level((level,))

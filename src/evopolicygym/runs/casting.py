@@ -41,7 +41,8 @@ class Cast:
     version: str | None
 
     def facts(self, root: Path) -> dict[str, Any]:
-        """For the record of the run in ``root``: no values of variables, and no paths of this machine but those that were shown on purpose."""
+        """For the record of the run in ``root``: no values of variables, and no paths of this machine but those that
+        were shown on purpose."""
         names = {"base_url", "options", "variables", "hosts", "shown"}
         settings = self.settings.model_dump(mode="json", include=names)
         program = next((str(path) for path in (self.program, *self._own()) if path), None)

@@ -46,7 +46,7 @@ class Survey:
 
 @cache
 def survey(root: str) -> Survey:
-    """Look at every folder beneath ``root``, a real path. Once per process: agents cannot change what they only read."""
+    """Look at every folder beneath ``root``, a real path; once per process, for agents cannot change what they read."""
     packages, simulators = dict[str, None](), dict[str, None]()
     waiting, looked_at = deque([root]), 0
     while waiting and looked_at < MAX_FOLDERS:
@@ -131,9 +131,7 @@ def _added(packages: str) -> Iterator[str]:
 def _lines(path: str) -> list[str]:
     with suppress(OSError, ValueError), open(path, "rb") as file:
         lines = [line.strip() for line in file.read(MAX_PATH_FILE).decode("utf-8").splitlines()]
-        return [
-            line for line in lines if line and "\0" not in line and not line.startswith(("#", "import ", "import\t"))
-        ]
+        return [line for line in lines if line and "\0" not in line and not line.startswith(("#", "import"))]
     return []
 
 

@@ -16,7 +16,8 @@ from typing import Final
 
 from evopolicygym.agents.confinement.cell import Cell
 from evopolicygym.agents.confinement.python import base_executable, system_roots
-from evopolicygym.sandbox.runtime import beneath, cover, holes_of, is_needed, is_within, outermost, runtime
+from evopolicygym.sandbox.packages import beneath
+from evopolicygym.sandbox.runtime import cover, holes_of, is_needed, is_within, outermost, runtime
 
 SYSTEM: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 ETC: Final = tuple(
@@ -54,14 +55,12 @@ def view_of(cell: Cell) -> View:
     searched = searched_trees(cell.libraries)
     trees = outermost([*searched, *readable, str(cell.python.folder)])
     holes = holes_among(searched, readable)
-    inner = [
-        path for path in (*cell.python.packages, *readable) if is_within(path, holes) or not is_within(path, trees)
-    ]
+    given = dict.fromkeys([*cell.python.packages, *readable])
     return View(
         trees=trees,
         links=tuple((path, os.readlink(path)) for path in SYSTEM if os.path.islink(path)),
         holes=holes,
-        shown=tuple(dict.fromkeys(inner)),
+        shown=tuple(path for path in given if is_within(path, holes) or not is_within(path, trees)),
         etc=tuple(path for path in ETC if os.path.exists(path)),
     )
 
