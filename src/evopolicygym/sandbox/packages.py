@@ -120,7 +120,7 @@ def _target(entry: os.DirEntry[str]) -> Iterator[str]:
 def _added(packages: str) -> Iterator[str]:
     """What `*.pth` and `*.egg-link` files of a package folder add to the path, but for whole standard libraries."""
     for entry in _entries(packages):
-        if not entry.name.endswith((".pth", ".egg-link")):
+        if not entry.name.endswith((".pth", ".egg-link")) or not entry.is_file():
             continue
         for line in _lines(entry.path):
             path = os.path.realpath(os.path.join(packages, line))
