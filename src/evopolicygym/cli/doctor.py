@@ -16,7 +16,7 @@ from rich.text import Text
 from evopolicygym.agents.confinement.cell import AgentLevel, Network
 from evopolicygym.agents.confinement.exposure import Exposure, exposure
 from evopolicygym.agents.confinement.levels import best_level, standing
-from evopolicygym.cli.output import data, print_json, talk
+from evopolicygym.cli.output import data, one_line, print_json, talk
 from evopolicygym.errors import IsolationUnavailable, UserError
 from evopolicygym.fast.catalogue import CATALOGUE, why_stock
 from evopolicygym.rollout.stopwatch import measure_jail
@@ -136,7 +136,7 @@ def _print(sections: dict[str, list[Probe]], level: Level | None, healthy: bool,
         data.print(f"\n{section}", style="bold")
         for probe in found:
             mark = Text("  ok " if probe.ok else "  no ", style="green" if probe.ok else "red")
-            data.print(mark + Text(f"{probe.name}  {probe.detail}"))
+            data.print(mark + Text(one_line(f"{probe.name}  {probe.detail}")))
             if probe.remedy:
                 data.print(f"       -> {probe.remedy}")
     data.print(f"\nisolation      {f'level {level}: {MEANING[level]}' if level else 'none that holds'}")
