@@ -1,5 +1,5 @@
 """`python canaries.py LEVEL...`: what an agent at each level can import, or read, of what ``planted`` has planted, and
-of simulators that it finds itself. Prints one JSON line for each level."""
+of simulators that it finds itself. Prints one JSON line for each level, after one with what the judge knows of them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import planted
 from yard import Yard
 
 from evopolicygym.agents.confinement.cell import AgentLevel
+from evopolicygym.agents.confinement.exposure import exposure
 
 PROBE = """
 import importlib, json, os, sys
@@ -41,6 +42,8 @@ print(json.dumps({"found": sorted(got), "works": works}))
 
 
 def main(levels: list[str]) -> None:
+    found = exposure()
+    print(json.dumps({"level": "all", "seen": found.seen, "hidden": found.hidden_simulators}), flush=True)
     told = json.dumps([planted.PLACES, planted.LIBRARY])
     with Yard() as yard:
         for level in levels:

@@ -52,6 +52,14 @@ class TestPlantedInTheUsualPlaces:
     def test_none_is_found_in_a_cell_where_everything_else_works(self, user, level):
         assert seen_by(user)[level] == {"level": level, "found": [], "works": True}
 
+    def test_the_judge_knows_what_it_hides(self, user):
+        known = seen_by(user)["all"]
+        assert known["seen"] == []
+        closed = "/opt", "/home"  # of which agents see nothing anyway
+        by_name = {f"{folder}/{name}" for folder, name in planted.PACKAGES.items() if name != "pendulums"}
+        expected = {path for path in by_name if not path.startswith(closed)} | {*planted.ARCHIVES, planted.LIBRARY}
+        assert set(known["hidden"]) >= expected
+
 
 def plant(folder: Path, module: str = "gymnasium") -> Path:
     (folder / module).mkdir(parents=True)
