@@ -11,6 +11,8 @@ from yard import Yard
 
 from evopolicygym.agents.confinement.cell import AgentLevel
 from evopolicygym.agents.confinement.exposure import exposure
+from evopolicygym.sandbox import probes
+from evopolicygym.sandbox.runtime import runtime
 
 PROBE = """
 import importlib, json, os, sys
@@ -43,7 +45,9 @@ print(json.dumps({"found": sorted(got), "works": works}))
 
 def main(levels: list[str]) -> None:
     found = exposure()
-    print(json.dumps({"level": "all", "seen": found.seen, "hidden": found.hidden_simulators}), flush=True)
+    policies = [probe.detail for probe in probes.isolation() if probe.name.startswith("level") and not probe.ok]
+    known = {"seen": found.seen, "hidden": found.hidden_simulators, "policies": policies, "holes": runtime().holes}
+    print(json.dumps({"level": "all", **known}), flush=True)
     told = json.dumps([planted.PLACES, planted.LIBRARY])
     with Yard() as yard:
         for level in levels:

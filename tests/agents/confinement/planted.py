@@ -10,6 +10,7 @@ import os
 import sys
 import tempfile
 import zipfile
+from glob import glob
 from pathlib import Path
 
 from evopolicygym.sandbox import kernel
@@ -39,6 +40,8 @@ ARCHIVES = {
     "/usr/share/java/minigrid-3.0.0-py3.11.egg": "minigrid",
 }
 LIBRARY = "/usr/local/lib/libmujoco.so.3.3.0"
+# Where policies find theirs as well.
+AMONG_SYSTEM_LIBRARIES = [f"{folder}/libmujoco.so" for folder in glob("/usr/lib/*-linux-gnu")]
 PLACES = {**PACKAGES, **ARCHIVES}
 PYTHONPATH = "/usr/local/mine"
 
@@ -86,7 +89,8 @@ def plant() -> None:
     Path("/usr/local/lib/python3.9").mkdir(parents=True, exist_ok=True)
     Path("/usr/local/lib/python3.9/site-packages").symlink_to("/usr/share/by-a-link")
     Path("/usr/share/games/site-packages").symlink_to("..")  # leads above itself: hides nothing
-    Path(LIBRARY).write_text(CANARY)
+    for library in (LIBRARY, *AMONG_SYSTEM_LIBRARIES):
+        Path(library).write_text(CANARY)
 
 
 if __name__ == "__main__":

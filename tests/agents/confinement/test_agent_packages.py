@@ -60,6 +60,11 @@ class TestPlantedInTheUsualPlaces:
         expected = {path for path in by_name if not path.startswith(closed)} | {*planted.ARCHIVES, planted.LIBRARY}
         assert set(known["hidden"]) >= expected
 
+    def test_policies_are_played_without_them(self, user):
+        known = seen_by(user)["all"]
+        assert known["policies"] == []  # no level fails
+        assert set(known["holes"]) >= set(planted.AMONG_SYSTEM_LIBRARIES)
+
 
 def plant(folder: Path, module: str = "gymnasium") -> Path:
     (folder / module).mkdir(parents=True)
