@@ -27,6 +27,8 @@ def test_what_a_program_is_given(tmp_path):
     for folder in (mine, data):
         folder.mkdir()
     (data / "hint.txt").write_text("hint")
+    (data / "gymnasium").mkdir()
+    (data / "gymnasium" / "__init__.py").touch()
     (mine / "helper.py").write_text("import os, subprocess, sys\n"
                                     "print(open(sys.argv[1]).read(), os.environ['MY_KEY'], 'OTHER' in os.environ)\n"
                                     "subprocess.run([sys.executable, 'submit.py', '0-3'], check=True)\n")  # fmt: skip
@@ -41,6 +43,8 @@ def test_what_a_program_is_given(tmp_path):
     assert (run / "logs/agent/turn_001.out").read_text().endswith("hint [MY_KEY] False\n")
     assert record["agent"]["settings"]["variables"] == ["MY_KEY"]
     assert record["agent"]["settings"]["shown"] == [str(data)]
+    residues = record["isolation"]["agent_residues"]
+    assert "off-budget simulation: among what is shown to it there is gymnasium" in residues
     assert record["agent"]["settings"]["command"] == ["agent.sh"] and record["agent"]["settings"]["sha256"]
     assert not subprocess.run(["grep", "-rl", SECRET, str(run)], capture_output=True, text=True).stdout
 

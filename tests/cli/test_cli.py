@@ -281,6 +281,10 @@ def test_doctor():
     assert not any("stat" in text for text in report["policy_residues"])
     assert len(report["simulators"]) == 16
     assert all(probe["ok"] for probe in report["rendering"])
+    agents = {probe["name"]: probe for probe in report["agents"]}
+    assert "at any address" in agents["agent level B"]["detail"]
+    assert "at any address" not in agents["agent level A"]["detail"]
+    assert agents["simulators that agents see"]["ok"], agents
 
 
 def test_doctor_names_the_missing_layer_and_its_remedy():

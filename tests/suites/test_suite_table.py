@@ -34,6 +34,12 @@ def test_a_reason_is_one_line_of_text(reason):
     assert "x" in found[-1] or "two" in found[-1] or "長" in found[-1]
 
 
+def test_names_of_others_are_one_line_of_text_as_well():
+    found = lines([row(task="t\x9b2J\nt__b scored", agent="a\u202e\na scored")], width=120)
+    assert len(found) == 3 and all(line.isprintable() for line in found)
+    assert r"t\x9b2J\nt__b" in found[-1] and r"a\u202e\na" in found[-1]
+
+
 def test_as_many_rows_as_there_is_room_for():
     rows = [row(run=f"r{i}", seed=i, status=Status.RUNNING if i == 99 else Status.WAITING) for i in range(100)]
     found = lines(rows, height=24)

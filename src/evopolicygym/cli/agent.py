@@ -11,10 +11,12 @@ import typer
 
 from evopolicygym.agents import definitions
 from evopolicygym.agents.client import Client
+from evopolicygym.agents.confinement.exposure import exposure
 from evopolicygym.agents.installed import Readiness
 from evopolicygym.agents.installed import check as look
 from evopolicygym.cli.output import data, print_json
 from evopolicygym.cli.tables import hint, show
+from evopolicygym.runs.footprint import Footprint, footprint
 
 app = typer.Typer(no_args_is_help=True, help="List and check agents.")
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -40,12 +42,21 @@ def check(
 ) -> None:
     """Installed? Which version? New enough a Node? A key? What to do otherwise. Exit code 1 when it cannot play."""
     readiness = look(definitions.load(name), os.environ, Path.home())
+    readiness.remarks.extend(_simulators(readiness.program))
     if json:
         print_json(asdict(readiness) | {"ready": readiness.ready})
     else:
         _show(readiness)
     if not readiness.ready:
         raise typer.Exit(1)
+
+
+def _simulators(program: str | None) -> list[str]:
+    """A client is shown its installation whole."""
+    installation = footprint(Path(program)) if program else Footprint()
+    seen = exposure(installation.readable, installation.libraries).seen
+    found = f"it would see {', '.join(seen)}, and could simulate off budget, which its records would say"
+    return [f"{found}: install it without them"] if seen else []
 
 
 def _show(found: Readiness) -> None:

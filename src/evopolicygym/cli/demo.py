@@ -22,7 +22,8 @@ def demo(
 ) -> None:
     """Let the built-in tuner play one run on the paper's cases, and show what came of it."""
     talk.print(f"The built-in agent `tuner` (no model, no key) plays {task}: 128 train episodes, 16 validation cases")
-    talk.print("that select one of its checkpoints, 32 held-out cases that measure it. The cases are the paper's.\n")
+    talk.print("that select one of its checkpoints, 32 held-out cases that measure it. The cases are the paper's.")
+    talk.print()
     who = AgentSettings(name="tuner")
     root = run or new_folder(task, who)
     play(root, who, {"task": task, "seeds": Seeds.PAPER, "agent": who}, json=False)
@@ -33,7 +34,8 @@ def _explain(record: Run, root: Path) -> None:
     data.print()
     for line in curve(record):
         data.print(line)
-    data.print(f"{'':10}  best validation mean so far, against episodes consumed\n")
+    data.print(f"{'':10}  best validation mean so far, against episodes consumed")
+    data.print()
     for name, value in _beside(record):
         data.print(f"{name:24} {value:>12.5g}")
     data.print(f"\nEverything is in {root}:")

@@ -13,10 +13,11 @@ from typing import Annotated, Final
 import typer
 from rich.text import Text
 
-from evopolicygym.agents.confinement.cell import AgentLevel
-from evopolicygym.agents.confinement.levels import best_level
+from evopolicygym.agents.confinement.cell import AgentLevel, Network
+from evopolicygym.agents.confinement.exposure import Exposure, exposure
+from evopolicygym.agents.confinement.levels import best_level, standing
 from evopolicygym.cli.importing import import_errors
-from evopolicygym.cli.output import data, print_json, talk
+from evopolicygym.cli.output import data, one_line, print_json, talk
 from evopolicygym.errors import IsolationUnavailable, UserError
 from evopolicygym.fast.catalogue import CATALOGUE, why_stock
 from evopolicygym.rollout.stopwatch import measure_jail
@@ -31,6 +32,8 @@ from evopolicygym.tasks.task import Task
 
 DRAWN: Final = ("core16/reacher", "core16/car-racing", "core16/door-key", "core16/parking")
 HEALTH: Final = ("versions", "imports", "simulators")
+ALLOWED: Final = Network.ALLOWED  # what agents get by default
+EXAMPLES: Final = 5
 DRAW: Final = "from evopolicygym.cli.doctor import draw; draw({!r})"
 
 
@@ -67,13 +70,23 @@ def draw(task_id: str) -> None:
 
 
 def _agents() -> Iterator[Probe]:
-    """Levels of an agent's jail, tried by starting a program in one."""
+    """Levels of an agent's jail, tried by starting a program in one; and what is seen of simulators at any of them."""
     for level in (AgentLevel.A, AgentLevel.B):
         try:
             best_level((level,))
-            yield Probe(f"agent level {level}", True)
+            yield Probe(f"agent level {level}", True, f"leaves open: {'; '.join(standing(level, ALLOWED).residues)}")
         except IsolationUnavailable as error:
             yield Probe(f"agent level {level}", False, error.reasons[level])
+    yield from _exposure(exposure())
+
+
+def _exposure(found: Exposure) -> Iterator[Probe]:
+    names = ", ".join(found.hidden_simulators[:EXAMPLES]) or "no simulator in them"
+    more = f" and {len(found.hidden_simulators) - EXAMPLES} more" if len(found.hidden_simulators) > EXAMPLES else ""
+    yield Probe("hidden from agents", True, f"{len(found.hidden)} package folders and simulators: {names}{more}")
+    remedy = "uninstall them, or move them out of /usr: every agent on this machine can simulate off budget"
+    seen = [*found.seen, *(f"{tree}: too many folders to search" for tree in found.unsearched)]
+    yield Probe("simulators that agents see", not seen, ", ".join(seen) or "none", remedy if seen else "")
 
 
 def _system() -> dict[str, object]:
@@ -144,7 +157,7 @@ def _print(sections: dict[str, list[Probe]], level: Level | None, healthy: bool,
         data.print(f"\n{section}", style="bold")
         for probe in found:
             mark = Text("  ok " if probe.ok else "  no ", style="green" if probe.ok else "red")
-            data.print(mark + Text(f"{probe.name}  {probe.detail}"))
+            data.print(mark + Text(one_line(f"{probe.name}  {probe.detail}")))
             if probe.remedy:
                 data.print(f"       -> {probe.remedy}")
     data.print(f"\nisolation      {f'level {level}: {MEANING[level]}' if level else 'none that holds'}")

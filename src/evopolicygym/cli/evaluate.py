@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from evopolicygym.cli.output import data, print_json, progress, talk, tame, tell_refused
+from evopolicygym.cli.output import data, print_json, progress, talk, tell_refused
 from evopolicygym.errors import Fault, UserError
 from evopolicygym.reference.paper import best_agent, published
 from evopolicygym.rollout.engine import LocalEngine
@@ -139,10 +139,10 @@ def _report_not_loaded(error: NotLoaded, json: bool) -> None:
     if json:
         told = {"kind": error.error.kind, "text": error.error.text}
         print_json({"loaded": False, "error": told, "stdout": error.stdout, "stderr": error.stderr})
-    talk.print(f"the policy does not load: {error.error.kind}\n{tame(error.error.text)}")
+    talk.block(f"the policy does not load: {error.error.kind}\n{error.error.text}")
     for name, text in (("stdout", error.stdout), ("stderr", error.stderr)):
         if text:
-            talk.print(f"its {name}:\n{tame(text)}")
+            talk.block(f"its {name}:\n{text}")
 
 
 def _print(report: Evaluation) -> None:
@@ -151,7 +151,7 @@ def _print(report: Evaluation) -> None:
         ending = result.error.kind if result.error else "terminated" if result.terminated else "truncated"
         data.print(f"{result.case.index:<5} {result.score:12.4f} {result.length:6}  {ending}")
     for line in _failures(report):
-        data.print(tame(line))
+        data.block(line)
     data.print()
     for name, value in _summary(report):
         data.print(f"{name:12} {value}")

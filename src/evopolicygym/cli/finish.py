@@ -10,7 +10,7 @@ from typing import Annotated, Final
 import typer
 
 from evopolicygym.cli.outcome import check_outcome, show_outcome, show_scores
-from evopolicygym.cli.output import data, print_json, progress, talk, tame, tell_notice
+from evopolicygym.cli.output import data, print_json, progress, talk, tell_notice
 from evopolicygym.errors import Fault, UserError
 from evopolicygym.judge import hidden, submission
 from evopolicygym.judge.place import Place
@@ -86,7 +86,7 @@ def verify(run: Run, jobs: Jobs = CORES, json: AsJson = False) -> None:
         print_json(report.as_dict())
     else:
         for finding in report.findings:
-            data.print(f"{_mark(finding, report)} {finding.what}: {tame(finding.detail)}")
+            data.print(f"{_mark(finding, report)} {finding.what}: {finding.detail}")
     if not report.ok:
         raise typer.Exit(1)
 

@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from evopolicygym.cli.output import talk
+from rich.text import Text
+
+from evopolicygym.cli.output import one_line, talk
 from evopolicygym.judge.state import Phase, RunState
 
 BAR: Final = 24
@@ -56,7 +58,7 @@ def _turn(state: RunState) -> str:
 def _live(look: Callable[[], RunState], done: threading.Event) -> None:
     with talk.status("") as status:
         while not done.wait(REFRESH_S):
-            status.update(line(look()))
+            status.update(Text(one_line(line(look()))))  # not markup
 
 
 def _plain(look: Callable[[], RunState], done: threading.Event) -> None:

@@ -6,7 +6,8 @@ import os
 import select
 import signal
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Annotated, Any, Final, NoReturn, TextIO
 
@@ -14,7 +15,7 @@ import typer
 from typer.core import TyperGroup
 
 from evopolicygym import __version__
-from evopolicygym.cli.output import BROKEN_PIPE, tame
+from evopolicygym.cli.output import BROKEN_PIPE, TamedStream, one_line
 from evopolicygym.errors import FULL, Fault, UserError
 
 NOT_LINUX = """\
@@ -27,6 +28,8 @@ ROOM: Final = (
     "`evopolicygym run --resume RUN` goes on with it, `evopolicygym finish RUN` ends it."
 )
 REINSTALL: Final = "`evopolicygym doctor` names every broken package; `pip install --force-reinstall NAME` mends one."
+# Typer brings a click of its own, or uses the one that is there.
+USAGE_ERROR: Final[type[typer.BadParameter]] = typer.BadParameter.__mro__[1]
 # Where each command is: a function of a module of this package, or several, held together by an app.
 COMMANDS: Final = {
     "evaluate": "evaluate:evaluate",
@@ -88,7 +91,7 @@ def _drop_output() -> None:
 
 
 def _complain(text: str, code: int) -> NoReturn:
-    print(f"evopolicygym: {tame(text)}", file=sys.stderr)
+    print(f"evopolicygym: {text}", file=sys.stderr)
     sys.exit(code)
 
 
@@ -101,12 +104,13 @@ def _said(error: OSError) -> str:
 
 def _mend_streams() -> None:
     """A stream that was closed goes nowhere, so that no file of ours takes its number and is printed into. What a
-    terminal's encoding does not have is shown as ``?``."""
+    terminal's encoding does not have is shown as ``?``; and control characters are shown, not obeyed."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode))
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="replace")  # type: ignore[union-attr]
+    sys.stdout, sys.stderr = TamedStream(sys.stdout), TamedStream(sys.stderr)
 
 
 class _Interrupted(Exception):
@@ -118,17 +122,32 @@ class _ReaderGone(Exception):
 
 
 class _Root(TyperGroup):
-    """Typer ends without a word at Ctrl-C, and with 1 at a broken pipe; ``main`` has words and a code of its own."""
+    """Typer ends without a word at Ctrl-C, and with 1 at a broken pipe; ``main`` has words and a code of its own. And
+    it repeats arguments that are wrong on a console of its own."""
+
+    def make_context(self, *given: Any, **options: Any) -> Any:
+        with _tamed_usage():
+            return super().make_context(*given, **options)
 
     def invoke(self, ctx: Any) -> Any:
         try:
-            return super().invoke(ctx)
+            with _tamed_usage():
+                return super().invoke(ctx)
         except KeyboardInterrupt as error:
             raise _Interrupted from error
         except BrokenPipeError as error:
             if not any(map(_is_unread, (sys.stdout, sys.stderr))):
                 raise Fault("a pipe broke, and it was not that of the output") from error
             raise _ReaderGone from error
+
+
+@contextmanager
+def _tamed_usage() -> Iterator[None]:
+    try:
+        yield
+    except USAGE_ERROR as error:
+        error.message = one_line(error.message)
+        raise
 
 
 def _is_unread(stream: TextIO) -> bool:

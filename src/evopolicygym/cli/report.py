@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from evopolicygym.cli.output import print_json, talk, tame
+from evopolicygym.cli.output import print_json, talk
 from evopolicygym.cli.skipped import report_skipped
 from evopolicygym.errors import UserError
 
@@ -49,6 +49,6 @@ def report(
             "skipped": [asdict(one) for one in found.skipped],
         })  # fmt: skip
     else:
-        talk.print(f"{len(found.stories)} runs, {len(drawn)} figures: {tame(str(output))}")
+        talk.print(f"{len(found.stories)} runs, {len(drawn)} figures: {output}")
     report_skipped(found.skipped)
     raise typer.Exit(1 if found.skipped else 0)

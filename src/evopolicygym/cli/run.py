@@ -131,7 +131,7 @@ def play(root: Path, settings: AgentSettings | None, given: dict[str, Any], json
     if settings is None:
         raise UserError(f"{root} is played by hand", f"Go on with `evopolicygym serve TASK --run {root}`.")
     who = cast(settings)
-    with own(root, who.facts(), **given) as owner:
+    with own(root, who.facts(root), **given) as owner:
         asyncio.run(_drive(owner, who, root))
     show_outcome(root, json)
     check_outcome(root)

@@ -90,7 +90,7 @@ def _announce(owner: Owner, run: Path, url: str, json: bool) -> None:
     data.print(f"run        {run}: {owner.judge.means.task.id}, {state.remaining} of {state.budget} episodes left")
     data.print(f"door       {url}")
     data.print(f"workspace  {owner.place.workspace}")
-    talk.print(HOW_TO.format(workspace=run / "workspace", run=run))
+    talk.block(HOW_TO.format(workspace=run / "workspace", run=run))
 
 
 def _stop(number: int, run: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from evopolicygym.cli.output import talk, tame
+from evopolicygym.cli.output import talk
 
 if TYPE_CHECKING:
     from evopolicygym.analysis.collect import Skipped
@@ -12,4 +12,4 @@ if TYPE_CHECKING:
 
 def report_skipped(skipped: tuple[Skipped, ...]) -> None:
     for one in skipped:
-        talk.print(f"skipped {tame(one.path)}: {tame(one.why)}")
+        talk.print(f"skipped {one.path}: {one.why}")

@@ -24,7 +24,7 @@ def show_plan(suite: Suite, planned: Sequence[PlannedRun], rows: Sequence[Row], 
     for line in (*found.agents, found.total):
         table.add_row(line.agent, *map(str, (line.runs, line.done, line.episodes)), _hours(line), line.dollars)
     data.print(table)
-    data.print(found.notes())
+    data.block(found.notes())
 
 
 def _hours(line: Estimate) -> str:

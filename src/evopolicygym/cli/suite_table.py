@@ -13,7 +13,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from evopolicygym.cli.output import data, talk, tame
+from evopolicygym.cli.output import data, one_line, talk
 from evopolicygym.suites.standing import Row, Status
 
 BAR: Final = 12
@@ -69,8 +69,8 @@ def rendered(
     )
     room = len(rows) if height is None else max(1, height - 4)
     shown = rows if len(rows) <= room else sorted(rows, key=_dullness)[:room]
-    lines = [_cells(row, _time_left(row, pace), BAR if width >= ROOMY else SHORT_BAR) for row in shown]
-    table = Table(title=title, title_justify="left", caption_justify="left", box=None, pad_edge=False)
+    lines = [_one_line(_cells(row, _time_left(row, pace), BAR if width >= ROOMY else SHORT_BAR)) for row in shown]
+    table = Table(title=one_line(title), title_justify="left", caption_justify="left", box=None, pad_edge=False)
     widths = _widths(lines, width)
     for heading, wide in widths.items():
         table.add_column(heading, justify="right" if heading in RIGHT else "left", no_wrap=True, width=wide)
@@ -124,9 +124,13 @@ def _cells(row: Row, left: str, bar: int) -> tuple[str, ...]:
     )
 
 
+def _one_line(cells: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(map(one_line, cells))
+
+
 def _why(row: Row) -> str:
     """In one line."""
-    return tame(" ".join((row.reason or "").split()))
+    return " ".join((row.reason or "").split())
 
 
 def _status(row: Row) -> str:

@@ -17,7 +17,7 @@ from typing import Final
 
 from rich.console import Console
 
-from evopolicygym.cli.output import data, talk, tame
+from evopolicygym.cli.output import data, one_line, talk
 
 GAP: Final = "  "
 BELOW: Final = " " * 6
@@ -34,9 +34,9 @@ def show(
     remarks: str | None = None,
 ) -> None:
     """`leaves` are the columns to go first where room is scarce, `remarks` the one that can go below its rows.
-    All cells are tamed, headings too: names come from agents' records and users' files."""
-    cells = [[tame(cell).replace("\n", " ") for cell in row] for row in rows]
-    table = [_Column(tame(name), tuple(row[i] for row in cells), name == remarks) for i, name in enumerate(columns)]
+    Cells are one line each, and as wide as they are shown: names come from agents' records and users' files."""
+    cells = [[one_line(cell) for cell in row] for row in rows]
+    table = [_Column(one_line(name), tuple(row[i] for row in cells), name == remarks) for i, name in enumerate(columns)]
     room = _room(data) - len(indent)
     shown, below, left = _choose(table, room, leaves)
     heading, *body = _grid(shown, room)
@@ -50,13 +50,13 @@ def show(
 
 
 def say(text: str = "") -> None:
-    for line in tame(text).split("\n"):
-        data.print(_folded(line, _room(data)))
+    body = text.lstrip("\n")
+    data.block(text[: len(text) - len(body)] + _folded(one_line(body), _room(data)))
 
 
 def hint(text: str) -> None:
     """What to do next, beside the data."""
-    talk.print(_folded(text, _room(talk)))
+    talk.block(_folded(one_line(text), _room(talk)))
 
 
 @dataclass(frozen=True)

@@ -3,22 +3,37 @@
 from __future__ import annotations
 
 import re
+import unicodedata
+from collections.abc import Callable
 from typing import Final
 
 from markupsafe import Markup
 
-# Control characters and lone surrogates are no XML; the bidirectional ones make a line read as what it is not.
-UNSEEN: Final = re.compile(
-    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ud800-\udfff\ufeff\ufffe\uffff]"
-)
+SUSPECT: Final = re.compile(r"[^\n\t\x20-\x7e]")
+BLANK: Final = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0")
+SPACE: Final = "Zs"
 UNKNOWN: Final = "–"  # noqa: RUF001
+
+
+def is_seen(char: str) -> bool:
+    """Whether ``char`` shows as itself. Control characters are obeyed by terminals and no XML; the bidirectional ones
+    make a line read as what it is not; others have no width, or no glyph."""
+    if char in BLANK or "\U000e0000" <= char <= "\U000e0fff":
+        return False
+    return char.isprintable() or unicodedata.category(char) == SPACE
+
+
+def replace_unseen(text: str, mark: Callable[[str], str]) -> str:
+    """``text`` with ``mark`` of each character that does not show as itself in its place; newlines and tabs stay. For
+    all that is shown: on a page, and on a terminal."""
+    return SUSPECT.sub(lambda found: found[0] if is_seen(found[0]) else mark(found[0]), text)
 
 
 def clean(value: object) -> object:
     """For everything that a template prints; what is markup already was cleaned when it was made."""
     if isinstance(value, Markup) or not isinstance(value, str):
         return value
-    return UNSEEN.sub("\N{REPLACEMENT CHARACTER}", value)
+    return replace_unseen(value, lambda _: "\N{REPLACEMENT CHARACTER}")
 
 
 def plain(value: object) -> str:

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from evopolicygym.agents import definitions, installed, prices
 from evopolicygym.agents.client import Client
 from evopolicygym.agents.confinement.cell import AgentLevel, Network
+from evopolicygym.agents.confinement.exposure import exposure
 from evopolicygym.agents.confinement.levels import best_level, standing
 from evopolicygym.agents.confinement.proxy import parse
 from evopolicygym.agents.prices import Price
@@ -39,8 +40,9 @@ class Cast:
     program: str | None
     version: str | None
 
-    def facts(self) -> dict[str, Any]:
-        """For the record: no values of variables, and no paths of this machine but those that were shown on purpose."""
+    def facts(self, root: Path) -> dict[str, Any]:
+        """For the record of the run in ``root``: no values of variables, and no paths of this machine but those that
+        were shown on purpose."""
         names = {"base_url", "options", "variables", "hosts", "shown"}
         settings = self.settings.model_dump(mode="json", include=names)
         program = next((str(path) for path in (self.program, *self._own()) if path), None)
@@ -55,8 +57,15 @@ class Cast:
         }
         stands = standing(self.level, self.settings.network)
         shown = tuple(f"{path} is shown to it" for path in self.settings.shown)
-        held = {"level": stands.level, "network": stands.network, "residues": (*shown, *stands.residues)}
+        seen = self._simulators_seen(Place(root))
+        held = {"level": stands.level, "network": stands.network, "residues": (*shown, *seen, *stands.residues)}
         return {"agent": agent, "agent_isolation": held}
+
+    def _simulators_seen(self, place: Place) -> tuple[str, ...]:
+        if self.level is AgentLevel.NONE:
+            return ()
+        installation = self._footprint(place)
+        return exposure(installation.readable, installation.libraries).residues()
 
     @property
     def argv(self) -> list[str]:

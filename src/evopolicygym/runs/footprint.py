@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 SYSTEM: Final = ("/usr/", "/bin/", "/lib")
+PREFIXES: Final = ("/", "/usr", "/usr/local")
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,8 @@ def footprint(program: Path) -> Footprint:
     roots = {_root(path) for path in (program, program.resolve(), *node())}
     pythons = [python.resolve() for root in roots if (python := root / "bin" / "python").exists() and _is_venv(root)]
     libraries = [python.parent.parent / "lib" for python in pythons]
-    return Footprint(_outside([*roots, *pythons]), _outside(library for library in libraries if library.is_dir()))
+    readable = {*_outside([*roots, *pythons]), *_own_packages(program.resolve())}
+    return Footprint(tuple(sorted(readable)), _outside(library for library in libraries if library.is_dir()))
 
 
 def node() -> list[Path]:
@@ -44,6 +46,16 @@ def _root(path: Path) -> Path:
 def _is_venv(root: Path) -> bool:
     """Its interpreter and standard library are elsewhere."""
     return os.path.exists(root / "pyvenv.cfg")
+
+
+def _own_packages(program: Path) -> list[Path]:
+    """Of the system's packages nothing is shown. A Python program with an environment of its own there needs that."""
+    root = _root(program)
+    if root == program or str(root) in PREFIXES or not str(root).startswith(SYSTEM):
+        return []
+    with open(program, "rb") as file:
+        is_python = b"python" in b"".join(file.readline(256) for _ in range(2))  # of a long path, in the second line
+    return [root] if is_python else []
 
 
 def _outside(paths: Iterable[Path]) -> tuple[Path, ...]:

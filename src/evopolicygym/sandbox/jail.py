@@ -11,6 +11,7 @@ from typing import Final
 
 from evopolicygym.limits import Limits
 from evopolicygym.sandbox import kernel, landlock, namespaces, seccomp
+from evopolicygym.sandbox.packages import beneath
 from evopolicygym.sandbox.privileges import (
     be_counted_apart,
     become_nobody,
@@ -18,7 +19,7 @@ from evopolicygym.sandbox.privileges import (
     bound_threads,
     give_up_privileges,
 )
-from evopolicygym.sandbox.runtime import Runtime, beneath
+from evopolicygym.sandbox.runtime import Runtime
 
 
 class Level(StrEnum):

@@ -74,11 +74,14 @@ def _build_root(stage: str, runtime: Runtime) -> None:
             os.symlink(os.readlink(link), BASE + link)
     for root in runtime.roots:
         _bind(root, _place(root))
-    for hole in runtime.holes:
+    folders = [hole for hole in runtime.holes if os.path.isdir(hole)]
+    for hole in folders:
         k.mount("tmpfs", BASE + hole, "tmpfs", k.MS_NOSUID | k.MS_NODEV, "size=64k,mode=755,nr_inodes=64")
+    for hole in (hole for hole in runtime.holes if hole not in folders):
+        k.mount("/dev/null", BASE + hole, None, k.MS_BIND)
     for package in runtime.packages:
         _bind(package, _place(package))
-    for hole in runtime.holes:
+    for hole in folders:
         k.mount("none", BASE + hole, None, READ_ONLY)
     for folder in (POLICY, STAGE):
         os.mkdir(BASE + folder)

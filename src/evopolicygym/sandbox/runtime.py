@@ -10,14 +10,19 @@ import importlib.util
 import os
 import sys
 import sysconfig
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
-from glob import glob
 from pathlib import Path
 from typing import Final
 
+from evopolicygym.sandbox.packages import beneath, survey
+
 POLICY_PACKAGES: Final = ("numpy", "scipy")
-PACKAGE_FOLDERS: Final = ("site-packages", "dist-packages")
+# Of a `*.pth` file that names one of these, nothing is hidden: no program would run.
+NEEDED: Final = tuple(
+    f"/usr{place}/{name}" for place in ("", "/local") for name in ("bin", "sbin", "lib", "lib64", "libexec", "share")
+)
 
 
 @dataclass(frozen=True)
@@ -47,17 +52,13 @@ def runtime() -> Runtime:
         harness=_real(str(Path(__file__).parents[2])),
         site=os.path.dirname(packages[0]),
         packages=tuple(packages),
-        roots=tuple(root for root in roots if not any(beneath(root, other) for other in roots if other != root)),
-        holes=tuple(hole for root in roots for hole in holes_of(root)),
+        roots=outermost(roots),
+        holes=holes_of(roots),
     )
 
 
 def _real(path: str) -> str:
     return os.path.realpath(path)
-
-
-def beneath(path: str, root: str) -> bool:
-    return path == root or path.startswith(root.rstrip("/") + "/")
 
 
 def package_folders(name: str) -> list[str]:
@@ -82,9 +83,30 @@ def _library_roots() -> list[str]:
     return [*folders, "/lib64", "/usr/lib64", "/etc/ld.so.cache"]
 
 
-def holes_of(root: str) -> list[str]:
-    patterns = [f"{root}{depth}/{name}" for depth in ("", "/*", "/*/*") for name in PACKAGE_FOLDERS]
-    return [_real(path) for pattern in patterns for path in glob(pattern)]
+def holes_of(roots: Iterable[str]) -> tuple[str, ...]:
+    """What beneath ``roots`` must not be shown: package folders and simulators, but none that holds one of ``roots``
+    or what every program needs. Outermost paths only."""
+    roots = tuple(roots)
+    surveys = [survey(root) for root in outermost(roots)]
+    found = [path for one in surveys for path in (*one.packages, *one.simulators)]
+    return outermost(path for path in found if is_within(path, roots) and not is_needed(path, roots))
+
+
+def is_within(path: str, roots: Iterable[str]) -> bool:
+    return any(beneath(path, root) for root in roots)
+
+
+def is_needed(path: str, roots: Iterable[str] = ()) -> bool:
+    """Whether hiding ``path`` would hide one of ``roots``, or what every program needs."""
+    return any(beneath(place, path) for place in (*roots, *NEEDED))
+
+
+def outermost(paths: Iterable[str]) -> tuple[str, ...]:
+    kept: list[str] = []
+    for path in sorted(set(paths), key=lambda path: path.rstrip("/") + "/"):
+        if not (kept and beneath(path, kept[-1])):
+            kept.append(path)
+    return tuple(kept)
 
 
 def cover(root: str, holes: tuple[str, ...]) -> list[str]:

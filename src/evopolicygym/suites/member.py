@@ -50,7 +50,7 @@ def main() -> None:
     if _needs_its_agent(brief.root):
         assert brief.settings.agent is not None
         who = cast(brief.settings.agent)
-        with own(brief.root, who.facts(), slots, brief.seats, **given) as owner:
+        with own(brief.root, who.facts(brief.root), slots, brief.seats, **given) as owner:
             asyncio.run(_play(owner, who, SharedWaiting(talk, provider(who))))
     else:
         SharedWaiting(talk, "").agent_is_gone()

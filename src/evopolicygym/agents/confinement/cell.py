@@ -11,7 +11,7 @@ from typing import Final
 
 from evopolicygym.agents.confinement.python import Python
 from evopolicygym.errors import UserError
-from evopolicygym.sandbox.runtime import beneath
+from evopolicygym.sandbox.packages import beneath
 
 DEFAULT_PATH: Final = "/usr/local/bin:/usr/bin:/bin"
 PROCESSES: Final = 2_048

@@ -17,8 +17,9 @@ from evopolicygym.agents.confinement.layers import Layers
 from evopolicygym.agents.confinement.orders import Orders
 from evopolicygym.agents.confinement.ownership import agent_uid, hand_over
 from evopolicygym.agents.confinement.reach import Reach
-from evopolicygym.agents.confinement.view import View, view_of
-from evopolicygym.sandbox.runtime import runtime
+from evopolicygym.agents.confinement.view import SYSTEM, View, view_of
+from evopolicygym.sandbox.packages import simulators_in
+from evopolicygym.sandbox.runtime import is_within, runtime
 
 
 def launch(
@@ -90,9 +91,18 @@ def _hand_over(cell: Cell, uid: int) -> None:
 
 
 def _ways(cell: Cell, view: View) -> tuple[str, ...]:
-    """One path for each folder that must be passed: its own parents say the rest."""
-    paths = (*cell.writable, *view.readable(), *_python_parts(cell))
+    """One path for each folder that must be passed: its own parents say the rest. What the system closes stays so."""
+    shown = (*view.trees, *view.shown, *(os.path.realpath(path) for path in cell.readable))
+    own = (path for path in shown if not is_within(path, SYSTEM))
+    paths = (*cell.writable, *own, *_python_parts(cell))
     return tuple(dict.fromkeys(os.path.join(os.path.dirname(path), "") for path in paths))
+
+
+def _hidden(view: View) -> tuple[str, ...]:
+    """Files that the agent must not be able to open: of this package, and of simulators that were found."""
+    found = [path for hole in view.holes for path in simulators_in(hole) if not is_within(path, view.shown)]
+    modules = [path if os.path.isfile(path) else os.path.join(path, "__init__.py") for path in found]
+    return (os.path.join(runtime().harness, "evopolicygym", "errors.py"), *modules)
 
 
 def _python_parts(cell: Cell) -> tuple[str, ...]:
@@ -110,7 +120,7 @@ def _orders(argv: Sequence[str], cell: Cell, view: View, layers: Layers, network
         feedback=os.path.realpath(cell.feedback) if cell.feedback else None,
         view=view,
         ports=network.relayed,
-        hidden=(os.path.join(runtime().harness, "evopolicygym", "errors.py"),),
+        hidden=_hidden(view),
         needed=(*cell.writable, *_python_parts(cell)),
         reached=_ways(cell, view) if layers.grant and layers.uid is not None else (),
         judge=os.getpid(),

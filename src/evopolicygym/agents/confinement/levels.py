@@ -87,6 +87,7 @@ def _without_namespaces(network: Network, abi: int, own_user: bool) -> tuple[str
         (not own_user, "mode, owner and times of the user's own files can be changed, not their content"),
         (not own_user, "the agent's copy of its feedback can be changed by it; the judge's cannot"),
         (not own_user and abi < 6, "processes of the same user, the judge among them, can be signalled (before ABI 6)"),
+        (closed and abi >= 4, "the granted TCP ports (door, proxy) can be connected to at any address, not only here"),
         (closed and abi < 4, "any TCP port can be connected to: the list of hosts is not enforced (before ABI 4)"),
         (abi < 2, "files cannot be moved between folders (before ABI 2)"),
     )

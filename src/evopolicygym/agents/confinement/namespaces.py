@@ -121,7 +121,7 @@ def _show_system(root: PrivateRoot, orders: Orders) -> None:
     for path in (*view.trees, *view.etc, *(RESOLVER if outside else ())):
         root.bind(os.path.realpath(path), path)
     for hole in view.holes:
-        root.empty(hole)
+        root.hide(hole)
     for path in view.shown:
         root.bind(path, path)
     for hole in view.holes:

@@ -32,7 +32,7 @@ def make_python(folder: Path, packages: Iterable[str] = ()) -> Python:
     folder = folder.resolve()
     names = dict.fromkeys([*POLICY_PACKAGES, *packages])
     parts = [part for name in names for part in _parts(name)]
-    executable = os.path.realpath(getattr(sys, "_base_executable", sys.executable))
+    executable = base_executable()
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     site = folder / "lib" / version / "site-packages"
     for made in (folder / "bin", site):
@@ -46,6 +46,10 @@ def make_python(folder: Path, packages: Iterable[str] = ()) -> Python:
         f"version = {sys.version.split()[0]}\n"
     )
     return Python(folder, executable, tuple(parts))
+
+
+def base_executable() -> str:
+    return os.path.realpath(getattr(sys, "_base_executable", sys.executable))
 
 
 def system_roots() -> tuple[str, ...]:

@@ -41,7 +41,17 @@ class PrivateRoot:
         k.mount("tmpfs", f"/proc/self/fd/{parent}/{name}", "tmpfs", k.MS_NOSUID | k.MS_NODEV, options)
         os.close(parent)
 
+    def hide(self, target: str) -> None:
+        """An empty folder in place of a folder; a file that cannot be read in place of a file."""
+        if os.path.isdir(target):
+            self.empty(target)
+        elif os.path.exists(target):
+            self.bind("/dev/null", target)
+
     def seal(self, target: str) -> None:
+        """Of what was hidden."""
+        if not os.path.isdir(target):
+            return
         parent, name = self._point(target, True)
         _restrict(parent, name, CONFINED | k.MOUNT_READ_ONLY)
 

@@ -1,4 +1,5 @@
-"""What an agent sees of the system: programs, libraries, certificates; no Python's package folders, no home, no run.
+"""What an agent sees of the system: programs, libraries, certificates; no Python's package folders, no simulator
+elsewhere, no home, no run.
 
 The same list serves both levels: at A it is bound into a private root, at B it is what Landlock grants.
 """
@@ -6,16 +7,19 @@ The same list serves both levels: at A it is bound into a private root, at B it 
 from __future__ import annotations
 
 import os
+import sys
+import sysconfig
+from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from evopolicygym.agents.confinement.cell import Cell
-from evopolicygym.agents.confinement.python import system_roots
-from evopolicygym.sandbox.runtime import beneath, cover, holes_of, runtime
+from evopolicygym.agents.confinement.python import base_executable, system_roots
+from evopolicygym.sandbox.packages import beneath
+from evopolicygym.sandbox.runtime import cover, holes_of, is_needed, is_within, outermost, runtime
 
 SYSTEM: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
-# Where Pythons of the system keep packages: somebody may have installed a simulator there.
-PACKAGE_PLACES: Final = ("/usr", "/usr/local", "/usr/lib64", "/usr/local/lib64")
 ETC: Final = tuple(
     f"/etc/{name}"
     for name in (
@@ -47,33 +51,38 @@ class View:
 
 
 def view_of(cell: Cell) -> View:
-    own = runtime()
-    readable = [os.path.realpath(path) for path in cell.readable]
-    system = [path for path in SYSTEM if os.path.isdir(path) and not os.path.islink(path)]
-    libraries = [*system_roots(), *(os.path.realpath(path) for path in cell.libraries)]
-    python = [cell.python.executable, *libraries]
-    trees = _outermost([*system, *python, *readable, str(cell.python.folder)])
-    holes = _holes([*PACKAGE_PLACES, *libraries])
-    if any(beneath(own.harness, tree) for tree in trees) and not any(beneath(own.harness, hole) for hole in holes):
-        holes = (*holes, own.harness)
-    inner = [path for path in (*cell.python.packages, *readable) if not _sees(path, trees, holes)]
+    readable = outermost(os.path.realpath(path) for path in cell.readable)
+    searched = searched_trees(cell.libraries)
+    trees = outermost([*searched, *readable, str(cell.python.folder)])
+    holes = holes_among(searched, readable)
+    given = dict.fromkeys([*cell.python.packages, *readable])
     return View(
         trees=trees,
         links=tuple((path, os.readlink(path)) for path in SYSTEM if os.path.islink(path)),
-        holes=tuple(hole for hole in holes if any(beneath(hole, tree) for tree in trees)),
-        shown=tuple(dict.fromkeys(inner)),
+        holes=holes,
+        shown=tuple(path for path in given if is_within(path, holes) or not is_within(path, trees)),
         etc=tuple(path for path in ETC if os.path.exists(path)),
     )
 
 
-def _outermost(paths: list[str]) -> tuple[str, ...]:
-    unique = sorted(dict.fromkeys(paths))
-    return tuple(path for path in unique if not any(beneath(path, other) for other in unique if other != path))
+def searched_trees(libraries: Iterable[Path] = ()) -> tuple[str, ...]:
+    """What every agent is shown of the system, and Pythons: all without packages and simulators."""
+    system = [path for path in SYSTEM if os.path.isdir(path) and not os.path.islink(path)]
+    return outermost([*system, base_executable(), *system_roots(), *(os.path.realpath(path) for path in libraries)])
 
 
-def _holes(places: list[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(hole for place in places for hole in holes_of(place)))
+def holes_among(searched: tuple[str, ...], readable: tuple[str, ...]) -> tuple[str, ...]:
+    """Package folders, simulators, and whatever else the judge imports from. What lies in a tree that is shown on
+    purpose is not hidden: a client needs its own packages."""
+    own = [path for path in _import_path() if is_within(path, searched) and not is_needed(path, searched)]
+    holes = outermost([*holes_of(searched), *own])
+    return tuple(hole for hole in holes if not is_within(hole, readable))
 
 
-def _sees(path: str, trees: tuple[str, ...], holes: tuple[str, ...]) -> bool:
-    return any(beneath(path, tree) for tree in trees) and not any(beneath(path, hole) for hole in holes)
+def _import_path() -> list[str]:
+    """Of the judge, with this package, without the standard library and the folder of the script that was started."""
+    named = [runtime().harness, *sys.path, *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    library = [sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib", vars={"platbase": sys.base_prefix})]
+    needed = [os.path.realpath(path) for path in (*library, os.path.dirname(os.path.realpath(sys.argv[0])))]
+    real = (os.path.realpath(path) for path in named if path and os.path.exists(path))
+    return [path for path in real if not is_within(path, needed)]

@@ -1,0 +1,60 @@
+"""`python canaries.py LEVEL...`: what an agent at each level can import, or read, of what ``planted`` has planted, and
+of simulators that it finds itself. Prints one JSON line for each level, after one with what the judge knows of them."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import planted
+from yard import Yard
+
+from evopolicygym.agents.confinement.cell import AgentLevel
+from evopolicygym.agents.confinement.exposure import exposure
+from evopolicygym.sandbox import probes
+from evopolicygym.sandbox.runtime import runtime
+
+PROBE = """
+import importlib, json, os, sys
+places, library = json.loads(sys.argv[1])
+found = list(places.items())
+for top in ("/usr", "/opt", "/home", "/srv", "/var", os.environ["HOME"]):
+    for folder, folders, files in os.walk(top):
+        found += [(folder, name) for name in folders if name in ("gymnasium", "Box2D", "mujoco", "pendulums")]
+got = set()
+for place, module in found:
+    sys.modules.pop(module, None)
+    sys.path_importer_cache.clear()
+    sys.path[:0] = [place]
+    try:
+        if "CANARY" in dir(importlib.import_module(module)):
+            got.add(place)
+    except (ImportError, OSError):
+        pass
+    del sys.path[0]
+try:
+    if "CANARY" in open(library).read():
+        got.add(library)
+except OSError:
+    pass
+import numpy
+works = os.access("/usr/bin/env", os.X_OK) and bool(os.listdir("/usr/share"))
+print(json.dumps({"found": sorted(got), "works": works}))
+"""
+
+
+def main(levels: list[str]) -> None:
+    found = exposure()
+    policies = [probe.detail for probe in probes.isolation() if probe.name.startswith("level") and not probe.ok]
+    known = {"seen": found.seen, "hidden": found.hidden_simulators, "policies": policies, "holes": runtime().holes}
+    print(json.dumps({"level": "all", **known}), flush=True)
+    told = json.dumps([planted.PLACES, planted.LIBRARY])
+    with Yard() as yard:
+        for level in levels:
+            code, text = yard.run(["python", "-c", PROBE, told], AgentLevel(level))
+            assert code == 0, text
+            print(json.dumps({"level": level, **json.loads(text)}), flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,174 @@
+"""Simulators that somebody has installed on the machine stay hidden from agents, wherever they are; where an agent must
+see one, or can reach more than its door, its record says so."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+from functools import cache
+from pathlib import Path
+
+import planted
+import pytest
+from yard import Yard
+
+from evopolicygym.agents.confinement.cell import AgentLevel, Network
+from evopolicygym.agents.confinement.exposure import exposure
+from evopolicygym.agents.confinement.levels import residues
+from evopolicygym.runs.footprint import footprint
+from evopolicygym.sandbox.packages import simulators_beneath, survey
+
+HERE = Path(__file__).parent
+AS_USER = HERE.parents[1] / "attacks" / "as_user.py"
+CONFINED = [AgentLevel.A, AgentLevel.B]
+NEEDS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to plant simulators in a mount namespace")
+USERS = ["root", "user"]
+
+
+@cache
+def seen_by(user: str) -> dict[str, dict]:
+    """Level to what an agent at that level sees of what was planted."""
+    become = [sys.executable, str(AS_USER)] if user == "user" else []
+    probe = [sys.executable, str(HERE / "canaries.py"), "none", "A", "B"]
+    command = [sys.executable, str(HERE / "planted.py"), *become, *probe]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=280)
+    if "planted: overlay" in done.stderr:
+        pytest.skip("no overlay can be mounted here, so nothing can be planted under /usr")
+    assert done.returncode == 0, done.stderr
+    return {row["level"]: row for row in map(json.loads, done.stdout.splitlines())}
+
+
+@NEEDS_ROOT
+@pytest.mark.parametrize("user", USERS)
+class TestPlantedInTheUsualPlaces:
+    def test_every_simulator_is_found_where_nothing_is_hidden(self, user):
+        assert set(seen_by(user)["none"]["found"]) >= {*planted.PLACES, planted.LIBRARY}
+
+    @pytest.mark.parametrize("level", CONFINED)
+    def test_none_is_found_in_a_cell_where_everything_else_works(self, user, level):
+        assert seen_by(user)[level] == {"level": level, "found": [], "works": True}
+
+    def test_the_judge_knows_what_it_hides(self, user):
+        known = seen_by(user)["all"]
+        assert known["seen"] == []
+        closed = "/opt", "/home"  # of which agents see nothing anyway
+        by_name = {f"{folder}/{name}" for folder, name in planted.PACKAGES.items() if name != "pendulums"}
+        expected = {path for path in by_name if not path.startswith(closed)} | {*planted.ARCHIVES, planted.LIBRARY}
+        assert set(known["hidden"]) >= expected
+
+    def test_policies_are_played_without_them(self, user):
+        known = seen_by(user)["all"]
+        assert known["policies"] == []  # no level fails
+        assert set(known["holes"]) >= set(planted.AMONG_SYSTEM_LIBRARIES)
+
+
+def plant(folder: Path, module: str = "gymnasium") -> Path:
+    (folder / module).mkdir(parents=True)
+    (folder / module / "__init__.py").write_text(planted.CANARY)
+    return folder / module
+
+
+@pytest.fixture
+def installation(tmp_path):
+    """Of a Python, with simulators that have no business there."""
+    root = tmp_path.resolve() / "python"
+    (root / "lib" / "python3.12").mkdir(parents=True)
+    (root / "lib" / "python3.12" / "os.py").write_text("ours = True\n")
+    plant(root / "lib/python3.12/site-packages")
+    plant(root / "lib/some/where")
+    (root / "lib" / "libmujoco.so").write_text(planted.CANARY)
+    return root
+
+
+@pytest.mark.parametrize("level", CONFINED)
+def test_other_pythons_are_shown_without_packages_and_simulators(installation, level):
+    """Needs no mount namespace: so as an ordinary user too."""
+    library = installation / "lib"
+    script = f"""
+        cat {library}/python3.12/os.py
+        cat {library}/python3.12/site-packages/gymnasium/__init__.py {library}/some/where/gymnasium/__init__.py \
+            {library}/libmujoco.so
+    """
+    with Yard() as yard:
+        text = yard.shell(script, level, libraries=(library,))[1]
+        assert text.startswith("ours = True\n") and "CANARY" not in text
+        whole = yard.shell(script, level, readable=(library,))[1]
+        assert whole.count("CANARY") == 3  # shown on purpose, it is shown
+
+
+def test_what_is_found_by_name(tmp_path):
+    root = tmp_path.resolve()
+    hidden = {plant(root / "a", "gymnasium"), plant(root / "b", "Box2D"), plant(root / "c", "highway_env")}
+    for name in (
+        "gymnasium-1.0.0.tar.gz",
+        "mujoco-3.3.0-cp311-cp311-linux_x86_64.whl",
+        "libmujoco.so.3",
+        "pybullet.so",
+    ):
+        (root / name).touch()
+        hidden.add(root / name)
+    (root / "include" / "mujoco").mkdir(parents=True)  # headers simulate nothing
+    (root / "gymnastics.py").touch()
+    os.mkfifo(root / "fifo.pth")
+    (root / "loop").symlink_to(root)
+    assert set(survey(str(root)).simulators) == set(map(str, hidden))
+    plant(root / "venv/lib/python3.11/site-packages", "minigrid")
+    os.mkfifo(root / "venv/lib/python3.11/site-packages/fifo.pth")
+    survey.cache_clear()
+    assert survey(str(root)).packages == (str(root / "venv/lib/python3.11/site-packages"),)
+    assert str(root / "venv/lib/python3.11/site-packages/minigrid") in simulators_beneath(str(root))
+
+
+def test_a_client_whose_environment_holds_a_simulator_is_shown_it_and_that_is_said(tmp_path):
+    """Its packages must be seen, or it does not run."""
+    environment = tmp_path.resolve() / "tool"
+    program = environment / "bin" / "client"
+    program.parent.mkdir(parents=True)
+    program.write_text("#!/usr/bin/env python\n")
+    (environment / "pyvenv.cfg").touch()
+    (environment / "lib/python3.11/site-packages").mkdir(parents=True)
+    clean = footprint(program)
+    assert environment in clean.readable
+    assert exposure(clean.readable).residues() == ()
+    simulator = plant(environment / "lib/python3.11/site-packages")
+    survey.cache_clear()
+    simulators_beneath.cache_clear()
+    found = exposure(clean.readable)
+    assert found.seen == (str(simulator),)
+    (said,) = found.residues()
+    assert "off-budget" in said and "gymnasium" in said and str(tmp_path) not in said
+
+
+def serve_canary(address: tuple[str, int]) -> socket.socket:
+    listener = socket.create_server(address)
+
+    def answer() -> None:
+        while True:
+            try:
+                connection = listener.accept()[0]
+            except OSError:
+                return
+            connection.sendall(b"CANARY")
+            connection.close()
+
+    threading.Thread(target=answer, daemon=True).start()
+    return listener
+
+
+@pytest.mark.parametrize("level", CONFINED)
+@pytest.mark.parametrize("network", [Network.ALLOWED, Network.NONE])
+def test_where_the_doors_port_is_reached_at_any_address_the_record_says_so(level, network):
+    """The record must neither hide it nor claim it where it is not so."""
+    with Yard() as yard:
+        listener = serve_canary(("127.0.0.2", yard.door))
+        source = f"import socket; print(socket.create_connection(('127.0.0.2', {yard.door}), 5).recv(9))"
+        text = yard.run(["python", "-c", source], level, network=network)[1]
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+    said = any("at any address" in one for one in residues(level, network, abi=7, own_user=True))
+    assert ("CANARY" in text) is said is (level is AgentLevel.B)
+    assert not any("at any address" in one for one in residues(level, Network.OPEN, abi=7, own_user=True))
