@@ -11,14 +11,13 @@ from typing import Final
 
 from evopolicygym.agents import prices, prompts
 from evopolicygym.agents.turns import Turn, Usage, total
-from evopolicygym.judge.events import Inspected, Prompted, Turned
+from evopolicygym.judge.events import Prompted, Turned
 from evopolicygym.judge.judge import Judge
 from evopolicygym.judge.state import RunState
 from evopolicygym.runs import service
 from evopolicygym.runs.allowance import Allowance
 from evopolicygym.runs.company import Alone, Company
 from evopolicygym.runs.conversation import Over, next_step, session_of
-from evopolicygym.runs.integrity import inspect
 from evopolicygym.runs.ownership import Owner
 from evopolicygym.runs.players import Asked, MustEnd, Player
 from evopolicygym.runs.watch import Watch
@@ -47,8 +46,6 @@ async def drive(
             stop.set()
             player.close()
             company.agent_is_gone()
-            if owner.judge.state.inspected is None:
-                owner.judge.record(Inspected(inspect(owner.place)))
 
     await service.serve(owner, play)
 

@@ -8,8 +8,9 @@ from contextlib import asynccontextmanager
 from typing import Any, Final
 
 from evopolicygym.judge import hidden
+from evopolicygym.judge.events import Inspected
 from evopolicygym.judge.state import Phase
-from evopolicygym.runs import workspace
+from evopolicygym.runs import integrity, workspace
 from evopolicygym.runs.backstage import forget_logins
 from evopolicygym.runs.ownership import Owner
 from evopolicygym.server import control
@@ -103,7 +104,13 @@ def finish(owner: Owner, advance: hidden.Advance = lambda: None) -> None:
         workspace.show_closed(owner.place)
     if owner.judge.state.phase is not Phase.FINISHED:
         owner.write_record()
-        hidden.finish(owner.judge, advance)
+        hidden.finish(owner.judge, advance, lambda: _inspect(owner))
     if owner.settings.agent:
         forget_logins(owner.place, owner.settings.agent.name)
     owner.write_record()
+
+
+def _inspect(owner: Owner) -> None:
+    """What an agent left, once. A workspace without one is a person's own."""
+    if owner.settings.agent and owner.judge.state.inspected is None:
+        owner.judge.record(Inspected(integrity.inspect(owner.place)))
