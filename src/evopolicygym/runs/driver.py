@@ -9,7 +9,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import Final
 
-from evopolicygym.agents import prices, prompts
+from evopolicygym.agents import home, prices, prompts
 from evopolicygym.agents.turns import Turn, Usage, total
 from evopolicygym.judge.events import Prompted, Turned
 from evopolicygym.judge.judge import Judge
@@ -17,9 +17,9 @@ from evopolicygym.judge.state import RunState
 from evopolicygym.runs import service
 from evopolicygym.runs.allowance import Allowance
 from evopolicygym.runs.company import Alone, Company
-from evopolicygym.runs.conversation import Over, next_step, session_of
+from evopolicygym.runs.conversation import AGENT_FAILED, Over, next_step, session_of
 from evopolicygym.runs.ownership import Owner
-from evopolicygym.runs.players import Asked, MustEnd, Player
+from evopolicygym.runs.players import Asked, MustEnd, Player, not_started_again
 from evopolicygym.runs.watch import Watch
 
 Prices = dict[str, prices.Price]
@@ -39,7 +39,12 @@ async def drive(
 
     async def play(url: str) -> str:
         stop = threading.Event()
-        player = make_player(url)
+        try:
+            player = make_player(url)
+        except home.Spoilt as error:
+            company.agent_is_gone()
+            not_started_again(not owner.judge.state.turns and owner.judge.state.prompted_at is None, error)
+            return AGENT_FAILED
         try:
             return await asyncio.to_thread(_converse, owner.judge, player, allowance, stop, company.wait_s, table)
         finally:

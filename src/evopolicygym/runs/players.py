@@ -110,10 +110,11 @@ class ClientPlayer:
     def turn(self, asked: Asked) -> Turn:
         command = self._seat.command(asked)
         try:
+            reopen(self._cell)
             home.seed(self._seat.home, command.files)
             return self._play(asked, command)
         except (OSError, UserError) as error:
-            return Turn(None, 0.0, failure=not_started_again(asked, error))
+            return Turn(None, 0.0, failure=not_started_again(asked.number == 1, error))
 
     def _play(self, asked: Asked, command: Command) -> Turn:
         out, err = self._streams(asked.number)
@@ -187,12 +188,18 @@ class ClientPlayer:
                     keep_traffic(self._process, net)
 
 
-def not_started_again(asked: Asked, error: OSError | UserError) -> Failure:
-    """An agent that could be started once, and now cannot be, has seen to that itself: it owns its HOME and workspace.
+def not_started_again(is_first: bool, error: OSError | UserError) -> Failure:
+    """An agent that was started before, and now cannot be, has seen to that itself: it owns its HOME and workspace.
     Raises what is not its doing."""
-    if asked.number == 1 or is_scarcity(error) or (isinstance(error, OSError) and error.errno in FULL):
+    if is_first or is_scarcity(error) or (isinstance(error, OSError) and error.errno in FULL):
         raise error
     return Failure(FailureKind.CLIENT, f"it cannot be started again: {error}")
+
+
+def reopen(cell: Cell) -> None:
+    """The agent's folders, as its program needs them: an earlier turn may have closed them."""
+    for folder in (cell.workspace, cell.home, cell.temporary):
+        home.ensure(folder)
 
 
 def supervise(process: AgentProcess, over: Callable[[], Failure | None]) -> tuple[int | None, Failure | None]:

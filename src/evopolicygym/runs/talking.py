@@ -16,7 +16,7 @@ from evopolicygym.agents.confinement.launch import AgentProcess, launch
 from evopolicygym.agents.jsonl import Conversation, Misspoken, Reply
 from evopolicygym.agents.turns import Failure, FailureKind, Turn
 from evopolicygym.errors import UserError
-from evopolicygym.runs.players import POLL_S, Asked, Seat, not_started_again
+from evopolicygym.runs.players import POLL_S, Asked, Seat, not_started_again, reopen
 from evopolicygym.runs.pulse import Pulse
 from evopolicygym.runs.streams import STDERR_LIMIT, STDOUT_LIMIT, AgentPipe, Redactor, StreamCopy, Transcript
 from evopolicygym.runs.watch import Signs
@@ -44,7 +44,7 @@ class TalkingPlayer:
         try:
             reply, failure = self._say(asked, began)
         except (OSError, UserError) as error:
-            reply, failure = None, not_started_again(asked, error)
+            reply, failure = None, not_started_again(asked.number == 1, error)
         if reply is None:
             self._end()
         self._transcript.close()
@@ -92,6 +92,7 @@ class TalkingPlayer:
     def _start(self, asked: Asked) -> Conversation:
         command = self._seat.command(asked)
         cell = replace(self._cell, environment={**self._cell.environment, **command.environment})
+        reopen(cell)
         errors = StreamCopy(self._transcripts / "stderr.txt", self._seat.keys, STDERR_LIMIT, append=True)
         self._open.enter_context(errors)
         self._output = AgentPipe()
