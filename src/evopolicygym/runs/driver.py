@@ -13,8 +13,9 @@ from evopolicygym.agents import home, prices, prompts
 from evopolicygym.agents.turns import Turn, Usage, total
 from evopolicygym.judge.events import Prompted, Turned
 from evopolicygym.judge.judge import Judge
+from evopolicygym.judge.ledger import LedgerUnwritable
 from evopolicygym.judge.state import RunState
-from evopolicygym.runs import service
+from evopolicygym.runs import reserve, service
 from evopolicygym.runs.allowance import Allowance
 from evopolicygym.runs.company import Alone, Company
 from evopolicygym.runs.conversation import AGENT_FAILED, Over, next_step, session_of
@@ -50,6 +51,7 @@ async def drive(
         finally:
             stop.set()
             player.close()
+            reserve.release(owner.place)
             company.agent_is_gone()
 
     await service.serve(owner, play)
@@ -68,15 +70,26 @@ def _converse(
     if judge.state.prompted_at:
         asked = _asked(judge.state, allowance, session_of(judge.state.turns), lambda signs: None)
         turn = player.interrupted(asked)
-        judge.record(entry(turn, len(judge.state.submissions)))
+        _record(judge, entry(turn, len(judge.state.submissions)))
     while not isinstance(step := next_step(judge.state, allowance), Over):
         if stop.wait(wait_s(step.wait_s)):
             return service.BY_HAND
-        judge.record(Prompted(len(judge.state.turns) + 1))
+        reserve.make(judge.place)
+        _record(judge, Prompted(len(judge.state.turns) + 1))
         watch = Watch(judge, allowance, stop, partial(entry, submissions=0))
         turn = player.turn(_asked(judge.state, allowance, step.session, watch))
-        judge.record(entry(turn, len(judge.state.submissions)))
+        _record(judge, entry(turn, len(judge.state.submissions)))
     return step.reason
+
+
+def _record(judge: Judge, event: Prompted | Turned) -> None:
+    """With the room that was kept for it, where the agent has left none."""
+    try:
+        judge.record(event)
+    except LedgerUnwritable:
+        if not reserve.release(judge.place):
+            raise
+        judge.record(event)
 
 
 def _asked(state: RunState, allowance: Allowance, session: str | None, over: MustEnd) -> Asked:

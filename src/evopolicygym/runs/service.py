@@ -10,7 +10,7 @@ from typing import Any, Final
 from evopolicygym.judge import hidden
 from evopolicygym.judge.events import Inspected
 from evopolicygym.judge.state import Phase
-from evopolicygym.runs import integrity, workspace
+from evopolicygym.runs import integrity, reserve, workspace
 from evopolicygym.runs.backstage import forget_logins
 from evopolicygym.runs.ownership import Owner
 from evopolicygym.server import control
@@ -100,6 +100,7 @@ class _Service:
 
 def finish(owner: Owner, advance: hidden.Advance = lambda: None) -> None:
     """Selection and score of a closed run, and its record."""
+    reserve.release(owner.place)
     if owner.judge.state.phase is Phase.CLOSED:  # from here on nothing is written there: hidden cases are played
         workspace.show_closed(owner.place)
     if owner.judge.state.phase is not Phase.FINISHED:

@@ -84,9 +84,10 @@ class Signs:
 
 
 def _lines(text: bytes) -> Iterator[str]:
-    """Those of a text in JSON as well; long ones in pieces."""
+    """Those of a text in JSON as well; long ones in pieces, and none that is no text."""
     for line in text.decode(errors="replace").replace("\\n", "\n").split("\n"):
-        yield from (line[start : start + LONGEST_LINE] for start in range(0, len(line), LONGEST_LINE))
+        pieces = (line[start : start + LONGEST_LINE] for start in range(0, len(line), LONGEST_LINE))
+        yield from (piece for piece in pieces if "\0" not in piece)
 
 
 def _beginning(name: str, most: int) -> bytes:
