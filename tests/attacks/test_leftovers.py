@@ -146,8 +146,8 @@ EVERYTHING = """
     for name in ("door.json", "AGENTS.md", "submit.py"):
         os.path.exists(name) and os.remove(name)
         os.mkdir(name)
-    for line in (b'{"text": "\\\\ud800"}', b'{"text": ' + b"[" * 100_000, b'{"text": ' + b"9" * 5000 + b"}", b"\\xff\\0"):
-        os.write(1, line + b"\\n")
+    for text in (b'"\\\\ud800"', b"[" * 100_000, b"9" * 5000, b"\\xff\\0"):
+        os.write(1, b'{"text": ' + text + b"}\\n")
     for _ in range(FLOOD >> 16): os.write(2, bytes(1 << 16)); os.write(1, bytes(1 << 16))
     for stream in (0, 1, 2): make(os.fchmod, stream, 0)
     os.chmod(".", 0)
