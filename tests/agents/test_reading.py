@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 from pathlib import Path
 
 import pytest
 
-from evopolicygym.agents import definitions
+from evopolicygym.agents import definitions, session_files
+from evopolicygym.agents.lines import LONGEST_LINE, Allowance, lines
 from evopolicygym.agents.reading import Ended
 from evopolicygym.agents.turns import FailureKind, Turn, Usage, total
+from evopolicygym.judge.ledger import Ledger
+from evopolicygym.runs.driver import _turned
 
 
 def read(name: str, *events, code: int | None = 0, home: Path = Path("/nonexistent"), **more) -> Turn:
@@ -73,6 +77,103 @@ def test_session_files_are_not_trusted(tmp_path):
     (folder / "deep/wire.jsonl").write_text("{" * 100_000 + "\n" + '{"a":' * 100_000)
     hint = {"type": "session.resume_hint", "session_id": "session_1"}
     assert read("kimi", hint, home=tmp_path / "home").usage is None
+
+
+def wire(home: Path, agent: str = "main") -> Path:
+    """The session file of an agent of kimi's session_1."""
+    folder = home / ".kimi-code/sessions/wd/session_1/agents" / agent
+    folder.mkdir(parents=True)
+    return folder / "wire.jsonl"
+
+
+HINT = {"type": "session.resume_hint", "session_id": "session_1"}
+USED = json.dumps({"type": "usage.record", "usage": {"inputOther": 9, "output": 9}}) + "\n"
+
+
+def test_a_good_session_file_is_found_among_bad_ones(tmp_path):
+    """Sparse ones, a folder of that name, folders that are links and closed ones, and a hundred without an end."""
+    with open(wire(tmp_path, "sparse"), "wb") as sparse:
+        sparse.truncate(1 << 43)
+    with open(wire(tmp_path, "zeros"), "wb") as zeros:
+        zeros.truncate(64 << 20)
+    wire(tmp_path, "folder").mkdir()
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "wire.jsonl").write_text(USED)
+    agents = tmp_path / ".kimi-code/sessions/wd/session_1/agents"
+    (agents / "link").symlink_to(outside)
+    (agents / "zero").symlink_to("/dev/zero")
+    (agents / os.fsdecode(b"\xff")).mkdir(mode=0o000)
+    wire(tmp_path).write_text(USED)
+    assert read("kimi", HINT, home=tmp_path).usage == Usage(9, output=9, source="file")
+
+
+@pytest.mark.parametrize("home", ["link", "pipe", "file"])
+def test_a_home_that_is_none_tells_nothing(home, tmp_path):
+    wire(tmp_path / "real").write_text(USED)
+    path = tmp_path / "home"
+    {"link": lambda: path.symlink_to(tmp_path / "real"), "pipe": lambda: os.mkfifo(path),
+     "file": lambda: path.write_text(USED)}[home]()  # fmt: skip
+    assert read("kimi", HINT, home=path).usage is None
+    assert read("kimi", HINT, home=tmp_path / "real").usage, "control"
+
+
+def test_patterns_of_session_files(tmp_path):
+    for name in ("a.jsonl", "x/b.jsonl", "x/y/c.jsonl", "x/y/c.json"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(json.dumps({"name": name}))
+
+    def names(pattern: str) -> list[str]:
+        return [event["name"] for event in session_files.events(tmp_path, pattern, "c", Allowance())]
+
+    assert names("*.jsonl") == ["a.jsonl"] and names("x/*/${session}.json") == ["x/y/c.json"]
+    assert names("**/*.jsonl") == ["a.jsonl", "x/b.jsonl", "x/y/c.jsonl"]
+    assert names("../*/a.jsonl") == names("/etc/*") == names("x/../a.jsonl") == names("${other}") == []
+
+
+def test_reading_ends_where_its_allowance_does(tmp_path):
+    for number in range(5):
+        (tmp_path / f"{number}.jsonl").write_text("{}\n" * 10)
+
+    def count(**allowance: int) -> int:
+        return len(list(session_files.events(tmp_path, "*.jsonl", "", Allowance(**allowance))))
+
+    assert (count(), count(lines=7), count(files=2), count(entries=0)) == (50, 7, 20, 0)
+    assert 0 < count(characters=50) < 20
+
+
+def test_a_line_that_is_too_long_is_passed_over():
+    long = '{"a": "' + "x" * LONGEST_LINE + '"}'
+    text = io.StringIO(f"before\n{long}\nafter\n{long}")
+    assert list(lines(text, Allowance())) == ["before\n", "after\n"]
+
+
+HOSTILE = [
+    '{"type": "result", "result": "\\ud800 half an emoji", "session_id": "\\ud800"}',
+    '{"type": "result", "result": ' + "[" * 900 + "]" * 900 + "}",
+    '{"type": "result", "result": ' + "[" * 100_000,
+    '{"type": "result", "model_usage_since_last_result": {"m": {"inputTokens": ' + "9" * 5000 + "}}}",
+    '{"type": "result", "model_usage_since_last_result": {"m": {"inputTokens": NaN, "outputTokens": Infinity}}}',
+    '{"type": "result", "model_usage_since_last_result": {"a": {"inputTokens": 1, "outputTokens": 1, "costUSD": 1e308},'
+    ' "b": {"inputTokens": 1, "outputTokens": 1, "costUSD": 1e308}}}',
+    "\0" * 1000,
+]
+
+
+@pytest.mark.parametrize("line", HOSTILE, ids=range(len(HOSTILE)))
+def test_whatever_it_says_can_be_written_down(line, tmp_path):
+    """In a ledger, by the driver's own words, and read again."""
+    turn = read("claude", line)
+    judge_ledger = Ledger(tmp_path / "ledger.jsonl")
+    judge_ledger.append(_turned(turn, 0, None, None))
+    assert [line.kind for line in Ledger(tmp_path / "ledger.jsonl").replay()] == ["turned"]
+
+
+def test_figures_without_end_are_unknown():
+    """Each is possible, their sum is not."""
+    step = {"type": "step_finish", "sessionID": "s", "part": {"tokens": {"input": 10**15 - 1, "output": 1}}}
+    turn = read("opencode", *[step] * 20_000)
+    assert turn.usage and turn.usage.fresh_input is None and turn.usage.output == 20_000
 
 
 @pytest.mark.parametrize("session", ["../../etc", "-rf", "a b", "x" * 200, ""])

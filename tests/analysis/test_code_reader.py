@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from folders import source, write_checkpoint, write_run
 
-from evopolicygym.analysis import code_reader
+from evopolicygym.analysis import code_reader, limited
 from evopolicygym.analysis.code_child import read_code
 from evopolicygym.analysis.code_reader import code_facts
 from evopolicygym.analysis.diagnostics import diagnose
@@ -76,12 +76,11 @@ def test_nothing_of_the_policy_runs(tmp_path):
 def test_a_reader_that_does_not_live_to_tell(tmp_path, monkeypatch, body, says):
     """Whatever takes the child, by limits or by accident. The body runs in its place, under its limits."""
     child = (
-        "import sys; sys.path.append(sys.argv[1]); from evopolicygym.analysis import code_child as c; import resource;"
-        "c.LIMITS = [(k, 1 if k == resource.RLIMIT_CPU else v) for k, v in c.LIMITS];"
-        "c.read_code = lambda folder: {}; c.print = lambda text: None; c.main(sys.argv[2])\n"
+        "import sys; sys.path.append(sys.argv[1]); from evopolicygym.analysis import code_child as c; c.CPU_S = 1;"
+        "c.read_code = lambda folder: {}; c.print = lambda text: None; c.main(sys.argv[3])\n"
     )
-    monkeypatch.setattr(code_reader, "CHILD", child + body)
-    monkeypatch.setattr(code_reader, "WALL_S", 2.0 if "sleep" in body else 60.0)
+    monkeypatch.setattr(limited, "CODE", child + body)
+    monkeypatch.setattr(limited, "WALL_PER_CPU", 2.0 if "sleep" in body else 60.0)
     monkeypatch.setattr(code_reader, "CPU_S", 1)
     code = code_facts(checkpoint(tmp_path, policy="x = 1", other="y = 2"))
     assert code.error.startswith(says)

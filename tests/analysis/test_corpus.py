@@ -18,9 +18,9 @@ from folders import write_checkpoint, write_run
 from pairs import pairs
 
 from evopolicygym.analysis.code_child import read_code
-from evopolicygym.analysis.code_reader import FLAGS, HARNESS
 from evopolicygym.analysis.diagnostics import diagnose
 from evopolicygym.analysis.edits import EDITS, Kind
+from evopolicygym.analysis.limited import FLAGS, HARNESS
 from evopolicygym.analysis.load import RunFolder, open_run
 
 PAIRS = pairs()

@@ -147,6 +147,14 @@ def test_numbers_that_are_none_never_get_in(tmp_path):
     assert events(ledger.path) == [OPENED, Finished()]
 
 
+def test_text_that_utf8_cannot_hold_is_written_out(tmp_path):
+    """Wherever an agent's words or names are: in a value, in a key, in a list. Everything else stays as it is."""
+    ledger = Ledger(tmp_path / "ledger.jsonl")
+    line = ledger.append(Opened("\ud800", 1, 1, 1, {"\udcff": ["a\0b \N{GRINNING FACE}", {"x": "\udfff"}]}))
+    assert line.event() == Opened("\\ud800", 1, 1, 1, {"\\udcff": ["a\0b \N{GRINNING FACE}", {"x": "\\udfff"}]})
+    assert events(ledger.path) == [line.event()]
+
+
 def test_a_full_disk_leaves_the_ledger_as_it_was(path):
     """In a process of its own whose files may not grow: the kernel refuses, first within a line and then at once."""
     before = path.read_bytes()

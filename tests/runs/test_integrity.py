@@ -1,25 +1,34 @@
-"""The integrity note: signs are found where they are, and not where they are not."""
+"""The integrity note: signs are found where they are, and not where they are not; whatever the agent left."""
 
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 
 import pytest
 
+from evopolicygym.analysis import limited
 from evopolicygym.judge.place import Place
-from evopolicygym.runs.integrity import inspect, signs
+from evopolicygym.runs import folders, leftovers
+from evopolicygym.runs.integrity import inspect
+from evopolicygym.runs.planted import SUFFIX
+from serving import AS_USER
 
 
 @pytest.fixture
-def place(tmp_path):
+def place(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # a walk goes elsewhere
     place = Place(tmp_path / "run")
     place.make()
     (place.logs / "agent").mkdir()
-    return place
+    yield place
+    subprocess.run(["rm", "-rf", place.root])  # at any depth, which pytest cannot
 
 
 def kinds(place):
-    return {sign.kind for sign in signs(place)}
+    return {sign["kind"] for sign in leftovers.look(place.root)["signs"]}
 
 
 @pytest.mark.parametrize(
@@ -50,12 +59,134 @@ def test_honest_work_shows_no_signs(place):
         '{"command": "python submit.py 0-7; curl http://127.0.0.1:1/x"}'
     )
     (place.workspace / "AGENTS.md").write_text("import gymnasium")
-    assert not kinds(place)
+    (place.workspace / "HEAD").write_text("no repository")
+    note = inspect(place)
+    assert (note["signs"], note["renamed"], note["error"]) == ([], [], None)
+    assert sorted(os.listdir(place.workspace)) == ["AGENTS.md", "HEAD", "system"]
 
 
 def test_links_are_not_followed_and_bytes_do_no_harm(place, tmp_path):
     (tmp_path / "secret").write_text("import gymnasium")
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / ".git").mkdir()
     (place.workspace / "link").symlink_to(tmp_path / "secret")
+    (place.workspace / "folder").symlink_to(tmp_path / "elsewhere")
     (place.workspace / "loop").symlink_to(place.workspace)
+    (place.workspace / "zero").symlink_to("/dev/zero")
     (place.workspace / "bytes").write_bytes(bytes(range(256)) * 100)
-    assert inspect(place)["signs"] == []
+    note = inspect(place)
+    assert (note["signs"], note["renamed"], note["error"]) == ([], [], None)
+    assert (tmp_path / "elsewhere" / ".git").exists()
+
+
+def test_a_workspace_that_is_a_link_is_left_alone(place, tmp_path):
+    (tmp_path / "elsewhere" / ".git").mkdir(parents=True)
+    place.workspace.rename(tmp_path / "away")
+    place.workspace.symlink_to(tmp_path / "elsewhere")
+    note = inspect(place)
+    assert note["renamed"] == [] and "cannot be entered" in note["not_checked"][-1]
+    assert (tmp_path / "elsewhere" / ".git").exists()
+
+
+REPEATED = [b"\n", b" ", b"\t\n", b"pip -", b"pip -pip ", b"pip ", b"curl ", b"git ", b"/proc/1", b"0.0025 ", b"import"]
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("text", REPEATED)
+def test_no_text_takes_long(text, place):
+    """Each pattern takes less than a second of CPU time for this; a quadratic one takes hours, which ends the test."""
+    (place.workspace / "file").write_bytes(text * ((1 << 20) // len(text)))
+    note = inspect(place)
+    assert note["error"] is None
+
+
+def nested(folder, depth):
+    """Deeper than any path can be."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    for _ in range(depth):
+        os.mkdir("deep", dir_fd=descriptor)
+        inner = os.open("deep", os.O_RDONLY, dir_fd=descriptor)
+        os.close(descriptor)
+        descriptor = inner
+    return descriptor
+
+
+def test_at_any_depth(place):
+    bottom = nested(place.workspace, 2000)
+    os.mkdir(".git", dir_fd=bottom)
+    os.close(os.open("sign.py", os.O_CREAT | os.O_WRONLY, dir_fd=bottom))
+    with open(os.open("sign.py", os.O_WRONLY, dir_fd=bottom), "w") as file:
+        file.write("import gymnasium")
+    note = inspect(place)
+    assert note["error"] is None and note["signs"][0]["where"].endswith("deep/deep/sign.py")
+    assert len(note["renamed"]) == 1 and note["renamed"][0].endswith("deep/.git")
+    assert sorted(os.listdir(bottom)) == [".git" + SUFFIX, "sign.py"]
+    os.close(bottom)
+
+
+def test_more_than_can_be_looked_at_is_said(place, monkeypatch):
+    monkeypatch.setattr(folders.Walk.__init__, "__defaults__", (10,))
+    for number in range(20):
+        (place.workspace / f"a{number}").mkdir()
+    (place.workspace / ".git").mkdir()
+    part = leftovers.disarm(place.root)
+    assert part["renamed"] == ["workspace/.git"], "what lies on top is asked for by name"
+    assert any("beyond the first 10" in text for text in part["not_checked"])
+
+
+def test_a_large_file_hides_no_other(place):
+    with open(place.workspace / "a.bin", "wb") as sparse:
+        sparse.truncate(1 << 40)
+    (place.workspace / "b.py").write_text("import gymnasium")
+    note = inspect(place)
+    assert note["error"] is None and [sign["where"] for sign in note["signs"]] == ["workspace/b.py"]
+    assert any("MiB of a file" in text and "1 files" in text for text in note["not_checked"])
+
+
+@pytest.mark.parametrize(
+    ("body", "error"),
+    [
+        ("os.abort()", "could not be inspected: the process that did it ended with SIGABRT"),
+        ("limit(1, 1 << 30)\nwhile True: pass", "took more than"),
+        ("print('{')", "could not be inspected: JSONDecodeError"),
+    ],
+)
+def test_a_process_that_does_not_live_to_tell_is_a_note(place, monkeypatch, body, error):
+    monkeypatch.setattr(limited, "CODE", "import os, sys\nsys.path.append(sys.argv[1])\n"
+                        f"from evopolicygym.analysis.limited import limit\n{body}")  # fmt: skip
+    note = inspect(place)
+    assert error in note["error"] and note["signs"] == [] and note["not_checked"]
+
+
+def test_what_was_renamed_is_known_when_the_rest_fails(place, monkeypatch):
+    (place.workspace / ".envrc").write_text("touch mark")
+    monkeypatch.setattr(limited, "CODE", "import os, sys\nsys.path.append(sys.argv[1])\n"
+                        "from evopolicygym.runs import leftovers\nleftovers.look = lambda root: os.abort()\n"
+                        "leftovers.main(sys.argv[3])")  # fmt: skip
+    note = inspect(place)
+    assert note["renamed"] == ["workspace/.envrc"] and "SIGABRT" in note["error"]
+
+
+CLOSED = """
+import os, sys
+from pathlib import Path
+from evopolicygym.runs import leftovers
+root = Path(sys.argv[1])
+for mode in (0o000, 0o111, 0o555):
+    folder = root / "workspace" / oct(mode)
+    (folder / ".git").mkdir(parents=True)
+    folder.chmod(mode)
+part = leftovers.disarm(root)
+print(len(part["renamed"]), part["not_checked"], *sorted(os.listdir(root / "workspace/0o555")))
+"""
+
+
+def test_closed_folders_are_opened(tmp_path):
+    """By an ordinary user, whose agent is this user."""
+    tmp_path.chmod(0o777)
+    for path in tmp_path.parents:
+        if path.stat().st_uid == os.geteuid() and not path.stat().st_mode & 0o001:
+            path.chmod(path.stat().st_mode | 0o001)
+    user = [sys.executable, str(AS_USER)] if os.geteuid() == 0 else []
+    done = subprocess.run([*user, sys.executable, "-c", CLOSED, str(tmp_path / "run")], capture_output=True, text=True)
+    assert done.stdout == f"3 [] .git{SUFFIX}\n", done.stderr

@@ -5,6 +5,7 @@ The agent can write there, so that no link in it is ever followed: neither now n
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Iterable, Mapping
@@ -21,6 +22,22 @@ UNFINISHED: Final = ".unfinished"
 
 class Spoilt(UserError):
     """The HOME is not as it was made: something stands where a file or a folder of ours belongs."""
+
+
+def ensure(folder: Path) -> None:
+    """Make a folder of the agent, or open it again where the agent has closed it to itself (and to us). The agent is
+    not running. Raises Spoilt if something else stands there."""
+    try:
+        folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+        mode = os.lstat(folder).st_mode
+        if not stat.S_ISDIR(mode):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+        if ~mode & stat.S_IRWXU:
+            os.chmod(folder, stat.S_IMODE(mode) | stat.S_IRWXU)
+    except OSError as error:
+        if error.errno in FULL:
+            raise
+        raise Spoilt(f"{folder} is no folder any more that the agent can use: {error.strerror}") from error
 
 
 def seed(home: Path, files: Mapping[str, str]) -> None:

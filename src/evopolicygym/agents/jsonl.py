@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import IO, Any, Final
 
 from evopolicygym.agents import picks
-from evopolicygym.agents.turns import AMOUNTS, Usage
+from evopolicygym.agents.turns import AMOUNTS, LARGEST, Usage
 
 LONGEST_LINE: Final = 16 << 20
 
@@ -87,4 +87,4 @@ class Conversation:
 
 def _amount(value: Any, name: str) -> Any:
     kinds = (int, float) if name == "cost_usd" else (int,)
-    return value if type(value) in kinds and 0 <= value < 1e15 else None
+    return value if type(value) in kinds and 0 <= value < LARGEST else None

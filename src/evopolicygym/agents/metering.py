@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, Literal
 
 from evopolicygym.agents.picks import Scalar, matches, text_at, values
 from evopolicygym.agents.strict import Strict
-from evopolicygym.agents.turns import Usage, total
+from evopolicygym.agents.turns import LARGEST, Usage, total
 
 
 class Meter(Strict):
@@ -84,13 +83,13 @@ class Tally:
 def _count(event: Any, path: str) -> int | None:
     """Several figures (of several models) add up. A figure that cannot be one is not known."""
     found = values(event, path) if path else []
-    if not found or not all(type(value) is int and 0 <= value < 10**15 for value in found):
+    if not found or not all(type(value) is int and 0 <= value < LARGEST for value in found):
         return None
-    return int(sum(found))
+    return int(sum(found)) if sum(found) < LARGEST else None
 
 
 def _dollars(event: Any, path: str) -> float | None:
     found = values(event, path) if path else []
-    if not found or not all(type(value) in (int, float) and 0 <= value < math.inf for value in found):
+    if not found or not all(type(value) in (int, float) and 0 <= value < LARGEST for value in found):
         return None
-    return float(sum(found)) or None
+    return float(sum(found)) or None if sum(found) < LARGEST else None

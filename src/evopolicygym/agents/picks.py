@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 Scalar = str | int | bool
+LONGEST_TEXT: Final = 20_000  # characters kept of a text's beginning, and of its end
 
 
 def values(event: Any, path: str) -> list[Any]:
@@ -36,8 +37,16 @@ def _same(value: Any, wanted: Scalar) -> bool:
 
 
 def text_at(event: Any, path: str) -> str:
-    """Whatever stands there, as one text."""
-    return "\n".join(value if isinstance(value, str) else json.dumps(value) for value in values(event, path))
+    """Whatever stands there, as one text; of a long one the beginning and the end."""
+    text = "\n".join(value if isinstance(value, str) else _written(value) for value in values(event, path))
+    return text if len(text) <= 2 * LONGEST_TEXT else text[:LONGEST_TEXT] + text[-LONGEST_TEXT:]
+
+
+def _written(value: Any) -> str:
+    try:
+        return json.dumps(value)
+    except RecursionError:
+        return ""
 
 
 def parse(line: str) -> Any:
@@ -46,6 +55,6 @@ def parse(line: str) -> Any:
         return None
     try:
         event = json.loads(line)
-    except (ValueError, RecursionError):
+    except (ValueError, RecursionError, MemoryError):
         return None
     return event if isinstance(event, dict) else None

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from evopolicygym.agents import picks, session_files
 from evopolicygym.agents.failures import classify, failure
+from evopolicygym.agents.lines import Allowance
 from evopolicygym.agents.metering import Tally
 from evopolicygym.agents.turns import TRANSIENT, Failure, FailureKind, Turn, Usage
 
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from evopolicygym.agents.client import Client, Complaint, Pick
 
 SESSION: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,127}")  # it becomes an argument and part of a path
-LONGEST_TEXT: Final = 20_000
 LONGEST_NAME: Final = 200
 PIECES: Final = 1000
 
@@ -42,15 +42,16 @@ def read(client: Client, lines: Iterable[str], ended: Ended) -> Turn:
     for line in lines:
         reader.hear(line)
     session = _valid(reader.session) or (ended.session if reader.heard else None) or _filed(client, ended.home)
+    of_home = Allowance()
     for file in sorted(client.session_files):
-        for event in session_files.events(ended.home, file, session or ended.session or ""):
+        for event in session_files.events(ended.home, file, session or ended.session or "", of_home):
             reader.take(event, file)
     failed = _failure(client, reader, ended)
     return Turn(
         exit_code=ended.exit_code,
         wall_s=ended.wall_s,
         session=session,
-        text="\n".join(reader.text)[-LONGEST_TEXT:],
+        text="\n".join(reader.text)[-picks.LONGEST_TEXT :],
         usage=_usage(reader, ended.before),
         failure=failed,
         stop=client.turns == "once" and not failed,
@@ -66,7 +67,7 @@ class _Reader:
         self.session = self.served = self.last = ""
         self.text: deque[str] = deque(maxlen=PIECES if client.joins_text else 1)
         self.tallies = [Tally(meter) for meter in client.usage]
-        self.failure: Failure | None = None
+        self.complaint: tuple[str, FailureKind | None] | None = None
         self.done = self.heard = False
 
     def hear(self, line: str) -> None:
@@ -76,7 +77,7 @@ class _Reader:
         self.session = _pick(self.client.session, event, line) or self.session
         self.served = _pick(self.client.served, event, line) or self.served
         if text := _pick(self.client.text, event, line):
-            self.text.append(text[-LONGEST_TEXT:])
+            self.text.append(text[-picks.LONGEST_TEXT :])
         if event is not None:
             self.heard = True
             self.done = self.done or any(picks.matches(event, where) for where in self.client.done)
@@ -84,7 +85,7 @@ class _Reader:
 
     def take(self, event: Any, file: str) -> None:
         """Usage and complaints: of the stream, or of a session file."""
-        self.failure = _complaint(self.client.failure, event, file) or self.failure
+        self.complaint = _complaint(self.client.failure, event, file) or self.complaint
         for tally in self.tallies:
             if tally.meter.file == file:
                 tally.hear(event)
@@ -96,7 +97,7 @@ def _filed(client: Client, home: Path) -> str | None:
         picks.text_at(event, rule.at)
         for rule in client.session
         if rule.file
-        for event in session_files.events(home, rule.file, "")
+        for event in session_files.events(home, rule.file, "", Allowance())
         if picks.matches(event, rule.where)
     ]
     return _valid(told[-1]) if told else None
@@ -113,12 +114,13 @@ def _pick(rules: Iterable[Pick], event: Any, line: str) -> str:
     return ""
 
 
-def _complaint(rules: Iterable[Complaint], event: Any, file: str) -> Failure | None:
+def _complaint(rules: Iterable[Complaint], event: Any, file: str) -> tuple[str, FailureKind | None] | None:
+    """Its text, and its kind where the rule names one."""
     for rule in rules:
         if rule.file == file and picks.matches(event, rule.where):
             text = picks.text_at(event, rule.at)
             if re.search(rule.matches, text):
-                return failure(text, rule.kind)
+                return text, rule.kind
     return None
 
 
@@ -129,8 +131,8 @@ def _usage(reader: _Reader, before: Usage | None) -> Usage | None:
 
 
 def _failure(client: Client, reader: _Reader, ended: Ended) -> Failure | None:
-    if reader.failure:
-        return reader.failure
+    if reader.complaint:
+        return failure(*reader.complaint)
     if ended.exit_code is None:
         return _killed(client, reader, ended)
     if kind := client.exit_codes.get(str(ended.exit_code)):
@@ -146,7 +148,8 @@ def _failure(client: Client, reader: _Reader, ended: Ended) -> Failure | None:
 
 def _killed(client: Client, reader: _Reader, ended: Ended) -> Failure:
     """Somebody who was still waiting for the provider when the time was over says so with the last line."""
-    waiting = _complaint(client.waiting, picks.parse(reader.last) or {}, "")
+    complaint = _complaint(client.waiting, picks.parse(reader.last) or {}, "")
+    waiting = failure(*complaint) if complaint else None
     words = waiting.text if waiting else _last_words(ended, 1)
     kind = waiting.kind if waiting else classify(words)
     return failure(f"killed when its time was over; last words: {words}",

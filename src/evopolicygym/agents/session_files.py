@@ -1,49 +1,95 @@
 """What clients leave in their HOME about a session. The agent can write there, so nothing is taken on trust: no links
-are followed out of it, no pipe is waited for, and what is too large is not read."""
+are followed, no pipe is waited for, and what is too much is not read."""
 
 from __future__ import annotations
 
-import io
 import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
+from fnmatch import fnmatchcase
 from itertools import islice
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import IO, Any, Final
 
 from evopolicygym.agents import picks
+from evopolicygym.agents.lines import Allowance, lines
 from evopolicygym.agents.templates import fill
 
 LARGEST: Final = 256 << 20
-MOST: Final = 1000
+LARGEST_JSON: Final = 32 << 20  # of a file that is one event: parsed, it takes up to twenty times as much
+DEEPEST: Final = 16  # folders below which `**` does not look
+READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
-def events(home: Path, pattern: str, session: str) -> Iterator[Any]:
+def events(home: Path, pattern: str, session: str, allowance: Allowance) -> Iterator[Any]:
     """One for each file that ends in `.json`, and for each line of the others. The pattern may name `${session}`."""
     filled = fill(pattern, {"session": session} if session else {})
-    if filled is None:
+    parts = PurePosixPath(filled or "/").parts
+    if ".." in parts or parts[0] == "/":
         return
-    for path in islice(home.glob(filled), MOST):
-        if path.resolve().is_relative_to(home.resolve()):
-            yield from _events_of(path)
+    with _opened(str(home), os.O_DIRECTORY) as folder:
+        for file in _files(folder, parts, DEEPEST, allowance):
+            yield from _events_of(file, parts[-1].endswith(".json"), allowance)
 
 
-def _events_of(path: Path) -> Iterator[Any]:
-    with _opened(path) as file:
-        lines = [file.read()] if path.suffix == ".json" else file
-        yield from (event for line in lines if (event := picks.parse(line)) is not None)
+def _events_of(file: IO[str], is_one: bool, allowance: Allowance) -> Iterator[Any]:
+    texts = [file.read(LARGEST_JSON)] if is_one else lines(file, allowance)
+    yield from (event for text in texts if (event := picks.parse(text)) is not None)
+
+
+def _files(folder: int | None, parts: tuple[str, ...], depth: int, allowance: Allowance) -> Iterator[IO[str]]:
+    """Step by step and by descriptor, so that no link leads elsewhere."""
+    if folder is None:
+        return
+    name, *rest = parts
+    if name == "**":
+        if rest:
+            yield from _files(folder, tuple(rest), depth, allowance)
+        name, rest, depth = "*", list(parts), depth - 1
+    if depth < 0:
+        return
+    for entry in _names(folder, name, allowance):
+        if rest:
+            with _opened(entry, os.O_DIRECTORY, folder) as inner:
+                yield from _files(inner, tuple(rest), depth, allowance)
+        else:
+            yield from _file(folder, entry, allowance)
+
+
+def _names(folder: int, pattern: str, allowance: Allowance) -> list[str]:
+    if not any(sign in pattern for sign in "*?["):
+        return [pattern]
+    try:
+        with os.scandir(folder) as entries:
+            names = [entry.name for entry in islice(entries, allowance.entries)]
+    except OSError:
+        return []
+    allowance.entries -= len(names)
+    return sorted(name for name in names if fnmatchcase(name, pattern))
+
+
+def _file(folder: int, name: str, allowance: Allowance) -> Iterator[IO[str]]:
+    """Nothing at all for what is not a file of a sensible size."""
+    allowance.files -= 1
+    with _opened(name, 0, folder) as descriptor:
+        if descriptor is None or allowance.files < 0:
+            return
+        facts = os.fstat(descriptor)
+        largest = LARGEST_JSON if name.endswith(".json") else LARGEST
+        if stat.S_ISREG(facts.st_mode) and facts.st_size <= largest:
+            with open(descriptor, encoding="utf-8", errors="replace", closefd=False) as file:
+                yield file
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[IO[str]]:
-    """Nothing at all for what is not a file of a sensible size."""
+def _opened(name: str, flags: int, folder: int | None = None) -> Iterator[int | None]:
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = os.open(name, READ | flags, dir_fd=folder)
     except OSError:
-        yield io.StringIO()
+        yield None
         return
-    with open(descriptor, encoding="utf-8", errors="replace") as file:
-        facts = os.fstat(descriptor)
-        is_sensible = stat.S_ISREG(facts.st_mode) and facts.st_size <= LARGEST
-        yield file if is_sensible else io.StringIO()
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)

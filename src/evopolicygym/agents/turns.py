@@ -38,6 +38,7 @@ class Usage:
         return replace(self, **floored)
 
 
+LARGEST: Final = 10**15  # tokens or dollars: what is not below it cannot be true
 AMOUNTS: Final = tuple(field.name for field in fields(Usage) if field.name != "source")
 
 
@@ -60,7 +61,7 @@ def _less(now: Any, then: Any) -> Any:
 
 def _sum(values: Iterable[Any]) -> Any:
     known = [value for value in values if value is not None]
-    return sum(known) if known else None
+    return sum(known) if known and sum(known) < LARGEST else None
 
 
 class FailureKind(StrEnum):

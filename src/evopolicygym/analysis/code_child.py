@@ -8,30 +8,22 @@ from __future__ import annotations
 
 import gc
 import json
-import resource
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
+from evopolicygym.analysis.limited import limit
 from evopolicygym.analysis.source import Bundle, SourceFile, read_bundle
 from evopolicygym.analysis.structure import measure, total
 from evopolicygym.analysis.topology import joined_hash, tree_text
 
 MIB: Final = 1 << 20
 CPU_S: Final = 30
-LIMITS: Final = (
-    (resource.RLIMIT_CORE, 0),
-    (resource.RLIMIT_CPU, CPU_S),
-    (resource.RLIMIT_AS, 2048 * MIB),
-    (resource.RLIMIT_FSIZE, 16 * MIB),
-    (resource.RLIMIT_NOFILE, 64),
-)
 MAX_UNRESOLVED: Final = 100
 
 
 def main(folder: str) -> None:
-    for kind, value in LIMITS:
-        resource.setrlimit(kind, (value, value))
+    limit(CPU_S, 2048 * MIB)
     gc.disable()  # large trees are made once and kept to the end: looking for garbage would double the time
     print(json.dumps(read_code(Path(folder))))
 

@@ -33,11 +33,13 @@ def close(judge: Judge, reason: str) -> None:
         failpoint("closed")
 
 
-def finish(judge: Judge, advance: Advance = lambda: None) -> None:
-    """From a closed run to its outcome. What an earlier attempt has done is not done again."""
+def finish(judge: Judge, advance: Advance = lambda: None, once_scored: Callable[[], None] = lambda: None) -> None:
+    """From a closed run to its outcome. What an earlier attempt has done is not done again. ``once_scored`` comes
+    before the last line: what belongs to the record and must not stand in the way of the score."""
     validate(judge, advance)
     select(judge)
     measure(judge, advance)
+    once_scored()
     if judge.state.phase is not Phase.FINISHED:
         judge.record(Finished())
         failpoint("finished")

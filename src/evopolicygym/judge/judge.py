@@ -62,7 +62,7 @@ class Judge:
         """On disk first, then true."""
         with self._lock:
             line = self._ledger.append(event)
-            self.state = apply(self.state, event, line.time)
+            self.state = apply(self.state, line.event(), line.time)  # as it will be read
 
     def refused(self, refusal: Refusal) -> None:
         """A statistic, no promise: a disk that is full must not turn a refusal into a failure."""

@@ -84,6 +84,16 @@ def _readable(line: Line, path: Path) -> bytes:
     return raw
 
 
+def _encodable(value: Any) -> Any:
+    """Text that UTF-8 cannot hold, written out. Half of an emoji in an agent's answer, or a file name of other bytes,
+    must not make a line unwritable: here is the one place that all text of a ledger passes."""
+    if isinstance(value, str):
+        return value.encode(errors="backslashreplace").decode()
+    if isinstance(value, dict):
+        return {_encodable(key): _encodable(entry) for key, entry in value.items()}
+    return [_encodable(entry) for entry in value] if isinstance(value, list | tuple) else value
+
+
 class Ledger:
     """The one writer of a run's ledger (the run's lock sees to that)."""
 
@@ -104,7 +114,7 @@ class Ledger:
     def append(self, event: Event) -> Line:
         """On disk when this returns. If the disk refuses, the ledger is as it was before."""
         kind = type(event).__name__.lower()
-        line = Line(self._length, self._now(), kind, msgspec.to_builtins(event), self.head)
+        line = Line(self._length, self._now(), kind, _encodable(msgspec.to_builtins(event)), self.head)
         raw = _readable(line, self.path)
         if self._lost:
             raise LedgerUnwritable(self._lost)

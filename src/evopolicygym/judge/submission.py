@@ -56,7 +56,8 @@ def execute(judge: Judge, submission: Submission) -> None:
     except Exception as fault:  # whatever went wrong here, the policy's doings are results and not exceptions
         log.exception("%s failed, and is refunded", submission.name)
         remove_tree(judge.place.feedback / submission.name)
-        judge.record(Refunded(submission.number, _words(fault), is_permanent(fault)))
+        text = str(fault) or type(fault).__name__
+        judge.record(Refunded(submission.number, text, is_permanent(fault)))
     else:
         failpoint("judged")
         deliver(judge, submission)
@@ -75,11 +76,6 @@ def deliver(judge: Judge, submission: Submission) -> None:
                 break
             time.sleep(pause_s)
     failpoint("feedback-delivered")
-
-
-def _words(fault: Exception) -> str:
-    """Names of files can hold bytes that no line of a ledger can."""
-    return str(fault).encode(errors="backslashreplace").decode() or type(fault).__name__
 
 
 def _same(known: Submission, ask: Ask) -> Submission:

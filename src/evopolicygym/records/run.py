@@ -176,10 +176,14 @@ class Sign(Facts):
 
 
 class Integrity(Facts):
-    """Signs that a reader should look at, by fixed patterns over transcript and workspace; and what nobody checked."""
+    """Signs that a reader should look at, by fixed patterns over transcript and workspace; and what nobody checked.
+    ``renamed``: what the agent left that a program could run by itself, such as `.git`, made inert. ``error``: why this
+    could not be done, or not to the end."""
 
     signs: list[Sign]
     not_checked: list[str]
+    renamed: list[str] = []
+    error: str | None = None
 
 
 class Code(Facts):

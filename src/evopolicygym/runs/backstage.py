@@ -53,7 +53,7 @@ def set_up(place: Place, client: Client) -> Backstage:
     root = place.root / FOLDER
     folders = {name: root / name for name in ("home", "tmp", "programs", "python")}
     for folder in folders.values():
-        folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+        home.ensure(folder)
     _ship(folders["programs"] / SHIPPED)
     home.copy_credentials(client.credentials, Path.home(), folders["home"])
     return Backstage(

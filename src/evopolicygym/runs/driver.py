@@ -9,19 +9,19 @@ from dataclasses import asdict
 from functools import partial
 from typing import Final
 
-from evopolicygym.agents import prices, prompts
+from evopolicygym.agents import home, prices, prompts
 from evopolicygym.agents.turns import Turn, Usage, total
-from evopolicygym.judge.events import Inspected, Prompted, Turned
+from evopolicygym.judge.events import Prompted, Turned
 from evopolicygym.judge.judge import Judge
+from evopolicygym.judge.ledger import LedgerUnwritable
 from evopolicygym.judge.state import Phase, RunState
-from evopolicygym.runs import service
+from evopolicygym.runs import reserve, service
 from evopolicygym.runs.allowance import Allowance
 from evopolicygym.runs.company import Alone, Company
-from evopolicygym.runs.conversation import Over, next_step, session_of
-from evopolicygym.runs.integrity import inspect
+from evopolicygym.runs.conversation import AGENT_FAILED, Over, next_step, session_of
 from evopolicygym.runs.machine_lock import living_agent
 from evopolicygym.runs.ownership import Owner
-from evopolicygym.runs.players import Asked, MustEnd, Player
+from evopolicygym.runs.players import Asked, MustEnd, Player, not_started_again
 from evopolicygym.runs.watch import Watch
 
 Prices = dict[str, prices.Price]
@@ -41,7 +41,12 @@ async def drive(
 
     async def play(url: str) -> str:
         stop = threading.Event()
-        player = make_player(url)
+        try:
+            player = make_player(url)
+        except home.Spoilt as error:
+            company.agent_is_gone()
+            not_started_again(not owner.judge.state.turns and owner.judge.state.prompted_at is None, error)
+            return AGENT_FAILED
         talk = asyncio.to_thread(_converse, owner.judge, player, allowance, stop, company.wait_s, table)
         conversation = asyncio.ensure_future(talk)
         try:
@@ -50,9 +55,8 @@ async def drive(
             stop.set()
             player.close()
             await asyncio.wait([conversation])  # its thread may just have begun another turn, which it ends now
+            reserve.release(owner.place)
             company.agent_is_gone()
-            if owner.judge.state.inspected is None:
-                owner.judge.record(Inspected(inspect(owner.place)))
 
     async def play_apart(url: str) -> str:
         """While the agent lives, no hidden case of its task and splits is played on this machine."""
@@ -79,15 +83,26 @@ def _converse(
     if judge.state.prompted_at:
         asked = _asked(judge.state, allowance, session_of(judge.state.turns), lambda signs: None)
         turn = player.interrupted(asked)
-        judge.record(entry(turn, len(judge.state.submissions)))
+        _record(judge, entry(turn, len(judge.state.submissions)))
     while not isinstance(step := next_step(judge.state, allowance), Over):
         if stop.wait(wait_s(step.wait_s)):
             return service.BY_HAND
-        judge.record(Prompted(len(judge.state.turns) + 1))
+        reserve.make(judge.place)
+        _record(judge, Prompted(len(judge.state.turns) + 1))
         watch = Watch(judge, allowance, stop, partial(entry, submissions=0))
         turn = player.turn(_asked(judge.state, allowance, step.session, watch))
-        judge.record(entry(turn, len(judge.state.submissions)))
+        _record(judge, entry(turn, len(judge.state.submissions)))
     return step.reason
+
+
+def _record(judge: Judge, event: Prompted | Turned) -> None:
+    """With the room that was kept for it, where the agent has left none."""
+    try:
+        judge.record(event)
+    except LedgerUnwritable:
+        if not reserve.release(judge.place):
+            raise
+        judge.record(event)
 
 
 def _asked(state: RunState, allowance: Allowance, session: str | None, over: MustEnd) -> Asked:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
+import logging
+import os
 import tempfile
 import time
 from collections.abc import Callable, Mapping
@@ -16,15 +19,18 @@ from evopolicygym.agents import home
 from evopolicygym.agents.client import Ask, Client, Command
 from evopolicygym.agents.confinement.cell import AgentLevel, Cell
 from evopolicygym.agents.confinement.launch import AgentProcess, launch
+from evopolicygym.agents.lines import Allowance, lines
 from evopolicygym.agents.reading import Ended
 from evopolicygym.agents.turns import Failure, FailureKind, Turn, Usage
+from evopolicygym.errors import FULL, UserError
+from evopolicygym.judge.place import is_scarcity
 from evopolicygym.runs.pulse import Pulse
+from evopolicygym.runs.streams import STDERR_LIMIT, STDOUT_LIMIT, StreamCopy, plain
 from evopolicygym.runs.watch import Signs
 
 POLL_S: Final = 0.2
 STDERR_TAIL: Final = 4000
-SHORTEST_SECRET: Final = 8
-
+log = logging.getLogger(__name__)
 
 MustEnd = Callable[[Signs], Failure | None]
 
@@ -104,25 +110,28 @@ class ClientPlayer:
     def turn(self, asked: Asked) -> Turn:
         command = self._seat.command(asked)
         try:
+            reopen(self._cell)
             home.seed(self._seat.home, command.files)
-        except home.Spoilt as error:
-            if asked.number == 1:
-                raise
-            return Turn(None, 0.0, failure=Failure(FailureKind.CLIENT, str(error)))  # by the agent: who else was there?
+            return self._play(asked, command)
+        except (OSError, UserError) as error:
+            return Turn(None, 0.0, failure=not_started_again(asked.number == 1, error))
+
+    def _play(self, asked: Asked, command: Command) -> Turn:
         out, err = self._streams(asked.number)
         began = time.monotonic()
         ended = Ended(None, 0.0, self._seat.home, "", command.session, asked.before)
-
-        out.touch()
-        with open(out, errors="replace") as said:  # before the agent could forbid it: run by its own user, it owns it
-            signs = self._signs(out, err, said, ended)
+        with (
+            StreamCopy(out, self._seat.keys, STDOUT_LIMIT) as stdout,
+            StreamCopy(err, self._seat.keys, STDERR_LIMIT) as stderr,
+        ):
+            signs = self._signs(out, stdout, stderr, ended)
 
             def over() -> Failure | None:
                 self._pulse.beat(asked.number, time.monotonic() - began)
                 return asked.over(signs)
 
-            code, why = self._run(command, out, err, over)
-        turn = self._read(asked.number, replace(ended, exit_code=code, wall_s=time.monotonic() - began))
+            code, why = self._run(command, stdout, stderr, over, out.with_suffix(".net"))
+        turn = self._read(out, err, replace(ended, exit_code=code, wall_s=time.monotonic() - began))
         if why:  # but it may have said itself why it took so long
             told = turn.failure if why.kind is FailureKind.TIMEOUT and turn.failure else None
             return replace(turn, failure=told if told and told.is_transient else why, stop=False)
@@ -130,36 +139,34 @@ class ClientPlayer:
 
     def interrupted(self, asked: Asked) -> Turn:
         """From its transcript: above all the session, so that it can be taken up again."""
-        out, _ = self._streams(asked.number)
+        out, err = self._streams(asked.number)
         wall_s = self._pulse.lived(asked.number)
-        out.touch()
         session = self._seat.command(asked).session
-        turn = self._read(asked.number, Ended(None, wall_s, self._seat.home, "", session, asked.before))
+        turn = self._read(out, err, Ended(None, wall_s, self._seat.home, "", session, asked.before))
         return replace(turn, failure=Failure(FailureKind.INTERRUPTED, "its driver was killed"), stop=False)
 
-    def _signs(self, out: Path, err: Path, said: IO[str], ended: Ended) -> Signs:
+    def _signs(self, out: Path, stdout: StreamCopy, stderr: StreamCopy, ended: Ended) -> Signs:
         """A program that is started once may be silent for hours."""
         if self._seat.client.turns == "once":
             return Signs()
-
-        def so_far() -> Turn:
-            said.seek(0)
-            return self._seat.client.read(said, ended)
-
-        return Signs(lambda: out.stat().st_size + err.stat().st_size, so_far)
+        return Signs(lambda: stdout.heard + stderr.heard, lambda: self._understood(out, ended))
 
     def _streams(self, number: int) -> tuple[Path, Path]:
         stem = self._transcripts / f"turn_{number:03}"
         return stem.with_suffix(".out"), stem.with_suffix(".err")
 
-    def _read(self, number: int, ended: Ended) -> Turn:
-        out, err = self._streams(number)
-        for path in (out, err):
-            with suppress(FileNotFoundError):
-                path.chmod(0o644)  # the agent may have forbidden us to read it
-            redact(path, self._seat.keys)
-        with open(out, errors="replace") as lines:
-            return self._seat.client.read(lines, replace(ended, stderr_tail=_tail(err)))
+    def _read(self, out: Path, err: Path, ended: Ended) -> Turn:
+        return self._understood(out, replace(ended, stderr_tail=_tail(err)))
+
+    def _understood(self, out: Path, ended: Ended) -> Turn:
+        """Whatever is in the transcript and in HOME: what cannot be read fails the turn, never the run."""
+        try:
+            with io.TextIOWrapper(plain(out), "utf-8", "replace") as file:
+                return self._seat.client.read(lines(file, Allowance()), ended)
+        except Exception as error:
+            log.warning("%s cannot be read", out.name, exc_info=True)
+            why = f"what it left cannot be read: {type(error).__name__}: {error}"
+            return Turn(ended.exit_code, ended.wall_s, ended.session, failure=Failure(FailureKind.CLIENT, why))
 
     def close(self) -> None:
         if self._process:
@@ -167,16 +174,32 @@ class ClientPlayer:
         self._seat.leave()
 
     def _run(
-        self, command: Command, out: Path, err: Path, over: Callable[[], Failure | None]
+        self, command: Command, stdout: StreamCopy, stderr: StreamCopy, over: Callable[[], Failure | None], net: Path
     ) -> tuple[int | None, Failure | None]:
         cell = replace(self._cell, environment={**self._cell.environment, **command.environment})
-        with _stdin(command.stdin) as stdin, open(out, "wb") as stdout, open(err, "wb") as stderr:
-            streams = (stdin.fileno(), stdout.fileno(), stderr.fileno())
+        with _stdin(command.stdin) as stdin:
+            streams = (stdin.fileno(), stdout.pipe.theirs, stderr.pipe.theirs)
             with launch(command.argv, cell, self._level, *streams) as self._process:
+                stdout.pipe.given()
+                stderr.pipe.given()
                 try:
                     return supervise(self._process, over)
                 finally:
-                    keep_traffic(self._process, out.with_suffix(".net"))
+                    keep_traffic(self._process, net)
+
+
+def not_started_again(is_first: bool, error: OSError | UserError) -> Failure:
+    """An agent that was started before, and now cannot be, has seen to that itself: it owns its HOME and workspace.
+    Raises what is not its doing."""
+    if is_first or is_scarcity(error) or (isinstance(error, OSError) and error.errno in FULL):
+        raise error
+    return Failure(FailureKind.CLIENT, f"it cannot be started again: {error}")
+
+
+def reopen(cell: Cell) -> None:
+    """The agent's folders, as its program needs them: an earlier turn may have closed them."""
+    for folder in (cell.workspace, cell.home, cell.temporary):
+        home.ensure(folder)
 
 
 def supervise(process: AgentProcess, over: Callable[[], Failure | None]) -> tuple[int | None, Failure | None]:
@@ -191,17 +214,8 @@ def supervise(process: AgentProcess, over: Callable[[], Failure | None]) -> tupl
 def keep_traffic(process: AgentProcess, path: Path) -> None:
     """What the proxy let through, and what it refused, beside the transcript."""
     if traffic := process.traffic():
-        path.write_text("".join(json.dumps(asdict(one)) + "\n" for one in traffic))
-
-
-def redact(path: Path, keys: Mapping[str, str]) -> None:
-    """An agent may print its environment: the record keeps the names of keys, never their values. What is shorter than
-    any secret is a word for a server that asks for none, and would be found everywhere."""
-    text = clean = path.read_bytes() if path.exists() else b""
-    for name, value in keys.items():
-        clean = clean.replace(value.encode(), f"[{name}]".encode()) if len(value) >= SHORTEST_SECRET else clean
-    if clean != text:
-        path.write_bytes(clean)
+        with suppress(OSError):  # no run ends for want of it
+            path.write_text("".join(json.dumps(asdict(one)) + "\n" for one in traffic))
 
 
 def _stdin(text: str | None) -> IO[bytes]:
@@ -213,8 +227,6 @@ def _stdin(text: str | None) -> IO[bytes]:
 
 
 def _tail(path: Path) -> str:
-    if not path.exists():
-        return ""
-    with open(path, "rb") as file:
-        file.seek(max(0, path.stat().st_size - STDERR_TAIL))
-        return file.read().decode(errors="replace")
+    with plain(path) as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - STDERR_TAIL))
+        return file.read(STDERR_TAIL).decode(errors="replace")

@@ -6,6 +6,11 @@ import os
 import re
 from contextlib import suppress
 from pathlib import Path
+from typing import Final
+
+from evopolicygym.runs.streams import PLAIN, plain
+
+LONGEST: Final = 64
 
 
 class Pulse:
@@ -17,7 +22,7 @@ class Pulse:
     def beat(self, turn: int, seconds: float) -> None:
         """Over the last one, at the same width: there is no moment without."""
         with suppress(OSError):  # no run ends for want of it
-            descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | PLAIN, 0o644)
             try:
                 os.write(descriptor, f"{turn:9d} {seconds:12.3f}\n".encode())
             finally:
@@ -25,6 +30,7 @@ class Pulse:
 
     def lived(self, turn: int) -> float:
         """Seconds until the last sign of life of a turn that was interrupted."""
-        text = self._path.read_text(errors="replace") if self._path.exists() else ""
+        with plain(self._path) as file:
+            text = file.read(LONGEST).decode(errors="replace")
         found = re.fullmatch(r" *(\d+) +(\d+\.\d+)\n", text, re.ASCII)
         return float(found[2]) if found and int(found[1]) == turn else 0.0

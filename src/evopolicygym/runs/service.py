@@ -8,8 +8,9 @@ from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from typing import Any, Final
 
 from evopolicygym.judge import hidden
+from evopolicygym.judge.events import Inspected
 from evopolicygym.judge.state import Phase
-from evopolicygym.runs import machine_lock, workspace
+from evopolicygym.runs import integrity, machine_lock, reserve, workspace
 from evopolicygym.runs.backstage import forget_logins
 from evopolicygym.runs.ownership import Owner
 from evopolicygym.server import control
@@ -106,12 +107,13 @@ class _Service:
 
 def finish(owner: Owner, advance: hidden.Advance = lambda: None, tell: machine_lock.Tell | None = None) -> None:
     """Selection and score of a closed run, and its record. Waits for agents on the same cases; ``tell`` is told so."""
+    reserve.release(owner.place)
     if owner.judge.state.phase is Phase.CLOSED:  # from here on nothing is written there: hidden cases are played
         workspace.show_closed(owner.place)
     if owner.judge.state.phase is not Phase.FINISHED:
         owner.write_record()
         with _hidden_cases(owner, tell) if hidden.left_to_play(owner.judge.state) else nullcontext():
-            hidden.finish(owner.judge, advance)
+            hidden.finish(owner.judge, advance, lambda: _inspect(owner))
     if owner.settings.agent:
         forget_logins(owner.place, owner.settings.agent.name)
     owner.write_record()
@@ -126,3 +128,9 @@ def _hidden_cases(owner: Owner, tell: machine_lock.Tell | None) -> AbstractConte
 def cases_of(owner: Owner) -> machine_lock.Cases:
     means = owner.judge.means
     return machine_lock.Cases(means.task.id, means.splits.id)
+
+
+def _inspect(owner: Owner) -> None:
+    """What an agent left, once. A workspace without one is a person's own."""
+    if owner.settings.agent and owner.judge.state.inspected is None:
+        owner.judge.record(Inspected(integrity.inspect(owner.place)))

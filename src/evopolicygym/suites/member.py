@@ -65,11 +65,12 @@ def _own(number: int) -> socket.socket:
 
 
 def _needs_its_agent(root: Path) -> bool:
-    """Not for hidden scoring alone."""
+    """Not for hidden scoring alone. A turn that was interrupted is the agent's to account for, also when its budget
+    was spent in it."""
     if not has_begun(root):
         return True
     state = look(root)
-    return state.phase is Phase.OPEN or state.inspected is None
+    return state.phase is Phase.OPEN or (state.phase is Phase.CLOSED and state.prompted_at is not None)
 
 
 async def _play(owner: Owner, who: Cast, company: SharedWaiting) -> None:

@@ -1,0 +1,70 @@
+"""Reading what others wrote, in a child process with limits: too much of it ends the child, not the judge."""
+
+from __future__ import annotations
+
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+HARNESS: Final = str(Path(__file__).resolve().parents[2])
+# Isolated and without site: nothing from the environment, the current folder or installed packages runs before ours.
+FLAGS: Final = ("-I", "-S", "-B")
+CODE: Final = (
+    "import sys; sys.path.append(sys.argv[1]); from importlib import import_module; "
+    "import_module(sys.argv[2]).main(*sys.argv[3:])"
+)
+WALL_PER_CPU: Final = 10.0
+KILLED_FOR_CPU: Final = (-signal.SIGXCPU, -signal.SIGKILL)
+ANSWER_BYTES: Final = 16 << 20
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the child printed, and how it failed, if it did: then the output is what it printed before."""
+
+    output: bytes
+    failure: str | None
+
+
+def limit(cpu_s: int, memory: int) -> None:
+    """Limit this process: the first thing that a child does."""
+    for kind, value in (
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_CPU, cpu_s),
+        (resource.RLIMIT_AS, memory),
+        (resource.RLIMIT_FSIZE, ANSWER_BYTES),
+        (resource.RLIMIT_NOFILE, 64),
+    ):
+        resource.setrlimit(kind, (value, value))
+
+
+def run_limited(module: str, *arguments: str, cpu_s: int) -> Answer:
+    """Call ``main`` of a module of this package, which limits itself to ``cpu_s``. Its answer goes to a file, whose
+    size the kernel limits."""
+    with tempfile.TemporaryFile() as answer:
+        try:
+            done = subprocess.run(
+                [sys.executable, *FLAGS, "-c", CODE, HARNESS, module, *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=answer,
+                stderr=subprocess.DEVNULL,
+                cwd="/",
+                env={},
+                timeout=WALL_PER_CPU * cpu_s,
+            )
+            failure = _death(done.returncode, cpu_s) if done.returncode else None
+        except subprocess.TimeoutExpired:
+            failure = f"took more than {WALL_PER_CPU * cpu_s:g} s"
+        answer.seek(0)
+        return Answer(answer.read(), failure)
+
+
+def _death(code: int, cpu_s: int) -> str:
+    if code in KILLED_FOR_CPU:
+        return f"took more than {cpu_s} s of CPU time"
+    return f"ended with {signal.Signals(-code).name if code < 0 else f'exit code {code}'}"

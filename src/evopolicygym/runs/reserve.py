@@ -1,0 +1,37 @@
+"""Room on the disk that a run keeps while its agent lives, which shares the disk and may fill it: for the agent's last
+turn in the ledger, for the score and for the record."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from evopolicygym.judge.place import Place
+
+NAME: Final = ".reserve"
+BYTES: Final = 8 << 20
+
+
+def make(place: Place) -> None:
+    """Where there is room; a run does not fail for want of it."""
+    with suppress(OSError):
+        descriptor = os.open(_path(place), os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            os.posix_fallocate(descriptor, 0, BYTES)
+        finally:
+            os.close(descriptor)
+
+
+def release(place: Place) -> bool:
+    """Whether there was anything to release."""
+    try:
+        os.unlink(_path(place))
+    except OSError:
+        return False
+    return True
+
+
+def _path(place: Place) -> Path:
+    return place.root / NAME

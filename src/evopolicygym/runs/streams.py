@@ -1,0 +1,220 @@
+"""What an agent prints, on its way to the run's folder: through a pipe, without its keys, and up to a limit.
+
+The agent never holds a file of the run: it could make it terabytes long, or unreadable. It holds the end of a pipe, and
+the judge copies what comes out at the other.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import io
+import logging
+import os
+import re
+import select
+import stat
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Final, Self
+
+MIB: Final = 1 << 20
+STDOUT_LIMIT: Final = 256 * MIB  # bytes kept of one turn
+STDERR_LIMIT: Final = 16 * MIB
+CHUNK: Final = 1 << 16
+SHORTEST_SECRET: Final = 8  # what is shorter is a word for a server that asks for no key, and would be found everywhere
+PLAIN: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+log = logging.getLogger(__name__)
+
+
+class AgentPipe(io.RawIOBase):
+    """A pipe from the agent. ``end`` ends it for the reader, also when some process still holds the other side."""
+
+    def __init__(self) -> None:
+        self._ours, self.theirs = os.pipe()
+        os.set_blocking(self._ours, False)
+        self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._poll = select.poll()
+        self._remaining: int | None = None
+        for descriptor in (self._ours, self._wake):
+            self._poll.register(descriptor, select.POLLIN)
+
+    def given(self) -> None:
+        """Close our copy of the agent's side, once the agent has its own."""
+        if self.theirs >= 0:
+            os.close(self.theirs)
+            self.theirs = -1
+
+    def end(self) -> None:
+        """Let the reader have what is in the pipe now, and nothing more."""
+        os.eventfd_write(self._wake, 1)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._next(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        if not self.closed:
+            self.given()
+            os.close(self._ours)
+            os.close(self._wake)
+        super().close()
+
+    def _next(self, most: int) -> bytes:
+        while self._remaining is None:
+            ready = {descriptor for descriptor, _ in self._poll.poll()}
+            if self._wake in ready:
+                self._remaining = fcntl.fcntl(self._ours, fcntl.F_GETPIPE_SZ)
+            elif (data := self._read(most)) is not None:
+                return data
+        data = self._read(min(most, self._remaining)) or b""
+        self._remaining -= len(data)
+        return data
+
+    def _read(self, most: int) -> bytes | None:
+        try:
+            return os.read(self._ours, most)
+        except BlockingIOError:
+            return None
+
+
+class Redactor:
+    """Replaces the values of keys by their names in a stream. An agent may print its environment; the record keeps no
+    secret, not even for the moment between two chunks."""
+
+    def __init__(self, keys: Mapping[str, str]) -> None:
+        secrets = {os.fsencode(value): os.fsencode(f"[{name}]") for name, value in keys.items()}
+        self._names = {value: name for value, name in secrets.items() if len(value) >= SHORTEST_SECRET}
+        longest_first = sorted(self._names, key=len, reverse=True)
+        self._pattern = re.compile(b"|".join(map(re.escape, longest_first))) if self._names else None
+        self._held = b""
+
+    def feed(self, data: bytes) -> bytes:
+        """All but an end of it that may be the beginning of a secret."""
+        if self._pattern is None:
+            return data
+        data, clean, start = self._held + data, list[bytes](), 0
+        unsure = self._beginnings(data)
+        while True:
+            keep = next((index for index in unsure if index >= start), len(data))
+            found = self._pattern.search(data, start)
+            if found is None or found.start() >= keep:
+                self._held = data[keep:]
+                return b"".join([*clean, data[start:keep]])
+            clean += [data[start : found.start()], self._names[found[0]]]
+            start = found.end()
+
+    def rest(self) -> bytes:
+        """What was held back, at the end of the stream."""
+        held, self._held = self._held, b""
+        return self._pattern.sub(lambda found: self._names[found[0]], held) if self._pattern else held
+
+    def text(self, text: str) -> str:
+        """A whole text at once."""
+        data = text.encode(errors="surrogatepass")
+        return (self.feed(data) + self.rest()).decode(errors="surrogatepass")
+
+    def _beginnings(self, data: bytes) -> list[int]:
+        """Where the end of ``data`` is the beginning of a secret and no more, in order."""
+        lengths = {
+            length
+            for secret in self._names
+            for length in range(1, min(len(secret) - 1, len(data)) + 1)
+            if data.endswith(secret[:length])
+        }
+        return sorted(len(data) - length for length in lengths)
+
+
+class Transcript:
+    """A file of limited length. What goes beyond, or finds no room on the disk, is counted and not kept."""
+
+    def __init__(self, path: Path, keys: Mapping[str, str], limit: int, append: bool = False) -> None:
+        self._redactor, self._limit = Redactor(keys), limit
+        self._file = _opened(path, os.O_WRONLY | os.O_CREAT | (os.O_APPEND if append else os.O_TRUNC))
+        self._size = os.fstat(self._file).st_size if self._file is not None else 0
+        self.left_out = 0
+
+    def write(self, data: bytes) -> None:
+        """On its way to the disk when this returns: a driver that is killed leaves what was said."""
+        self._keep(self._redactor.feed(data))
+
+    def close(self) -> None:
+        if self._file is None:
+            return
+        self._keep(self._redactor.rest())
+        if self.left_out:
+            note = f"\n[evopolicygym: {self.left_out} bytes were left out; {self._limit} are kept at most]\n"
+            self._append(note.encode())
+        os.close(self._file)
+        self._file = None
+
+    def _keep(self, data: bytes) -> None:
+        kept = self._append(data[: max(0, self._limit - self._size)])
+        self._size += kept
+        self.left_out += len(data) - kept
+
+    def _append(self, data: bytes) -> int:
+        """How much of it was written."""
+        written = 0
+        try:
+            while written < len(data) and self._file is not None:
+                written += os.write(self._file, data[written:])
+        except OSError as error:
+            log.debug("the transcript is incomplete: %s", error)
+        return written
+
+
+class StreamCopy:
+    """One output stream of the agent and the thread that copies it. ``heard`` counts bytes, kept or not."""
+
+    def __init__(self, path: Path, keys: Mapping[str, str], limit: int, append: bool = False) -> None:
+        self.pipe, self.heard = AgentPipe(), 0
+        self._transcript = Transcript(path, keys, limit, append)
+        self._thread = threading.Thread(target=self._copy, name=f"copy {path.name}", daemon=True)
+        self._thread.start()
+
+    def _copy(self) -> None:
+        while data := self.pipe.read(CHUNK):
+            self.heard += len(data)
+            self._transcript.write(data)
+
+    def close(self) -> None:
+        """Once nobody of the agent is left."""
+        self.pipe.given()
+        self.pipe.end()
+        self._thread.join()
+        self._transcript.close()
+        self.pipe.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def plain(path: Path) -> IO[bytes]:
+    """A file of the run for reading; nothing where there is none. No link is followed, no pipe is waited for."""
+    descriptor = _opened(path, os.O_RDONLY)
+    return io.BytesIO() if descriptor is None else open(descriptor, "rb")
+
+
+def _opened(path: Path, flags: int) -> int | None:
+    try:
+        descriptor = os.open(path, flags | PLAIN, 0o644)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        log.warning("%s cannot be opened: %s", path.name, error.strerror)
+        return None
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return descriptor
+    os.close(descriptor)
+    return None

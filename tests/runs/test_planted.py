@@ -1,0 +1,133 @@
+"""What an agent plants for a person who comes after it: real git runs it before, and not after."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+
+import pytest
+
+from evopolicygym.judge.place import Place
+from evopolicygym.runs.integrity import inspect
+from evopolicygym.runs.planted import NAMES, SUFFIX
+
+needs_git = pytest.mark.skipif(not shutil.which("git"), reason="git is not installed")
+
+
+@pytest.fixture
+def place(tmp_path):
+    place = Place(tmp_path / "run")
+    place.make()
+    return place
+
+
+class Planter:
+    """Repositories whose settings run a command that leaves a mark."""
+
+    def __init__(self, folder, place):
+        self.mark, self.workspace = folder / "mark", place.workspace
+        self.environment = {"PATH": os.environ["PATH"], "HOME": str(folder), "GIT_CONFIG_NOSYSTEM": "1"}
+
+    def git(self, folder, *words):
+        subprocess.run(["git", *words], cwd=folder, env=self.environment, capture_output=True)
+
+    def runs_in(self, folder):
+        """Whether somebody who asks for the status there runs the command."""
+        self.mark.unlink(missing_ok=True)
+        self.git(folder, "status")
+        return self.mark.exists()
+
+    def plant(self, settings):
+        with open(settings, "a") as file:
+            file.write(f'[core]\nfsmonitor = "touch {self.mark}; false"\n')
+
+    def repository(self):
+        self.git(self.workspace, "init", "-q")
+        self.plant(self.workspace / ".git" / "config")
+        return self.workspace / ".git"
+
+    def bare(self, name="bare"):
+        folder = self.workspace / "lib" / name
+        folder.parent.mkdir()
+        self.git(self.workspace, "init", "-q", "--bare", str(folder))
+        self.git(folder, "config", "core.bare", "false")
+        self.git(folder, "config", "core.worktree", str(self.workspace))
+        self.plant(folder / "config")
+        return folder
+
+
+@pytest.fixture
+def planter(place, tmp_path):
+    return Planter(tmp_path, place)
+
+
+@needs_git
+def test_a_repository(place, planter):
+    planter.repository()
+    (place.workspace / "sub").mkdir()
+    assert planter.runs_in(place.workspace) and planter.runs_in(place.workspace / "sub"), "control"
+    note = inspect(place)
+    assert note["renamed"] == ["workspace/.git", f"workspace/.git{SUFFIX}/HEAD"] and note["error"] is None
+    renamed = place.workspace / f".git{SUFFIX}"
+    assert renamed.is_dir() and (renamed / "config").exists(), "its content is kept"
+    for folder in (place.workspace, place.workspace / "sub", renamed, renamed / "objects"):
+        assert not planter.runs_in(folder)
+
+
+@needs_git
+def test_the_inside_of_a_repository(place, planter):
+    """Where its settings say that the files are elsewhere, git works from within."""
+    folder = planter.repository()
+    planter.git(folder, "config", "core.worktree", str(place.workspace))
+    assert planter.runs_in(folder), "control"
+    inspect(place)
+    assert not planter.runs_in(place.workspace / f".git{SUFFIX}")
+
+
+@needs_git
+def test_a_bare_repository(place, planter):
+    folder = planter.bare()
+    assert planter.runs_in(folder) and planter.runs_in(folder / "refs"), "control"
+    assert inspect(place)["renamed"] == ["workspace/lib/bare/HEAD"]
+    assert not planter.runs_in(folder) and not planter.runs_in(folder / "refs")
+
+
+@needs_git
+@pytest.mark.parametrize("kind", ["file", "link", "common"])
+def test_a_repository_that_lies_elsewhere(place, planter, kind, tmp_path):
+    """Outside of the workspace, too, where an agent may write: in its temporary folder."""
+    away = tmp_path / "away"
+    shutil.move(planter.bare(), away)
+    pointer = place.workspace / ".git"
+    if kind == "file":
+        pointer.write_text(f"gitdir: {away}\n")
+    elif kind == "link":
+        pointer.symlink_to(away)
+    else:
+        pointer = place.workspace / "sub"
+        pointer.mkdir()
+        (pointer / "HEAD").write_text("ref: refs/heads/main\n")
+        (pointer / "commondir").write_text(f"{away}\n")
+        planter.git(away, "config", "--unset", "core.worktree")
+        planter.git(away, "config", "extensions.worktreeConfig", "true")
+        (pointer / "config.worktree").write_text(f"[core]\nworktree = {place.workspace}\n")
+    where = pointer if kind == "common" else place.workspace
+    assert planter.runs_in(where), "control"
+    assert inspect(place)["renamed"] == ["workspace/sub/HEAD" if kind == "common" else "workspace/.git"]
+    assert not planter.runs_in(where) and (away / "HEAD").exists()
+
+
+def test_names_that_shells_and_editors_look_for(place):
+    """At any depth, in HOME as well, and what has the new name already stays."""
+    below = place.root / "agent" / "home" / "x"
+    below.mkdir(parents=True)
+    for name in NAMES:
+        (place.workspace / name).write_text("old")
+        (below / name.upper()).mkdir()
+    (place.workspace / f".envrc{SUFFIX}").write_text("kept")
+    note = inspect(place)
+    assert len(note["renamed"]) == 51 and note["renamed"][-1] == f"and {2 * len(NAMES) - 50} more"
+    left = os.listdir(place.workspace)
+    assert not NAMES & set(left) and (place.workspace / f".envrc{SUFFIX}").read_text() == "kept"
+    assert len(left) == len(NAMES) + 2 and not NAMES & {name.lower() for name in os.listdir(below)}
