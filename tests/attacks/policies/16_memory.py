@@ -10,7 +10,7 @@ def attack() -> bool:
     pieces = []
     try:
         while len(pieces) * PIECE < 2 * LIMIT:
-            pieces.append(mmap.mmap(-1, PIECE))
+            pieces.append(mmap.mmap(-1, PIECE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
     except (MemoryError, OSError):
         pass
     return len(pieces) * PIECE > LIMIT
