@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Final
 
 from evopolicygym.analysis.code_child import CPU_S
-from evopolicygym.analysis.source import MAX_FILE_BYTES, hash_files, read_plain
+from evopolicygym.analysis.source import MAX_FILE_BYTES, hash_files
+from evopolicygym.files import list_files, read_file
 from evopolicygym.records.run import Code
 
 HARNESS: Final = str(Path(__file__).resolve().parents[2])
@@ -21,6 +22,8 @@ FLAGS: Final = ("-I", "-S", "-B")
 CHILD: Final = (
     "import sys; sys.path.append(sys.argv[1]); from evopolicygym.analysis.code_child import main; main(sys.argv[2])"
 )
+MAX_FILES: Final = 4_000  # as of a checkpoint
+MAX_DEPTH: Final = 16
 WALL_S: Final = 10.0 * CPU_S
 KILLED_FOR_CPU: Final = (-signal.SIGXCPU, -signal.SIGKILL)
 
@@ -68,8 +71,7 @@ def _death(code: int) -> str:
 
 def _by_bytes(folder: Path, why: str) -> Code:
     """What is left to say without parsing: every Python file counts as the bundle, and there is no tree."""
-    paths = sorted(path for path in folder.rglob("*.py") if path.is_file() and not path.is_symlink())
-    digests = {path.relative_to(folder).as_posix(): _digest(path) for path in paths}
+    digests = {path: _digest(folder, path) for path in _sources(folder)}
     nothing = {"lines": 0, "functions": 0, "branches": 0, "loops": 0, "depth": 0, "state": 0}
     return Code(
         bundle=list(digests),
@@ -82,8 +84,15 @@ def _by_bytes(folder: Path, why: str) -> Code:
     )
 
 
-def _digest(path: Path) -> str:
+def _sources(folder: Path) -> list[str]:
     try:
-        return hashlib.sha256(read_plain(path, MAX_FILE_BYTES)).hexdigest()
+        return [path for path in list_files(folder, "", MAX_FILES, MAX_DEPTH) if path.endswith(".py")]
+    except OSError:  # more than any checkpoint holds
+        return []
+
+
+def _digest(folder: Path, path: str) -> str:
+    try:
+        return hashlib.sha256(read_file(folder, path, MAX_FILE_BYTES)).hexdigest()
     except OSError as error:
         return f"unreadable: {error.strerror}"
