@@ -11,8 +11,9 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import BufferedReader
 from pathlib import Path, PurePosixPath
-from typing import BinaryIO, Final
+from typing import Final
 
 NAMED: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 FOLDER: Final = NAMED | os.O_NOFOLLOW
@@ -36,7 +37,7 @@ def open_folder(root: Path, name: str = "") -> Iterator[int]:
 
 
 @contextmanager
-def open_file(root: Path, name: str, at_most: int) -> Iterator[BinaryIO]:
+def open_file(root: Path, name: str, at_most: int) -> Iterator[BufferedReader]:
     """Open a plain file of at most ``at_most`` bytes below ``root``. Raises OSError for anything else."""
     parent, _, last = name.rpartition("/")
     with open_folder(root, parent) as folder:
