@@ -32,10 +32,21 @@ def check_own_task(name: str, root: Path) -> None:
     if name.endswith(".toml"):
         if Path(name).resolve().is_relative_to(folder):
             raise _brought_along(name, folder)
-        name = from_file(Path(name)).env_id
+        name = _environment_of(name)
     module = name.rpartition(":")[0].partition(".")[0]
     if module and any(Path(place).resolve().is_relative_to(folder) for place in _places(module)):
         raise _brought_along(module, folder)
+
+
+def _environment_of(name: str) -> str:
+    """Nothing that a file holds is shown: the run chose the file, and it may be one of the reader's."""
+    try:
+        return from_file(Path(name)).env_id
+    except UserError:
+        raise UserError(
+            f"the task of this run is the file {name}, and that is not a task file here",
+            "Put the task file of the run where it was when the run was opened; `evopolicygym task check` looks at it.",
+        ) from None
 
 
 def _places(module: str) -> list[str]:
