@@ -162,16 +162,17 @@ GRANTS = {
 
 
 def test_an_agent_is_granted_nothing_by_a_folder(run, tmp_path):
-    """Each grant is named as the option that gives it; nothing is started without."""
+    """Each grant is named as the option that gives it; nothing is started without all of them."""
     command_line = ["/bin/sh", "-c", f"touch {tmp_path}/{MARK}"]
-    agent = ("[agent]", 'name = "command"', f"command = {json.dumps(command_line)}")
-    plain = (run / "config.toml").read_text()
-    for line, flags in GRANTS.items():
-        (run / "config.toml").write_text("\n".join([plain, *agent, line]) + "\n")
-        reconfigure(run, agreed=True)
-        done = command("run", "--resume", run, "--jobs", "1")
-        assert done.returncode == 2 and f"add: {flags}\n" in done.stderr, done.stderr
-        assert not (tmp_path / MARK).exists()
+    agent = ("[agent]", 'name = "command"', f"command = {json.dumps(command_line)}", *GRANTS)
+    with open(run / "config.toml", "a") as config:
+        config.write("\n".join(agent) + "\n")
+    reconfigure(run, agreed=True)
+    done = command("run", "--resume", run, "--jobs", "1", "--agent-network", "open")
+    assert done.returncode == 2 and "may come from somebody else" in done.stderr
+    missing = done.stderr.partition("add: ")[2]
+    assert all((flags in missing) == (flags != "--agent-network open") for flags in GRANTS.values()), done.stderr
+    assert not (tmp_path / MARK).exists()
 
 
 def test_a_grant_that_is_given_again_is_taken(tmp_path):
@@ -219,19 +220,25 @@ LINKS = ("hidden", "logs", "feedback", "checkpoints", "logs/judge.log", "run.jso
 
 
 @pytest.mark.parametrize("name", LINKS)
-def test_a_link_in_a_run_leads_nowhere(run, tmp_path, name):
-    outside = tmp_path / "outside"
-    shutil.copytree(run, outside)
-    kept = {path: path.lstat().st_mtime_ns for path in (outside, *sorted(outside.rglob("*")))}
-    shutil.rmtree(run / name) if (run / name).is_dir() else (run / name).unlink()
-    (run / name).symlink_to(outside / name)
+def test_a_link_in_a_run_is_named(run, tmp_path, name):
+    (run / name).rename(tmp_path / "outside")
+    (run / name).symlink_to(tmp_path / "outside")
     with pytest.raises(UserError, match="is a link"):
         check_run_folder(run)
     assert not verify(run, 1).ok
-    for asked in (("score", run, "--all-checkpoints"), ("finish", run)):
-        done = command(*asked, "--jobs", "1")
-        assert done.returncode in (0, 2), done.stderr  # finished, and nothing to do; or refused
-    assert {path: path.lstat().st_mtime_ns for path in (outside, *sorted(outside.rglob("*")))} == kept
+
+
+@pytest.mark.parametrize("name", ["hidden", "logs/judge.log"])
+def test_nothing_is_written_through_a_link(run, tmp_path, name):
+    """The record's hidden results would go there, and the judge's log."""
+    outside = tmp_path / "outside"
+    shutil.copytree(run / name, outside) if (run / name).is_dir() else outside.write_text("mine")
+    kept = {path: path.lstat().st_mtime_ns for path in (outside, *outside.rglob("*"))}
+    shutil.rmtree(run / name) if (run / name).is_dir() else (run / name).unlink()
+    (run / name).symlink_to(outside)
+    done = command("score", run, "--all-checkpoints", "--jobs", "1")
+    assert done.returncode == 2 and "is a link" in done.stderr, done.stderr
+    assert {path: path.lstat().st_mtime_ns for path in (outside, *outside.rglob("*"))} == kept
 
 
 def test_a_checkpoint_that_is_a_link_is_not_played(run, tmp_path):
