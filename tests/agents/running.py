@@ -99,4 +99,5 @@ class Real:
         )
 
     def resumes(self, root: Path) -> dict[str, Any]:
-        return record_of(finished([*COMMAND, "run", "--resume", str(root), "--json"], **self.environment))
+        granted = self.options[self.options.index("--model-url") :]
+        return record_of(finished([*COMMAND, "run", "--resume", str(root), *granted, "--json"], **self.environment))

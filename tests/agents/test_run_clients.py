@@ -182,7 +182,8 @@ def test_a_wrong_key_is_named(name, tmp_path):
     with ScriptedModel(fault="401") as model:
         real = Real(name, model)
         done = play(tmp_path / "run", *real.options, **real.environment)
-        again = finished([*COMMAND, "run", "--resume", str(tmp_path / "run")], **real.environment)
+        resume = [*COMMAND, "run", "--resume", str(tmp_path / "run"), "--model-url", real.options[-1]]
+        again = finished(resume, **real.environment)
     record = json.loads(done.stdout)
     assert done.returncode == 1 and record["times"]["closed_because"] == "agent_failed" and len(record["turns"]) == 1
     assert again.returncode == 1 and "authentication: " in again.stdout and "agent check" in again.stdout

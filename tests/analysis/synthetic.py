@@ -16,6 +16,7 @@ from evopolicygym.records.run import Agent, Result, Run
 from evopolicygym.reference import paper
 
 OPENED = datetime(2026, 7, 2, 12, tzinfo=UTC)
+HASH = "0" * 64
 FAMILY = {task: name for name, tasks in paper.families().items() for task in tasks}
 DEMAND = {task: name for name, tasks in paper.demands().items() for task in tasks}
 
@@ -67,7 +68,7 @@ def a_run(
     mark = {**fingerprint(task, splits, count, budget), **(facts or {})}
     digest = hashlib.sha256(json.dumps(mark, sort_keys=True).encode()).hexdigest()[:16]
     outcome = {
-        "kind": kind, "submission": 1, "checkpoint": "h", "validation_mean": validation,
+        "kind": kind, "submission": 1, "checkpoint": HASH, "validation_mean": validation,
         "heldout": result(returns) if returns is not None else None, "repeat": "equal",
         "stopped_early": stopped_early, "budget_left": 0,
     }  # fmt: skip
@@ -96,25 +97,26 @@ def a_run(
             "submissions": [_submission(number, refunded) for number in range(1, submissions + 1)],
             "checkpoints": [
                 {
-                    "hash": f"h{i}", "files": 1, "bytes": 1, "code": None, "validation": result([value] * 2),
+                    "hash": f"{i:064x}", "files": 1, "bytes": 1, "code": None, "validation": result([value] * 2),
                     "heldout": result(held) if held is not None else None,
                 }
                 for i, (value, held) in enumerate(checkpoints)
-            ],
+            ]
+            or [{"hash": HASH, "files": 1, "bytes": 1, "code": None, "validation": None, "heldout": None}],
             "outcome": outcome if status == "finished" else None,
             "times": {
                 "opened": OPENED, "closed": OPENED + timedelta(minutes=minutes), "finished": None,
                 "closed_because": closed_because, "train_s": 1.0, "hidden_s": 1.0,
             },
             "usage": usage,
-            "ledger_head": "0",
+            "ledger_head": HASH,
         }
     )  # fmt: skip
 
 
 def _submission(number: int, refunded: bool) -> dict[str, Any]:
     return {
-        "number": number, "checkpoint": "h", "cases": [0], "charged": 1, "charged_at": OPENED, "judged_at": None,
+        "number": number, "checkpoint": HASH, "cases": [0], "charged": 1, "charged_at": OPENED, "judged_at": None,
         "verdict": None if refunded else "ok", "refunded": refunded, "train": None, "clipped_actions": 0,
         "wall_s": None,
     }  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import warnings
 
 import pytest
@@ -10,7 +11,7 @@ from folders import source, write_run
 
 import evopolicygym
 from evopolicygym.analysis.collect import Skipped
-from evopolicygym.analysis.load import find_run_folders, open_run
+from evopolicygym.analysis.load import examine, find_run_folders, open_run
 from evopolicygym.analysis.survey import survey
 from evopolicygym.errors import UserError
 
@@ -117,3 +118,70 @@ def test_rows_leave_broken_runs_out_with_a_warning(tmp_path):
         rows = evopolicygym.load_runs(str(tmp_path))
     assert len(rows) == 1
     assert caught[0].filename == __file__
+
+
+LINES = {
+    "digits": '{"type": "tool_result", "output": "submit_' + "9" * 5000 + '"}',
+    "number": '{"type": "assistant", "usage": {"input_tokens": ' + "9" * 5000 + "}}",
+    "deep": '{"input": ' + "[" * 100_000 + "]" * 100_000 + "}",
+    "rather deep": '{"input": ' + "[" * 900 + "]" * 900 + "}",
+}
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_one_line_of_a_transcript_ends_no_analysis(tmp_path, line):
+    turn = {"exit_code": 0, "wall_s": 1.0, "submissions": 2, "failure": None, "stop": True, "model": None}
+    for name in ("hostile", "other"):
+        written = write_run(tmp_path / name, STEPS)
+        written.facts["turns"] = [turn | {"usage": None, "price": None}]
+        written.rewrite()
+    logs = tmp_path / "hostile" / "logs" / "agent"
+    logs.mkdir(parents=True)
+    (logs / "turn_001.out").write_text(f'{LINES[line]}\n{{"type": "tool_result", "output": "submit_001 submit_002"}}\n')
+    found = survey([tmp_path])
+    assert not found.skipped and [run.who.id for run in found.runs] == ["hostile", "other"]
+
+
+def test_a_run_that_cannot_be_analysed_is_named_and_the_rest_is_read(tmp_path):
+    folder = write_run(tmp_path / "run", STEPS).folder
+    skipped = examine(folder, lambda opened: 1 / len(opened.run.turns))
+    assert isinstance(skipped, Skipped) and "cannot be analysed: ZeroDivisionError" in skipped.why
+    assert examine(folder, lambda opened: opened.run.id) == "run"
+
+
+HOSTILE = {
+    "a checkpoint elsewhere": (lambda facts: facts["submissions"][0].update(checkpoint="../../private"), "checkpoint"),
+    "a number beyond all": (lambda facts: facts["submissions"][0].update(number=10**18), "number"),
+    "cases beyond all": (lambda facts: facts["options"].update(heldout_cases=10**12), "heldout_cases"),
+    "nothing that is a number": (lambda facts: facts.update(usage={"dollars": float("nan")}), "usage"),
+    "digits without end": (lambda facts: facts.update(usage={"dollars": 10**4000}), "usage"),
+    "a return too large": (lambda facts: facts["outcome"]["heldout"].update(returns=[1e300, 0.0]), "too large"),
+    "half a result": (lambda facts: facts["outcome"]["heldout"].update(lengths=[]), "contradicts itself"),
+    "more submissions than there are": (
+        lambda facts: facts.update(
+            turns=[{"exit_code": 0, "wall_s": 1.0, "submissions": 10**15, "failure": None, "stop": True, "model": None,
+                    "usage": None, "price": None}]
+        ),
+        "turns",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_numbers_and_names_are_bounded(tmp_path, name):
+    written, (change, says) = write_run(tmp_path / "run", STEPS), HOSTILE[name]
+    change(written.facts)
+    written.rewrite()
+    (skipped,) = survey([tmp_path]).skipped
+    assert skipped.kind == "broken" and says in skipped.reason
+
+
+def test_sizes_and_kinds_of_records_are_bounded(tmp_path):
+    for name in ("sparse", "pipe", "link"):
+        (tmp_path / name).mkdir()
+    with open(tmp_path / "sparse" / "run.json", "wb") as file:
+        file.truncate(8 << 40)
+    os.mkfifo(tmp_path / "pipe" / "run.json")
+    (tmp_path / "link" / "run.json").symlink_to(write_run(tmp_path / "whole", STEPS).folder / "run.json")
+    reasons = {skipped.path.rpartition("/")[2]: skipped.reason for skipped in survey([tmp_path]).skipped}
+    assert "larger than" in reasons["sparse"] and "not a plain file" in reasons["pipe"] and "link" in reasons["link"]

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from evopolicygym.errors import UserError
 from evopolicygym.judge import hidden
 from evopolicygym.judge.events import (
     Charged,
@@ -32,7 +33,7 @@ from evopolicygym.judge.events import (
     Tally,
     Validated,
 )
-from evopolicygym.judge.ledger import Ledger, LedgerCorrupt, LedgerUnwritable, line_hash, read
+from evopolicygym.judge.ledger import START, Ledger, LedgerCorrupt, LedgerUnwritable, line_hash, read
 from evopolicygym.judge.state import Phase, RunState, apply, fold
 from evopolicygym.sandbox.checkpoints import Checkpoint
 
@@ -311,3 +312,58 @@ def candidates(*validated: tuple[float, ...]) -> RunState:
 def test_the_best_mean_wins_and_no_other_thing(validated, winner):
     best = hidden.best(candidates(*validated))
     assert (best.number if best else None) == winner
+
+
+def forged(path: Path, *events: tuple[str, str]) -> Path:
+    """A ledger of these kinds and data whose chain holds, as whoever can write the folder can write it."""
+    previous, written = START, b""
+    for number, (kind, data) in enumerate(events):
+        raw = (
+            f'{{"sequence":{number},"time":"2026-01-01T00:00:00Z","kind":"{kind}","data":{data},"previous":"{previous}"}}'
+        ).encode()
+        previous, written = line_hash(raw), written + raw + b"\n"
+    path.write_bytes(written)
+    return path
+
+
+OPENING = '{"run":"r","budget":8,"validation_cases":1,"heldout_cases":1,"facts":%s}'
+CHECKPOINT = '{"hash":"%s","files":1,"bytes":1,"has_policy":true,"uses_scipy":false}'
+CHARGE = '{"submission":%s,"key":"k","checkpoint":%s,"cases":[0]}'
+HOSTILE_LINES = {
+    "deep": ("opened", OPENING % ('{"x":' + "[" * 100_000 + "]" * 100_000 + "}")),
+    "digits": ("charged", CHARGE % ("9" * 5000, CHECKPOINT % ("0" * 64))),
+    "a large number": ("charged", CHARGE % (10**12, CHECKPOINT % ("0" * 64))),
+    "a negative number": ("charged", CHARGE % (-1, CHECKPOINT % ("0" * 64))),
+    "a path": ("charged", CHARGE % (1, CHECKPOINT % "../../private")),
+    "a path that is validated": (
+        "validated",
+        '{"checkpoint":"../x","tally":{"returns":[1.0],"lengths":[1],"errors":[null]},"wall_s":1.0}',
+    ),
+    "settings": ("opened", (OPENING % "{}")[:-1] + ',"settings":"x"}'),
+    "a large budget": ("opened", (OPENING % "{}").replace("8", "9" * 15)),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE_LINES)
+def test_a_line_from_elsewhere_is_checked(tmp_path, name):
+    with pytest.raises(LedgerCorrupt, match="line 1 is not a line of a ledger"):
+        list(read(forged(tmp_path / "ledger", HOSTILE_LINES[name])))
+    assert len(list(read(forged(tmp_path / "ledger", ("charged", CHARGE % (1, CHECKPOINT % ("0" * 64))))))) == 1
+
+
+def test_a_verdict_without_a_charge_is_corruption(tmp_path):
+    path = forged(tmp_path / "ledger", ("opened", OPENING % "{}"), ("refunded", '{"submission":3,"text":""}'))
+    with pytest.raises(LedgerCorrupt, match="submission 3, which was never charged"):
+        fold(line for line, _ in read(path))
+
+
+def test_what_is_no_plain_file_is_no_ledger(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to(forged(tmp_path / "whole", ("opened", OPENING % "{}")))
+    with open(tmp_path / "sparse", "wb") as file:
+        file.truncate(8 << 40)
+    for name in ("pipe", "link", "sparse"):
+        with pytest.raises(UserError, match="cannot read the ledger"):
+            list(read(tmp_path / name))
+    with pytest.raises(OSError):
+        Ledger(tmp_path / "link")

@@ -78,3 +78,38 @@ def test_names_that_are_no_text_are_shown_as_far_as_they_are(tmp_path):
     write_page(gather([tmp_path / "runs"], tmp_path), tmp_path / "report.html")
     text = (tmp_path / "report.html").read_text()
     assert "bad\N{REPLACEMENT CHARACTER}.txt" in text and "broken\N{REPLACEMENT CHARACTER}" in text
+
+
+SECRET = "a-secret-of-the-reader"
+
+
+def shown(folder, run) -> str:
+    """What a page shows of a collection with this run in it."""
+    write_page(gather([run], folder), folder / "report.html")
+    return (folder / "report.html").read_text()
+
+
+def test_no_file_of_the_reader_gets_into_a_page(tmp_path):
+    """By a checkpoint's name, or by a link in place of a part of the run; the control is a file that is part of it."""
+    private = tmp_path / "private"
+    private.mkdir()
+    for name in ("policy.py", "summary.json"):
+        (private / name).write_text(json.dumps({"errors": [SECRET]}))
+    written = write_run(tmp_path / "runs" / "r", [Step({"policy.py": "x = 1\n", "n.txt": SECRET}, validation=1.0)])
+    assert SECRET in shown(tmp_path, written.folder)
+    checkpoint = written.folder / "checkpoints" / written.facts["checkpoints"][0]["hash"]
+    (checkpoint / "n.txt").unlink()
+    assert SECRET not in shown(tmp_path, written.folder)
+    for part in (checkpoint, checkpoint / "policy.py", written.folder / "feedback", written.folder / "checkpoints"):
+        kept = part.rename(tmp_path / "kept") if part.exists() else None
+        part.symlink_to(private / "policy.py" if part.suffix else private)
+        (private / checkpoint.name).symlink_to(".")
+        assert SECRET not in shown(tmp_path, written.folder), part
+        part.unlink()
+        (private / checkpoint.name).unlink()
+        if kept:
+            kept.rename(part)
+    written.folder.joinpath("run.json").write_text(
+        json.dumps(written.facts).replace(checkpoint.name, "../../../private")
+    )
+    assert SECRET not in shown(tmp_path, written.folder) and "not a run record" in shown(tmp_path, written.folder)

@@ -10,6 +10,7 @@ from typing import Any, TypeVar, get_args
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from evopolicygym.errors import UserError
+from evopolicygym.files import read_text_file
 
 SEE = "docs/agents.md has every key and a whole example."
 
@@ -23,12 +24,12 @@ Shape = TypeVar("Shape", bound=Strict)
 
 def read_toml(path: Path, what: str, see: str = SEE) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text())
+        return tomllib.loads(read_text_file(path))
     except OSError as error:
         raise UserError(f"cannot read the {what} {path}: {error.strerror}", see) from error
     except UnicodeDecodeError as error:
         raise UserError(f"the {what} {path} is not text: {error}", see) from error
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise UserError(f"the {what} {path} is not TOML: {error}", see) from error
 
 

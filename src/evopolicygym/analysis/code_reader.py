@@ -5,11 +5,16 @@ from __future__ import annotations
 import hashlib
 import os
 from pathlib import Path
+from typing import Final
 
 from evopolicygym.analysis.code_child import CPU_S
 from evopolicygym.analysis.limited import run_limited
-from evopolicygym.analysis.source import MAX_FILE_BYTES, hash_files, read_plain
+from evopolicygym.analysis.source import MAX_FILE_BYTES, hash_files
+from evopolicygym.files import list_files, read_file
 from evopolicygym.records.run import Code
+
+MAX_FILES: Final = 4_000  # as of a checkpoint
+MAX_DEPTH: Final = 16
 
 
 def code_facts(folder: Path) -> Code:
@@ -25,8 +30,7 @@ def code_facts(folder: Path) -> Code:
 
 def _by_bytes(folder: Path, why: str) -> Code:
     """What is left to say without parsing: every Python file counts as the bundle, and there is no tree."""
-    paths = sorted(path for path in folder.rglob("*.py") if path.is_file() and not path.is_symlink())
-    digests = {path.relative_to(folder).as_posix(): _digest(path) for path in paths}
+    digests = {path: _digest(folder, path) for path in _sources(folder)}
     nothing = {"lines": 0, "functions": 0, "branches": 0, "loops": 0, "depth": 0, "state": 0}
     return Code(
         bundle=list(digests),
@@ -39,8 +43,15 @@ def _by_bytes(folder: Path, why: str) -> Code:
     )
 
 
-def _digest(path: Path) -> str:
+def _sources(folder: Path) -> list[str]:
     try:
-        return hashlib.sha256(read_plain(path, MAX_FILE_BYTES)).hexdigest()
+        return [path for path in list_files(folder, "", MAX_FILES, MAX_DEPTH) if path.endswith(".py")]
+    except OSError:  # more than any checkpoint holds
+        return []
+
+
+def _digest(folder: Path, path: str) -> str:
+    try:
+        return hashlib.sha256(read_file(folder, path, MAX_FILE_BYTES)).hexdigest()
     except OSError as error:
         return f"unreadable: {error.strerror}"

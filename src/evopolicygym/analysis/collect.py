@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
 from evopolicygym.errors import UserError
-from evopolicygym.records.run import Run, load
+from evopolicygym.records.run import Result, Run, load
 
 RECORD: Final = "run.json"
 LEDGER: Final = "ledger.jsonl"
 MARKS: Final = (RECORD, LEDGER)
 AGENTS_OWN: Final = ("checkpoints", "workspace")
+MAX_DEPTH: Final = 32  # of folders; runs are not kept deeper
+LARGEST: Final = 1e60  # of a return: its fourth power, which variances of variances need, is still a number
 SUPERSEDED: Final = "superseded"  # attempts of a suite that were made again: evidence, but nobody's score
 
 
@@ -61,8 +63,11 @@ def collect(path: Path) -> Collected:
 def run_folders(path: Path) -> Iterator[Path]:
     """Never looks inside a run, nor where an agent writes even if the run around it has no record yet: what lies there
     is no record."""
+    start = str(path).rstrip("/").count("/")
     for folder, below, files in os.walk(path):
         is_run = any(mark in (*files, *below) for mark in MARKS)
+        if folder.count("/") - start >= MAX_DEPTH:
+            below.clear()
         below[:] = [] if is_run else [name for name in below if name not in (*AGENTS_OWN, SUPERSEDED)]
         if is_run:
             yield Path(folder)
@@ -70,9 +75,32 @@ def run_folders(path: Path) -> Iterator[Path]:
 
 def _read(folder: Path) -> Run | Skipped:
     try:
-        return load(folder)
+        return read_record(folder)
     except UserError as error:
         return unreadable(folder, error)
+
+
+def read_record(folder: Path) -> Run:
+    """A record that can be computed with. Raises UserError."""
+    run = load(folder)
+    for value in (run.task.failure_return, *_numbers(run)):
+        if abs(value) > LARGEST:
+            raise UserError(f"{folder} holds a return of {value:g}, which is too large to compute with")
+    return run
+
+
+def _numbers(run: Run) -> Iterator[float]:
+    for checkpoint in run.checkpoints:
+        yield from _of_results((checkpoint.validation, checkpoint.heldout))
+    yield from _of_results(submission.train for submission in run.submissions)
+    if run.outcome:
+        yield from (run.outcome.validation_mean or 0.0, *_of_results((run.outcome.heldout,)))
+
+
+def _of_results(results: Iterable[Result | None]) -> Iterator[float]:
+    for result in results:
+        if result:
+            yield from (*result.returns, result.mean, result.std)
 
 
 def unreadable(folder: Path, error: UserError) -> Skipped:

@@ -7,7 +7,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-from evopolicygym.analysis.source import MAX_SOURCE_BYTES, read_plain, source_lines
+from evopolicygym.analysis.source import MAX_SOURCE_BYTES, source_lines
+from evopolicygym.files import read_file
 
 Lines = list[bytes]
 MAX_SHARED_LINES: Final = 20_000
@@ -41,7 +42,7 @@ def edit_size(before: Mapping[str, Lines], after: Mapping[str, Lines]) -> float 
 def read_lines(folder: Path, paths: list[str]) -> dict[str, Lines] | None:
     """Of the files of a bundle; None when one of them is not there to be read, or is no file to compare by line."""
     try:
-        return {path: source_lines(read_plain(_within(folder, path), MAX_SOURCE_BYTES)) for path in paths}
+        return {path: source_lines(read_file(folder, path, MAX_SOURCE_BYTES)) for path in paths}
     except OSError:
         return None
 
@@ -75,10 +76,3 @@ def _longest_common_subsequence(before: Lines, after: Lines) -> int:
         matches = column & where[line]
         column = ((column + matches) | (column - matches)) & full
     return len(before) - column.bit_count()
-
-
-def _within(folder: Path, path: str) -> Path:
-    """Records come from elsewhere, too: what they call a file of the bundle must be one."""
-    if not (folder / path).resolve().is_relative_to(folder.resolve()):
-        raise OSError(f"{path} is not below {folder}")
-    return folder / path

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final, TypeVar
 
 from evopolicygym.analysis.code_reader import code_facts
-from evopolicygym.analysis.collect import SkipKind, Skipped, run_folders, unreadable
+from evopolicygym.analysis.collect import SkipKind, Skipped, read_record, run_folders, unreadable
 from evopolicygym.analysis.scores import unfinished
 from evopolicygym.errors import UserError
-from evopolicygym.records.run import Checkpoint, Code, Run, Status, load
+from evopolicygym.files import is_folder
+from evopolicygym.records.folder import check_run_folder
+from evopolicygym.records.run import Checkpoint, Code, Run, Status
+
+Found = TypeVar("Found")
+REASON_CHARACTERS: Final = 300
 
 
 @dataclass(frozen=True)
@@ -41,12 +47,24 @@ def find_run_folders(paths: Sequence[Path]) -> list[Path]:
     return sorted(found.values())
 
 
+def examine(folder: Path, look: Callable[[RunFolder], Found]) -> Found | Skipped:
+    """What ``look`` finds in a run folder. Whatever a folder from elsewhere makes of us costs that run alone."""
+    opened = open_run(folder)
+    if isinstance(opened, Skipped):
+        return opened
+    try:
+        return look(opened)
+    except Exception as error:  # a record can be well-formed and still be nonsense in more ways than we can list
+        reason = f"it cannot be analysed: {type(error).__name__}: {error}"
+        return Skipped(str(folder), SkipKind.BROKEN, reason[:REASON_CHARACTERS])
+
+
 def open_run(folder: Path) -> RunFolder | Skipped:
     try:
-        run = load(folder)
+        run = read_record(folder)
+        check_run_folder(folder)
         if run.status is not Status.FINISHED:
             return Skipped(str(folder), SkipKind.UNFINISHED, unfinished(run.status))
-        _check(run)
         return RunFolder(folder, run, dict(_code(folder, run)))
     except UserError as error:
         return unreadable(folder, error)
@@ -54,26 +72,15 @@ def open_run(folder: Path) -> RunFolder | Skipped:
         return Skipped(str(folder), SkipKind.BROKEN, str(error))
 
 
-def _check(run: Run) -> None:
-    if run.outcome is None:
-        raise _Broken("it is finished, but has no outcome")
-    numbers = [submission.number for submission in run.submissions]
-    if numbers != sorted(set(numbers)):
-        raise _Broken("its submissions are out of order")
-    known = {checkpoint.hash for checkpoint in run.checkpoints}
-    for submission in run.submissions:
-        if submission.checkpoint not in known:
-            raise _Broken(f"submission {submission.number} names a checkpoint that is not recorded")
-
-
 def _code(folder: Path, run: Run) -> Iterator[tuple[str, Code]]:
     """As recorded; read from the checkpoint where it is not."""
     for checkpoint in run.checkpoints:
         if checkpoint.validation is not None:
-            yield checkpoint.hash, checkpoint.code or _read(folder / "checkpoints" / checkpoint.hash, checkpoint)
+            yield checkpoint.hash, checkpoint.code or _read(folder, checkpoint)
 
 
-def _read(stored: Path, checkpoint: Checkpoint) -> Code:
-    if not stored.is_dir():
+def _read(folder: Path, checkpoint: Checkpoint) -> Code:
+    stored = f"checkpoints/{checkpoint.hash}"
+    if not is_folder(folder, stored):
         raise _Broken(f"checkpoint {checkpoint.hash[:12]} has neither recorded code nor a folder")
-    return code_facts(stored)
+    return code_facts(folder / stored)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from evopolicygym.analysis.imports import Imports, Module, imports_of
+from evopolicygym.files import is_folder, open_folder, read_file
 
 POLICY: Final = "policy.py"
 MAX_SOURCE_BYTES: Final = 2 << 20
@@ -52,7 +53,7 @@ def read_bundle(folder: Path) -> Bundle:
     """Empty when there is no policy.py."""
     files: dict[str, SourceFile] = {}
     unresolved: list[str] = []
-    waiting = [POLICY] if _is_file(folder / POLICY) else []
+    waiting = [POLICY] if _is_file(folder, POLICY) else []
     while waiting:
         path = waiting.pop()
         if path not in files:
@@ -65,7 +66,7 @@ def read_bundle(folder: Path) -> Bundle:
 
 def read_source(folder: Path, path: str) -> SourceFile:
     """A file too large to parse is known by its bytes, and its lines are not counted."""
-    data = read_plain(folder / path, MAX_FILE_BYTES)
+    data = read_file(folder, path, MAX_FILE_BYTES)
     digest = hashlib.sha256(data).hexdigest()
     if len(data) > MAX_SOURCE_BYTES:
         return SourceFile(path, digest, 0, None, f"{path}: larger than {MAX_SOURCE_BYTES >> 20} MiB, not parsed")
@@ -74,16 +75,6 @@ def read_source(folder: Path, path: str) -> SourceFile:
         return SourceFile(path, digest, lines, ast.parse(data), None)
     except Exception as error:  # whatever a parser says of an agent's bytes is a fact about them
         return SourceFile(path, digest, lines, None, _plain(f"{path}: {type(error).__name__}: {error}"))
-
-
-def read_plain(path: Path, at_most: int) -> bytes:
-    """Plain files only: a link or a pipe in a folder from elsewhere leads nowhere."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(descriptor, "rb") as file:
-        facts = os.fstat(descriptor)
-        if not stat.S_ISREG(facts.st_mode) or facts.st_size > at_most:
-            raise OSError(f"{path} is not a plain file of at most {at_most} bytes")
-        return file.read(at_most)
 
 
 def source_lines(data: bytes) -> list[bytes]:
@@ -100,11 +91,11 @@ def locate(folder: Path, module: Module) -> list[str]:
         return found
     for length in range(1, len(module) + 1):
         path = "/".join(module[:length])
-        if _is_file(folder / path / "__init__.py"):
+        if _is_file(folder, f"{path}/__init__.py"):
             found.append(f"{path}/__init__.py")
-        elif _is_file(folder / f"{path}.py"):
+        elif _is_file(folder, f"{path}.py"):
             return [*found, f"{path}.py"]
-        elif not (folder / path).is_dir():
+        elif not is_folder(folder, path):
             return found
     return found
 
@@ -119,5 +110,10 @@ def _plain(text: str) -> str:
     return text[:ERROR_CHARS].encode(errors="replace").decode()
 
 
-def _is_file(path: Path) -> bool:
-    return path.is_file() and not path.is_symlink()
+def _is_file(folder: Path, path: str) -> bool:
+    """A plain file that no link leads to; one that is too large is named when it is read."""
+    try:
+        with open_folder(folder, os.path.dirname(path)) as parent:
+            return stat.S_ISREG(os.stat(os.path.basename(path), dir_fd=parent, follow_symlinks=False).st_mode)
+    except (OSError, ValueError):
+        return False

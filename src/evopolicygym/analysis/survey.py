@@ -8,7 +8,7 @@ from pathlib import Path
 
 from evopolicygym.analysis.collect import Skipped
 from evopolicygym.analysis.diagnostics import Diagnosis, diagnose
-from evopolicygym.analysis.load import RunFolder, find_run_folders, open_run
+from evopolicygym.analysis.load import examine, find_run_folders
 
 
 @dataclass(frozen=True)
@@ -22,9 +22,9 @@ def survey(paths: Sequence[Path]) -> Survey:
     runs: list[Diagnosis] = []
     skipped: list[Skipped] = []
     for folder in find_run_folders(paths):
-        opened = open_run(folder)
-        if isinstance(opened, RunFolder):
-            runs.append(diagnose(opened))
+        found = examine(folder, diagnose)
+        if isinstance(found, Diagnosis):
+            runs.append(found)
         else:
-            skipped.append(opened)
+            skipped.append(found)
     return Survey(tuple(runs), tuple(skipped))

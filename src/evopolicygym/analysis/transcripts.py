@@ -7,23 +7,25 @@ answered under a key of ``ANSWERED`` or in an object that says that it is one. T
 
 from __future__ import annotations
 
-import io
 import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
-from evopolicygym.analysis.source import read_plain
 from evopolicygym.analysis.tokens import STEPS, Tokens, at
+from evopolicygym.files import open_file
 
 MAX_BYTES: Final = 256 << 20
+MAX_LINE_BYTES: Final = 8 << 20  # longer ones are no events: as objects they could take a hundred times their size
+MAX_EVENTS: Final = 500_000
 TOLD: Final = frozenset({"input", "arguments", "args", "parameters", "command", "action", "calls"})
 ANSWERED: Final = frozenset({"output", "aggregated_output", "observation", "result", "toolResult", "tool_use_result"})
 ANSWERS: Final = {"type": "tool_result", "role": "tool"}
 FILE: Final = re.compile(r"\bfeedback/([\w*?\[\]{},./-]*[\w*?\]}])")
-SUBMISSION: Final = re.compile(r"\bsubmit_(\d{3,})\b")
+SUBMISSION: Final = re.compile(r"\bsubmit_([0-9]{3,6})\b")
 
 
 @dataclass(frozen=True)
@@ -40,20 +42,22 @@ class Moment:
 def read_turn(folder: Path, number: int) -> list[Moment] | None:
     """None where there is no transcript, or none that shows events."""
     try:
-        data = read_plain(folder / "logs" / "agent" / f"turn_{number:03}.out", MAX_BYTES)
+        with open_file(folder, f"logs/agent/turn_{number:03}.out", MAX_BYTES) as file:
+            return list(islice(_moments(file), MAX_EVENTS)) or None
     except OSError:
         return None
-    return [_moment(event) for line in io.BytesIO(data) if (event := _event(line)) is not None] or None
 
 
-def _event(line: bytes) -> Any:
-    if not line.lstrip().startswith(b"{"):
-        return None
-    try:
-        event = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    return event if isinstance(event, dict) else None
+def _moments(file: BinaryIO) -> Iterator[Moment]:
+    """Lines that are no events, and those that are nested or numbered beyond what we can read, are passed over."""
+    while line := file.readline(MAX_LINE_BYTES):
+        if line.lstrip().startswith(b"{"):
+            try:
+                event = json.loads(line)
+                if isinstance(event, dict):
+                    yield _moment(event)
+            except (ValueError, RecursionError):
+                continue
 
 
 def _moment(event: Any) -> Moment:

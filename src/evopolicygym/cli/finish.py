@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import time
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -21,7 +22,7 @@ from evopolicygym.runs.lock import RunIsOwned
 from evopolicygym.runs.look import has_outcome, look
 from evopolicygym.runs.machine_lock import hidden_cases
 from evopolicygym.runs.ownership import own
-from evopolicygym.runs.settings import CORES, EngineName
+from evopolicygym.runs.settings import CORES, EngineName, Isolation
 from evopolicygym.runs.verification import Finding, Replay, Report
 from evopolicygym.runs.verification import verify as verify_run
 from evopolicygym.server import control
@@ -30,16 +31,19 @@ from evopolicygym.tasks.splits import Split
 Run = Annotated[Path, typer.Argument(help="Folder of the run.")]
 Jobs = Annotated[int, typer.Option(min=1, help="Episodes at a time.")]
 Where = Annotated[EngineName | None, typer.Option("--engine", help="This machine or Ray (default: as it was opened).")]
+Jail = Annotated[
+    Isolation | None, typer.Option("--isolation", help="Of policies: auto is the best of A and B; none trusts them.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 POLL_S: Final = 0.2
 
 
-def finish(run: Run, jobs: Jobs = CORES, engine: Where = None, json: AsJson = False) -> None:
+def finish(run: Run, jobs: Jobs = CORES, engine: Where = None, isolation: Jail = None, json: AsJson = False) -> None:
     """Close a run, select a checkpoint on hidden validation, score it on held-out, and print the outcome."""
     waited = 0.0
     while not has_outcome(run):
         try:
-            _ask_or_finish(run, jobs, engine)
+            _ask_or_finish(run, jobs=jobs, engine=engine, isolation=isolation)
         except RunIsOwned:
             if waited == 0.0:
                 talk.print(f"waiting for the process that owns {run}: it starts, ends, or finishes the run itself")
@@ -56,6 +60,7 @@ def score(
     ] = False,
     jobs: Jobs = CORES,
     engine: Where = None,
+    isolation: Jail = None,
     json: AsJson = False,
 ) -> None:
     """What each candidate scored. With --all-checkpoints those that were not selected are measured, too."""
@@ -65,7 +70,7 @@ def score(
     missing = {one.charged.checkpoint.hash for one in state.candidates} - set(state.heldout)
     if (all_checkpoints and missing) or not has_outcome(run):
         total = len(missing) * hidden.count(state, Split.HELDOUT)
-        with own(run, jobs=jobs, engine=engine) as owner, progress(total) as advance:
+        with own(run, jobs=jobs, engine=engine, isolation=isolation) as owner, progress(total) as advance:
             tell_notice(owner.notice)
             if all_checkpoints and missing:
                 with hidden_cases(service.cases_of(owner), str(run), "Ctrl-C loses nothing: score it later."):
@@ -75,13 +80,14 @@ def score(
     show_scores(run, json)
 
 
-def verify(run: Run, jobs: Jobs = CORES, json: AsJson = False) -> None:
-    """Recompute everything that can be recomputed, and name what does not match. Writes nothing."""
+def verify(run: Run, jobs: Jobs = CORES, isolation: Jail = None, json: AsJson = False) -> None:
+    """Recompute everything that can be recomputed, and name what does not match. Writes nothing. The policy is played
+    in a jail whatever the run's own settings say; only --isolation none plays it without."""
     place = Place(run)
-    if not place.ledger.exists() and not place.record.exists():
+    if not os.path.lexists(place.ledger) and not os.path.lexists(place.record):
         raise UserError(f"{run} holds no run", "Name the folder of a run: the one with run.json and ledger.jsonl.")
     check_jobs(jobs)
-    report = verify_run(run, jobs)
+    report = verify_run(run, jobs, isolation or Isolation.AUTO)
     if json:
         print_json(report.as_dict())
     else:
@@ -98,11 +104,11 @@ def _mark(finding: Finding, report: Report) -> str:
     return "DIFF" if finding.what == "replay" and report.replay is Replay.DIFFERS else "FAIL"
 
 
-def _ask_or_finish(run: Path, jobs: int, engine: EngineName | None) -> None:
+def _ask_or_finish(run: Path, **given: Any) -> None:
     try:
         _ask_the_owner(run)
     except control.NoOwner:
-        _finish_here(run, jobs, engine)
+        _finish_here(run, given)
 
 
 def _ask_the_owner(run: Path) -> None:
@@ -124,8 +130,8 @@ def _ask_the_owner(run: Path) -> None:
         )
 
 
-def _finish_here(run: Path, jobs: int, engine: EngineName | None) -> None:
-    with own(run, jobs=jobs, engine=engine) as owner:
+def _finish_here(run: Path, given: dict[str, Any]) -> None:
+    with own(run, **given) as owner:
         tell_notice(owner.notice)
         if interrupted := owner.judge.state.running:
             submission.execute(owner.judge, interrupted)

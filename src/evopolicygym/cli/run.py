@@ -20,6 +20,8 @@ from evopolicygym.errors import UserError
 from evopolicygym.judge.judge import Videos
 from evopolicygym.runs.casting import Cast, cast
 from evopolicygym.runs.driver import drive
+from evopolicygym.runs.grants import granted
+from evopolicygym.runs.look import recorded_settings
 from evopolicygym.runs.ownership import Owner, own
 from evopolicygym.runs.programs import settled
 from evopolicygym.runs.settings import CORES, MAY_DIFFER, AgentSettings, EngineName, Isolation, Seeds, Settings
@@ -78,8 +80,8 @@ def run(
 ) -> None:
     """Let an agent play one run: prompted until its budget is spent, a limit is hit or it stops; then scored."""
     if resume:
-        settings = Settings.read(resume / "config.toml")
-        given = _given_to_resume(context)
+        settings = recorded_settings(resume)
+        given = _given_to_resume(context, settings)
         (engine or settings.engine).check_address(ray_address)
         play(resume, settings.agent, given, json)
         return
@@ -157,18 +159,25 @@ def _stop(number: int, root: Path) -> None:
     os._exit(128 + number)
 
 
-def _given_to_resume(context: typer.Context) -> dict[str, Any]:
-    """What was written beside --resume. A run goes on as it was opened: what cannot change is refused, not ignored."""
+def _given_to_resume(context: typer.Context, settings: Settings) -> dict[str, Any]:
+    """What was written beside --resume. A run goes on as it was opened: what cannot change is refused, not ignored.
+    What the agent was granted beyond the usual must be written again: the folder may come from somebody else."""
     written = {
         parameter.name: parameter.opts[0]
         for parameter in context.command.params
         if parameter.name and context.get_parameter_source(parameter.name).name == "COMMANDLINE"  # type: ignore[union-attr]
     }
     may = {"task", *MAY_DIFFER}
-    if settled := [flag for name, flag in written.items() if name not in may | {"resume", "json"}]:
+    grants = granted(settings)
+    if settled := [flag for name, flag in written.items() if name not in may | {"resume", "json"} | set(grants)]:
         raise UserError(
             f"a run goes on as it was opened: {', '.join(settled)} cannot be given with --resume",
             "Leave it out, or begin a new run.",
+        )
+    if missing := [grant.flags for name, grant in grants.items() if not grant.is_given(context.params[name])]:
+        raise UserError(
+            "this run grants its agent more than a run does by default, and a run folder may come from somebody else",
+            f"Nothing was started. Look at its config.toml; if you mean it, add: {' '.join(missing)}",
         )
     return {name: context.params[name] for name in written if name in may}
 

@@ -6,6 +6,7 @@ outside of its workspace. What cannot be delivered is not: the judge's own copy 
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 import shutil
@@ -15,7 +16,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
+from evopolicygym.files import open_file
+
 FOLDER: Final = "feedback"
+MAX_DEPTH: Final = 4
+MAX_FILE_BYTES: Final = 1 << 30  # many times what an episode may record
 NO_FOLLOW: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -96,19 +101,25 @@ def _take_back(source: Path, name: str, parent: int) -> None:
     os.rmdir(name, dir_fd=parent)
 
 
-def _copy_tree(source: Path, target: int) -> None:
+def _copy_tree(source: Path, target: int, depth: int = MAX_DEPTH) -> None:
+    if depth < 0:
+        raise OSError(errno.ENAMETOOLONG, "nested too deep", str(source))
     for entry in sorted(os.scandir(source), key=lambda entry: entry.name):
         if entry.is_dir(follow_symlinks=False):
             os.mkdir(entry.name, 0o700, dir_fd=target)
             with _folder(entry.name, target) as inner:
-                _copy_tree(Path(entry.path), inner)
+                _copy_tree(Path(entry.path), inner, depth - 1)
                 os.fchmod(inner, 0o555)
         else:
-            _copy_file(entry.path, entry.name, target)
+            _copy_file(source, entry.name, target)
 
 
-def _copy_file(source: str, name: str, target: int) -> None:
-    with open(source, "rb") as original, open(os.open(name, NEW_FILE, 0o444, dir_fd=target), "wb") as copy:
+def _copy_file(folder: Path, name: str, target: int) -> None:
+    """The folder of a run that is taken up may come from elsewhere: a link in it leads nowhere."""
+    with (
+        open_file(folder, name, MAX_FILE_BYTES) as original,
+        open(os.open(name, NEW_FILE, 0o444, dir_fd=target), "wb") as copy,
+    ):
         shutil.copyfileobj(original, copy, 1 << 20)
 
 

@@ -6,12 +6,19 @@ import statistics
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
-import msgspec
+from msgspec import Meta
 
 from evopolicygym.rollout.nodes import Node
 from evopolicygym.rollout.records import EpisodeResult, mean
 from evopolicygym.sandbox.checkpoints import Checkpoint
-from evopolicygym.tasks.splits import SALT
+from evopolicygym.tasks.splits import SALT, SIZES, Split
+
+# A ledger may come from elsewhere: these are checked when a line is read, and when one is written.
+Hash = Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
+Number = Annotated[int, Meta(ge=1, le=1_000_000)]
+Count = Annotated[int, Meta(ge=0, lt=2**53)]
+TrainCase = Annotated[int, Meta(ge=0, lt=SIZES[Split.TRAIN])]
+MAX_BUDGET: Final = 100_000
 
 
 @dataclass(frozen=True)
@@ -19,7 +26,7 @@ class Tally:
     """Episodes in the order of their cases: what is kept of each, and nothing more of hidden ones."""
 
     returns: tuple[float, ...]
-    lengths: tuple[int, ...]
+    lengths: tuple[Count, ...]
     errors: tuple[str | None, ...]
 
     @property
@@ -42,16 +49,18 @@ def tally(results: list[EpisodeResult]) -> Tally:
 @dataclass(frozen=True)
 class Opened:
     """``facts`` is all that names the run: task, ids, options, agent. It never changes. ``salt`` is a secret that the
-    keys of its policies' randomness are made with; runs from before it was introduced have none. ``max_candidates``: of
-    so many distinct checkpoints hidden validation chooses, those that were submitted last; None: of all."""
+    keys of its policies' randomness are made with. ``max_candidates``: of so many distinct checkpoints, those that were
+    submitted last, hidden validation chooses; None: of all. ``settings`` is the sha256 of config.toml. Ledgers that
+    were begun before salt and settings were recorded have none."""
 
     run: str
-    budget: int
-    validation_cases: int
-    heldout_cases: int
+    budget: Annotated[int, Meta(ge=1, le=MAX_BUDGET)]
+    validation_cases: Annotated[int, Meta(ge=1, le=SIZES[Split.VALIDATION])]
+    heldout_cases: Annotated[int, Meta(ge=1, le=SIZES[Split.HELDOUT])]
     facts: dict[str, Any]
-    salt: Annotated[str, msgspec.Meta(pattern=rf"^({SALT})?\Z")] = ""
+    salt: Annotated[str, Meta(pattern=rf"^({SALT})?\Z")] = ""
     max_candidates: int | None = None
+    settings: Annotated[str, Meta(pattern=r"\A([0-9a-f]{64})?\Z")] = ""
 
 
 @dataclass(frozen=True)
@@ -85,20 +94,20 @@ class Refused:
 class Charged:
     """The submission is accepted and paid for; from here on it ends in a verdict or in a refund."""
 
-    submission: int
+    submission: Number
     key: str
     checkpoint: Checkpoint
-    cases: tuple[int, ...]
+    cases: tuple[TrainCase, ...]
 
 
 @dataclass(frozen=True)
 class Judged:
     """``summary`` is the reply, word for word. ``tally`` is None when the policy did not load."""
 
-    submission: int
+    submission: Number
     verdict: str
     tally: Tally | None
-    clipped_actions: int
+    clipped_actions: Count
     wall_s: float
     summary: dict[str, Any]
     feedback: str
@@ -108,7 +117,7 @@ class Judged:
 class Refunded:
     """The judge failed: no verdict, no feedback, no charge. A ``permanent`` failure would come again."""
 
-    submission: int
+    submission: Number
     text: str
     permanent: bool = False
 
@@ -117,7 +126,7 @@ class Refunded:
 class Prompted:
     """The agent is told to go on. What follows is its turn, until it is ``Turned``."""
 
-    turn: int
+    turn: Count
 
 
 @dataclass(frozen=True)
@@ -128,7 +137,7 @@ class Turned:
     session: str | None
     exit_code: int | None
     wall_s: float
-    submissions: int
+    submissions: Count
     usage: dict[str, Any] | None
     failure: str | None
     text: str
@@ -154,7 +163,7 @@ class Inspected:
 
 @dataclass(frozen=True)
 class Validated:
-    checkpoint: str
+    checkpoint: Hash
     tally: Tally
     wall_s: float
 
@@ -163,14 +172,14 @@ class Validated:
 class Selected:
     """None: no submission was ``ok``."""
 
-    submission: int | None
+    submission: Number | None
 
 
 @dataclass(frozen=True)
 class Scored:
     """One checkpoint on the held-out cases."""
 
-    checkpoint: str
+    checkpoint: Hash
     tally: Tally
     wall_s: float
 

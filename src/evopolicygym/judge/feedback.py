@@ -7,9 +7,10 @@ import json
 import os
 import tempfile
 from collections.abc import Iterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
+from evopolicygym.files import list_files, open_file
 from evopolicygym.judge.events import tally
 from evopolicygym.judge.place import sync, sync_tree
 from evopolicygym.judge.state import Submission
@@ -18,6 +19,10 @@ from evopolicygym.rollout.records import EpisodeError, EpisodeResult, LoadResult
 from evopolicygym.sandbox.checkpoints import STAGED, remove_tree
 
 MESSAGE_CHARACTERS: Final = 400
+# Far beyond what one submission can record: of a folder from elsewhere nothing more is read.
+MAX_BYTES: Final = 16 << 30
+MAX_FILES: Final = 10_000
+MAX_DEPTH: Final = 4
 
 
 class Staged:
@@ -86,12 +91,13 @@ def summarize(
 
 
 def digest(folder: Path) -> str:
-    """Of names and contents, in order."""
-    whole = hashlib.sha256()
-    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
-        with open(path, "rb") as file:
+    """Of names and contents, in order. Raises OSError for what no judge has written: links, pipes, endless files."""
+    whole, left = hashlib.sha256(), MAX_BYTES
+    for path in sorted(map(PurePosixPath, list_files(folder.parent, folder.name, MAX_FILES, MAX_DEPTH))):
+        with open_file(folder, str(path), left) as file:
             part = hashlib.file_digest(file, "sha256").hexdigest()
-        whole.update(f"{part} {path.relative_to(folder)}\n".encode())
+            left -= file.tell()
+        whole.update(f"{part} {path}\n".encode(errors="surrogateescape"))
     return whole.hexdigest()
 
 

@@ -12,15 +12,19 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
 from evopolicygym.errors import Fault, UserError
+from evopolicygym.files import read_file
 from evopolicygym.judge.events import KINDS, Event
 from evopolicygym.judge.failpoints import armed, failpoint
 
 START: Final = "0" * 64
+MAX_BYTES: Final = 128 << 20
+MAX_LINES: Final = 250_000  # a charge and a verdict for each episode of the largest budget, and the rest
+WORDS: Final = 300  # characters of what a parser says
 
 
 class LedgerCorrupt(UserError):
@@ -36,7 +40,7 @@ class Line:
     """One fact. ``previous`` is the hash of the line before; sequence numbers count from 0."""
 
     sequence: int
-    time: datetime
+    time: Annotated[datetime, msgspec.Meta(tz=True)]
     kind: str
     data: dict[str, Any]
     previous: str
@@ -54,9 +58,11 @@ def read(path: Path) -> Iterator[tuple[Line, bytes]]:
     """All whole lines with their bytes, the chain checked as they come."""
     previous = START
     try:
-        *whole, _torn = path.read_bytes().split(b"\n")
+        *whole, _torn = read_file(path.parent, path.name, MAX_BYTES).split(b"\n")
     except OSError as error:
         raise UserError(f"cannot read the ledger {path}: {error.strerror}") from error
+    if len(whole) > MAX_LINES:
+        raise LedgerCorrupt(f"{path} has {len(whole)} lines; no run writes more than {MAX_LINES}")
     for number, raw in enumerate(whole):
         line = _parse(raw, path, number)
         if (line.sequence, line.previous) != (number, previous):
@@ -70,8 +76,9 @@ def _parse(raw: bytes, path: Path, number: int) -> Line:
         line = msgspec.json.decode(raw, type=Line)
         line.event()
         return line
-    except (msgspec.MsgspecError, KeyError, UnicodeDecodeError) as error:
-        raise LedgerCorrupt(f"{path}, line {number + 1} is not a line of a ledger: {error}") from error
+    except (msgspec.MsgspecError, LookupError, ValueError, RecursionError) as error:
+        text = str(error)[:WORDS]
+        raise LedgerCorrupt(f"{path}, line {number + 1} is not a line of a ledger: {text}") from error
 
 
 def _readable(line: Line, path: Path) -> bytes:
@@ -99,7 +106,7 @@ class Ledger:
 
     def __init__(self, path: Path, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         self.path, self._now = path, now
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         self._length = self._end = 0
         self._lost = ""
         self.head = START
@@ -118,6 +125,8 @@ class Ledger:
         raw = _readable(line, self.path)
         if self._lost:
             raise LedgerUnwritable(self._lost)
+        if self._length >= MAX_LINES or self._end + len(raw) >= MAX_BYTES:
+            raise LedgerUnwritable(f"the ledger {self.path} is as long as it can be read again; finish the run")
         try:
             self._write(raw + b"\n")
         except OSError as error:

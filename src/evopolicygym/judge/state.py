@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
@@ -28,8 +28,10 @@ from evopolicygym.judge.events import (
     Turned,
     Validated,
 )
-from evopolicygym.judge.ledger import Line
+from evopolicygym.judge.ledger import LedgerCorrupt, Line
 from evopolicygym.judge.verdicts import Verdict
+
+Put = Callable[[dict[Any, Any], Any, Any], dict[Any, Any]]
 
 
 class Phase(StrEnum):
@@ -88,6 +90,7 @@ class RunState:
     joined: tuple[Joined, ...] = ()
     phase: Phase = Phase.OPEN
     submissions: dict[int, Submission] = field(default_factory=dict)
+    charged: int = 0
     refused: Counter[str] = field(default_factory=Counter)
     prompted_at: datetime | None = None
     turns: tuple[Turned, ...] = ()
@@ -103,10 +106,6 @@ class RunState:
     @property
     def budget(self) -> int:
         return self.opened.budget if self.opened else 0
-
-    @property
-    def charged(self) -> int:
-        return sum(submission.cost for submission in self.submissions.values())
 
     @property
     def remaining(self) -> int:
@@ -151,18 +150,37 @@ class RunState:
     def by_key(self, key: str) -> Submission | None:
         return next((one for one in self.submissions.values() if one.charged.key == key), None)
 
-    def changed(self, number: int, **changes: Any) -> RunState:
-        return replace(self, submissions={**self.submissions, number: replace(self.submissions[number], **changes)})
+    def with_submission(self, submission: Submission, put: Put) -> RunState:
+        before = self.submissions.get(submission.number)
+        charged = self.charged + submission.cost - (before.cost if before else 0)
+        return replace(self, submissions=put(self.submissions, submission.number, submission), charged=charged)
+
+    def changed(self, number: int, put: Put, **changes: Any) -> RunState:
+        if number not in self.submissions:
+            raise LedgerCorrupt(f"the ledger ends submission {number}, which was never charged")
+        return self.with_submission(replace(self.submissions[number], **changes), put)
 
 
 def fold(lines: Iterable[Line]) -> RunState:
+    """The state after all lines. Raises LedgerCorrupt for lines that cannot follow one another."""
     state = RunState()
     for line in lines:
-        state = apply(state, line.event(), line.time)
+        state = apply(state, line.event(), line.time, in_place)
     return state
 
 
-def apply(state: RunState, event: Event, time: datetime) -> RunState:
+def copied(known: dict[Any, Any], key: Any, value: Any) -> dict[Any, Any]:
+    """Other threads may be looking at the state before."""
+    return {**known, key: value}
+
+
+def in_place(known: dict[Any, Any], key: Any, value: Any) -> dict[Any, Any]:
+    """Where nobody looks at the state before: copying it at each line would take quadratic time."""
+    known[key] = value
+    return known
+
+
+def apply(state: RunState, event: Event, time: datetime, put: Put = copied) -> RunState:
     match event:
         case Opened():
             return replace(state, opened=event, opened_at=time)
@@ -172,12 +190,12 @@ def apply(state: RunState, event: Event, time: datetime) -> RunState:
             return replace(state, joined=(*state.joined, event))
         case Refused(reason):
             return replace(state, refused=state.refused + Counter([reason]))
-        case Charged(number):
-            return replace(state, submissions={**state.submissions, number: Submission(event, time)})
+        case Charged():
+            return state.with_submission(Submission(event, time), put)
         case Judged(number):
-            return state.changed(number, judged=event, judged_at=time)
+            return state.changed(number, put, judged=event, judged_at=time)
         case Refunded(number, text, permanent):
-            return state.changed(number, refunded=text, fault_is_permanent=permanent)
+            return state.changed(number, put, refunded=text, fault_is_permanent=permanent)
         case Prompted():
             return replace(state, prompted_at=time)
         case Turned():
@@ -187,11 +205,11 @@ def apply(state: RunState, event: Event, time: datetime) -> RunState:
         case Inspected():
             return replace(state, inspected=event)
         case Validated(checkpoint):
-            return replace(state, validation={**state.validation, checkpoint: event})
+            return replace(state, validation=put(state.validation, checkpoint, event))
         case Selected(submission):
             return replace(state, phase=Phase.SELECTED, selected=submission)
         case Scored(checkpoint):
-            return replace(state, heldout={**state.heldout, checkpoint: event})
+            return replace(state, heldout=put(state.heldout, checkpoint, event))
         case Repeated():
             return replace(state, repeated=event)
         case Finished():

@@ -6,16 +6,42 @@ Numbers that readers compute with are stored in full: JSON floats read back to t
 from __future__ import annotations
 
 import json
-from datetime import datetime
+import math
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from evopolicygym.errors import UserError
+from evopolicygym.files import read_file
 
 VERSION: Final = 1
+NAME: Final = "run.json"
+MAX_BYTES: Final = 64 << 20
+MAX_DEPTH: Final = 16  # of tables whose keys are not known here
+LARGEST: Final = 2**63
+
+
+def _bounded(value: Any, depth: int = 0) -> Any:
+    """Check what nobody has declared: numbers that can be computed with, and no deeper than a person would nest."""
+    if depth > MAX_DEPTH:
+        raise ValueError(f"nested more than {MAX_DEPTH} deep")
+    is_bounded = not isinstance(value, int) or -LARGEST <= value < LARGEST
+    if not is_bounded or (isinstance(value, float) and not math.isfinite(value)):
+        raise ValueError("a number beyond all bounds")
+    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        _bounded(inner, depth + 1)
+    return value
+
+
+# Records come from elsewhere, too: what names a folder or counts something is checked when it is read.
+Hash = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+Count = Annotated[int, Field(ge=0, lt=2**53)]
+Whole = Annotated[int, Field(ge=-LARGEST, lt=LARGEST)]
+SubmissionNumber = Annotated[int, Field(ge=1, le=1_000_000)]
+Cases = Annotated[int, Field(ge=0, le=100_000)]
+Undeclared = Annotated[dict[str, Any], AfterValidator(_bounded)]
 
 
 class Facts(BaseModel):
@@ -50,11 +76,11 @@ class Repeat(StrEnum):
 class TaskFacts(Facts):
     id: str
     env_id: str
-    version: int
+    version: Whole
     title: str
     family: str
     demand: str
-    horizon: int
+    horizon: Count
     failure_return: float
 
 
@@ -65,8 +91,8 @@ class Ids(Facts):
     splits_id: str
     comparable_id: str
     bit_id: str
-    fingerprint: dict[str, Any]
-    machine: dict[str, Any] = {}
+    fingerprint: Undeclared
+    machine: Undeclared = {}
     other_bit_ids: list[str] = []
 
 
@@ -74,8 +100,8 @@ class Options(Facts):
     """What the run was opened with, beyond task and splits. ``max_candidates``: of so many distinct checkpoints, the
     last that were submitted, validation chose; null: of all."""
 
-    validation_cases: int
-    heldout_cases: int
+    validation_cases: Cases
+    heldout_cases: Cases
     validate_when: Literal["after", "eager"]
     video: Literal["none", "first", "all"]
     stock: bool
@@ -88,8 +114,8 @@ class Agent(Facts):
     name: str
     model: str | None = None
     version: str | None = None
-    seed: int | None = None
-    settings: dict[str, Any] = {}
+    seed: Whole | None = None
+    settings: Undeclared = {}
 
 
 class Node(Facts):
@@ -98,7 +124,7 @@ class Node(Facts):
     id: str
     host: str
     level: str
-    seats: int
+    seats: Count
     refused: str
 
 
@@ -119,18 +145,18 @@ class Isolation(Facts):
 class Budget(Facts):
     """``total`` = ``charged`` + ``remaining``, at any time. ``refused``: requests that cost nothing, by reason."""
 
-    total: int
-    charged: int
-    remaining: int
-    refunds: int
-    refused: dict[str, int]
+    total: Count
+    charged: Count
+    remaining: Whole
+    refunds: Count
+    refused: dict[str, Count]
 
 
 class Result(Facts):
     """Episodes of one checkpoint on one list of cases, in the order of the cases. A failed one has its error kind."""
 
     returns: list[float]
-    lengths: list[int]
+    lengths: list[Count]
     errors: list[str | None]
     mean: float
     std: float
@@ -139,16 +165,16 @@ class Result(Facts):
 class Submission(Facts):
     """One accepted submit. ``verdict`` is null while it runs, and for ever when the judge failed and refunded it."""
 
-    number: int
-    checkpoint: str
-    cases: list[int]
-    charged: int
-    charged_at: datetime
-    judged_at: datetime | None
+    number: SubmissionNumber
+    checkpoint: Hash
+    cases: list[Count]
+    charged: Count
+    charged_at: AwareDatetime
+    judged_at: AwareDatetime | None
     verdict: str | None
     refunded: bool
     train: Result | None
-    clipped_actions: int
+    clipped_actions: Count
     wall_s: float | None
 
 
@@ -157,20 +183,20 @@ class Turn(Facts):
     alone, null where nobody metered it; ``model`` served it, by the client's word; ``price`` says where its cost comes
     from; ``message`` what failed, in the words of the client."""
 
-    exit_code: int | None
+    exit_code: Whole | None
     wall_s: float
-    submissions: int
+    submissions: Count
     failure: str | None
     stop: bool
     model: str | None
-    usage: dict[str, Any] | None
-    price: dict[str, Any] | None
+    usage: Undeclared | None
+    price: Undeclared | None
     message: str | None = None
 
 
 class Sign(Facts):
     kind: str
-    count: int
+    count: Count
     where: str
     example: str
 
@@ -199,20 +225,20 @@ class Code(Facts):
     topology: str | None
     unresolved: list[str]
     error: str | None
-    lines: int
-    functions: int
-    branches: int
-    loops: int
-    depth: int
-    state: int
+    lines: Count
+    functions: Count
+    branches: Count
+    loops: Count
+    depth: Count
+    state: Count
 
 
 class Checkpoint(Facts):
     """``heldout`` is there for the winner and, after ``score --all-checkpoints``, for all: it never selects."""
 
-    hash: str
-    files: int
-    bytes: int
+    hash: Hash
+    files: Count
+    bytes: Count
     code: Code | None
     validation: Result | None
     heldout: Result | None
@@ -223,20 +249,20 @@ class Outcome(Facts):
     the judge's words."""
 
     kind: OutcomeKind
-    submission: int | None
-    checkpoint: str | None
+    submission: SubmissionNumber | None
+    checkpoint: Hash | None
     validation_mean: float | None
     heldout: Result | None
     repeat: Repeat | None
     stopped_early: bool
-    budget_left: int
+    budget_left: Whole
     cause: str | None = None
 
 
 class Times(Facts):
-    opened: datetime
-    closed: datetime | None
-    finished: datetime | None
+    opened: AwareDatetime
+    closed: AwareDatetime | None
+    finished: AwareDatetime | None
     closed_because: str | None
     train_s: float
     hidden_s: float
@@ -264,8 +290,8 @@ class Run(Facts):
     integrity: Integrity | None = None
     randomness_salt: str | None = None
     turns: list[Turn] = []
-    usage: dict[str, Any] | None
-    ledger_head: str
+    usage: Undeclared | None
+    ledger_head: Hash
 
 
 def schema() -> dict[str, Any]:
@@ -274,16 +300,49 @@ def schema() -> dict[str, Any]:
 
 
 def load(path: Path) -> Run:
-    """From a run folder or its run.json."""
-    file = path / "run.json" if path.is_dir() else path
+    """Read a run folder's record, or the record itself. Raises UserError where it is none, or contradicts itself."""
+    root, name = (path, NAME) if path.is_dir() else (path.parent, path.name)
+    file = root / name
     try:
-        return Run.model_validate_json(file.read_bytes())
+        run = Run.model_validate_json(read_file(root, name, MAX_BYTES))
     except OSError as error:
         raise UserError(f"cannot read {file}: {error.strerror}", "Name the folder of a run.") from error
     except ValidationError as error:
-        first = error.errors()[0]
+        first = error.errors(include_input=False, include_url=False)[0]
         where = ".".join(str(part) for part in first["loc"]) or "the file"
         raise UserError(f"{file} is not a run record of version {VERSION}: {where}: {first['msg']}") from error
+    if problem := contradiction(run):
+        raise UserError(f"{file} contradicts itself: {problem}")
+    return run
+
+
+def contradiction(run: Run) -> str | None:
+    """What no judge would have written, in words; readers rely on the rest."""
+    if run.status is Status.FINISHED and run.outcome is None:
+        return "it is finished, but has no outcome"
+    numbers = [submission.number for submission in run.submissions]
+    if numbers != sorted(set(numbers)):
+        return "its submissions are out of order"
+    known = {checkpoint.hash for checkpoint in run.checkpoints}
+    for submission in run.submissions:
+        if submission.checkpoint not in known:
+            return f"submission {submission.number} names a checkpoint that is not recorded"
+    if run.outcome and run.outcome.checkpoint and run.outcome.checkpoint not in known:
+        return "its outcome names a checkpoint that is not recorded"
+    made = [turn.submissions for turn in run.turns]
+    if made != sorted(made) or (made and made[-1] > len(numbers)):
+        return "its turns count other submissions than there are"
+    return _uneven(run)
+
+
+def _uneven(run: Run) -> str | None:
+    """A result has a return, a length and an error or none for each of its episodes, and at least one."""
+    results = [submission.train for submission in run.submissions]
+    results += [result for checkpoint in run.checkpoints for result in (checkpoint.validation, checkpoint.heldout)]
+    for result in (*results, run.outcome.heldout if run.outcome else None):
+        if result and not 0 < len(result.returns) == len(result.lengths) == len(result.errors):
+            return "a result has not one return, length and error for each episode"
+    return None
 
 
 if __name__ == "__main__":

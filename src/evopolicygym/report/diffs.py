@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
@@ -11,13 +10,15 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from evopolicygym.analysis.source import MAX_FILE_BYTES, POLICY, read_plain
+from evopolicygym.analysis.source import MAX_FILE_BYTES, POLICY
+from evopolicygym.files import list_files, read_file
 from evopolicygym.report.text import short
 
 MAX_LINES: Final = 160
 MAX_CHARACTERS: Final = 200
 MAX_BYTES: Final = 256 << 10
-MAX_FILES: Final = 4_000  # no checkpoint holds more
+MAX_FILES: Final = 4_000  # no checkpoint holds more, or is nested deeper
+MAX_DEPTH: Final = 16
 MATCHED_LINES: Final = 400  # difflib is quadratic and worse; longer changes are shown as one
 CONTEXT: Final = 3
 
@@ -28,13 +29,14 @@ Opcode = tuple[str, int, int, int, int]
 class File:
     """Of a checkpoint. Equal digests mean equal contents; a file that cannot be read has none."""
 
-    path: Path
+    folder: Path
+    path: str
     digest: str | None
 
     def lines(self) -> list[str] | None:
         """None when it is too large to show, or no text."""
         try:
-            data = read_plain(self.path, MAX_BYTES)
+            data = read_file(self.folder, self.path, MAX_BYTES)
         except OSError:
             return None
         return None if b"\0" in data else data.decode(errors="replace").removesuffix("\n").split("\n")
@@ -58,10 +60,12 @@ class Diff:
 
 
 def read_tree(folder: Path) -> Tree | None:
-    """Files by path. None when there is no folder."""
-    if not folder.is_dir():
+    """Files by path. None when there is no folder, or one that is no checkpoint."""
+    try:
+        names = list_files(folder.parent, folder.name, MAX_FILES, MAX_DEPTH)
+    except OSError:
         return None
-    return {name: File(folder / name, _digest(folder / name)) for name in islice(_files(folder), MAX_FILES)}
+    return {name: File(folder, name, _digest(folder, name)) for name in names}
 
 
 def diff(before: Tree, after: Tree) -> Diff:
@@ -70,15 +74,9 @@ def diff(before: Tree, after: Tree) -> Diff:
     return Diff(tuple(shown), len(lines) > MAX_LINES)
 
 
-def _files(folder: Path) -> Iterator[str]:
-    for place, below, names in os.walk(folder):
-        below.sort()
-        yield from (os.path.relpath(os.path.join(place, name), folder) for name in sorted(names))
-
-
-def _digest(path: Path) -> str | None:
+def _digest(folder: Path, name: str) -> str | None:
     try:
-        return hashlib.sha256(read_plain(path, MAX_FILE_BYTES)).hexdigest()
+        return hashlib.sha256(read_file(folder, name, MAX_FILE_BYTES)).hexdigest()
     except OSError:
         return None
 

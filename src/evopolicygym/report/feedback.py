@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote_from_bytes
 
-from evopolicygym.analysis.source import read_plain
+from evopolicygym.files import list_files, read_file
 from evopolicygym.records.run import Submission
 from evopolicygym.report.text import number, short
 
@@ -18,6 +18,7 @@ MAX_BYTES: Final = 1 << 20
 MAX_ERRORS: Final = 3
 MAX_CHARACTERS: Final = 240
 MAX_VIDEOS: Final = 16
+MAX_FILES: Final = 100_000
 VIDEO: Final = "video.mp4"
 
 
@@ -36,16 +37,18 @@ class Feedback:
 
 def feedback(run: Path, submission: Submission, page: Path) -> Feedback:
     """``page`` is the folder that links start from. Where the folder of feedback is gone the record has to do."""
-    folder = run / "feedback" / f"submit_{submission.number:03d}"
-    summary = _summary(folder / "summary.json")
+    name = f"feedback/submit_{submission.number:03d}"
+    summary = _summary(run, f"{name}/summary.json")
     return Feedback(
-        tuple(_facts(submission, summary)), tuple(_errors(submission, summary)), tuple(_videos(folder, page))
+        tuple(_facts(submission, summary)),
+        tuple(_errors(submission, summary)),
+        tuple(_videos(run, f"{name}/episodes", page)),
     )
 
 
-def _summary(path: Path) -> dict[str, Any]:
+def _summary(run: Path, name: str) -> dict[str, Any]:
     try:
-        found = json.loads(read_plain(path, MAX_BYTES))
+        found = json.loads(read_file(run, name, MAX_BYTES))
     except (OSError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
@@ -80,9 +83,12 @@ def _error(told: object) -> str:
     return f"{told.get('kind')}: {told.get('message')}"
 
 
-def _videos(folder: Path, page: Path) -> Iterator[Video]:
-    found = sorted(folder.glob(f"episodes/*/{VIDEO}"))[:MAX_VIDEOS]
-    for path in found:
+def _videos(run: Path, name: str, page: Path) -> Iterator[Video]:
+    try:
+        found = [path for path in list_files(run, name, MAX_FILES, 1) if path.endswith(f"/{VIDEO}")]
+    except OSError:
+        return
+    for path in (run / name / path for path in found[:MAX_VIDEOS]):
         if path.is_file() and not path.is_symlink():
             yield Video(path.parent.name, link(path, page))
 

@@ -10,7 +10,7 @@ from evopolicygym.analysis.collect import Skipped
 from evopolicygym.analysis.diagnostics import Diagnosis, diagnose
 from evopolicygym.analysis.entrants import entrant
 from evopolicygym.analysis.leaderboard import Leaderboard, leaderboard
-from evopolicygym.analysis.load import RunFolder, find_run_folders, open_run
+from evopolicygym.analysis.load import RunFolder, examine, find_run_folders
 from evopolicygym.records.anchors import AnchorFile
 from evopolicygym.records.run import Run
 from evopolicygym.reference.anchors import stored
@@ -40,12 +40,12 @@ def gather(paths: Sequence[Path], page: Path, anchors: Sequence[AnchorFile] = ()
     runs: list[Run] = []
     skipped: list[Skipped] = []
     for folder in find_run_folders(paths):
-        opened = open_run(folder)
-        if isinstance(opened, RunFolder):
-            stories.append(_story(opened, page))
-            runs.append(opened.run)
+        found = examine(folder, lambda opened: (_story(opened, page), opened.run))
+        if isinstance(found, Skipped):
+            skipped.append(found)
         else:
-            skipped.append(opened)
+            stories.append(found[0])
+            runs.append(found[1])
     return Gathered(tuple(stories), leaderboard(runs, [*anchors, stored()], with_paper), tuple(skipped))
 
 

@@ -1,14 +1,21 @@
-"""Looking at a run without owning it."""
+"""Looking at a run without owning it.
+
+Its folder may come from elsewhere: whatever lies in it, the answer is a state that makes sense, or a UserError."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from evopolicygym.agents.turns import Usage, total
 from evopolicygym.errors import UserError
-from evopolicygym.judge.ledger import Line, line_hash, read
+from evopolicygym.judge.events import Opened
+from evopolicygym.judge.ledger import LedgerCorrupt, Line, line_hash, read
 from evopolicygym.judge.place import Place
 from evopolicygym.judge.state import Phase, RunState, fold
 from evopolicygym.records.run import load
+from evopolicygym.runs import record
+from evopolicygym.runs.allowance import spent
+from evopolicygym.runs.settings import Settings
 
 
 def look(root: Path) -> RunState:
@@ -27,6 +34,30 @@ def has_outcome(root: Path) -> bool:
         return False
 
 
+def recorded_settings(root: Path) -> Settings:
+    """The settings that a run was opened with. Raises UserError where config.toml was altered since."""
+    return Settings.read(root, _opened(root).settings)
+
+
+def check_sense(state: RunState) -> None:
+    """Raise LedgerCorrupt for a ledger whose lines are well-formed and still no run: no record follows from it."""
+    try:
+        record.derive(state, "0" * 64)
+        spent(state.turns)
+        total([Usage(**turn.usage) for turn in state.turns if turn.usage])
+    except Exception as error:  # facts from elsewhere can be wrong in more ways than we can list
+        text = f"{type(error).__name__}: {error}"
+        raise LedgerCorrupt(f"the ledger makes no sense: no record follows from it ({text[:300]})") from error
+
+
+def _opened(root: Path) -> Opened:
+    first = next(iter(_lines(root)), None)
+    event = first[0].event() if first else None
+    if not isinstance(event, Opened):
+        raise _never_opened(root)
+    return event
+
+
 def _lines(root: Path) -> list[tuple[Line, bytes]]:
     place = Place(root)
     if not place.ledger.exists():
@@ -37,5 +68,10 @@ def _lines(root: Path) -> list[tuple[Line, bytes]]:
 def _state(root: Path, lines: list[tuple[Line, bytes]]) -> RunState:
     state = fold(line for line, _ in lines)
     if state.opened is None:
-        raise UserError(f"the run in {root} was never opened", "Open it with `evopolicygym serve TASK --run FOLDER`.")
+        raise _never_opened(root)
+    check_sense(state)
     return state
+
+
+def _never_opened(root: Path) -> UserError:
+    return UserError(f"the run in {root} was never opened", "Open it with `evopolicygym serve TASK --run FOLDER`.")

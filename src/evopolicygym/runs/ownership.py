@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import secrets
 from collections.abc import Iterator
@@ -20,18 +21,20 @@ from evopolicygym.judge.failpoints import failpoint
 from evopolicygym.judge.judge import Judge, Means, Videos
 from evopolicygym.judge.place import Place, write_whole
 from evopolicygym.judge.state import Phase, RunState
+from evopolicygym.records.folder import check_run_folder
 from evopolicygym.records.run import Code
 from evopolicygym.rollout.ray.fleet import Whereabouts
 from evopolicygym.rollout.slots import Slots, check_jobs
 from evopolicygym.runs import record, workspace
 from evopolicygym.runs.engines import engine_of
 from evopolicygym.runs.lock import PATIENCE_S, RunLock
-from evopolicygym.runs.settings import EngineName, Settings
+from evopolicygym.runs.look import look, recorded_settings
+from evopolicygym.runs.settings import EngineName, Isolation, Settings
 from evopolicygym.sandbox.checkpoints import remove_tree, sweep
 from evopolicygym.sandbox.jail import Level, residues
 from evopolicygym.tasks.contract import render
 from evopolicygym.tasks.ids import comparable_facts, ids, machine_facts
-from evopolicygym.tasks.registry import resolve
+from evopolicygym.tasks.registry import check_own_task, resolve
 from evopolicygym.tasks.splits import Splits, new_salt
 from evopolicygym.tasks.task import Task
 
@@ -76,6 +79,7 @@ def own(
     """An existing run or, when a task is given, a new one. Leaving it lets go: another process may take over. ``slots``
     and, with Ray, ``seats`` are there where runs share them."""
     place = Place(root.absolute())
+    check_run_folder(place.root)
     is_new = not place.root.exists()
     if not _has_begun(place):
         _check_new(root, given)
@@ -84,7 +88,7 @@ def own(
     with RunLock(place.root, PATIENCE_S if slots else 0.0):  # only now it cannot begin under our hands
         has_begun = _has_begun(place)
         place.make_own()
-        settings = agreed(Settings.read(place.config), given, place) if has_begun else Settings.make(**given)
+        settings = _taken_up(place, given) if has_begun else Settings.make(**given)
         try:
             with _started(place, settings, agent_facts, slots, seats) as owner:
                 yield owner
@@ -113,6 +117,25 @@ def _make(place: Place) -> None:
 
 def _has_begun(place: Place) -> bool:
     return place.ledger.exists() and place.ledger.stat().st_size > 0
+
+
+def _taken_up(place: Place, given: dict[str, Any]) -> Settings:
+    """The settings of a run that exists. What makes it less safe than usual must be given here and now: the folder may
+    come from somebody else, and so does what its config.toml says."""
+    look(place.root)
+    settings = recorded_settings(place.root)
+    check_own_task(settings.task, place.root)
+    if settings.isolation is Isolation.NONE and not given.get("isolation"):
+        raise UserError(
+            f"{place.root} was opened without isolation of its policies: they could do all that you can do here",
+            "Add --isolation auto to play them in a jail, or --isolation none to trust them.",
+        )
+    if settings.engine is EngineName.RAY and not given.get("engine"):
+        raise UserError(
+            f"{place.root} was played on Ray ({settings.ray_address or 'of its own'}), whose nodes are trusted",
+            "Add --engine local to play here, or --engine ray to play on Ray again.",
+        )
+    return agreed(settings, given, place)
 
 
 def agreed(settings: Settings, given: dict[str, Any], place: Place) -> Settings:
@@ -146,7 +169,7 @@ _PARTS: Final = {"checkpoints", "config.toml", "feedback", "hidden", "ledger.jso
 def _started(
     place: Place, settings: Settings, agent_facts: dict[str, Any], slots: Slots | None, seats: Whereabouts | None
 ) -> Iterator[Owner]:
-    task, splits = resolve(settings.task), settings.splits()
+    task, splits = resolve(settings.task), settings.splits(make_key=not _has_begun(place))
     videos = Videos(settings.video)
     with (
         _logging(place.logs / "judge.log"),
@@ -170,7 +193,8 @@ def _started(
 def _open(owner: Owner, task: Task, ids: dict[str, Any], agent_facts: dict[str, Any]) -> None:
     """The ledger's first line comes last: without it there is no run."""
     engine, settings = owner.judge.means.engine, owner.settings
-    write_whole(owner.place.config, settings.toml().encode())
+    config = settings.toml().encode()
+    write_whole(owner.place.config, config)
     workspace.make(
         owner.place, owner.task_text, engine.action_space, settings.budget, settings.video, settings.max_candidates
     )
@@ -182,6 +206,7 @@ def _open(owner: Owner, task: Task, ids: dict[str, Any], agent_facts: dict[str, 
         "options": {name: getattr(settings, name) for name in ("validate_when", "video", "stock")},
         **agent_facts,
     }
+    digest = hashlib.sha256(config).hexdigest()
     owner.judge.record(
         Opened(
             secrets.token_hex(8),
@@ -191,6 +216,7 @@ def _open(owner: Owner, task: Task, ids: dict[str, Any], agent_facts: dict[str, 
             facts,
             new_salt(),
             max_candidates=settings.max_candidates,
+            settings=digest,
         )
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import tomllib
 from collections.abc import Mapping
@@ -15,6 +16,8 @@ from pydantic import Field, ValidationError
 from evopolicygym.agents.confinement.cell import AgentLevel, Network
 from evopolicygym.agents.strict import Strict
 from evopolicygym.errors import UserError
+from evopolicygym.files import read_file
+from evopolicygym.judge.events import MAX_BUDGET
 from evopolicygym.judge.judge import Videos
 from evopolicygym.judge.requests import MAX_EPISODES
 from evopolicygym.rollout.engine import PUBLISHABLE
@@ -25,22 +28,36 @@ from evopolicygym.tasks.sealing import load_key
 from evopolicygym.tasks.splits import SIZES, PaperSplits, SealedSplits, Split, Splits
 
 Model = TypeVar("Model", bound=Strict)
+CONFIG: Final = "config.toml"
+MAX_BYTES: Final = 1 << 20
+SHOWN: Final = 200  # characters of a value that is refused
 CORES: Final = len(os.sched_getaffinity(0))
 # Between one owner of a run and the next.
 MAY_DIFFER: Final = frozenset({"engine", "isolation", "jobs", "ray_address", "seal_key"})
+
+
+class SettingsAltered(UserError):
+    """The settings of a run are not those that it was opened with."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(
+            f"{path} is not what the run was opened with: its hash is not the one in the ledger",
+            "Nothing was started. Put the file back as it was; settings of a run that has begun cannot be changed.",
+        )
 
 
 class Seeds(StrEnum):
     PAPER = "paper"
     SEALED = "sealed"
 
-    def splits(self, seal_key: Path | None = None) -> Splits:
+    def splits(self, seal_key: Path | None = None, make_key: bool = True) -> Splits:
+        """``make_key`` is for new runs: one that exists has been played with a key that exists."""
         if self is Seeds.PAPER and seal_key:
             raise UserError(
                 f"the cases of the paper are public: the sealing key {seal_key} would not be used",
                 "Leave the key out, or ask for sealed cases.",
             )
-        return PaperSplits() if self is Seeds.PAPER else SealedSplits(load_key(seal_key))
+        return PaperSplits() if self is Seeds.PAPER else SealedSplits(load_key(seal_key, make_key))
 
 
 class Isolation(StrEnum):
@@ -126,7 +143,7 @@ class Settings(Strict):
     task: str
     seeds: Seeds = Seeds.SEALED
     seal_key: Path | None = None
-    budget: int = Field(MAX_EPISODES, ge=1, le=100_000)
+    budget: int = Field(MAX_EPISODES, ge=1, le=MAX_BUDGET)
     validation_cases: int = Field(16, ge=1, le=SIZES[Split.VALIDATION])
     heldout_cases: int = Field(32, ge=1, le=SIZES[Split.HELDOUT])
     validate_when: ValidateWhen = ValidateWhen.AFTER
@@ -145,14 +162,22 @@ class Settings(Strict):
         return _made(cls, {name: value for name, value in values.items() if value is not None})
 
     @classmethod
-    def read(cls, path: Path) -> Self:
+    def read(cls, root: Path, digest: str = "") -> Self:
+        """From the folder of a run. ``digest`` is what its ledger says of config.toml; empty: nothing."""
+        path = root / CONFIG
         try:
-            return cls.make(**tomllib.loads(path.read_text()))
-        except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise UserError(f"cannot read the settings of the run in {path}: {error}") from error
+            data = read_file(root, CONFIG, MAX_BYTES)
+            values = tomllib.loads(data.decode())
+        except OSError as error:
+            raise UserError(f"cannot read the settings of the run in {path}: {error.strerror}") from error
+        except (ValueError, RecursionError) as error:  # no text, no TOML, or a number of too many digits
+            raise UserError(f"cannot read the settings of the run in {path}: {str(error)[:SHOWN]}") from error
+        if digest and hashlib.sha256(data).hexdigest() != digest:
+            raise SettingsAltered(path)
+        return cls.make(**values)
 
-    def splits(self) -> Splits:
-        return self.seeds.splits(self.seal_key)
+    def splits(self, make_key: bool = True) -> Splits:
+        return self.seeds.splits(self.seal_key, make_key)
 
     def toml(self) -> str:
         values = self.model_dump(mode="json", exclude_none=True)
@@ -173,7 +198,7 @@ def _made(kind: type[Model], values: Mapping[str, Any], called: Mapping[str, str
         return kind.model_validate(values)
     except ValidationError as error:
         first = error.errors()[0]
-        given = "" if first["type"] == "missing" else f", not {first['input']!r}"
+        given = "" if first["type"] == "missing" else f", not {first['input']!r:.{SHOWN}}"
         name = ".".join(map(str, first["loc"]))
         raise UserError(f"{called.get(name, name)}: {first['msg']}{given}") from error
 

@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from enum import StrEnum
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,15 +15,17 @@ from evopolicygym.judge import feedback, hidden
 from evopolicygym.judge.events import Charged, Closed, Event, Judged, Opened, Refunded, Selected
 from evopolicygym.judge.ledger import Line, line_hash, read
 from evopolicygym.judge.place import Place
-from evopolicygym.judge.state import Phase, RunState, apply, fold
+from evopolicygym.judge.state import Phase, RunState, apply, fold, in_place
+from evopolicygym.records.folder import check_run_folder
 from evopolicygym.records.run import Run, load
 from evopolicygym.rollout.engine import Engine, LocalEngine
 from evopolicygym.runs import record
+from evopolicygym.runs.look import check_sense
 from evopolicygym.runs.machine_lock import Cases, hidden_cases
 from evopolicygym.runs.ownership import other_bit_id, run_ids
-from evopolicygym.runs.settings import Settings
+from evopolicygym.runs.settings import Isolation, Settings
 from evopolicygym.sandbox.checkpoints import Checkpoint, CheckpointStore, SnapshotRefused
-from evopolicygym.tasks.registry import resolve
+from evopolicygym.tasks.registry import check_own_task, resolve
 from evopolicygym.tasks.sealing import FILE_VARIABLE
 from evopolicygym.tasks.splits import Case, Split, cases
 from evopolicygym.tasks.task import Task
@@ -51,6 +54,7 @@ MEANING = {
 }
 GOOD = (Replay.EQUAL, Replay.CLOSE, Replay.NOTHING_TO_REPLAY)
 TOLERANCE: Final = 1e-6  # of a return's size (at least 1): what last bits of single steps can add up to
+MANY: Final = 100  # problems of one kind that are named
 
 
 @dataclass(frozen=True)
@@ -73,15 +77,18 @@ class Report:
         return {"ok": self.ok, "replay": self.replay, "findings": [asdict(finding) for finding in self.findings]}
 
 
-def verify(root: Path, jobs: int) -> Report:
+def verify(root: Path, jobs: int, isolation: Isolation = Isolation.AUTO) -> Report:
+    """The folder may come from anybody: ``isolation`` is the caller's word alone, whatever config.toml says."""
     place = Place(root.absolute())
     try:
+        check_run_folder(place.root)
         lines = list(read(place.ledger))
         state = fold(line for line, _ in lines)
-    except (UserError, KeyError, TypeError) as error:
+        if state.opened is None:
+            return Report((Finding("ledger", False, "the run was never opened"),), None)
+        check_sense(state)
+    except UserError as error:
         return Report((Finding("ledger", False, str(error)),), None)
-    if state.opened is None:
-        return Report((Finding("ledger", False, "the run was never opened"),), None)
     hashes = [line_hash(raw) for _, raw in lines]
     findings = [
         Finding("ledger", True, f"{len(lines)} lines, the chain holds"),
@@ -96,16 +103,23 @@ def verify(root: Path, jobs: int) -> Report:
         ),
         _finding("selection", _selection(state), "the best validation mean, the later of equals"),
         _finding("record", _record(place, state, hashes), "run.json follows from the ledger"),
+        _finding("settings", _settings(place, state), _settings_are(state)),
     ]
+    if not findings[-1].ok:  # a task, cases or a jail that somebody chose later say nothing about this run
+        text = "not played: config.toml is not what the run was opened with"
+        return Report((*findings, Finding("replay", False, text)), None)
     try:
-        replay, detail = _replay(place, state, jobs)
+        replay, detail = _replay(place, state, jobs, isolation)
     except (UserError, Fault) as error:
         return Report((*findings, Finding("replay", False, f"the winner cannot be played: {error}")), None)
     return Report((*findings, Finding("replay", replay in GOOD, f"{replay}: {detail}")), replay)
 
 
 def _finding(what: str, problems: Iterator[str], fine: str) -> Finding:
-    found = list(problems)
+    try:
+        found = list(islice(problems, MANY))
+    except (OSError, UserError) as error:
+        found = [f"it cannot be read: {error}"]
     return Finding(what, not found, "; ".join(found) if found else fine)
 
 
@@ -116,7 +130,7 @@ def _budget(lines: list[Line]) -> Iterator[str]:
         event = line.event()
         for problem in _misfits(state, event):
             yield f"line {line.sequence + 1} {problem}"
-        state = apply(state, event, line.time)
+        state = apply(state, event, line.time, in_place)
 
 
 def _misfits(state: RunState, event: Event) -> Iterator[str]:
@@ -127,7 +141,8 @@ def _misfits(state: RunState, event: Event) -> Iterator[str]:
         case Charged(number, cases=cases):
             if state.phase is not Phase.OPEN or len(cases) > state.remaining:
                 yield f"charges {len(cases)} with {state.remaining} left in a run that is {state.phase}"
-            if number != len(state.submissions) + 1 or state.running:
+            last = state.submissions.get(len(state.submissions))
+            if number != len(state.submissions) + 1 or (last and last.is_running):
                 yield f"charges submission {number} out of turn"
         case Judged(number) | Refunded(number):
             if not state.submissions[number].is_running:
@@ -158,7 +173,7 @@ def _feedback(place: Place, state: RunState) -> Iterator[str]:
         folder = place.feedback / one.name
         if one.judged and not folder.is_dir():
             yield f"{one.name} is missing"
-        elif one.judged and feedback.digest(folder) != one.judged.feedback:
+        elif one.judged and _digest(folder) != one.judged.feedback:
             yield f"{one.name} was altered"
         elif one.refunded is not None and folder.exists():
             yield f"{one.name} was refunded, but has feedback"
@@ -167,6 +182,26 @@ def _feedback(place: Place, state: RunState) -> Iterator[str]:
 def _has_feedback(place: Place, state: RunState) -> bool:
     """Whether this copy of the run kept its feedback: it is large, and no score depends on it."""
     return any((place.feedback / one.name / "summary.json").exists() for one in state.submissions.values())
+
+
+def _digest(folder: Path) -> str:
+    try:
+        return feedback.digest(folder)
+    except OSError:  # links, pipes, files without end: nothing that a judge has written
+        return ""
+
+
+def _settings(place: Place, state: RunState) -> Iterator[str]:
+    assert state.opened is not None
+    try:
+        Settings.read(place.root, state.opened.settings)
+    except UserError as error:
+        yield str(error).replace("\n", " ")
+
+
+def _settings_are(state: RunState) -> str:
+    assert state.opened is not None
+    return "config.toml is as the run was opened" if state.opened.settings else "not recorded by the judge of that time"
 
 
 def _selection(state: RunState) -> Iterator[str]:
@@ -205,22 +240,22 @@ def _plain(run: Run, name: str) -> Any:
     return value
 
 
-def _replay(place: Place, state: RunState, jobs: int) -> tuple[Replay, str]:
-    """Always played, on any machine: another bit_id is a reason to say so, not to refuse."""
+def _replay(place: Place, state: RunState, jobs: int, isolation: Isolation) -> tuple[Replay, str]:
+    """Played on any machine: another bit_id is a reason to say so, not to refuse. The winner is played from a copy:
+    nothing is written to the run, and no link in it leads anywhere."""
     if state.phase is not Phase.FINISHED or state.selected is None or state.opened is None:
         return Replay.NOTHING_TO_REPLAY, MEANING[Replay.NOTHING_TO_REPLAY]
     winner = state.submissions[state.selected].charged.checkpoint
-    settings = Settings.read(place.config)
-    task, splits = resolve(settings.task), settings.splits()
+    settings = Settings.read(place.root, state.opened.settings)
+    check_own_task(settings.task, place.root)
+    task, splits = resolve(settings.task), settings.splits(make_key=False)
     here = run_ids(task, splits, settings)
     _check_splits(state.opened.facts["ids"]["splits_id"], splits.id)
     chosen = cases(splits, task.id, Split.HELDOUT, list(range(state.opened.heldout_cases)), state.opened.salt)
     apart = hidden_cases(Cases(task.id, splits.id), f"verify {place.root}", "Ctrl-C ends this; verify it later.")
-    with (
-        apart,
-        LocalEngine(task, jobs, settings.isolation.levels(), place.checkpoints, False, settings.stock) as engine,
-    ):
-        first, second = (_returns(engine, task, winner, chosen) for _ in range(2))
+    with apart, LocalEngine(task, jobs, isolation.levels(), None, False, settings.stock) as engine:
+        copy = _copied(engine, place.checkpoints / winner.hash)
+        first, second = (_returns(engine, task, copy, chosen) for _ in range(2))
     recorded = state.heldout[winner.hash].tally.returns
     elsewhere = other_bit_id(state, here)
     outcome = _compared(
@@ -235,6 +270,13 @@ def _check_splits(recorded: str, here: str) -> None:
             f"its cases are {recorded[:23]}, and the key here makes {here[:23]}",
             f"Name the key that sealed them: {FILE_VARIABLE}=FILE.",
         )
+
+
+def _copied(engine: Engine, stored: Path) -> Checkpoint:
+    try:
+        return engine.store.snapshot(stored)
+    except SnapshotRefused as error:
+        raise UserError(str(error)) from error
 
 
 def _compared(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import stat
 import tempfile
@@ -21,6 +22,7 @@ MAX_BYTES: Final = 64 << 20
 MAX_FILES: Final = 4_000
 MAX_DEPTH: Final = 16
 MAX_NAME_BYTES: Final = 200
+HASH: Final = re.compile(r"[0-9a-f]{64}")
 STAGED: Final = ".staged-"
 STRIPPED_FOLDERS: Final = frozenset({"__pycache__"})
 STRIPPED_SUFFIXES: Final = (".pyc", ".pyo")
@@ -42,6 +44,11 @@ class Checkpoint:
     bytes: int
     has_policy: bool
     uses_scipy: bool
+
+    def __post_init__(self) -> None:
+        """It names a folder, and records that name it come from elsewhere, too."""
+        if not HASH.fullmatch(self.hash) or not (0 <= self.files <= MAX_FILES and 0 <= self.bytes <= MAX_BYTES):
+            raise ValueError("not a checkpoint: its name is a sha256, its size within the limits")
 
 
 class CheckpointStore:
@@ -181,7 +188,10 @@ def sweep(parent: Path) -> None:
 
 
 def remove_tree(folder: str | Path) -> None:
-    """Also where the folders have already been made read-only."""
+    """Also where the folders have already been made read-only. Of a link the link, and not where it leads."""
+    if os.path.islink(folder):
+        os.unlink(folder)
+        return
     for parent, _, _ in os.walk(folder):
         with suppress(FileNotFoundError):
             os.chmod(parent, 0o755)

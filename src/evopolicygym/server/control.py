@@ -9,6 +9,7 @@ import asyncio
 import json
 import os
 import socket
+import stat
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import Any, Final
 
 NAME: Final = ".owner.sock"
 GRACE_S: Final = 3.0
+MAX_LINE_BYTES: Final = 1 << 20
 Tell = Callable[[dict[str, Any]], Awaitable[None]]
 Answer = Callable[[str, Tell], Awaitable[dict[str, Any]]]
 
@@ -67,13 +69,30 @@ def ask(root: Path, command: str) -> Iterator[dict[str, Any]]:
     """Messages of the owner, the result last; without one it died in between. Raises NoOwner."""
     with socket.socket(socket.AF_UNIX) as connection, _address(root) as address:
         try:
+            _check_ours(address)
             connection.connect(address)
         except OSError as error:
             raise NoOwner from error
         with suppress(ConnectionError):
             connection.sendall(command.encode() + b"\n")
-            for line in connection.makefile("rb"):
-                yield json.loads(line)
+            reader = connection.makefile("rb")
+            for line in iter(lambda: reader.readline(MAX_LINE_BYTES), b""):
+                yield _message(line)
+
+
+def _check_ours(address: str) -> None:
+    """A folder from elsewhere may hold a link to another socket, whose owner never asked to be talked to."""
+    facts = os.lstat(address)
+    if not stat.S_ISSOCK(facts.st_mode) or facts.st_uid != os.geteuid():
+        raise OSError(f"{NAME} is not a socket of ours")
+
+
+def _message(line: bytes) -> dict[str, Any]:
+    try:
+        message = json.loads(line)
+    except (ValueError, RecursionError):
+        message = None
+    return message if isinstance(message, dict) else {"error": f"{NAME} gives an answer that is none"}
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import secrets
 import socket
 from collections.abc import AsyncIterator, Iterator
@@ -15,11 +16,14 @@ from typing import Final
 import uvicorn
 from starlette.applications import Starlette
 
+from evopolicygym.files import read_file
 from evopolicygym.judge.place import write_json
 from evopolicygym.server.connections import AT_ONCE, protocol
 
 NAME: Final = ".door.json"
 TOKEN_BYTES: Final = 24
+TOKEN: Final = re.compile(r"[\w-]{32}", re.ASCII)
+MAX_BYTES: Final = 4096
 GRACE_S: Final = 5
 QUEUE: Final = 128  # of connections that wait in the kernel, where they cost us nothing
 
@@ -85,9 +89,11 @@ class _Server(uvicorn.Server):
 
 def _last(root: Path) -> Address:
     try:
-        return Address(**json.loads((root / NAME).read_text()))
-    except (OSError, ValueError, TypeError):
-        return Address(0, "")
+        last = Address(**json.loads(read_file(root, NAME, MAX_BYTES)))
+        is_sound = type(last.port) is int and 0 <= last.port < 1 << 16 and TOKEN.fullmatch(last.token)
+    except (OSError, ValueError, TypeError, RecursionError):
+        is_sound = None
+    return last if is_sound else Address(0, "")
 
 
 def _listen(port: int) -> socket.socket:

@@ -10,6 +10,8 @@ from typing import Final
 
 from evopolicygym.analysis.collect import SUPERSEDED
 from evopolicygym.errors import UserError
+from evopolicygym.files import open_file
+from evopolicygym.judge.ledger import MAX_BYTES
 from evopolicygym.judge.place import Place
 from evopolicygym.runs.lock import RunIsOwned, RunLock
 from evopolicygym.runs.look import look
@@ -59,10 +61,12 @@ class SuiteFolder:
 def has_begun(run: Path) -> bool:
     """Its first line is whole: one that a crash has torn opens nothing, and whoever goes on drops it."""
     try:
-        with open(Place(run).ledger, "rb") as ledger:
+        with open_file(run, Place(run).ledger.name, MAX_BYTES) as ledger:
             return ledger.readline().endswith(b"\n")
     except (FileNotFoundError, NotADirectoryError):
         return False
+    except OSError:
+        return True  # something lies there, and whoever looks closer says what
 
 
 def is_owned(run: Path) -> bool:
@@ -95,7 +99,7 @@ def check_unchanged(folder: SuiteFolder, planned: Iterable[PlannedRun]) -> None:
 def _differences(root: Path, settings: Settings) -> list[str]:
     """None of a run whose settings cannot be read: it is broken, which stops it and nobody else."""
     try:
-        return Settings.read(Place(root).config).differences(settings) + _other_cases(root, settings)
+        return Settings.read(root).differences(settings) + _other_cases(root, settings)
     except UserError:
         return []
 

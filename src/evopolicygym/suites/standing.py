@@ -112,8 +112,11 @@ def standing(folder: SuiteFolder, planned: PlannedRun, is_running: bool) -> Row:
 
 @cache
 def _wasted(attempt: Path) -> Spent:
-    """Nobody writes there any more."""
-    return spent(look(attempt).turns)
+    """Nobody writes there any more. What cannot be read is not counted."""
+    try:
+        return spent(look(attempt).turns)
+    except UserError:
+        return spent(())
 
 
 def _begun(root: Path) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from evopolicygym.errors import UserError
+from evopolicygym.files import read_text_file
 from evopolicygym.tasks.task import Task
 
 CORE16 = "core16"
@@ -34,7 +35,7 @@ def core16() -> dict[str, Task]:
 def from_file(path: Path) -> Task:
     """A task of the user's own: the same file format as the shipped ones (see docs/tasks.md)."""
     try:
-        return parse(path.read_text(), path.stem, str(path))
+        return parse(read_text_file(path), path.stem, str(path))
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"cannot read the task file {path}: {error}") from error
 
@@ -46,7 +47,7 @@ def parse(text: str, task_id: str, where: str = "") -> Task:
         _refuse_unknown_keys(data)
         _refuse_dates(data.get("env_options"))
         return msgspec.convert({"id": task_id, **data}, Task)
-    except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+    except (ValueError, RecursionError) as error:  # of TOML, of its numbers, or of its shape
         raise UserError(
             f"the task file {where or f'of {task_id}'} is not valid: {error}", "See docs/tasks.md for its keys."
         ) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -22,6 +23,45 @@ def resolve(name: str) -> Task:
     if name.startswith("core16/"):
         raise _unknown(name, list(known))
     return _from_gymnasium(name, list(known))
+
+
+def check_own_task(name: str, root: Path) -> None:
+    """Refuse a task of a run in ``root`` whose file or module lies in the run's own folder: a run that came from
+    elsewhere must not bring code along. A module is looked for without importing it."""
+    folder = root.resolve()
+    if name.endswith(".toml"):
+        if Path(name).resolve().is_relative_to(folder):
+            raise _brought_along(name, folder)
+        name = _environment_of(name)
+    module = name.rpartition(":")[0].partition(".")[0]
+    if module and any(Path(place).resolve().is_relative_to(folder) for place in _places(module)):
+        raise _brought_along(module, folder)
+
+
+def _environment_of(name: str) -> str:
+    """Nothing that a file holds is shown: the run chose the file, and it may be one of the reader's."""
+    try:
+        return from_file(Path(name)).env_id
+    except UserError:
+        raise UserError(
+            f"the task of this run is the file {name}, and that is not a task file here",
+            "Put the task file of the run where it was when the run was opened; `evopolicygym task check` looks at it.",
+        ) from None
+
+
+def _places(module: str) -> list[str]:
+    try:
+        spec = importlib.util.find_spec(module)
+    except (ImportError, ValueError):
+        return []
+    return [] if spec is None else [place for place in (spec.origin, *(spec.submodule_search_locations or ())) if place]
+
+
+def _brought_along(what: str, folder: Path) -> UserError:
+    return UserError(
+        f"the task of this run, {what}, lies in the run's own folder {folder}, and is not used from there",
+        "Nothing was imported. Install the task where you trust it, outside of the run folder.",
+    )
 
 
 def _from_gymnasium(name: str, known: list[str]) -> Task:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from evopolicygym.errors import UserError
+from evopolicygym.files import read_text_file
 
 KEY_BYTES: Final = 32
 KEY_VARIABLE: Final = "EVOPOLICYGYM_SEAL_KEY"
@@ -22,12 +23,12 @@ def key_file() -> Path:
     return Path(config) / "evopolicygym" / "seal.key"
 
 
-def load_key(path: Path | None = None) -> bytes:
-    """From ``path``, else the environment, else the key file, which is made on first use."""
+def load_key(path: Path | None = None, make: bool = True) -> bytes:
+    """From ``path``, else the environment, else the key file, which is made on first use where ``make`` says so."""
     if path is None and (text := os.environ.get(KEY_VARIABLE)):
         return _decode(text, f"the variable {KEY_VARIABLE}")
     source = path or key_file()
-    if path is None and not source.exists():
+    if path is None and make and not source.exists():
         create_key(source)
     return _read(source)
 
@@ -52,9 +53,9 @@ def create_key(path: Path) -> bytes:
 
 def _read(path: Path) -> bytes:
     try:
+        text = read_text_file(path)
         mode = path.stat().st_mode
-        text = path.read_text()
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:
         raise UserError(f"cannot read the sealing key {path}: {error}") from error
     key = _decode(text, str(path))
     if stat.S_IMODE(mode) & 0o077:

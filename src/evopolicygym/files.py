@@ -1,0 +1,126 @@
+"""Files that somebody else may have written, such as those of a run folder from elsewhere.
+
+The one rule for reading them: a person names a folder, and nothing below it is trusted. No link below it is followed,
+only plain files are read, and never more than a bound. Standard library only: limited children import it, too.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import BufferedReader
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+NAMED: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+FOLDER: Final = NAMED | os.O_NOFOLLOW
+FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # opening a pipe must not wait for a writer
+FOLLOWED: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+MAX_TEXT_BYTES: Final = 1 << 20
+
+
+@contextmanager
+def open_folder(root: Path, name: str = "") -> Iterator[int]:
+    """Open ``root``, or the folder ``name`` below it, step by step and never through a link. Raises OSError."""
+    descriptor = os.open(root, NAMED)
+    try:
+        for part in _parts(name):
+            inner = _open(part, FOLDER, descriptor, f"{root}/{name}")
+            os.close(descriptor)
+            descriptor = inner
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def open_file(root: Path, name: str, at_most: int) -> Iterator[BufferedReader]:
+    """Open a plain file of at most ``at_most`` bytes below ``root``. Raises OSError for anything else."""
+    parent, _, last = name.rpartition("/")
+    with open_folder(root, parent) as folder:
+        descriptor = _open(last, FILE, folder, f"{root}/{name}")
+    with os.fdopen(descriptor, "rb") as file:
+        _check_plain(descriptor, at_most, f"{root}/{name}")
+        yield file
+
+
+def read_file(root: Path, name: str, at_most: int) -> bytes:
+    with open_file(root, name, at_most) as file:
+        return file.read(at_most)
+
+
+def read_text_file(path: Path, at_most: int = MAX_TEXT_BYTES) -> str:
+    """Read a file that a person or a setting names, which may be a link. Raises OSError and UnicodeDecodeError."""
+    with os.fdopen(_open(str(path), FOLLOWED, None, str(path)), "rb") as file:
+        _check_plain(file.fileno(), at_most, str(path))
+        return file.read(at_most).decode()
+
+
+def is_folder(root: Path, name: str) -> bool:
+    """Return whether ``name`` is a folder below ``root`` that no link leads through."""
+    try:
+        with open_folder(root, name):
+            return True
+    except OSError:
+        return False
+
+
+def list_files(root: Path, name: str, at_most: int, depth: int) -> list[str]:
+    """List all that is no folder below ``name``, by its path from there, sorted. Raises OSError beyond the bounds."""
+    found: list[str] = []
+    with open_folder(root, name) as folder:
+        _list(folder, "", at_most, depth, found)
+    return sorted(found)
+
+
+def _list(folder: int, prefix: str, at_most: int, depth: int, found: list[str]) -> None:
+    if depth < 0:
+        raise OSError(errno.ENAMETOOLONG, "nested too deep", prefix)
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            path = prefix + entry.name
+            if entry.is_dir(follow_symlinks=False):
+                inner = _open(entry.name, FOLDER, folder, path)
+                try:
+                    _list(inner, f"{path}/", at_most, depth - 1, found)
+                finally:
+                    os.close(inner)
+            else:
+                found.append(path)
+            if len(found) > at_most:
+                raise OSError(errno.EFBIG, f"more than {at_most} files", prefix)
+
+
+def _parts(name: str) -> tuple[str, ...]:
+    path = PurePosixPath(name)
+    if path.is_absolute() or ".." in path.parts:
+        raise OSError(errno.EINVAL, "not a path below its folder", name)
+    return path.parts
+
+
+def _open(name: str, flags: int, folder: int | None, shown: str) -> int:
+    try:
+        return os.open(name, flags, dir_fd=folder)
+    except ValueError:  # a zero byte, or half a character
+        raise OSError(errno.EINVAL, "not a name of a file", shown) from None
+    except OSError as error:
+        is_link = error.errno in (errno.ELOOP, errno.ENOTDIR) and _is_link(name, folder)
+        raise OSError(error.errno, "a link, which is not followed" if is_link else error.strerror, shown) from None
+
+
+def _is_link(name: str, folder: int | None) -> bool:
+    try:
+        return stat.S_ISLNK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
+    except OSError:
+        return False
+
+
+def _check_plain(descriptor: int, at_most: int, shown: str) -> None:
+    facts = os.fstat(descriptor)
+    if not stat.S_ISREG(facts.st_mode):
+        raise OSError(errno.EINVAL, "not a plain file", shown)
+    if facts.st_size > at_most:
+        raise OSError(errno.EFBIG, f"larger than {at_most} bytes", shown)

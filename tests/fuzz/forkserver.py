@@ -1,0 +1,101 @@
+"""A process that has imported every command once, and forks for each that it is asked to run: a cold start each time
+would make thousands of them unaffordable. One JSON object a line: what to run goes in, how it ended comes out."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+WAITS = 143  # `serve` waits until it is told to stop
+
+
+def main() -> None:
+    from evopolicygym.cli.main import _app
+
+    _app()
+    from evopolicygym.analysis import leaderboard, rows, survey  # noqa: F401
+    from evopolicygym.report import gather, page  # noqa: F401
+    from evopolicygym.runs import verification  # noqa: F401
+
+    print("ready", flush=True)
+    for line in sys.stdin:
+        print(json.dumps(run(json.loads(line))), flush=True)
+
+
+def run(job: dict[str, Any]) -> dict[str, Any]:
+    began = time.monotonic()
+    child = os.fork()
+    if child == 0:
+        try:
+            _command(job)
+        finally:
+            os._exit(99)
+    status, used, timed_out = _wait(child, began + job["wall_s"], Path(job["out"]) if job["waits"] else None)
+    return {
+        "code": os.waitstatus_to_exitcode(status),
+        "timed_out": timed_out,
+        "seconds": round(time.monotonic() - began, 2),
+        "mib": used.ru_maxrss >> 10,
+    }
+
+
+def _wait(child: int, deadline: float, announced: Path | None) -> tuple[int, Any, bool]:
+    """A command that waits for somebody is told to stop when it says so; one that hangs is killed with its group."""
+    timed_out = False
+    while True:
+        pid, status, used = os.wait4(child, os.WNOHANG)
+        if pid:
+            return status, used, timed_out
+        if announced and announced.exists() and announced.stat().st_size:
+            os.kill(child, signal.SIGTERM)
+        if time.monotonic() > deadline and not timed_out:
+            timed_out = True
+            os.killpg(child, signal.SIGKILL)
+        time.sleep(0.005)
+
+
+def _command(job: dict[str, Any]) -> None:
+    os.setpgid(0, 0)
+    os.chdir(job["cwd"])
+    os.environ.update(job["environment"])
+    for kind, value in ((resource.RLIMIT_AS, job["memory"]), (resource.RLIMIT_CPU, job["cpu_s"])):
+        resource.setrlimit(kind, (value, value))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    for number, name in ((0, os.devnull), (1, job["out"]), (2, job["err"])):
+        os.dup2(os.open(name, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600), number)
+    sys.argv = ["evopolicygym", *job["argv"]]
+    try:
+        _play(job["argv"])
+    except SystemExit as ended:
+        code = ended.code if isinstance(ended.code, int) else 1 if ended.code else 0
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+        code = 99
+    else:
+        code = 0
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def _play(argv: list[str]) -> None:
+    if argv[0] == "load_runs":
+        import evopolicygym
+
+        print(evopolicygym.load_runs(argv[1]))
+        return
+    from evopolicygym.cli.main import main as command_line
+
+    command_line()
+
+
+if __name__ == "__main__":
+    main()

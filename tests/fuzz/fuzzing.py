@@ -1,0 +1,197 @@
+"""Every command that reads run folders, over mutants of real ones: documented exit codes, no traceback, bounded time
+and memory, nothing outside touched, nothing of the reader's files in what is shown."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+from mutants import mutate
+
+HERE = Path(__file__).parent
+CANARY = "a-secret-canary-of-the-reader"
+CODES = (0, 1, 2, 3, 4)
+STOPPED = 143
+READING = ("verify", "report", "analyze", "leaderboard", "compare", "load_runs", "suite")
+OWNING = ("score", "score-all", "finish", "serve", "resume")
+MEMORY = 4 << 30
+CPU_S, WALL_S = 120, 600
+
+
+@dataclass
+class Figures:
+    mutants: int = 0
+    commands: int = 0
+    codes: Counter[str] = field(default_factory=Counter)
+    slowest: tuple[float, str] = (0.0, "")
+    largest: tuple[int, str] = (0, "")
+
+    def __str__(self) -> str:
+        ended = ", ".join(f"{name} {count}" for name, count in sorted(self.codes.items()))
+        most = f"slowest {self.slowest}, largest {self.largest} MiB"
+        return f"{self.mutants} mutants, {self.commands} commands; {most}; {ended}"
+
+
+class Fuzzer:
+    """``bases``: folders of real runs by name, each with the name of its task."""
+
+    def __init__(self, work: Path, bases: Sequence[tuple[Path, str]]) -> None:
+        self.work, self.bases, self.figures = work, bases, Figures()
+        self.suite, self.outside = work / "suite", work / "outside"
+        self._environment = {"HOME": str(self.outside / "home"), "PYTHONPATH": str(HERE.parent)}
+
+    def __enter__(self) -> Self:
+        _make_outside(self.outside, self.bases[0][0])
+        (self.work / "cwd").mkdir()
+        self._server = subprocess.Popen(
+            [sys.executable, str(HERE / "forkserver.py")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            env=os.environ | {"OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": str(HERE.parent)},
+        )  # fmt: skip
+        assert self._server.stdout and self._server.stdout.readline() == "ready\n"
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._server.kill()
+        self._server.communicate()
+        remove(self.suite)
+
+    def mutant(self, seed: int, commands: Sequence[str] = (*READING, *OWNING)) -> list[str]:
+        """Problems that the commands had with the mutant of this seed, in words."""
+        rng = random.Random(seed)
+        base, task = rng.choice(self.bases)
+        run = self._place(base, task)
+        said = f"seed {seed}, {base.name}: {mutate(rng, run, self.outside)}"
+        before = tree(self.outside)
+        self.figures.mutants += 1
+        problems = [f"{problem} [{said}]" for name in commands for problem in self._check(name, run, task)]
+        if tree(self.outside) != before:
+            problems.append(f"something outside was touched [{said}]")
+            shutil.rmtree(self.outside)
+            _make_outside(self.outside, self.bases[0][0])
+        if any(CANARY in text for text in _texts(run)):
+            problems.append(f"the canary is in the run folder now [{said}]")
+        return problems
+
+    def _place(self, base: Path, task: str) -> Path:
+        """In a suite, beside a run that is whole."""
+        remove(self.suite)
+        name = f"{task.replace('/', '-').replace(':', '-')}__starter__s0"
+        shutil.copytree(base, run := self.suite / "runs" / name, symlinks=True)
+        shutil.copytree(self.bases[0][0], self.suite / "runs" / "whole", symlinks=True)
+        (self.suite / "suite.toml").write_text(f'name = "s"\ntasks = ["{task}"]\n[agents.starter]\n')
+        for parent, _, _ in os.walk(run):
+            os.chmod(parent, 0o755)
+        return run
+
+    def _check(self, name: str, run: Path, task: str) -> Iterator[str]:
+        out, err, page = (self.work / part for part in ("out", "err", "report.html"))
+        for path in (out, err, page):
+            path.unlink(missing_ok=True)
+        before = tree(run) if name in ("verify", "report", "analyze", "leaderboard", "compare") else None
+        ended = self._ask(_argv(name, run, task, page), out, err, name == "serve")
+        shown = "".join(path.read_text(errors="replace") for path in (out, err, page) if path.exists())
+        self._count(name, ended)
+        allowed = (*CODES, STOPPED) if name == "serve" else CODES
+        if ended["timed_out"] or ended["code"] not in allowed or "Traceback (most recent" in shown:
+            yield f"{name} ended with {ended}: {err.read_text(errors='replace')[-1500:]}"
+        if CANARY in shown:
+            yield f"{name} shows the canary"
+        if before is not None and tree(run) != before:
+            yield f"{name} has changed the run"
+
+    def _ask(self, argv: list[str], out: Path, err: Path, waits: bool) -> dict[str, Any]:
+        # `serve` opens a new run where none has begun, for which it may make a key; nothing else may.
+        environment = self._environment | ({"EVOPOLICYGYM_SEAL_KEY": "0" * 64} if waits else {})
+        job = {"argv": argv, "cwd": str(self.work / "cwd"), "out": str(out), "err": str(err), "waits": waits,
+               "environment": environment, "memory": MEMORY, "cpu_s": CPU_S, "wall_s": WALL_S}  # fmt: skip
+        assert self._server.stdin and self._server.stdout
+        self._server.stdin.write(json.dumps(job) + "\n")
+        self._server.stdin.flush()
+        ended: dict[str, Any] = json.loads(self._server.stdout.readline())
+        return ended
+
+    def _count(self, name: str, ended: dict[str, Any]) -> None:
+        figures = self.figures
+        figures.commands += 1
+        figures.codes[f"{name}:{ended['code']}"] += 1
+        figures.slowest = max(figures.slowest, (ended["seconds"], name))
+        figures.largest = max(figures.largest, (ended["mib"], name))
+
+
+def _argv(name: str, run: Path, task: str, page: Path) -> list[str]:
+    runs, here = str(run.parent), str(run)
+    return {
+        "verify": ["verify", here, "--jobs", "1"],
+        "report": ["report", runs, "-o", str(page)],
+        "analyze": ["analyze", runs, "--json"],
+        "leaderboard": ["leaderboard", runs, "--json"],
+        "compare": ["compare", here, str(run.parent / "whole"), "--json"],
+        "load_runs": ["load_runs", runs],
+        "suite": ["suite", "status", str(run.parent.parent)],
+        "score": ["score", here, "--jobs", "1"],
+        "score-all": ["score", here, "--all-checkpoints", "--jobs", "1", "--json"],
+        "finish": ["finish", here, "--jobs", "1"],
+        "serve": ["serve", task, "--run", here, "--jobs", "1", "--json"],
+        "resume": ["run", "--resume", here, "--jobs", "1"],
+    }[name]
+
+
+def tree(root: Path) -> str:
+    """What a folder holds: names, kinds, contents (of what is small) and modes, but no times."""
+    whole = hashlib.sha256()
+    for path in _walk(root):
+        facts = os.lstat(path)
+        content = _content(path, facts)
+        whole.update(f"{os.path.relpath(path, root)} {facts.st_mode:o} {content}\n".encode(errors="replace"))
+    return whole.hexdigest()
+
+
+def _walk(root: Path) -> Iterator[str]:
+    """Everything below, as deep as anything of ours lies."""
+    for parent, folders, names in os.walk(root):
+        folders.sort()
+        yield from (os.path.join(parent, name) for name in sorted((*folders, *names)))
+        if os.path.relpath(parent, root).count("/") > 20:
+            folders.clear()
+
+
+def _content(path: str, facts: os.stat_result) -> str:
+    if os.path.islink(path):
+        return os.readlink(path)
+    if not os.path.isfile(path) or facts.st_size > 16 << 20:
+        return str(facts.st_size)
+    return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+
+
+def _texts(run: Path) -> Iterator[str]:
+    for path in _walk(run):
+        if os.path.isfile(path) and not os.path.islink(path) and os.stat(path).st_size < 16 << 20:
+            yield Path(path).read_text(errors="replace")
+
+
+def _make_outside(outside: Path, run: Path) -> None:
+    (outside / "folder").mkdir(parents=True)
+    (outside / "home").mkdir()
+    (outside / "fresh").mkdir()
+    for name in ("secret", "secret.toml", "folder/policy.py", "folder/summary.json", "folder/turn_001.out"):
+        (outside / name).write_text(f'{CANARY} = "{CANARY}"\n')
+    os.mkfifo(outside / "pipe")
+    os.mkfifo(outside / "pipe.toml")
+    shutil.copytree(run, outside / "run", symlinks=True)
+
+
+def remove(folder: Path) -> None:
+    """Also where it is deeper than a path may be long, which no function of Python removes."""
+    if folder.exists():
+        subprocess.run(["chmod", "-R", "u+rwX", str(folder)], check=False, stderr=subprocess.DEVNULL)
+        subprocess.run(["rm", "-rf", str(folder)], check=True)

@@ -1,0 +1,297 @@
+"""Mutants of whole run folders: what somebody who wants to hurt a reader could hand over, drawn from a seed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+FILES = ("run.json", "ledger.jsonl", "config.toml")
+DEEP = 100_000
+HUGE_BYTES = 8 << 40
+Rng = random.Random
+
+
+def mutate(rng: Rng, run: Path, outside: Path) -> str:
+    """Change a run folder in one to three ways, and say how."""
+    done = []
+    for _ in range(rng.choice((1, 1, 1, 2, 3))):
+        kind = rng.choice(KINDS)
+        try:
+            done.append(f"{kind.__name__}: {kind(rng, run, outside)}")
+        except (OSError, ValueError, LookupError, AttributeError, TypeError) as error:  # an earlier one was in the way
+            done.append(f"{kind.__name__}: not possible ({type(error).__name__})")
+    return "; ".join(done)
+
+
+def record_field(rng: Rng, run: Path, outside: Path) -> str:
+    facts = json.loads((run / "run.json").read_text())
+    said = _change(rng, facts, outside)
+    (run / "run.json").write_text(_dump(facts))
+    return said
+
+
+def ledger_field(rng: Rng, run: Path, outside: Path) -> str:
+    """The chain is forged anew, as whoever can write the folder can."""
+    lines = [json.loads(line) for line in (run / "ledger.jsonl").read_text().splitlines()]
+    line = rng.choice(lines)
+    said = f"{line['kind']}: " + _change(rng, line if rng.random() < 0.1 else line["data"], outside)
+    _write_chain(run, lines)
+    return said
+
+
+def ledger_lines(rng: Rng, run: Path, outside: Path) -> str:
+    """Lines dropped, doubled or moved, with a chain that holds."""
+    lines = [json.loads(line) for line in (run / "ledger.jsonl").read_text().splitlines()]
+    how, at = rng.choice(("drop", "double", "move", "end")), rng.randrange(len(lines))
+    line = lines[at]
+    if how == "end":
+        del lines[at:]
+    else:
+        if how != "double":
+            del lines[at]
+        if how != "drop":
+            lines.insert(rng.randrange(len(lines) + 1), line)
+    _write_chain(run, lines)
+    return f"{how} {at}"
+
+
+def settings(rng: Rng, run: Path, outside: Path) -> str:
+    """config.toml says something else; half of the time the ledger agrees."""
+    lines = (run / "config.toml").read_text().splitlines()
+    said = rng.choice(_settings(outside))
+    name, _, table = said.partition(" = ")[0].rpartition(".")[::-1]
+    start = lines.index("[agent]") if table and "[agent]" in lines else 0
+    lines = [line for line in lines if not line.startswith(f"{name} = ")]
+    lines.insert(min(start, len(lines)) + bool(table), said.removeprefix("agent."))
+    (run / "config.toml").write_text("\n".join(lines) + "\n")
+    return said[:80] + _agreed(rng, run)
+
+
+def _settings(outside: Path) -> list[str]:
+    return [
+        'isolation = "none"', 'agent.isolation = "none"', f'agent.shown = ["{outside}"]', 'agent.network = "open"',
+        'agent.command = ["/bin/sh", "-c", "id"]', 'agent.variables = ["HOME"]', 'agent.name = "command"',
+        'agent.base_url = "http://127.0.0.1:1/"', f'task = "{outside}/secret.toml"', f'task = "{outside}/pipe.toml"',
+        'task = "brought:Env-v0"', 'task = "core16/nothing"', 'task = "/dev/zero.toml"', 'seeds = "sealed"',
+        f'seeds = "sealed"\nseal_key = "{outside}/secret"', f'seeds = "sealed"\nseal_key = "{outside}/pipe"',
+        'seeds = "sealed"\nseal_key = "/dev/zero"', 'engine = "ray"', 'engine = "ray"\nray_address = "127.0.0.1:1"',
+        "jobs = 1000000", f"budget = {'9' * 5000}", f"x = {'[' * 5000}", 'stock = "maybe"', "heldout_cases = -1",
+        f'agent.prices = "{outside}/pipe"', f'agent.name = "{outside}/secret.toml"', 'video = "all"',
+        "budget = nan", "budget = 1e400", 'task = "\\u0000"', f'task = "{"x" * 100_000}"',
+    ]  # fmt: skip
+
+
+def _agreed(rng: Rng, run: Path) -> str:
+    if rng.random() < 0.5:
+        return ""
+    lines = [json.loads(line) for line in (run / "ledger.jsonl").read_text().splitlines()]
+    lines[0]["data"]["settings"] = hashlib.sha256((run / "config.toml").read_bytes()).hexdigest()
+    _write_chain(run, lines)
+    return " (agreed)"
+
+
+def link(rng: Rng, run: Path, outside: Path) -> str:
+    """A part of the run is a link: elsewhere, to nothing, or to itself."""
+    path = _some_path(rng, run)
+    target = rng.choice((
+        str(outside), str(outside / "secret"), str(outside / "folder"), "/dev/zero", "/proc/self/environ", "nowhere",
+        path.name, "../" * 30 + str(outside / "secret").lstrip("/"), str(outside / "run"),
+    ))  # fmt: skip
+    _remove(path)
+    path.symlink_to(target)
+    return f"{path.relative_to(run)} -> {target}"
+
+
+def planted_link(rng: Rng, run: Path, outside: Path) -> str:
+    """A link that is new, where the judge or a reader looks or writes."""
+    names = ("logs/judge.log", ".door.json", ".owner.sock", "logs/agent/turn_001.out", "logs/agent/turn_002.out",
+             "feedback/.staged-x", "checkpoints/.staged-x", "hidden/heldout.json", "agent/home/.config", "hidden",
+             "feedback/submit_001/episodes", "agent/python/bin", "workspace/feedback", "workspace/door.json",
+             "agent/programs/builtin", "agent")  # fmt: skip
+    path = run / rng.choice(names)
+    if not path.parent.is_dir():
+        path.parent.mkdir(parents=True)
+    _remove(path)
+    path.symlink_to(outside / rng.choice(("secret", "folder", "fresh", "run")))
+    return f"{path.relative_to(run)} -> {os.readlink(path)}"
+
+
+def other_kind(rng: Rng, run: Path, outside: Path) -> str:
+    """A folder for a file, a file for a folder, or a pipe."""
+    path, kind = _some_path(rng, run), rng.choice(("folder", "file", "pipe", "nothing"))
+    _remove(path)
+    if kind == "folder":
+        path.mkdir()
+    elif kind == "file":
+        path.write_bytes(rng.randbytes(rng.choice((0, 1, 100))))
+    elif kind == "pipe":
+        os.mkfifo(path)
+    return f"{path.relative_to(run)} is now {kind}"
+
+
+def size(rng: Rng, run: Path, outside: Path) -> str:
+    path = _some_file(rng, run)
+    length = rng.choice((0, 1, HUGE_BYTES, 300 << 20))
+    os.chmod(path, 0o644)
+    os.truncate(path, length)
+    return f"{path.relative_to(run)} has {length} bytes"
+
+
+def torn(rng: Rng, run: Path, outside: Path) -> str:
+    path = run / rng.choice(FILES) if rng.random() < 0.7 else _some_file(rng, run)
+    data = path.read_bytes()
+    os.chmod(path, 0o644)
+    cut = rng.randrange(len(data) + 1)
+    path.write_bytes(data[:cut])
+    return f"{path.relative_to(run)} at {cut}"
+
+
+def encoding(rng: Rng, run: Path, outside: Path) -> str:
+    path = run / rng.choice(FILES) if rng.random() < 0.8 else _some_file(rng, run)
+    data, how = path.read_bytes(), rng.choice(("bom", "utf-16", "invalid", "nul", "surrogate", "flip", "cr"))
+    at = rng.randrange(len(data) + 1)
+    changed = {
+        "bom": b"\xef\xbb\xbf" + data, "utf-16": data.decode(errors="replace").encode("utf-16"),
+        "invalid": data[:at] + b"\xff\xfe\x80" + data[at:], "nul": data[:at] + b"\0" * 10 + data[at:],
+        "surrogate": data[:at] + b"\\ud800" + data[at:], "cr": data.replace(b"\n", b"\r\n"),
+        "flip": data[:at] + bytes([rng.randrange(256)]) + data[at + 1 :],
+    }  # fmt: skip
+    os.chmod(path, 0o644)
+    path.write_bytes(changed[how])
+    return f"{path.relative_to(run)} {how}"
+
+
+def deep_folders(rng: Rng, run: Path, outside: Path) -> str:
+    """Deeper than a path may be long."""
+    where = run / rng.choice(("", "feedback/submit_001", "logs", "workspace/system", "hidden"))
+    if where == run / "feedback/submit_001":
+        where.mkdir(parents=True, exist_ok=True)
+        os.chmod(where, 0o755)
+    here = os.open(where, os.O_RDONLY)
+    for _ in range(1500):
+        os.mkdir("d", dir_fd=here)
+        inner = os.open("d", os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = inner
+    os.close(here)
+    return str(where.relative_to(run))
+
+
+def transcript(rng: Rng, run: Path, outside: Path) -> str:
+    """One turn is recorded, and says what it likes."""
+    lines = {
+        "digits": '{"type":"tool_result","output":"submit_' + "9" * 5000 + '"}',
+        "number": '{"usage":{"input_tokens":' + "9" * 5000 + "}}",
+        "deep": '{"input":' + "[" * DEEP + "]" * DEEP + "}",
+        "rather deep": '{"input":' + "[" * 900 + "]" * 900 + "}",
+        "nan": '{"usage":{"input_tokens":NaN,"output_tokens":-Infinity}}',
+        "surrogate": '{"type":"tool_result","output":"submit_001 \\ud800"}',
+        "many": '{"input":"cat feedback/submit_001/x"}\n' * 20_000,
+    }
+    how = rng.choice(sorted(lines))
+    (run / "logs" / "agent").mkdir(parents=True, exist_ok=True)
+    (run / "logs" / "agent" / "turn_001.out").write_text(lines[how] + "\n", errors="surrogatepass")
+    facts = json.loads((run / "run.json").read_text())
+    turn = {"exit_code": 0, "wall_s": 1.0, "submissions": 1, "failure": None, "stop": True, "model": None}
+    facts["turns"] = [turn | {"usage": None, "price": None}]
+    (run / "run.json").write_text(json.dumps(facts))
+    return how
+
+
+def checkpoint_name(rng: Rng, run: Path, outside: Path) -> str:
+    """Everywhere: records and ledger name a folder elsewhere."""
+    name = json.loads((run / "run.json").read_text())["submissions"][0]["checkpoint"]
+    other = rng.choice(
+        ("../../outside/folder", str(outside), "..", "", "\\u0000", "a" * 64, name.upper(), name + "\\n")
+    )
+    for file in (run / "run.json", run / "ledger.jsonl"):
+        file.write_text(file.read_text().replace(name, other))
+    if rng.random() < 0.7:
+        _write_chain(run, [json.loads(line) for line in (run / "ledger.jsonl").read_text().splitlines()])
+    return other[:40]
+
+
+KINDS: tuple[Callable[[Rng, Path, Path], str], ...] = (
+    *(record_field, ledger_field, ledger_field, ledger_lines, settings, link, planted_link, other_kind),
+    *(size, torn, encoding, deep_folders, transcript, checkpoint_name, record_field),
+)
+
+
+def _change(rng: Rng, facts: Any, outside: Path) -> str:
+    """One place in nested tables and lists."""
+    places: list[tuple[Any, Any, str]] = []
+    _places(facts, "", places)
+    table, key, path = rng.choice(places)
+    how = rng.choice((*VALUES, "delete", "outside", "extra"))
+    if how == "delete":
+        del table[key]
+    elif how == "extra" and isinstance(table, dict):
+        table["unknown\ud800"] = 1
+    else:
+        table[key] = str(outside / "secret") if how in ("outside", "extra") else VALUES[how]
+    return f"{path} {how}"
+
+
+VALUES: dict[str, Any] = {
+    "null": None, "list": [], "table": {}, "string": "x", "empty": "", "minus": -1, "zero": 0, "huge": 10**18,
+    "float": 1e308, "small": -1e308, "long": "x" * 1_000_000, "true": True, "surrogate": "\ud800", "nul": "\0",
+    "up": "../../outside/folder", "date": "0001-01-01T00:00:00Z", "naive": "2026-01-01T00:00:00", "half": 0.5,
+    "@nan": None, "@digits": None, "@deep": None, "@infinity": None, "@rather deep": None,
+}  # fmt: skip
+WRITTEN = {
+    "@nan": "NaN", "@digits": "9" * 5000, "@deep": "[" * DEEP + "]" * DEEP, "@infinity": "1e999",
+    "@rather deep": '{"x":' * 150 + "1" + "}" * 150,
+}  # fmt: skip
+VALUES |= {name: name for name in WRITTEN}  # what json cannot write is put in afterwards
+
+
+def _places(facts: Any, path: str, found: list[tuple[Any, Any, str]]) -> None:
+    pairs = facts.items() if isinstance(facts, dict) else enumerate(facts) if isinstance(facts, list) else ()
+    for key, value in pairs:
+        found.append((facts, key, f"{path}.{key}"[:60]))
+        _places(value, f"{path}.{key}", found)
+
+
+def _dump(facts: Any) -> str:
+    text = json.dumps(facts, separators=(",", ":"))
+    for name, written in WRITTEN.items():
+        text = text.replace(f'"{name}"', written)
+    return text
+
+
+def _write_chain(run: Path, lines: list[dict[str, Any]]) -> None:
+    previous, written = "0" * 64, b""
+    for number, line in enumerate(lines):
+        whole = {"sequence": number, "time": None, "kind": None, "data": None} | line
+        for name, value in (("sequence", number), ("previous", previous)):
+            if whole.get(name) not in WRITTEN and type(whole.get(name, "")) in (int, str):
+                whole[name] = value
+        raw = _dump(whole).encode()
+        previous, written = hashlib.sha256(raw).hexdigest(), written + raw + b"\n"
+    (run / "ledger.jsonl").write_bytes(written)
+
+
+def _some_path(rng: Rng, run: Path) -> Path:
+    if rng.random() < 0.4:
+        return run / rng.choice(FILES)
+    found = [path for path in sorted(run.rglob("*")) if "site-packages" not in path.parts]
+    return rng.choice(found)
+
+
+def _some_file(rng: Rng, run: Path) -> Path:
+    found = [path for path in sorted(run.rglob("*")) if path.is_file() and not path.is_symlink()]
+    return rng.choice([path for path in found if path.stat().st_size < 1 << 20])
+
+
+def _remove(path: Path) -> None:
+    os.chmod(path.parent, 0o755)
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    elif os.path.lexists(path):
+        path.unlink()

@@ -1,0 +1,255 @@
+"""A run folder may come from anybody: what it says of itself never weakens the walls, and no link leads out of it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import policy_source
+from evopolicygym.errors import UserError
+from evopolicygym.records.folder import check_run_folder
+from evopolicygym.runs.verification import Replay, verify
+from serving import SMALL, Server, command
+
+MARK = "PWNED"
+PLANT = """
+try:
+    open({mark!r}, "w").write(str(os.getuid()))
+except OSError:
+    pass
+"""
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two candidates of one run, both of which would leave a mark outside if they could."""
+    folder = tmp_path_factory.mktemp("foreign")
+    server = Server(folder / "run")
+    for act in ("return 2", "return 1"):
+        server.policy(policy_source(act=act, top=PLANT.format(mark=str(folder / MARK))))
+        assert server.submit([0])[1]["status"] == "ok"
+    server.finish()
+    server.close()
+    assert not (folder / MARK).exists()
+    return server.root
+
+
+@pytest.fixture
+def run(played: Path, tmp_path: Path) -> Path:
+    copy = tmp_path / "run"
+    shutil.copytree(played, copy)
+    for parent, _, _ in os.walk(copy):
+        os.chmod(parent, 0o755)
+    (played.parent / MARK).unlink(missing_ok=True)
+    return copy
+
+
+@pytest.fixture
+def mark(played: Path) -> Path:
+    return played.parent / MARK
+
+
+def reconfigure(run: Path, *lines: str, agreed: bool = False) -> None:
+    """config.toml says something else; ``agreed``: the whole ledger is forged to agree with it."""
+    config = run / "config.toml"
+    names = {line.partition(" = ")[0] for line in lines}
+    kept = [line for line in config.read_text().splitlines() if line.partition(" = ")[0] not in names]
+    config.write_text("\n".join([*lines, *kept]) + "\n")
+    if agreed:
+        rewrite(run, lambda data: data.__setitem__("settings", hashlib.sha256(config.read_bytes()).hexdigest()))
+
+
+def rewrite(run: Path, change: Any) -> None:
+    """Alter the opening line, and forge the chain and the record's head anew."""
+    previous, written = "0" * 64, b""
+    for number, raw in enumerate((run / "ledger.jsonl").read_bytes().splitlines()):
+        line = json.loads(raw)
+        if number == 0:
+            change(line["data"])
+        forged = json.dumps(line | {"previous": previous}, separators=(",", ":")).encode()
+        previous, written = hashlib.sha256(forged).hexdigest(), written + forged + b"\n"
+    (run / "ledger.jsonl").write_bytes(written)
+    record = json.loads((run / "run.json").read_text())
+    (run / "run.json").write_text(json.dumps(record | {"ledger_head": previous}))
+
+
+def as_before(run: Path) -> None:
+    """As ledgers were before they held the hash of the settings."""
+    rewrite(run, lambda data: data.pop("settings"))
+
+
+def findings(run: Path, *options: str) -> dict[str, tuple[bool, str]]:
+    said = command("verify", run, "--jobs", "1", "--json", *options)
+    assert "Traceback" not in said.stderr, said.stderr
+    return {one["what"]: (one["ok"], one["detail"]) for one in json.loads(said.stdout)["findings"]}
+
+
+def test_the_settings_of_a_run_are_in_its_ledger(run, mark):
+    assert findings(run)["settings"] == (True, "config.toml is as the run was opened")
+    reconfigure(run, 'isolation = "none"')
+    found = findings(run)
+    assert not found["settings"][0] and "not what the run was opened with" in found["settings"][1]
+    assert not found["replay"][0] and found["replay"][1].startswith("not played")
+    assert not mark.exists()
+    for refused in (
+        ("score", run, "--all-checkpoints"),
+        ("run", "--resume", run),
+        ("serve", "toys:Toy-v0", "--run", run),
+    ):
+        done = command(*refused, "--isolation", "none")
+        assert done.returncode == 2 and "not what the run was opened with" in done.stderr, done.stderr
+    assert not mark.exists()
+
+
+@pytest.mark.parametrize("agreed", [True, False])
+def test_verify_plays_in_a_jail_whatever_the_folder_says(run, mark, agreed):
+    """Also a ledger that agrees with it, and one from before ledgers held the settings."""
+    if not agreed:
+        as_before(run)
+    reconfigure(run, 'isolation = "none"', agreed=agreed)
+    found = findings(run)
+    assert all(ok for ok, _ in found.values()), found
+    assert found["settings"][1].startswith("config.toml is as" if agreed else "not recorded")
+    assert not mark.exists()
+    assert findings(run, "--isolation", "none")["replay"][0]
+    assert mark.exists()  # the control: this policy does what it can where it can
+
+
+def test_score_goes_below_a_jail_only_where_the_command_line_says_so(run, mark):
+    reconfigure(run, 'isolation = "none"', agreed=True)
+    asked = ("score", run, "--all-checkpoints", "--jobs", "1")
+    done = command(*asked)
+    assert done.returncode == 2 and "--isolation auto" in done.stderr and "--isolation none" in done.stderr
+    assert command(*asked, "--isolation", "auto").returncode == 0
+    assert not mark.exists()
+
+
+def test_the_rest_goes_below_a_jail_only_where_the_command_line_says_so(run, mark):
+    """An open run, so that there is something to play; and at last the control."""
+    reconfigure(run, 'isolation = "none"', agreed=True)
+    lines = (run / "ledger.jsonl").read_bytes().splitlines(keepends=True)
+    charged = next(number for number, line in enumerate(lines) if b'"kind":"charged"' in line)
+    (run / "ledger.jsonl").write_bytes(b"".join(lines[: charged + 1]))
+    for asked in (("finish", run, "--jobs", "1"), ("serve", "toys:Toy-v0", "--run", run)):
+        done = command(*asked)
+        assert done.returncode == 2 and "could do all that you can do here" in done.stderr, done.stderr
+    assert not mark.exists()
+    assert command("finish", run, "--jobs", "1", "--isolation", "none").returncode == 0
+    assert mark.exists()
+
+
+def test_a_cluster_is_not_taken_from_a_folder(run):
+    reconfigure(run, 'engine = "ray"', 'ray_address = "203.0.113.1:6379"', agreed=True)
+    done = command("score", run, "--all-checkpoints", "--jobs", "1")
+    assert done.returncode == 2 and "--engine local" in done.stderr
+    assert command("score", run, "--all-checkpoints", "--jobs", "1", "--engine", "local").returncode == 0
+
+
+GRANTS = {
+    'isolation = "none"': "--agent-isolation none",
+    'shown = ["/etc"]': "--show /etc",
+    'variables = ["HOME"]': "--agent-env HOME",
+    'network = "open"': "--agent-network open",
+    'hosts = ["203.0.113.1"]': "--agent-host 203.0.113.1",
+    'base_url = "https://203.0.113.1/v1"': "--model-url https://203.0.113.1/v1",
+}
+
+
+def test_an_agent_is_granted_nothing_by_a_folder(run, tmp_path):
+    """Each grant is named as the option that gives it; nothing is started without all of them."""
+    command_line = ["/bin/sh", "-c", f"touch {tmp_path}/{MARK}"]
+    agent = ("[agent]", 'name = "command"', f"command = {json.dumps(command_line)}", *GRANTS)
+    with open(run / "config.toml", "a") as config:
+        config.write("\n".join(agent) + "\n")
+    reconfigure(run, agreed=True)
+    done = command("run", "--resume", run, "--jobs", "1", "--agent-network", "open")
+    assert done.returncode == 2 and "may come from somebody else" in done.stderr
+    missing = done.stderr.partition("add: ")[2]
+    assert all((flags in missing) == (flags != "--agent-network open") for flags in GRANTS.values()), done.stderr
+    assert not (tmp_path / MARK).exists()
+
+
+def test_a_grant_that_is_given_again_is_taken(tmp_path):
+    options = ("--agent", "starter", "--agent-isolation", "none", "--agent-host", "203.0.113.1", *SMALL)
+    assert command("run", "toys:Toy-v0", *options, "--run", tmp_path / "run").returncode == 0
+    resume = ("run", "--resume", tmp_path / "run", "--agent-host", "203.0.113.1")
+    done = command(*resume)
+    assert done.returncode == 2 and "add: --agent-isolation none" in done.stderr
+    done = command(*resume, "--agent-isolation", "none")
+    assert done.returncode == 0, done.stderr
+    done = command(*resume, "--agent-isolation", "none", "--show", "/etc")
+    assert done.returncode == 2 and "--show cannot be given with --resume" in done.stderr
+
+
+def test_a_task_that_a_folder_brings_along_is_not_imported(run, tmp_path):
+    """Not even from within the folder, where `python -m` looks first."""
+    brought = (
+        f"open({str(tmp_path / MARK)!r}, 'w').close()\nimport gymnasium, toys\ngymnasium.register('B-v0', toys.Toy)\n"
+    )
+    (run / "brought.py").write_text(brought)
+    reconfigure(run, 'task = "brought:B-v0"', agreed=True)
+    for asked in (("verify", ".", "--jobs", "1"), ("score", ".", "--all-checkpoints", "--jobs", "1")):
+        done = command(*asked, cwd=run)
+        assert "run's own folder" in done.stdout + done.stderr and done.returncode in (1, 2)
+    (run / "task.toml").write_text('env_id = "brought:B-v0"\n')
+    reconfigure(run, f'task = "{run}/task.toml"', agreed=True)
+    assert "run's own folder" in findings(run)["replay"][1]
+    assert not (tmp_path / MARK).exists()
+    (tmp_path / "elsewhere").mkdir()
+    (run / "brought.py").rename(tmp_path / "elsewhere" / "brought.py")
+    reconfigure(run, 'task = "brought:B-v0"', agreed=True)
+    command("verify", run, "--jobs", "1", cwd=tmp_path / "elsewhere")
+    assert (tmp_path / MARK).exists()  # the control: a module that the reader has is imported
+
+
+def test_verify_makes_no_sealing_key(run, tmp_path):
+    reconfigure(run, 'seeds = "sealed"', agreed=True)
+    home = {name: value for name, value in os.environ.items() if not name.startswith(("EVOPOLICYGYM", "XDG"))}
+    said = command("verify", run, "--jobs", "1", env=home | {"HOME": str(tmp_path / "home")})
+    assert said.returncode == 1 and "sealing key" in said.stdout
+    assert not (tmp_path / "home").exists()
+
+
+LINKS = ("hidden", "logs", "feedback", "checkpoints", "logs/judge.log", "run.json", "ledger.jsonl", "config.toml")
+
+
+@pytest.mark.parametrize("name", LINKS)
+def test_a_link_in_a_run_is_named(run, tmp_path, name):
+    (run / name).rename(tmp_path / "outside")
+    (run / name).symlink_to(tmp_path / "outside")
+    with pytest.raises(UserError, match="is a link"):
+        check_run_folder(run)
+    assert not verify(run, 1).ok
+
+
+@pytest.mark.parametrize("name", ["hidden", "logs/judge.log"])
+def test_nothing_is_written_through_a_link(run, tmp_path, name):
+    """The record's hidden results would go there, and the judge's log."""
+    outside = tmp_path / "outside"
+    shutil.copytree(run / name, outside) if (run / name).is_dir() else outside.write_text("mine")
+    kept = {path: path.lstat().st_mtime_ns for path in (outside, *outside.rglob("*"))}
+    shutil.rmtree(run / name) if (run / name).is_dir() else (run / name).unlink()
+    (run / name).symlink_to(outside)
+    done = command("score", run, "--all-checkpoints", "--jobs", "1")
+    assert done.returncode == 2 and "is a link" in done.stderr, done.stderr
+    assert {path: path.lstat().st_mtime_ns for path in (outside, *outside.rglob("*"))} == kept
+
+
+def test_a_checkpoint_that_is_a_link_is_not_played(run, tmp_path):
+    winner = json.loads((run / "run.json").read_text())["outcome"]["checkpoint"]
+    (run / "checkpoints" / winner).rename(tmp_path / "elsewhere")
+    (run / "checkpoints" / winner).symlink_to(tmp_path / "elsewhere")
+    report = verify(run, 1)
+    assert report.replay is None and not report.ok
+
+
+def test_a_run_from_before_is_verified_as_before(run):
+    as_before(run)
+    report = verify(run, 1)
+    assert report.ok and report.replay is Replay.EQUAL
