@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 
 import planted
 from yard import Yard
 
 from evopolicygym.agents.confinement.cell import AgentLevel
 from evopolicygym.agents.confinement.exposure import exposure
+from evopolicygym.runs.footprint import footprint
 from evopolicygym.sandbox import probes
 from evopolicygym.sandbox.runtime import runtime
 
@@ -51,9 +53,12 @@ def main(levels: list[str]) -> None:
     told = json.dumps([planted.PLACES, planted.LIBRARY])
     with Yard() as yard:
         for level in levels:
+            seen: dict[str, bool] = {}
             code, text = yard.run(["python", "-c", PROBE, told], AgentLevel(level))
             assert code == 0, text
-            print(json.dumps({"level": level, **json.loads(text)}), flush=True)
+            for name, shown in (("client", footprint(Path(planted.CLIENT)).readable), ("others", ())):
+                seen[name] = yard.run(["cat", planted.CLIENT_CODE], AgentLevel(level), readable=shown)[0] == 0
+            print(json.dumps({"level": level, **seen, **json.loads(text)}), flush=True)
 
 
 if __name__ == "__main__":

@@ -42,6 +42,14 @@ ARCHIVES = {
 LIBRARY = "/usr/local/lib/libmujoco.so.3.3.0"
 # Where policies find theirs as well.
 AMONG_SYSTEM_LIBRARIES = [f"{folder}/libmujoco.so" for folder in glob("/usr/lib/*-linux-gnu")]
+# A Python client in an environment of its own, as pipx lays it out; its packages are shown to that client alone.
+CLIENT = "/usr/local/pipx/venvs/tool/bin/client"
+CLIENT_CODE = "/usr/local/pipx/venvs/tool/lib/python3.11/site-packages/client.py"
+CLIENT_FILES = {
+    CLIENT: "#!/usr/local/pipx/venvs/tool/bin/python\n",
+    "/usr/local/pipx/venvs/tool/pyvenv.cfg": "",
+    CLIENT_CODE: CANARY,
+}
 PLACES = {**PACKAGES, **ARCHIVES}
 PYTHONPATH = "/usr/local/mine"
 
@@ -82,6 +90,9 @@ def plant() -> None:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         with zipfile.ZipFile(path, "w") as archive:
             archive.writestr(f"{module}/__init__.py", CANARY)
+    for path, text in CLIENT_FILES.items():
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        Path(path).write_text(text)
     Path("/usr/share/miniconda/conda-meta").mkdir()
     packages = Path("/usr/local/lib/python3.11/dist-packages")
     (packages / "more.pth").write_text("# a comment\nimport os\n/usr/share/by-a-pth-file\n/usr/share\n/nowhere\n")

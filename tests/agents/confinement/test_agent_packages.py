@@ -50,7 +50,13 @@ class TestPlantedInTheUsualPlaces:
 
     @pytest.mark.parametrize("level", CONFINED)
     def test_none_is_found_in_a_cell_where_everything_else_works(self, user, level):
-        assert seen_by(user)[level] == {"level": level, "found": [], "works": True}
+        found = seen_by(user)[level]
+        assert found["found"] == [] and found["works"]
+
+    @pytest.mark.parametrize("level", CONFINED)
+    def test_a_client_sees_its_own_packages_and_others_do_not(self, user, level):
+        found = seen_by(user)[level]
+        assert found["client"] and not found["others"]
 
     def test_the_judge_knows_what_it_hides(self, user):
         known = seen_by(user)["all"]
