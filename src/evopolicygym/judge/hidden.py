@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from itertools import takewhile
 from typing import Any, Final
 
 from evopolicygym.errors import Fault
@@ -23,7 +24,6 @@ from evopolicygym.tasks.splits import Case, Split
 from evopolicygym.tasks.task import Task
 
 Advance = Callable[[], Any]
-GoOn = Callable[[], bool]
 WALL_FACTOR: Final = 3.0  # wall time that a candidate may take of one case, on average, as a multiple of the CPU limit
 
 
@@ -45,13 +45,10 @@ def finish(judge: Judge, advance: Advance = lambda: None, once_scored: Callable[
         failpoint("finished")
 
 
-def validate(judge: Judge, advance: Advance = lambda: None, go_on: GoOn = lambda: True) -> None:
-    """Every candidate, byte-identical ones once. ``go_on`` can break it off between episodes; the rest stays open."""
+def validate(judge: Judge, advance: Advance = lambda: None) -> None:
+    """Every candidate, byte-identical ones once."""
     for checkpoint in unvalidated(judge.state):
-        played = _play(judge, checkpoint, Split.VALIDATION, advance, go_on)
-        if played is None:
-            return
-        judge.record(Validated(checkpoint.hash, *played))
+        judge.record(Validated(checkpoint.hash, *_play(judge, checkpoint, Split.VALIDATION, advance)))
         failpoint("validated")
 
 
@@ -82,7 +79,7 @@ def measure(judge: Judge, advance: Advance = lambda: None) -> None:
     score(judge, winner, advance)
     failpoint("scored")
     if judge.state.repeated is None:
-        again, wall_s = _all(judge, winner, Split.HELDOUT, advance)
+        again, wall_s = _play(judge, winner, Split.HELDOUT, advance)
         judge.record(Repeated(again.returns, wall_s))
         failpoint("repeated")
 
@@ -90,19 +87,11 @@ def measure(judge: Judge, advance: Advance = lambda: None) -> None:
 def score(judge: Judge, checkpoint: Checkpoint, advance: Advance = lambda: None) -> None:
     """One checkpoint on held-out, unless it is known."""
     if checkpoint.hash not in judge.state.heldout:
-        judge.record(Scored(checkpoint.hash, *_all(judge, checkpoint, Split.HELDOUT, advance)))
+        judge.record(Scored(checkpoint.hash, *_play(judge, checkpoint, Split.HELDOUT, advance)))
 
 
-def _all(judge: Judge, checkpoint: Checkpoint, split: Split, advance: Advance) -> tuple[Tally, float]:
-    played = _play(judge, checkpoint, split, advance, lambda: True)
-    assert played is not None
-    return played
-
-
-def _play(
-    judge: Judge, checkpoint: Checkpoint, split: Split, advance: Advance, go_on: GoOn
-) -> tuple[Tally, float] | None:
-    """None when it was broken off. A fault leaves the run as it is: finishing again goes on from here."""
+def _play(judge: Judge, checkpoint: Checkpoint, split: Split, advance: Advance) -> tuple[Tally, float]:
+    """A fault leaves the run as it is: finishing again goes on from here."""
     began, chosen = time.perf_counter(), judge.cases(split, list(range(count(judge.state, split))))
 
     def played() -> None:
@@ -110,22 +99,17 @@ def _play(
         advance()
 
     try:
-        results = play(judge.means.engine, judge.means.task, checkpoint, chosen, played, go_on)
+        results = play(judge.means.engine, judge.means.task, checkpoint, chosen, played)
     except Fault as fault:
         text = f"a hidden episode has no score: {fault}; finish the run again to go on from here"
         raise Fault(text, fault.permanent) from fault
-    return None if results is None else (tally(results), time.perf_counter() - began)
+    return tally(results), time.perf_counter() - began
 
 
 def play(
-    engine: Engine,
-    task: Task,
-    checkpoint: Checkpoint,
-    chosen: list[Case],
-    advance: Advance = lambda: None,
-    go_on: GoOn = lambda: True,
-) -> list[EpisodeResult] | None:
-    """Play one checkpoint on ``chosen``; None when ``go_on`` broke it off.
+    engine: Engine, task: Task, checkpoint: Checkpoint, chosen: list[Case], advance: Advance = lambda: None
+) -> list[EpisodeResult]:
+    """Play one checkpoint on ``chosen``.
 
     A candidate has ``WALL_FACTOR`` times its CPU limit of wall time for all its cases together. The judge's own work
     and the simulator's are not counted, so that neither a slow simulator nor the number of jobs changes a score. Once
@@ -137,24 +121,15 @@ def play(
     def is_late() -> bool:
         return sum(result.policy_wall_s for result in results.values()) > limit_s
 
-    for outcome in engine.run(_while(episodes, lambda: go_on() and not is_late()), background=True):
+    for outcome in engine.run(takewhile(lambda _: not is_late(), episodes), background=True):
         if isinstance(outcome, FaultReport):
             raise Fault(outcome.text, outcome.permanent)
         results[outcome.number] = outcome
         advance()
-    if is_late():
-        error = EpisodeError(ErrorKind.TIMEOUT, f"the cases before took {limit_s:g} s of wall time together")
-        skipped = [episode for episode in episodes if episode.number not in results]
-        results |= {one.number: not_played(one, task.failed_score(0.0), error) for one in skipped}
-    return [results[number] for number in sorted(results)] if len(results) == len(chosen) else None
-
-
-def _while(episodes: list[Episode], go_on: GoOn) -> Iterator[Episode]:
-    """Asks before each, when the engine is ready for it."""
-    for episode in episodes:
-        if not go_on():
-            return
-        yield episode
+    error = EpisodeError(ErrorKind.TIMEOUT, f"the cases before took {limit_s:g} s of wall time together")
+    skipped = [episode for episode in episodes if episode.number not in results]
+    results |= {one.number: not_played(one, task.failed_score(0.0), error) for one in skipped}
+    return [results[number] for number in sorted(results)]
 
 
 def count(state: RunState, split: Split) -> int:

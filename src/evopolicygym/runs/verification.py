@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -181,7 +182,7 @@ def _feedback(place: Place, state: RunState) -> Iterator[str]:
 
 def _has_feedback(place: Place, state: RunState) -> bool:
     """Whether this copy of the run kept its feedback: it is large, and no score depends on it."""
-    return any((place.feedback / one.name / "summary.json").exists() for one in state.submissions.values())
+    return any(os.path.lexists(place.feedback / one.name / "summary.json") for one in state.submissions.values())
 
 
 def _digest(folder: Path) -> str:
@@ -302,7 +303,7 @@ def _is_close(recorded: float, now: float) -> bool:
 
 def _returns(engine: Engine, task: Task, checkpoint: Checkpoint, chosen: list[Case]) -> tuple[float, ...]:
     """Under the same limit as when the run was scored."""
-    return tuple(result.score for result in hidden.play(engine, task, checkpoint, chosen) or [])
+    return tuple(result.score for result in hidden.play(engine, task, checkpoint, chosen))
 
 
 def _difference(recorded: tuple[float, ...], now: tuple[float, ...]) -> str:
