@@ -12,8 +12,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-WAITS = 143  # `serve` waits until it is told to stop
-
 
 def main() -> None:
     from evopolicygym.cli.main import _app
@@ -54,6 +52,7 @@ def _wait(child: int, deadline: float, announced: Path | None) -> tuple[int, Any
             return status, used, timed_out
         if announced and announced.exists() and announced.stat().st_size:
             os.kill(child, signal.SIGTERM)
+            announced = None
         if time.monotonic() > deadline and not timed_out:
             timed_out = True
             os.killpg(child, signal.SIGKILL)

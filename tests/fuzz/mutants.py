@@ -30,7 +30,7 @@ def mutate(rng: Rng, run: Path, outside: Path) -> str:
 
 
 def record_field(rng: Rng, run: Path, outside: Path) -> str:
-    facts = json.loads((run / "run.json").read_text())
+    facts = json.loads(_text(run / "run.json"))
     said = _change(rng, facts, outside)
     (run / "run.json").write_text(_dump(facts))
     return said
@@ -38,7 +38,7 @@ def record_field(rng: Rng, run: Path, outside: Path) -> str:
 
 def ledger_field(rng: Rng, run: Path, outside: Path) -> str:
     """The chain is forged anew, as whoever can write the folder can."""
-    lines = [json.loads(line) for line in (run / "ledger.jsonl").read_text().splitlines()]
+    lines = [json.loads(line) for line in _text(run / "ledger.jsonl").splitlines()]
     line = rng.choice(lines)
     said = f"{line['kind']}: " + _change(rng, line if rng.random() < 0.1 else line["data"], outside)
     _write_chain(run, lines)
@@ -47,7 +47,7 @@ def ledger_field(rng: Rng, run: Path, outside: Path) -> str:
 
 def ledger_lines(rng: Rng, run: Path, outside: Path) -> str:
     """Lines dropped, doubled or moved, with a chain that holds."""
-    lines = [json.loads(line) for line in (run / "ledger.jsonl").read_text().splitlines()]
+    lines = [json.loads(line) for line in _text(run / "ledger.jsonl").splitlines()]
     how, at = rng.choice(("drop", "double", "move", "end")), rng.randrange(len(lines))
     line = lines[at]
     if how == "end":
@@ -63,7 +63,7 @@ def ledger_lines(rng: Rng, run: Path, outside: Path) -> str:
 
 def settings(rng: Rng, run: Path, outside: Path) -> str:
     """config.toml says something else; half of the time the ledger agrees."""
-    lines = (run / "config.toml").read_text().splitlines()
+    lines = _text(run / "config.toml").splitlines()
     said = rng.choice(_settings(outside))
     name, _, table = said.partition(" = ")[0].rpartition(".")[::-1]
     start = lines.index("[agent]") if table and "[agent]" in lines else 0
@@ -90,8 +90,8 @@ def _settings(outside: Path) -> list[str]:
 def _agreed(rng: Rng, run: Path) -> str:
     if rng.random() < 0.5:
         return ""
-    lines = [json.loads(line) for line in (run / "ledger.jsonl").read_text().splitlines()]
-    lines[0]["data"]["settings"] = hashlib.sha256((run / "config.toml").read_bytes()).hexdigest()
+    lines = [json.loads(line) for line in _text(run / "ledger.jsonl").splitlines()]
+    lines[0]["data"]["settings"] = hashlib.sha256(_bytes(run / "config.toml")).hexdigest()
     _write_chain(run, lines)
     return " (agreed)"
 
@@ -115,6 +115,7 @@ def planted_link(rng: Rng, run: Path, outside: Path) -> str:
              "feedback/submit_001/episodes", "agent/python/bin", "workspace/feedback", "workspace/door.json",
              "agent/programs/builtin", "agent")  # fmt: skip
     path = run / rng.choice(names)
+    _check_inside(path.parent, run)
     if not path.parent.is_dir():
         path.parent.mkdir(parents=True)
     _remove(path)
@@ -145,7 +146,7 @@ def size(rng: Rng, run: Path, outside: Path) -> str:
 
 def torn(rng: Rng, run: Path, outside: Path) -> str:
     path = run / rng.choice(FILES) if rng.random() < 0.7 else _some_file(rng, run)
-    data = path.read_bytes()
+    data = _bytes(path)
     os.chmod(path, 0o644)
     cut = rng.randrange(len(data) + 1)
     path.write_bytes(data[:cut])
@@ -154,7 +155,7 @@ def torn(rng: Rng, run: Path, outside: Path) -> str:
 
 def encoding(rng: Rng, run: Path, outside: Path) -> str:
     path = run / rng.choice(FILES) if rng.random() < 0.8 else _some_file(rng, run)
-    data, how = path.read_bytes(), rng.choice(("bom", "utf-16", "invalid", "nul", "surrogate", "flip", "cr"))
+    data, how = _bytes(path), rng.choice(("bom", "utf-16", "invalid", "nul", "surrogate", "flip", "cr"))
     at = rng.randrange(len(data) + 1)
     changed = {
         "bom": b"\xef\xbb\xbf" + data, "utf-16": data.decode(errors="replace").encode("utf-16"),
@@ -170,6 +171,7 @@ def encoding(rng: Rng, run: Path, outside: Path) -> str:
 def deep_folders(rng: Rng, run: Path, outside: Path) -> str:
     """Deeper than a path may be long."""
     where = run / rng.choice(("", "feedback/submit_001", "logs", "workspace/system", "hidden"))
+    _check_inside(where, run)
     if where == run / "feedback/submit_001":
         where.mkdir(parents=True, exist_ok=True)
         os.chmod(where, 0o755)
@@ -195,9 +197,10 @@ def transcript(rng: Rng, run: Path, outside: Path) -> str:
         "many": '{"input":"cat feedback/submit_001/x"}\n' * 20_000,
     }
     how = rng.choice(sorted(lines))
+    _check_inside(run / "logs" / "agent" / "turn_001.out", run)
     (run / "logs" / "agent").mkdir(parents=True, exist_ok=True)
     (run / "logs" / "agent" / "turn_001.out").write_text(lines[how] + "\n", errors="surrogatepass")
-    facts = json.loads((run / "run.json").read_text())
+    facts = json.loads(_text(run / "run.json"))
     turn = {"exit_code": 0, "wall_s": 1.0, "submissions": 1, "failure": None, "stop": True, "model": None}
     facts["turns"] = [turn | {"usage": None, "price": None}]
     (run / "run.json").write_text(json.dumps(facts))
@@ -206,14 +209,14 @@ def transcript(rng: Rng, run: Path, outside: Path) -> str:
 
 def checkpoint_name(rng: Rng, run: Path, outside: Path) -> str:
     """Everywhere: records and ledger name a folder elsewhere."""
-    name = json.loads((run / "run.json").read_text())["submissions"][0]["checkpoint"]
+    name = json.loads(_text(run / "run.json"))["submissions"][0]["checkpoint"]
     other = rng.choice(
         ("../../outside/folder", str(outside), "..", "", "\\u0000", "a" * 64, name.upper(), name + "\\n")
     )
     for file in (run / "run.json", run / "ledger.jsonl"):
-        file.write_text(file.read_text().replace(name, other))
+        file.write_text(_text(file).replace(name, other))
     if rng.random() < 0.7:
-        _write_chain(run, [json.loads(line) for line in (run / "ledger.jsonl").read_text().splitlines()])
+        _write_chain(run, [json.loads(line) for line in _text(run / "ledger.jsonl").splitlines()])
     return other[:40]
 
 
@@ -275,6 +278,23 @@ def _write_chain(run: Path, lines: list[dict[str, Any]]) -> None:
         raw = _dump(whole).encode()
         previous, written = hashlib.sha256(raw).hexdigest(), written + raw + b"\n"
     (run / "ledger.jsonl").write_bytes(written)
+
+
+def _check_inside(path: Path, run: Path) -> None:
+    """An earlier change may have made a part of the way a link: we must not be the ones who go outside."""
+    if not path.resolve().is_relative_to(run.resolve()):
+        raise OSError("leads outside")
+
+
+def _bytes(path: Path) -> bytes:
+    """An earlier change may have made it a pipe, a link, or a file without end."""
+    if path.is_symlink() or not path.is_file() or path.stat().st_size > 4 << 20:
+        raise OSError("no plain file any more")
+    return path.read_bytes()
+
+
+def _text(path: Path) -> str:
+    return _bytes(path).decode()
 
 
 def _some_path(rng: Rng, run: Path) -> Path:
