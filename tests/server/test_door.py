@@ -56,6 +56,7 @@ def test_info_says_all_of_it(door):
     assert set(info) == {
         "protocol_version", "state", "env_meta", "episode_budget", "min_episodes_per_submit",
         "max_episodes_per_submit", "resource_limits", "allowed_imports", "denied_imports",
+        "max_candidates",
     }  # fmt: skip
     assert set(info["state"]) == {"remaining_budget", "n_submits", "is_finalized", "phase", "running"}
     assert info["env_meta"].items() >= {
@@ -250,7 +251,8 @@ def test_the_same_key_at_once_is_one_charge(door, gate):
 def test_asking_to_be_answered_later(door, gate, running):
     assert door.submit([0])[1]["status"] == "busy"
     waiting = {"submit_id": running, "status": "running", "remaining_budget": door.remaining()}
-    assert door.call("GET", f"/submissions/{running}") == (200, waiting | {"summary": None, "message": None})
+    unknown = {"summary": None, "message": None, "candidates": None}
+    assert door.call("GET", f"/submissions/{running}") == (200, waiting | unknown)
     gate.open()
     wait_for(door, running)
     body = b'{"env_instances": [0]}'
