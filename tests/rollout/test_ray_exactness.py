@@ -53,7 +53,9 @@ def played(
     ]
     outcomes = sorted(engine.run(episodes), key=lambda one: one.number)
     return [
-        replace(one, wall_s=0.0, rollout_s=0.0, policy_cpu_s=0.0) if isinstance(one, EpisodeResult) else one
+        replace(one, wall_s=0.0, rollout_s=0.0, policy_cpu_s=0.0, policy_wall_s=0.0)
+        if isinstance(one, EpisodeResult)
+        else one
         for one in outcomes
     ]
 

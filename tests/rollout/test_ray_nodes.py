@@ -28,7 +28,7 @@ def play(engine: Engine, folder: Path, count: int) -> Iterator[EpisodeResult]:
     checkpoint = engine.store.snapshot(folder)
     for one in engine.run(Episode(i, checkpoint, case) for i, case in enumerate(train_cases(task, count))):
         assert isinstance(one, EpisodeResult), one
-        yield replace(one, wall_s=0.0, rollout_s=0.0, policy_cpu_s=0.0)
+        yield replace(one, wall_s=0.0, rollout_s=0.0, policy_cpu_s=0.0, policy_wall_s=0.0)
 
 
 def reaches_level_a() -> bool:
