@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from evopolicygym.agents import definitions, session_files
-from evopolicygym.agents.lines import LONGEST_LINE, Allowance, lines
+from evopolicygym.agents.lines import LONGEST_LINE, ReadingLimit, lines
 from evopolicygym.agents.reading import Ended
 from evopolicygym.agents.turns import FailureKind, Turn, Usage, total
 from evopolicygym.judge.ledger import Ledger
@@ -124,28 +124,31 @@ def test_patterns_of_session_files(tmp_path):
         (tmp_path / name).write_text(json.dumps({"name": name}))
 
     def names(pattern: str) -> list[str]:
-        return [event["name"] for event in session_files.events(tmp_path, pattern, "c", Allowance())]
+        return [event["name"] for event in session_files.events(tmp_path, pattern, "c", ReadingLimit())]
 
     assert names("*.jsonl") == ["a.jsonl"] and names("x/*/${session}.json") == ["x/y/c.json"]
     assert names("**/*.jsonl") == ["a.jsonl", "x/b.jsonl", "x/y/c.jsonl"]
     assert names("../*/a.jsonl") == names("/etc/*") == names("x/../a.jsonl") == names("${other}") == []
 
 
-def test_reading_ends_where_its_allowance_does(tmp_path):
+def test_reading_ends_where_its_limit_is(tmp_path):
     for number in range(5):
         (tmp_path / f"{number}.jsonl").write_text("{}\n" * 10)
 
-    def count(**allowance: int) -> int:
-        return len(list(session_files.events(tmp_path, "*.jsonl", "", Allowance(**allowance))))
+    def count(**limit: int) -> int:
+        return len(list(session_files.events(tmp_path, "*.jsonl", "", ReadingLimit(**limit))))
 
     assert (count(), count(lines=7), count(files=2), count(entries=0)) == (50, 7, 20, 0)
     assert 0 < count(characters=50) < 20
+    for number in range(3):
+        (tmp_path / f"{number}.json").write_text("{}")
+    assert len(list(session_files.events(tmp_path, "*.json", "", ReadingLimit(characters=4)))) == 2
 
 
 def test_a_line_that_is_too_long_is_passed_over():
     long = '{"a": "' + "x" * LONGEST_LINE + '"}'
     text = io.StringIO(f"before\n{long}\nafter\n{long}")
-    assert list(lines(text, Allowance())) == ["before\n", "after\n"]
+    assert list(lines(text, ReadingLimit())) == ["before\n", "after\n"]
 
 
 HOSTILE = [

@@ -10,7 +10,7 @@ LONGEST_LINE: Final = 8 << 20  # characters; parsed as JSON it can take twenty t
 
 
 @dataclass
-class Allowance:
+class ReadingLimit:
     """What may still be read. A transcript of a client's longest turns is far below it."""
 
     lines: int = 1_000_000
@@ -19,12 +19,12 @@ class Allowance:
     files: int = 1000
 
 
-def lines(file: IO[str], allowance: Allowance) -> Iterator[str]:
+def lines(file: IO[str], limit: ReadingLimit) -> Iterator[str]:
     """Those that are not too long; the others are passed over."""
     is_whole = True
-    while allowance.lines > 0 and allowance.characters > 0 and (line := file.readline(LONGEST_LINE)):
+    while limit.lines > 0 and limit.characters > 0 and (line := file.readline(LONGEST_LINE)):
         began, is_whole = is_whole, line.endswith("\n") or len(line) < LONGEST_LINE
-        allowance.characters -= len(line)
-        allowance.lines -= 1
+        limit.characters -= len(line)
+        limit.lines -= 1
         if began and is_whole:
             yield line

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from evopolicygym.agents import picks, session_files
 from evopolicygym.agents.failures import classify, failure
-from evopolicygym.agents.lines import Allowance
+from evopolicygym.agents.lines import ReadingLimit
 from evopolicygym.agents.metering import Tally
 from evopolicygym.agents.turns import TRANSIENT, Failure, FailureKind, Turn, Usage
 
@@ -42,7 +42,7 @@ def read(client: Client, lines: Iterable[str], ended: Ended) -> Turn:
     for line in lines:
         reader.hear(line)
     session = _valid(reader.session) or (ended.session if reader.heard else None) or _filed(client, ended.home)
-    of_home = Allowance()
+    of_home = ReadingLimit()
     for file in sorted(client.session_files):
         for event in session_files.events(ended.home, file, session or ended.session or "", of_home):
             reader.take(event, file)
@@ -93,14 +93,14 @@ class _Reader:
 
 def _filed(client: Client, home: Path) -> str | None:
     """The last session that a file tells of."""
-    told = [
+    told = (
         picks.text_at(event, rule.at)
         for rule in client.session
         if rule.file
-        for event in session_files.events(home, rule.file, "", Allowance())
+        for event in session_files.events(home, rule.file, "", ReadingLimit())
         if picks.matches(event, rule.where)
-    ]
-    return _valid(told[-1]) if told else None
+    )
+    return next((_valid(last) for last in deque(told, maxlen=1)), None)
 
 
 def _pick(rules: Iterable[Pick], event: Any, line: str) -> str:

@@ -24,7 +24,7 @@ ANSWER_BYTES: Final = 16 << 20
 
 
 @dataclass(frozen=True)
-class Answer:
+class ChildAnswer:
     """What the child printed, and how it failed, if it did: then the output is what it printed before."""
 
     output: bytes
@@ -43,7 +43,7 @@ def limit(cpu_s: int, memory: int) -> None:
         resource.setrlimit(kind, (value, value))
 
 
-def run_limited(module: str, *arguments: str, cpu_s: int) -> Answer:
+def run_limited(module: str, *arguments: str, cpu_s: int) -> ChildAnswer:
     """Call ``main`` of a module of this package, which limits itself to ``cpu_s``. Its answer goes to a file, whose
     size the kernel limits."""
     with tempfile.TemporaryFile() as answer:
@@ -61,7 +61,7 @@ def run_limited(module: str, *arguments: str, cpu_s: int) -> Answer:
         except subprocess.TimeoutExpired:
             failure = f"took more than {WALL_PER_CPU * cpu_s:g} s"
         answer.seek(0)
-        return Answer(answer.read(), failure)
+        return ChildAnswer(answer.read(), failure)
 
 
 def _death(code: int, cpu_s: int) -> str:

@@ -14,7 +14,7 @@ from typing import Any, Final
 from evopolicygym.analysis.limited import limit
 from evopolicygym.runs.folders import Walk
 from evopolicygym.runs.planted import Disarmed
-from evopolicygym.runs.signs import Signs
+from evopolicygym.runs.signs import SignCounter
 
 CPU_S: Final = 60
 MEMORY: Final = 1 << 30
@@ -40,7 +40,7 @@ def disarm(root: Path) -> dict[str, Any]:
 
 def look(root: Path) -> dict[str, Any]:
     """The part that tells of signs, of the beginnings of transcripts and of the workspace's files."""
-    walk, signs = Walk(), Signs()
+    walk, signs = Walk(), SignCounter()
     for name in (TRANSCRIPTS, WORKSPACE):
         signs.begin()
         for folder in walk.below(root / name, name):

@@ -19,7 +19,7 @@ from evopolicygym.agents import home
 from evopolicygym.agents.client import Ask, Client, Command
 from evopolicygym.agents.confinement.cell import AgentLevel, Cell
 from evopolicygym.agents.confinement.launch import AgentProcess, launch
-from evopolicygym.agents.lines import Allowance, lines
+from evopolicygym.agents.lines import ReadingLimit, lines
 from evopolicygym.agents.reading import Ended
 from evopolicygym.agents.turns import Failure, FailureKind, Turn, Usage
 from evopolicygym.errors import FULL, UserError
@@ -162,7 +162,7 @@ class ClientPlayer:
         """Whatever is in the transcript and in HOME: what cannot be read fails the turn, never the run."""
         try:
             with io.TextIOWrapper(plain(out), "utf-8", "replace") as file:
-                return self._seat.client.read(lines(file, Allowance()), ended)
+                return self._seat.client.read(lines(file, ReadingLimit()), ended)
         except Exception as error:
             log.warning("%s cannot be read", out.name, exc_info=True)
             why = f"what it left cannot be read: {type(error).__name__}: {error}"

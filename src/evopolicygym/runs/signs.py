@@ -40,7 +40,7 @@ READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 @dataclass(frozen=True)
-class Sign:
+class FoundSign:
     """``where`` is the first file it is in, ``example`` the text there."""
 
     kind: str
@@ -49,11 +49,11 @@ class Sign:
     example: str
 
 
-class Signs:
+class SignCounter:
     """Counted over the files of folders that a walk comes to: feedback and what we wrote ourselves aside."""
 
     def __init__(self) -> None:
-        self._signs: dict[str, Sign] = {}
+        self._signs: dict[str, FoundSign] = {}
         self._left, self._unread = MAX_BYTES, 0
 
     def begin(self) -> None:
@@ -68,7 +68,7 @@ class Signs:
             self._unread += _is_larger(name, len(text))
             self._look_at(text, folder.path(name))
 
-    def found(self) -> list[Sign]:
+    def found(self) -> list[FoundSign]:
         return [self._signs[kind] for kind in PATTERNS if kind in self._signs]
 
     def unread(self) -> list[str]:
@@ -79,7 +79,7 @@ class Signs:
         for line in _lines(text):
             for kind, pattern in COMPILED.items():
                 for match in pattern.finditer(line):
-                    known = self._signs.get(kind) or Sign(kind, 0, where, match.group().strip()[:EXAMPLE])
+                    known = self._signs.get(kind) or FoundSign(kind, 0, where, match.group().strip()[:EXAMPLE])
                     self._signs[kind] = replace(known, count=known.count + 1)
 
 
