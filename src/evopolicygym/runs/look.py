@@ -8,8 +8,9 @@ from pathlib import Path
 
 from evopolicygym.agents.turns import Usage, total
 from evopolicygym.errors import UserError
+from evopolicygym.files import open_file
 from evopolicygym.judge.events import Opened
-from evopolicygym.judge.ledger import LedgerCorrupt, Line, line_hash, read
+from evopolicygym.judge.ledger import MAX_BYTES, LedgerCorrupt, Line, line_hash, read
 from evopolicygym.judge.place import Place
 from evopolicygym.judge.state import Phase, RunState, fold
 from evopolicygym.records.run import load
@@ -21,6 +22,17 @@ from evopolicygym.runs.settings import Settings
 def look(root: Path) -> RunState:
     """The state as of now; somebody may be changing it."""
     return _state(root, _lines(root))
+
+
+def has_begun(run: Path) -> bool:
+    """Whether the ledger's first line is whole: one that a crash has torn opens nothing, and is dropped."""
+    try:
+        with open_file(run, Place(run).ledger.name, MAX_BYTES) as ledger:
+            return ledger.readline().endswith(b"\n")
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True  # something lies there, and whoever looks closer says what
 
 
 def has_outcome(root: Path) -> bool:
@@ -74,4 +86,4 @@ def _state(root: Path, lines: list[tuple[Line, bytes]]) -> RunState:
 
 
 def _never_opened(root: Path) -> UserError:
-    return UserError(f"the run in {root} was never opened", "Open it with `evopolicygym serve TASK --run FOLDER`.")
+    return UserError(f"the run in {root} was never opened", "Give the command that was to open it again.")

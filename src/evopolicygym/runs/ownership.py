@@ -28,7 +28,7 @@ from evopolicygym.rollout.slots import Slots, check_jobs
 from evopolicygym.runs import record, workspace
 from evopolicygym.runs.engines import engine_of
 from evopolicygym.runs.lock import PATIENCE_S, RunLock
-from evopolicygym.runs.look import look, recorded_settings
+from evopolicygym.runs.look import has_begun, look, recorded_settings
 from evopolicygym.runs.settings import EngineName, Isolation, Settings
 from evopolicygym.sandbox.checkpoints import remove_tree, sweep
 from evopolicygym.sandbox.jail import Level, residues
@@ -81,19 +81,19 @@ def own(
     place = Place(root.absolute())
     check_run_folder(place.root)
     is_new = not place.root.exists()
-    if not _has_begun(place):
+    if not has_begun(place.root):
         _check_new(root, given)
         _check_settings(Settings.make(**given))
         _make(place)
     with RunLock(place.root, PATIENCE_S if slots else 0.0):  # only now it cannot begin under our hands
-        has_begun = _has_begun(place)
+        is_taken_up = has_begun(place.root)
         place.make_own()
-        settings = _taken_up(place, given) if has_begun else Settings.make(**given)
+        settings = _taken_up(place, given) if is_taken_up else Settings.make(**given)
         try:
             with _started(place, settings, agent_facts, slots, seats) as owner:
                 yield owner
         except BaseException:
-            if is_new and not _has_begun(place):  # no engine here, for want of a package or a jail
+            if is_new and not has_begun(place.root):  # no engine here, for want of a package or a jail
                 remove_tree(place.root)
             raise
 
@@ -113,10 +113,6 @@ def _make(place: Place) -> None:
         if error.errno in FULL:
             raise
         raise UserError(f"{place.root} cannot be made: {error.strerror}", "Name another folder with --run.") from error
-
-
-def _has_begun(place: Place) -> bool:
-    return place.ledger.exists() and place.ledger.stat().st_size > 0
 
 
 def _taken_up(place: Place, given: dict[str, Any]) -> Settings:
@@ -169,7 +165,7 @@ _PARTS: Final = {"checkpoints", "config.toml", "feedback", "hidden", "ledger.jso
 def _started(
     place: Place, settings: Settings, agent_facts: dict[str, Any], slots: Slots | None, seats: Whereabouts | None
 ) -> Iterator[Owner]:
-    task, splits = resolve(settings.task), settings.splits(make_key=not _has_begun(place))
+    task, splits = resolve(settings.task), settings.splits(make_key=not has_begun(place.root))
     videos = Videos(settings.video)
     with (
         _logging(place.logs / "judge.log"),

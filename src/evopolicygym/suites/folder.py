@@ -10,11 +10,8 @@ from typing import Final
 
 from evopolicygym.analysis.collect import SUPERSEDED
 from evopolicygym.errors import UserError
-from evopolicygym.files import open_file
-from evopolicygym.judge.ledger import MAX_BYTES
-from evopolicygym.judge.place import Place
 from evopolicygym.runs.lock import RunIsOwned, RunLock
-from evopolicygym.runs.look import look
+from evopolicygym.runs.look import has_begun, look
 from evopolicygym.runs.settings import Settings
 from evopolicygym.suites.plan import PlannedRun
 
@@ -56,17 +53,6 @@ class SuiteFolder:
         """An attempt that is nobody's score makes room for the next, and stays as evidence."""
         number = len(self.superseded(name)) + 1
         os.rename(self.run(name), self.root / SUPERSEDED / f"{name}__{number}")
-
-
-def has_begun(run: Path) -> bool:
-    """Its first line is whole: one that a crash has torn opens nothing, and whoever goes on drops it."""
-    try:
-        with open_file(run, Place(run).ledger.name, MAX_BYTES) as ledger:
-            return ledger.readline().endswith(b"\n")
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    except OSError:
-        return True  # something lies there, and whoever looks closer says what
 
 
 def is_owned(run: Path) -> bool:

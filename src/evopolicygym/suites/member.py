@@ -16,11 +16,10 @@ from evopolicygym.rollout.ray.fleet import Whereabouts
 from evopolicygym.runs import service
 from evopolicygym.runs.casting import Cast, cast
 from evopolicygym.runs.driver import drive
-from evopolicygym.runs.look import look
+from evopolicygym.runs.look import has_begun, look
 from evopolicygym.runs.ownership import BY_HAND, Owner, own
 from evopolicygym.runs.settings import Settings
 from evopolicygym.sandbox import kernel
-from evopolicygym.suites.folder import has_begun
 from evopolicygym.suites.log import STOPPED
 from evopolicygym.suites.sharing import SharedSlots, SharedWaiting
 

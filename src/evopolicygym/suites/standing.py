@@ -14,9 +14,9 @@ from evopolicygym.judge import hidden
 from evopolicygym.judge.state import Phase, RunState
 from evopolicygym.records.run import load
 from evopolicygym.runs.allowance import Spent, spent
-from evopolicygym.runs.look import has_outcome, look
+from evopolicygym.runs.look import has_begun, has_outcome, look
 from evopolicygym.suites import log
-from evopolicygym.suites.folder import SuiteFolder, has_begun
+from evopolicygym.suites.folder import SuiteFolder
 from evopolicygym.suites.plan import PlannedRun
 
 PHASES: Final = {
