@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 import tempfile
 import time
@@ -84,10 +85,12 @@ class Cores:
 
 
 def ticks() -> tuple[int, int]:
-    """Busy and all, over all cores."""
-    numbers = [int(text) for text in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
-    idle = numbers[3] + numbers[4]
-    return sum(numbers) - idle, sum(numbers)
+    """Busy and all, over the cores that this process may use (`taskset -c 0,1` measures two of many)."""
+    names = {f"cpu{core}" for core in os.sched_getaffinity(0)}
+    rows = [line.split() for line in Path("/proc/stat").read_text().splitlines()]
+    counts = [[int(text) for text in row[1:9]] for row in rows if row[0] in names]
+    total = sum(map(sum, counts))
+    return total - sum(row[3] + row[4] for row in counts), total
 
 
 async def work(suite: Suite, planned: list[PlannedRun], root: Path, parallel_runs: int) -> tuple[float, Cores]:
