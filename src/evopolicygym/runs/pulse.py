@@ -6,6 +6,11 @@ import os
 import re
 from contextlib import suppress
 from pathlib import Path
+from typing import Final
+
+from evopolicygym.files import read_file
+
+MAX_BYTES: Final = 256
 
 
 class Pulse:
@@ -25,6 +30,9 @@ class Pulse:
 
     def lived(self, turn: int) -> float:
         """Seconds until the last sign of life of a turn that was interrupted."""
-        text = self._path.read_text(errors="replace") if self._path.exists() else ""
+        try:
+            text = read_file(self._path.parent, self._path.name, MAX_BYTES).decode(errors="replace")
+        except OSError:
+            text = ""
         found = re.fullmatch(r" *(\d+) +(\d+\.\d+)\n", text, re.ASCII)
         return float(found[2]) if found and int(found[1]) == turn else 0.0

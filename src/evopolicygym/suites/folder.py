@@ -61,7 +61,7 @@ class SuiteFolder:
 def has_begun(run: Path) -> bool:
     """Its first line is whole: one that a crash has torn opens nothing, and whoever goes on drops it."""
     try:
-        with open_file(run, Place(run).ledger.name, MAX_BYTES) as ledger:
+        with open_file(run.parent, f"{run.name}/{Place(run).ledger.name}", MAX_BYTES) as ledger:
             return ledger.readline().endswith(b"\n")
     except (FileNotFoundError, NotADirectoryError):
         return False
@@ -70,7 +70,9 @@ def has_begun(run: Path) -> bool:
 
 
 def is_owned(run: Path) -> bool:
-    """Whether some process is at work on it."""
+    """Whether some process is at work on it. A link in a suite's folder is none of its runs."""
+    if run.is_symlink():
+        return False
     try:
         with RunLock(run):
             return False
