@@ -50,7 +50,7 @@ def _wait(child: int, deadline: float, announced: Path | None) -> tuple[int, Any
         pid, status, used = os.wait4(child, os.WNOHANG)
         if pid:
             return status, used, timed_out
-        if announced and announced.exists() and announced.stat().st_size:
+        if announced and announced.exists() and b'"api"' in announced.read_bytes():
             os.kill(child, signal.SIGTERM)
             announced = None
         if time.monotonic() > deadline and not timed_out:

@@ -13,7 +13,9 @@ import pytest
 
 from conftest import policy_source
 from evopolicygym.errors import UserError
+from evopolicygym.judge.place import Place
 from evopolicygym.records.folder import check_run_folder
+from evopolicygym.runs.backstage import forget_logins
 from evopolicygym.runs.verification import Replay, verify
 from serving import SMALL, Server, command
 
@@ -253,3 +255,23 @@ def test_a_run_from_before_is_verified_as_before(run):
     as_before(run)
     report = verify(run, 1)
     assert report.ok and report.replay is Replay.EQUAL
+
+
+CLIENT = """
+title = "A client"
+program = "sh"
+argv = ["${program}"]
+credentials = ["../../../victim", "%s", "login"]
+"""
+
+
+def test_a_client_that_a_folder_names_removes_no_file_of_the_reader(tmp_path):
+    """When a run is finished its agent's logins are removed from the run; whoever wrote the folder says which."""
+    home = tmp_path / "run" / "agent" / "home"
+    home.mkdir(parents=True)
+    victims = tmp_path / "victim", tmp_path / "other"
+    for path in (*victims, home / "login"):
+        path.write_text("mine")
+    (tmp_path / "run" / "client.toml").write_text(CLIENT % victims[1])
+    forget_logins(Place(tmp_path / "run"), str(tmp_path / "run" / "client.toml"))
+    assert all(path.exists() for path in victims) and not (home / "login").exists()

@@ -80,3 +80,16 @@ def test_core_time_that_nobody_knows_is_not_none(tmp_path):
     half = estimate(planned, [row(status=Status.SCORED), row(status=Status.WAITING)])
     assert half.total.done == 1 and half.total.core_hours is None
     assert estimate(planned, [row(status=Status.SCORED)] * 2).total.core_hours == 0
+
+
+def test_the_log_of_a_run_is_read_only_where_it_is_one(tmp_path):
+    """A suite's folder may come from elsewhere: what a link leads to is not told as a reason."""
+    (tmp_path / "logs").mkdir()
+    path = tmp_path / "logs" / "run.log"
+    path.write_text("=== begun now\nit broke\n=== ended, exit code 2\n")
+    assert log.last_attempt(path) == log.Attempt(2, "it broke")
+    path.write_text(f"=== begun now\nit broke\n=== ended, exit code {'9' * 5000}\n")
+    assert log.last_attempt(path) == log.Attempt(None, None)
+    path.rename(tmp_path / "secret")
+    path.symlink_to(tmp_path / "secret")
+    assert log.last_attempt(path) is None

@@ -55,8 +55,10 @@ def copy_credentials(names: Iterable[str], source: Path, home: Path) -> list[str
 
 
 def remove(home: Path, name: str) -> None:
-    """A file that was copied there, if it still is where it was."""
+    """A file that was copied there, if it still is where it was; nothing that lies elsewhere."""
     path = PurePosixPath(name)
+    if not _is_below(path):
+        return
     with suppress(OSError), ExitStack() as opened:
         folder = os.open(home, DIRECTORY)
         opened.callback(os.close, folder)
@@ -75,7 +77,7 @@ def _unlink(name: str, folder: int) -> None:
 def _write_new(home: Path, name: str, data: bytes) -> None:
     """Complete before it has its name: we may be killed meanwhile, and what is there is kept."""
     path = PurePosixPath(name)
-    if path.is_absolute() or ".." in path.parts or not path.parts:
+    if not _is_below(path):
         raise UserError(f"{name!r} is not a path below the client's HOME")
     with _folder(home, path.parts[:-1]) as folder:
         if _exists(path.name, folder):
@@ -86,6 +88,10 @@ def _write_new(home: Path, name: str, data: bytes) -> None:
             file.write(data)
             _give(file.fileno(), folder)
         os.rename(staged, path.name, src_dir_fd=folder, dst_dir_fd=folder)
+
+
+def _is_below(path: PurePosixPath) -> bool:
+    return bool(path.parts) and not path.is_absolute() and ".." not in path.parts
 
 
 def _exists(name: str, folder: int) -> bool:

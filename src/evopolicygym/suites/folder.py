@@ -56,7 +56,9 @@ class SuiteFolder:
 
 
 def is_owned(run: Path) -> bool:
-    """Whether some process is at work on it."""
+    """Whether some process is at work on it. A link in a suite's folder is none of its runs."""
+    if run.is_symlink():
+        return False
     try:
         with RunLock(run):
             return False

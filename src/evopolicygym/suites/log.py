@@ -9,10 +9,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from evopolicygym.files import read_file
 from evopolicygym.runs.machine_lock import WAITS
 
 BEGUN: Final = "=== begun"
-ENDED: Final = re.compile(r"=== ended, exit code (-?\d+)")
+ENDED: Final = re.compile(r"=== ended, exit code (-?[0-9]{1,3})\b")
+MAX_BYTES: Final = 64 << 20
 COMPLAINT: Final = "evopolicygym: "
 GAVE_UP: Final = 1
 STOPPED: Final = 128 + signal.SIGTERM  # exit code of a run that was asked to stop
@@ -48,9 +50,10 @@ def give_up(path: Path, why: str) -> None:
 def last_attempt(path: Path) -> Attempt | None:
     """None before the first."""
     try:
-        text = path.read_text(errors="replace").rpartition(BEGUN)[2]
-    except FileNotFoundError:
+        data = read_file(path.parent.parent, f"{path.parent.name}/{path.name}", MAX_BYTES)
+    except OSError:  # there is none, or none that we wrote
         return None
+    text = data.decode(errors="replace").rpartition(BEGUN)[2]
     ended = ENDED.findall(text)
     code = int(ended[-1]) if ended else None
     return Attempt(code, _reason(text, code) if code not in (None, 0, STOPPED, -signal.SIGTERM) else None)
@@ -68,12 +71,19 @@ def waits_for(path: Path) -> str | None:
 def _reason(text: str, code: int) -> str:
     """What killed it; or the complaint of the command line, whole; or else the last that was said."""
     if code < 0:
-        return f"its process was killed by {signal.Signals(-code).name}"
+        return f"its process was killed by {_name(-code)}"
     said = [line.strip() for line in text.splitlines()[1:] if line.strip() and not ENDED.match(line)]
     complaints = [number for number, line in enumerate(said) if line.startswith(COMPLAINT)]
     if complaints:
         return " ".join(said[complaints[-1] :]).removeprefix(COMPLAINT)
     return said[-1] if said else f"its process ended with exit code {code}"
+
+
+def _name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 def _note(path: Path, line: str) -> None:
