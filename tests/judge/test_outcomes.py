@@ -16,6 +16,7 @@ from evopolicygym.judge.events import Validated
 from evopolicygym.judge.ledger import START, line_hash, read
 from evopolicygym.runs.verification import Replay, Report, verify
 from evopolicygym.sandbox.jail import Level, residues
+from evopolicygym.tasks.ids import comparable_id
 from serving import Server, command
 
 CLOCK = policy_source(act="import time; return time.perf_counter_ns() // 10 % 3")
@@ -111,7 +112,7 @@ def test_what_was_altered_is_named(run):
     assert set(wrong) == {"checkpoints", "feedback", "record", "replay"}
     assert winner[:16] in wrong["checkpoints"] and "outcome" in wrong["record"]
     assert "submit_002 was altered" in wrong["feedback"] and "submit_004 is missing" in wrong["feedback"]
-    assert wrong["replay"].startswith("mismatch")
+    assert "is not what was submitted" in wrong["replay"]
 
 
 def test_an_altered_ledger_is_named(run):
@@ -175,8 +176,8 @@ def played_elsewhere(change: Callable[[tuple[float, ...]], list[float]]) -> Call
     ("change", "replay", "says"),
     [
         (lambda returns: returns, Replay.EQUAL, "equal to the bit, twice; the bit_id differs"),
-        (lambda returns: [value + 2e-9 for value in returns], Replay.CLOSE, "within 2e-09 (case 0"),
-        (lambda returns: [value + 1.5 for value in returns], Replay.DIFFERS, "within 1.5 (case 0"),
+        (lambda returns: [value + 2e-9 for value in returns], Replay.CLOSE, "largest difference 2e-09 (case 0"),
+        (lambda returns: [value + 1.5 for value in returns], Replay.DIFFERS, "largest difference 1.5 (case 0"),
     ],
 )
 def test_on_another_machine_it_is_played_and_compared(run, change, replay, says):
@@ -222,7 +223,9 @@ def test_a_run_of_other_versions_does_not_go_on(run):
 def test_cases_of_another_key_cannot_be_replayed_and_say_why(run):
     def change(line: dict[str, Any]) -> None:
         if line["kind"] == "opened":
-            line["data"]["facts"]["ids"]["splits_id"] = "sealed:0123456789"
+            ids = line["data"]["facts"]["ids"]
+            ids["splits_id"] = ids["fingerprint"]["splits"] = "sealed:0123456789"
+            ids["comparable_id"] = comparable_id(ids["fingerprint"])
 
     rewrite(run, change)
     assert "Name the key that sealed them" in failing(verify(run, 1))["replay"]
@@ -239,7 +242,8 @@ def test_a_winner_that_is_gone_is_a_finding(run):
     shutil.rmtree(run / "checkpoints" / record(run)["outcome"]["checkpoint"])
     (run / "config.toml").unlink()
     wrong = failing(verify(run, 1))
-    assert "checkpoints" in wrong and "config.toml" in wrong["replay"]
+    assert "is missing" in wrong["checkpoints"] and "config.toml" in wrong["settings"]
+    assert wrong["replay"].startswith("not played")
 
 
 def test_a_policy_that_reads_the_clock_is_nondeterministic(serve):
@@ -280,3 +284,35 @@ def test_a_record_that_a_crash_left_behind_is_written_again(run):
         assert record(run)["status"] == "finished"
     report = verify(run, 1)
     assert report.ok, failing(report)
+
+
+def test_what_the_ledger_claims_is_what_was_played(run):
+    """A score claimed for another task, or for more cases than were played."""
+
+    def claim(line: dict[str, Any]) -> None:
+        if line["kind"] == "opened":
+            line["data"]["heldout_cases"] = 32
+
+    rewrite(run, claim)
+    assert "heldout_cases is 32 in the ledger" in failing(verify(run, 1))["settings"]
+
+
+def test_an_outcome_that_the_ledger_does_not_have_is_named(run):
+    """The last line is cut off, and run.json claims what it likes."""
+    lines = (run / "ledger.jsonl").read_bytes().splitlines(keepends=True)[:-1]
+    (run / "ledger.jsonl").write_bytes(b"".join(lines))
+    facts = record(run)
+    facts["ledger_head"] = line_hash(lines[-1].rstrip(b"\n"))
+    facts["outcome"]["heldout"]["mean"] = 1000.0
+    (run / "run.json").write_text(json.dumps(facts))
+    assert "outcome of run.json does not follow" in failing(verify(run, 1))["record"]
+
+
+def test_a_checkpoint_that_was_exchanged_is_not_played(run):
+    """Scoring further would write its returns under another policy's name."""
+    loser = next(one["hash"] for one in record(run)["checkpoints"] if one["heldout"] is None and one["validation"])
+    (run / "checkpoints" / loser / "policy.py").write_text(policy_source(act="return 2"))
+    before = (run / "ledger.jsonl").read_bytes()
+    done = command("score", run, "--all-checkpoints", "--jobs", "1")
+    assert done.returncode == 2 and "is not what was submitted" in done.stderr
+    assert b'"scored"' not in (run / "ledger.jsonl").read_bytes()[len(before) :]

@@ -118,7 +118,7 @@ def test_verify_plays_in_a_jail_whatever_the_folder_says(run, mark, agreed):
     found = findings(run)
     assert not mark.exists()
     assert all(ok for ok, _ in found.values()), found
-    assert found["settings"][1].startswith("config.toml is as" if agreed else "not recorded")
+    assert found["settings"][1].startswith("config.toml is as" if agreed else "as the ledger says")
     assert findings(run, "--isolation", "none")["replay"][0]
     assert mark.exists()  # the control: this policy does what it can where it can
 

@@ -91,7 +91,8 @@ def score(judge: Judge, checkpoint: Checkpoint, advance: Advance = lambda: None)
 
 
 def _play(judge: Judge, checkpoint: Checkpoint, split: Split, advance: Advance) -> tuple[Tally, float]:
-    """A fault leaves the run as it is: finishing again goes on from here."""
+    """A fault leaves the run as it is: finishing again goes on from here. What is played is what was submitted."""
+    judge.means.engine.store.check(checkpoint)
     began, chosen = time.perf_counter(), judge.cases(split, list(range(count(judge.state, split))))
 
     def played() -> None:

@@ -100,6 +100,7 @@ class RunState:
     validation: dict[str, Validated] = field(default_factory=dict)
     selected: int | None = None
     heldout: dict[str, Scored] = field(default_factory=dict)
+    scored_on: dict[str, str] = field(default_factory=dict)  # the bit_id of the owner who scored, by checkpoint
     repeated: Repeated | None = None
     finished_at: datetime | None = None
 
@@ -209,7 +210,9 @@ def apply(state: RunState, event: Event, time: datetime, put: Put = copied) -> R
         case Selected(submission):
             return replace(state, phase=Phase.SELECTED, selected=submission)
         case Scored(checkpoint):
-            return replace(state, heldout=put(state.heldout, checkpoint, event))
+            bit_id = state.owned[-1].bit_id if state.owned else ""
+            scored_on = put(state.scored_on, checkpoint, bit_id)
+            return replace(state, heldout=put(state.heldout, checkpoint, event), scored_on=scored_on)
         case Repeated():
             return replace(state, repeated=event)
         case Finished():

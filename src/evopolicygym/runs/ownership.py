@@ -242,21 +242,22 @@ def _check_comparable(state: RunState, here: dict[str, Any]) -> None:
         )
 
 
-def other_bit_id(state: RunState, here: dict[str, Any]) -> str:
-    """What differs where this bit_id is another than the run's, in words; empty where bits must be equal."""
-    assert state.opened is not None
-    recorded = state.opened.facts["ids"]
-    if {recorded["bit_id"], *(owner.bit_id for owner in state.owned if owner.bit_id)} == {here["bit_id"]}:
+def other_bit_id(opened: dict[str, Any], played_on: str, here: dict[str, Any]) -> str:
+    """What differs where this bit_id is not the one that episodes were ``played_on``, in words; empty where bits must
+    be equal. ``opened`` are the ids that the run was opened with."""
+    if played_on == here["bit_id"]:
         return ""
-    there = {**recorded["fingerprint"], **recorded.get("machine", {})}
+    there = {**opened["fingerprint"], **opened.get("machine", {})} if played_on == opened["bit_id"] else {}
     now = {**here["fingerprint"], **here["machine"]}
     changed = [name for name in now if name in there and there[name] != now[name]]
     what = ", ".join(changed) or "CPU, libc or Python"
-    return f"the bit_id differs: {here['bit_id']} here, {recorded['bit_id']} in the run (other {what})"
+    return f"the bit_id differs: {here['bit_id']} here, {played_on} in the run (other {what})"
 
 
 def _notice(state: RunState, here: dict[str, Any]) -> str:
-    elsewhere = other_bit_id(state, here)
+    assert state.opened is not None
+    opened = state.opened.facts["ids"]
+    elsewhere = other_bit_id(opened, opened["bit_id"], here)
     return f"{elsewhere}: returns may differ in their last bits from those that were played before" if elsewhere else ""
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from enum import StrEnum
@@ -25,7 +24,8 @@ from evopolicygym.runs.look import check_sense
 from evopolicygym.runs.machine_lock import Cases, hidden_cases
 from evopolicygym.runs.ownership import other_bit_id, run_ids
 from evopolicygym.runs.settings import Isolation, Settings
-from evopolicygym.sandbox.checkpoints import Checkpoint, CheckpointStore, SnapshotRefused
+from evopolicygym.sandbox.checkpoints import Checkpoint, CheckpointAltered, CheckpointStore, SnapshotRefused
+from evopolicygym.tasks.ids import comparable_id
 from evopolicygym.tasks.registry import check_own_task, resolve
 from evopolicygym.tasks.sealing import FILE_VARIABLE
 from evopolicygym.tasks.splits import Case, Split, cases
@@ -51,10 +51,11 @@ MEANING = {
     "where the run was played before you call it wrong",
     Replay.NONDETERMINISTIC: "the winner plays differently each time: its score cannot be confirmed, nor is it corrupt",
     Replay.MISMATCH: "the winner gives other held-out returns than those recorded",
-    Replay.NOTHING_TO_REPLAY: "the run selected no checkpoint",
+    Replay.NOTHING_TO_REPLAY: "the run is not finished, or selected no checkpoint",
 }
 GOOD = (Replay.EQUAL, Replay.CLOSE, Replay.NOTHING_TO_REPLAY)
 TOLERANCE: Final = 1e-6  # of a return's size (at least 1): what last bits of single steps can add up to
+NUMBERS: Final = ("budget", "validation_cases", "heldout_cases", "max_candidates")
 MANY: Final = 100  # problems of one kind that are named
 
 
@@ -89,7 +90,7 @@ def verify(root: Path, jobs: int, isolation: Isolation = Isolation.AUTO) -> Repo
             return Report((Finding("ledger", False, "the run was never opened"),), None)
         check_sense(state)
     except UserError as error:
-        return Report((Finding("ledger", False, str(error)),), None)
+        return Report((Finding("ledger", False, in_one_line(error)),), None)
     hashes = [line_hash(raw) for _, raw in lines]
     findings = [
         Finding("ledger", True, f"{len(lines)} lines, the chain holds"),
@@ -97,22 +98,18 @@ def verify(root: Path, jobs: int, isolation: Isolation = Isolation.AUTO) -> Repo
             "budget", _budget([line for line, _ in lines]), f"{state.charged} + {state.remaining} = {state.budget}"
         ),
         _finding("checkpoints", _checkpoints(place, state), "each holds what its name says"),
-        _finding(
-            "feedback",
-            _feedback(place, state),
-            "each is as it was when it was judged" if _has_feedback(place, state) else "not in this copy of the run",
-        ),
+        _finding("feedback", _feedback(place, state), _feedback_is(place, state)),
         _finding("selection", _selection(state), "the best validation mean, the later of equals"),
-        _finding("record", _record(place, state, hashes), "run.json follows from the ledger"),
+        _finding("record", _record(place, lines, hashes), "run.json follows from the ledger"),
         _finding("settings", _settings(place, state), _settings_are(state)),
     ]
     if not findings[-1].ok:  # a task, cases or a jail that somebody chose later say nothing about this run
-        text = "not played: config.toml is not what the run was opened with"
+        text = "not played: the settings of the run are not known"
         return Report((*findings, Finding("replay", False, text)), None)
     try:
         replay, detail = _replay(place, state, jobs, isolation)
     except (UserError, Fault) as error:
-        return Report((*findings, Finding("replay", False, f"the winner cannot be played: {error}")), None)
+        return Report((*findings, Finding("replay", False, f"the winner cannot be played: {in_one_line(error)}")), None)
     return Report((*findings, Finding("replay", replay in GOOD, f"{replay}: {detail}")), replay)
 
 
@@ -120,8 +117,13 @@ def _finding(what: str, problems: Iterator[str], fine: str) -> Finding:
     try:
         found = list(islice(problems, MANY))
     except (OSError, UserError) as error:
-        found = [f"it cannot be read: {error}"]
+        found = [f"it cannot be read: {in_one_line(error)}"]
     return Finding(what, not found, "; ".join(found) if found else fine)
+
+
+def in_one_line(error: Exception) -> str:
+    """What happened and what to do."""
+    return f"{error.message}. {error.remedy}" if isinstance(error, UserError) and error.remedy else str(error)
 
 
 def _budget(lines: list[Line]) -> Iterator[str]:
@@ -157,14 +159,13 @@ def _misfits(state: RunState, event: Event) -> Iterator[str]:
 
 
 def _checkpoints(place: Place, state: RunState) -> Iterator[str]:
-    for name in {one.charged.checkpoint.hash: None for one in state.submissions.values()}:
-        with tempfile.TemporaryDirectory(prefix="evopolicygym-") as copy:
-            try:
-                content = CheckpointStore(Path(copy)).snapshot(place.checkpoints / name).hash
-            except SnapshotRefused as error:
-                content = str(error)
-        if content != name:
-            yield f"checkpoint {name[:16]} is not what was submitted ({content[:80]})"
+    store = CheckpointStore(place.checkpoints)
+    submitted = (one.charged.checkpoint for one in state.submissions.values())
+    for checkpoint in {checkpoint.hash: checkpoint for checkpoint in submitted}.values():
+        try:
+            store.check(checkpoint)
+        except CheckpointAltered as error:
+            yield error.message
 
 
 def _feedback(place: Place, state: RunState) -> Iterator[str]:
@@ -185,6 +186,12 @@ def _has_feedback(place: Place, state: RunState) -> bool:
     return any(os.path.lexists(place.feedback / one.name / "summary.json") for one in state.submissions.values())
 
 
+def _feedback_is(place: Place, state: RunState) -> str:
+    if not any(one.judged for one in state.submissions.values()):
+        return "there is none"
+    return "each is as it was when it was judged" if _has_feedback(place, state) else "not in this copy of the run"
+
+
 def _digest(folder: Path) -> str:
     try:
         return feedback.digest(folder)
@@ -193,16 +200,29 @@ def _digest(folder: Path) -> str:
 
 
 def _settings(place: Place, state: RunState) -> Iterator[str]:
+    """config.toml is what the run was opened with, and what the ledger claims to have been played."""
     assert state.opened is not None
     try:
-        Settings.read(place.root, state.opened.settings)
+        settings = Settings.read(place.root, state.opened.settings)
     except UserError as error:
-        yield str(error).replace("\n", " ")
+        yield in_one_line(error)
+        return
+    ids, facts = state.opened.facts["ids"], state.opened.facts["ids"]["fingerprint"]
+    if comparable_id(facts) != ids["comparable_id"]:
+        yield "the comparable_id is not that of the recorded facts"
+    played = {name: getattr(state.opened, name) for name in NUMBERS}
+    played |= {"task": state.opened.facts["task"]["id"], "splits": ids["splits_id"]}
+    chosen = {name: getattr(settings, name) for name in NUMBERS}
+    for name in played:
+        if facts.get(name) != played[name] or chosen.get(name, played[name]) != played[name]:
+            yield f"{name} is {played[name]!r} in the ledger, and another in its fingerprint or in config.toml"
 
 
 def _settings_are(state: RunState) -> str:
     assert state.opened is not None
-    return "config.toml is as the run was opened" if state.opened.settings else "not recorded by the judge of that time"
+    return (
+        "config.toml is as the run was opened" if state.opened.settings else "as the ledger says (older than its hash)"
+    )
 
 
 def _selection(state: RunState) -> Iterator[str]:
@@ -216,19 +236,21 @@ def _selection(state: RunState) -> Iterator[str]:
         yield f"submission {state.selected} was selected, but {number} is the best"
 
 
-def _record(place: Place, state: RunState, hashes: list[str]) -> Iterator[str]:
+def _record(place: Place, lines: list[tuple[Line, bytes]], hashes: list[str]) -> Iterator[str]:
     """Code metrics are left out: they follow from the checkpoints, not from the ledger. Before a run is finished its
     record may be that of an earlier line, but of a line that is there."""
     try:
         written = load(place.root)
     except UserError as error:
-        yield str(error)
+        yield in_one_line(error)
         return
     if written.ledger_head not in hashes:
         yield f"run.json was written after line {written.ledger_head[:16]}, which the ledger does not hold"
-    if state.phase is not Phase.FINISHED:
         return
-    derived = record.derive(state, hashes[-1])
+    at = hashes.index(written.ledger_head) + 1
+    if at < len(lines) and fold(line for line, _ in lines).phase is Phase.FINISHED:
+        yield f"run.json was written at line {at}, and the ledger goes on to line {len(lines)}"
+    derived = record.derive(fold(line for line, _ in lines[:at]), written.ledger_head)
     for name in Run.model_fields:
         if _plain(written, name) != _plain(derived, name):
             yield f"{name} of run.json does not follow from the ledger"
@@ -250,34 +272,43 @@ def _replay(place: Place, state: RunState, jobs: int, isolation: Isolation) -> t
     settings = Settings.read(place.root, state.opened.settings)
     check_own_task(settings.task, place.root)
     task, splits = resolve(settings.task), settings.splits(make_key=False)
-    here = run_ids(task, splits, settings)
-    _check_splits(state.opened.facts["ids"]["splits_id"], splits.id)
+    opened, here = state.opened.facts["ids"], run_ids(task, splits, settings)
+    _check_played(task, opened, splits.id)
     chosen = cases(splits, task.id, Split.HELDOUT, list(range(state.opened.heldout_cases)), state.opened.salt)
     apart = hidden_cases(Cases(task.id, splits.id), f"verify {place.root}", "Ctrl-C ends this; verify it later.")
     with apart, LocalEngine(task, jobs, isolation.levels(), None, False, settings.stock) as engine:
-        copy = _copied(engine, place.checkpoints / winner.hash)
+        copy = _copied(engine, place.checkpoints / winner.hash, winner)
         first, second = (_returns(engine, task, copy, chosen) for _ in range(2))
     recorded = state.heldout[winner.hash].tally.returns
-    elsewhere = other_bit_id(state, here)
+    if len(recorded) != len(chosen):
+        raise UserError(f"it records {len(recorded)} returns for {len(chosen)} held-out cases")
+    elsewhere = other_bit_id(opened, state.scored_on.get(winner.hash) or opened["bit_id"], here)
     outcome = _compared(
         recorded, state.repeated.returns if state.repeated else recorded, first, second, bool(elsewhere)
     )
     return outcome, MEANING[outcome] + _difference(recorded, first) + (f"; {elsewhere}" if elsewhere else "")
 
 
-def _check_splits(recorded: str, here: str) -> None:
-    if recorded != here:
+def _check_played(task: Task, opened: dict[str, Any], splits_id: str) -> None:
+    """What is played here is what the ledger says: the same task, the same cases."""
+    facts = opened["fingerprint"]
+    if (facts["task"], facts["env"]) != (task.id, task.env_id):
+        raise UserError(f"the ledger says {facts['task']} ({facts['env']}), config.toml {task.id} ({task.env_id})")
+    if opened["splits_id"] != splits_id:
         raise UserError(
-            f"its cases are {recorded[:23]}, and the key here makes {here[:23]}",
+            f"its cases are {opened['splits_id'][:23]}, and the key here makes {splits_id[:23]}",
             f"Name the key that sealed them: {FILE_VARIABLE}=FILE.",
         )
 
 
-def _copied(engine: Engine, stored: Path) -> Checkpoint:
+def _copied(engine: Engine, stored: Path, winner: Checkpoint) -> Checkpoint:
     try:
-        return engine.store.snapshot(stored)
+        copy = engine.store.snapshot(stored)
     except SnapshotRefused as error:
         raise UserError(str(error)) from error
+    if copy.hash != winner.hash:
+        raise CheckpointAltered(winner, copy.hash)
+    return copy
 
 
 def _compared(
@@ -312,4 +343,4 @@ def _difference(recorded: tuple[float, ...], now: tuple[float, ...]) -> str:
     if not apart:
         return ""
     worst = max(apart, key=apart.__getitem__)
-    return f", within {apart[worst]:.3g} (case {worst}: recorded {recorded[worst]!r}, now {now[worst]!r})"
+    return f"; largest difference {apart[worst]:.3g} (case {worst}: recorded {recorded[worst]!r}, now {now[worst]!r})"

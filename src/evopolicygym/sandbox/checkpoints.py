@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from evopolicygym.errors import UserError
+
 MAX_BYTES: Final = 64 << 20
 MAX_FILES: Final = 4_000
 MAX_DEPTH: Final = 16
@@ -51,6 +53,14 @@ class Checkpoint:
             raise ValueError("not a checkpoint: its name is a sha256, its size within the limits")
 
 
+class CheckpointAltered(UserError):
+    """A stored checkpoint is not what was submitted."""
+
+    def __init__(self, checkpoint: Checkpoint, content: str) -> None:
+        found = f"is not what was submitted ({content[:200]})" if content else "is missing"
+        super().__init__(f"checkpoint {checkpoint.hash[:16]} {found}", "Nothing of it was played.")
+
+
 class CheckpointStore:
     """A folder of content-addressed, read-only trees."""
 
@@ -73,6 +83,18 @@ class CheckpointStore:
             remove_tree(staged)
             raise
         return checkpoint
+
+    def check(self, checkpoint: Checkpoint) -> None:
+        """Raise CheckpointAltered unless the stored folder still holds what its name says."""
+        with tempfile.TemporaryDirectory(prefix="evopolicygym-") as copy:
+            try:
+                content = CheckpointStore(Path(copy)).snapshot(self.folder(checkpoint)).hash
+            except SnapshotRefused as error:
+                content = "" if not self.folder(checkpoint).exists() else str(error)
+            finally:
+                remove_tree(copy)
+        if content != checkpoint.hash:
+            raise CheckpointAltered(checkpoint, content)
 
     def _publish(self, staged: str, name: str) -> None:
         os.chmod(staged, 0o755)

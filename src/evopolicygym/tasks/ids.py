@@ -57,7 +57,12 @@ def machine_facts() -> dict[str, Any]:
 
 def ids(task: Task, splits_id: str, **protocol: Any) -> Ids:
     facts = comparable_facts(task, splits_id, **protocol)
-    return Ids(_name("c", facts), _name("b", {**facts, "on": machine_facts()}))
+    return Ids(comparable_id(facts), _name("b", {**facts, "on": machine_facts()}))
+
+
+def comparable_id(facts: dict[str, Any]) -> str:
+    """The name of recorded facts: whoever changes one of them changes it."""
+    return _name("c", facts)
 
 
 def _name(prefix: str, facts: dict[str, Any]) -> str:
