@@ -160,7 +160,7 @@ def _checkpoints(place: Place, state: RunState) -> Iterator[str]:
     for name in {one.charged.checkpoint.hash: None for one in state.submissions.values()}:
         with tempfile.TemporaryDirectory(prefix="evopolicygym-") as copy:
             try:
-                content = CheckpointStore(Path(copy)).snapshot(place.checkpoints / name).hash
+                content = CheckpointStore(Path(copy)).snapshot(place.checkpoints / name, is_stored=True).hash
             except SnapshotRefused as error:
                 content = str(error)
         if content != name:
@@ -275,7 +275,7 @@ def _check_splits(recorded: str, here: str) -> None:
 
 def _copied(engine: Engine, stored: Path) -> Checkpoint:
     try:
-        return engine.store.snapshot(stored)
+        return engine.store.snapshot(stored, is_stored=True)
     except SnapshotRefused as error:
         raise UserError(str(error)) from error
 
