@@ -64,6 +64,18 @@ def test_a_script_is_named_after_its_interpreter(tmp_path, monkeypatch):
     assert (tmp_path / "run/logs/agent/turn_001.out").read_text().endswith("False\n")
 
 
+def test_a_run_beside_the_current_folder(tmp_path, monkeypatch):
+    """The agent's cell has no folder that `..` could lead through; links on the way to the run are followed."""
+    (tmp_path / "here").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path)
+    monkeypatch.chdir(tmp_path / "here")
+    script = 'echo "$EVOPOLICYGYM_WORKSPACE"; test -d "$EVOPOLICYGYM_SYSTEM" && echo there'
+    words = ["run", "toys:Toy-v0", "--run", "../link/run", "--json", *SMALL, "--agent", "command", "--max-turns", "1"]
+    record_of(finished([*COMMAND, *words, "--", "sh", "-c", script]))
+    told = (tmp_path / "run/logs/agent/turn_001.out").read_text()
+    assert told == f"{tmp_path.resolve()}/run/workspace\nthere\n"
+
+
 def test_hosts_of_ones_own(tmp_path):
     look = "import urllib.request as u\nfor h in ('allowed.invalid', 'refused.invalid'):\n" \
         "    try: u.urlopen('https://' + h)\n    except OSError as e: print(h, e)"  # fmt: skip

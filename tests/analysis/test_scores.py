@@ -42,6 +42,11 @@ def test_judge_faults_are_nobodys_score():
     assert run_score(run).missing == "the judge failed on every submission; to be run again"
 
 
+def test_what_was_measured_counts_though_the_judge_failed_later():
+    run = a_run((1.0, 2.0), closed_because="judge_faults", submissions=5)
+    assert run_score(run).missing is None and run_score(run).returns == (1.0, 2.0)
+
+
 @pytest.mark.parametrize("returns", [None, (1.0, 2.0)])
 def test_a_run_that_the_judge_failed_is_missing_whatever_was_scored(returns):
     run = a_run(returns, kind="judge_fault", closed_because="judge_faults", submissions=2)

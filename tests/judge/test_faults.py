@@ -44,7 +44,9 @@ def test_a_fault_refunds_and_delivers_nothing_and_three_end_the_run(serve, tmp_p
     assert server.submit([0])[1]["status"] == "run_closed"
     record = server.finish(exit_code=4)
     assert record["budget"]["charged"] == 4 and record["budget"]["refunds"] == 3
-    assert record["outcome"]["kind"] == "judge_fault" and record["outcome"]["heldout"] is not None
+    # what was measured counts: an agent that can break the judge must not have its run done again
+    assert record["outcome"]["kind"] == "scored" and record["outcome"]["heldout"] is not None
+    assert record["times"]["closed_because"] == "judge_faults"
     assert "only once" in record["outcome"]["cause"]
     assert command("verify", server.root, env=os.environ | {"TOY_MARKER": str(marker)}).returncode == 0
 

@@ -10,7 +10,9 @@ import pytest
 
 from evopolicygym.judge.place import Place
 from evopolicygym.runs.integrity import inspect
-from evopolicygym.runs.planted import NAMES, SUFFIX
+from evopolicygym.runs.planted import SUFFIX
+from evopolicygym.sandbox.autorun import NAMES
+from evopolicygym.sandbox.checkpoints import CheckpointStore
 
 needs_git = pytest.mark.skipif(not shutil.which("git"), reason="git is not installed")
 
@@ -131,3 +133,29 @@ def test_names_that_shells_and_editors_look_for(place):
     left = os.listdir(place.workspace)
     assert not NAMES & set(left) and (place.workspace / f".envrc{SUFFIX}").read_text() == "kept"
     assert len(left) == len(NAMES) + 2 and not NAMES & {name.lower() for name in os.listdir(below)}
+
+
+@needs_git
+@pytest.mark.parametrize("kind", ["repository", "bare"])
+def test_a_repository_in_the_system_is_not_in_the_checkpoint(place, planter, kind):
+    """It can be submitted all the same, and the checkpoint is that of the folder without it."""
+    (place.system / "policy.py").write_text("class Policy: pass\n")
+    store = CheckpointStore(place.checkpoints)
+    plain = store.snapshot(place.system)
+    planter.workspace = place.system
+    folder = planter.repository().parent if kind == "repository" else planter.bare()
+    assert planter.runs_in(folder), "control"
+    copy = store.folder(checkpoint := store.snapshot(place.system))
+    assert (copy / "policy.py").is_file() and (checkpoint == plain) is (kind == "repository")
+    assert not any(planter.runs_in(one) for one in (copy, *copy.rglob("*")) if one.is_dir())
+
+
+def test_nothing_that_programs_execute_is_in_a_checkpoint(place):
+    store = CheckpointStore(place.checkpoints)
+    (place.system / "lib").mkdir()
+    plain = store.snapshot(place.system)
+    for name in NAMES:
+        (place.system / name).mkdir()
+        (place.system / "lib" / name.upper()).write_text("run me")
+    assert store.snapshot(place.system) == plain
+    assert store.snapshot(place.system, is_stored=True) != plain, "what was added to a stored one is seen"

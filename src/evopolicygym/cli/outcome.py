@@ -15,6 +15,10 @@ AGAIN: Final = (
     "The outcome of {run} is judge_fault: it counts as missing. `evopolicygym doctor` names what is broken; mend it "
     "and do the run again in a new folder."
 )
+COUNTS: Final = (
+    "The judge failed and ended {run} early. What was submitted before is scored, and counts. `evopolicygym doctor` "
+    "names what is broken."
+)
 TROUBLE: Final = {
     "provider_down": "its provider was in trouble for too long; a run without a submission is missing: do it again",
     "agent_failed": "its client failed; `evopolicygym agent check` says whether it can play here",
@@ -39,10 +43,11 @@ def is_without_score(run: Path) -> bool:
 
 
 def check_outcome(run: Path) -> None:
-    """Raise Fault for a run that the judge failed: it has no score that counts."""
+    """Raise Fault for a run that the judge failed, also where it has a score: its agent could not go on."""
     outcome = load(run).outcome
-    if outcome and outcome.kind is OutcomeKind.JUDGE_FAULT:
-        raise Fault(f"{outcome.cause or 'it refunded too many submissions'}\n{AGAIN.format(run=run)}")
+    if outcome and (outcome.cause or outcome.kind is OutcomeKind.JUDGE_FAULT):
+        remedy = COUNTS if outcome.kind is OutcomeKind.SCORED else AGAIN
+        raise Fault(f"{outcome.cause or 'it refunded too many submissions'}\n{remedy.format(run=run)}")
 
 
 def show_scores(run: Path, json: bool) -> None:
@@ -114,7 +119,7 @@ def _lines(record: Run) -> list[tuple[str, str]]:
         lines.append(("stopped", f"early, with {outcome.budget_left} episodes left"))
     if outcome.kind is OutcomeKind.JUDGE_FAULT:
         lines.append(("outcome", "judge_fault: the judge itself failed; this run is to be done again"))
-        lines += [("cause", outcome.cause)] if outcome.cause else []
+    lines += [("cause", outcome.cause)] if outcome.cause else []
     if outcome.heldout is None:
         no_score = [("outcome", "no_ok_submit: no submission could be scored")]
         return [*lines, *(no_score if outcome.kind is OutcomeKind.NO_OK_SUBMIT else [])]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
@@ -42,10 +43,11 @@ class Means:
 
 
 class Judge:
-    """The only writer of a run's ledger. Any thread may record, and look at ``state``."""
+    """The only writer of a run's ledger. Any thread may record, and look at ``state``. ``make_room`` frees some of what
+    the run's owner keeps on the disk, and says whether there was any."""
 
-    def __init__(self, place: Place, means: Means) -> None:
-        self.place, self.means = place, means
+    def __init__(self, place: Place, means: Means, make_room: Callable[[], bool] = lambda: False) -> None:
+        self.place, self.means, self._make_room = place, means, make_room
         self._ledger, self._lock = Ledger(place.ledger), threading.Lock()
         self.state: RunState = fold(self._ledger.replay())
 
@@ -58,10 +60,15 @@ class Judge:
         salt = self.state.opened.salt if self.state.opened else ""
         return cases(self.means.splits, self.means.task.id, split, indices, salt)
 
-    def record(self, event: Event) -> None:
-        """On disk first, then true."""
+    def record(self, event: Event, from_reserve: bool = False) -> None:
+        """On disk first, then true. ``from_reserve``: where the disk is full, in the room that was kept."""
         with self._lock:
-            line = self._ledger.append(event)
+            try:
+                line = self._ledger.append(event)
+            except LedgerUnwritable:
+                if not (from_reserve and self._make_room()):
+                    raise
+                line = self._ledger.append(event)
             self.state = apply(self.state, line.event(), line.time)  # as it will be read
 
     def refused(self, refusal: Refusal) -> None:

@@ -28,7 +28,7 @@ from evopolicygym.tasks.splits import Split
 
 BUDGET_SPENT: Final = "budget_spent"
 JUDGE_FAULTS: Final = "judge_faults"
-MAX_REFUNDS: Final = 3  # a judge that fails this often is broken, whatever the cause, and its run is to be done again
+MAX_REFUNDS: Final = 3  # a judge that fails this often is broken, whatever the cause
 PAUSES_S: Final = (0.1, 0.5, 2.0)  # between attempts to deliver, where it is for want of descriptors
 log = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ def execute(judge: Judge, submission: Submission) -> None:
         log.exception("%s failed, and is refunded", submission.name)
         remove_tree(judge.place.feedback / submission.name)
         text = str(fault) or type(fault).__name__
-        judge.record(Refunded(submission.number, text, is_permanent(fault)))
+        judge.record(Refunded(submission.number, text, is_permanent(fault)), from_reserve=True)
     else:
         failpoint("judged")
         deliver(judge, submission)
@@ -157,6 +157,6 @@ def close_if_over(judge: Judge) -> None:
     if state.phase is not Phase.OPEN or state.running:
         return
     if state.remaining == 0:
-        judge.record(Closed(BUDGET_SPENT))
+        judge.record(Closed(BUDGET_SPENT), from_reserve=True)
     elif state.is_broken or state.refunds >= MAX_REFUNDS:
-        judge.record(Closed(JUDGE_FAULTS, state.last_fault))
+        judge.record(Closed(JUDGE_FAULTS, state.last_fault), from_reserve=True)

@@ -57,9 +57,9 @@ class Status(StrEnum):
 
 
 class OutcomeKind(StrEnum):
-    """``scored``: a checkpoint was selected and measured. ``no_ok_submit``: there was none to select. ``judge_fault``:
-    the judge failed on every submission, too often, or in a way that does not pass, and the run is to be done again;
-    what there was is scored all the same."""
+    """``scored``: a checkpoint was selected and measured, whether or not the judge failed later. ``no_ok_submit``:
+    there was none to select. ``judge_fault``: there was none, and the judge failed on every submission, too often, or
+    in a way that does not pass: the run is to be done again."""
 
     SCORED = "scored"
     NO_OK_SUBMIT = "no_ok_submit"
@@ -245,8 +245,8 @@ class Checkpoint(Facts):
 
 
 class Outcome(Facts):
-    """``submission`` and what follows are null when there was nothing to select. ``cause``: of a ``judge_fault``, in
-    the judge's words."""
+    """``submission`` and what follows are null when there was nothing to select. ``cause``: why the
+    judge failed, where that ended the run, in its own words; also of a run that is ``scored``."""
 
     kind: OutcomeKind
     submission: SubmissionNumber | None

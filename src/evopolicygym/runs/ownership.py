@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import os
 import secrets
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
@@ -25,7 +26,7 @@ from evopolicygym.records.folder import check_run_folder
 from evopolicygym.records.run import Code
 from evopolicygym.rollout.ray.fleet import Whereabouts
 from evopolicygym.rollout.slots import Slots, check_jobs
-from evopolicygym.runs import record, workspace
+from evopolicygym.runs import record, reserve, workspace
 from evopolicygym.runs.engines import engine_of
 from evopolicygym.runs.lock import PATIENCE_S, RunLock
 from evopolicygym.runs.look import has_begun, look, recorded_settings
@@ -78,7 +79,7 @@ def own(
 ) -> Iterator[Owner]:
     """An existing run or, when a task is given, a new one. Leaving it lets go: another process may take over. ``slots``
     and, with Ray, ``seats`` are there where runs share them."""
-    place = Place(root.absolute())
+    place = Place(_real(root))
     check_run_folder(place.root)
     is_new = not place.root.exists()
     if not has_begun(place.root):
@@ -96,6 +97,12 @@ def own(
             if is_new and not has_begun(place.root):  # no engine here, for want of a package or a jail
                 remove_tree(place.root)
             raise
+
+
+def _real(root: Path) -> Path:
+    """Without `..`, which an agent in its cell could not follow. Of the run's folder itself no link is followed."""
+    path = Path(os.path.abspath(root)) if root.name in ("", "..") else root
+    return Path(os.path.realpath(path.parent), path.name)
 
 
 def _check_settings(settings: Settings) -> None:
@@ -170,7 +177,7 @@ def _started(
     with (
         _logging(place.logs / "judge.log"),
         engine_of(settings, task, place.checkpoints, slots, seats) as engine,
-        closing(Judge(place, Means(task, splits, engine, videos))) as judge,
+        closing(Judge(place, Means(task, splits, engine, videos), lambda: reserve.release_part(place))) as judge,
     ):
         text = render(task, engine.obs_space, engine.action_space)
         owner = Owner(place, settings, judge, text)
@@ -273,7 +280,8 @@ def _tidy(owner: Owner) -> None:
 
 @contextmanager
 def _logging(path: Path) -> Iterator[None]:
-    with closing(logging.FileHandler(path)) as handler:
+    logging.raiseExceptions = False  # on a full disk every line would become a traceback on the terminal
+    with closing(_Log(path)) as handler:
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
         logging.getLogger("evopolicygym").setLevel(logging.INFO)
         with _into(handler, "evopolicygym"), _into(_Few(handler), "uvicorn"), _into(_Few(handler), "asyncio"):
@@ -288,6 +296,14 @@ def _into(handler: logging.Handler, name: str) -> Iterator[None]:
         yield
     finally:
         logger.removeHandler(handler)
+
+
+class _Log(logging.FileHandler):
+    """What a full disk has not taken is lost when it is closed, and nothing else."""
+
+    def close(self) -> None:
+        with suppress(OSError):
+            super().close()
 
 
 class _Few(logging.Handler):

@@ -1,5 +1,4 @@
-"""What runs by itself when a person comes to an agent's folder: repositories of version control, whose settings name
-programs (`core.fsmonitor`), and files that shells, debuggers and editors execute.
+"""What an agent leaves that runs by itself when a person comes to its folder (``sandbox.autorun``).
 
 When the agent is gone such an entry gets another name, under which no program looks for it. Its content stays.
 """
@@ -12,22 +11,9 @@ import stat
 from typing import Final
 
 from evopolicygym.runs.folders import Folder
+from evopolicygym.sandbox.autorun import NAMES, OF_A_REPOSITORY, found_in
 
 SUFFIX: Final = ".left-by-agent"
-REPOSITORIES: Final = frozenset({".git", ".hg", ".svn", ".bzr", ".jj", ".fslckout", "_darcs", "_fossil_"})
-SHELLS: Final = frozenset({
-    ".envrc", ".direnv", ".env", ".autoenv", ".autoenv.zsh", ".autoenv_leave.zsh", ".mise", ".mise.toml", "mise.toml",
-    ".mise.local.toml", "mise.local.toml", ".rtx.toml", ".tool-versions", ".flox", ".lando.yml",
-})  # fmt: skip
-EDITORS: Final = frozenset({
-    ".vscode", ".idea", ".fleet", ".zed", ".devcontainer", ".devcontainer.json", ".dir-locals.el", ".dir-locals-2.el",
-    ".exrc", ".vimrc", ".lvimrc", ".nvimrc", ".nvim.lua", ".projectile",
-})  # fmt: skip
-DEBUGGERS: Final = frozenset({".gdbinit", ".lldbinit", ".pdbrc"})
-NAMES: Final = REPOSITORIES | SHELLS | EDITORS | DEBUGGERS
-HEAD: Final = "HEAD"  # without it git does not take a folder for a repository
-BARE: Final = (frozenset({"objects", "refs"}), frozenset({"commondir"}))  # beside HEAD, with which it would
-OF_A_REPOSITORY: Final = frozenset({HEAD}).union(*BARE)
 NAMED: Final = 50
 
 
@@ -63,10 +49,7 @@ class Disarmed:
 
 def _dangerous(folder: Folder) -> list[str]:
     """A folder that is not listed whole is asked for each name."""
-    listed = filter(os.path.lexists, NAMES | OF_A_REPOSITORY) if folder.is_cut else folder.names
-    present = {name for name in listed if name.casefold() in NAMES or name in OF_A_REPOSITORY}
-    is_bare = HEAD in present and any(beside <= present for beside in BARE)
-    return sorted({name for name in present if name.casefold() in NAMES} | ({HEAD} if is_bare else set()))
+    return sorted(found_in(filter(os.path.lexists, NAMES | OF_A_REPOSITORY) if folder.is_cut else folder.names))
 
 
 def _free(name: str) -> str:

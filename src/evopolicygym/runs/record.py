@@ -176,9 +176,13 @@ def _outcome(state: RunState) -> shape.Outcome | None:
 
 
 def _kind(state: RunState, winner: str | None) -> shape.OutcomeKind:
+    """What was measured counts, also where the judge failed later: or an agent that can make it fail (a disk that is
+    full) could have a bad run done again."""
+    if winner:
+        return shape.OutcomeKind.SCORED
     if state.closed and (state.closed.reason == JUDGE_FAULTS or state.closed.cause):
         return shape.OutcomeKind.JUDGE_FAULT
-    return shape.OutcomeKind.SCORED if winner else shape.OutcomeKind.NO_OK_SUBMIT
+    return shape.OutcomeKind.NO_OK_SUBMIT
 
 
 def _repeat(state: RunState, winner: str | None) -> shape.Repeat | None:

@@ -12,6 +12,7 @@ from evopolicygym.judge.place import Place
 
 NAME: Final = ".reserve"
 BYTES: Final = 8 << 20
+PART: Final = 1 << 20
 
 
 def make(place: Place) -> None:
@@ -30,6 +31,24 @@ def release(place: Place) -> bool:
         os.unlink(_path(place))
     except OSError:
         return False
+    return True
+
+
+def release_part(place: Place) -> bool:
+    """For a line while the agent lives: most of it stays for later. Whether there was enough to release."""
+    try:
+        descriptor = os.open(_path(place), os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        left = os.fstat(descriptor).st_size - PART
+        if left <= 0:
+            return False
+        os.ftruncate(descriptor, left)
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
     return True
 
 

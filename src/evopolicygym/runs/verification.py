@@ -303,7 +303,7 @@ def _check_played(task: Task, opened: dict[str, Any], splits_id: str) -> None:
 
 def _copied(engine: Engine, stored: Path, winner: Checkpoint) -> Checkpoint:
     try:
-        copy = engine.store.snapshot(stored)
+        copy = engine.store.snapshot(stored, is_stored=True)
     except SnapshotRefused as error:
         raise UserError(str(error)) from error
     if copy.hash != winner.hash:

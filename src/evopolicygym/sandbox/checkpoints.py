@@ -1,7 +1,8 @@
 """Checkpoints: immutable copies of a policy folder, named by the hash of their content.
 
 The copy is the border: files are copied by content, and what could mean something else later is refused. A tree that an
-agent can still change is never shown to a jail.
+agent can still change is never shown to a jail. What programs execute by themselves is left out: a person who comes to
+a checkpoint to read it runs nothing of the agent's.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from evopolicygym.errors import UserError
+from evopolicygym.sandbox import autorun
 
 MAX_BYTES: Final = 64 << 20
 MAX_FILES: Final = 4_000
@@ -71,12 +73,15 @@ class CheckpointStore:
     def folder(self, checkpoint: Checkpoint) -> Path:
         return self.root / checkpoint.hash
 
-    def snapshot(self, source: Path, settle: Callable[[Path], None] = lambda _: None) -> Checkpoint:
+    def snapshot(
+        self, source: Path, settle: Callable[[Path], None] = lambda _: None, is_stored: bool = False
+    ) -> Checkpoint:
         """Copy ``source``. Raises SnapshotRefused for links, special files, and more than the limits allow. ``settle``
-        is given the copy before it has its name: whoever finds the name finds all of it."""
+        is given the copy before it has its name: whoever finds the name finds all of it. ``is_stored``: it is a
+        checkpoint already, and is named by all that it holds."""
         staged = tempfile.mkdtemp(prefix=STAGED, dir=self.root)
         try:
-            checkpoint = _Copy(staged).tree(source)
+            checkpoint = _Copy(staged, is_stored).tree(source)
             settle(Path(staged))
             self._publish(staged, checkpoint.hash)
         except BaseException:
@@ -88,7 +93,7 @@ class CheckpointStore:
         """Raise CheckpointAltered unless the stored folder still holds what its name says."""
         with tempfile.TemporaryDirectory(prefix="evopolicygym-") as copy:
             try:
-                content = CheckpointStore(Path(copy)).snapshot(self.folder(checkpoint)).hash
+                content = CheckpointStore(Path(copy)).snapshot(self.folder(checkpoint), is_stored=True).hash
             except SnapshotRefused as error:
                 content = "" if not self.folder(checkpoint).exists() else str(error)
             finally:
@@ -111,8 +116,8 @@ class CheckpointStore:
 class _Copy:
     """One walk over an untrusted tree, by descriptors: what is opened is what is judged, so renames win nothing."""
 
-    def __init__(self, target: str) -> None:
-        self._target = target
+    def __init__(self, target: str, is_stored: bool) -> None:
+        self._target, self._is_stored = target, is_stored
         self._files = self._bytes = 0
         self._manifest: list[str] = []
         self._uses_scipy = False
@@ -133,7 +138,9 @@ class _Copy:
     def _folder(self, descriptor: int, prefix: str, target: str, depth: int) -> None:
         if depth > MAX_DEPTH:
             raise SnapshotRefused(f"{prefix} is nested more than {MAX_DEPTH} folders deep")
-        for name in sorted(os.listdir(descriptor)):
+        present = os.listdir(descriptor)
+        left_out = set[str]() if self._is_stored else autorun.found_in(present)
+        for name in sorted(set(present) - left_out):
             path = prefix + name
             self._check_name(name, path)
             if _is_folder(name, path, descriptor):

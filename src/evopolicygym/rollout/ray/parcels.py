@@ -43,7 +43,7 @@ def receive(data: bytes, expected: Checkpoint, store: CheckpointStore) -> None:
     arrived = Path(tempfile.mkdtemp(prefix=".arrived-", dir=store.root))
     try:
         unpack(decode(data, Parcel).files, arrived)
-        found = store.snapshot(arrived)
+        found = store.snapshot(arrived, is_stored=True)
     finally:
         remove_tree(arrived)
     if found != expected:

@@ -1,0 +1,83 @@
+"""The room that a run keeps on the disk: a refund is recorded with a part of it, other lines are not."""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+from contextlib import contextmanager
+
+import pytest
+
+from evopolicygym.judge.events import Prompted, Refused
+from evopolicygym.judge.judge import Judge
+from evopolicygym.judge.ledger import LedgerUnwritable
+from evopolicygym.judge.place import Place
+from evopolicygym.runs import reserve
+
+
+@pytest.fixture
+def place(tmp_path):
+    place = Place(tmp_path / "run")
+    place.make()
+    return place
+
+
+@contextmanager
+def full_disk(size):
+    """No file of this process may grow beyond ``size``. Yields what makes room again."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield lambda: resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_the_room_is_for_those_who_may_use_it(place):
+    asked = []
+    judge = Judge(place, None, lambda: asked.append(lift()) is None)
+    judge.record(Prompted(1))
+    with full_disk(place.ledger.stat().st_size + 10) as lift:
+        with pytest.raises(LedgerUnwritable):
+            judge.record(Refused("busy"))
+        assert not asked and judge.state.refused.total() == 0
+        judge.record(Refused("busy"), from_reserve=True)
+    assert len(asked) == 1 and judge.state.refused.total() == 1
+    judge.close()
+
+
+def test_where_there_is_no_room_it_is_said(place):
+    judge = Judge(place, None)
+    with full_disk(10), pytest.raises(LedgerUnwritable):
+        judge.record(Refused("busy"), from_reserve=True)
+    judge.close()
+
+
+def test_it_is_given_in_parts_and_most_of_it_is_kept(place):
+    assert not reserve.release_part(place), "there is none yet"
+    reserve.make(place)
+    file = place.root / reserve.NAME
+    blocks = file.stat().st_blocks
+    for _ in range(5):  # three refunds, the end of the run, and one to spare
+        assert reserve.release_part(place)
+    assert 0 < file.stat().st_blocks < blocks
+    while reserve.release_part(place):
+        pass
+    assert reserve.release(place) and not reserve.release(place)
+
+
+LOGGING = """
+import logging, pathlib, resource, sys
+from evopolicygym.runs import ownership
+resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+with ownership._logging(pathlib.Path(sys.argv[1])):
+    logging.getLogger("evopolicygym").error("a line")
+print("done")
+"""
+
+
+def test_a_log_that_cannot_be_written_is_no_traceback(place):
+    log = place.logs / "judge.log"
+    done = subprocess.run([sys.executable, "-c", LOGGING, log], capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("done\n", "") and log.stat().st_size == 0
