@@ -262,7 +262,8 @@ def test_an_agent_without_a_home_is_scored_when_its_run_is_taken_up_again(tmp_pa
     words += ["--agent-isolation", "none", "--agent-env", "JUDGE_PID", "--", "python3", str(program(tmp_path, code))]
     start = f"import os, sys; os.environ['JUDGE_PID'] = str(os.getpid()); os.execv({COMMAND[0]!r}, {COMMAND + words!r})"
     assert subprocess.run([sys.executable, "-c", start], capture_output=True).returncode == -signal.SIGKILL
-    done = evopolicygym("run", "--resume", tmp_path / "run", "--json", JUDGE_PID="0")
+    grants = ("--agent-isolation", "none", "--agent-env", "JUDGE_PID")
+    done = evopolicygym("run", "--resume", tmp_path / "run", "--json", *grants, JUDGE_PID="0")
     record = outcome(done)
     assert record["times"]["closed_because"] == "agent_failed"
 

@@ -80,6 +80,7 @@ def own(
     """An existing run or, when a task is given, a new one. Leaving it lets go: another process may take over. ``slots``
     and, with Ray, ``seats`` are there where runs share them."""
     place = Place(_real(root))
+    _set_link_aside(place.workspace)
     check_run_folder(place.root)
     is_new = not place.root.exists()
     if not has_begun(place.root):
@@ -103,6 +104,13 @@ def _real(root: Path) -> Path:
     """Without `..`, which an agent in its cell could not follow. Of the run's folder itself no link is followed."""
     path = Path(os.path.abspath(root)) if root.name in ("", "..") else root
     return Path(os.path.realpath(path.parent), path.name)
+
+
+def _set_link_aside(workspace: Path) -> None:
+    """An agent without a jail can put a link in its workspace's place: the run goes on, and nobody follows it."""
+    if workspace.is_symlink():
+        workspace.rename(workspace.with_name(f"{workspace.name}.link-{secrets.token_hex(4)}"))
+        workspace.mkdir(mode=0o755)
 
 
 def _check_settings(settings: Settings) -> None:
