@@ -13,7 +13,7 @@ from typing import Any
 from client_installs import Installed, installed
 from scripted_model import ScriptedModel
 
-from serving import AS_USER, COMMAND
+from serving import AS_USER, COMMAND, TOY
 
 SMALL = ("--validation-cases", "2", "--heldout-cases", "2", "--jobs", "1", "--seeds", "paper", "--budget", "12")
 KEY = "scripted-key-that-opens-nothing"
@@ -100,4 +100,6 @@ class Real:
 
     def resumes(self, root: Path) -> dict[str, Any]:
         granted = self.options[self.options.index("--model-url") :]
-        return record_of(finished([*COMMAND, "run", "--resume", str(root), *granted, "--json"], **self.environment))
+        return record_of(
+            finished([*COMMAND, "run", TOY, "--resume", str(root), *granted, "--json"], **self.environment)
+        )

@@ -15,7 +15,7 @@ from running import KEY, argv, meanwhile, play, played, stopped_in_time
 from scripted_model import ScriptedModel
 
 from processes import wait_until
-from serving import COMMAND
+from serving import COMMAND, TOY, with_task
 
 pytestmark = [pytest.mark.timeout(900)]
 
@@ -151,14 +151,14 @@ def test_a_killed_run_goes_on_and_leaves_nobody_behind(tmp_path):
     for path in (root / "logs/agent").iterdir():
         os.utime(path, (later, later))  # as if the run had been copied two days later
     done = subprocess.run(
-        [*COMMAND, "run", "--resume", str(root), "--json"], capture_output=True, text=True, timeout=600
+        [*COMMAND, "run", TOY, "--resume", str(root), "--json"], capture_output=True, text=True, timeout=600
     )
     assert done.returncode == 0, done.stderr
     record = json.loads(done.stdout)
     assert record["budget"]["charged"] == 12 and len(record["submissions"]) == 3
     assert [turn["failure"] for turn in record["turns"]] == ["interrupted", None]
     assert record["turns"][0]["wall_s"] == lived, "until the last sign of life, and not till now"
-    assert subprocess.run([*COMMAND, "verify", str(root)], capture_output=True, timeout=300).returncode == 0
+    assert subprocess.run([*COMMAND, *with_task("verify", root)], capture_output=True, timeout=300).returncode == 0
 
 
 def _seconds(pulse: Path) -> float:

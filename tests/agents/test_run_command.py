@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from running import SMALL, argv, finished, play, played, record_of
 
-from serving import AS_USER, COMMAND
+from serving import AS_USER, COMMAND, with_task
 
 SECRET = "a-key-that-is-never-recorded"
 
@@ -157,7 +157,7 @@ def test_nobody_is_left(level, number, tmp_path):
     process.send_signal(number)
     process.wait(30)
     until(lambda: not running(name))
-    done = finished([*COMMAND, "finish", str(tmp_path / "run"), "--json"])
+    done = finished([*COMMAND, *with_task("finish", tmp_path / "run", "--json")])
     assert record_of(done)["outcome"]["kind"] == "scored"
 
 

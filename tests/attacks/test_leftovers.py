@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from evopolicygym.suites.member import _needs_its_agent
-from serving import AS_USER, COMMAND
+from serving import AS_USER, COMMAND, with_task
 
 pytestmark = pytest.mark.timeout(600)
 TINY = ("--validation-cases", "1", "--heldout-cases", "1", "--jobs", "1", "--seeds", "paper", "--budget", "4")
@@ -45,7 +45,7 @@ def limited() -> None:
 
 
 def evopolicygym(*words: object, user: bool = False, **environment: str) -> subprocess.CompletedProcess[str]:
-    command = [*([sys.executable, str(AS_USER)] if user else []), *COMMAND, *map(str, words)]
+    command = [*([sys.executable, str(AS_USER)] if user else []), *COMMAND, *with_task(*words)]
     return subprocess.run(command, capture_output=True, text=True, env=os.environ | environment, preexec_fn=limited)
 
 
@@ -262,8 +262,8 @@ def test_an_agent_without_a_home_is_scored_when_its_run_is_taken_up_again(tmp_pa
     words += ["--agent-isolation", "none", "--agent-env", "JUDGE_PID", "--", "python3", str(program(tmp_path, code))]
     start = f"import os, sys; os.environ['JUDGE_PID'] = str(os.getpid()); os.execv({COMMAND[0]!r}, {COMMAND + words!r})"
     assert subprocess.run([sys.executable, "-c", start], capture_output=True).returncode == -signal.SIGKILL
-    grants = ("--agent-isolation", "none", "--agent-env", "JUDGE_PID")
-    done = evopolicygym("run", "--resume", tmp_path / "run", "--json", *grants, JUDGE_PID="0")
+    granted = words[words.index("--agent-isolation") :]
+    done = evopolicygym("run", "--resume", tmp_path / "run", "--json", "toys:Toy-v0", *granted, JUDGE_PID="0")
     record = outcome(done)
     assert record["times"]["closed_because"] == "agent_failed"
 
@@ -315,7 +315,8 @@ def test_a_judge_that_is_killed_before_it_inspects(how, tmp_path):
     root = tmp_path / "run"
     kinds = [json.loads(line)["kind"] for line in (root / "ledger.jsonl").read_text().splitlines()]
     assert kinds[-1] == "repeated" and "inspected" not in kinds and not _needs_its_agent(root)
-    words = ("finish", root, "--json") if how == "finish" else ("run", "--resume", root, "--json")
+    resume = ("run", "toys:Toy-v0", "--resume", root, "--json", "--", "python3", tmp_path / "program" / "agent.py")
+    words = ("finish", root, "--json") if how == "finish" else resume
     record = outcome(evopolicygym(*words))
     assert [sign["where"] for sign in record["integrity"]["signs"]] == ["workspace/x.py"]
     kinds = [json.loads(line)["kind"] for line in (root / "ledger.jsonl").read_text().splitlines()]

@@ -17,7 +17,7 @@ from evopolicygym.judge.ledger import START, line_hash, read
 from evopolicygym.runs.verification import Replay, Report, verify
 from evopolicygym.sandbox.jail import Level, residues
 from evopolicygym.tasks.ids import comparable_id
-from serving import Server, command
+from serving import TOY, Server, command
 
 CLOCK = policy_source(act="import time; return time.perf_counter_ns() // 10 % 3")
 
@@ -75,7 +75,7 @@ def test_equal_means_go_to_the_later_and_equal_content_is_validated_once(finishe
     assert outcome["repeat"] == "equal"
     events = [line.event() for line, _ in read(finished / "ledger.jsonl")]
     assert sum(isinstance(event, Validated) for event in events) == 2
-    report = verify(finished, 1)
+    report = verify(finished, 1, task=TOY)
     assert report.ok and report.replay is Replay.EQUAL, failing(report)
 
 
@@ -93,7 +93,7 @@ def test_measuring_every_checkpoint_selects_nothing(run):
     assert after["outcome"] == before["outcome"]
     measured = [one["heldout"] is not None for one in after["checkpoints"]]
     assert measured == [True, True, False] and json.loads(scored.stdout) == after["checkpoints"]
-    report = verify(run, 1)
+    report = verify(run, 1, task=TOY)
     assert report.ok, failing(report)
 
 
@@ -119,14 +119,17 @@ def test_an_altered_ledger_is_named(run):
     lines = (run / "ledger.jsonl").read_bytes().splitlines(keepends=True)
     lines[4] = lines[4].replace(b"0", b"1", 1)
     (run / "ledger.jsonl").write_bytes(b"".join(lines))
-    assert "line 5" in failing(verify(run, 1))["ledger"] or "line 6" in failing(verify(run, 1))["ledger"]
+    assert (
+        "line 5" in failing(verify(run, 1, task=TOY))["ledger"]
+        or "line 6" in failing(verify(run, 1, task=TOY))["ledger"]
+    )
 
 
 def test_lines_that_are_missing_at_the_end_are_noticed(run):
     """The chain cannot say so: what is left of it holds."""
     lines = (run / "ledger.jsonl").read_bytes().splitlines(keepends=True)
     (run / "ledger.jsonl").write_bytes(b"".join(lines[:-1]))
-    assert "which the ledger does not hold" in failing(verify(run, 1))["record"]
+    assert "which the ledger does not hold" in failing(verify(run, 1, task=TOY))["record"]
 
 
 def test_a_forged_selection_is_named(run):
@@ -135,7 +138,7 @@ def test_a_forged_selection_is_named(run):
             line["data"]["submission"] = 1
 
     rewrite(run, select_another)
-    assert failing(verify(run, 1))["selection"] == "submission 1 was selected, but 3 is the best"
+    assert failing(verify(run, 1, task=TOY))["selection"] == "submission 1 was selected, but 3 is the best"
 
 
 def test_a_forged_charge_is_named(run):
@@ -151,7 +154,7 @@ def test_a_forged_charge_is_named(run):
             line["kind"], line["data"] = "opened", opened["data"] | {"budget": 1000}
 
     rewrite(run, hide)
-    budget = failing(verify(run, 1))["budget"]
+    budget = failing(verify(run, 1, task=TOY))["budget"]
     assert "charges submission 1 out of turn" in budget and "opens the run a second time" in budget
 
 
@@ -182,7 +185,7 @@ def played_elsewhere(change: Callable[[tuple[float, ...]], list[float]]) -> Call
 )
 def test_on_another_machine_it_is_played_and_compared(run, change, replay, says):
     rewrite(run, played_elsewhere(change))
-    report = verify(run, 1)
+    report = verify(run, 1, task=TOY)
     said = next(finding for finding in report.findings if finding.what == "replay")
     assert report.replay is replay and said.ok == (replay is not Replay.DIFFERS)
     assert says in said.detail and "b-another in the run (other libc)" in said.detail
@@ -197,7 +200,7 @@ def test_on_the_same_machine_other_returns_are_a_mismatch(run):
             tally["returns"] = [value + 2e-9 for value in tally["returns"]]
 
     rewrite(run, change)
-    assert verify(run, 1).replay is Replay.MISMATCH
+    assert verify(run, 1, task=TOY).replay is Replay.MISMATCH
 
 
 def test_a_run_of_another_machine_goes_on_and_says_so(run):
@@ -228,12 +231,12 @@ def test_cases_of_another_key_cannot_be_replayed_and_say_why(run):
             ids["comparable_id"] = comparable_id(ids["fingerprint"])
 
     rewrite(run, change)
-    assert "Name the key that sealed them" in failing(verify(run, 1))["replay"]
+    assert "Name the key that sealed them" in failing(verify(run, 1, task=TOY))["replay"]
 
 
 def test_a_copy_without_feedback_is_verified_and_says_so(run):
     shutil.rmtree(run / "feedback")
-    report = verify(run, 1)
+    report = verify(run, 1, task=TOY)
     assert report.ok, failing(report)
     assert {one.what: one.detail for one in report.findings}["feedback"] == "not in this copy of the run"
 
@@ -241,7 +244,7 @@ def test_a_copy_without_feedback_is_verified_and_says_so(run):
 def test_a_winner_that_is_gone_is_a_finding(run):
     shutil.rmtree(run / "checkpoints" / record(run)["outcome"]["checkpoint"])
     (run / "config.toml").unlink()
-    wrong = failing(verify(run, 1))
+    wrong = failing(verify(run, 1, task=TOY))
     assert "is missing" in wrong["checkpoints"] and "config.toml" in wrong["settings"]
     assert wrong["replay"].startswith("not played")
 
@@ -264,14 +267,14 @@ def test_a_run_without_anything_to_select_has_an_outcome(serve):
     assert (outcome["kind"], outcome["submission"], outcome["budget_left"]) == ("no_ok_submit", None, 128)
     said = command("finish", server.root)
     assert said.returncode == 0 and "no_ok_submit" in said.stdout and "with 128 episodes left" in said.stdout
-    assert verify(server.root, 1).replay is Replay.NOTHING_TO_REPLAY
+    assert verify(server.root, 1, task=TOY).replay is Replay.NOTHING_TO_REPLAY
 
     other = serve(name="other")
     other.policy("raise ValueError('no')\n")
     assert other.submit([0, 1, 2])[1]["status"] == "import_error"
     outcome = other.finish()["outcome"]
     assert (outcome["kind"], outcome["submission"], outcome["budget_left"]) == ("no_ok_submit", None, 125)
-    assert verify(other.root, 1).ok
+    assert verify(other.root, 1, task=TOY).ok
 
 
 def test_a_record_that_a_crash_left_behind_is_written_again(run):
@@ -282,7 +285,7 @@ def test_a_record_that_a_crash_left_behind_is_written_again(run):
         done = command(*mend, "--jobs", "1")
         assert done.returncode == 0, done.stderr
         assert record(run)["status"] == "finished"
-    report = verify(run, 1)
+    report = verify(run, 1, task=TOY)
     assert report.ok, failing(report)
 
 

@@ -15,14 +15,14 @@ from evopolicygym.judge.state import Phase
 from evopolicygym.runs.look import look
 from evopolicygym.server import control
 from processes import alive, family, wait_until
-from serving import COMMAND, SMALL, command
+from serving import COMMAND, SMALL, command, with_task
 
 SLOW = policy_source(act="import time; time.sleep(0.2); return 1")  # ten steps: two seconds an episode
 
 
 def finish(root: Path) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [*COMMAND, "finish", str(root), "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [*COMMAND, *with_task("finish", root, "--json")], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
 
 

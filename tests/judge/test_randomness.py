@@ -21,7 +21,7 @@ from evopolicygym.rollout.evaluation import evaluate_folder
 from evopolicygym.runs.verification import Replay, verify
 from evopolicygym.tasks.splits import SIZES, PaperSplits, Split, cases
 from searching import everything
-from serving import Server, command
+from serving import TOY, Server, command
 
 TASK = "toys:Toy-v0"
 RANDOM = policy_source(act="return int(np.random.default_rng().integers(3))")
@@ -105,7 +105,7 @@ def test_the_salt_is_in_no_file_but_the_ledger_until_the_run_is_closed(run):
 
 def test_verify_and_evaluate_repeat_the_bits(run, tmp_path):
     root, salt = run["root"], run["finished"]["randomness_salt"]
-    report = verify(root, 1)
+    report = verify(root, 1, task=TOY)
     assert report.ok and report.replay is Replay.EQUAL, report
     winner = run["finished"]["outcome"]["checkpoint"]
     asked = (
@@ -137,7 +137,7 @@ def test_the_control_another_salt_gives_other_bits(run, tmp_path):
         forged = json.dumps(line, separators=(",", ":")).encode()
         previous, written = line_hash(forged), written + forged + b"\n"
     (copy / "ledger.jsonl").write_bytes(written)
-    assert verify(copy, 1).replay is Replay.MISMATCH
+    assert verify(copy, 1, task=TOY).replay is Replay.MISMATCH
 
 
 def evaluate(folder: Path, *options: str, **environment: str) -> Any:

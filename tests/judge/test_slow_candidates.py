@@ -99,4 +99,4 @@ def test_a_run_with_a_sleeping_candidate_ends_and_can_be_verified(tmp_path):
     assert awake["errors"] == [None] * CASES
     assert sleeping["errors"][-1] == "timeout" and sleeping["returns"][-1] == -5.0 and sleeping["lengths"][-1] == 0
     assert finished["outcome"]["kind"] == "scored" and finished["outcome"]["submission"] == 1
-    assert verify(server.root, 1).replay is Replay.EQUAL
+    assert verify(server.root, 1, task=server.task).replay is Replay.EQUAL

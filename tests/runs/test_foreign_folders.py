@@ -6,18 +6,20 @@ import hashlib
 import json
 import os
 import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import evopolicygym
 from conftest import policy_source
 from evopolicygym.errors import UserError
 from evopolicygym.judge.place import Place
 from evopolicygym.records.folder import check_run_folder
 from evopolicygym.runs.backstage import forget_logins
 from evopolicygym.runs.verification import Replay, verify
-from serving import SMALL, Server, command
+from serving import COMMAND, TOY, Server, command
 
 MARK = "PWNED"
 PLANT = """
@@ -68,12 +70,16 @@ def reconfigure(run: Path, *lines: str, agreed: bool = False) -> None:
 
 
 def rewrite(run: Path, change: Any) -> None:
-    """Alter the opening line, and forge the chain and the record's head anew."""
+    """Alter the opening line."""
+    change_lines(run, lambda line: line["kind"] == "opened" and change(line["data"]))
+
+
+def change_lines(run: Path, change: Any) -> None:
+    """Alter lines of the ledger, and forge the chain and the record's head anew."""
     previous, written = "0" * 64, b""
-    for number, raw in enumerate((run / "ledger.jsonl").read_bytes().splitlines()):
+    for raw in (run / "ledger.jsonl").read_bytes().splitlines():
         line = json.loads(raw)
-        if number == 0:
-            change(line["data"])
+        change(line)
         forged = json.dumps(line | {"previous": previous}, separators=(",", ":")).encode()
         previous, written = hashlib.sha256(forged).hexdigest(), written + forged + b"\n"
     (run / "ledger.jsonl").write_bytes(written)
@@ -135,9 +141,7 @@ def test_score_goes_below_a_jail_only_where_the_command_line_says_so(run, mark):
 def test_the_rest_goes_below_a_jail_only_where_the_command_line_says_so(run, mark):
     """An open run, so that there is something to play; and at last the control."""
     reconfigure(run, 'isolation = "none"', agreed=True)
-    lines = (run / "ledger.jsonl").read_bytes().splitlines(keepends=True)
-    charged = next(number for number, line in enumerate(lines) if b'"kind":"charged"' in line)
-    (run / "ledger.jsonl").write_bytes(b"".join(lines[: charged + 1]))
+    reopened(run)
     for asked in (("finish", run, "--jobs", "1"), ("serve", "toys:Toy-v0", "--run", run)):
         done = command(*asked)
         assert done.returncode == 2 and "could do all that you can do here" in done.stderr, done.stderr
@@ -163,51 +167,116 @@ GRANTS = {
 }
 
 
+def reopened(run: Path) -> Path:
+    """As if its judge had been killed when the first submission was charged: there is something to play."""
+    lines = (run / "ledger.jsonl").read_bytes().splitlines(keepends=True)
+    charged = next(number for number, line in enumerate(lines) if b'"kind":"charged"' in line)
+    (run / "ledger.jsonl").write_bytes(b"".join(lines[: charged + 1]))
+    return run
+
+
+def with_agent(run: Path, *lines: str) -> None:
+    with open(run / "config.toml", "a") as config:
+        config.write("\n".join(("[agent]", *lines)) + "\n")
+    reconfigure(run, agreed=True)
+
+
 def test_an_agent_is_granted_nothing_by_a_folder(run, tmp_path):
     """Each grant is named as the option that gives it; nothing is started without all of them."""
     command_line = ["/bin/sh", "-c", f"touch {tmp_path}/{MARK}"]
-    agent = ("[agent]", 'name = "command"', f"command = {json.dumps(command_line)}", *GRANTS)
-    with open(run / "config.toml", "a") as config:
-        config.write("\n".join(agent) + "\n")
-    reconfigure(run, agreed=True)
-    done = command("run", "--resume", run, "--jobs", "1", "--agent-network", "open")
+    with_agent(run, 'name = "command"', f"command = {json.dumps(command_line)}", *GRANTS)
+    done = command("run", "--resume", reopened(run), "--jobs", "1", "--agent-network", "open")
     assert done.returncode == 2 and "may come from somebody else" in done.stderr
     missing = done.stderr.partition("add: ")[2]
     assert all((flags in missing) == (flags != "--agent-network open") for flags in GRANTS.values()), done.stderr
     assert not (tmp_path / MARK).exists()
 
 
-def test_a_grant_that_is_given_again_is_taken(tmp_path):
-    options = ("--agent", "starter", "--agent-isolation", "none", "--agent-host", "203.0.113.1", *SMALL)
-    assert command("run", "toys:Toy-v0", *options, "--run", tmp_path / "run").returncode == 0
-    resume = ("run", "--resume", tmp_path / "run", "--agent-host", "203.0.113.1")
+def test_a_file_that_a_command_names_is_shown_only_if_it_is_given_again(run, tmp_path):
+    """The file and its neighbours would be shown to an agent that a folder chose."""
+    (tmp_path / "secrets").mkdir()
+    secret = tmp_path / "secrets" / "key"
+    secret.write_text("SECRET")
+    with_agent(run, 'name = "command"', f'command = ["tail", "{secret}"]', "turns = 1")
+    reopened(run)
+    asked = ("run", "toys:Toy-v0", "--resume", run, "--jobs", "1")
+    for words in (asked, (*asked, "--", "tail", secret.parent)):
+        done = command(*words)
+        assert done.returncode == 2, done.stderr
+    assert f"add: -- tail {secret}" in command(*asked).stderr
+    assert not list((run / "logs").rglob("agent/*"))
+    assert command(*asked, "--", "tail", secret).returncode in (0, 1)
+    assert any("SECRET" in path.read_text() for path in (run / "logs" / "agent").rglob("*") if path.is_file())
+
+
+def test_a_grant_that_is_given_again_is_taken(run):
+    with_agent(run, 'name = "starter"', 'isolation = "none"', 'hosts = ["203.0.113.1", "203.0.113.2"]', "turns = 1")
+    reopened(run)
+    resume = ("run", "toys:Toy-v0", "--resume", run, "--jobs", "1", "--agent-host", "203.0.113.2")
+    both = (*resume, "--agent-host", "203.0.113.1")
     done = command(*resume)
-    assert done.returncode == 2 and "add: --agent-isolation none" in done.stderr
-    done = command(*resume, "--agent-isolation", "none")
-    assert done.returncode == 0, done.stderr
-    done = command(*resume, "--agent-isolation", "none", "--show", "/etc")
+    assert done.returncode == 2 and "add: --agent-host 203.0.113.1 --agent-isolation none" in done.stderr
+    done = command(*both, "--agent-host", "203.0.113.3", "--agent-isolation", "none")
+    assert done.returncode == 2 and "--agent-host 203.0.113.3 cannot be added" in done.stderr
+    done = command(*both, "--agent-isolation", "none", "--show", "/etc")
     assert done.returncode == 2 and "--show cannot be given with --resume" in done.stderr
+    done = command(*both, "--agent-isolation", "none")  # in another order than the folder's
+    assert done.returncode == 0, done.stderr
 
 
-def test_a_task_that_a_folder_brings_along_is_not_imported(run, tmp_path):
-    """Not even from within the folder, where `python -m` looks first."""
-    brought = (
-        f"open({str(tmp_path / MARK)!r}, 'w').close()\nimport gymnasium, toys\ngymnasium.register('B-v0', toys.Toy)\n"
-    )
+def test_a_finished_run_that_is_resumed_stays_as_it_is(run):
+    with_agent(run, 'name = "starter"', 'isolation = "none"')
+    assert command("score", run, "--all-checkpoints", "--jobs", "1").returncode == 0  # its record is whole again
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    done = command("run", "--resume", run)
+    assert done.returncode == 0 and "held-out" in done.stdout, done.stderr
+    assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.parametrize("kind", ["validated", "judged"])
+def test_finish_ends_when_no_record_follows_from_the_ledger(run, kind):
+    change_lines(run, lambda line: line["kind"] == kind and line["data"]["tally"].__setitem__("lengths", []))
+    (run / "run.json").unlink()
+    done = command("finish", run, "--jobs", "1")
+    assert done.returncode == 2 and "contradicts itself" in done.stderr and "Traceback" not in done.stderr
+
+
+ACROBOT = Path(evopolicygym.__file__).parent / "tasks" / "core16" / "acrobot.toml"
+
+
+def as_written(*arguments: object, cwd: Path) -> str:
+    """What a command says that does not name the task of the run."""
+    done = subprocess.run([*COMMAND, *map(str, arguments)], capture_output=True, text=True, timeout=240, cwd=cwd)
+    assert done.returncode in (1, 2) and "Traceback" not in done.stderr, done.stderr
+    return done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("task", "folder"),
+    [("brought:B-v0", "."), ("run.brought:B-v0", ".."), ("../task.toml", "..")],
+)
+def test_a_task_that_a_folder_names_is_not_imported(run, tmp_path, task, folder):
+    """Wherever the module or the file lies that it means."""
+    mark, module = tmp_path / MARK, task if ":" in task else "run.brought:B-v0"
+    brought = f"open({str(mark)!r}, 'w').close()\nimport gymnasium, toys\ngymnasium.register('B-v0', toys.Toy)\n"
     (run / "brought.py").write_text(brought)
-    reconfigure(run, 'task = "brought:B-v0"', agreed=True)
-    for asked in (("verify", ".", "--jobs", "1"), ("score", ".", "--all-checkpoints", "--jobs", "1")):
-        done = command(*asked, cwd=run)
-        assert "run's own folder" in done.stdout + done.stderr and done.returncode in (1, 2)
-    (run / "task.toml").write_text('env_id = "brought:B-v0"\n')
-    reconfigure(run, f'task = "{run}/task.toml"', agreed=True)
-    assert "run's own folder" in findings(run)["replay"][1]
-    assert not (tmp_path / MARK).exists()
-    (tmp_path / "elsewhere").mkdir()
-    (run / "brought.py").rename(tmp_path / "elsewhere" / "brought.py")
-    reconfigure(run, 'task = "brought:B-v0"', agreed=True)
-    command("verify", run, "--jobs", "1", cwd=tmp_path / "elsewhere")
-    assert (tmp_path / MARK).exists()  # the control: a module that the reader has is imported
+    (tmp_path / "task.toml").write_text(ACROBOT.read_text().replace('"Acrobot-v1"', f'"{module}"'))
+    task = str((run / task).resolve()) if task.endswith(".toml") else task
+    reconfigure(run, f'task = "{task}"', agreed=True)
+    reopened(shutil.copytree(run, tmp_path / "open"))
+    here = (run / folder).resolve()
+    for asked in (
+        ("verify", run),
+        ("score", run, "--all-checkpoints"),
+        ("finish", tmp_path / "open"),
+    ):
+        said = as_written(*asked, "--jobs", "1", cwd=here)
+        assert f"add: --task {task}" in said, said
+    assert "other settings" in as_written("serve", "core16/acrobot", "--run", run, cwd=here)
+    assert "other settings" in as_written("verify", run, "--jobs", "1", "--task", "toys:Toy-v0", cwd=here)
+    assert not mark.exists()
+    command("verify", run, "--jobs", "1", "--task", task, cwd=here)
+    assert mark.exists() != task.endswith(".toml")  # the control: a module that is given again is imported
 
 
 def test_verify_makes_no_sealing_key(run, tmp_path):
@@ -227,7 +296,7 @@ def test_a_link_in_a_run_is_named(run, tmp_path, name):
     (run / name).symlink_to(tmp_path / "outside")
     with pytest.raises(UserError, match="is a link"):
         check_run_folder(run)
-    assert not verify(run, 1).ok
+    assert not verify(run, 1, task=TOY).ok
 
 
 @pytest.mark.parametrize("name", ["hidden", "logs/judge.log"])
@@ -247,13 +316,13 @@ def test_a_checkpoint_that_is_a_link_is_not_played(run, tmp_path):
     winner = json.loads((run / "run.json").read_text())["outcome"]["checkpoint"]
     (run / "checkpoints" / winner).rename(tmp_path / "elsewhere")
     (run / "checkpoints" / winner).symlink_to(tmp_path / "elsewhere")
-    report = verify(run, 1)
+    report = verify(run, 1, task=TOY)
     assert report.replay is None and not report.ok
 
 
 def test_a_run_from_before_is_verified_as_before(run):
     as_before(run)
-    report = verify(run, 1)
+    report = verify(run, 1, task=TOY)
     assert report.ok and report.replay is Replay.EQUAL
 
 
@@ -275,3 +344,13 @@ def test_a_client_that_a_folder_names_removes_no_file_of_the_reader(tmp_path):
     (tmp_path / "run" / "client.toml").write_text(CLIENT % victims[1])
     forget_logins(Place(tmp_path / "run"), str(tmp_path / "run" / "client.toml"))
     assert all(path.exists() for path in victims) and not (home / "login").exists()
+
+
+def test_a_run_of_our_own_is_taken_up_as_it_is_and_one_of_another_installation_is_not(run, tmp_path):
+    """Its task is code from outside: the signature in its ledger says who opened it with these settings."""
+    verify_it = [*COMMAND, "verify", str(run), "--jobs", "1"]
+    ours = subprocess.run(verify_it, capture_output=True, text=True)
+    assert ours.returncode == 0 and "replay: equal" in ours.stdout
+    another = os.environ | {"XDG_CONFIG_HOME": str(tmp_path / "another")}
+    theirs = subprocess.run(verify_it, capture_output=True, text=True, env=another)
+    assert theirs.returncode == 1 and "Nothing was imported" in theirs.stdout

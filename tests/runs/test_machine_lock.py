@@ -18,7 +18,7 @@ from conftest import policy_source, write_policy
 from evopolicygym.errors import UserError
 from evopolicygym.runs.machine_lock import MUTEX, VARIABLE, Cases, hidden_cases
 from processes import wait_until
-from serving import COMMAND, command
+from serving import COMMAND, command, with_task
 
 TASK = "toys:Toy-v0"
 TOY = Cases(TASK, "paper")
@@ -221,7 +221,7 @@ def first_hidden(root: Path) -> float:
 def waiting(*arguments: object) -> subprocess.Popen[str]:
     """A command that has said that it waits."""
     process = subprocess.Popen(
-        [*COMMAND, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [*COMMAND, *with_task(*arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     assert process.stderr
     told = process.stderr.readline()

@@ -16,6 +16,7 @@ from evopolicygym.errors import Fault, UserError
 from evopolicygym.judge import hidden, submission
 from evopolicygym.judge.place import Place
 from evopolicygym.judge.state import Phase
+from evopolicygym.records.run import load
 from evopolicygym.rollout.slots import check_jobs
 from evopolicygym.runs import service
 from evopolicygym.runs.lock import RunIsOwned
@@ -26,6 +27,7 @@ from evopolicygym.runs.settings import CORES, EngineName, Isolation
 from evopolicygym.runs.verification import Finding, Replay, Report
 from evopolicygym.runs.verification import verify as verify_run
 from evopolicygym.server import control
+from evopolicygym.tasks.registry import whole_name
 from evopolicygym.tasks.splits import Split
 
 Run = Annotated[Path, typer.Argument(help="Folder of the run.")]
@@ -34,16 +36,28 @@ Where = Annotated[EngineName | None, typer.Option("--engine", help="This machine
 Jail = Annotated[
     Isolation | None, typer.Option("--isolation", help="Of policies: auto is the best of A and B; none trusts them.")
 ]
+Named = Annotated[
+    str | None,
+    typer.Option("--task", help="The run's task, if it is a module or file of your own: trust its code."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 POLL_S: Final = 0.2
 
 
-def finish(run: Run, jobs: Jobs = CORES, engine: Where = None, isolation: Jail = None, json: AsJson = False) -> None:
+def finish(
+    run: Run,
+    task: Named = None,
+    jobs: Jobs = CORES,
+    engine: Where = None,
+    isolation: Jail = None,
+    json: AsJson = False,
+) -> None:
     """Close a run, select a checkpoint on hidden validation, score it on held-out, and print the outcome."""
     waited = 0.0
     while not has_outcome(run):
         try:
-            _ask_or_finish(run, jobs=jobs, engine=engine, isolation=isolation)
+            _ask_or_finish(run, task=task and whole_name(task), jobs=jobs, engine=engine, isolation=isolation)
+            _check_has_outcome(run)
         except RunIsOwned:
             if waited == 0.0:
                 talk.print(f"waiting for the process that owns {run}: it starts, ends, or finishes the run itself")
@@ -58,6 +72,7 @@ def score(
     all_checkpoints: Annotated[
         bool, typer.Option("--all-checkpoints", help="Held-out of every candidate: for analysis, never to select.")
     ] = False,
+    task: Named = None,
     jobs: Jobs = CORES,
     engine: Where = None,
     isolation: Jail = None,
@@ -70,7 +85,8 @@ def score(
     missing = {one.charged.checkpoint.hash for one in state.candidates} - set(state.heldout)
     if (all_checkpoints and missing) or not has_outcome(run):
         total = len(missing) * hidden.count(state, Split.HELDOUT)
-        with own(run, jobs=jobs, engine=engine, isolation=isolation) as owner, progress(total) as advance:
+        given = {"task": task and whole_name(task), "jobs": jobs, "engine": engine, "isolation": isolation}
+        with own(run, **given) as owner, progress(total) as advance:
             tell_notice(owner.notice)
             if all_checkpoints and missing:
                 with hidden_cases(service.cases_of(owner), str(run), "Ctrl-C loses nothing: score it later."):
@@ -80,14 +96,14 @@ def score(
     show_scores(run, json)
 
 
-def verify(run: Run, jobs: Jobs = CORES, isolation: Jail = None, json: AsJson = False) -> None:
+def verify(run: Run, task: Named = None, jobs: Jobs = CORES, isolation: Jail = None, json: AsJson = False) -> None:
     """Recompute everything that can be recomputed, and name what does not match. Writes nothing. The policy is played
     in a jail whatever the run's own settings say; only --isolation none plays it without."""
     place = Place(run)
     if not os.path.lexists(place.ledger) and not os.path.lexists(place.record):
         raise UserError(f"{run} holds no run", "Name the folder of a run: the one with run.json and ledger.jsonl.")
     check_jobs(jobs)
-    report = verify_run(run, jobs, isolation or Isolation.AUTO)
+    report = verify_run(run, jobs, isolation or Isolation.AUTO, task and whole_name(task))
     if json:
         print_json(report.as_dict())
     else:
@@ -102,6 +118,20 @@ def _mark(finding: Finding, report: Report) -> str:
     if finding.ok:
         return "ok  "
     return "DIFF" if finding.what == "replay" and report.replay is Replay.DIFFERS else "FAIL"
+
+
+def _check_has_outcome(run: Path) -> None:
+    """Raise for a run whose record cannot be read although it was just written: to finish it again would never end."""
+    if has_outcome(run):
+        return
+    try:
+        load(run)
+    except UserError as error:
+        raise UserError(
+            f"{run} is finished, but its ledger contradicts itself: no valid record follows from it ({error})",
+            "Nothing more can be done with it. `evopolicygym verify` names what does not match; do the run again.",
+        ) from error
+    raise Fault(f"{run} has no outcome after it was finished")
 
 
 def _ask_or_finish(run: Path, **given: Any) -> None:

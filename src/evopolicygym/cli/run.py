@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 import signal
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,14 +19,17 @@ from evopolicygym.cli.outcome import check_outcome, is_without_score, show_outco
 from evopolicygym.cli.output import talk, tell_notice, tell_refused
 from evopolicygym.errors import UserError
 from evopolicygym.judge.judge import Videos
+from evopolicygym.judge.place import Place
+from evopolicygym.rollout.slots import check_jobs
 from evopolicygym.runs.casting import Cast, cast
 from evopolicygym.runs.driver import drive
-from evopolicygym.runs.grants import granted
-from evopolicygym.runs.look import recorded_settings
-from evopolicygym.runs.ownership import Owner, own
+from evopolicygym.runs.grants import granted, granted_command
+from evopolicygym.runs.look import has_outcome, look, recorded_settings
+from evopolicygym.runs.ownership import Owner, agreed, own
 from evopolicygym.runs.programs import settled
 from evopolicygym.runs.settings import CORES, MAY_DIFFER, AgentSettings, EngineName, Isolation, Seeds, Settings
-from evopolicygym.tasks.registry import resolve
+from evopolicygym.runs.signature import is_signed_here
+from evopolicygym.tasks.registry import resolve, whole_name
 
 LIMITS: Final = {
     "turns": "--max-turns",
@@ -83,6 +87,11 @@ def run(
         settings = recorded_settings(resume)
         given = _given_to_resume(context, settings)
         (engine or settings.engine).check_address(ray_address)
+        if has_outcome(resume):
+            _check_finished(resume, settings, given)
+            _show(resume, json)
+            return
+        _check_granted(context, settings, is_own=is_signed_here(look(resume).opened))
         play(resume, settings.agent, given, json)
         return
     if task is None:
@@ -111,7 +120,7 @@ def run(
     )
     (engine or EngineName.LOCAL).check_address(ray_address)
     given = {
-        "task": str(Path(task).resolve()) if task.endswith(".toml") else task,
+        "task": whole_name(task),
         "seeds": seeds,
         "seal_key": seal_key and seal_key.resolve(),
         "budget": budget,
@@ -135,6 +144,10 @@ def play(root: Path, settings: AgentSettings | None, given: dict[str, Any], json
     who = cast(settings)
     with own(root, who.facts(root), **given) as owner:
         asyncio.run(_drive(owner, who, root))
+    _show(root, json)
+
+
+def _show(root: Path, json: bool) -> None:
     show_outcome(root, json)
     check_outcome(root)
     if is_without_score(root):
@@ -160,26 +173,74 @@ def _stop(number: int, root: Path) -> None:
 
 
 def _given_to_resume(context: typer.Context, settings: Settings) -> dict[str, Any]:
-    """What was written beside --resume. A run goes on as it was opened: what cannot change is refused, not ignored.
-    What the agent was granted beyond the usual must be written again: the folder may come from somebody else."""
-    written = {
+    """What was written beside --resume. A run goes on as it was opened: what cannot change is refused, not ignored."""
+    written = _written(context)
+    task, command = _task_and_command(context, settings)
+    grants = granted(settings)
+    known = {"task", "resume", "json", *MAY_DIFFER, *grants} | (set() if command else {"command"})
+    if refused := [flag for name, flag in written.items() if name not in known]:
+        raise UserError(
+            f"a run goes on as it was opened: {', '.join(refused)} cannot be given with --resume",
+            "Leave it out, or begin a new run.",
+        )
+    given = {name: context.params[name] for name in written if name in MAY_DIFFER}
+    return given | ({"task": whole_name(task)} if task else {})
+
+
+def _written(context: typer.Context) -> dict[str, str]:
+    """What the command line holds: the names of parameters, and how they are written."""
+    return {
         parameter.name: parameter.opts[0]
         for parameter in context.command.params
         if parameter.name and context.get_parameter_source(parameter.name).name == "COMMANDLINE"  # type: ignore[union-attr]
     }
-    may = {"task", *MAY_DIFFER}
-    grants = granted(settings)
-    if settled := [flag for name, flag in written.items() if name not in may | {"resume", "json"} | set(grants)]:
+
+
+def _task_and_command(context: typer.Context, settings: Settings) -> tuple[str | None, list[str]]:
+    """With --resume the task may be left out: then all words after the dashes are the agent's command. What is left of
+    a command that is not the recorded one is returned."""
+    task, command = context.params["task"], list(context.params["command"] or [])
+    recorded = settings.agent.command if settings.agent else []
+    if task and recorded and _is_command([task, *command], recorded):
+        return None, []
+    return task, [] if command and _is_command(command, recorded) else command
+
+
+def _is_command(words: list[str], recorded: list[str]) -> bool:
+    try:
+        return words == recorded or settled(words) == recorded
+    except UserError:
+        return False
+
+
+def _check_granted(context: typer.Context, settings: Settings, is_own: bool) -> None:
+    """What the agent was granted beyond the usual must be written again, unless this installation opened the run: the
+    folder may come from somebody else."""
+    grants, written = granted(settings), _written(context)
+    given = {name: context.params[name] if name in written else None for name in grants}
+    if extra := [flags for name, grant in grants.items() if (flags := grant.extra(given[name]).flags)]:
         raise UserError(
-            f"a run goes on as it was opened: {', '.join(settled)} cannot be given with --resume",
-            "Leave it out, or begin a new run.",
+            f"a run goes on as it was opened: {' '.join(extra)} cannot be added", "Leave it out, or begin a new run."
         )
-    if missing := [grant.flags for name, grant in grants.items() if not grant.is_given(context.params[name])]:
+    if is_own:
+        return
+    missing = [flags for name, grant in grants.items() if (flags := grant.missing(given[name]).flags)]
+    command = granted_command(settings.agent)
+    words = [word for word in (context.params["task"], *(context.params["command"] or [])) if word]
+    if command and not any(_is_command(part, command) for part in (words, words[1:])):
+        missing.append(f"-- {shlex.join(command)}")
+    if missing:
         raise UserError(
             "this run grants its agent more than a run does by default, and a run folder may come from somebody else",
             f"Nothing was started. Look at its config.toml; if you mean it, add: {' '.join(missing)}",
         )
-    return {name: context.params[name] for name in written if name in may}
+
+
+def _check_finished(root: Path, settings: Settings, given: dict[str, Any]) -> None:
+    """Nothing is played in a run that has its outcome; what was written must still fit it."""
+    agreed(settings, given, Place(root))
+    if jobs := given.get("jobs"):
+        check_jobs(jobs)
 
 
 def _option(text: str) -> tuple[str, str]:

@@ -18,6 +18,7 @@ from evopolicygym.judge.state import Phase
 from evopolicygym.runs import service
 from evopolicygym.runs.ownership import Owner, own
 from evopolicygym.runs.settings import CORES, Isolation, Seeds, ValidateWhen
+from evopolicygym.tasks.registry import whole_name
 
 HOW_TO: Final = """\
   python {workspace}/submit.py 0-7      submit {workspace}/system for train cases 0 to 7
@@ -48,7 +49,7 @@ def serve(
     """Open a run and wait for submissions until `evopolicygym finish` ends it."""
     validate.check_new()
     given: dict[str, Any] = {
-        "task": str(Path(task).resolve()) if task.endswith(".toml") else task,
+        "task": whole_name(task),
         "seeds": seeds,
         "seal_key": seal_key and seal_key.resolve(),
         "budget": budget,

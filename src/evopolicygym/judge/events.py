@@ -50,8 +50,8 @@ def tally(results: list[EpisodeResult]) -> Tally:
 class Opened:
     """``facts`` is all that names the run: task, ids, options, agent. It never changes. ``salt`` is a secret that the
     keys of its policies' randomness are made with. ``max_candidates``: of so many distinct checkpoints, those that were
-    submitted last, hidden validation chooses; None: of all. ``settings`` is the sha256 of config.toml. Ledgers that
-    were begun before salt and settings were recorded have none."""
+    submitted last, hidden validation chooses; None: of all. ``settings`` is the sha256 of config.toml,
+    ``signature`` that of the installation that opened the run. Older ledgers have none of these."""
 
     run: str
     budget: Annotated[int, Meta(ge=1, le=MAX_BUDGET)]
@@ -61,6 +61,7 @@ class Opened:
     salt: Annotated[str, Meta(pattern=rf"^({SALT})?\Z")] = ""
     max_candidates: int | None = None
     settings: Annotated[str, Meta(pattern=r"\A([0-9a-f]{64})?\Z")] = ""
+    signature: Annotated[str, Meta(pattern=r"\A([0-9a-f]{64})?\Z")] = ""
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,8 @@ FOLDERS: Final = (
     *("checkpoints", "feedback", "hidden", "logs", "logs/agent", "workspace"),
     *("agent", "agent/home", "agent/tmp", "agent/programs", "agent/python", "agent/python/bin", "agent/python/lib"),
 )
+# An agent may have put anything there, and whoever uses them says what: but no link is ever followed.
+OF_THE_AGENT: Final = ("workspace", "agent/home", "agent/tmp")
 LISTED: Final = ("checkpoints", "feedback", "hidden", "logs", "logs/agent")  # each entry is used by its name
 
 
@@ -36,7 +38,7 @@ def _problems(root: Path) -> Iterator[tuple[str, str]]:
     kinds = {**dict.fromkeys(FILES, stat.S_IFREG), **dict.fromkeys(FOLDERS, stat.S_IFDIR)}
     for name, wanted in kinds.items():
         mode = _mode(root, name)
-        if mode and stat.S_IFMT(mode) != wanted:
+        if mode and stat.S_IFMT(mode) != wanted and (stat.S_ISLNK(mode) or name not in OF_THE_AGENT):
             yield name, _words(mode)
     for name in LISTED:
         if is_folder(root, name):

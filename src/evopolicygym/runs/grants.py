@@ -1,7 +1,9 @@
-"""What a run's settings grant its agent beyond a plain run, and what must be said again when a run is taken up.
+"""What a run's settings grant its agent beyond a plain run, and what must be said again when a run is taken up that
+another installation opened.
 
-config.toml lies in the run folder, which may come from somebody else. It names the agent; but whoever takes a run up
-decides, by the command line, whether that agent gets more of this machine than its jail and its own model's hosts.
+config.toml lies in the run folder, which may come from somebody else. It names the agent and the task; but whoever
+takes a run up decides, by the command line, whether that agent gets more of this machine than its jail and its own
+model's hosts, and whether a task that is not installed is imported.
 """
 
 from __future__ import annotations
@@ -9,11 +11,15 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from evopolicygym.agents.confinement.cell import Network
+from evopolicygym.agents.definitions import COMMAND
+from evopolicygym.errors import UserError
+from evopolicygym.runs import programs
 from evopolicygym.runs.settings import AgentSettings, Settings
+from evopolicygym.tasks.registry import is_installed_task
 
 PATHS: Final = ("--agent", "--show", "--prices")
 
@@ -29,9 +35,17 @@ class Grant:
     def flags(self) -> str:
         return " ".join(f"{self.option} {shlex.quote(value)}" for value in self.values)
 
-    def is_given(self, given: Any) -> bool:
+    def missing(self, given: Any) -> Grant:
+        """What must still be given."""
+        return replace(self, values=tuple(value for value in self.values if value not in self._listed(given)))
+
+    def extra(self, given: Any) -> Grant:
+        """What is given, and was not granted when the run was opened."""
+        return replace(self, values=tuple(value for value in self._listed(given) if value not in self.values))
+
+    def _listed(self, given: Any) -> list[str]:
         listed = given if isinstance(given, list | tuple) else [] if given is None else [given]
-        return tuple(self._whole(value) for value in listed) == self.values
+        return [self._whole(value) for value in listed]
 
     def _whole(self, value: Any) -> str:
         """As settings hold it, where a path is whole."""
@@ -58,3 +72,23 @@ def _of_agent(agent: AgentSettings) -> dict[str, Grant]:
     }
     grants = {name: Grant(f"--{name.replace('_', '-')}", tuple(map(str, listed))) for name, listed in values.items()}
     return {name: grant for name, grant in grants.items() if grant.values}
+
+
+def granted_command(agent: AgentSettings | None) -> list[str]:
+    """The agent's command, if files of this machine are shown to the agent because the command names them."""
+    if agent is None or agent.name != COMMAND:
+        return []
+    command = programs.settled(agent.command)
+    return command if programs.own_files(command) else []
+
+
+def check_task_is_given(settings: Settings, given: str | None) -> None:
+    """Raise UserError for a run whose task is a file or a module of somebody's own, until the caller names it, too:
+    its code runs with all rights of the caller. Whether both are equal is for ``agreed``."""
+    if given is None and not is_installed_task(settings.task):
+        raise UserError(
+            f"the task of this run is {settings.task}: code from outside of EvoPolicyGym, which runs without a "
+            "jail, and a run folder may come from somebody else",
+            f"Nothing was imported. If you trust it, add: --task {shlex.quote(settings.task)} (with `run --resume`: "
+            "without --task, as the argument)",
+        )

@@ -28,14 +28,16 @@ from evopolicygym.rollout.ray.fleet import Whereabouts
 from evopolicygym.rollout.slots import Slots, check_jobs
 from evopolicygym.runs import record, reserve, workspace
 from evopolicygym.runs.engines import engine_of
+from evopolicygym.runs.grants import check_task_is_given
 from evopolicygym.runs.lock import PATIENCE_S, RunLock
 from evopolicygym.runs.look import has_begun, look, recorded_settings
 from evopolicygym.runs.settings import EngineName, Isolation, Settings
+from evopolicygym.runs.signature import is_signed_here, sign
 from evopolicygym.sandbox.checkpoints import remove_tree, sweep
 from evopolicygym.sandbox.jail import Level, residues
 from evopolicygym.tasks.contract import render
 from evopolicygym.tasks.ids import comparable_facts, ids, machine_facts
-from evopolicygym.tasks.registry import check_own_task, resolve
+from evopolicygym.tasks.registry import is_installed_task, resolve
 from evopolicygym.tasks.splits import Splits, new_salt
 from evopolicygym.tasks.task import Task
 
@@ -133,9 +135,10 @@ def _make(place: Place) -> None:
 def _taken_up(place: Place, given: dict[str, Any]) -> Settings:
     """The settings of a run that exists. What makes it less safe than usual must be given here and now: the folder may
     come from somebody else, and so does what its config.toml says."""
-    look(place.root)
-    settings = recorded_settings(place.root)
-    check_own_task(settings.task, place.root)
+    opened, settings = look(place.root).opened, recorded_settings(place.root)
+    if is_signed_here(opened):
+        return agreed(settings, given, place)
+    check_task_is_given(settings, given.get("task"))
     if settings.isolation is Isolation.NONE and not given.get("isolation"):
         raise UserError(
             f"{place.root} was opened without isolation of its policies: they could do all that you can do here",
@@ -150,8 +153,10 @@ def _taken_up(place: Place, given: dict[str, Any]) -> Settings:
 
 
 def agreed(settings: Settings, given: dict[str, Any], place: Place) -> Settings:
-    """The settings of a run that exists; what is asked for must not contradict them."""
-    if given.get("task") and resolve(given["task"]).id == resolve(settings.task).id:
+    """The settings of a run that exists; what is asked for must not contradict them. A recorded task that is not
+    installed is compared by its text: to resolve it would run code that the folder chose."""
+    task = given.get("task")
+    if task and is_installed_task(settings.task) and resolve(task).id == resolve(settings.task).id:
         given = given | {"task": settings.task}
     asked = {name: value for name, value in given.items() if value is not None}
     wanted = Settings.make(**settings.model_dump() | asked)
@@ -218,9 +223,10 @@ def _open(owner: Owner, task: Task, ids: dict[str, Any], agent_facts: dict[str, 
         **agent_facts,
     }
     digest = hashlib.sha256(config).hexdigest()
+    run = secrets.token_hex(8)
     owner.judge.record(
         Opened(
-            secrets.token_hex(8),
+            run,
             settings.budget,
             settings.validation_cases,
             settings.heldout_cases,
@@ -228,6 +234,7 @@ def _open(owner: Owner, task: Task, ids: dict[str, Any], agent_facts: dict[str, 
             new_salt(),
             max_candidates=settings.max_candidates,
             settings=digest,
+            signature=sign(run, digest),
         )
     )
 

@@ -20,13 +20,15 @@ from evopolicygym.records.folder import check_run_folder
 from evopolicygym.records.run import Run, load
 from evopolicygym.rollout.engine import Engine, LocalEngine
 from evopolicygym.runs import record
+from evopolicygym.runs.grants import check_task_is_given
 from evopolicygym.runs.look import check_sense
 from evopolicygym.runs.machine_lock import Cases, hidden_cases
-from evopolicygym.runs.ownership import other_bit_id, run_ids
+from evopolicygym.runs.ownership import agreed, other_bit_id, run_ids
 from evopolicygym.runs.settings import Isolation, Settings
+from evopolicygym.runs.signature import is_signed_here
 from evopolicygym.sandbox.checkpoints import Checkpoint, CheckpointAltered, CheckpointStore, SnapshotRefused
 from evopolicygym.tasks.ids import comparable_id
-from evopolicygym.tasks.registry import check_own_task, resolve
+from evopolicygym.tasks.registry import resolve
 from evopolicygym.tasks.sealing import FILE_VARIABLE
 from evopolicygym.tasks.splits import Case, Split, cases
 from evopolicygym.tasks.task import Task
@@ -79,8 +81,9 @@ class Report:
         return {"ok": self.ok, "replay": self.replay, "findings": [asdict(finding) for finding in self.findings]}
 
 
-def verify(root: Path, jobs: int, isolation: Isolation = Isolation.AUTO) -> Report:
-    """The folder may come from anybody: ``isolation`` is the caller's word alone, whatever config.toml says."""
+def verify(root: Path, jobs: int, isolation: Isolation = Isolation.AUTO, task: str | None = None) -> Report:
+    """The folder may come from anybody: ``isolation`` is the caller's word alone, whatever config.toml says. A task
+    that is not installed is played only if ``task`` names it, too."""
     place = Place(root.absolute())
     try:
         check_run_folder(place.root)
@@ -107,7 +110,7 @@ def verify(root: Path, jobs: int, isolation: Isolation = Isolation.AUTO) -> Repo
         text = "not played: the settings of the run are not known"
         return Report((*findings, Finding("replay", False, text)), None)
     try:
-        replay, detail = _replay(place, state, jobs, isolation)
+        replay, detail = _replay(place, state, jobs, isolation, task)
     except (UserError, Fault) as error:
         return Report((*findings, Finding("replay", False, f"the winner cannot be played: {in_one_line(error)}")), None)
     return Report((*findings, Finding("replay", replay in GOOD, f"{replay}: {detail}")), replay)
@@ -263,14 +266,16 @@ def _plain(run: Run, name: str) -> Any:
     return value
 
 
-def _replay(place: Place, state: RunState, jobs: int, isolation: Isolation) -> tuple[Replay, str]:
+def _replay(place: Place, state: RunState, jobs: int, isolation: Isolation, given: str | None) -> tuple[Replay, str]:
     """Played on any machine: another bit_id is a reason to say so, not to refuse. The winner is played from a copy:
     nothing is written to the run, and no link in it leads anywhere."""
     if state.phase is not Phase.FINISHED or state.selected is None or state.opened is None:
         return Replay.NOTHING_TO_REPLAY, MEANING[Replay.NOTHING_TO_REPLAY]
     winner = state.submissions[state.selected].charged.checkpoint
     settings = Settings.read(place.root, state.opened.settings)
-    check_own_task(settings.task, place.root)
+    if not is_signed_here(state.opened):
+        check_task_is_given(settings, given)
+    agreed(settings, {"task": given}, place)
     task, splits = resolve(settings.task), settings.splits(make_key=False)
     opened, here = state.opened.facts["ids"], run_ids(task, splits, settings)
     _check_played(task, opened, splits.id)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -25,43 +24,18 @@ def resolve(name: str) -> Task:
     return _from_gymnasium(name, list(known))
 
 
-def check_own_task(name: str, root: Path) -> None:
-    """Refuse a task of a run in ``root`` whose file or module lies in the run's own folder: a run that came from
-    elsewhere must not bring code along. A module is looked for without importing it."""
-    folder = root.resolve()
-    if name.endswith(".toml"):
-        if Path(name).resolve().is_relative_to(folder):
-            raise _brought_along(name, folder)
-        name = _environment_of(name)
-    module = name.rpartition(":")[0].partition(".")[0]
-    if module and any(Path(place).resolve().is_relative_to(folder) for place in _places(module)):
-        raise _brought_along(module, folder)
+def whole_name(name: str) -> str:
+    """The name of a task as settings hold it: a task file by its whole path."""
+    return str(Path(name).resolve()) if name.endswith(".toml") else name
 
 
-def _environment_of(name: str) -> str:
-    """Nothing that a file holds is shown: the run chose the file, and it may be one of the reader's."""
-    try:
-        return from_file(Path(name)).env_id
-    except UserError:
-        raise UserError(
-            f"the task of this run is the file {name}, and that is not a task file here",
-            "Put the task file of the run where it was when the run was opened; `evopolicygym task check` looks at it.",
-        ) from None
-
-
-def _places(module: str) -> list[str]:
-    try:
-        spec = importlib.util.find_spec(module)
-    except (ImportError, ValueError):
-        return []
-    return [] if spec is None else [place for place in (spec.origin, *(spec.submodule_search_locations or ())) if place]
-
-
-def _brought_along(what: str, folder: Path) -> UserError:
-    return UserError(
-        f"the task of this run, {what}, lies in the run's own folder {folder}, and is not used from there",
-        "Nothing was imported. Install the task where you trust it, outside of the run folder.",
-    )
+def is_installed_task(name: str) -> bool:
+    """Whether ``name`` can only mean a task of a collection or of an installed package, so that resolving it reads no
+    file and imports no module that the name chooses."""
+    module, _, registered = name.rpartition(":")
+    known = {task.env_id: task for task in core16().values()}
+    is_known = registered in known and module in ("gymnasium", *known[registered].requires)
+    return not name.endswith(".toml") and (not module or is_known) and not name.startswith(":")
 
 
 def _from_gymnasium(name: str, known: list[str]) -> Task:
