@@ -48,11 +48,16 @@ class Fuzzer:
     def __init__(self, work: Path, bases: Sequence[tuple[Path, str]]) -> None:
         self.work, self.bases, self.figures = work, bases, Figures()
         self.suite, self.outside = work / "suite", work / "outside"
-        self._environment = {"HOME": str(self.outside / "home"), "PYTHONPATH": str(HERE.parent)}
+        self._environment = {
+            "HOME": str(work / "home"),  # packages of others write there when they are imported
+            "EVOPOLICYGYM_SEAL_KEY_FILE": str(self.outside / "seal.key"),
+            "PYTHONPATH": str(HERE.parent),
+        }
 
     def __enter__(self) -> Self:
         _make_outside(self.outside, self.bases[0][0])
         (self.work / "cwd").mkdir()
+        (self.work / "home").mkdir()
         self._server = subprocess.Popen(
             [sys.executable, str(HERE / "forkserver.py")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
             env=os.environ | {"OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": str(HERE.parent)},
@@ -181,7 +186,6 @@ def _texts(run: Path) -> Iterator[str]:
 
 def _make_outside(outside: Path, run: Path) -> None:
     (outside / "folder").mkdir(parents=True)
-    (outside / "home").mkdir()
     (outside / "fresh").mkdir()
     for name in ("secret", "secret.toml", "folder/policy.py", "folder/summary.json", "folder/turn_001.out"):
         (outside / name).write_text(f'{CANARY} = "{CANARY}"\n')

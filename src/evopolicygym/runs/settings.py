@@ -30,6 +30,7 @@ from evopolicygym.tasks.splits import SIZES, PaperSplits, SealedSplits, Split, S
 Model = TypeVar("Model", bound=Strict)
 CONFIG: Final = "config.toml"
 MAX_BYTES: Final = 1 << 20
+MAX_NAME: Final = 4096  # as of a path; a name is compared with all that there are, to say which was meant
 SHOWN: Final = 200  # characters of a value that is refused
 CORES: Final = len(os.sched_getaffinity(0))
 # Between one owner of a run and the next.
@@ -103,7 +104,7 @@ class AgentSettings(Strict):
     """Who plays, what it is given, and what it may use up beside the budget of episodes. ``variables`` are names: their
     values are secrets, and nowhere but in the agent's environment."""
 
-    name: str
+    name: str = Field(max_length=MAX_NAME)
     model: str | None = None
     base_url: str | None = None
     seed: int = 0
@@ -140,7 +141,7 @@ class AgentSettings(Strict):
 class Settings(Strict):
     """Resolved: every default is written out. Without an agent a run is served, and played by whoever comes."""
 
-    task: str
+    task: str = Field(max_length=MAX_NAME)
     seeds: Seeds = Seeds.SEALED
     seal_key: Path | None = None
     budget: int = Field(MAX_EPISODES, ge=1, le=MAX_BUDGET)
