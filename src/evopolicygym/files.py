@@ -12,6 +12,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BufferedReader
+from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Final
 
@@ -79,19 +80,20 @@ def list_files(root: Path, name: str, at_most: int, depth: int) -> list[str]:
 def _list(folder: int, prefix: str, at_most: int, depth: int, found: list[str]) -> None:
     if depth < 0:
         raise OSError(errno.ENAMETOOLONG, "nested too deep", prefix)
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            path = prefix + entry.name
-            if entry.is_dir(follow_symlinks=False):
-                inner = _open(entry.name, FOLDER, folder, path)
-                try:
-                    _list(inner, f"{path}/", at_most, depth - 1, found)
-                finally:
-                    os.close(inner)
-            else:
-                found.append(path)
-            if len(found) > at_most:
-                raise OSError(errno.EFBIG, f"more than {at_most} files", prefix)
+    with os.scandir(folder) as scan:
+        entries = list(islice(scan, at_most + 1))  # and closed: one descriptor for each level is enough
+    for entry in entries:
+        path = prefix + entry.name
+        if entry.is_dir(follow_symlinks=False):
+            inner = _open(entry.name, FOLDER, folder, path)
+            try:
+                _list(inner, f"{path}/", at_most, depth - 1, found)
+            finally:
+                os.close(inner)
+        else:
+            found.append(path)
+        if len(found) > at_most:
+            raise OSError(errno.EFBIG, f"more than {at_most} files", prefix)
 
 
 def _parts(name: str) -> tuple[str, ...]:

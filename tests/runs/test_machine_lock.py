@@ -13,6 +13,7 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
+from test_foreign_folders import reconfigure
 
 from conftest import policy_source, write_policy
 from evopolicygym.errors import UserError
@@ -286,7 +287,6 @@ def test_eager_validation_is_refused_and_old_runs_that_had_it_still_read(serve, 
     server.policy()
     assert server.submit([0])[0] == 200
     server.kill()
-    config = server.root / "config.toml"
-    config.write_text(config.read_text().replace('validate_when = "after"', 'validate_when = "eager"'))
+    reconfigure(server.root, 'validate_when = "eager"', agreed=True)
     assert command("finish", server.root).returncode == 0
     assert command("verify", server.root).returncode == 0

@@ -212,7 +212,7 @@ def test_feedback_that_cannot_be_delivered_for_a_moment_is_delivered_then(door, 
     with plug(door) as connection:
         ask(connection, door, "late")
         assert wait_until(lambda: list((door.root / "feedback").glob(".staged-*/episodes/ep_*")))
-        with short(door, 3):
+        with short(door, 4):
             gate.open()
             assert wait_until(lambda: (one := charged(door, "late")) and one.is_ok)
             staged = door.workspace / "feedback"
