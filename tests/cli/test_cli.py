@@ -14,7 +14,7 @@ import pytest
 from conftest import policy_source, write_policy
 from evopolicygym.cli import importing
 from evopolicygym.cli.importing import import_errors
-from evopolicygym.tasks import pins
+from evopolicygym.tasks import pins, simulator
 from refusing import run_refused
 
 COMMAND = [sys.executable, "-m", "evopolicygym.cli.main"]
@@ -280,7 +280,7 @@ def test_doctor():
     assert any("caches of files" in text for text in report["policy_residues"])
     assert not any("stat" in text for text in report["policy_residues"])
     assert len(report["simulators"]) == 16
-    assert all(probe["ok"] for probe in report["rendering"])
+    assert all(probe["ok"] for probe in report["rendering"]) == (simulator.opengl() is not None)
     agents = {probe["name"]: probe for probe in report["agents"]}
     assert "at any address" in agents["agent level B"]["detail"]
     assert "at any address" not in agents["agent level A"]["detail"]
