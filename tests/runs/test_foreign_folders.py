@@ -287,6 +287,12 @@ def test_verify_makes_no_sealing_key(run, tmp_path):
     assert not (tmp_path / "home").exists()
 
 
+def test_verify_makes_no_folder_for_checkpoints_that_are_missing(run):
+    shutil.rmtree(run / "checkpoints")
+    assert command("verify", str(run)).returncode == 1
+    assert not (run / "checkpoints").exists()
+
+
 LINKS = ("hidden", "logs", "feedback", "checkpoints", "logs/judge.log", "run.json", "ledger.jsonl", "config.toml")
 
 

@@ -64,11 +64,10 @@ class CheckpointAltered(UserError):
 
 
 class CheckpointStore:
-    """A folder of content-addressed, read-only trees."""
+    """A folder of content-addressed, read-only trees, made when the first one is stored."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        root.mkdir(parents=True, exist_ok=True)
 
     def folder(self, checkpoint: Checkpoint) -> Path:
         return self.root / checkpoint.hash
@@ -79,6 +78,7 @@ class CheckpointStore:
         """Copy ``source``. Raises SnapshotRefused for links, special files, and more than the limits allow. ``settle``
         is given the copy before it has its name: whoever finds the name finds all of it. ``is_stored``: it is a
         checkpoint already, and is named by all that it holds."""
+        self.root.mkdir(parents=True, exist_ok=True)
         staged = tempfile.mkdtemp(prefix=STAGED, dir=self.root)
         try:
             checkpoint = _Copy(staged, is_stored).tree(source)

@@ -40,6 +40,7 @@ def parcel(folder: Path) -> bytes:
 
 def receive(data: bytes, expected: Checkpoint, store: CheckpointStore) -> None:
     """Into the store, hashed again on arrival."""
+    store.root.mkdir(parents=True, exist_ok=True)
     arrived = Path(tempfile.mkdtemp(prefix=".arrived-", dir=store.root))
     try:
         unpack(decode(data, Parcel).files, arrived)
