@@ -76,6 +76,15 @@ subprocess.run([sys.executable, "submit.py", "0-1"], check=True)
 """
 FEW_CASES = ("--budget", "4", "--validation-cases", "1", "--heldout-cases", "2", "--seeds", "paper")
 SECOND_TASK = "core16/mountain-car-continuous"
+SUITE = """
+tasks = ["core16/acrobot"]
+splits = {seeds = "paper", validation_cases = 1, heldout_cases = 2}
+defaults = {budget = 2}
+[agents.starter]
+[agents.second]
+name = "nop"
+turns = 1
+"""
 CRASH = policy_source(act="raise ValueError('golden')")
 
 
@@ -218,6 +227,20 @@ def _files(root: Path) -> dict[str, Any]:
     }
 
 
+def suite(scratch: Path) -> Any:
+    """A suite of two runs: its plan, what it prints, and the files that it leaves."""
+    file, root = scratch / "golden.toml", scratch / "suite"
+    file.write_text(SUITE)
+    words = ("suite", "run", str(file), "--folder", str(root), "--json")
+    plan = output(*words, "--dry-run")
+    return {
+        "plan": masked(plan, ("*/core_hours",)),
+        "suite.json": output(*words),
+        "suite.toml": tomllib.loads((root / "suite.toml").read_text()),
+        "names": sorted(str(path.relative_to(root)) for pattern in ("*", "*/*") for path in root.glob(pattern)),
+    }
+
+
 def evaluation(scratch: Path) -> Any:
     """`evaluate --json` of one task."""
     (scratch / "policy.py").write_text(policy_source(act="return 1"))
@@ -288,6 +311,7 @@ FACTS: dict[str, Callable[[Path], Any]] = {
     "command_run": command_record,
     "samples": samples,
     "served": served,
+    "suite": suite,
     "evaluation": evaluation,
     "settings_keys": settings_keys,
     "names": names,
