@@ -67,14 +67,14 @@ def _task(slug: str) -> Task:
     return core16()[f"core16/{slug}"]
 
 
-def returns(task: Task, jobs: int, levels: tuple[Level, ...]) -> list[str]:
+def returns(task: Task, jobs: int, levels: tuple[Level, ...], count: int = CASES) -> list[str]:
     """As hexadecimal: every bit counts."""
     with tempfile.TemporaryDirectory() as folder, LocalEngine(task, jobs, levels) as engine:
         Path(folder, "policy.py").write_text(POLICY)
         checkpoint = engine.store.snapshot(Path(folder))
-        chosen = cases(PaperSplits(), task.id, Split.TRAIN, list(range(CASES)))
+        chosen = cases(PaperSplits(), task.id, Split.TRAIN, list(range(count)))
         results = {one.number: one for one in engine.run(Episode(i, checkpoint, c) for i, c in enumerate(chosen))}
-    ordered = [results[number] for number in range(CASES)]
+    ordered = [results[number] for number in range(count)]
     assert all(isinstance(one, EpisodeResult) and one.error is None for one in ordered), ordered
     return [f"{one.score.hex()} {one.length}" for one in ordered if isinstance(one, EpisodeResult)]
 

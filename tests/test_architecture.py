@@ -42,7 +42,7 @@ BELOW = {
         "tasks",
     },
 }
-SHARED = {"errors", "files", "limits", "__version__"}
+SHARED = {"errors", "files", "json_schema", "limits", "__version__"}
 
 
 def imports(path: Path) -> set[str]:

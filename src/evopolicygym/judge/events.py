@@ -216,4 +216,27 @@ Event = (
     | Repeated
     | Finished
 )
-KINDS: Final[dict[str, type[Any]]] = {kind.__name__.lower(): kind for kind in Event.__args__}
+# The kinds are in ledgers on disk: a class may get another name, its kind never.
+KINDS: Final[dict[str, type[Any]]] = {
+    "opened": Opened,
+    "owned": Owned,
+    "joined": Joined,
+    "refused": Refused,
+    "charged": Charged,
+    "judged": Judged,
+    "refunded": Refunded,
+    "prompted": Prompted,
+    "turned": Turned,
+    "closed": Closed,
+    "inspected": Inspected,
+    "validated": Validated,
+    "selected": Selected,
+    "scored": Scored,
+    "repeated": Repeated,
+    "finished": Finished,
+}
+_KIND_OF_CLASS: Final = {event_class: kind for kind, event_class in KINDS.items()}
+
+
+def kind_of(event: Event) -> str:
+    return _KIND_OF_CLASS[type(event)]

@@ -18,7 +18,7 @@ import msgspec
 
 from evopolicygym.errors import Fault, UserError
 from evopolicygym.files import read_file
-from evopolicygym.judge.events import KINDS, Event
+from evopolicygym.judge.events import KINDS, Event, kind_of
 from evopolicygym.judge.failpoints import armed, failpoint
 
 START: Final = "0" * 64
@@ -120,8 +120,8 @@ class Ledger:
 
     def append(self, event: Event) -> Line:
         """On disk when this returns. If the disk refuses, the ledger is as it was before."""
-        kind = type(event).__name__.lower()
-        line = Line(self._length, self._now(), kind, _encodable(msgspec.to_builtins(event)), self.head)
+        data = _encodable(msgspec.to_builtins(event))
+        line = Line(self._length, self._now(), kind_of(event), data, self.head)
         raw = _readable(line, self.path)
         if self._lost:
             raise LedgerUnwritable(self._lost)

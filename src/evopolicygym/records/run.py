@@ -15,6 +15,7 @@ from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
 
 from evopolicygym.errors import UserError
 from evopolicygym.files import read_file
+from evopolicygym.json_schema import publish
 
 VERSION: Final = 1
 NAME: Final = "run.json"
@@ -294,9 +295,34 @@ class Run(Facts):
     ledger_head: Hash
 
 
+# Under which names they are in the published schema: a class may get another name, its schema does not.
+NAMES: Final[dict[type, str]] = {
+    Run: "Run",
+    Agent: "Agent",
+    Budget: "Budget",
+    Checkpoint: "Checkpoint",
+    Code: "Code",
+    Ids: "Ids",
+    Integrity: "Integrity",
+    Isolation: "Isolation",
+    Node: "Node",
+    Options: "Options",
+    Outcome: "Outcome",
+    OutcomeKind: "OutcomeKind",
+    Repeat: "Repeat",
+    Result: "Result",
+    Sign: "Sign",
+    Status: "Status",
+    Submission: "Submission",
+    TaskFacts: "TaskFacts",
+    Times: "Times",
+    Turn: "Turn",
+}
+
+
 def schema() -> dict[str, Any]:
     """The published JSON Schema."""
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **Run.model_json_schema()}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **publish(Run.model_json_schema(), NAMES)}
 
 
 def load(path: Path) -> Run:

@@ -7,7 +7,9 @@ from typing import Any, Final
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
+from evopolicygym.json_schema import publish
 from evopolicygym.judge.requests import KEY, SubmitBody
+from evopolicygym.judge.verdicts import Reason, Verdict
 from evopolicygym.server import answers
 from evopolicygym.tasks.ids import PROTOCOL
 
@@ -18,6 +20,22 @@ MODELS: Final[tuple[type[BaseModel], ...]] = (
     answers.NotFound,
     answers.Info,
 )
+
+# Under which names the schemas are published: a class may get another name, its schema does not.
+NAMES: Final[dict[type, str]] = {
+    SubmitBody: "SubmitBody",
+    answers.Submitted: "Submitted",
+    answers.Refused: "Refused",
+    answers.NotFound: "NotFound",
+    answers.Info: "Info",
+    answers.EnvMeta: "EnvMeta",
+    answers.Failure: "Failure",
+    answers.LeftOut: "LeftOut",
+    answers.State: "State",
+    answers.Summary: "Summary",
+    Reason: "Reason",
+    Verdict: "Verdict",
+}
 
 
 def document(server: str) -> dict[str, Any]:
@@ -36,7 +54,7 @@ def document(server: str) -> dict[str, Any]:
             "/submit": {"post": _submit()},
             "/submissions/{submit_id}": {"get": _submission()},
         },
-        "components": {"schemas": schemas["$defs"]},
+        "components": {"schemas": publish(schemas, NAMES)["$defs"]},
     }
 
 
@@ -70,13 +88,13 @@ def _operation(summary: str, responses: dict[str, Any]) -> dict[str, Any]:
 
 def _answers(codes: dict[int, type[BaseModel]]) -> dict[str, Any]:
     return {
-        str(code): {"description": (model.__doc__ or model.__name__).strip(), "content": _json_content(model)}
+        str(code): {"description": (model.__doc__ or NAMES[model]).strip(), "content": _json_content(model)}
         for code, model in codes.items()
     }
 
 
 def _json_content(model: type[BaseModel]) -> dict[str, Any]:
-    return {"application/json": {"schema": {"$ref": f"#/components/schemas/{model.__name__}"}}}
+    return {"application/json": {"schema": {"$ref": f"#/components/schemas/{NAMES[model]}"}}}
 
 
 def _markdown() -> dict[str, Any]:

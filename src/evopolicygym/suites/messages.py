@@ -54,12 +54,19 @@ class Answer:
 
 
 KINDS: Final[dict[str, type[Any]]] = {
-    kind.__name__: kind for kind in (Want, GiveBack, Granted, Noted, Waiting, Gone, Answer)
-}  # fmt: skip
+    "Want": Want,
+    "GiveBack": GiveBack,
+    "Granted": Granted,
+    "Noted": Noted,
+    "Waiting": Waiting,
+    "Gone": Gone,
+    "Answer": Answer,
+}
+_KIND_OF_CLASS: Final = {message_class: kind for kind, message_class in KINDS.items()}
 
 
 def encode(message: object) -> bytes:
-    return msgspec.json.encode([type(message).__name__, message]) + b"\n"
+    return msgspec.json.encode([_KIND_OF_CLASS[type(message)], message]) + b"\n"
 
 
 def decode(line: bytes) -> Any:
