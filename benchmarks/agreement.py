@@ -15,8 +15,8 @@ import tempfile
 from pathlib import Path
 from typing import Any, Final
 
-from evopolicygym.rollout.engine import PUBLISHABLE, LocalEngine
-from evopolicygym.rollout.records import Episode, EpisodeResult
+from evopolicygym.execution.engine import PUBLISHABLE, LocalEngine
+from evopolicygym.execution.records import Episode, EpisodeResult
 from evopolicygym.sandbox.jail import Level
 from evopolicygym.tasks.files import CORE16_ORDER, core16
 from evopolicygym.tasks.ids import machine_facts

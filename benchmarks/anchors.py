@@ -14,9 +14,9 @@ import sys
 import time
 from pathlib import Path
 
+from evopolicygym.execution.anchors import measure
+from evopolicygym.execution.engine import LocalEngine
 from evopolicygym.records.anchors import AnchorFile, TaskAnchors, dump, load
-from evopolicygym.rollout.anchors import measure
-from evopolicygym.rollout.engine import LocalEngine
 from evopolicygym.runs.machine_lock import Cases, hidden_cases
 from evopolicygym.tasks.files import core16
 from evopolicygym.tasks.registry import resolve

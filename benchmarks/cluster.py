@@ -18,11 +18,11 @@ from pathlib import Path
 
 from engine import CONSTANT
 
-from evopolicygym.rollout.engine import Engine, LocalEngine
-from evopolicygym.rollout.ray.engine import RayEngine
-from evopolicygym.rollout.ray.fleet import Fleet
-from evopolicygym.rollout.ray.slots import FleetSlots
-from evopolicygym.rollout.records import Episode, EpisodeResult
+from evopolicygym.execution.engine import Engine, LocalEngine
+from evopolicygym.execution.ray.engine import RayEngine
+from evopolicygym.execution.ray.fleet import Fleet
+from evopolicygym.execution.ray.slots import FleetSlots
+from evopolicygym.execution.records import Episode, EpisodeResult
 from evopolicygym.tasks.registry import resolve
 from evopolicygym.tasks.splits import PaperSplits, Split, cases
 from evopolicygym.tasks.task import Task

@@ -22,9 +22,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from evopolicygym.rollout.engine import LocalEngine
-from evopolicygym.rollout.records import Episode, EpisodeResult
-from evopolicygym.rollout.stopwatch import measure_jail
+from evopolicygym.execution.engine import LocalEngine
+from evopolicygym.execution.records import Episode, EpisodeResult
+from evopolicygym.execution.stopwatch import measure_jail
 from evopolicygym.sandbox.checkpoints import Checkpoint
 from evopolicygym.sandbox.jail import Level
 from evopolicygym.tasks import simulator

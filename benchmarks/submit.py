@@ -23,6 +23,7 @@ from urllib.parse import urlsplit
 
 from engine import CONSTANT, bare
 
+from evopolicygym.execution.records import Episode, EpisodeResult, Recording
 from evopolicygym.judge import delivery
 from evopolicygym.judge.events import Refused
 from evopolicygym.judge.feedback import Staged, summarize
@@ -31,7 +32,6 @@ from evopolicygym.judge.place import sync_tree
 from evopolicygym.judge.requests import Ask
 from evopolicygym.judge.submission import accept, execute
 from evopolicygym.judge.verdicts import Verdict
-from evopolicygym.rollout.records import Episode, EpisodeResult, Recording
 from evopolicygym.runs.ownership import own
 from evopolicygym.tasks.splits import Split
 

@@ -28,9 +28,9 @@ from numpy.typing import NDArray
 
 from evopolicygym.agents.builtin.tuner.bench import Candidate, write
 from evopolicygym.agents.builtin.tuner.policies.features import width
-from evopolicygym.rollout.conformance import probe_folder
-from evopolicygym.rollout.engine import LocalEngine
-from evopolicygym.rollout.evaluation import evaluate_folder
+from evopolicygym.execution.conformance import probe_folder
+from evopolicygym.execution.engine import LocalEngine
+from evopolicygym.execution.evaluation import evaluate_folder
 from evopolicygym.tasks import simulator
 from evopolicygym.tasks.files import CORE16_ORDER
 from evopolicygym.tasks.registry import resolve

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
+from evopolicygym.execution.engine import PUBLISHABLE, LocalEngine
+from evopolicygym.execution.records import Episode, EpisodeResult, FaultReport, Recording
 from evopolicygym.limits import Limits
-from evopolicygym.rollout.engine import PUBLISHABLE, LocalEngine
-from evopolicygym.rollout.records import Episode, EpisodeResult, FaultReport, Recording
 from evopolicygym.sandbox.jail import Level
 from evopolicygym.tasks.splits import Case, PaperSplits, Split, cases
 from evopolicygym.tasks.task import FailureReturn, Task

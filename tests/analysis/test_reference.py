@@ -9,12 +9,12 @@ from evopolicygym.analysis.anchors import Lines, lines
 from evopolicygym.analysis.estimates import score
 from evopolicygym.analysis.scores import task_score
 from evopolicygym.errors import UserError
+from evopolicygym.execution.anchors import candidates, measure
+from evopolicygym.execution.engine import LocalEngine
 from evopolicygym.records.anchors import dump, load
 from evopolicygym.reference import paper
 from evopolicygym.reference.anchors import stored
 from evopolicygym.reference.scale import scales, version
-from evopolicygym.rollout.anchors import candidates, measure
-from evopolicygym.rollout.engine import LocalEngine
 from evopolicygym.tasks.files import core16
 from evopolicygym.tasks.ids import comparable_facts
 from evopolicygym.tasks.splits import PaperSplits, SealedSplits

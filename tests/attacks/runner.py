@@ -22,10 +22,10 @@ from typing import Protocol, Self
 from corpus import HERE, Attack, corpus
 from host import Host
 
+from evopolicygym.execution.engine import LocalEngine
+from evopolicygym.execution.records import Episode, EpisodeResult, FaultReport
+from evopolicygym.execution.worker import Worker
 from evopolicygym.limits import Limits
-from evopolicygym.rollout.engine import LocalEngine
-from evopolicygym.rollout.records import Episode, EpisodeResult, FaultReport
-from evopolicygym.rollout.worker import Worker
 from evopolicygym.sandbox.checkpoints import Checkpoint, CheckpointStore
 from evopolicygym.sandbox.jail import Level
 from evopolicygym.sandbox.launcher import Zygote

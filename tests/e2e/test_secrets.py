@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from conftest import policy_source, toy_task, write_policy
-from evopolicygym.rollout.engine import LocalEngine
-from evopolicygym.rollout.records import Episode
+from evopolicygym.execution.engine import LocalEngine
+from evopolicygym.execution.records import Episode
 from evopolicygym.tasks.sealing import KEY_VARIABLE
 from evopolicygym.tasks.splits import Case, Split, new_salt
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from golden_files import DATA
 
+from evopolicygym.execution.nodes import Node
 from evopolicygym.judge import events
 from evopolicygym.judge.ledger import Ledger, read
-from evopolicygym.rollout.nodes import Node
 from evopolicygym.sandbox.checkpoints import Checkpoint
 
 LEDGER = DATA / "ledger.jsonl"

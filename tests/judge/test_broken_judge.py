@@ -11,7 +11,7 @@ import pytest
 
 from conftest import TESTS, policy_source, toy_task
 from evopolicygym.errors import Fault, UserError, is_permanent
-from evopolicygym.rollout.records import FaultReport
+from evopolicygym.execution.records import FaultReport
 from evopolicygym.runs.look import look
 from serving import SMALL, Server, command
 

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from conftest import policy_source, toy_task, write_policy
+from evopolicygym.execution.engine import LocalEngine
+from evopolicygym.execution.evaluation import evaluate_folder
 from evopolicygym.judge.events import Opened
 from evopolicygym.judge.ledger import START, line_hash, read
-from evopolicygym.rollout.engine import LocalEngine
-from evopolicygym.rollout.evaluation import evaluate_folder
 from evopolicygym.runs.verification import Replay, verify
 from evopolicygym.tasks.splits import SIZES, PaperSplits, Split, cases
 from searching import everything

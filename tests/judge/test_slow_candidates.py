@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from conftest import policy_source, toy_task, write_policy
+from evopolicygym.execution.engine import LocalEngine
+from evopolicygym.execution.records import EpisodeResult
 from evopolicygym.judge import hidden
 from evopolicygym.limits import Limits
-from evopolicygym.rollout.engine import LocalEngine
-from evopolicygym.rollout.records import EpisodeResult
 from evopolicygym.runs.verification import Replay, verify
 from evopolicygym.sandbox.failures import ErrorKind
 from evopolicygym.tasks.splits import PaperSplits, Split, cases

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from evopolicygym.rollout.conformance import probe_folder
-from evopolicygym.rollout.engine import LocalEngine
-from evopolicygym.rollout.evaluation import evaluate_folder
+from evopolicygym.execution.conformance import probe_folder
+from evopolicygym.execution.engine import LocalEngine
+from evopolicygym.execution.evaluation import evaluate_folder
 from evopolicygym.tasks.files import CORE16_ORDER, core16
 from evopolicygym.tasks.splits import PaperSplits, Split, cases
 

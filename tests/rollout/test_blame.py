@@ -7,9 +7,9 @@ import math
 import pytest
 
 from conftest import policy_source, toy_task
+from evopolicygym.execution.engine import NOT_FILMED
+from evopolicygym.execution.records import EpisodeResult, FaultReport, Recording
 from evopolicygym.limits import Limits
-from evopolicygym.rollout.engine import NOT_FILMED
-from evopolicygym.rollout.records import EpisodeResult, FaultReport, Recording
 from evopolicygym.sandbox.failures import ErrorKind
 
 EVIL_NUMBER = """

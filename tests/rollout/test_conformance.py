@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from evopolicygym.rollout.conformance import check_task
+from evopolicygym.execution.conformance import check_task
 from evopolicygym.tasks.files import CORE16_ORDER, core16
 from evopolicygym.tasks.registry import resolve
 

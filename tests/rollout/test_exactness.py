@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from conftest import policy_source, toy_task, train_cases
+from evopolicygym.execution.conformance import probe_folder
+from evopolicygym.execution.engine import LocalEngine
+from evopolicygym.execution.evaluation import evaluate_folder
+from evopolicygym.execution.records import Episode, EpisodeResult
 from evopolicygym.fast.catalogue import CATALOGUE
-from evopolicygym.rollout.conformance import probe_folder
-from evopolicygym.rollout.engine import LocalEngine
-from evopolicygym.rollout.evaluation import evaluate_folder
-from evopolicygym.rollout.records import Episode, EpisodeResult
 from evopolicygym.tasks import simulator
 from evopolicygym.tasks.files import CORE16_ORDER, core16
 from evopolicygym.tasks.splits import PaperSplits, SealedSplits, Split, cases

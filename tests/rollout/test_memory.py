@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from conftest import policy_source, toy_task, train_cases, write_policy
-from evopolicygym.rollout.engine import LocalEngine
-from evopolicygym.rollout.records import Episode
+from evopolicygym.execution.engine import LocalEngine
+from evopolicygym.execution.records import Episode
 
 MIB = 1024
 

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evopolicygym.errors import Fault
-from evopolicygym.rollout.ray import parcels
-from evopolicygym.rollout.ray.batches import CALL_S, SHARES, Batch, Batches
-from evopolicygym.rollout.records import Episode
+from evopolicygym.execution.ray import parcels
+from evopolicygym.execution.ray.batches import CALL_S, SHARES, Batch, Batches
+from evopolicygym.execution.records import Episode
 from evopolicygym.sandbox.checkpoints import Checkpoint, CheckpointStore
 from evopolicygym.tasks.splits import Case, Split
 

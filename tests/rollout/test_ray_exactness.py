@@ -17,13 +17,13 @@ from pydantic import TypeAdapter
 
 from conftest import policy_source, toy_task, train_cases, write_policy
 from evopolicygym.errors import Fault
-from evopolicygym.rollout.conformance import probe_folder
-from evopolicygym.rollout.engine import Engine, LocalEngine, OutOfTime
-from evopolicygym.rollout.ray.engine import RayEngine
-from evopolicygym.rollout.ray.fleet import Fleet, Whereabouts
-from evopolicygym.rollout.ray.seat import SCENES
-from evopolicygym.rollout.ray.slots import FleetSlots
-from evopolicygym.rollout.records import Episode, EpisodeResult, FaultReport, Recording
+from evopolicygym.execution.conformance import probe_folder
+from evopolicygym.execution.engine import Engine, LocalEngine, OutOfTime
+from evopolicygym.execution.ray.engine import RayEngine
+from evopolicygym.execution.ray.fleet import Fleet, Whereabouts
+from evopolicygym.execution.ray.seat import SCENES
+from evopolicygym.execution.ray.slots import FleetSlots
+from evopolicygym.execution.records import Episode, EpisodeResult, FaultReport, Recording
 from evopolicygym.sandbox.failures import ErrorKind
 from evopolicygym.tasks.files import CORE16_ORDER, core16
 from evopolicygym.tasks.task import Task
@@ -173,8 +173,8 @@ import json, sys
 from conftest import toy_task
 from pydantic import TypeAdapter
 from test_ray_exactness import Path, RayEngine, played
-from evopolicygym.rollout.ray.fleet import Whereabouts
-from evopolicygym.rollout.slots import OwnSlots
+from evopolicygym.execution.ray.fleet import Whereabouts
+from evopolicygym.execution.slots import OwnSlots
 where = TypeAdapter(Whereabouts).validate_json(sys.argv[1])
 with RayEngine(toy_task(), where, OwnSlots(2)) as engine:
     print(json.dumps([one.score.hex() for one in played(engine, Path(sys.argv[2]), toy_task(), 8)]))

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from conftest import Stage, policy_source, toy_task, train_cases
-from evopolicygym.rollout.conformance import probe_folder
-from evopolicygym.rollout.engine import LocalEngine
-from evopolicygym.rollout.records import Episode, EpisodeResult, FaultReport, Recording
-from evopolicygym.rollout.trajectory import large_arrays
-from evopolicygym.rollout.unnamed import give_name, unnamed
+from evopolicygym.execution.conformance import probe_folder
+from evopolicygym.execution.engine import LocalEngine
+from evopolicygym.execution.records import Episode, EpisodeResult, FaultReport, Recording
+from evopolicygym.execution.trajectory import large_arrays
+from evopolicygym.execution.unnamed import give_name, unnamed
 from evopolicygym.tasks import simulator
 from evopolicygym.tasks.files import CORE16_ORDER, core16
 

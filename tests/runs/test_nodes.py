@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from evopolicygym.execution.nodes import Node
 from evopolicygym.judge.events import Joined, Owned
 from evopolicygym.records.run import load
-from evopolicygym.rollout.nodes import Node
 from evopolicygym.runs.ownership import own
 
 

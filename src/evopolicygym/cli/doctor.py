@@ -19,8 +19,8 @@ from evopolicygym.agents.confinement.levels import best_level, standing
 from evopolicygym.cli.importing import import_errors
 from evopolicygym.cli.output import data, one_line, print_json, talk
 from evopolicygym.errors import IsolationUnavailable, UserError
+from evopolicygym.execution.stopwatch import measure_jail
 from evopolicygym.fast.catalogue import CATALOGUE, why_stock
-from evopolicygym.rollout.stopwatch import measure_jail
 from evopolicygym.sandbox import probes
 from evopolicygym.sandbox.jail import MEANING, Level, residues
 from evopolicygym.sandbox.probes import Probe

@@ -12,11 +12,11 @@ import typer
 
 from evopolicygym.cli.output import data, print_json, progress, talk, tell_refused
 from evopolicygym.errors import Fault, UserError
+from evopolicygym.execution.engine import LocalEngine
+from evopolicygym.execution.evaluation import Evaluation, NotLoaded, evaluate_folder
+from evopolicygym.execution.ray.alone import ray_engine
+from evopolicygym.execution.unnamed import unnamed
 from evopolicygym.reference.paper import best_agent, published
-from evopolicygym.rollout.engine import LocalEngine
-from evopolicygym.rollout.evaluation import Evaluation, NotLoaded, evaluate_folder
-from evopolicygym.rollout.ray.alone import ray_engine
-from evopolicygym.rollout.unnamed import unnamed
 from evopolicygym.runs.machine_lock import Cases, hidden_cases
 from evopolicygym.runs.settings import CORES, EngineName, Isolation, Seeds
 from evopolicygym.sandbox.checkpoints import Checkpoint, SnapshotRefused

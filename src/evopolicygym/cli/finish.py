@@ -13,11 +13,11 @@ import typer
 from evopolicygym.cli.outcome import check_outcome, show_outcome, show_scores
 from evopolicygym.cli.output import data, print_json, progress, talk, tell_notice
 from evopolicygym.errors import Fault, UserError
+from evopolicygym.execution.slots import check_jobs
 from evopolicygym.judge import hidden, submission
 from evopolicygym.judge.place import Place
 from evopolicygym.judge.state import Phase
 from evopolicygym.records.run import load
-from evopolicygym.rollout.slots import check_jobs
 from evopolicygym.runs import service
 from evopolicygym.runs.lock import RunIsOwned
 from evopolicygym.runs.look import has_outcome, look

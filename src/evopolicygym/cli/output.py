@@ -13,8 +13,8 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.segment import Segment
 
+from evopolicygym.execution.nodes import Node
 from evopolicygym.report.text import replace_unseen
-from evopolicygym.rollout.nodes import Node
 
 BROKEN_PIPE: Final = 141
 

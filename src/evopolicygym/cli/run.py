@@ -18,9 +18,9 @@ from evopolicygym.cli.live import watching
 from evopolicygym.cli.outcome import check_outcome, is_without_score, show_outcome
 from evopolicygym.cli.output import talk, tell_notice, tell_refused
 from evopolicygym.errors import UserError
+from evopolicygym.execution.slots import check_jobs
 from evopolicygym.judge.judge import Videos
 from evopolicygym.judge.place import Place
-from evopolicygym.rollout.slots import check_jobs
 from evopolicygym.runs.casting import Cast, cast
 from evopolicygym.runs.driver import drive
 from evopolicygym.runs.grants import granted, granted_command

@@ -19,9 +19,9 @@ from evopolicygym.cli import suite_table
 from evopolicygym.cli.output import print_json, talk, tell_refused
 from evopolicygym.cli.suite_plan import show_plan
 from evopolicygym.errors import UserError
+from evopolicygym.execution.ray.fleet import Fleet
+from evopolicygym.execution.slots import check_jobs
 from evopolicygym.judge.place import write_whole
-from evopolicygym.rollout.ray.fleet import Fleet
-from evopolicygym.rollout.slots import check_jobs
 from evopolicygym.runs.settings import CORES, EngineName
 from evopolicygym.suites import member as members
 from evopolicygym.suites.file import Suite

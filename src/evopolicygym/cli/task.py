@@ -85,7 +85,7 @@ def check(
     json: AsJson = False,
 ) -> None:
     """The conformance kit: spaces, text, determinism, horizon, and a failure return that crashing cannot beat."""
-    from evopolicygym.rollout.conformance import check_task
+    from evopolicygym.execution.conformance import check_task
 
     reports = {name: check_task(resolve(name), cases) for name in tasks}
     if json:

@@ -8,8 +8,8 @@ from typing import Annotated, Any, Final
 
 from msgspec import Meta
 
-from evopolicygym.rollout.nodes import Node
-from evopolicygym.rollout.records import EpisodeResult, mean
+from evopolicygym.execution.nodes import Node
+from evopolicygym.execution.records import EpisodeResult, mean
 from evopolicygym.sandbox.checkpoints import Checkpoint
 from evopolicygym.tasks.splits import SALT, SIZES, Split
 

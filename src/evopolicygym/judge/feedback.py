@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
+from evopolicygym.execution.records import EpisodeError, EpisodeResult, LoadResult
 from evopolicygym.files import list_files, open_file
 from evopolicygym.judge.events import tally
 from evopolicygym.judge.place import sync, sync_tree
 from evopolicygym.judge.state import Submission
 from evopolicygym.judge.verdicts import Verdict
-from evopolicygym.rollout.records import EpisodeError, EpisodeResult, LoadResult
 from evopolicygym.sandbox.checkpoints import STAGED, remove_tree
 
 MESSAGE_CHARACTERS: Final = 400

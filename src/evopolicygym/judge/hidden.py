@@ -12,12 +12,12 @@ from itertools import takewhile
 from typing import Any, Final
 
 from evopolicygym.errors import Fault
+from evopolicygym.execution.engine import Engine
+from evopolicygym.execution.records import Episode, EpisodeError, EpisodeResult, FaultReport, not_played
 from evopolicygym.judge.events import Closed, Finished, Repeated, Scored, Selected, Tally, Validated, tally
 from evopolicygym.judge.failpoints import failpoint
 from evopolicygym.judge.judge import Judge
 from evopolicygym.judge.state import Phase, RunState, Submission
-from evopolicygym.rollout.engine import Engine
-from evopolicygym.rollout.records import Episode, EpisodeError, EpisodeResult, FaultReport, not_played
 from evopolicygym.sandbox.checkpoints import Checkpoint
 from evopolicygym.sandbox.failures import ErrorKind
 from evopolicygym.tasks.splits import Case, Split

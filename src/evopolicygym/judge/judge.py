@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from evopolicygym.execution.engine import Engine
 from evopolicygym.judge.events import Event, Refused
 from evopolicygym.judge.ledger import Ledger, LedgerUnwritable
 from evopolicygym.judge.place import Place
 from evopolicygym.judge.state import RunState, apply, fold
 from evopolicygym.judge.verdicts import Refusal
-from evopolicygym.rollout.engine import Engine
 from evopolicygym.tasks.splits import Case, Split, Splits, cases
 from evopolicygym.tasks.task import Task
 

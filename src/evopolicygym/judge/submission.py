@@ -11,6 +11,8 @@ import time
 from typing import Final
 
 from evopolicygym.errors import Fault, is_permanent
+from evopolicygym.execution.engine import OutOfTime
+from evopolicygym.execution.records import Episode, EpisodeResult, FaultReport, LoadResult, Recording
 from evopolicygym.judge import delivery, requests
 from evopolicygym.judge.events import Charged, Closed, Judged, Refunded, tally
 from evopolicygym.judge.failpoints import failpoint
@@ -21,8 +23,6 @@ from evopolicygym.judge.place import is_scarcity, sync, sync_tree
 from evopolicygym.judge.requests import Ask
 from evopolicygym.judge.state import Phase, Submission
 from evopolicygym.judge.verdicts import Reason, Refusal, Verdict
-from evopolicygym.rollout.engine import OutOfTime
-from evopolicygym.rollout.records import Episode, EpisodeResult, FaultReport, LoadResult, Recording
 from evopolicygym.sandbox.checkpoints import Checkpoint, SnapshotRefused, remove_tree
 from evopolicygym.tasks.splits import Split
 

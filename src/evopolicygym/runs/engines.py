@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from evopolicygym.execution.engine import Engine, LocalEngine
+from evopolicygym.execution.ray.alone import ray_engine
+from evopolicygym.execution.ray.engine import RayEngine
+from evopolicygym.execution.ray.fleet import Whereabouts
+from evopolicygym.execution.slots import Slots
 from evopolicygym.judge.judge import Videos
-from evopolicygym.rollout.engine import Engine, LocalEngine
-from evopolicygym.rollout.ray.alone import ray_engine
-from evopolicygym.rollout.ray.engine import RayEngine
-from evopolicygym.rollout.ray.fleet import Whereabouts
-from evopolicygym.rollout.slots import Slots
 from evopolicygym.runs.settings import EngineName, Settings
 from evopolicygym.tasks.task import Task
 

@@ -16,6 +16,8 @@ from typing import Any, Final
 from evopolicygym import __version__
 from evopolicygym.analysis.code_reader import code_facts
 from evopolicygym.errors import FULL, UserError
+from evopolicygym.execution.ray.fleet import Whereabouts
+from evopolicygym.execution.slots import Slots, check_jobs
 from evopolicygym.judge import submission
 from evopolicygym.judge.events import Joined, Opened, Owned
 from evopolicygym.judge.failpoints import failpoint
@@ -24,8 +26,6 @@ from evopolicygym.judge.place import Place, write_whole
 from evopolicygym.judge.state import Phase, RunState
 from evopolicygym.records.folder import check_run_folder
 from evopolicygym.records.run import Code
-from evopolicygym.rollout.ray.fleet import Whereabouts
-from evopolicygym.rollout.slots import Slots, check_jobs
 from evopolicygym.runs import record, reserve, workspace
 from evopolicygym.runs.engines import engine_of
 from evopolicygym.runs.grants import check_task_is_given

@@ -16,11 +16,11 @@ from pydantic import Field, ValidationError
 from evopolicygym.agents.confinement.cell import AgentLevel, Network
 from evopolicygym.agents.strict import Strict
 from evopolicygym.errors import UserError
+from evopolicygym.execution.engine import PUBLISHABLE
 from evopolicygym.files import read_file
 from evopolicygym.judge.events import MAX_BUDGET
 from evopolicygym.judge.judge import Videos
 from evopolicygym.judge.requests import MAX_EPISODES
-from evopolicygym.rollout.engine import PUBLISHABLE
 from evopolicygym.runs import toml
 from evopolicygym.runs.allowance import Allowance
 from evopolicygym.sandbox.jail import Level

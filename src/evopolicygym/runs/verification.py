@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from evopolicygym.errors import Fault, UserError
+from evopolicygym.execution.engine import Engine, LocalEngine
 from evopolicygym.judge import feedback, hidden
 from evopolicygym.judge.events import Charged, Closed, Event, Judged, Opened, Refunded, Selected
 from evopolicygym.judge.ledger import Line, line_hash, read
@@ -18,7 +19,6 @@ from evopolicygym.judge.place import Place
 from evopolicygym.judge.state import Phase, RunState, apply, fold, in_place
 from evopolicygym.records.folder import check_run_folder
 from evopolicygym.records.run import Run, load
-from evopolicygym.rollout.engine import Engine, LocalEngine
 from evopolicygym.runs import record
 from evopolicygym.runs.grants import check_task_is_given
 from evopolicygym.runs.look import check_sense

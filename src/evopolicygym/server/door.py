@@ -17,11 +17,11 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from evopolicygym.errors import Fault
+from evopolicygym.execution.trajectory import large_arrays
 from evopolicygym.judge import requests
 from evopolicygym.judge.requests import MAX_EPISODES, MIN_EPISODES, TRAIN_CASES
 from evopolicygym.judge.state import Phase, RunState, Submission
 from evopolicygym.judge.verdicts import Reason, Refusal
-from evopolicygym.rollout.trajectory import large_arrays
 from evopolicygym.sandbox.inside import DENIED_IMPORTS
 from evopolicygym.server import answers, openapi
 from evopolicygym.server.desk import Desk

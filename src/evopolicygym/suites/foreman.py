@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Final
 
-from evopolicygym.rollout.ray.fleet import Changes, Fleet
+from evopolicygym.execution.ray.fleet import Changes, Fleet
 from evopolicygym.runs.machine_lock import Cases
 from evopolicygym.runs.settings import EngineName
 from evopolicygym.suites import log

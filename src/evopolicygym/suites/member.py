@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Final
 
 from evopolicygym.agents.strict import Strict
+from evopolicygym.execution.ray.fleet import Whereabouts
 from evopolicygym.judge.state import Phase
-from evopolicygym.rollout.ray.fleet import Whereabouts
 from evopolicygym.runs import service
 from evopolicygym.runs.casting import Cast, cast
 from evopolicygym.runs.driver import drive

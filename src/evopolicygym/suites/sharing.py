@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
-from evopolicygym.rollout.slots import Waitable
+from evopolicygym.execution.slots import Waitable
 from evopolicygym.suites.log import STOPPED
 from evopolicygym.suites.messages import Answer, GiveBack, Gone, Noted, Waiting, Want, decode, encode
 

@@ -14,8 +14,8 @@ import pytest
 from yard import Yard
 
 from evopolicygym.agents.confinement.cell import AgentLevel, Network
-from evopolicygym.rollout.ray.authentication import KNOCK
-from evopolicygym.rollout.ray.steward import Steward
+from evopolicygym.execution.ray.authentication import KNOCK
+from evopolicygym.execution.ray.steward import Steward
 from processes import family
 
 KNOCK_EVERYWHERE = """

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol, Self
 
 from evopolicygym.errors import Fault, is_permanent
-from evopolicygym.rollout.records import Recording
+from evopolicygym.execution.records import Recording
 from evopolicygym.sandbox.codec import Schema
 
 
@@ -33,8 +33,8 @@ class Recorders:
 
     def __enter__(self) -> Self:
         with _judges_doing():
-            from evopolicygym.rollout.trajectory import Trajectory
-            from evopolicygym.rollout.video import Video
+            from evopolicygym.execution.trajectory import Trajectory
+            from evopolicygym.execution.video import Video
 
         folder, max_bytes = Path(self._recording.folder), self._recording.max_bytes
         folder.mkdir(parents=True, exist_ok=True)

@@ -10,7 +10,7 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Any, Self
 
-from evopolicygym.rollout.slots import Waitable
+from evopolicygym.execution.slots import Waitable
 
 Ended = tuple[int, Any]  # the slot, and what came: a reply, or the exception that is there instead
 

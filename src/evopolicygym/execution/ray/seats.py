@@ -6,10 +6,10 @@ from collections import OrderedDict
 from pathlib import Path
 from typing import Any, Final
 
-from evopolicygym.rollout.ray import parcels
-from evopolicygym.rollout.ray.batches import Batch
-from evopolicygym.rollout.ray.fleet import seat_name
-from evopolicygym.rollout.ray.messages import CHECKPOINT, SCENE, Order, Scene, encode
+from evopolicygym.execution.ray import parcels
+from evopolicygym.execution.ray.batches import Batch
+from evopolicygym.execution.ray.fleet import seat_name
+from evopolicygym.execution.ray.messages import CHECKPOINT, SCENE, Order, Scene, encode
 from evopolicygym.sandbox.checkpoints import Checkpoint
 
 PARCELS: Final = 4  # kept in the object store: one is enough for most, and all nodes fetch it from there

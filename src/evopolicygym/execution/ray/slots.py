@@ -6,8 +6,8 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
-from evopolicygym.rollout.ray.fleet import Fleet
-from evopolicygym.rollout.slots import Waitable
+from evopolicygym.execution.ray.fleet import Fleet
+from evopolicygym.execution.slots import Waitable
 
 LOOK_S: Final = 2.0
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from math import ceil
 from typing import Final
 
-from evopolicygym.rollout.records import Episode
+from evopolicygym.execution.records import Episode
 from evopolicygym.sandbox.checkpoints import Checkpoint
 
 CALL_S: Final = 0.3  # of play in one call

@@ -9,18 +9,18 @@ from pathlib import Path
 from typing import Self
 
 from evopolicygym.errors import Fault
-from evopolicygym.rollout.engine import PUBLISHABLE
-from evopolicygym.rollout.nodes import Node
-from evopolicygym.rollout.ray import parcels
-from evopolicygym.rollout.ray.batches import Batch, Batches
-from evopolicygym.rollout.ray.connection import connected
-from evopolicygym.rollout.ray.dispatch import Dispatch, Done
-from evopolicygym.rollout.ray.fleet import Whereabouts
-from evopolicygym.rollout.ray.messages import Files, Prepared, Scene
-from evopolicygym.rollout.ray.seat import bit_id
-from evopolicygym.rollout.ray.seats import Seats
-from evopolicygym.rollout.records import Answer, Episode, EpisodeError, EpisodeResult, FaultReport, LoadResult
-from evopolicygym.rollout.slots import Slots
+from evopolicygym.execution.engine import PUBLISHABLE
+from evopolicygym.execution.nodes import Node
+from evopolicygym.execution.ray import parcels
+from evopolicygym.execution.ray.batches import Batch, Batches
+from evopolicygym.execution.ray.connection import connected
+from evopolicygym.execution.ray.dispatch import Dispatch, Done
+from evopolicygym.execution.ray.fleet import Whereabouts
+from evopolicygym.execution.ray.messages import Files, Prepared, Scene
+from evopolicygym.execution.ray.seat import bit_id
+from evopolicygym.execution.ray.seats import Seats
+from evopolicygym.execution.records import Answer, Episode, EpisodeError, EpisodeResult, FaultReport, LoadResult
+from evopolicygym.execution.slots import Slots
 from evopolicygym.sandbox.checkpoints import Checkpoint, CheckpointStore, remove_tree
 from evopolicygym.sandbox.failures import ErrorKind
 from evopolicygym.sandbox.jail import Level

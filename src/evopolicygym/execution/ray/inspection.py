@@ -9,8 +9,8 @@ from pathlib import Path
 
 from evopolicygym import __version__
 from evopolicygym.errors import IsolationUnavailable
-from evopolicygym.rollout.ray.messages import decode, encode
-from evopolicygym.rollout.ray.seat import bit_id
+from evopolicygym.execution.ray.messages import decode, encode
+from evopolicygym.execution.ray.seat import bit_id
 from evopolicygym.sandbox.jail import Level
 from evopolicygym.sandbox.launcher import Zygote
 from evopolicygym.tasks.task import Task

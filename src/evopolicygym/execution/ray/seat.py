@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Final
 
 from evopolicygym.errors import Fault, IsolationUnavailable, UserError, is_permanent
-from evopolicygym.rollout.engine import LocalEngine
-from evopolicygym.rollout.nodes import Node
-from evopolicygym.rollout.ray import parcels
-from evopolicygym.rollout.ray.messages import CHECKPOINT, SCENE, Order, Prepared, Reply, Scene, decode, encode
-from evopolicygym.rollout.records import Answer, Episode, EpisodeResult, FaultReport
+from evopolicygym.execution.engine import LocalEngine
+from evopolicygym.execution.nodes import Node
+from evopolicygym.execution.ray import parcels
+from evopolicygym.execution.ray.messages import CHECKPOINT, SCENE, Order, Prepared, Reply, Scene, decode, encode
+from evopolicygym.execution.records import Answer, Episode, EpisodeResult, FaultReport
 from evopolicygym.sandbox.checkpoints import Checkpoint, remove_tree
 from evopolicygym.tasks.ids import ids
 from evopolicygym.tasks.task import Task

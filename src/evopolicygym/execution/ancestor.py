@@ -27,7 +27,7 @@ def become_worker(connection: socket.socket, nursery_line: socket.socket) -> NoR
     site.main()
     np.random.seed()  # the other half has the state that it was born with
 
-    from evopolicygym.rollout.worker import main
+    from evopolicygym.execution.worker import main
     from evopolicygym.sandbox.launcher import Nursery
 
     main(connection, Nursery(nursery_line))

@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from evopolicygym.rollout.engine import Engine
-from evopolicygym.rollout.records import Episode, EpisodeError, EpisodeResult, FaultReport, Recording, mean
+from evopolicygym.execution.engine import Engine
+from evopolicygym.execution.records import Episode, EpisodeError, EpisodeResult, FaultReport, Recording, mean
 from evopolicygym.sandbox.checkpoints import Checkpoint
 from evopolicygym.sandbox.jail import Level
 from evopolicygym.tasks.ids import Ids, comparable_facts, ids, machine_facts

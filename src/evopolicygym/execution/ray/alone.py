@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from evopolicygym.rollout.engine import PUBLISHABLE
-from evopolicygym.rollout.ray.engine import RayEngine
-from evopolicygym.rollout.ray.fleet import Fleet
-from evopolicygym.rollout.ray.slots import FleetSlots
+from evopolicygym.execution.engine import PUBLISHABLE
+from evopolicygym.execution.ray.engine import RayEngine
+from evopolicygym.execution.ray.fleet import Fleet
+from evopolicygym.execution.ray.slots import FleetSlots
 from evopolicygym.sandbox.jail import Level
 from evopolicygym.tasks.task import Task
 

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any, Final, Protocol, Self
 
 from evopolicygym.errors import Fault, UserError, is_permanent
-from evopolicygym.rollout.handle import WorkerHandle
-from evopolicygym.rollout.nodes import Node
-from evopolicygym.rollout.records import (
+from evopolicygym.execution.handle import WorkerHandle
+from evopolicygym.execution.nodes import Node
+from evopolicygym.execution.records import (
     Answer,
     Episode,
     EpisodeError,
@@ -30,8 +30,8 @@ from evopolicygym.rollout.records import (
     Request,
     not_played,
 )
-from evopolicygym.rollout.slots import OwnSlots, Slots
-from evopolicygym.rollout.worker import Settings
+from evopolicygym.execution.slots import OwnSlots, Slots
+from evopolicygym.execution.worker import Settings
 from evopolicygym.sandbox.checkpoints import Checkpoint, CheckpointStore, remove_tree
 from evopolicygym.sandbox.failures import ErrorKind
 from evopolicygym.sandbox.jail import Level

@@ -5,10 +5,10 @@ from __future__ import annotations
 import socket
 
 from evopolicygym.errors import Fault, IsolationUnavailable, UserError
-from evopolicygym.rollout import ancestor
-from evopolicygym.rollout.pipe import receive, send
-from evopolicygym.rollout.records import Answer, Hello, Request
-from evopolicygym.rollout.worker import Settings
+from evopolicygym.execution import ancestor
+from evopolicygym.execution.pipe import receive, send
+from evopolicygym.execution.records import Answer, Hello, Request
+from evopolicygym.execution.worker import Settings
 from evopolicygym.sandbox.launcher import start_clean
 
 

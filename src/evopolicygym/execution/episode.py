@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from evopolicygym.errors import Fault, is_permanent
-from evopolicygym.rollout.recorder import Recorder
+from evopolicygym.execution.recorder import Recorder
 from evopolicygym.sandbox.channel import PolicyProcess
 from evopolicygym.sandbox.failures import PolicyFailure
 from evopolicygym.tasks import simulator

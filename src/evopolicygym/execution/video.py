@@ -11,7 +11,7 @@ from av.packet import Packet
 from av.video.stream import VideoStream
 
 from evopolicygym.errors import Fault
-from evopolicygym.rollout.unnamed import give_name, unnamed
+from evopolicygym.execution.unnamed import give_name, unnamed
 
 DEFAULT_FPS = 30
 

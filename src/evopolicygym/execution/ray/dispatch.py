@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from evopolicygym.errors import Fault
-from evopolicygym.rollout.engine import OutOfTime
-from evopolicygym.rollout.ray.batches import Batch, Batches
-from evopolicygym.rollout.ray.calls import Calls, Ended
-from evopolicygym.rollout.ray.messages import Reply, decode
-from evopolicygym.rollout.ray.seats import SeatGone, Seats
-from evopolicygym.rollout.slots import Slots
+from evopolicygym.execution.engine import OutOfTime
+from evopolicygym.execution.ray.batches import Batch, Batches
+from evopolicygym.execution.ray.calls import Calls, Ended
+from evopolicygym.execution.ray.messages import Reply, decode
+from evopolicygym.execution.ray.seats import SeatGone, Seats
+from evopolicygym.execution.slots import Slots
 
 LOSSES: Final = 3  # of one episode with its seat: never the policy's doing, but at some point a fault of the judge
 log = logging.getLogger(__name__)

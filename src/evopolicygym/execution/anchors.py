@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from evopolicygym.errors import Fault, UserError
+from evopolicygym.execution.conformance import probe_folder
+from evopolicygym.execution.engine import Engine
+from evopolicygym.execution.evaluation import evaluate_folder
 from evopolicygym.records.anchors import Anchor, TaskAnchors
-from evopolicygym.rollout.conformance import probe_folder
-from evopolicygym.rollout.engine import Engine
-from evopolicygym.rollout.evaluation import evaluate_folder
 from evopolicygym.tasks.contract import starter
 from evopolicygym.tasks.ids import comparable_facts
 from evopolicygym.tasks.spaces import Schema

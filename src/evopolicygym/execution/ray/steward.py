@@ -1,6 +1,6 @@
 """A Ray of our own, on this machine: a process that starts it and, however we end, ends it and removes its files.
 
-Started as ``python -m evopolicygym.rollout.ray.steward CPUS FOLDER``. It says the address, and lives until its standard
+Started as ``python -m evopolicygym.execution.ray.steward CPUS FOLDER``. It says the address, and lives until its standard
 input ends.
 """
 
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final, NoReturn, Self
 
 from evopolicygym.errors import Fault, UserError
-from evopolicygym.rollout.ray.connection import QUIET, TOKEN_FILE, library
+from evopolicygym.execution.ray.connection import QUIET, TOKEN_FILE, library
 from evopolicygym.sandbox import kernel
 from evopolicygym.sandbox.checkpoints import remove_tree
 from evopolicygym.tasks.sealing import KEY_VARIABLE

@@ -19,7 +19,7 @@ from typing import IO, Any, Final, Self
 
 import numpy as np
 
-from evopolicygym.rollout.unnamed import give_name, unnamed
+from evopolicygym.execution.unnamed import give_name, unnamed
 from evopolicygym.sandbox.codec import ARRAYS, Schema
 from evopolicygym.tasks.spaces import json_safe
 

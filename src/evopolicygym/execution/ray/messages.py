@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from evopolicygym.rollout.nodes import Node
-from evopolicygym.rollout.records import Answer, Episode, LoadResult
+from evopolicygym.execution.nodes import Node
+from evopolicygym.execution.records import Answer, Episode, LoadResult
 from evopolicygym.sandbox.checkpoints import Checkpoint
 from evopolicygym.sandbox.jail import Level
 from evopolicygym.tasks.task import Task

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from evopolicygym.rollout.engine import LocalEngine
-from evopolicygym.rollout.records import Episode, EpisodeResult, FaultReport
+from evopolicygym.execution.engine import LocalEngine
+from evopolicygym.execution.records import Episode, EpisodeResult, FaultReport
 from evopolicygym.sandbox.checkpoints import Checkpoint, CheckpointStore
 from evopolicygym.sandbox.failures import ErrorKind
 from evopolicygym.tasks.contract import render

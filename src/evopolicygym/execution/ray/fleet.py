@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from evopolicygym.errors import UserError
-from evopolicygym.rollout.engine import PUBLISHABLE
-from evopolicygym.rollout.nodes import Node
-from evopolicygym.rollout.ray.authentication import require_token
-from evopolicygym.rollout.ray.connection import connect, disconnect
-from evopolicygym.rollout.ray.inspection import Question, Report, complaint, inspect
-from evopolicygym.rollout.ray.messages import decode, encode
-from evopolicygym.rollout.ray.seat import Seat
-from evopolicygym.rollout.ray.steward import Steward
+from evopolicygym.execution.engine import PUBLISHABLE
+from evopolicygym.execution.nodes import Node
+from evopolicygym.execution.ray.authentication import require_token
+from evopolicygym.execution.ray.connection import connect, disconnect
+from evopolicygym.execution.ray.inspection import Question, Report, complaint, inspect
+from evopolicygym.execution.ray.messages import decode, encode
+from evopolicygym.execution.ray.seat import Seat
+from evopolicygym.execution.ray.steward import Steward
 from evopolicygym.sandbox.jail import Level
 from evopolicygym.tasks.task import Task
 

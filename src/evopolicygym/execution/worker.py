@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from evopolicygym.errors import Fault, IsolationUnavailable, UserError, is_permanent
-from evopolicygym.rollout.episode import Progress, SimulatorError, play
-from evopolicygym.rollout.pipe import receive, send
-from evopolicygym.rollout.recorder import Recorders
-from evopolicygym.rollout.records import Answer, Episode, EpisodeError, EpisodeResult, Hello, LoadResult, Request
+from evopolicygym.execution.episode import Progress, SimulatorError, play
+from evopolicygym.execution.pipe import receive, send
+from evopolicygym.execution.recorder import Recorders
+from evopolicygym.execution.records import Answer, Episode, EpisodeError, EpisodeResult, Hello, LoadResult, Request
 from evopolicygym.sandbox import kernel
 from evopolicygym.sandbox.channel import Contract, Leftovers, PolicyProcess
 from evopolicygym.sandbox.checkpoints import Checkpoint, remove_tree

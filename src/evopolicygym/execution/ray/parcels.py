@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 from evopolicygym.errors import Fault
-from evopolicygym.rollout.ray.messages import Files, Parcel, decode, encode
+from evopolicygym.execution.ray.messages import Files, Parcel, decode, encode
 from evopolicygym.sandbox.checkpoints import Checkpoint, CheckpointStore, remove_tree
 
 
