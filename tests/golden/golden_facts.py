@@ -20,8 +20,6 @@ from golden_files import bare_schema, masked
 import evopolicygym
 from conftest import TESTS, policy_source
 from evopolicygym.agents.client import Client
-from evopolicygym.agents.confinement.cell import AgentLevel, Network
-from evopolicygym.agents.confinement.gateway import Traffic
 from evopolicygym.agents.prices import Price
 from evopolicygym.agents.turns import FailureKind, Usage
 from evopolicygym.analysis import edits, field
@@ -39,6 +37,8 @@ from evopolicygym.runs.allowance import Allowance
 from evopolicygym.runs.ownership import run_ids
 from evopolicygym.runs.settings import EngineName, Isolation, Seeds, Settings, ValidateWhen
 from evopolicygym.runs.verification import Replay
+from evopolicygym.sandbox.agent.cell import AgentLevel, Network
+from evopolicygym.sandbox.agent.gateway import Traffic
 from evopolicygym.sandbox.failures import ErrorKind
 from evopolicygym.sandbox.jail import Level
 from evopolicygym.suites import standing

@@ -11,12 +11,12 @@ import typer
 
 from evopolicygym.agents import definitions
 from evopolicygym.agents.client import Client
-from evopolicygym.agents.confinement.exposure import exposure
 from evopolicygym.agents.installed import Readiness
 from evopolicygym.agents.installed import check as look
 from evopolicygym.cli.output import data, print_json
 from evopolicygym.cli.tables import hint, show
 from evopolicygym.runs.footprint import Footprint, footprint
+from evopolicygym.sandbox.agent.exposure import exposure
 
 app = typer.Typer(no_args_is_help=True, help="List and check agents.")
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]

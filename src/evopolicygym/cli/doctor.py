@@ -13,15 +13,15 @@ from typing import Annotated, Final
 import typer
 from rich.text import Text
 
-from evopolicygym.agents.confinement.cell import AgentLevel, Network
-from evopolicygym.agents.confinement.exposure import Exposure, exposure
-from evopolicygym.agents.confinement.levels import best_level, standing
 from evopolicygym.cli.importing import import_errors
 from evopolicygym.cli.output import data, one_line, print_json, talk
 from evopolicygym.errors import IsolationUnavailable, UserError
 from evopolicygym.execution.stopwatch import measure_jail
 from evopolicygym.fast.catalogue import CATALOGUE, why_stock
 from evopolicygym.sandbox import probes
+from evopolicygym.sandbox.agent.cell import AgentLevel, Network
+from evopolicygym.sandbox.agent.exposure import Exposure, exposure
+from evopolicygym.sandbox.agent.levels import best_level, standing
 from evopolicygym.sandbox.jail import MEANING, Level, residues
 from evopolicygym.sandbox.probes import Probe
 from evopolicygym.tasks import pins, simulator

@@ -12,7 +12,6 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from evopolicygym.agents.confinement.cell import Network
 from evopolicygym.agents.definitions import COMMAND
 from evopolicygym.cli.live import watching
 from evopolicygym.cli.outcome import check_outcome, is_without_score, show_outcome
@@ -29,6 +28,7 @@ from evopolicygym.runs.ownership import Owner, agreed, own
 from evopolicygym.runs.programs import settled
 from evopolicygym.runs.settings import CORES, MAY_DIFFER, AgentSettings, EngineName, Isolation, Seeds, Settings
 from evopolicygym.runs.signature import is_signed_here
+from evopolicygym.sandbox.agent.cell import Network
 from evopolicygym.tasks.registry import resolve, whole_name
 
 LIMITS: Final = {

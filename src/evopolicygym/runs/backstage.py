@@ -13,11 +13,11 @@ from typing import Final
 
 from evopolicygym.agents import definitions, home
 from evopolicygym.agents.client import Client
-from evopolicygym.agents.confinement.cell import Cell, Network
-from evopolicygym.agents.confinement.python import Python, make_python
 from evopolicygym.errors import UserError
 from evopolicygym.judge.place import Place, sync_tree
 from evopolicygym.runs.footprint import Footprint
+from evopolicygym.sandbox.agent.cell import Cell, Network
+from evopolicygym.sandbox.agent.python import Python, make_python
 from evopolicygym.sandbox.checkpoints import STAGED, sweep
 
 SHIPPED: Final = "builtin"

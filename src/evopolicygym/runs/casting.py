@@ -12,10 +12,6 @@ from urllib.parse import urlsplit
 
 from evopolicygym.agents import definitions, installed, prices
 from evopolicygym.agents.client import Client
-from evopolicygym.agents.confinement.cell import AgentLevel, Network
-from evopolicygym.agents.confinement.exposure import exposure
-from evopolicygym.agents.confinement.levels import best_level, standing
-from evopolicygym.agents.confinement.proxy import parse
 from evopolicygym.agents.prices import Price
 from evopolicygym.errors import UserError
 from evopolicygym.judge.place import Place
@@ -24,6 +20,10 @@ from evopolicygym.runs.footprint import Footprint, footprint, node
 from evopolicygym.runs.players import ClientPlayer, Player, Seat
 from evopolicygym.runs.settings import AgentSettings
 from evopolicygym.runs.talking import TalkingPlayer
+from evopolicygym.sandbox.agent.cell import AgentLevel, Network
+from evopolicygym.sandbox.agent.exposure import exposure
+from evopolicygym.sandbox.agent.levels import best_level, standing
+from evopolicygym.sandbox.agent.proxy import parse
 from evopolicygym.sandbox.runtime import runtime
 
 SEED: Final = "EVOPOLICYGYM_SEED"

@@ -14,11 +14,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from evopolicygym.agents.confinement.cell import Network
 from evopolicygym.agents.definitions import COMMAND
 from evopolicygym.errors import UserError
 from evopolicygym.runs import programs
 from evopolicygym.runs.settings import AgentSettings, Settings
+from evopolicygym.sandbox.agent.cell import Network
 from evopolicygym.tasks.registry import is_installed_task
 
 PATHS: Final = ("--agent", "--show", "--prices")

@@ -17,8 +17,6 @@ from uuid import NAMESPACE_URL, uuid5
 
 from evopolicygym.agents import home
 from evopolicygym.agents.client import Ask, Client, Command
-from evopolicygym.agents.confinement.cell import AgentLevel, Cell
-from evopolicygym.agents.confinement.launch import AgentProcess, launch
 from evopolicygym.agents.lines import ReadingLimit, lines
 from evopolicygym.agents.reading import Ended
 from evopolicygym.agents.turns import Failure, FailureKind, Turn, Usage
@@ -27,6 +25,8 @@ from evopolicygym.judge.place import is_scarcity
 from evopolicygym.runs.pulse import Pulse
 from evopolicygym.runs.streams import STDERR_LIMIT, STDOUT_LIMIT, StreamCopy, plain
 from evopolicygym.runs.watch import Signs
+from evopolicygym.sandbox.agent.cell import AgentLevel, Cell
+from evopolicygym.sandbox.agent.launch import AgentProcess, launch
 
 POLL_S: Final = 0.2
 STDERR_TAIL: Final = 4000

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
-from evopolicygym.agents.confinement.cell import DEFAULT_PATH
 from evopolicygym.errors import UserError
 from evopolicygym.runs.footprint import SYSTEM
+from evopolicygym.sandbox.agent.cell import DEFAULT_PATH
 
 OF_THE_WORKSPACE: Final = "submit.py"
 OWN_PYTHON: Final = ("python", "python3")

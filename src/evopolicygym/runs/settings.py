@@ -13,7 +13,6 @@ from typing import Any, Final, Literal, Self, TypeVar
 
 from pydantic import Field, ValidationError
 
-from evopolicygym.agents.confinement.cell import AgentLevel, Network
 from evopolicygym.agents.strict import Strict
 from evopolicygym.errors import UserError
 from evopolicygym.execution.engine import PUBLISHABLE
@@ -23,6 +22,7 @@ from evopolicygym.judge.judge import Videos
 from evopolicygym.judge.requests import MAX_EPISODES
 from evopolicygym.runs import toml
 from evopolicygym.runs.allowance import Allowance
+from evopolicygym.sandbox.agent.cell import AgentLevel, Network
 from evopolicygym.sandbox.jail import Level
 from evopolicygym.tasks.sealing import load_key
 from evopolicygym.tasks.splits import SIZES, PaperSplits, SealedSplits, Split, Splits

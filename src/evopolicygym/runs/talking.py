@@ -11,8 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO, Final
 
-from evopolicygym.agents.confinement.cell import AgentLevel, Cell
-from evopolicygym.agents.confinement.launch import AgentProcess, launch
 from evopolicygym.agents.jsonl import Conversation, Misspoken, Reply
 from evopolicygym.agents.turns import Failure, FailureKind, Turn
 from evopolicygym.errors import UserError
@@ -20,6 +18,8 @@ from evopolicygym.runs.players import POLL_S, Asked, Seat, not_started_again, re
 from evopolicygym.runs.pulse import Pulse
 from evopolicygym.runs.streams import STDERR_LIMIT, STDOUT_LIMIT, AgentPipe, Redactor, StreamCopy, Transcript
 from evopolicygym.runs.watch import Signs
+from evopolicygym.sandbox.agent.cell import AgentLevel, Cell
+from evopolicygym.sandbox.agent.launch import AgentProcess, launch
 
 LISTENER_ENDS_S: Final = 10.0  # at most, for the thread that listens to a program which is gone
 

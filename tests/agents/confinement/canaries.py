@@ -10,10 +10,10 @@ from pathlib import Path
 import planted
 from yard import Yard
 
-from evopolicygym.agents.confinement.cell import AgentLevel
-from evopolicygym.agents.confinement.exposure import exposure
 from evopolicygym.runs.footprint import footprint
 from evopolicygym.sandbox import probes
+from evopolicygym.sandbox.agent.cell import AgentLevel
+from evopolicygym.sandbox.agent.exposure import exposure
 from evopolicygym.sandbox.runtime import runtime
 
 PROBE = """

@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from evopolicygym.agents.confinement.cell import AgentLevel, Cell
-from evopolicygym.agents.confinement.launch import launch
-from evopolicygym.agents.confinement.python import make_python
+from evopolicygym.sandbox.agent.cell import AgentLevel, Cell
+from evopolicygym.sandbox.agent.launch import launch
+from evopolicygym.sandbox.agent.python import make_python
 
 level, mark, source, run = sys.argv[1:]
 folder = Path(run)

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from yard import Yard
 
-from evopolicygym.agents.confinement.cell import AgentLevel, Network
 from evopolicygym.execution.ray.authentication import KNOCK
 from evopolicygym.execution.ray.steward import Steward
+from evopolicygym.sandbox.agent.cell import AgentLevel, Network
 from processes import family
 
 KNOCK_EVERYWHERE = """

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from yard import Yard
 
-from evopolicygym.agents.confinement.cell import AgentLevel
-from evopolicygym.agents.confinement.levels import Network, residues
+from evopolicygym.sandbox.agent.cell import AgentLevel
+from evopolicygym.sandbox.agent.levels import Network, residues
 
 HERE = Path(__file__).parent
 AS_USER = HERE.parents[1] / "attacks" / "as_user.py"

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 from yard import Yard
 
-from evopolicygym.agents.confinement.cell import AgentLevel, Network
-from evopolicygym.agents.confinement.python import make_python
 from evopolicygym.errors import UserError
+from evopolicygym.sandbox.agent.cell import AgentLevel, Network
+from evopolicygym.sandbox.agent.python import make_python
 from evopolicygym.sandbox.checkpoints import CheckpointStore, SnapshotRefused
 from evopolicygym.sandbox.runtime import runtime
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from yard import Yard
 
-from evopolicygym.agents.confinement.cell import AgentLevel
+from evopolicygym.sandbox.agent.cell import AgentLevel
 from processes import wait_until
 
 HERE = Path(__file__).parent

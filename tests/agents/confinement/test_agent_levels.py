@@ -9,15 +9,15 @@ import textwrap
 import pytest
 from yard import Yard
 
-from evopolicygym.agents.confinement.cell import AgentLevel
-from evopolicygym.agents.confinement.keeper import LayerFailed
-from evopolicygym.agents.confinement.levels import best_level
+from evopolicygym.sandbox.agent.cell import AgentLevel
+from evopolicygym.sandbox.agent.keeper import LayerFailed
+from evopolicygym.sandbox.agent.levels import best_level
 from refusing import refuser
 
 TRY = """
 import sys
-from evopolicygym.agents.confinement.cell import AgentLevel
-from evopolicygym.agents.confinement.levels import best_level
+from evopolicygym.sandbox.agent.cell import AgentLevel
+from evopolicygym.sandbox.agent.levels import best_level
 from evopolicygym.errors import IsolationUnavailable
 try:
     print(best_level())
@@ -54,8 +54,8 @@ def test_a_program_is_never_started_where_a_layer_does_not_take(level, call):
     source = f"""
     import sys
     from yard import Yard
-    from evopolicygym.agents.confinement.cell import AgentLevel
-    from evopolicygym.agents.confinement.keeper import LayerFailed
+    from evopolicygym.sandbox.agent.cell import AgentLevel
+    from evopolicygym.sandbox.agent.keeper import LayerFailed
     with Yard() as yard:
         try:
             yard.shell("touch started", AgentLevel.{level})
@@ -72,7 +72,7 @@ def test_a_program_is_never_started_where_a_layer_does_not_take(level, call):
 
 def test_a_fence_that_is_not_whole_is_noticed_from_inside(monkeypatch):
     """As if the list of what is shown were wrong: the last look around sees it."""
-    from evopolicygym.agents.confinement import launch
+    from evopolicygym.sandbox.agent import launch
 
     view_of = launch.view_of
 

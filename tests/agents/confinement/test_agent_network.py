@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 from yard import Yard
 
-from evopolicygym.agents.confinement.cell import AgentLevel, Network
-from evopolicygym.agents.confinement.gateway import Traffic
-from evopolicygym.agents.confinement.proxy import AllowList, Destination, Refused, parse
+from evopolicygym.sandbox.agent.cell import AgentLevel, Network
+from evopolicygym.sandbox.agent.gateway import Traffic
+from evopolicygym.sandbox.agent.proxy import AllowList, Destination, Refused, parse
 from processes import wait_until
 
 CONFINED = [AgentLevel.A, AgentLevel.B]

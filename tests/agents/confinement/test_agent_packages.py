@@ -16,10 +16,10 @@ import planted
 import pytest
 from yard import Yard
 
-from evopolicygym.agents.confinement.cell import AgentLevel, Network
-from evopolicygym.agents.confinement.exposure import exposure
-from evopolicygym.agents.confinement.levels import residues
 from evopolicygym.runs.footprint import footprint
+from evopolicygym.sandbox.agent.cell import AgentLevel, Network
+from evopolicygym.sandbox.agent.exposure import exposure
+from evopolicygym.sandbox.agent.levels import residues
 from evopolicygym.sandbox.packages import simulators_beneath, survey
 
 HERE = Path(__file__).parent

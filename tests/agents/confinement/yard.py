@@ -23,9 +23,9 @@ from typing import Any
 
 import gymnasium
 
-from evopolicygym.agents.confinement.cell import AgentLevel, Cell
-from evopolicygym.agents.confinement.launch import AgentProcess, launch
-from evopolicygym.agents.confinement.python import make_python
+from evopolicygym.sandbox.agent.cell import AgentLevel, Cell
+from evopolicygym.sandbox.agent.launch import AgentProcess, launch
+from evopolicygym.sandbox.agent.python import make_python
 from evopolicygym.sandbox.runtime import runtime
 
 HERE = Path(__file__).parent

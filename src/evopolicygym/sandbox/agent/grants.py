@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import Final
 
-from evopolicygym.agents.confinement.cell import Cell, Network
-from evopolicygym.agents.confinement.view import RESOLVER, View
+from evopolicygym.sandbox.agent.cell import Cell, Network
+from evopolicygym.sandbox.agent.view import RESOLVER, View
 from evopolicygym.sandbox.landlock import Grant
 
 DEVICES: Final = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty")

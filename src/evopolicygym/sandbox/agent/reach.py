@@ -5,9 +5,9 @@ from __future__ import annotations
 import socket
 from typing import Final
 
-from evopolicygym.agents.confinement.cell import AgentLevel, Cell, Network
-from evopolicygym.agents.confinement.gateway import Gateway, Traffic
-from evopolicygym.agents.confinement.proxy import AllowList
+from evopolicygym.sandbox.agent.cell import AgentLevel, Cell, Network
+from evopolicygym.sandbox.agent.gateway import Gateway, Traffic
+from evopolicygym.sandbox.agent.proxy import AllowList
 
 PROXY_PORT: Final = 3128
 

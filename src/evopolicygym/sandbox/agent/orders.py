@@ -7,9 +7,9 @@ import socket
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
-from evopolicygym.agents.confinement.cell import AgentLevel, Network
-from evopolicygym.agents.confinement.layers import Layers
-from evopolicygym.agents.confinement.view import View
+from evopolicygym.sandbox.agent.cell import AgentLevel, Network
+from evopolicygym.sandbox.agent.layers import Layers
+from evopolicygym.sandbox.agent.view import View
 from evopolicygym.sandbox.landlock import Grant
 
 

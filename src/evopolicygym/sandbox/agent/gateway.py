@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from evopolicygym.agents.confinement.proxy import AllowList, Destination, Refused
+from evopolicygym.sandbox.agent.proxy import AllowList, Destination, Refused
 
 CHUNK: Final = 1 << 16
 CONNECTIONS: Final = 64

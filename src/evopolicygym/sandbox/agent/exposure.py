@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from evopolicygym.agents.confinement.view import holes_among, searched_trees
+from evopolicygym.sandbox.agent.view import holes_among, searched_trees
 from evopolicygym.sandbox.packages import simulators_beneath, simulators_in, survey
 from evopolicygym.sandbox.runtime import is_within, outermost
 

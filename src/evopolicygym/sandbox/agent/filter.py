@@ -6,8 +6,8 @@ import platform
 from dataclasses import dataclass
 from typing import Final
 
-from evopolicygym.agents.confinement import refused
-from evopolicygym.agents.confinement.refused import Numbers, here
+from evopolicygym.sandbox.agent import refused
+from evopolicygym.sandbox.agent.refused import Numbers, here
 from evopolicygym.sandbox.seccomp import (
     ALLOW,
     AND,

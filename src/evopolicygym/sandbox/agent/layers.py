@@ -9,9 +9,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from evopolicygym.agents.confinement import filter as refusals
-from evopolicygym.agents.confinement.cell import AgentLevel, Network
 from evopolicygym.sandbox import kernel, landlock, seccomp
+from evopolicygym.sandbox.agent import filter as refusals
+from evopolicygym.sandbox.agent.cell import AgentLevel, Network
 from evopolicygym.sandbox.privileges import become_nobody, tasks_of
 
 OUT_OF_MEMORY_FIRST: Final = "500"

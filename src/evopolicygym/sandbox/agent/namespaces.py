@@ -11,12 +11,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, NoReturn
 
-from evopolicygym.agents.confinement.layers import die_first
-from evopolicygym.agents.confinement.orders import Orders
-from evopolicygym.agents.confinement.program import LAYER, become_program, exit_code, in_words
-from evopolicygym.agents.confinement.root import PrivateRoot, identity_files
-from evopolicygym.agents.confinement.view import RESOLVER
 from evopolicygym.sandbox import kernel
+from evopolicygym.sandbox.agent.layers import die_first
+from evopolicygym.sandbox.agent.orders import Orders
+from evopolicygym.sandbox.agent.program import LAYER, become_program, exit_code, in_words
+from evopolicygym.sandbox.agent.root import PrivateRoot, identity_files
+from evopolicygym.sandbox.agent.view import RESOLVER
 from evopolicygym.sandbox.namespaces import unshare_as_user
 from evopolicygym.sandbox.privileges import become_nobody
 

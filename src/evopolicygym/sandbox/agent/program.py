@@ -11,9 +11,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, NoReturn
 
-from evopolicygym.agents.confinement.cell import AgentLevel, Network
-from evopolicygym.agents.confinement.orders import Orders
 from evopolicygym.sandbox import kernel, landlock
+from evopolicygym.sandbox.agent.cell import AgentLevel, Network
+from evopolicygym.sandbox.agent.orders import Orders
 
 LAYER: Final = "layer"
 PROGRAM: Final = "program"

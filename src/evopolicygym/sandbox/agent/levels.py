@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from evopolicygym.agents.confinement.cell import AgentLevel, Cell, Network
-from evopolicygym.agents.confinement.launch import launch
-from evopolicygym.agents.confinement.python import make_python
 from evopolicygym.errors import Fault, IsolationUnavailable, UserError
 from evopolicygym.sandbox import landlock
+from evopolicygym.sandbox.agent.cell import AgentLevel, Cell, Network
+from evopolicygym.sandbox.agent.launch import launch
+from evopolicygym.sandbox.agent.python import make_python
 from evopolicygym.sandbox.probes import landlock_remedy, namespace_remedy
 from evopolicygym.sandbox.scratch import scratch
 

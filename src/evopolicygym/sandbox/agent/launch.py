@@ -8,16 +8,16 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Self
 
-from evopolicygym.agents.confinement import warden
-from evopolicygym.agents.confinement.cell import AgentLevel, Cell
-from evopolicygym.agents.confinement.gateway import Traffic
-from evopolicygym.agents.confinement.grants import grant_of
-from evopolicygym.agents.confinement.keeper import Keeper
-from evopolicygym.agents.confinement.layers import Layers
-from evopolicygym.agents.confinement.orders import Orders
-from evopolicygym.agents.confinement.ownership import agent_uid, hand_over
-from evopolicygym.agents.confinement.reach import Reach
-from evopolicygym.agents.confinement.view import SYSTEM, View, view_of
+from evopolicygym.sandbox.agent import warden
+from evopolicygym.sandbox.agent.cell import AgentLevel, Cell
+from evopolicygym.sandbox.agent.gateway import Traffic
+from evopolicygym.sandbox.agent.grants import grant_of
+from evopolicygym.sandbox.agent.keeper import Keeper
+from evopolicygym.sandbox.agent.layers import Layers
+from evopolicygym.sandbox.agent.orders import Orders
+from evopolicygym.sandbox.agent.ownership import agent_uid, hand_over
+from evopolicygym.sandbox.agent.reach import Reach
+from evopolicygym.sandbox.agent.view import SYSTEM, View, view_of
 from evopolicygym.sandbox.packages import simulators_in
 from evopolicygym.sandbox.runtime import is_within, runtime
 

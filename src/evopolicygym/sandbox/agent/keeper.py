@@ -9,10 +9,10 @@ import threading
 from contextlib import suppress
 from typing import Any, Final
 
-from evopolicygym.agents.confinement import warden
-from evopolicygym.agents.confinement.orders import Orders
-from evopolicygym.agents.confinement.program import LAYER
 from evopolicygym.errors import Fault, UserError
+from evopolicygym.sandbox.agent import warden
+from evopolicygym.sandbox.agent.orders import Orders
+from evopolicygym.sandbox.agent.program import LAYER
 from evopolicygym.sandbox.runtime import runtime
 
 FLAGS: Final = ("-I", "-S", "-B")

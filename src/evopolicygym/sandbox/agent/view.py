@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from evopolicygym.agents.confinement.cell import Cell
-from evopolicygym.agents.confinement.python import base_executable, system_roots
+from evopolicygym.sandbox.agent.cell import Cell
+from evopolicygym.sandbox.agent.python import base_executable, system_roots
 from evopolicygym.sandbox.packages import beneath
 from evopolicygym.sandbox.runtime import cover, holes_of, is_needed, is_within, outermost, runtime
 

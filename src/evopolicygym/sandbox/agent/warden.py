@@ -19,11 +19,11 @@ from typing import Any, NoReturn
 if __name__ == "__main__":
     sys.path.insert(0, sys.argv[1])
 
-from evopolicygym.agents.confinement import namespaces, tree
-from evopolicygym.agents.confinement.orders import Orders
-from evopolicygym.agents.confinement.ownership import passage
-from evopolicygym.agents.confinement.program import LAYER, become_program, exit_code, in_words
 from evopolicygym.sandbox import kernel
+from evopolicygym.sandbox.agent import namespaces, tree
+from evopolicygym.sandbox.agent.orders import Orders
+from evopolicygym.sandbox.agent.ownership import passage
+from evopolicygym.sandbox.agent.program import LAYER, become_program, exit_code, in_words
 
 TERMINATE = b"T"
 

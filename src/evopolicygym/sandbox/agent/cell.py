@@ -9,8 +9,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-from evopolicygym.agents.confinement.python import Python
 from evopolicygym.errors import UserError
+from evopolicygym.sandbox.agent.python import Python
 from evopolicygym.sandbox.packages import beneath
 
 DEFAULT_PATH: Final = "/usr/local/bin:/usr/bin:/bin"
