@@ -26,7 +26,7 @@ from evopolicygym.execution.engine import LocalEngine
 from evopolicygym.execution.records import Episode, EpisodeResult
 from evopolicygym.execution.stopwatch import measure_jail
 from evopolicygym.sandbox.checkpoints import Checkpoint
-from evopolicygym.sandbox.jail import Level
+from evopolicygym.sandbox.policy.jail import Level
 from evopolicygym.tasks import simulator
 from evopolicygym.tasks.files import core16
 from evopolicygym.tasks.splits import Case, PaperSplits, Split, cases

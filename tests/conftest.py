@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, settings
 from evopolicygym.execution.engine import PUBLISHABLE, LocalEngine
 from evopolicygym.execution.records import Episode, EpisodeResult, FaultReport, Recording
 from evopolicygym.limits import Limits
-from evopolicygym.sandbox.jail import Level
+from evopolicygym.sandbox.policy.jail import Level
 from evopolicygym.tasks.splits import Case, PaperSplits, Split, cases
 from evopolicygym.tasks.task import FailureReturn, Task
 

@@ -81,10 +81,10 @@ def test_the_zygote_loads_no_judge_code():
     """It must start with the standard library and numpy alone: whatever it holds, policies inherit."""
     code = "import sys, evopolicygym.execution.ancestor; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True).stdout.split()
-    assert "evopolicygym.sandbox.zygote" in loaded
+    assert "evopolicygym.sandbox.policy.zygote" in loaded
     judges = ("evopolicygym.tasks", "evopolicygym.fast", "evopolicygym.execution.worker", "gymnasium", "msgspec")
     assert not [name for name in loaded if name.startswith(judges)]
-    assert not {"evopolicygym.sandbox.launcher", "evopolicygym.sandbox.channel"} & set(loaded)
+    assert not {"evopolicygym.sandbox.policy.launcher", "evopolicygym.sandbox.policy.channel"} & set(loaded)
 
 
 def test_the_public_names_are_few():

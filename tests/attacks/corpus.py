@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from evopolicygym.sandbox.jail import Level
+from evopolicygym.sandbox.policy.jail import Level
 
 HERE = Path(__file__).parent
 DEFAULTS: dict[str, Any] = {

@@ -27,9 +27,9 @@ from evopolicygym.execution.records import Episode, EpisodeResult, FaultReport
 from evopolicygym.execution.worker import Worker
 from evopolicygym.limits import Limits
 from evopolicygym.sandbox.checkpoints import Checkpoint, CheckpointStore
-from evopolicygym.sandbox.jail import Level
-from evopolicygym.sandbox.launcher import Zygote
-from evopolicygym.sandbox.zygote import NUMPY
+from evopolicygym.sandbox.policy.jail import Level
+from evopolicygym.sandbox.policy.launcher import Zygote
+from evopolicygym.sandbox.policy.zygote import NUMPY
 from evopolicygym.tasks.splits import Case, Split
 from evopolicygym.tasks.task import FailureReturn, Task
 

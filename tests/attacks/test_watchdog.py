@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 
 from evopolicygym.sandbox import kernel
-from evopolicygym.sandbox.failures import ErrorKind
-from evopolicygym.sandbox.watchdog import Watch
+from evopolicygym.sandbox.policy.failures import ErrorKind
+from evopolicygym.sandbox.policy.watchdog import Watch
 
 
 def test_it_survives_a_policy_that_dies_just_when_it_is_late():

@@ -39,8 +39,8 @@ from evopolicygym.runs.settings import EngineName, Isolation, Seeds, Settings, V
 from evopolicygym.runs.verification import Replay
 from evopolicygym.sandbox.agent.cell import AgentLevel, Network
 from evopolicygym.sandbox.agent.gateway import Traffic
-from evopolicygym.sandbox.failures import ErrorKind
-from evopolicygym.sandbox.jail import Level
+from evopolicygym.sandbox.policy.failures import ErrorKind
+from evopolicygym.sandbox.policy.jail import Level
 from evopolicygym.suites import standing
 from evopolicygym.suites.file import Suite
 from evopolicygym.suites.messages import KINDS

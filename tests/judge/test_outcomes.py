@@ -15,7 +15,7 @@ from conftest import policy_source
 from evopolicygym.judge.events import Validated
 from evopolicygym.judge.ledger import START, line_hash, read
 from evopolicygym.runs.verification import Replay, Report, verify
-from evopolicygym.sandbox.jail import Level, residues
+from evopolicygym.sandbox.policy.jail import Level, residues
 from evopolicygym.tasks.ids import comparable_id
 from serving import TOY, Server, command
 

@@ -13,7 +13,7 @@ from evopolicygym.execution.records import EpisodeResult
 from evopolicygym.judge import hidden
 from evopolicygym.limits import Limits
 from evopolicygym.runs.verification import Replay, verify
-from evopolicygym.sandbox.failures import ErrorKind
+from evopolicygym.sandbox.policy.failures import ErrorKind
 from evopolicygym.tasks.splits import PaperSplits, Split, cases
 from serving import Server
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from evopolicygym.errors import Fault
-from evopolicygym.sandbox.actions import Clipped, action_decoder
-from evopolicygym.sandbox.codec import (
+from evopolicygym.sandbox.policy.actions import Clipped, action_decoder
+from evopolicygym.sandbox.policy.codec import (
     InvalidAction,
     action_encoder,
     action_size,
@@ -18,7 +18,7 @@ from evopolicygym.sandbox.codec import (
     observation_encoder,
     size_of,
 )
-from evopolicygym.sandbox.failures import PolicyFailure
+from evopolicygym.sandbox.policy.failures import PolicyFailure
 
 
 def box(shape, dtype, low=-np.inf, high=np.inf):

@@ -22,7 +22,7 @@ from evopolicygym.sandbox import probes
 from evopolicygym.sandbox.agent.cell import AgentLevel, Network
 from evopolicygym.sandbox.agent.exposure import Exposure, exposure
 from evopolicygym.sandbox.agent.levels import best_level, standing
-from evopolicygym.sandbox.jail import MEANING, Level, residues
+from evopolicygym.sandbox.policy.jail import MEANING, Level, residues
 from evopolicygym.sandbox.probes import Probe
 from evopolicygym.tasks import pins, simulator
 from evopolicygym.tasks.files import core16

@@ -20,7 +20,7 @@ from evopolicygym.reference.paper import best_agent, published
 from evopolicygym.runs.machine_lock import Cases, hidden_cases
 from evopolicygym.runs.settings import CORES, EngineName, Isolation, Seeds
 from evopolicygym.sandbox.checkpoints import Checkpoint, SnapshotRefused
-from evopolicygym.sandbox.jail import MEANING, Level
+from evopolicygym.sandbox.policy.jail import MEANING, Level
 from evopolicygym.tasks import paper, pins
 from evopolicygym.tasks.registry import resolve
 from evopolicygym.tasks.sealing import load_key

@@ -13,7 +13,7 @@ from typing import NoReturn
 if __name__ == "__main__":
     sys.path[:0] = sys.argv[1:3]
 
-from evopolicygym.sandbox import nursery
+from evopolicygym.sandbox.policy import nursery
 
 
 def become_worker(connection: socket.socket, nursery_line: socket.socket) -> NoReturn:
@@ -28,7 +28,7 @@ def become_worker(connection: socket.socket, nursery_line: socket.socket) -> NoR
     np.random.seed()  # the other half has the state that it was born with
 
     from evopolicygym.execution.worker import main
-    from evopolicygym.sandbox.launcher import Nursery
+    from evopolicygym.sandbox.policy.launcher import Nursery
 
     main(connection, Nursery(nursery_line))
 

@@ -33,8 +33,8 @@ from evopolicygym.execution.records import (
 from evopolicygym.execution.slots import OwnSlots, Slots
 from evopolicygym.execution.worker import Settings
 from evopolicygym.sandbox.checkpoints import Checkpoint, CheckpointStore, remove_tree
-from evopolicygym.sandbox.failures import ErrorKind
-from evopolicygym.sandbox.jail import Level
+from evopolicygym.sandbox.policy.failures import ErrorKind
+from evopolicygym.sandbox.policy.jail import Level
 from evopolicygym.tasks import simulator
 from evopolicygym.tasks.sealing import KEY_VARIABLE
 from evopolicygym.tasks.task import Task

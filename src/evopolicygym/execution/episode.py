@@ -10,8 +10,8 @@ from typing import Any
 
 from evopolicygym.errors import Fault, is_permanent
 from evopolicygym.execution.recorder import Recorder
-from evopolicygym.sandbox.channel import PolicyProcess
-from evopolicygym.sandbox.failures import PolicyFailure
+from evopolicygym.sandbox.policy.channel import PolicyProcess
+from evopolicygym.sandbox.policy.failures import PolicyFailure
 from evopolicygym.tasks import simulator
 from evopolicygym.tasks.task import Task
 

@@ -12,7 +12,7 @@ from typing import Any
 from evopolicygym.execution.engine import Engine
 from evopolicygym.execution.records import Episode, EpisodeError, EpisodeResult, FaultReport, Recording, mean
 from evopolicygym.sandbox.checkpoints import Checkpoint
-from evopolicygym.sandbox.jail import Level
+from evopolicygym.sandbox.policy.jail import Level
 from evopolicygym.tasks.ids import Ids, comparable_facts, ids, machine_facts
 from evopolicygym.tasks.splits import Case, Split
 from evopolicygym.tasks.task import Task

@@ -9,7 +9,7 @@ from evopolicygym.execution import ancestor
 from evopolicygym.execution.pipe import receive, send
 from evopolicygym.execution.records import Answer, Hello, Request
 from evopolicygym.execution.worker import Settings
-from evopolicygym.sandbox.launcher import start_clean
+from evopolicygym.sandbox.policy.launcher import start_clean
 
 
 class WorkerHandle:

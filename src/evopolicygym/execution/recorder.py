@@ -9,7 +9,7 @@ from typing import Any, Protocol, Self
 
 from evopolicygym.errors import Fault, is_permanent
 from evopolicygym.execution.records import Recording
-from evopolicygym.sandbox.codec import Schema
+from evopolicygym.sandbox.policy.codec import Schema
 
 
 class Recorder(Protocol):

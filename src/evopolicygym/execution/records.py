@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from evopolicygym.sandbox.checkpoints import Checkpoint
-from evopolicygym.sandbox.failures import ErrorKind
-from evopolicygym.sandbox.jail import Level
+from evopolicygym.sandbox.policy.failures import ErrorKind
+from evopolicygym.sandbox.policy.jail import Level
 from evopolicygym.tasks.splits import Case
 
 

@@ -14,9 +14,9 @@ from typing import Final
 import numpy as np
 
 from evopolicygym.limits import Limits
-from evopolicygym.sandbox.channel import Contract, PolicyProcess
-from evopolicygym.sandbox.jail import Level
-from evopolicygym.sandbox.launcher import Zygote
+from evopolicygym.sandbox.policy.channel import Contract, PolicyProcess
+from evopolicygym.sandbox.policy.jail import Level
+from evopolicygym.sandbox.policy.launcher import Zygote
 
 BOX: Final = {"type": "Box", "shape": [8], "dtype": "float64", "low": -1.0, "high": 1.0}
 STARTS: Final = 20

@@ -20,7 +20,7 @@ from typing import IO, Any, Final, Self
 import numpy as np
 
 from evopolicygym.execution.unnamed import give_name, unnamed
-from evopolicygym.sandbox.codec import ARRAYS, Schema
+from evopolicygym.sandbox.policy.codec import ARRAYS, Schema
 from evopolicygym.tasks.spaces import json_safe
 
 INLINE_NUMBERS: Final = 100  # arrays with more numbers than this are not written as text

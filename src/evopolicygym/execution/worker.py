@@ -22,13 +22,13 @@ from evopolicygym.execution.pipe import receive, send
 from evopolicygym.execution.recorder import Recorders
 from evopolicygym.execution.records import Answer, Episode, EpisodeError, EpisodeResult, Hello, LoadResult, Request
 from evopolicygym.sandbox import kernel
-from evopolicygym.sandbox.channel import Contract, Leftovers, PolicyProcess
 from evopolicygym.sandbox.checkpoints import Checkpoint, remove_tree
-from evopolicygym.sandbox.codec import action_size, size_of
-from evopolicygym.sandbox.failures import ErrorKind, PolicyFailure
-from evopolicygym.sandbox.jail import Level
-from evopolicygym.sandbox.launcher import Ended, Nursery, Zygote, start_by_exec
-from evopolicygym.sandbox.zygote import NUMPY, SCIPY
+from evopolicygym.sandbox.policy.channel import Contract, Leftovers, PolicyProcess
+from evopolicygym.sandbox.policy.codec import action_size, size_of
+from evopolicygym.sandbox.policy.failures import ErrorKind, PolicyFailure
+from evopolicygym.sandbox.policy.jail import Level
+from evopolicygym.sandbox.policy.launcher import Ended, Nursery, Zygote, start_by_exec
+from evopolicygym.sandbox.policy.zygote import NUMPY, SCIPY
 from evopolicygym.tasks import simulator
 from evopolicygym.tasks.spaces import json_safe
 from evopolicygym.tasks.task import Task

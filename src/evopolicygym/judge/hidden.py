@@ -19,7 +19,7 @@ from evopolicygym.judge.failpoints import failpoint
 from evopolicygym.judge.judge import Judge
 from evopolicygym.judge.state import Phase, RunState, Submission
 from evopolicygym.sandbox.checkpoints import Checkpoint
-from evopolicygym.sandbox.failures import ErrorKind
+from evopolicygym.sandbox.policy.failures import ErrorKind
 from evopolicygym.tasks.splits import Case, Split
 from evopolicygym.tasks.task import Task
 

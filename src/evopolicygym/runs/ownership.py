@@ -34,7 +34,7 @@ from evopolicygym.runs.look import has_begun, look, recorded_settings
 from evopolicygym.runs.settings import EngineName, Isolation, Settings
 from evopolicygym.runs.signature import is_signed_here, sign
 from evopolicygym.sandbox.checkpoints import remove_tree, sweep
-from evopolicygym.sandbox.jail import Level, residues
+from evopolicygym.sandbox.policy.jail import Level, residues
 from evopolicygym.tasks.contract import render
 from evopolicygym.tasks.ids import comparable_facts, ids, machine_facts
 from evopolicygym.tasks.registry import is_installed_task, resolve

@@ -12,7 +12,7 @@ from evopolicygym.judge.place import Place, write_json
 from evopolicygym.judge.state import Phase, RunState, Submission
 from evopolicygym.judge.submission import JUDGE_FAULTS
 from evopolicygym.records import run as shape
-from evopolicygym.sandbox.jail import Level
+from evopolicygym.sandbox.policy.jail import Level
 from evopolicygym.tasks.splits import Split
 
 STATUS = {

@@ -23,7 +23,7 @@ from evopolicygym.judge.requests import MAX_EPISODES
 from evopolicygym.runs import toml
 from evopolicygym.runs.allowance import Allowance
 from evopolicygym.sandbox.agent.cell import AgentLevel, Network
-from evopolicygym.sandbox.jail import Level
+from evopolicygym.sandbox.policy.jail import Level
 from evopolicygym.tasks.sealing import load_key
 from evopolicygym.tasks.splits import SIZES, PaperSplits, SealedSplits, Split, Splits
 

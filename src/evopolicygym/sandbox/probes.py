@@ -12,8 +12,8 @@ from pathlib import Path
 
 from evopolicygym.errors import IsolationUnavailable
 from evopolicygym.sandbox import kernel, landlock, seccomp
-from evopolicygym.sandbox.jail import Level
-from evopolicygym.sandbox.launcher import Zygote
+from evopolicygym.sandbox.policy.jail import Level
+from evopolicygym.sandbox.policy.launcher import Zygote
 
 NAMESPACES = {
     "user": kernel.CLONE_NEWUSER,

@@ -10,7 +10,7 @@ from evopolicygym.execution.engine import PUBLISHABLE
 from evopolicygym.execution.ray.engine import RayEngine
 from evopolicygym.execution.ray.fleet import Fleet
 from evopolicygym.execution.ray.slots import FleetSlots
-from evopolicygym.sandbox.jail import Level
+from evopolicygym.sandbox.policy.jail import Level
 from evopolicygym.tasks.task import Task
 
 

@@ -22,8 +22,8 @@ from evopolicygym.execution.ray.seats import Seats
 from evopolicygym.execution.records import Answer, Episode, EpisodeError, EpisodeResult, FaultReport, LoadResult
 from evopolicygym.execution.slots import Slots
 from evopolicygym.sandbox.checkpoints import Checkpoint, CheckpointStore, remove_tree
-from evopolicygym.sandbox.failures import ErrorKind
-from evopolicygym.sandbox.jail import Level
+from evopolicygym.sandbox.policy.failures import ErrorKind
+from evopolicygym.sandbox.policy.jail import Level
 from evopolicygym.tasks.task import Task
 
 

@@ -22,7 +22,7 @@ from evopolicygym.execution.ray.inspection import Question, Report, complaint, i
 from evopolicygym.execution.ray.messages import decode, encode
 from evopolicygym.execution.ray.seat import Seat
 from evopolicygym.execution.ray.steward import Steward
-from evopolicygym.sandbox.jail import Level
+from evopolicygym.sandbox.policy.jail import Level
 from evopolicygym.tasks.task import Task
 
 START_S: Final = 90.0

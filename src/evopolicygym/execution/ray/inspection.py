@@ -11,8 +11,8 @@ from evopolicygym import __version__
 from evopolicygym.errors import IsolationUnavailable
 from evopolicygym.execution.ray.messages import decode, encode
 from evopolicygym.execution.ray.seat import bit_id
-from evopolicygym.sandbox.jail import Level
-from evopolicygym.sandbox.launcher import Zygote
+from evopolicygym.sandbox.policy.jail import Level
+from evopolicygym.sandbox.policy.launcher import Zygote
 from evopolicygym.tasks.task import Task
 
 

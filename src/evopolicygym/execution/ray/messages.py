@@ -12,7 +12,7 @@ import msgspec
 from evopolicygym.execution.nodes import Node
 from evopolicygym.execution.records import Answer, Episode, LoadResult
 from evopolicygym.sandbox.checkpoints import Checkpoint
-from evopolicygym.sandbox.jail import Level
+from evopolicygym.sandbox.policy.jail import Level
 from evopolicygym.tasks.task import Task
 
 T = TypeVar("T")

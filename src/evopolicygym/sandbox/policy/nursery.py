@@ -15,7 +15,8 @@ import signal
 import socket
 from typing import Final, NoReturn
 
-from evopolicygym.sandbox import kernel, zygote
+from evopolicygym.sandbox import kernel
+from evopolicygym.sandbox.policy import zygote
 
 CONTROL_FD: Final = 3
 DEBUG_VARIABLE: Final = "EVOPOLICYGYM_DEBUG"

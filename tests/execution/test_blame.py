@@ -10,7 +10,7 @@ from conftest import policy_source, toy_task
 from evopolicygym.execution.engine import NOT_FILMED
 from evopolicygym.execution.records import EpisodeResult, FaultReport, Recording
 from evopolicygym.limits import Limits
-from evopolicygym.sandbox.failures import ErrorKind
+from evopolicygym.sandbox.policy.failures import ErrorKind
 
 EVIL_NUMBER = """
 class Evil:

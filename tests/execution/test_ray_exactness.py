@@ -24,7 +24,7 @@ from evopolicygym.execution.ray.fleet import Fleet, Whereabouts
 from evopolicygym.execution.ray.seat import SCENES
 from evopolicygym.execution.ray.slots import FleetSlots
 from evopolicygym.execution.records import Episode, EpisodeResult, FaultReport, Recording
-from evopolicygym.sandbox.failures import ErrorKind
+from evopolicygym.sandbox.policy.failures import ErrorKind
 from evopolicygym.tasks.files import CORE16_ORDER, core16
 from evopolicygym.tasks.task import Task
 

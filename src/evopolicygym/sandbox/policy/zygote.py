@@ -24,11 +24,12 @@ if __name__ == "__main__":
     sys.path[:0] = [_harness, _site]
 
 from evopolicygym.limits import Limits
-from evopolicygym.sandbox import inside, kernel, namespaces
-from evopolicygym.sandbox.jail import Jail, Level, self_test
+from evopolicygym.sandbox import kernel, namespaces
+from evopolicygym.sandbox.policy import inside
+from evopolicygym.sandbox.policy.jail import Jail, Level, self_test
+from evopolicygym.sandbox.policy.wire import REPORT_FD
 from evopolicygym.sandbox.privileges import tasks_of
 from evopolicygym.sandbox.runtime import Runtime
-from evopolicygym.sandbox.wire import REPORT_FD
 
 Message = dict[str, Any]
 MESSAGE_BYTES = 1 << 20

@@ -17,12 +17,12 @@ from os import write
 from typing import Any, Final
 
 from evopolicygym.limits import Limits
-from evopolicygym.sandbox.actions import Clipped, action_decoder
-from evopolicygym.sandbox.codec import Schema, action_size, observation_encoder
-from evopolicygym.sandbox.failures import ErrorKind, PolicyFailure
-from evopolicygym.sandbox.launcher import Child, Ended, Zygote
-from evopolicygym.sandbox.watchdog import Watch, watchdog
-from evopolicygym.sandbox.wire import HEAD_BYTES, READY, REPORT_BYTES, STDIO_BYTES, failed_stage
+from evopolicygym.sandbox.policy.actions import Clipped, action_decoder
+from evopolicygym.sandbox.policy.codec import Schema, action_size, observation_encoder
+from evopolicygym.sandbox.policy.failures import ErrorKind, PolicyFailure
+from evopolicygym.sandbox.policy.launcher import Child, Ended, Zygote
+from evopolicygym.sandbox.policy.watchdog import Watch, watchdog
+from evopolicygym.sandbox.policy.wire import HEAD_BYTES, READY, REPORT_BYTES, STDIO_BYTES, failed_stage
 
 NONCES: Final = 64
 

@@ -17,7 +17,7 @@ from evopolicygym.execution.ray.engine import RayEngine
 from evopolicygym.execution.ray.fleet import Fleet
 from evopolicygym.execution.ray.slots import FleetSlots
 from evopolicygym.execution.records import Episode, EpisodeResult
-from evopolicygym.sandbox.jail import Level
+from evopolicygym.sandbox.policy.jail import Level
 from processes import wait_until
 
 SLOW = policy_source(act="import time; time.sleep(0.01); return int(obs[1] * 3) % 3")

@@ -16,9 +16,9 @@ from typing import Any, Final, NoReturn
 
 import numpy as np
 
-from evopolicygym.sandbox import randomness
-from evopolicygym.sandbox.codec import InvalidAction, Schema, action_encoder, observation_decoder, size_of
-from evopolicygym.sandbox.wire import (
+from evopolicygym.sandbox.policy import randomness
+from evopolicygym.sandbox.policy.codec import InvalidAction, Schema, action_encoder, observation_decoder, size_of
+from evopolicygym.sandbox.policy.wire import (
     ANSWERS_FD,
     HEAD_BYTES,
     READY,

@@ -12,8 +12,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from evopolicygym.sandbox.codec import ARRAYS, INT64, Schema, action_size, array_in, shape_of, wire_dtype
-from evopolicygym.sandbox.failures import ErrorKind, PolicyFailure
+from evopolicygym.sandbox.policy.codec import ARRAYS, INT64, Schema, action_size, array_in, shape_of, wire_dtype
+from evopolicygym.sandbox.policy.failures import ErrorKind, PolicyFailure
 
 FINITE: Final = sys.float_info.max
 Decoder = Callable[[], Any]

@@ -18,13 +18,13 @@ from typing import Any, Final, Self
 
 from evopolicygym.errors import Fault, IsolationUnavailable
 from evopolicygym.limits import Limits
-from evopolicygym.sandbox import zygote
-from evopolicygym.sandbox.jail import Level
-from evopolicygym.sandbox.nursery import DEBUG_VARIABLE
+from evopolicygym.sandbox.policy import zygote
+from evopolicygym.sandbox.policy.jail import Level
+from evopolicygym.sandbox.policy.nursery import DEBUG_VARIABLE
+from evopolicygym.sandbox.policy.wire import REPORT_BYTES, STDIO_BYTES
+from evopolicygym.sandbox.policy.zygote import NUMPY
 from evopolicygym.sandbox.privileges import FIRST_POLICY_UID, POLICY_UIDS
 from evopolicygym.sandbox.runtime import runtime
-from evopolicygym.sandbox.wire import REPORT_BYTES, STDIO_BYTES
-from evopolicygym.sandbox.zygote import NUMPY
 
 CLEAN_ENVIRONMENT: Final = {
     "PATH": "/usr/bin:/bin",
