@@ -24,11 +24,11 @@ from urllib.parse import urlsplit
 from engine import CONSTANT, bare
 
 from evopolicygym.execution.records import Episode, EpisodeResult, Recording
+from evopolicygym.files import sync_tree
 from evopolicygym.judge import delivery
 from evopolicygym.judge.events import Refused
 from evopolicygym.judge.feedback import Staged, summarize
 from evopolicygym.judge.judge import Judge
-from evopolicygym.judge.place import sync_tree
 from evopolicygym.judge.requests import Ask
 from evopolicygym.judge.submission import accept, execute
 from evopolicygym.judge.verdicts import Verdict

@@ -14,27 +14,25 @@ import evopolicygym
 SOURCE = Path(evopolicygym.__file__).parent
 BELOW = {
     "fast": set(),
-    "records": set(),
-    "reference": {"records"},
-    "analysis": {"records", "reference"},
-    "report": {"analysis", "records", "reference"},
+    "reference": set(),
+    "analysis": {"reference"},
+    "report": {"analysis", "reference"},
     "tasks": {"fast", "reference"},
     "sandbox": set(),
-    "rollout": {"records", "sandbox", "tasks"},
-    "judge": {"rollout", "sandbox", "tasks"},
+    "execution": {"reference", "sandbox", "tasks"},
+    "judge": {"execution", "sandbox", "tasks"},
     "agents": {"sandbox"},
-    "server": {"judge", "rollout", "sandbox", "tasks"},
-    "runs": {"agents", "analysis", "judge", "records", "rollout", "sandbox", "server", "tasks"},
-    "suites": {"agents", "analysis", "judge", "records", "rollout", "runs", "sandbox", "tasks"},
+    "server": {"execution", "judge", "sandbox", "tasks"},
+    "runs": {"agents", "analysis", "execution", "judge", "reference", "sandbox", "server", "tasks"},
+    "suites": {"agents", "analysis", "execution", "judge", "reference", "runs", "sandbox", "tasks"},
     "cli": {
         "agents",
         "analysis",
+        "execution",
         "fast",
         "judge",
-        "records",
         "reference",
         "report",
-        "rollout",
         "runs",
         "sandbox",
         "server",
@@ -42,7 +40,7 @@ BELOW = {
         "tasks",
     },
 }
-SHARED = {"errors", "files", "json_schema", "limits", "__version__"}
+SHARED = {"__version__", "config", "errors", "files", "json_schema", "limits", "run_paths", "run_record"}
 
 
 def imports(path: Path) -> set[str]:

@@ -1,20 +1,24 @@
-"""Files that somebody else may have written, such as those of a run folder from elsewhere.
+"""Safe reading of files that somebody else may have written, and atomic, durable writing of our own.
 
-The one rule for reading them: a person names a folder, and nothing below it is trusted. No link below it is followed,
-only plain files are read, and never more than a bound. Standard library only: limited children import it, too.
+The one rule for reading: a person names a folder, and nothing below it is trusted. No link below it is followed,
+only plain files are read, and never more than a bound. Standard library only: limited child processes import it too.
 """
 
 from __future__ import annotations
 
 import errno
+import json
 import os
 import stat
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BufferedReader
 from itertools import islice
 from pathlib import Path, PurePosixPath
-from typing import Final
+from typing import Any, Final
+
+from evopolicygym.errors import SCARCE
 
 NAMED: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 FOLDER: Final = NAMED | os.O_NOFOLLOW
@@ -126,3 +130,50 @@ def _check_plain(descriptor: int, at_most: int, shown: str) -> None:
         raise OSError(errno.EINVAL, "not a plain file", shown)
     if facts.st_size > at_most:
         raise OSError(errno.EFBIG, f"larger than {at_most} bytes", shown)
+
+
+def is_shortage(error: BaseException | None) -> bool:
+    """Whether the judge was short of something when it opened a file: that says nothing about the file."""
+    return isinstance(error, OSError) and error.errno in SCARCE
+
+
+def write_atomic(path: Path, data: bytes) -> None:
+    """Readers see the old file or the new one, never a part."""
+    try:
+        _write_staged(path, data)
+    except OSError as error:
+        error.filename, error.filename2 = str(path), None  # not the name that it was to have for a moment
+        raise
+
+
+def _write_staged(path: Path, data: bytes) -> None:
+    descriptor, staged = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(descriptor)
+        os.replace(staged, path)
+    except BaseException:
+        os.unlink(staged)
+        raise
+
+
+def write_json(path: Path, facts: Any) -> None:
+    write_atomic(path, json.dumps(facts, indent=1, allow_nan=False).encode() + b"\n")
+
+
+def sync_tree(folder: Path) -> None:
+    """Files, then folders from the inside out: after this, losing power loses none of it."""
+    for parent, _, names in os.walk(folder, topdown=False):
+        for path in (*(os.path.join(parent, name) for name in names), parent):
+            sync(path)
+
+
+def sync(path: str | Path) -> None:
+    """One file; or one folder, which is to say the names in it."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from evopolicygym.analysis.scores import mean
-from evopolicygym.records.run import Agent, Result, Run
 from evopolicygym.reference import paper
+from evopolicygym.run_record import Agent, Result, Run
 
 OPENED = datetime(2026, 7, 2, 12, tzinfo=UTC)
 HASH = "0" * 64

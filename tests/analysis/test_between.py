@@ -17,7 +17,7 @@ from evopolicygym.analysis.between import between
 from evopolicygym.analysis.diagnostics import diagnose
 from evopolicygym.analysis.load import open_run
 from evopolicygym.analysis.transcripts import read_turn
-from evopolicygym.records.run import load
+from evopolicygym.run_record import load
 
 RECORDED = Path(__file__).parent / "transcripts"
 CLIENTS = sorted(path.name for path in RECORDED.iterdir())

@@ -11,7 +11,7 @@ from evopolicygym.analysis.code_reader import code_facts
 from evopolicygym.analysis.diagnostics import diagnose
 from evopolicygym.analysis.edits import Kind
 from evopolicygym.analysis.load import open_run
-from evopolicygym.records.run import Code
+from evopolicygym.run_record import Code
 
 HOSTILE = {
     "a megabyte of parentheses": b"x = " + b"(" * 1_000_000,

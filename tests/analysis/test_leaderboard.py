@@ -7,9 +7,8 @@ import pytest
 
 from evopolicygym.analysis.leaderboard import PaperRows, leaderboard
 from evopolicygym.analysis.measured import coverage
-from evopolicygym.records.anchors import Anchor, AnchorFile, TaskAnchors
 from evopolicygym.reference import paper
-from evopolicygym.reference.anchors import stored
+from evopolicygym.reference.anchors import Anchor, AnchorFile, TaskAnchors, stored_anchors
 from evopolicygym.reference.scale import scales
 from synthetic import a_run, fingerprint, suite
 
@@ -145,8 +144,8 @@ def test_the_papers_rows_stand_apart_from_all_others(how):
 @pytest.fixture(scope="module")
 def beside_the_paper():
     """Runs whose fingerprints are those of the stored anchors."""
-    facts = {task: anchors.fingerprint for task, anchors in stored().tasks.items()}
-    return board(suite({"codex": 0.9}, 2, facts=facts), [stored()], with_paper=True)
+    facts = {task: anchors.fingerprint for task, anchors in stored_anchors().tasks.items()}
+    return board(suite({"codex": 0.9}, 2, facts=facts), [stored_anchors()], with_paper=True)
 
 
 def test_beside_the_paper_there_are_its_agents_ours_and_the_measured_random_policy(beside_the_paper):

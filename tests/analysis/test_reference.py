@@ -11,9 +11,8 @@ from evopolicygym.analysis.scores import task_score
 from evopolicygym.errors import UserError
 from evopolicygym.execution.anchors import candidates, measure
 from evopolicygym.execution.engine import LocalEngine
-from evopolicygym.records.anchors import dump, load
 from evopolicygym.reference import paper
-from evopolicygym.reference.anchors import stored
+from evopolicygym.reference.anchors import dump, load, stored_anchors
 from evopolicygym.reference.scale import scales, version
 from evopolicygym.tasks.files import core16
 from evopolicygym.tasks.ids import comparable_facts
@@ -35,29 +34,33 @@ def test_families_and_demands_are_those_of_the_tasks():
 
 
 def test_there_are_anchors_for_every_task():
-    assert list(stored().tasks) == list(core16())
-    assert stored().splits_id == "paper"
-    for anchors in stored().tasks.values():
+    assert list(stored_anchors().tasks) == list(core16())
+    assert stored_anchors().splits_id == "paper"
+    for anchors in stored_anchors().tasks.values():
         assert {len(repeat) for one in anchors.trivial().values() for repeat in one.returns} == {32}
         assert len(anchors.random.returns) == 10
 
 
 @pytest.mark.parametrize(("task", "kind", "mean"), KNOWN)
 def test_numbers_that_prove_agreement(task, kind, mean):
-    assert stored().tasks[task].trivial()[kind].mean(32) == mean
+    assert stored_anchors().tasks[task].trivial()[kind].mean(32) == mean
 
 
 def test_the_anchors_are_those_of_the_tasks_as_they_are():
     """A change of a pin or of a task asks for a new measurement: `python benchmarks/anchors.py`."""
     for task in core16().values():
-        assert stored().tasks[task.id].fingerprint == comparable_facts(task, "paper")
+        assert stored_anchors().tasks[task.id].fingerprint == comparable_facts(task, "paper")
 
 
 def test_the_scale_is_the_random_anchor_and_the_best_agent():
     """Version 1. Whoever measures the anchors anew decides whether the scale moves, and then raises its version."""
     assert version() == 1
     for task, scale in scales().items():
-        assert scale.low == task_score(stored().tasks[task].random.returns) == stored().tasks[task].random.mean(32)
+        assert (
+            scale.low
+            == task_score(stored_anchors().tasks[task].random.returns)
+            == stored_anchors().tasks[task].random.mean(32)
+        )
         assert scale.high == paper.published()[task][paper.best_agent(task)]
         assert scale.unit > 0
     assert list(scales()) == list(core16())
@@ -66,7 +69,7 @@ def test_the_scale_is_the_random_anchor_and_the_best_agent():
 def test_where_the_random_anchor_agrees_with_the_papers_random_row():
     """Within what ten repeats show of one; not on three tasks, where the row was hardly made on the same cases."""
     outside = set()
-    for task, anchors in stored().tasks.items():
+    for task, anchors in stored_anchors().tasks.items():
         found = [sum(repeat) / 32 for repeat in anchors.random.returns]
         spread = max(found) - min(found)
         if not min(found) - spread <= paper.published()[task]["random"] <= max(found) + spread:
@@ -78,7 +81,7 @@ def test_a_measurement_now_gives_the_stored_numbers():
     task = core16()["core16/reacher"]
     with LocalEngine(task, jobs=2) as engine:
         found = measure(engine, task, PaperSplits(), heldout_cases=3, train_cases=1, repeats=2)
-    anchors = stored().tasks[task.id]
+    anchors = stored_anchors().tasks[task.id]
     assert found.zero.returns[0] == anchors.zero.returns[0][:3]
     assert [row[:3] for row in anchors.random.returns[:2]] == found.random.returns
     assert found.random.returns[0] != found.random.returns[1]
@@ -90,12 +93,12 @@ def test_anchors_can_be_measured_on_any_cases(tmp_path):
         found = measure(engine, task, splits, heldout_cases=2, train_cases=1, repeats=2)
     assert found.fingerprint["splits"] == splits.id
     run = a_run((0.0, 0.0), task.id, splits=splits.id, facts=found.fingerprint)
-    assert isinstance(lines([stored().model_copy(update={"tasks": {task.id: found}})], run), Lines)
+    assert isinstance(lines([stored_anchors().model_copy(update={"tasks": {task.id: found}})], run), Lines)
 
 
 def test_files_of_anchors_are_read_back(tmp_path):
-    (tmp_path / "anchors.json").write_text(dump(stored()))
-    assert load(tmp_path / "anchors.json") == stored()
+    (tmp_path / "anchors.json").write_text(dump(stored_anchors()))
+    assert load(tmp_path / "anchors.json") == stored_anchors()
     (tmp_path / "broken.json").write_text("{}")
     for name in ("broken.json", "absent.json"):
         with pytest.raises(UserError):
@@ -113,7 +116,7 @@ def test_candidates_of_a_box_are_zero_single_ends_and_corners():
 
 
 def test_the_random_anchor_has_an_interval():
-    random = stored().tasks["core16/pusher"].random
+    random = stored_anchors().tasks["core16/pusher"].random
     estimate = score(np.array(random.returns))
     assert estimate.scope == "runs and cases"
     assert -152.0 < estimate.interval().low < estimate.value < estimate.interval().high < -147.0

@@ -17,8 +17,8 @@ import pytest
 from pydantic import ValidationError
 
 from evopolicygym.cli.output import one_line, tame
-from evopolicygym.records.run import Run
 from evopolicygym.report.text import clean
+from evopolicygym.run_record import Run
 from serving import COMMAND
 
 SAMPLE = Path(__file__).parents[2] / "examples" / "runs"

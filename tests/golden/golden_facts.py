@@ -19,6 +19,7 @@ from golden_files import bare_schema, masked
 
 import evopolicygym
 from conftest import TESTS, policy_source
+from evopolicygym import run_paths
 from evopolicygym.agents.client import Client
 from evopolicygym.agents.prices import Price
 from evopolicygym.agents.turns import FailureKind, Usage
@@ -27,11 +28,10 @@ from evopolicygym.analysis.collect import SkipKind
 from evopolicygym.analysis.edit_size import Size
 from evopolicygym.analysis.leaderboard import PaperRows
 from evopolicygym.judge.judge import Videos
-from evopolicygym.judge.place import Place
 from evopolicygym.judge.state import Phase
 from evopolicygym.judge.verdicts import Reason, Verdict
-from evopolicygym.records import folder
-from evopolicygym.records.run import OutcomeKind, Repeat, Status
+from evopolicygym.run_paths import RunPaths
+from evopolicygym.run_record import OutcomeKind, Repeat, Status
 from evopolicygym.runs import workspace
 from evopolicygym.runs.allowance import Allowance
 from evopolicygym.runs.ownership import run_ids
@@ -267,8 +267,8 @@ def names(_: Path) -> Any:
     everything = Allowance(turns=1, hours=1.0, tokens=1, dollars=1.0)
     return {
         "variables in the source": sorted({name for text in texts for name in re.findall(r"EVOPOLICYGYM_\w+", text)}),
-        "variables of an agent": workspace.environment(Place(Path("/run")), "http://127.0.0.1:1/token"),
-        "files of a run": [*folder.FILES, *folder.FOLDERS],
+        "variables of an agent": workspace.environment(RunPaths(Path("/run")), "http://127.0.0.1:1/token"),
+        "files of a run": [*run_paths.FILES, *run_paths.FOLDERS],
         "usage of a turn": asdict(Usage()),
         "traffic of an agent": [column.name for column in fields(Traffic)],
         "row of a suite": [column.name for column in fields(standing.Row)],

@@ -10,7 +10,7 @@ from conftest import policy_source
 from evopolicygym.analysis.selection import candidates
 from evopolicygym.judge.events import Charged, Judged, Opened, Tally
 from evopolicygym.judge.state import RunState, apply
-from evopolicygym.records.run import load
+from evopolicygym.run_record import load
 from evopolicygym.runs.ownership import run_ids
 from evopolicygym.runs.settings import Settings
 from evopolicygym.sandbox.checkpoints import Checkpoint

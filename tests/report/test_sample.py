@@ -18,7 +18,7 @@ from conftest import OTHER_MACHINE, TESTS
 from evopolicygym.cli.main import _app
 from evopolicygym.judge.ledger import line_hash, read
 from evopolicygym.judge.state import fold
-from evopolicygym.records.run import load
+from evopolicygym.run_record import load
 from evopolicygym.runs.record import derive
 from evopolicygym.sandbox.checkpoints import CheckpointStore
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from evopolicygym.agents import definitions
-from evopolicygym.judge.place import Place
+from evopolicygym.run_paths import RunPaths
 from evopolicygym.runs.backstage import forget_logins, set_up
 from processes import die, killed_in
 
@@ -33,7 +33,7 @@ def _copies(count: int) -> Callable[..., None]:
 
 @pytest.mark.parametrize("after", [1, 5, 10, 20])
 def test_programs_that_ship_are_whole_although_their_maker_was_killed(tmp_path, monkeypatch, after):
-    place, tuner = Place(tmp_path), definitions.load("tuner")
+    place, tuner = RunPaths(tmp_path), definitions.load("tuner")
     with monkeypatch.context() as patch:
         patch.setattr(shutil, "copystat", _copies(after))
         killed_in(lambda: set_up(place, tuner))
@@ -43,7 +43,7 @@ def test_programs_that_ship_are_whole_although_their_maker_was_killed(tmp_path, 
 
 
 def test_a_login_does_not_stay_in_a_run_that_is_over(tmp_path):
-    place = Place(tmp_path)
+    place = RunPaths(tmp_path)
     login, other = (tmp_path / "agent" / "home" / ".codex" / name for name in ("auth.json", "sessions.json"))
     login.parent.mkdir(parents=True)
     for path in (login, other):

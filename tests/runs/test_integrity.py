@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from evopolicygym.analysis import limited
-from evopolicygym.judge.place import Place
+from evopolicygym.run_paths import RunPaths
 from evopolicygym.runs import folders, leftovers
 from evopolicygym.runs.integrity import inspect
 from evopolicygym.runs.planted import SUFFIX
@@ -20,7 +20,7 @@ from serving import AS_USER
 @pytest.fixture
 def place(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # a walk goes elsewhere
-    place = Place(tmp_path / "run")
+    place = RunPaths(tmp_path / "run")
     place.make()
     (place.logs / "agent").mkdir()
     yield place

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from evopolicygym.execution.nodes import Node
 from evopolicygym.judge.events import Joined, Owned
-from evopolicygym.records.run import load
+from evopolicygym.run_record import load
 from evopolicygym.runs.ownership import own
 
 

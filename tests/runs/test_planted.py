@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from evopolicygym.judge.place import Place
+from evopolicygym.run_paths import RunPaths
 from evopolicygym.runs.integrity import inspect
 from evopolicygym.runs.planted import SUFFIX
 from evopolicygym.sandbox.autorun import NAMES
@@ -19,7 +19,7 @@ needs_git = pytest.mark.skipif(not shutil.which("git"), reason="git is not insta
 
 @pytest.fixture
 def place(tmp_path):
-    place = Place(tmp_path / "run")
+    place = RunPaths(tmp_path / "run")
     place.make()
     return place
 

@@ -12,13 +12,13 @@ import pytest
 from evopolicygym.judge.events import Prompted, Refused
 from evopolicygym.judge.judge import Judge
 from evopolicygym.judge.ledger import LedgerUnwritable
-from evopolicygym.judge.place import Place
+from evopolicygym.run_paths import RunPaths
 from evopolicygym.runs import reserve
 
 
 @pytest.fixture
 def place(tmp_path):
-    place = Place(tmp_path / "run")
+    place = RunPaths(tmp_path / "run")
     place.make()
     return place
 

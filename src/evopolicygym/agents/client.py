@@ -17,9 +17,9 @@ from pydantic import model_validator
 from evopolicygym.agents import reading, templates
 from evopolicygym.agents.metering import Meter
 from evopolicygym.agents.picks import Scalar
-from evopolicygym.agents.strict import Strict
 from evopolicygym.agents.templates import Part
 from evopolicygym.agents.turns import FailureKind, Turn
+from evopolicygym.config import StrictModel
 from evopolicygym.errors import UserError
 
 KNOWN: Final = frozenset({
@@ -31,7 +31,7 @@ OF_THE_URL: Final = frozenset({"base_url", "origin", "path"})
 LONGEST_ARGUMENT: Final = 131_071  # bytes; Linux takes no longer one
 
 
-class Pick(Strict):
+class Pick(StrictModel):
     """Something that a client tells: at a path of the events of its stream (the last that matches counts), or by a
     regular expression with one group over its plain lines. ``file``: of a file below its HOME instead, for what the
     stream of a client that was killed has not said; only its session can be told so."""
@@ -42,7 +42,7 @@ class Pick(Strict):
     file: str = ""
 
 
-class Complaint(Strict):
+class Complaint(StrictModel):
     """Events of a turn that failed. ``matches`` narrows them by a regular expression over the text at ``at``; without
     ``kind`` the text decides. ``file``: of a session file, as for usage."""
 
@@ -53,7 +53,7 @@ class Complaint(Strict):
     file: str = ""
 
 
-class Install(Strict):
+class Install(StrictModel):
     """``command`` installs the version that the definition was proven with."""
 
     command: str
@@ -62,7 +62,7 @@ class Install(Strict):
     needs: str = ""
 
 
-class Client(Strict):
+class Client(StrictModel):
     """``turns``: ``many`` starts a process for every turn; ``once`` starts it a single time; ``json_lines`` speaks to
     one process in JSON lines (see `jsonl.py`). ``keys``: variables, one of which holds the key; ``credentials``: files
     of a login that may be copied to its HOME instead. ``done``: events without which a turn did not end well.

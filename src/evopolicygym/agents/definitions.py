@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from evopolicygym.agents.client import Client
-from evopolicygym.agents.strict import read_toml, shaped
+from evopolicygym.config import read_toml, validate
 from evopolicygym.errors import UserError
 
 COMMAND: Final = "command"
@@ -54,4 +54,4 @@ def _shipped(name: str) -> Client:
 
 
 def _from_file(path: Path) -> Client:
-    return shaped(Client, {"name": path.stem, **read_toml(path, "client file")}, f"the client file {path}")
+    return validate(Client, {"name": path.stem, **read_toml(path, "client file")}, f"the client file {path}")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from evopolicygym.agents.picks import Scalar, matches, text_at, values
-from evopolicygym.agents.strict import Strict
 from evopolicygym.agents.turns import LARGEST, Usage, total
+from evopolicygym.config import StrictModel
 
 
-class Meter(Strict):
+class Meter(StrictModel):
     """Where a client tells its usage, and what its figures mean.
 
     ``where``: the events, of its stream or, with ``file`` (a glob under its HOME), of its session files. ``take``: the

@@ -9,8 +9,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Final
 
-from evopolicygym.agents.strict import Strict, read_toml, shaped
 from evopolicygym.agents.turns import Usage
+from evopolicygym.config import StrictModel, read_toml, validate
 
 CLIENT: Final = "client"
 UNKNOWN: Final = "unknown"
@@ -18,7 +18,7 @@ DATED: Final = re.compile(r"-(\d{8}|\d{4}-\d{2}-\d{2}|latest)$")
 TABLE: Final = Path(str(resources.files("evopolicygym.agents"))) / "prices.toml"
 
 
-class Price(Strict):
+class Price(StrictModel):
     """Dollars per million tokens. None: not known, so that usage with such tokens has no known cost."""
 
     input: float
@@ -29,7 +29,7 @@ class Price(Strict):
     source: str
 
 
-class _Table(Strict):
+class _Table(StrictModel):
     models: dict[str, Price]
 
 
@@ -78,7 +78,7 @@ def _estimate(usage: Usage, price: Price) -> float | None:
 
 
 def _load(path: Path) -> dict[str, Price]:
-    return shaped(_Table, read_toml(path, "price file"), f"the price file {path}").models
+    return validate(_Table, read_toml(path, "price file"), f"the price file {path}").models
 
 
 @cache

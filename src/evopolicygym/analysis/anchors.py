@@ -9,8 +9,8 @@ import numpy as np
 
 from evopolicygym.analysis.fingerprints import differences
 from evopolicygym.analysis.scores import Matrix
-from evopolicygym.records.anchors import AnchorFile, TaskAnchors
-from evopolicygym.records.run import Run
+from evopolicygym.reference.anchors import AnchorFile, TaskAnchors
+from evopolicygym.run_record import Run
 
 
 @dataclass(frozen=True)

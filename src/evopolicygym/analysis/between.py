@@ -14,7 +14,7 @@ from pathlib import Path
 
 from evopolicygym.analysis.tokens import KINDS, STEPS, Step, Tokens, of_turn, total
 from evopolicygym.analysis.transcripts import SUBMISSION, Moment, read_turn
-from evopolicygym.records.run import Run
+from evopolicygym.run_record import Run
 
 
 class By(StrEnum):

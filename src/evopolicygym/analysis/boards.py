@@ -15,7 +15,7 @@ from typing import Final
 from evopolicygym.analysis.entrants import entrant
 from evopolicygym.analysis.fingerprints import conditions, differences
 from evopolicygym.analysis.scores import RunScore, run_score
-from evopolicygym.records.run import Run
+from evopolicygym.run_record import Run
 
 OPEN: Final = "open"
 GIVEN: Final = {"hosts": "the agent could reach more hosts", "shown": "the agent was shown more files"}

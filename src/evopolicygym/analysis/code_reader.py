@@ -11,7 +11,7 @@ from evopolicygym.analysis.code_child import CPU_S
 from evopolicygym.analysis.limited import run_limited
 from evopolicygym.analysis.source import MAX_FILE_BYTES, hash_files
 from evopolicygym.files import list_files, read_file
-from evopolicygym.records.run import Code
+from evopolicygym.run_record import Code
 
 MAX_FILES: Final = 4_000  # as of a checkpoint
 MAX_DEPTH: Final = 16

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from evopolicygym.errors import UserError
-from evopolicygym.records.run import Result, Run, load
+from evopolicygym.run_record import Result, Run, load
 
 RECORD: Final = "run.json"
 LEDGER: Final = "ledger.jsonl"

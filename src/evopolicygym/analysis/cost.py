@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from evopolicygym.analysis.scores import mean_if_known
-from evopolicygym.records.run import Run
+from evopolicygym.run_record import Run
 
 # The keys of ``usage`` in run.json that are read: numbers for the whole run. Cached input is not part of input.
 INPUT: Final = "input_tokens"

@@ -17,7 +17,7 @@ from evopolicygym.analysis.progress import Progress, progress
 from evopolicygym.analysis.selection import candidates
 from evopolicygym.analysis.spending import Spending, spending
 from evopolicygym.analysis.timeline import Event, Measure, timeline
-from evopolicygym.records.run import Code, Run
+from evopolicygym.run_record import Code, Run
 
 
 @dataclass(frozen=True)

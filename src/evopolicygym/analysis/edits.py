@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from evopolicygym.records.run import Code
+from evopolicygym.run_record import Code
 
 
 class Kind(StrEnum):

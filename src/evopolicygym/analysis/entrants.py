@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Final
 
-from evopolicygym.records.run import Run
+from evopolicygym.run_record import Run
 
 RANDOM: Final = "random policy"
 BY_HAND: Final = "by hand"

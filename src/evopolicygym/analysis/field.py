@@ -16,10 +16,10 @@ from evopolicygym.analysis.bootstrap import DRAWS, SEED, Drawn, draw
 from evopolicygym.analysis.entrants import PUBLISHED, RANDOM
 from evopolicygym.analysis.estimates import Estimate, difference, score
 from evopolicygym.analysis.scores import Matrix, RunScore, task_score
-from evopolicygym.records.anchors import AnchorFile
-from evopolicygym.records.run import Run
 from evopolicygym.reference import paper
+from evopolicygym.reference.anchors import AnchorFile
 from evopolicygym.reference.scale import Scale, scales
+from evopolicygym.run_record import Run
 
 UNKNOWN = Estimate(0.0, one_run=1, one_case=1)
 

@@ -15,10 +15,10 @@ from evopolicygym.analysis.field import Field, Kind, field
 from evopolicygym.analysis.fingerprints import conditions
 from evopolicygym.analysis.selection import mean_candidates
 from evopolicygym.analysis.tasktable import TaskTable, task_table
-from evopolicygym.records.anchors import AnchorFile
-from evopolicygym.records.run import Run
 from evopolicygym.reference import paper
+from evopolicygym.reference.anchors import AnchorFile
 from evopolicygym.reference.scale import version
+from evopolicygym.run_record import Run
 
 
 class PaperRows(StrEnum):

@@ -12,8 +12,8 @@ from evopolicygym.analysis.collect import SkipKind, Skipped, read_record, run_fo
 from evopolicygym.analysis.scores import unfinished
 from evopolicygym.errors import UserError
 from evopolicygym.files import is_folder
-from evopolicygym.records.folder import check_run_folder
-from evopolicygym.records.run import Checkpoint, Code, Run, Status
+from evopolicygym.run_paths import check_run_folder
+from evopolicygym.run_record import Checkpoint, Code, Run, Status
 
 Found = TypeVar("Found")
 REASON_CHARACTERS: Final = 300

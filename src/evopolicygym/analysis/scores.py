@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from evopolicygym.records.run import OutcomeKind, Repeat, Run, Status
+from evopolicygym.run_record import OutcomeKind, Repeat, Run, Status
 
 Returns = Sequence[float]
 Matrix = NDArray[np.float64]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from evopolicygym.analysis.scores import mean
-from evopolicygym.records.run import Run
+from evopolicygym.run_record import Run
 
 OK: Final = "ok"
 

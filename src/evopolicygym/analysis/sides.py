@@ -12,7 +12,7 @@ from evopolicygym.analysis.boards import apart
 from evopolicygym.analysis.entrants import entrant
 from evopolicygym.analysis.fingerprints import differences
 from evopolicygym.analysis.scores import Matrix, RunScore, run_score
-from evopolicygym.records.run import Run
+from evopolicygym.run_record import Run
 
 
 @dataclass(frozen=True)

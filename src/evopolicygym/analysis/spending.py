@@ -10,7 +10,7 @@ from typing import Final
 
 from evopolicygym.analysis.between import Between, TurnSpent, by_turn
 from evopolicygym.analysis.tokens import KINDS, Tokens, of_turn, total
-from evopolicygym.records.run import Run, Submission
+from evopolicygym.run_record import Run, Submission
 
 INVALID: Final = "invalid_action"
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from evopolicygym.analysis.edit_size import Size, bucket
 from evopolicygym.analysis.edits import Kind, Version, classify
-from evopolicygym.records.run import Code, Run, Submission
+from evopolicygym.run_record import Code, Run, Submission
 
 Measure = Callable[[Version, Version], float | None]
 

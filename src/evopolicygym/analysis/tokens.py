@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
-from evopolicygym.records.run import Turn
+from evopolicygym.run_record import Turn
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from evopolicygym.records.run import Run
+from evopolicygym.run_record import Run
 
 WIDTH: Final = 64
 HEIGHT: Final = 8

@@ -10,9 +10,9 @@ import typer
 from evopolicygym.cli.curve import curve
 from evopolicygym.cli.output import data, talk
 from evopolicygym.cli.run import new_folder, play
-from evopolicygym.records.run import Run, load
 from evopolicygym.reference import anchors
 from evopolicygym.reference.paper import best_agent, published
+from evopolicygym.run_record import Run, load
 from evopolicygym.runs.settings import AgentSettings, Seeds
 
 
@@ -46,7 +46,7 @@ def _explain(record: Run, root: Path) -> None:
 def _beside(record: Run) -> list[tuple[str, float]]:
     """The score, and on the same held-out cases: trivial policies, and the best agent of the paper."""
     rows = [("this run, held-out", record.outcome.heldout.mean)] if record.outcome and record.outcome.heldout else []
-    if known := anchors.stored().tasks.get(record.task.id):
+    if known := anchors.stored_anchors().tasks.get(record.task.id):
         cases = record.options.heldout_cases
         rows += [(f"{name} policy", anchor.mean(cases)) for name, anchor in known.trivial().items()]
     if table := published().get(record.task.id):

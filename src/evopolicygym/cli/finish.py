@@ -15,9 +15,9 @@ from evopolicygym.cli.output import data, print_json, progress, talk, tell_notic
 from evopolicygym.errors import Fault, UserError
 from evopolicygym.execution.slots import check_jobs
 from evopolicygym.judge import hidden, submission
-from evopolicygym.judge.place import Place
 from evopolicygym.judge.state import Phase
-from evopolicygym.records.run import load
+from evopolicygym.run_paths import RunPaths
+from evopolicygym.run_record import load
 from evopolicygym.runs import service
 from evopolicygym.runs.lock import RunIsOwned
 from evopolicygym.runs.look import has_outcome, look
@@ -99,7 +99,7 @@ def score(
 def verify(run: Run, task: Named = None, jobs: Jobs = CORES, isolation: Jail = None, json: AsJson = False) -> None:
     """Recompute everything that can be recomputed, and name what does not match. Writes nothing. The policy is played
     in a jail whatever the run's own settings say; only --isolation none plays it without."""
-    place = Place(run)
+    place = RunPaths(run)
     if not os.path.lexists(place.ledger) and not os.path.lexists(place.record):
         raise UserError(f"{run} holds no run", "Name the folder of a run: the one with run.json and ledger.jsonl.")
     check_jobs(jobs)

@@ -24,11 +24,10 @@ def leaderboard(
     from evopolicygym.analysis import leaderboard as analysis
     from evopolicygym.analysis.collect import collect
     from evopolicygym.cli import leaderboard_text
-    from evopolicygym.records.anchors import load
-    from evopolicygym.reference.anchors import stored
+    from evopolicygym.reference.anchors import load, stored_anchors
 
     collected = collect(runs)
-    made = analysis.leaderboard(collected.runs, [*(load(path) for path in anchors or []), stored()], paper)
+    made = analysis.leaderboard(collected.runs, [*(load(path) for path in anchors or []), stored_anchors()], paper)
     if json:
         print_json({**asdict(made), "skipped": [asdict(one) for one in collected.skipped]})
     else:

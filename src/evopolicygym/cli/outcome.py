@@ -8,7 +8,7 @@ from typing import Final
 
 from evopolicygym.cli.output import data, print_json
 from evopolicygym.errors import Fault
-from evopolicygym.records.run import OutcomeKind, Repeat, Result, Run, Submission, load
+from evopolicygym.run_record import OutcomeKind, Repeat, Result, Run, Submission, load
 
 MANY: Final = 24
 AGAIN: Final = (

@@ -24,7 +24,7 @@ def report(
     json: Annotated[bool, typer.Option("--json", help="Print what was written as JSON.")] = False,
 ) -> None:
     """Leaderboard, curves, timelines, edits and diffs on one page. Exit code 1 when a folder had to be skipped."""
-    from evopolicygym.records.anchors import load
+    from evopolicygym.reference.anchors import load
     from evopolicygym.report.gather import gather
     from evopolicygym.report.page import write_page
 

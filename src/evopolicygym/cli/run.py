@@ -19,7 +19,7 @@ from evopolicygym.cli.output import talk, tell_notice, tell_refused
 from evopolicygym.errors import UserError
 from evopolicygym.execution.slots import check_jobs
 from evopolicygym.judge.judge import Videos
-from evopolicygym.judge.place import Place
+from evopolicygym.run_paths import RunPaths
 from evopolicygym.runs.casting import Cast, cast
 from evopolicygym.runs.driver import drive
 from evopolicygym.runs.grants import granted, granted_command
@@ -238,7 +238,7 @@ def _check_granted(context: typer.Context, settings: Settings, is_own: bool) -> 
 
 def _check_finished(root: Path, settings: Settings, given: dict[str, Any]) -> None:
     """Nothing is played in a run that has its outcome; what was written must still fit it."""
-    agreed(settings, given, Place(root))
+    agreed(settings, given, RunPaths(root))
     if jobs := given.get("jobs"):
         check_jobs(jobs)
 

@@ -21,7 +21,7 @@ from evopolicygym.cli.suite_plan import show_plan
 from evopolicygym.errors import UserError
 from evopolicygym.execution.ray.fleet import Fleet
 from evopolicygym.execution.slots import check_jobs
-from evopolicygym.judge.place import write_whole
+from evopolicygym.files import write_atomic
 from evopolicygym.runs.settings import CORES, EngineName
 from evopolicygym.suites import member as members
 from evopolicygym.suites.file import Suite
@@ -62,7 +62,7 @@ def run(
     planned[0].settings.splits()  # a sealing key is made once, not by many runs at a time
     place.make()
     with _alone(place.root), _fleet(planned, jobs, ray_address) if engine is EngineName.RAY else nullcontext() as fleet:
-        write_whole(place.file, suite.toml().encode())
+        write_atomic(place.file, suite.toml().encode())
         foreman = Foreman(place, planned, suite.cap, jobs, parallel_runs, fleet)
         asyncio.run(_work(foreman, place, suite))
     _conclude(foreman, place, suite, planned, json)

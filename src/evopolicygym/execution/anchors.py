@@ -16,7 +16,7 @@ from evopolicygym.errors import Fault, UserError
 from evopolicygym.execution.conformance import probe_folder
 from evopolicygym.execution.engine import Engine
 from evopolicygym.execution.evaluation import evaluate_folder
-from evopolicygym.records.anchors import Anchor, TaskAnchors
+from evopolicygym.reference.anchors import Anchor, TaskAnchors
 from evopolicygym.tasks.contract import starter
 from evopolicygym.tasks.ids import comparable_facts
 from evopolicygym.tasks.spaces import Schema

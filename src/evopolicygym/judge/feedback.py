@@ -11,9 +11,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 from evopolicygym.execution.records import EpisodeError, EpisodeResult, LoadResult
-from evopolicygym.files import list_files, open_file
+from evopolicygym.files import list_files, open_file, sync, sync_tree
 from evopolicygym.judge.events import tally
-from evopolicygym.judge.place import sync, sync_tree
 from evopolicygym.judge.state import Submission
 from evopolicygym.judge.verdicts import Verdict
 from evopolicygym.sandbox.checkpoints import STAGED, remove_tree

@@ -12,9 +12,9 @@ from typing import Final
 from evopolicygym.execution.engine import Engine
 from evopolicygym.judge.events import Event, Refused
 from evopolicygym.judge.ledger import Ledger, LedgerUnwritable
-from evopolicygym.judge.place import Place
 from evopolicygym.judge.state import RunState, apply, fold
 from evopolicygym.judge.verdicts import Refusal
+from evopolicygym.run_paths import RunPaths
 from evopolicygym.tasks.splits import Case, Split, Splits, cases
 from evopolicygym.tasks.task import Task
 
@@ -46,7 +46,7 @@ class Judge:
     """The only writer of a run's ledger. Any thread may record, and look at ``state``. ``make_room`` frees some of what
     the run's owner keeps on the disk, and says whether there was any."""
 
-    def __init__(self, place: Place, means: Means, make_room: Callable[[], bool] = lambda: False) -> None:
+    def __init__(self, place: RunPaths, means: Means, make_room: Callable[[], bool] = lambda: False) -> None:
         self.place, self.means, self._make_room = place, means, make_room
         self._ledger, self._lock = Ledger(place.ledger), threading.Lock()
         self.state: RunState = fold(self._ledger.replay())

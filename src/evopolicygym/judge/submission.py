@@ -13,13 +13,13 @@ from typing import Final
 from evopolicygym.errors import Fault, is_permanent
 from evopolicygym.execution.engine import OutOfTime
 from evopolicygym.execution.records import Episode, EpisodeResult, FaultReport, LoadResult, Recording
+from evopolicygym.files import is_shortage, sync, sync_tree
 from evopolicygym.judge import delivery, requests
 from evopolicygym.judge.events import Charged, Closed, Judged, Refunded, tally
 from evopolicygym.judge.failpoints import failpoint
 from evopolicygym.judge.feedback import Staged, summarize
 from evopolicygym.judge.judge import Judge
 from evopolicygym.judge.ledger import LedgerUnwritable
-from evopolicygym.judge.place import is_scarcity, sync, sync_tree
 from evopolicygym.judge.requests import Ask
 from evopolicygym.judge.state import Phase, Submission
 from evopolicygym.judge.verdicts import Reason, Refusal, Verdict
@@ -71,7 +71,7 @@ def deliver(judge: Judge, submission: Submission) -> None:
             delivery.deliver(judge.place.feedback / submission.name, judge.place.workspace)
             break
         except delivery.Undeliverable as error:
-            if pause_s is None or not is_scarcity(error.__cause__):
+            if pause_s is None or not is_shortage(error.__cause__):
                 log.warning("%s", error)
                 break
             time.sleep(pause_s)
@@ -91,7 +91,7 @@ def _snapshot(judge: Judge) -> Checkpoint:
         checkpoint = store.snapshot(judge.place.system, settle=sync_tree)
         sync(store.root)
     except SnapshotRefused as error:
-        if is_scarcity(error.__cause__):
+        if is_shortage(error.__cause__):
             raise Fault(f"system/ cannot be read: {error.__cause__}; nothing was charged") from error
         text = str(error).replace(str(judge.place.system), "system")
         raise Refusal(Reason.SNAPSHOT_INVALID, f"system/ cannot be submitted: {text}") from error

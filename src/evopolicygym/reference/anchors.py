@@ -1,15 +1,79 @@
-"""The stored anchors: trivial policies on the paper's held-out cases 0-31."""
+"""Anchors as they are stored: trivial policies, measured on the held-out cases of one way to split."""
 
 from __future__ import annotations
 
+import math
 from functools import cache
 from importlib import resources
+from pathlib import Path
+from typing import Any, Final, Literal
 
-from evopolicygym.records.anchors import AnchorFile
+from pydantic import ValidationError
+
+from evopolicygym.errors import UserError
+from evopolicygym.run_record import Facts
+
+VERSION: Final = 1
+
+
+class Anchor(Facts):
+    """``returns`` holds one list for each repeat, in the order of the cases. ``action`` is what a constant plays."""
+
+    returns: list[list[float]]
+    action: int | list[float] | None = None
+
+    def mean(self, cases: int) -> float:
+        """Over the first ``cases`` cases of every repeat: the task score, as for runs."""
+        means = [math.fsum(repeat[:cases]) / cases for repeat in self.returns]
+        return math.fsum(means) / len(means)
+
+
+class TaskAnchors(Facts):
+    """``constant`` was selected on the first ``train_cases`` train cases. ``fingerprint``: what can move a score."""
+
+    fingerprint: dict[str, Any]
+    heldout_cases: int
+    train_cases: int
+    random: Anchor
+    zero: Anchor
+    constant: Anchor
+    starter: Anchor
+
+    def trivial(self) -> dict[str, Anchor]:
+        return {"random": self.random, "zero": self.zero, "constant": self.constant, "starter": self.starter}
+
+
+class AnchorFile(Facts):
+    """``command`` makes the file again."""
+
+    schema_version: Literal[1]
+    command: str
+    splits_id: str
+    tasks: dict[str, TaskAnchors]
+
+
+def load(path: Path) -> AnchorFile:
+    try:
+        return AnchorFile.model_validate_json(path.read_bytes())
+    except OSError as error:
+        raise UserError(
+            f"cannot read {path}: {error.strerror}", "Name a file that `benchmarks/anchors.py` wrote."
+        ) from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"]) or "the file"
+        raise UserError(f"{path} is not a file of anchors, version {VERSION}: {where}: {first['msg']}") from error
+
+
+def dump(anchors: AnchorFile) -> str:
+    """One line for each task: a measurement that changed shows as one line."""
+    head = anchors.model_dump_json(exclude={"tasks"})[1:-1]
+    tasks = ",\n".join(f'"{name}":{task.model_dump_json()}' for name, task in anchors.tasks.items())
+    return f'{{{head},\n"tasks":{{\n{tasks}\n}}}}\n'
 
 
 @cache
-def stored() -> AnchorFile:
+def stored_anchors() -> AnchorFile:
     return AnchorFile.model_validate_json(
         (resources.files("evopolicygym.reference") / "anchors-paper.json").read_bytes()
     )

@@ -12,7 +12,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from evopolicygym.errors import UserError
-from evopolicygym.records.run import Facts
+from evopolicygym.run_record import Facts
 
 RANDOM: Final = "random"
 BUDGET: Final = 128

@@ -11,8 +11,8 @@ from typing import Any, Final
 from urllib.parse import quote_from_bytes
 
 from evopolicygym.files import list_files, read_file
-from evopolicygym.records.run import Submission
 from evopolicygym.report.text import number, short
+from evopolicygym.run_record import Submission
 
 MAX_BYTES: Final = 1 << 20
 MAX_ERRORS: Final = 3

@@ -11,10 +11,9 @@ from evopolicygym.analysis.diagnostics import Diagnosis, diagnose
 from evopolicygym.analysis.entrants import entrant
 from evopolicygym.analysis.leaderboard import Leaderboard, leaderboard
 from evopolicygym.analysis.load import RunFolder, examine, find_run_folders
-from evopolicygym.records.anchors import AnchorFile
-from evopolicygym.records.run import Run
-from evopolicygym.reference.anchors import stored
+from evopolicygym.reference.anchors import AnchorFile, stored_anchors
 from evopolicygym.report.submissions import Row, submission_rows
+from evopolicygym.run_record import Run
 
 
 @dataclass(frozen=True)
@@ -46,7 +45,7 @@ def gather(paths: Sequence[Path], page: Path, anchors: Sequence[AnchorFile] = ()
         else:
             stories.append(found[0])
             runs.append(found[1])
-    return Gathered(tuple(stories), leaderboard(runs, [*anchors, stored()], with_paper), tuple(skipped))
+    return Gathered(tuple(stories), leaderboard(runs, [*anchors, stored_anchors()], with_paper), tuple(skipped))
 
 
 def _story(opened: RunFolder, page: Path) -> Story:

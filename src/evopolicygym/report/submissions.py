@@ -11,11 +11,11 @@ from evopolicygym.analysis.between import Between, By
 from evopolicygym.analysis.diagnostics import Diagnosis
 from evopolicygym.analysis.load import RunFolder
 from evopolicygym.analysis.timeline import Event
-from evopolicygym.records.run import Submission
 from evopolicygym.report.diffs import Diff, Tree, diff, read_tree
 from evopolicygym.report.feedback import Feedback, feedback
 from evopolicygym.report.text import short
 from evopolicygym.report.timelines import fate
+from evopolicygym.run_record import Submission
 
 MAX_FILES: Final = 12
 TOLD_BY: Final[Mapping[By | None, str]] = {By.TURN: " (its whole turn)", By.MIXED: " (some of them of its whole turn)"}

@@ -14,7 +14,8 @@ from typing import Final
 from evopolicygym.agents import definitions, home
 from evopolicygym.agents.client import Client
 from evopolicygym.errors import UserError
-from evopolicygym.judge.place import Place, sync_tree
+from evopolicygym.files import sync_tree
+from evopolicygym.run_paths import RunPaths
 from evopolicygym.runs.footprint import Footprint
 from evopolicygym.sandbox.agent.cell import Cell, Network
 from evopolicygym.sandbox.agent.python import Python, make_python
@@ -31,7 +32,7 @@ class Backstage:
     programs: Path
     python: Python
 
-    def cell(self, place: Place, network: Network, hosts: tuple[str, ...], ports: tuple[int, ...],
+    def cell(self, place: RunPaths, network: Network, hosts: tuple[str, ...], ports: tuple[int, ...],
              installed: Footprint, environment: dict[str, str]) -> Cell:  # fmt: skip
         return Cell(
             workspace=place.workspace,
@@ -48,7 +49,7 @@ class Backstage:
         )
 
 
-def set_up(place: Place, client: Client) -> Backstage:
+def set_up(place: RunPaths, client: Client) -> Backstage:
     """Also when a run is taken up again: what is there stays."""
     root = place.root / FOLDER
     folders = {name: root / name for name in ("home", "tmp", "programs", "python")}
@@ -61,7 +62,7 @@ def set_up(place: Place, client: Client) -> Backstage:
     )
 
 
-def forget_logins(place: Place, client: str) -> None:
+def forget_logins(place: RunPaths, client: str) -> None:
     """Of a run that is over: its player may have been killed before it could."""
     with suppress(UserError):  # a definition of the user's own may be gone
         for name in definitions.load(client).credentials:

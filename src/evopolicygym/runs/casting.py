@@ -14,7 +14,7 @@ from evopolicygym.agents import definitions, installed, prices
 from evopolicygym.agents.client import Client
 from evopolicygym.agents.prices import Price
 from evopolicygym.errors import UserError
-from evopolicygym.judge.place import Place
+from evopolicygym.run_paths import RunPaths
 from evopolicygym.runs import backstage, programs, workspace
 from evopolicygym.runs.footprint import Footprint, footprint, node
 from evopolicygym.runs.players import ClientPlayer, Player, Seat
@@ -57,11 +57,11 @@ class Cast:
         }
         stands = standing(self.level, self.settings.network)
         shown = tuple(f"{path} is shown to it" for path in self.settings.shown)
-        seen = self._simulators_seen(Place(root))
+        seen = self._simulators_seen(RunPaths(root))
         held = {"level": stands.level, "network": stands.network, "residues": (*shown, *seen, *stands.residues)}
         return {"agent": agent, "agent_isolation": held}
 
-    def _simulators_seen(self, place: Place) -> tuple[str, ...]:
+    def _simulators_seen(self, place: RunPaths) -> tuple[str, ...]:
         if self.level is AgentLevel.NONE:
             return ()
         installation = self._footprint(place)
@@ -78,11 +78,11 @@ class Cast:
     def prices(self) -> dict[str, Price]:
         return prices.table(self.settings.prices)
 
-    def shown_alone(self, place: Place) -> list[Path]:
+    def shown_alone(self, place: RunPaths) -> list[Path]:
         """Files of the command whose neighbours the agent does not see."""
         return [path for path in self._own() if programs.is_alone(path, _hidden(place))]
 
-    def player(self, place: Place, api: str) -> Player:
+    def player(self, place: RunPaths, api: str) -> Player:
         stage = backstage.set_up(place, self.client)
         passed = _variables(self.settings)
         told = workspace.environment(place, api) | {SEED: str(self.settings.seed), "PATH": _path(self.program)}
@@ -110,7 +110,7 @@ class Cast:
         of_the_model = () if self._model_ports() else self.client.allowed_hosts(self.settings.base_url)
         return (*of_the_model, *self.settings.hosts)
 
-    def _footprint(self, place: Place) -> Footprint:
+    def _footprint(self, place: RunPaths) -> Footprint:
         shown = tuple(self.settings.shown)
         if self.client.name == definitions.COMMAND:
             return Footprint((*programs.with_neighbours(self._own(), _hidden(place)), *shown))
@@ -187,7 +187,7 @@ def _check_reachable(settings: AgentSettings) -> None:
         )
 
 
-def _hidden(place: Place) -> tuple[Path, ...]:
+def _hidden(place: RunPaths) -> tuple[Path, ...]:
     """A folder that holds one of these holds more than a program."""
     judges = (Path(runtime().harness), Path(runtime().site))
     return place.root, Path.cwd(), Path.home(), Path(tempfile.gettempdir()), *judges

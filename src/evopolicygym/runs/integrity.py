@@ -10,8 +10,8 @@ import json
 from typing import Any, Final
 
 from evopolicygym.analysis.limited import run_limited
-from evopolicygym.judge.place import Place
-from evopolicygym.records.run import Integrity
+from evopolicygym.run_paths import RunPaths
+from evopolicygym.run_record import Integrity
 from evopolicygym.runs import leftovers
 
 NOT_CHECKED: Final = (
@@ -22,7 +22,7 @@ NOT_CHECKED: Final = (
 LONGEST_ERROR: Final = 500
 
 
-def inspect(place: Place) -> dict[str, Any]:
+def inspect(place: RunPaths) -> dict[str, Any]:
     """The note. Never raises: a run ends with its outcome, whatever its agent left."""
     try:
         note = _note(place)
@@ -32,7 +32,7 @@ def inspect(place: Place) -> dict[str, Any]:
     return note.model_dump(mode="json")
 
 
-def _note(place: Place) -> Integrity:
+def _note(place: RunPaths) -> Integrity:
     answer = run_limited(leftovers.__name__, str(place.root), cpu_s=leftovers.CPU_S)
     whole = answer.output.split(b"\n")[:-1]  # what was printed before the process came to its end
     parts = [Integrity.model_validate(json.loads(line)) for line in whole]

@@ -11,9 +11,9 @@ from evopolicygym.errors import UserError
 from evopolicygym.files import open_file
 from evopolicygym.judge.events import Opened
 from evopolicygym.judge.ledger import MAX_BYTES, LedgerCorrupt, Line, line_hash, read
-from evopolicygym.judge.place import Place
 from evopolicygym.judge.state import Phase, RunState, fold
-from evopolicygym.records.run import load
+from evopolicygym.run_paths import RunPaths
+from evopolicygym.run_record import load
 from evopolicygym.runs import record
 from evopolicygym.runs.allowance import spent
 from evopolicygym.runs.settings import Settings
@@ -27,7 +27,7 @@ def look(root: Path) -> RunState:
 def has_begun(run: Path) -> bool:
     """Whether the ledger's first line is whole: one that a crash has torn opens nothing, and is dropped."""
     try:
-        with open_file(run, Place(run).ledger.name, MAX_BYTES) as ledger:
+        with open_file(run, RunPaths(run).ledger.name, MAX_BYTES) as ledger:
             return ledger.readline().endswith(b"\n")
     except (FileNotFoundError, NotADirectoryError):
         return False
@@ -71,7 +71,7 @@ def _opened(root: Path) -> Opened:
 
 
 def _lines(root: Path) -> list[tuple[Line, bytes]]:
-    place = Place(root)
+    place = RunPaths(root)
     if not place.ledger.exists():
         raise UserError(f"{root} holds no run", "Name the folder of a run: the one with ledger.jsonl.")
     return list(read(place.ledger))

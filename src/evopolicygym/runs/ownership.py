@@ -18,14 +18,14 @@ from evopolicygym.analysis.code_reader import code_facts
 from evopolicygym.errors import FULL, UserError
 from evopolicygym.execution.ray.fleet import Whereabouts
 from evopolicygym.execution.slots import Slots, check_jobs
+from evopolicygym.files import write_atomic
 from evopolicygym.judge import submission
 from evopolicygym.judge.events import Joined, Opened, Owned
 from evopolicygym.judge.failpoints import failpoint
 from evopolicygym.judge.judge import Judge, Means, Videos
-from evopolicygym.judge.place import Place, write_whole
 from evopolicygym.judge.state import Phase, RunState
-from evopolicygym.records.folder import check_run_folder
-from evopolicygym.records.run import Code
+from evopolicygym.run_paths import RunPaths, check_run_folder
+from evopolicygym.run_record import Code
 from evopolicygym.runs import record, reserve, workspace
 from evopolicygym.runs.engines import engine_of
 from evopolicygym.runs.grants import check_task_is_given
@@ -49,7 +49,7 @@ BY_HAND: Final[dict[str, Any]] = {"agent": None, "agent_isolation": {"level": "n
 class Owner:
     """A run in our hands. ``notice`` is what its user should know of how it goes on."""
 
-    place: Place
+    place: RunPaths
     settings: Settings
     judge: Judge
     task_text: str
@@ -81,7 +81,7 @@ def own(
 ) -> Iterator[Owner]:
     """An existing run or, when a task is given, a new one. Leaving it lets go: another process may take over. ``slots``
     and, with Ray, ``seats`` are there where runs share them."""
-    place = Place(_real(root))
+    place = RunPaths(_real(root))
     _set_link_aside(place.workspace)
     check_run_folder(place.root)
     is_new = not place.root.exists()
@@ -123,7 +123,7 @@ def _check_settings(settings: Settings) -> None:
         check_jobs(settings.jobs)
 
 
-def _make(place: Place) -> None:
+def _make(place: RunPaths) -> None:
     try:
         place.make()
     except OSError as error:
@@ -132,7 +132,7 @@ def _make(place: Place) -> None:
         raise UserError(f"{place.root} cannot be made: {error.strerror}", "Name another folder with --run.") from error
 
 
-def _taken_up(place: Place, given: dict[str, Any]) -> Settings:
+def _taken_up(place: RunPaths, given: dict[str, Any]) -> Settings:
     """The settings of a run that exists. What makes it less safe than usual must be given here and now: the folder may
     come from somebody else, and so does what its config.toml says."""
     opened, settings = look(place.root).opened, recorded_settings(place.root)
@@ -152,7 +152,7 @@ def _taken_up(place: Place, given: dict[str, Any]) -> Settings:
     return agreed(settings, given, place)
 
 
-def agreed(settings: Settings, given: dict[str, Any], place: Place) -> Settings:
+def agreed(settings: Settings, given: dict[str, Any], place: RunPaths) -> Settings:
     """The settings of a run that exists; what is asked for must not contradict them. A recorded task that is not
     installed is compared by its text: to resolve it would run code that the folder chose."""
     task = given.get("task")
@@ -183,7 +183,7 @@ _PARTS: Final = {"checkpoints", "config.toml", "feedback", "hidden", "ledger.jso
 
 @contextmanager
 def _started(
-    place: Place, settings: Settings, agent_facts: dict[str, Any], slots: Slots | None, seats: Whereabouts | None
+    place: RunPaths, settings: Settings, agent_facts: dict[str, Any], slots: Slots | None, seats: Whereabouts | None
 ) -> Iterator[Owner]:
     task, splits = resolve(settings.task), settings.splits(make_key=not has_begun(place.root))
     videos = Videos(settings.video)
@@ -210,7 +210,7 @@ def _open(owner: Owner, task: Task, ids: dict[str, Any], agent_facts: dict[str, 
     """The ledger's first line comes last: without it there is no run."""
     engine, settings = owner.judge.means.engine, owner.settings
     config = settings.toml().encode()
-    write_whole(owner.place.config, config)
+    write_atomic(owner.place.config, config)
     workspace.make(
         owner.place, owner.task_text, engine.action_space, settings.budget, settings.video, settings.max_candidates
     )

@@ -21,7 +21,7 @@ from evopolicygym.agents.lines import ReadingLimit, lines
 from evopolicygym.agents.reading import Ended
 from evopolicygym.agents.turns import Failure, FailureKind, Turn, Usage
 from evopolicygym.errors import FULL, UserError
-from evopolicygym.judge.place import is_scarcity
+from evopolicygym.files import is_shortage
 from evopolicygym.runs.pulse import Pulse
 from evopolicygym.runs.streams import STDERR_LIMIT, STDOUT_LIMIT, StreamCopy, plain
 from evopolicygym.runs.watch import Signs
@@ -191,7 +191,7 @@ class ClientPlayer:
 def not_started_again(is_first: bool, error: OSError | UserError) -> Failure:
     """An agent that was started before, and now cannot be, has seen to that itself: it owns its HOME and workspace.
     Raises what is not its doing."""
-    if is_first or is_scarcity(error) or (isinstance(error, OSError) and error.errno in FULL):
+    if is_first or is_shortage(error) or (isinstance(error, OSError) and error.errno in FULL):
         raise error
     return Failure(FailureKind.CLIENT, f"it cannot be started again: {error}")
 

@@ -6,12 +6,13 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any, Final
 
+from evopolicygym import run_record as shape
+from evopolicygym.files import write_json
 from evopolicygym.judge import hidden
 from evopolicygym.judge.events import Tally, Turned
-from evopolicygym.judge.place import Place, write_json
 from evopolicygym.judge.state import Phase, RunState, Submission
 from evopolicygym.judge.submission import JUDGE_FAULTS
-from evopolicygym.records import run as shape
+from evopolicygym.run_paths import RunPaths
 from evopolicygym.sandbox.policy.jail import Level
 from evopolicygym.tasks.splits import Split
 
@@ -33,7 +34,7 @@ MESSAGE: Final = 500
 CodeReader = Callable[[str], shape.Code | None]
 
 
-def write(place: Place, state: RunState, head: str, code: CodeReader = lambda _: None) -> shape.Run:
+def write(place: RunPaths, state: RunState, head: str, code: CodeReader = lambda _: None) -> shape.Run:
     """run.json, and beside it the hidden results case by case."""
     record = derive(state, head, code)
     write_json(place.hidden / "validation.json", _by_checkpoint(state.validation))

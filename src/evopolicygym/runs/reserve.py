@@ -8,14 +8,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from evopolicygym.judge.place import Place
+from evopolicygym.run_paths import RunPaths
 
 NAME: Final = ".reserve"
 BYTES: Final = 8 << 20
 PART: Final = 1 << 20
 
 
-def make(place: Place) -> None:
+def make(place: RunPaths) -> None:
     """Where there is room; a run does not fail for want of it."""
     with suppress(OSError):
         descriptor = os.open(_path(place), os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -25,7 +25,7 @@ def make(place: Place) -> None:
             os.close(descriptor)
 
 
-def release(place: Place) -> bool:
+def release(place: RunPaths) -> bool:
     """Whether there was anything to release."""
     try:
         os.unlink(_path(place))
@@ -34,7 +34,7 @@ def release(place: Place) -> bool:
     return True
 
 
-def release_part(place: Place) -> bool:
+def release_part(place: RunPaths) -> bool:
     """For a line while the agent lives: most of it stays for later. Whether there was enough to release."""
     try:
         descriptor = os.open(_path(place), os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -52,5 +52,5 @@ def release_part(place: Place) -> bool:
     return True
 
 
-def _path(place: Place) -> Path:
+def _path(place: RunPaths) -> Path:
     return place.root / NAME

@@ -13,21 +13,21 @@ from typing import Any, Final, Literal, Self, TypeVar
 
 from pydantic import Field, ValidationError
 
-from evopolicygym.agents.strict import Strict
+from evopolicygym import config
+from evopolicygym.config import StrictModel
 from evopolicygym.errors import UserError
 from evopolicygym.execution.engine import PUBLISHABLE
 from evopolicygym.files import read_file
 from evopolicygym.judge.events import MAX_BUDGET
 from evopolicygym.judge.judge import Videos
 from evopolicygym.judge.requests import MAX_EPISODES
-from evopolicygym.runs import toml
 from evopolicygym.runs.allowance import Allowance
 from evopolicygym.sandbox.agent.cell import AgentLevel, Network
 from evopolicygym.sandbox.policy.jail import Level
 from evopolicygym.tasks.sealing import load_key
 from evopolicygym.tasks.splits import SIZES, PaperSplits, SealedSplits, Split, Splits
 
-Model = TypeVar("Model", bound=Strict)
+Model = TypeVar("Model", bound=StrictModel)
 CONFIG: Final = "config.toml"
 MAX_BYTES: Final = 1 << 20
 MAX_NAME: Final = 4096  # as of a path; a name is compared with all that there are, to say which was meant
@@ -100,7 +100,7 @@ class ValidateWhen(StrEnum):
             )
 
 
-class AgentSettings(Strict):
+class AgentSettings(StrictModel):
     """Who plays, what it is given, and what it may use up beside the budget of episodes. ``variables`` are names: their
     values are secrets, and nowhere but in the agent's environment."""
 
@@ -138,7 +138,7 @@ class AgentSettings(Strict):
         return Allowance(self.turns, self.hours, self.tokens, self.dollars, self.retries, self.silent_minutes)
 
 
-class Settings(Strict):
+class Settings(StrictModel):
     """Resolved: every default is written out. Without an agent a run is served, and played by whoever comes."""
 
     task: str = Field(max_length=MAX_NAME)
@@ -182,7 +182,7 @@ class Settings(Strict):
 
     def toml(self) -> str:
         values = self.model_dump(mode="json", exclude_none=True)
-        return toml.text(values, "The settings of this run, resolved. Written once.")
+        return config.to_toml(values, "The settings of this run, resolved. Written once.")
 
     def differences(self, other: Settings) -> list[str]:
         """In words; settings that may differ between owners of one run are none."""

@@ -15,10 +15,9 @@ from evopolicygym.execution.engine import Engine, LocalEngine
 from evopolicygym.judge import feedback, hidden
 from evopolicygym.judge.events import Charged, Closed, Event, Judged, Opened, Refunded, Selected
 from evopolicygym.judge.ledger import Line, line_hash, read
-from evopolicygym.judge.place import Place
 from evopolicygym.judge.state import Phase, RunState, apply, fold, in_place
-from evopolicygym.records.folder import check_run_folder
-from evopolicygym.records.run import Run, load
+from evopolicygym.run_paths import RunPaths, check_run_folder
+from evopolicygym.run_record import Run, load
 from evopolicygym.runs import record
 from evopolicygym.runs.grants import check_task_is_given
 from evopolicygym.runs.look import check_sense
@@ -84,7 +83,7 @@ class Report:
 def verify(root: Path, jobs: int, isolation: Isolation = Isolation.AUTO, task: str | None = None) -> Report:
     """The folder may come from anybody: ``isolation`` is the caller's word alone, whatever config.toml says. A task
     that is not installed is played only if ``task`` names it, too."""
-    place = Place(root.absolute())
+    place = RunPaths(root.absolute())
     try:
         check_run_folder(place.root)
         lines = list(read(place.ledger))
@@ -161,7 +160,7 @@ def _misfits(state: RunState, event: Event) -> Iterator[str]:
             return
 
 
-def _checkpoints(place: Place, state: RunState) -> Iterator[str]:
+def _checkpoints(place: RunPaths, state: RunState) -> Iterator[str]:
     store = CheckpointStore(place.checkpoints)
     submitted = (one.charged.checkpoint for one in state.submissions.values())
     for checkpoint in {checkpoint.hash: checkpoint for checkpoint in submitted}.values():
@@ -171,7 +170,7 @@ def _checkpoints(place: Place, state: RunState) -> Iterator[str]:
             yield error.message
 
 
-def _feedback(place: Place, state: RunState) -> Iterator[str]:
+def _feedback(place: RunPaths, state: RunState) -> Iterator[str]:
     if not _has_feedback(place, state):
         return
     for one in state.submissions.values():
@@ -184,12 +183,12 @@ def _feedback(place: Place, state: RunState) -> Iterator[str]:
             yield f"{one.name} was refunded, but has feedback"
 
 
-def _has_feedback(place: Place, state: RunState) -> bool:
+def _has_feedback(place: RunPaths, state: RunState) -> bool:
     """Whether this copy of the run kept its feedback: it is large, and no score depends on it."""
     return any(os.path.lexists(place.feedback / one.name / "summary.json") for one in state.submissions.values())
 
 
-def _feedback_is(place: Place, state: RunState) -> str:
+def _feedback_is(place: RunPaths, state: RunState) -> str:
     if not any(one.judged for one in state.submissions.values()):
         return "there is none"
     return "each is as it was when it was judged" if _has_feedback(place, state) else "not in this copy of the run"
@@ -202,7 +201,7 @@ def _digest(folder: Path) -> str:
         return ""
 
 
-def _settings(place: Place, state: RunState) -> Iterator[str]:
+def _settings(place: RunPaths, state: RunState) -> Iterator[str]:
     """config.toml is what the run was opened with, and what the ledger claims to have been played."""
     assert state.opened is not None
     try:
@@ -239,7 +238,7 @@ def _selection(state: RunState) -> Iterator[str]:
         yield f"submission {state.selected} was selected, but {number} is the best"
 
 
-def _record(place: Place, lines: list[tuple[Line, bytes]], hashes: list[str]) -> Iterator[str]:
+def _record(place: RunPaths, lines: list[tuple[Line, bytes]], hashes: list[str]) -> Iterator[str]:
     """Code metrics are left out: they follow from the checkpoints, not from the ledger. Before a run is finished its
     record may be that of an earlier line, but of a line that is there."""
     try:
@@ -266,7 +265,7 @@ def _plain(run: Run, name: str) -> Any:
     return value
 
 
-def _replay(place: Place, state: RunState, jobs: int, isolation: Isolation, given: str | None) -> tuple[Replay, str]:
+def _replay(place: RunPaths, state: RunState, jobs: int, isolation: Isolation, given: str | None) -> tuple[Replay, str]:
     """Played on any machine: another bit_id is a reason to say so, not to refuse. The winner is played from a copy:
     nothing is written to the run, and no link in it leads anywhere."""
     if state.phase is not Phase.FINISHED or state.selected is None or state.opened is None:

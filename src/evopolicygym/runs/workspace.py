@@ -7,9 +7,10 @@ import logging
 from importlib.resources import files
 from typing import Any, Final
 
+from evopolicygym.files import write_atomic
 from evopolicygym.judge import delivery
-from evopolicygym.judge.place import Place, write_whole
 from evopolicygym.judge.requests import LAST, MAX_EPISODES
+from evopolicygym.run_paths import RunPaths
 from evopolicygym.sandbox.checkpoints import MAX_BYTES, MAX_FILES
 from evopolicygym.tasks.contract import starter
 
@@ -79,7 +80,7 @@ CANDIDATES: Final = """\
 
 
 def make(
-    place: Place,
+    place: RunPaths,
     task_text: str,
     action_space: dict[str, Any],
     budget: int,
@@ -101,24 +102,24 @@ def make(
         candidates=CANDIDATES.format(limit=max_candidates) if max_candidates else "",
         task=task_text,
     )
-    write_whole(place.workspace / INSTRUCTIONS, text.encode())
+    write_atomic(place.workspace / INSTRUCTIONS, text.encode())
     for name, pointer in POINTERS.items():
-        write_whole(place.workspace / name, pointer.encode())
-    write_whole(place.workspace / CLIENT, files("evopolicygym.server").joinpath("client.py").read_bytes())
-    write_whole(place.system / "policy.py", starter(action_space).encode())
+        write_atomic(place.workspace / name, pointer.encode())
+    write_atomic(place.workspace / CLIENT, files("evopolicygym.server").joinpath("client.py").read_bytes())
+    write_atomic(place.system / "policy.py", starter(action_space).encode())
 
 
-def show_door(place: Place, api: str) -> None:
+def show_door(place: RunPaths, api: str) -> None:
     """Where the door is now; after a restart it may have moved."""
     _write_door(place, {"api": api})
 
 
-def show_closed(place: Place) -> None:
+def show_closed(place: RunPaths) -> None:
     """There is no door any more, and none will come back: whoever still waits need not."""
     _write_door(place, {"closed": True})
 
 
-def _write_door(place: Place, content: dict[str, Any]) -> None:
+def _write_door(place: RunPaths, content: dict[str, Any]) -> None:
     """An agent that shut its own workspace is not told."""
     try:
         delivery.replace_file(place.workspace, DOOR, json.dumps(content).encode() + b"\n")
@@ -126,7 +127,7 @@ def _write_door(place: Place, content: dict[str, Any]) -> None:
         log.warning("%s could not be written to the workspace: %s", DOOR, error)
 
 
-def environment(place: Place, api: str) -> dict[str, str]:
+def environment(place: RunPaths, api: str) -> dict[str, str]:
     """Variables of the public v0.1 protocol, for the agent's process."""
     from evopolicygym.tasks.ids import PROTOCOL
 

@@ -16,8 +16,7 @@ from typing import Final
 import uvicorn
 from starlette.applications import Starlette
 
-from evopolicygym.files import read_file
-from evopolicygym.judge.place import write_json
+from evopolicygym.files import read_file, write_json
 from evopolicygym.server.connections import AT_ONCE, protocol
 
 NAME: Final = ".door.json"

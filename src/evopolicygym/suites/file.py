@@ -9,9 +9,9 @@ from typing import Annotated, Any, Final, Self
 
 from pydantic import Field, StringConstraints, field_validator
 
-from evopolicygym.agents.strict import Strict, read_toml, shaped
+from evopolicygym import config
+from evopolicygym.config import StrictModel, read_toml, validate
 from evopolicygym.errors import UserError
-from evopolicygym.runs import toml
 from evopolicygym.runs.programs import settled
 from evopolicygym.runs.settings import AgentSettings, Settings, ValidateWhen
 from evopolicygym.tasks.files import core16
@@ -21,7 +21,7 @@ COLLECTIONS: Final = {"core16": core16}
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=80)]  # part of a path
 
 
-class Splits(Strict):
+class Splits(StrictModel):
     """Whose cases are played, and how many hidden ones. What is not said has the default of a run."""
 
     seeds: str | None = None
@@ -30,7 +30,7 @@ class Splits(Strict):
     heldout_cases: int | None = None
 
 
-class Defaults(Strict):
+class Defaults(StrictModel):
     """Of every run. What is not said has the default of a run."""
 
     budget: int | None = None
@@ -48,7 +48,7 @@ class Defaults(Strict):
         return value
 
 
-class Limits(Strict):
+class Limits(StrictModel):
     """Of each run, unless its agent has its own."""
 
     turns: int | None = None
@@ -59,7 +59,7 @@ class Limits(Strict):
     silent_minutes: float | None = None
 
 
-class Cap(Strict):
+class Cap(StrictModel):
     """On the spending of all runs together: when it is reached, no new run begins, and those that play play on."""
 
     tokens: int | None = Field(default=None, ge=1)
@@ -72,7 +72,7 @@ class Entrant(AgentSettings):
     name: str = ""
 
 
-class Suite(Strict):
+class Suite(StrictModel):
     name: Name
     tasks: list[str] = Field(min_length=1)
     agents: dict[Name, Entrant] = Field(min_length=1)
@@ -103,7 +103,7 @@ class Suite(Strict):
         data = read_toml(path, "suite file", SEE)
         for text in overrides:
             _override(data, text)
-        return shaped(cls, {"name": path.stem, **data}, f"the suite file {path}", SEE)
+        return validate(cls, {"name": path.stem, **data}, f"the suite file {path}", SEE)
 
     def settings(self, task: str, agent: str, repeat: int) -> Settings:
         """Of one run. An agent's own limits go before those of the suite."""
@@ -112,7 +112,7 @@ class Suite(Strict):
             raise UserError(f"agents.{agent}.seed: agents have no seed of their own", "Set the seed of the suite.")
         own = {name: getattr(entrant, name) for name in entrant.model_fields_set}
         given = {**_said(self.limits), **own, "name": entrant.name or agent, "seed": self.seed + repeat}
-        who = shaped(AgentSettings, given | _whole(entrant), f"agents.{agent}", SEE)
+        who = validate(AgentSettings, given | _whole(entrant), f"agents.{agent}", SEE)
         return Settings.make(task=task, agent=who, **_said(self.splits), **_said(self.defaults))
 
     def toml(self) -> str:
@@ -128,7 +128,7 @@ class Suite(Strict):
         values["splits"] = {name: run[name] for name in Splits.model_fields if name in run}
         values["defaults"] = {name: run[name] for name in Defaults.model_fields if name in run}
         comment = "This suite, resolved. `evopolicygym suite run` on this file goes on with it."
-        return toml.text(values | {"agents": agents}, comment)
+        return config.to_toml(values | {"agents": agents}, comment)
 
 
 def _whole(entrant: Entrant) -> dict[str, Any]:
@@ -141,7 +141,7 @@ def _whole(entrant: Entrant) -> dict[str, Any]:
     return paths | ({"name": str(Path(entrant.name).resolve())} if entrant.name.endswith(".toml") else {})
 
 
-def _said(part: Strict) -> dict[str, Any]:
+def _said(part: StrictModel) -> dict[str, Any]:
     return part.model_dump(exclude_none=True)
 
 

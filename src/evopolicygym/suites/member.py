@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from evopolicygym.agents.strict import Strict
+from evopolicygym.config import StrictModel
 from evopolicygym.execution.ray.fleet import Whereabouts
 from evopolicygym.judge.state import Phase
 from evopolicygym.runs import service
@@ -26,7 +26,7 @@ from evopolicygym.suites.sharing import SharedSlots, SharedWaiting
 POLL_S: Final = 0.02
 
 
-class Brief(Strict):
+class Brief(StrictModel):
     """From the foreman: the run, how many slots there are (with Ray: of which seats), where its sockets are, and who
     the foreman is."""
 

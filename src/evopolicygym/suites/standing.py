@@ -12,7 +12,7 @@ from evopolicygym.analysis.scores import mean, run_score
 from evopolicygym.errors import UserError
 from evopolicygym.judge import hidden
 from evopolicygym.judge.state import Phase, RunState
-from evopolicygym.records.run import load
+from evopolicygym.run_record import load
 from evopolicygym.runs.allowance import Spent, spent
 from evopolicygym.runs.look import has_begun, has_outcome, look
 from evopolicygym.suites import log

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from typing import Any, Final
 
-from evopolicygym.judge.place import Place, write_json
+from evopolicygym.files import write_json
+from evopolicygym.run_paths import RunPaths
 from evopolicygym.suites.file import Cap, Suite
 from evopolicygym.suites.folder import SuiteFolder
 from evopolicygym.suites.plan import PlannedRun
@@ -25,7 +26,7 @@ class Survey:
         return [self.row(planned) for planned in self._planned]
 
     def row(self, planned: PlannedRun) -> Row:
-        place, running = Place(self._folder.run(planned.name)), self._is_running(planned.name)
+        place, running = RunPaths(self._folder.run(planned.name)), self._is_running(planned.name)
         seen = (running, *(_stamp(path) for path in (place.ledger, place.record, self._folder.log(planned.name))))
         known = self._known.get(planned.name)
         if known is None or known[0] != seen:

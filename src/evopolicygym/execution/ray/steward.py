@@ -1,7 +1,7 @@
 """A Ray of our own, on this machine: a process that starts it and, however we end, ends it and removes its files.
 
-Started as ``python -m evopolicygym.execution.ray.steward CPUS FOLDER``. It says the address, and lives until its standard
-input ends.
+Started as ``python -m evopolicygym.execution.ray.steward CPUS FOLDER``. It prints the address, and lives until its
+standard input ends.
 """
 
 from __future__ import annotations

@@ -1,19 +1,72 @@
-"""The folder of a run as it must be before anything in it is used: plain files and folders, and no links.
-
-A run folder may come from elsewhere. Whoever writes into it, plays from it or shows what lies in it would otherwise be
-led out of it. What an agent owns (``workspace``, its HOME) is not looked at here: it is opened with care each time.
-"""
+"""The layout of a run folder: where its parts lie on disk, and the check that they are plain files and folders."""
 
 from __future__ import annotations
 
 import os
 import stat
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from evopolicygym.errors import UserError
 from evopolicygym.files import is_folder, open_folder
+
+
+@dataclass(frozen=True)
+class RunPaths:
+    """The folder of one run. All but ``workspace`` belongs to the judge alone."""
+
+    root: Path
+
+    @property
+    def record(self) -> Path:
+        return self.root / "run.json"
+
+    @property
+    def ledger(self) -> Path:
+        return self.root / "ledger.jsonl"
+
+    @property
+    def config(self) -> Path:
+        return self.root / "config.toml"
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.root / "checkpoints"
+
+    @property
+    def feedback(self) -> Path:
+        return self.root / "feedback"
+
+    @property
+    def hidden(self) -> Path:
+        return self.root / "hidden"
+
+    @property
+    def logs(self) -> Path:
+        return self.root / "logs"
+
+    @property
+    def workspace(self) -> Path:
+        return self.root / "workspace"
+
+    @property
+    def system(self) -> Path:
+        return self.workspace / "system"
+
+    def make(self) -> None:
+        """Owner only: on a shared machine, hidden results are nobody else's business."""
+        self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.make_own()
+        for folder in (self.workspace, self.system):
+            folder.mkdir(mode=0o755, exist_ok=True)
+
+    def make_own(self) -> None:
+        """The judge's folders. A run may come from something that keeps no empty ones, such as git."""
+        for folder in (self.checkpoints, self.feedback, self.hidden, self.logs):
+            folder.mkdir(mode=0o755, exist_ok=True)
+
 
 FILES: Final = ("run.json", "ledger.jsonl", "config.toml", ".lock", ".door.json", "agent/python/pyvenv.cfg")
 FOLDERS: Final = (

@@ -1,4 +1,4 @@
-"""The published schema is that of the code. Regenerate: python -m evopolicygym.records.run > docs/schemas/run-1.json"""
+"""The published schema is that of the code. Regenerate: python -m evopolicygym.run_record > docs/schemas/run-1.json"""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from evopolicygym.errors import UserError
-from evopolicygym.records.run import load, schema
+from evopolicygym.run_record import load, schema
 
-PUBLISHED = Path(__file__).parents[2] / "docs" / "schemas" / "run-1.json"
+PUBLISHED = Path(__file__).parents[1] / "docs" / "schemas" / "run-1.json"
 
 
 def test_the_published_schema_is_that_of_the_code():

@@ -1,1 +1,0 @@
-"""What is written down for others: the published shape of run.json. Imports none of the machinery."""
