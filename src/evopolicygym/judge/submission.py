@@ -22,7 +22,7 @@ from evopolicygym.judge.requests import Ask
 from evopolicygym.judge.state import Phase, Submission
 from evopolicygym.judge.verdicts import Reason, Refusal, Verdict
 from evopolicygym.rollout.engine import OutOfTime
-from evopolicygym.rollout.records import Episode, EpisodeResult, FaultReport, LoadResult, Recording
+from evopolicygym.rollout.records import Episode, EpisodeResult, FaultReport, LoadResult, Recording, redacted
 from evopolicygym.sandbox.checkpoints import Checkpoint, SnapshotRefused, remove_tree
 from evopolicygym.tasks.splits import Split
 
@@ -105,7 +105,7 @@ def _judge(judge: Judge, submission: Submission) -> None:
     began = time.perf_counter()
     staged = Staged(judge.place.feedback)
     try:
-        load = judge.means.engine.load(submission.charged.checkpoint)
+        load = redacted(judge.means.engine.load(submission.charged.checkpoint), judge.redact)
         failpoint("loaded")
         verdict, results = _play(judge, submission, staged, load)
         wall_s = time.perf_counter() - began
@@ -134,7 +134,7 @@ def _play(
         for outcome in judge.means.engine.run(_episodes(judge, submission, staged), deadline):
             if isinstance(outcome, FaultReport):
                 raise Fault(outcome.text, outcome.permanent)
-            results.append(outcome)
+            results.append(redacted(outcome, judge.redact))
             failpoint("episode-played")
     except OutOfTime:
         return Verdict.ROLLOUT_TIMEOUT, sorted(results, key=lambda result: result.number)

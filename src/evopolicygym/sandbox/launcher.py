@@ -147,7 +147,7 @@ class Zygote:
         hello = self._receive()[0]
         if "level" not in hello:
             self.close()
-            reasons = {level: hello.get("refused", "the zygote died while starting")}
+            reasons: dict[str, str] = {level: hello.get("refused", "the zygote died while starting")}
             raise IsolationUnavailable(reasons, errno=hello.get("errno"))
         self.level = Level(hello["level"])
 
