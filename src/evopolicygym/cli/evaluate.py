@@ -12,7 +12,7 @@ import typer
 
 from evopolicygym.cli.output import data, print_json, progress, talk, tell_refused
 from evopolicygym.errors import Fault, UserError
-from evopolicygym.reference.paper import best_agent, published
+from evopolicygym.reference.paper import HELDOUT_CASES, best_agent, published
 from evopolicygym.rollout.engine import LocalEngine
 from evopolicygym.rollout.evaluation import Evaluation, NotLoaded, evaluate_folder
 from evopolicygym.rollout.ray.alone import ray_engine
@@ -185,7 +185,15 @@ def _summary(report: Evaluation) -> Iterator[tuple[str, str]]:
     yield "isolation", f"level {report.level}: {MEANING[report.level]}"
     yield "ids", f"{report.ids.comparable_id} {report.ids.bit_id}"
     if rows := published().get(report.task.id):
-        same = paper.same_cases(report.splits_id, report.split, report.indices)
-        where = "on these cases" if same else "on OTHER cases (its own held-out list), not comparable"
         best = best_agent(report.task.id)
-        yield "paper", f"{where}: random {rows['random']:.4g}, best agent ({best}) {rows[best]:.4g}"
+        yield "paper", f"{_paper_cases(report)}: random {rows['random']:.4g}, best agent ({best}) {rows[best]:.4g}"
+
+
+def _paper_cases(report: Evaluation) -> str:
+    """How the cases of the paper's rows relate to those that were played."""
+    played = (report.splits_id, report.split, report.indices)
+    if paper.same_cases(*played):
+        return "on these cases"
+    if paper.is_from_its_list(*played):
+        return f"on all {HELDOUT_CASES} cases of this list, not on these {len(report.indices)} alone, not comparable"
+    return "on OTHER cases (its own held-out list), not comparable"

@@ -237,7 +237,7 @@ def _selection(state: RunState) -> Iterator[str]:
     if state.phase in (Phase.OPEN, Phase.CLOSED):
         return
     if missing := hidden.unvalidated(state):
-        yield f"{len(missing)} candidates were never validated"
+        yield f"candidates that were never validated: {len(missing)}"
         return
     best = hidden.best(state)
     if (number := best.number if best else None) != state.selected:
