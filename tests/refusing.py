@@ -15,14 +15,14 @@ NUMBERS = {
     "x86_64": {"unshare": 272, "landlock": 444, "seccomp": 317},
     "aarch64": {"unshare": 97, "landlock": 444, "seccomp": 277},
 }[platform.machine()]
-REFUSE = 0x0005_0000 | errno.EPERM
+REFUSE = 0x0005_0000
 
 
-def refuser(calls: Sequence[str]) -> Callable[[], None]:
-    """For ``preexec_fn``: from here on, and in all descendants, these calls fail with EPERM."""
+def refuser(calls: Sequence[str], number: int = errno.EPERM) -> Callable[[], None]:
+    """For ``preexec_fn``: from here on, and in all descendants, these calls fail with this error."""
     program = [op(LOAD, NUMBER)]
     for call in calls:
-        program += [op(JUMP_EQUAL, NUMBERS[call], 0, 1), op(RETURN, REFUSE)]
+        program += [op(JUMP_EQUAL, NUMBERS[call], 0, 1), op(RETURN, REFUSE | number)]
     whole = b"".join([*program, op(RETURN, ALLOW)])
 
     def refuse() -> None:

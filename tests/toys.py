@@ -61,6 +61,19 @@ class Raising(Toy):
         return super().pay(action)
 
 
+class Altering(Raising):
+    """Alters the actions that it is given, and raises whenever the first number of one is above 0.5."""
+
+    action_space: Any = spaces.Box(-1.0, 1.0, (2,), np.float64)
+
+    def pay(self, action: Any) -> float:
+        if action[0] > 0.5:
+            action[:] = 0.0
+            raise ArithmeticError("the toy cannot take so much")
+        action[:] = 1.0
+        return self.luck
+
+
 class Importing(Toy):
     """Needs a package only when it is stepped, as simulators do that draw or plan on demand."""
 
@@ -312,6 +325,7 @@ ENVIRONMENTS = {
     "Toy-v0": Toy,
     "Endless-v0": Endless,
     "Raising-v0": Raising,
+    "Altering-v0": Altering,
     "Importing-v0": Importing,
     "Flaky-v0": Flaky,
     "Moody-v0": Moody,

@@ -29,12 +29,19 @@ class UserError(Exception):
 
 
 class IsolationUnavailable(UserError):
-    """No level of isolation that was asked for holds on this machine."""
+    """No level of isolation that was asked for holds on this machine. ``errno`` is the system's number for the reason,
+    if there is one: a shortage of memory or processes passes, a kernel that refuses a layer does not."""
 
     exit_code = 3
 
-    def __init__(self, reasons: Mapping[str, str], who: str = "policies", without: str = "--isolation none") -> None:
-        self.reasons = dict(reasons)
+    def __init__(
+        self,
+        reasons: Mapping[str, str],
+        who: str = "policies",
+        without: str = "--isolation none",
+        errno: int | None = None,
+    ) -> None:
+        self.reasons, self.errno = dict(reasons), errno
         lines = "\n".join(f"  level {level}: {reason}" for level, reason in self.reasons.items())
         super().__init__(
             f"{who} cannot be isolated on this machine:\n{lines}",

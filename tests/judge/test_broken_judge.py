@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from conftest import TESTS, policy_source, toy_task
-from evopolicygym.errors import Fault, UserError, is_permanent
+from evopolicygym.errors import Fault, IsolationUnavailable, UserError, is_permanent
 from evopolicygym.execution.records import FaultReport
 from evopolicygym.runs.look import look
 from serving import SMALL, Server, command
@@ -161,6 +161,8 @@ def raised(error: Exception, cause: BaseException | None = None) -> Exception:
         (raised(ImportError("cannot map a library"), OSError(errno.EMFILE, "Too many open files")), False),
         (raised(UserError("a worker cannot start"), OSError(errno.EAGAIN, "Try again")), False),
         (raised(ImportError("no room"), MemoryError()), False),
+        (IsolationUnavailable({"A": "not permitted"}, errno=errno.EPERM), True),
+        (IsolationUnavailable({"A": "no memory"}, errno=errno.ENOMEM), False),
         (ValueError("anything else"), False),
     ],
 )

@@ -33,6 +33,7 @@ def test_a_second_server_is_refused_and_two_finish_at_once(serve):
     before = (server.root / "ledger.jsonl").read_bytes()
     second = command("serve", "toys:Toy-v0", "--run", server.root, *SMALL)
     assert second.returncode == 2 and "another process owns the run" in second.stderr
+    assert "submit there" not in second.stderr, "an agent may be playing it"
     assert (server.root / "ledger.jsonl").read_bytes() == before
     refused = command("score", server.root)
     assert refused.returncode == 2 and "no outcome yet" in refused.stderr

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from test_outcomes import rewrite
 
 from conftest import policy_source, toy_task, write_policy
 from evopolicygym.execution.engine import LocalEngine
@@ -100,3 +102,28 @@ def test_a_run_with_a_sleeping_candidate_ends_and_can_be_verified(tmp_path):
     assert sleeping["errors"][-1] == "timeout" and sleeping["returns"][-1] == -5.0 and sleeping["lengths"][-1] == 0
     assert finished["outcome"]["kind"] == "scored" and finished["outcome"]["submission"] == 1
     assert verify(server.root, 1, task=server.task).replay is Replay.EQUAL
+
+
+def test_a_winner_that_runs_out_of_time_is_not_called_a_mismatch(tmp_path):
+    """With one job the limit is passed after two cases, with two jobs after three. A record that claims another return
+    for a case that was played is a mismatch all the same."""
+    (tmp_path / "toy.toml").write_text(TOY)
+    options = ("--validation-cases", "1", "--heldout-cases", str(CASES), "--jobs", "1", "--seeds", "paper")
+    server = Server(tmp_path / "run", *options, task=str(tmp_path / "toy.toml"))
+    try:
+        server.policy(SLEEPING)
+        server.submit([0])
+        heldout = server.finish()["outcome"]["heldout"]
+    finally:
+        server.close()
+    assert heldout["errors"] == [None, None, "timeout", "timeout"]
+    report = verify(server.root, 2, task=server.task)
+    assert report.replay is Replay.NONDETERMINISTIC and not report.ok
+    assert "ran out of time then or now on the cases that differ (2)" in report.findings[-1].detail
+    rewrite(server.root, lambda line: change_return(line, 0))
+    assert verify(server.root, 2, task=server.task).replay is Replay.MISMATCH
+
+
+def change_return(line: dict[str, Any], case: int) -> None:
+    if line["kind"] in ("scored", "repeated"):
+        line["data"].get("tally", line["data"])["returns"][case] += 1.0

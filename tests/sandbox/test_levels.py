@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from evopolicygym.limits import Limits
 from evopolicygym.sandbox.policy.jail import Level
 from evopolicygym.sandbox.policy.launcher import Zygote
 from evopolicygym.sandbox.runtime import runtime
+from refusing import refuser
 
 ROOMY = toy_task(limits=Limits(init_cpu_s=30, act_cpu_s=30, episode_cpu_s=60, memory_mb=2048))
 NOT_FOR_TESTS = {"antigravity", "this", "idlelib", "turtle", "turtledemo", "lib2to3"}
@@ -102,3 +105,34 @@ def test_checkpoints_among_the_libraries_are_refused(level):
     for root in runtime().roots:
         with pytest.raises(IsolationUnavailable, match="checkpoints must not be kept in"):
             Zygote(level, Path(root) / "site-packages" / "stage")
+
+
+START = """
+import sys
+sys.path.insert(0, {tests!r})
+from conftest import PUBLISHABLE, toy_task
+from evopolicygym.errors import IsolationUnavailable, is_permanent
+from evopolicygym.execution.engine import LocalEngine
+if __name__ == "__main__":
+    try:
+        LocalEngine(toy_task(), 1, PUBLISHABLE).close()
+    except IsolationUnavailable as error:
+        print(is_permanent(error), sorted(error.reasons))
+"""
+
+
+@pytest.mark.parametrize(
+    ("calls", "number", "permanent"),
+    [
+        (["unshare", "landlock"], errno.EPERM, True),
+        (["unshare", "landlock"], errno.ENOMEM, False),
+        (["seccomp"], errno.EPERM, True),
+        (["seccomp"], errno.EAGAIN, False),  # in the rehearsal, a process further down
+    ],
+)
+def test_a_shortage_that_keeps_a_level_from_holding_may_pass(calls, number, permanent):
+    script = START.format(tests=str(Path(__file__).parents[1]))
+    done = subprocess.run(
+        [sys.executable, "-c", script], preexec_fn=refuser(calls, number), capture_output=True, text=True, timeout=120
+    )
+    assert done.stdout == f"{permanent} ['A', 'B']\n", done.stderr

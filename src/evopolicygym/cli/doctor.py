@@ -14,6 +14,7 @@ import typer
 from rich.text import Text
 
 from evopolicygym.cli.importing import import_errors
+from evopolicygym.cli.numbers import counted
 from evopolicygym.cli.output import data, one_line, print_json, talk
 from evopolicygym.errors import IsolationUnavailable, UserError
 from evopolicygym.execution.stopwatch import measure_jail
@@ -81,9 +82,10 @@ def _agents() -> Iterator[Probe]:
 
 
 def _exposure(found: Exposure) -> Iterator[Probe]:
-    names = ", ".join(found.hidden_simulators[:EXAMPLES]) or "no simulator in them"
+    names = ", ".join(found.hidden_simulators[:EXAMPLES]) or "none"
     more = f" and {len(found.hidden_simulators) - EXAMPLES} more" if len(found.hidden_simulators) > EXAMPLES else ""
-    yield Probe("hidden from agents", True, f"{len(found.hidden)} package folders and simulators: {names}{more}")
+    places = counted(len(found.hidden), "place")
+    yield Probe("hidden from agents", True, f"{places} with packages; simulators there: {names}{more}")
     remedy = "uninstall them, or move them out of /usr: every agent on this machine can simulate off budget"
     seen = [*found.seen, *(f"{tree}: too many folders to search" for tree in found.unsearched)]
     yield Probe("simulators that agents see", not seen, ", ".join(seen) or "none", remedy if seen else "")

@@ -16,7 +16,7 @@ from evopolicygym.execution.engine import LocalEngine
 from evopolicygym.execution.evaluation import Evaluation, NotLoaded, evaluate_folder
 from evopolicygym.execution.ray.alone import ray_engine
 from evopolicygym.execution.unnamed import unnamed
-from evopolicygym.reference.paper import best_agent, published
+from evopolicygym.reference.paper import HELDOUT_CASES, best_agent, published
 from evopolicygym.runs.machine_lock import Cases, hidden_cases
 from evopolicygym.runs.settings import CORES, EngineName, Isolation, Seeds
 from evopolicygym.sandbox.checkpoints import Checkpoint, SnapshotRefused
@@ -185,7 +185,15 @@ def _summary(report: Evaluation) -> Iterator[tuple[str, str]]:
     yield "isolation", f"level {report.level}: {MEANING[report.level]}"
     yield "ids", f"{report.ids.comparable_id} {report.ids.bit_id}"
     if rows := published().get(report.task.id):
-        same = paper.same_cases(report.splits_id, report.split, report.indices)
-        where = "on these cases" if same else "on OTHER cases (its own held-out list), not comparable"
         best = best_agent(report.task.id)
-        yield "paper", f"{where}: random {rows['random']:.4g}, best agent ({best}) {rows[best]:.4g}"
+        yield "paper", f"{_paper_cases(report)}: random {rows['random']:.4g}, best agent ({best}) {rows[best]:.4g}"
+
+
+def _paper_cases(report: Evaluation) -> str:
+    """How the cases of the paper's rows relate to those that were played."""
+    played = (report.splits_id, report.split, report.indices)
+    if paper.same_cases(*played):
+        return "on these cases"
+    if paper.is_from_its_list(*played):
+        return f"on all {HELDOUT_CASES} cases of this list, not on these {len(report.indices)} alone, not comparable"
+    return "on OTHER cases (its own held-out list), not comparable"

@@ -45,12 +45,7 @@ POLL_S: Final = 0.2
 
 
 def finish(
-    run: Run,
-    task: Named = None,
-    jobs: Jobs = CORES,
-    engine: Where = None,
-    isolation: Jail = None,
-    json: AsJson = False,
+    run: Run, task: Named = None, jobs: Jobs = CORES, engine: Where = None, isolation: Jail = None, json: AsJson = False
 ) -> None:
     """Close a run, select a checkpoint on hidden validation, score it on held-out, and print the outcome."""
     waited = 0.0

@@ -9,6 +9,7 @@ from typing import Final
 
 from rich.text import Text
 
+from evopolicygym.cli.numbers import counted
 from evopolicygym.cli.output import one_line, talk
 from evopolicygym.judge.state import Phase, RunState
 
@@ -36,9 +37,8 @@ def line(state: RunState) -> str:
     means = [one.judged.tally.mean for one in state.submissions.values() if one.judged and one.judged.tally]
     best = f"best train mean {max(means):.5g}" if means else "nothing scored yet"
     bar = "█" * filled + "░" * (BAR - filled)
-    return (
-        f"{bar} {state.charged}/{state.budget} episodes, {len(state.submissions)} submissions, {best}, {_phase(state)}"
-    )
+    submissions = counted(len(state.submissions), "submission")
+    return f"{bar} {state.charged}/{state.budget} episodes, {submissions}, {best}, {_phase(state)}"
 
 
 def _phase(state: RunState) -> str:

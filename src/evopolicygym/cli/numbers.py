@@ -25,6 +25,11 @@ def count(value: float | None) -> str:
     return UNKNOWN if value is None else f"{value:,.0f}"
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun in the right form: "1 run", "2 runs"."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def between(interval: Interval | None, digits: int = 4) -> str:
     return UNKNOWN if interval is None else f"{interval.low:.{digits}g} to {interval.high:.{digits}g}"
 

@@ -6,6 +6,7 @@ import math
 from pathlib import Path
 from typing import Final
 
+from evopolicygym.cli.numbers import counted
 from evopolicygym.cli.output import data, print_json
 from evopolicygym.errors import Fault
 from evopolicygym.run_record import OutcomeKind, Repeat, Result, Run, Submission, load
@@ -105,10 +106,10 @@ def _end(record: Run) -> list[tuple[str, str]]:
 
 
 def _lines(record: Run) -> list[tuple[str, str]]:
-    budget, outcome = record.budget, record.outcome
+    budget, outcome, submissions = record.budget, record.outcome, counted(len(record.submissions), "submission")
     lines = [
         ("task", f"{record.task.id} ({record.task.env_id}), cases of {record.ids.splits_id[:23]}"),
-        ("budget", f"{budget.charged} of {budget.total} episodes used in {len(record.submissions)} submissions"),
+        ("budget", f"{budget.charged} of {counted(budget.total, 'episode')} used in {submissions}"),
         ("isolation", f"policy {record.isolation.policy}, agent {record.isolation.agent}"),
         ("ids", f"{record.ids.comparable_id} {record.ids.bit_id}"),
     ]
@@ -116,7 +117,7 @@ def _lines(record: Run) -> list[tuple[str, str]]:
     if outcome is None:
         return [*lines, ("outcome", f"none yet: the run is {record.status}")]
     if outcome.stopped_early:
-        lines.append(("stopped", f"early, with {outcome.budget_left} episodes left"))
+        lines.append(("stopped", f"early, with {counted(outcome.budget_left, 'episode')} left"))
     if outcome.kind is OutcomeKind.JUDGE_FAULT:
         lines.append(("outcome", "judge_fault: the judge itself failed; this run is to be done again"))
     lines += [("cause", outcome.cause)] if outcome.cause else []
@@ -125,5 +126,6 @@ def _lines(record: Run) -> list[tuple[str, str]]:
         return [*lines, *(no_score if outcome.kind is OutcomeKind.NO_OK_SUBMIT else [])]
     if outcome.repeat is Repeat.NONDETERMINISTIC:
         lines.append(("repeated", "NOT equal: the policy plays differently each time (does it read a clock?)"))
-    score = f"{outcome.heldout.mean:.6g} (std {outcome.heldout.std:.4g}, {len(outcome.heldout.returns)} cases)"
+    cases = counted(len(outcome.heldout.returns), "case")
+    score = f"{outcome.heldout.mean:.6g} (std {outcome.heldout.std:.4g}, {cases})"
     return [*lines, ("held-out", f"{score}, submission {outcome.submission}")]

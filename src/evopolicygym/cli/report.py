@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from evopolicygym.cli.numbers import counted
 from evopolicygym.cli.output import print_json, talk
 from evopolicygym.cli.skipped import report_skipped
 from evopolicygym.errors import UserError
@@ -49,6 +50,6 @@ def report(
             "skipped": [asdict(one) for one in found.skipped],
         })  # fmt: skip
     else:
-        talk.print(f"{len(found.stories)} runs, {len(drawn)} figures: {output}")
+        talk.print(f"{counted(len(found.stories), 'run')}, {counted(len(drawn), 'figure')}: {output}")
     report_skipped(found.skipped)
     raise typer.Exit(1 if found.skipped else 0)

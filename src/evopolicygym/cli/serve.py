@@ -18,10 +18,11 @@ from evopolicygym.judge.state import Phase
 from evopolicygym.runs import service
 from evopolicygym.runs.ownership import Owner, own
 from evopolicygym.runs.settings import CORES, Isolation, Seeds, ValidateWhen
+from evopolicygym.runs.workspace import example_cases
 from evopolicygym.tasks.registry import whole_name
 
 HOW_TO: Final = """\
-  python {workspace}/submit.py 0-7      submit {workspace}/system for train cases 0 to 7
+  python {workspace}/submit.py {cases}      submit {workspace}/system for {meaning}
   evopolicygym finish {run}      close the run, select, score
 Ctrl-C stops the server; the same command goes on with the run."""
 
@@ -91,7 +92,8 @@ def _announce(owner: Owner, run: Path, url: str, json: bool) -> None:
     data.print(f"run        {run}: {owner.judge.means.task.id}, {state.remaining} of {state.budget} episodes left")
     data.print(f"door       {url}")
     data.print(f"workspace  {owner.place.workspace}")
-    talk.block(HOW_TO.format(workspace=run / "workspace", run=run))
+    cases, meaning = example_cases(state.remaining)
+    talk.block(HOW_TO.format(workspace=run / "workspace", run=run, cases=cases, meaning=meaning))
 
 
 def _stop(number: int, run: Path) -> None:

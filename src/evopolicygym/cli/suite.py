@@ -16,6 +16,7 @@ from typing import Annotated
 import typer
 
 from evopolicygym.cli import suite_table
+from evopolicygym.cli.numbers import counted
 from evopolicygym.cli.output import print_json, talk, tell_refused
 from evopolicygym.cli.suite_plan import show_plan
 from evopolicygym.errors import UserError
@@ -117,7 +118,9 @@ async def _work(foreman: Foreman, place: SuiteFolder, suite: Suite) -> None:
 
 def _stop(foreman: Foreman) -> None:
     if not foreman.is_stopped:
-        talk.print(f"stopping: {foreman.running} runs end the submission they are at; Ctrl-C again stops at once")
+        talk.print(
+            f"stopping: {counted(foreman.running, 'run')} to end the submission under way; Ctrl-C again stops at once"
+        )
     foreman.stop()
 
 
@@ -138,10 +141,11 @@ def _conclude(foreman: Foreman, place: SuiteFolder, suite: Suite, planned: list[
         talk.print("the suite's cap on spending is reached: no new run was begun")
     if left:
         talk.print(
-            f"{left} of {len(rows)} runs have no score; `evopolicygym suite run {_shown(place.root)}` goes on",
+            f"no score: {left} of {counted(len(rows), 'run')}; `evopolicygym suite run {_shown(place.root)}` goes on",
         )
         sys.exit(INTERRUPTED if foreman.is_stopped else 1)
-    talk.print(f"all {len(rows)} runs have a score; next: `evopolicygym leaderboard {_shown(place.root)}`")
+    have = "the run has" if len(rows) == 1 else f"all {len(rows)} runs have"
+    talk.print(f"{have} a score; next: `evopolicygym leaderboard {_shown(place.root)}`")
 
 
 def _open(folder: Path) -> tuple[Suite, SuiteFolder, list[PlannedRun]]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from evopolicygym.errors import Fault, is_permanent
 from evopolicygym.execution.recorder import Recorder
-from evopolicygym.sandbox.policy.channel import PolicyProcess
+from evopolicygym.sandbox.policy.channel import PolicyProcess, RecordedActions
 from evopolicygym.sandbox.policy.failures import PolicyFailure
 from evopolicygym.tasks import simulator
 from evopolicygym.tasks.task import Task
@@ -35,7 +35,9 @@ class Progress:
     left_out: tuple[str, ...] = ()
 
 
-def play(task: Task, env: Any, seed: int, policy: PolicyProcess, recorder: Recorder | None = None) -> Progress:
+def play(
+    task: Task, env: Any, seed: int, policy: PolicyProcess | RecordedActions, recorder: Recorder | None = None
+) -> Progress:
     """From the first reset to the last step. A failing policy is a result; a failing simulator raises."""
     progress = Progress()
     began = time.perf_counter()
@@ -56,7 +58,7 @@ def _steps(
     horizon: int,
     step: Callable[[Any], Any],
     observation: Any,
-    policy: PolicyProcess,
+    policy: PolicyProcess | RecordedActions,
     recorder: Recorder | None,
     progress: Progress,
 ) -> None:

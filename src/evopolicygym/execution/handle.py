@@ -29,7 +29,7 @@ class WorkerHandle:
         if hello is None:
             raise Fault("a simulator worker died while starting; its message is above")
         if hello.not_isolated:
-            raise IsolationUnavailable(hello.not_isolated)
+            raise IsolationUnavailable(hello.not_isolated, errno=hello.errno)
         if hello.refused:
             raise UserError(hello.refused) from (OSError(hello.errno, hello.refused) if hello.errno else None)
         return hello

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
 from evopolicygym.sandbox.checkpoints import Checkpoint
 from evopolicygym.sandbox.policy.failures import ErrorKind
@@ -84,6 +84,15 @@ class LoadResult:
     error: EpisodeError | None
     stdout: str = ""
     stderr: str = ""
+
+
+Played = TypeVar("Played", EpisodeResult, LoadResult)
+
+
+def redacted(played: Played, redact: Callable[[str], str]) -> Played:
+    """Return it with every text of the policy passed through ``redact``."""
+    error = EpisodeError(played.error.kind, redact(played.error.text)) if played.error else None
+    return replace(played, error=error, stdout=redact(played.stdout), stderr=redact(played.stderr))
 
 
 @dataclass(frozen=True)

@@ -23,11 +23,11 @@ from evopolicygym.execution.recorder import Recorders
 from evopolicygym.execution.records import Answer, Episode, EpisodeError, EpisodeResult, Hello, LoadResult, Request
 from evopolicygym.sandbox import kernel
 from evopolicygym.sandbox.checkpoints import Checkpoint, remove_tree
-from evopolicygym.sandbox.policy.channel import Contract, Leftovers, PolicyProcess
+from evopolicygym.sandbox.policy.channel import Contract, Leftovers, PolicyProcess, RecordedActions
 from evopolicygym.sandbox.policy.codec import action_size, size_of
 from evopolicygym.sandbox.policy.failures import ErrorKind, PolicyFailure
 from evopolicygym.sandbox.policy.jail import Level
-from evopolicygym.sandbox.policy.launcher import Ended, Nursery, Zygote, start_by_exec
+from evopolicygym.sandbox.policy.launcher import Nursery, Zygote, start_by_exec
 from evopolicygym.sandbox.policy.zygote import NUMPY, SCIPY
 from evopolicygym.tasks import simulator
 from evopolicygym.tasks.spaces import json_safe
@@ -81,17 +81,6 @@ class Worker:
             return LoadResult(EpisodeError(failure.kind, failure.text), left.stdout, left.stderr)
 
     def play(self, episode: Episode) -> EpisodeResult:
-        """A simulator that raises is asked once more: what repeats is the policy's doing, what does not is ours."""
-        try:
-            return self._attempt(episode)
-        except SimulatorError as first:
-            try:
-                self._attempt(episode)
-            except SimulatorError as second:
-                return self._simulator_error(episode, second)
-            raise Fault(f"{first}, but not when the episode was repeated") from first
-
-    def _attempt(self, episode: Episode) -> EpisodeResult:
         """First the policy, then the environment: so that it is warm when the first step is taken."""
         began = time.perf_counter()
         policy = self._start(episode.checkpoint, episode.case.randomness_key())
@@ -100,14 +89,35 @@ class Worker:
             progress = self._rollout(episode, policy)
         except PolicyFailure as failure:
             progress = Progress(failure=failure)
+        except SimulatorError as error:
+            policy.close()
+            progress = self._repeat(episode, policy.recorded(), error)
         finally:
             left = policy.close()
         return self._result(episode, progress, left, policy.clipped_actions, time.perf_counter() - began)
 
+    def _repeat(self, episode: Episode, actions: RecordedActions | None, error: SimulatorError) -> Progress:
+        """Play the actions that a simulator raised at once more. If it raises again, the policy caused it; if not, the
+        judge is at fault. The policy is not asked again: one that acts by the clock would act differently, and so have
+        an error of its own counted as a fault. Actions too long to be kept are the policy's doing for that reason."""
+        text = f"{error}; its actions take too much memory to be repeated"
+        if actions is not None:
+            once = f"{error}, but not when the episode was repeated"
+            try:
+                self._rollout(episode, actions)
+                raise Fault("it ended otherwise")
+            except Fault as fault:
+                raise Fault(f"{once}: {fault}", fault.permanent) from error
+            except SimulatorError as again:
+                error, text = again, f"{again}; it does so whenever these actions are repeated"
+        progress = error.progress or Progress()
+        progress.failure = PolicyFailure(ErrorKind.SIMULATOR_ERROR, text)
+        return progress
+
     def _make(self) -> Any:
         return simulator.make(self._task, self._settings.video, self._settings.stock)
 
-    def _rollout(self, episode: Episode, policy: PolicyProcess) -> Progress:
+    def _rollout(self, episode: Episode, policy: PolicyProcess | RecordedActions) -> Progress:
         env = self._make()
         try:
             if episode.recording is None:
@@ -149,11 +159,6 @@ class Worker:
             policy_wall_s=left.waited_s,
         )
 
-    def _simulator_error(self, episode: Episode, error: SimulatorError) -> EpisodeResult:
-        progress = error.progress or Progress()
-        progress.failure = PolicyFailure(ErrorKind.SIMULATOR_ERROR, f"{error}; it does so whenever this is repeated")
-        return self._result(episode, progress, Leftovers(Ended(0, 0, 0.0, 0), "", ""), 0, 0.0)
-
 
 def serve(connection: socket.socket, worker: Worker) -> None:
     while (request := receive(connection, Request)) is not None:
@@ -183,7 +188,7 @@ def main(connection: socket.socket, nursery: Nursery) -> NoReturn:
         send(connection, Hello(worker.level, *spaces))
         serve(connection, worker)
     except IsolationUnavailable as error:
-        _refuse(connection, Hello(not_isolated=error.reasons))
+        _refuse(connection, Hello(not_isolated=error.reasons, errno=error.errno))
     except UserError as error:
         _refuse(connection, Hello(refused=str(error)))
     except ConnectionError:

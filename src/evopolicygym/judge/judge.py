@@ -44,10 +44,17 @@ class Means:
 
 class Judge:
     """The only writer of a run's ledger. Any thread may record, and look at ``state``. ``make_room`` frees some of what
-    the run's owner keeps on the disk, and says whether there was any."""
+    the run's owner keeps on the disk, and says whether there was any. ``redact`` takes the values of keys out of what
+    an agent wrote: it is applied where such a text enters the record."""
 
-    def __init__(self, place: RunPaths, means: Means, make_room: Callable[[], bool] = lambda: False) -> None:
-        self.place, self.means, self._make_room = place, means, make_room
+    def __init__(
+        self,
+        place: RunPaths,
+        means: Means,
+        make_room: Callable[[], bool] = lambda: False,
+        redact: Callable[[str], str] = lambda text: text,
+    ) -> None:
+        self.place, self.means, self._make_room, self.redact = place, means, make_room, redact
         self._ledger, self._lock = Ledger(place.ledger), threading.Lock()
         self.state: RunState = fold(self._ledger.replay())
 

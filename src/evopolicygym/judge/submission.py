@@ -12,7 +12,7 @@ from typing import Final
 
 from evopolicygym.errors import Fault, is_permanent
 from evopolicygym.execution.engine import OutOfTime
-from evopolicygym.execution.records import Episode, EpisodeResult, FaultReport, LoadResult, Recording
+from evopolicygym.execution.records import Episode, EpisodeResult, FaultReport, LoadResult, Recording, redacted
 from evopolicygym.files import is_shortage, sync, sync_tree
 from evopolicygym.judge import delivery, requests
 from evopolicygym.judge.events import Charged, Closed, Judged, Refunded, tally
@@ -105,7 +105,7 @@ def _judge(judge: Judge, submission: Submission) -> None:
     began = time.perf_counter()
     staged = Staged(judge.place.feedback)
     try:
-        load = judge.means.engine.load(submission.charged.checkpoint)
+        load = redacted(judge.means.engine.load(submission.charged.checkpoint), judge.redact)
         failpoint("loaded")
         verdict, results = _play(judge, submission, staged, load)
         wall_s = time.perf_counter() - began
@@ -134,7 +134,7 @@ def _play(
         for outcome in judge.means.engine.run(_episodes(judge, submission, staged), deadline):
             if isinstance(outcome, FaultReport):
                 raise Fault(outcome.text, outcome.permanent)
-            results.append(outcome)
+            results.append(redacted(outcome, judge.redact))
             failpoint("episode-played")
     except OutOfTime:
         return Verdict.ROLLOUT_TIMEOUT, sorted(results, key=lambda result: result.number)

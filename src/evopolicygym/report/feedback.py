@@ -55,7 +55,10 @@ def _summary(run: Path, name: str) -> dict[str, Any]:
 
 
 def _facts(submission: Submission, summary: dict[str, Any]) -> Iterator[str]:
-    yield f"{len(submission.cases)} episodes, {submission.charged} charged" + " (refunded)" * submission.refunded
+    episodes = len(submission.cases)
+    yield (
+        f"{episodes} episode{'s' * (episodes != 1)}, {submission.charged} charged" + " (refunded)" * submission.refunded
+    )
     if train := submission.train:
         yield f"returns {number(min(train.returns, default=None))} to {number(max(train.returns, default=None))}"
         yield f"lengths {min(train.lengths, default=0)} to {max(train.lengths, default=0)}"
@@ -63,7 +66,7 @@ def _facts(submission: Submission, summary: dict[str, Any]) -> Iterator[str]:
         "n_failed", sum(error is not None for error in submission.train.errors) if submission.train else 0
     )
     if failed:
-        yield f"{failed} episodes failed"
+        yield f"{failed} episode{'s' * (failed != 1)} failed"
     if submission.clipped_actions:
         yield f"{submission.clipped_actions} actions clipped"
 

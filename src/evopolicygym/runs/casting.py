@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -201,6 +202,14 @@ def _path(program: str | None) -> str:
 
 def _keys(client: Client) -> dict[str, str]:
     return {name: value for name in client.keys if (value := os.environ.get(name))}
+
+
+def secrets_of(settings: AgentSettings) -> dict[str, str]:
+    """Values of the variables that an agent is passed, as far as they are set here, by name."""
+    names = list(settings.variables)
+    with suppress(UserError):  # a definition of the user's own may be gone
+        names += () if settings.name == definitions.COMMAND else definitions.load(settings.name).keys
+    return {name: value for name in names if (value := os.environ.get(name))}
 
 
 def _variables(settings: AgentSettings) -> dict[str, str]:

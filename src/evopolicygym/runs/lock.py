@@ -26,7 +26,8 @@ class RunLock:
             os.close(self._file)
             raise RunIsOwned(
                 f"another process owns the run {root}",
-                f"It is being served: submit there, or end it with `evopolicygym finish {root}`.",
+                f"Wait until it ends, or let it close and score the run now: `evopolicygym finish {root}`. "
+                "A run that `serve` owns takes submissions in its workspace.",
             )
 
     def __enter__(self) -> Self:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,12 +28,14 @@ from evopolicygym.judge.state import Phase, RunState
 from evopolicygym.run_paths import RunPaths, check_run_folder
 from evopolicygym.run_record import Code
 from evopolicygym.runs import record, reserve, workspace
+from evopolicygym.runs.casting import secrets_of
 from evopolicygym.runs.engines import engine_of
 from evopolicygym.runs.grants import check_task_is_given
 from evopolicygym.runs.lock import PATIENCE_S, RunLock
 from evopolicygym.runs.look import has_begun, look, recorded_settings
 from evopolicygym.runs.settings import EngineName, Isolation, Settings
 from evopolicygym.runs.signature import is_signed_here, sign
+from evopolicygym.runs.streams import Redactor
 from evopolicygym.sandbox.checkpoints import remove_tree, sweep
 from evopolicygym.sandbox.policy.jail import Level, residues
 from evopolicygym.tasks.contract import render
@@ -186,11 +189,12 @@ def _started(
     place: RunPaths, settings: Settings, agent_facts: dict[str, Any], slots: Slots | None, seats: Whereabouts | None
 ) -> Iterator[Owner]:
     task, splits = resolve(settings.task), settings.splits(make_key=not has_begun(place.root))
-    videos = Videos(settings.video)
+    means = partial(Means, task, splits, videos=Videos(settings.video))
+    redactor = Redactor(secrets_of(settings.agent) if settings.agent else {})
     with (
         _logging(place.logs / "judge.log"),
         engine_of(settings, task, place.checkpoints, slots, seats) as engine,
-        closing(Judge(place, Means(task, splits, engine, videos), lambda: reserve.release_part(place))) as judge,
+        closing(Judge(place, means(engine), lambda: reserve.release_part(place), redactor.text)) as judge,
     ):
         text = render(task, engine.obs_space, engine.action_space)
         owner = Owner(place, settings, judge, text)

@@ -23,7 +23,7 @@ from evopolicygym.agents.turns import Failure, FailureKind, Turn, Usage
 from evopolicygym.errors import FULL, UserError
 from evopolicygym.files import is_shortage
 from evopolicygym.runs.pulse import Pulse
-from evopolicygym.runs.streams import STDERR_LIMIT, STDOUT_LIMIT, StreamCopy, plain
+from evopolicygym.runs.streams import STDERR_LIMIT, STDOUT_LIMIT, Redactor, StreamCopy, plain
 from evopolicygym.runs.watch import Signs
 from evopolicygym.sandbox.agent.cell import AgentLevel, Cell
 from evopolicygym.sandbox.agent.launch import AgentProcess, launch
@@ -185,7 +185,7 @@ class ClientPlayer:
                 try:
                     return supervise(self._process, over)
                 finally:
-                    keep_traffic(self._process, net)
+                    keep_traffic(self._process, net, self._seat.keys)
 
 
 def not_started_again(is_first: bool, error: OSError | UserError) -> Failure:
@@ -211,9 +211,12 @@ def supervise(process: AgentProcess, over: Callable[[], Failure | None]) -> tupl
     return code, None
 
 
-def keep_traffic(process: AgentProcess, path: Path) -> None:
-    """What the proxy let through, and what it refused, beside the transcript."""
-    if traffic := process.traffic():
+def keep_traffic(process: AgentProcess, path: Path, keys: Mapping[str, str]) -> None:
+    """What the proxy let through, and what it refused, beside the transcript. Hosts are in lower case, and so is a key
+    that an agent asked for as a host."""
+    redactor = Redactor({name: value.lower() for name, value in keys.items()})
+    traffic = [replace(one, host=redactor.text(one.host)) for one in process.traffic()]
+    if traffic:
         with suppress(OSError):  # no run ends for want of it
             path.write_text("".join(json.dumps(asdict(one)) + "\n" for one in traffic))
 

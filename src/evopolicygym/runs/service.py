@@ -133,4 +133,13 @@ def cases_of(owner: Owner) -> machine_lock.Cases:
 def _inspect(owner: Owner) -> None:
     """What an agent left, once. A workspace without one is a person's own."""
     if owner.settings.agent and owner.judge.state.inspected is None:
-        owner.judge.record(Inspected(integrity.inspect(owner.place)))
+        owner.judge.record(Inspected(_redacted(integrity.inspect(owner.place), owner.judge.redact)))
+
+
+def _redacted(note: Any, redact: Callable[[str], str]) -> Any:
+    """Every text in a note, wherever it is."""
+    if isinstance(note, dict):
+        return {name: _redacted(value, redact) for name, value in note.items()}
+    if isinstance(note, list):
+        return [_redacted(value, redact) for value in note]
+    return redact(note) if isinstance(note, str) else note

@@ -115,9 +115,16 @@ class Redactor:
         return self._pattern.sub(lambda found: self._names[found[0]], held) if self._pattern else held
 
     def text(self, text: str) -> str:
-        """A whole text at once."""
+        """A whole text at once, from any thread. It may have been cut in the middle of a secret: an end of it that is a
+        long beginning of one is replaced, too."""
+        if self._pattern is None:
+            return text
         data = text.encode(errors="surrogatepass")
-        return (self.feed(data) + self.rest()).decode(errors="surrogatepass")
+        data = self._pattern.sub(lambda found: self._names[found[0]], data)
+        start = next(iter(self._beginnings(data)), len(data))
+        if len(data) - start >= SHORTEST_SECRET:
+            data = data[:start] + next(name for value, name in self._names.items() if value.startswith(data[start:]))
+        return data.decode(errors="surrogatepass")
 
     def _beginnings(self, data: bytes) -> list[int]:
         """Where the end of ``data`` is the beginning of a secret and no more, in order."""

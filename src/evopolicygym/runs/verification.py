@@ -13,7 +13,7 @@ from typing import Any, Final
 from evopolicygym.errors import Fault, UserError
 from evopolicygym.execution.engine import Engine, LocalEngine
 from evopolicygym.judge import feedback, hidden
-from evopolicygym.judge.events import Charged, Closed, Event, Judged, Opened, Refunded, Selected
+from evopolicygym.judge.events import Charged, Closed, Event, Judged, Opened, Refunded, Selected, Tally, tally
 from evopolicygym.judge.ledger import Line, line_hash, read
 from evopolicygym.judge.state import Phase, RunState, apply, fold, in_place
 from evopolicygym.run_paths import RunPaths, check_run_folder
@@ -26,10 +26,11 @@ from evopolicygym.runs.ownership import agreed, other_bit_id, run_ids
 from evopolicygym.runs.settings import Isolation, Settings
 from evopolicygym.runs.signature import is_signed_here
 from evopolicygym.sandbox.checkpoints import Checkpoint, CheckpointAltered, CheckpointStore, SnapshotRefused
+from evopolicygym.sandbox.policy.failures import ErrorKind
 from evopolicygym.tasks.ids import comparable_id
 from evopolicygym.tasks.registry import resolve
 from evopolicygym.tasks.sealing import FILE_VARIABLE
-from evopolicygym.tasks.splits import Case, Split, cases
+from evopolicygym.tasks.splits import Split, cases
 from evopolicygym.tasks.task import Task
 
 
@@ -54,6 +55,10 @@ MEANING = {
     Replay.MISMATCH: "the winner gives other held-out returns than those recorded",
     Replay.NOTHING_TO_REPLAY: "the run is not finished, or selected no checkpoint",
 }
+LATE: Final = (
+    "the winner ran out of time then or now on the cases that differ ({}), and how far it gets depends on the "
+    "machine, its load and --jobs: its score cannot be confirmed, nor is it corrupt"
+)
 GOOD = (Replay.EQUAL, Replay.CLOSE, Replay.NOTHING_TO_REPLAY)
 TOLERANCE: Final = 1e-6  # of a return's size (at least 1): what last bits of single steps can add up to
 NUMBERS: Final = ("budget", "validation_cases", "heldout_cases", "max_candidates")
@@ -231,7 +236,7 @@ def _selection(state: RunState) -> Iterator[str]:
     if state.phase in (Phase.OPEN, Phase.CLOSED):
         return
     if missing := hidden.unvalidated(state):
-        yield f"{len(missing)} candidates were never validated"
+        yield f"candidates that were never validated: {len(missing)}"
         return
     best = hidden.best(state)
     if (number := best.number if best else None) != state.selected:
@@ -282,15 +287,22 @@ def _replay(place: RunPaths, state: RunState, jobs: int, isolation: Isolation, g
     apart = hidden_cases(Cases(task.id, splits.id), f"verify {place.root}", "Ctrl-C ends this; verify it later.")
     with apart, LocalEngine(task, jobs, isolation.levels(), None, False, settings.stock) as engine:
         copy = _copied(engine, place.checkpoints / winner.hash, winner)
-        first, second = (_returns(engine, task, copy, chosen) for _ in range(2))
-    recorded = state.heldout[winner.hash].tally.returns
-    if len(recorded) != len(chosen):
+        played, again = (tally(hidden.play(engine, task, copy, chosen)) for _ in range(2))  # under the same limits
+    scored = state.heldout[winner.hash].tally
+    recorded, first, second = scored.returns, played.returns, again.returns
+    if len(recorded) != len(chosen) or len(scored.errors) != len(chosen):
         raise UserError(f"it records {len(recorded)} returns for {len(chosen)} held-out cases")
     elsewhere = other_bit_id(opened, state.scored_on.get(winner.hash) or opened["bit_id"], here)
     outcome = _compared(
         recorded, state.repeated.returns if state.repeated else recorded, first, second, bool(elsewhere)
     )
-    return outcome, MEANING[outcome] + _difference(recorded, first) + (f"; {elsewhere}" if elsewhere else "")
+    meaning, late = MEANING[outcome], _late(scored, played, task)
+    if outcome in (Replay.MISMATCH, Replay.DIFFERS) and all(
+        index in late or new == old or (elsewhere and _is_close(old, new))
+        for index, (old, new) in enumerate(zip(recorded, first, strict=True))
+    ):
+        outcome, meaning = Replay.NONDETERMINISTIC, LATE.format(", ".join(map(str, late)))
+    return outcome, meaning + _difference(recorded, first) + (f"; {elsewhere}" if elsewhere else "")
 
 
 def _check_played(task: Task, opened: dict[str, Any], splits_id: str) -> None:
@@ -336,9 +348,18 @@ def _is_close(recorded: float, now: float) -> bool:
     return abs(now - recorded) <= TOLERANCE * max(1.0, abs(recorded))
 
 
-def _returns(engine: Engine, task: Task, checkpoint: Checkpoint, chosen: list[Case]) -> tuple[float, ...]:
-    """Under the same limit as when the run was scored."""
-    return tuple(result.score for result in hidden.play(engine, task, checkpoint, chosen))
+def _late(scored: Tally, played: Tally, task: Task) -> list[int]:
+    """Cases that ended in a timeout then or now, with another return. Wall time depends on the machine, its load and
+    the number of jobs. A recorded return that no failed episode can have is excused by no timeout."""
+    return [
+        index
+        for index, (old, new) in enumerate(zip(scored.returns, played.returns, strict=True))
+        if new != old
+        and (
+            played.errors[index] == ErrorKind.TIMEOUT
+            or (scored.errors[index] == ErrorKind.TIMEOUT and old == task.failed_score(old))
+        )
+    ]
 
 
 def _difference(recorded: tuple[float, ...], now: tuple[float, ...]) -> str:

@@ -46,7 +46,7 @@ it. Submit it for training episodes, read the feedback, change it, and submit ag
 ## How to submit
 
 ```
-python3 submit.py 0-7         # submit system/ for train cases 0 to 7 (8 episodes); any list such as 0-3,7,7
+{submit}; any list such as 0-3,7,7
 python3 submit.py --check     # import, construct and ask the policy once here, on a recorded observation if any; free
 python3 submit.py --info      # remaining budget, limits, spaces
 python3 submit.py --help
@@ -79,6 +79,12 @@ CANDIDATES: Final = """\
 """
 
 
+def example_cases(budget: int) -> tuple[str, str]:
+    """Train cases of a first submission that a budget is enough for: as `submit.py` takes them, and in words."""
+    last = min(8, budget) - 1
+    return (f"0-{last}", f"train cases 0 to {last} ({last + 1} episodes)") if last > 0 else ("0", "train case 0")
+
+
 def make(
     place: RunPaths,
     task_text: str,
@@ -92,8 +98,10 @@ def make(
     for leftover in place.system.glob(".policy.py-*"):
         leftover.unlink()
     filmed = {"none": "", "first": ", `video.mp4` for the first episode", "all": ", `video.mp4`"}[video]
+    cases, meaning = example_cases(budget)
     text = TEXT.format(
         budget=budget,
+        submit=f"python3 submit.py {cases:12}# submit system/ for {meaning}",
         last=LAST,
         most=min(MAX_EPISODES, budget),
         mebibytes=MAX_BYTES >> 20,

@@ -198,6 +198,10 @@ def api() -> str:
     return address
 
 
+def episodes(number: int) -> str:
+    return f"{number} episode" if number == 1 else f"{number} episodes"
+
+
 def show(answer: dict[str, Any], as_json: bool) -> None:
     summary = answer.get("summary")
     if as_json or summary is None:
@@ -206,7 +210,7 @@ def show(answer: dict[str, Any], as_json: bool) -> None:
     print(f"{summary['submit_id']}: {summary['status']}")
     if summary["mean_return"] is not None:
         spread = f"std {summary['std_return']:.6g}, min {summary['min_return']:.6g}, max {summary['max_return']:.6g}"
-        print(f"mean return {summary['mean_return']:.6g} over {len(summary['returns'])} episodes ({spread})")
+        print(f"mean return {summary['mean_return']:.6g} over {episodes(len(summary['returns']))} ({spread})")
         for number, value in enumerate(summary["returns"]):
             case, length = summary["env_instances"][number], summary["lengths"][number]
             print(f"  case {case:<5} return {value:<14.6g} steps {length}")
@@ -217,7 +221,7 @@ def show(answer: dict[str, Any], as_json: bool) -> None:
         print(f"  {summary['clipped_actions']} actions were outside the bounds, and clipped")
     if answer.get("candidates") is not None:
         print(f"candidates so far: {', '.join(answer['candidates']) or 'none'}")
-    print(f"remaining budget: {summary['remaining_budget']} episodes; details: {summary['feedback']}/")
+    print(f"remaining budget: {episodes(summary['remaining_budget'])}; details: {summary['feedback']}/")
 
 
 def check() -> int:

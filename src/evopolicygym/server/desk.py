@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 from evopolicygym.errors import Fault
 from evopolicygym.judge import hidden, submission
@@ -38,6 +39,7 @@ class Desk:
 
     async def submit(self, ask: Ask) -> Submission:
         """Check, snapshot, charge; the execution goes on by itself. Raises Refusal."""
+        ask = replace(ask, key=self._judge.redact(ask.key))
         async with self._accepting:
             known = self.state.by_key(ask.key)
             if self._closing and known is None:

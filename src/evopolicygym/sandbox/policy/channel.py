@@ -10,12 +10,13 @@ from __future__ import annotations
 import os
 import select
 import signal
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from io import FileIO
 from os import write
 from typing import Any, Final
 
+from evopolicygym.errors import Fault
 from evopolicygym.limits import Limits
 from evopolicygym.sandbox.policy.actions import Clipped, action_decoder
 from evopolicygym.sandbox.policy.codec import Schema, action_size, observation_encoder
@@ -25,6 +26,7 @@ from evopolicygym.sandbox.policy.watchdog import Watch, watchdog
 from evopolicygym.sandbox.policy.wire import HEAD_BYTES, READY, REPORT_BYTES, STDIO_BYTES, failed_stage
 
 NONCES: Final = 64
+MAX_RECORD_BYTES: Final = 64 << 20  # answers of one episode that are kept, to repeat it without its policy
 
 
 @dataclass(frozen=True)
@@ -49,17 +51,44 @@ class Contract:
         return {"obs_space": self.obs_space, "action_space": self.action_space, "env_meta": self.env_meta}
 
 
+class RecordedActions:
+    """The actions of one episode once more, without the policy that chose them. They are decoded anew: an environment
+    may have altered those that it was given."""
+
+    def __init__(self, contract: Contract, answers: bytes) -> None:
+        buffer = bytearray(HEAD_BYTES + action_size(contract.action_space) + 1)
+        self._encode = observation_encoder(contract.obs_space)
+        self._decode = action_decoder(contract.action_space, Clipped(), buffer, HEAD_BYTES)
+        self._buffer, self._answers, self._next = buffer, answers, 0
+
+    def reset(self, observation: Any) -> None:
+        self._encode(observation)  # an observation that cannot be sent is an error of the simulator here, too
+
+    def first_action(self) -> Any:
+        start, self._next = self._next, self._next + len(self._buffer)
+        if self._next > len(self._answers):
+            raise Fault("it went on where it had raised")
+        self._buffer[:] = self._answers[start : self._next]
+        return self._decode()
+
+    def act(self, observation: Any) -> Any:
+        self._encode(observation)
+        return self.first_action()
+
+
 class PolicyProcess:
-    """One fresh policy process, for one episode."""
+    """One fresh policy process, for one episode. Its answers are kept as they came, up to ``MAX_RECORD_BYTES``."""
 
     def __init__(self, zygote: Zygote, checkpoint: str, contract: Contract, limits: Limits, key: bytes) -> None:
-        self._zygote, self._limits = zygote, limits
+        self._zygote, self._limits, self._contract = zygote, limits, contract
         self._encode = observation_encoder(contract.obs_space)
         self._clipped = Clipped()
         self._answer_bytes = HEAD_BYTES + action_size(contract.action_space)
         self._buffer = bytearray(self._answer_bytes + 1)  # one more, so that too many bytes are noticed
         self._decode = action_decoder(contract.action_space, self._clipped, self._buffer, HEAD_BYTES)
         self._nonces = _fresh_nonces()
+        self._answers: bytearray | None = bytearray()
+        self._record: Callable[[bytearray], None] = self._answers.extend
         self._left: Leftovers | None = None
         self._child = zygote.spawn(checkpoint, limits, key, contract.as_assignment())
         self._requests = self._child.requests
@@ -85,6 +114,7 @@ class PolicyProcess:
         received = self._readinto(self._buffer)
         self._watch.question = None
         self._continue(nonce, received)
+        self._record(self._buffer)
         return self._decode()
 
     def act(self, observation: Any) -> Any:
@@ -98,19 +128,29 @@ class PolicyProcess:
         watch.question = None
         if received != self._answer_bytes or buffer[:HEAD_BYTES] != nonce:
             self._continue(nonce, received)
+        self._record(buffer)
         if not nonces:
             nonces += _fresh_nonces()
+            self._limit_record()
         return self._decode()
 
     @property
     def clipped_actions(self) -> int:
         return self._clipped.count
 
+    def recorded(self) -> RecordedActions | None:
+        """All actions of the episode, unless they are too many to be kept."""
+        return None if self._answers is None else RecordedActions(self._contract, bytes(self._answers))
+
     def close(self) -> Leftovers:
         """Kill the process and collect what it printed."""
         self._end()
         assert self._left is not None
         return self._left
+
+    def _limit_record(self) -> None:
+        if self._answers is not None and len(self._answers) > MAX_RECORD_BYTES:
+            self._answers, self._record = None, _discard
 
     def _send(self, frame: bytes) -> None:
         try:
@@ -173,6 +213,10 @@ class PolicyProcess:
             stdout, stderr = (_text(fd, STDIO_BYTES) for fd in (self._child.stdout, self._child.stderr))
             self._left = Leftovers(self._zygote.end(self._child), stdout, stderr, self._watch.waited_s)
         return self._left.ended
+
+
+def _discard(answer: bytearray) -> None:
+    pass
 
 
 def _fresh_nonces() -> list[bytes]:

@@ -16,7 +16,7 @@ from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
 from typing import Any, Final, Self
 
-from evopolicygym.errors import Fault, IsolationUnavailable
+from evopolicygym.errors import PASSING, Fault, IsolationUnavailable
 from evopolicygym.limits import Limits
 from evopolicygym.sandbox.policy import zygote
 from evopolicygym.sandbox.policy.jail import Level
@@ -147,19 +147,23 @@ class Zygote:
         hello = self._receive()[0]
         if "level" not in hello:
             self.close()
-            raise IsolationUnavailable({level: hello.get("refused", "the zygote died while starting")})
+            reasons: dict[str, str] = {level: hello.get("refused", "the zygote died while starting")}
+            raise IsolationUnavailable(reasons, errno=hello.get("errno"))
         self.level = Level(hello["level"])
 
     @classmethod
     def best(cls, levels: tuple[Level, ...], stage: Path, start: Starter = start_by_exec) -> Self:
-        """The first of ``levels`` that holds. What was asked for is tried; nothing below it ever is."""
+        """The first of ``levels`` that holds. What was asked for is tried; nothing below it ever is. Where a shortage
+        kept one of them from holding, the whole failure may pass."""
         reasons: dict[str, str] = {}
+        passing: int | None = None
         for level in levels:
             try:
                 return cls(level, stage, start=start)
             except IsolationUnavailable as error:
                 reasons |= error.reasons
-        raise IsolationUnavailable(reasons)
+                passing = passing or (error.errno if error.errno in PASSING else None)
+        raise IsolationUnavailable(reasons, errno=passing)
 
     def spawn(self, checkpoint: str, limits: Limits, key: bytes, assignment: Mapping[str, Any]) -> Child:
         """A confined process that loads ``checkpoint`` (a folder name of the stage). Raises Fault if the jail fails."""

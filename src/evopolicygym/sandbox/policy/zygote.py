@@ -53,7 +53,7 @@ def main(control: socket.socket) -> NoReturn:
         jail.prepare()
         _rehearse(jail, own_pidfd)
     except OSError as error:
-        _send(control, {"refused": error.strerror or str(error)})
+        _send(control, {"refused": error.strerror or str(error), "errno": error.errno})
         os._exit(1)
     inside.look_plain()
     inside.warm_up()
@@ -113,12 +113,13 @@ def _rehearse(jail: Jail, own_pidfd: int) -> None:
             self_test(jail)
             os._exit(0)
         except BaseException as error:
-            os.write(writer, f"{error}".encode())
+            os.write(writer, f"{getattr(error, 'errno', None) or 0} {error}".encode())
         os._exit(1)
     os.close(writer)
     _, status = os.waitpid(child, 0)
     if status:
-        raise OSError(os.read(reader, 4096).decode(errors="replace") or f"the rehearsal died with status {status}")
+        number, _, text = os.read(reader, 4096).decode(errors="replace").partition(" ")
+        raise OSError(int(number or 0) or None, text or f"the rehearsal died with status {status}")
     os.close(reader)
 
 
