@@ -15,7 +15,7 @@ from evopolicygym.execution.engine import NOT_FILMED
 from evopolicygym.execution.records import EpisodeResult, FaultReport, Recording
 from evopolicygym.execution.stopwatch import BOX
 from evopolicygym.limits import Limits
-from evopolicygym.sandbox import channel
+from evopolicygym.sandbox.policy import channel
 from evopolicygym.sandbox.policy.channel import Contract, PolicyProcess
 from evopolicygym.sandbox.policy.failures import ErrorKind
 from evopolicygym.sandbox.policy.jail import Level
