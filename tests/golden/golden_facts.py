@@ -34,7 +34,7 @@ from evopolicygym.run_paths import RunPaths
 from evopolicygym.run_record import OutcomeKind, Repeat, Status
 from evopolicygym.runs import workspace
 from evopolicygym.runs.allowance import Allowance
-from evopolicygym.runs.ownership import run_ids
+from evopolicygym.runs.open_run import run_ids
 from evopolicygym.runs.settings import EngineName, Isolation, Seeds, Settings, ValidateWhen
 from evopolicygym.runs.verification import Replay
 from evopolicygym.sandbox.agent.cell import AgentLevel, Network

@@ -11,7 +11,7 @@ from evopolicygym.analysis.selection import candidates
 from evopolicygym.judge.events import Charged, Judged, Opened, Tally
 from evopolicygym.judge.state import RunState, apply
 from evopolicygym.run_record import load
-from evopolicygym.runs.ownership import run_ids
+from evopolicygym.runs.open_run import run_ids
 from evopolicygym.runs.settings import Settings
 from evopolicygym.sandbox.checkpoints import Checkpoint
 from evopolicygym.tasks.registry import resolve

@@ -22,7 +22,7 @@ from evopolicygym.runs import service
 from evopolicygym.runs.lock import RunIsOwned
 from evopolicygym.runs.look import has_outcome, look
 from evopolicygym.runs.machine_lock import hidden_cases
-from evopolicygym.runs.ownership import own
+from evopolicygym.runs.open_run import own
 from evopolicygym.runs.settings import CORES, EngineName, Isolation
 from evopolicygym.runs.verification import Finding, Replay, Report
 from evopolicygym.runs.verification import verify as verify_run

@@ -24,7 +24,7 @@ from evopolicygym.runs.casting import Cast, cast
 from evopolicygym.runs.driver import drive
 from evopolicygym.runs.grants import granted, granted_command
 from evopolicygym.runs.look import has_outcome, look, recorded_settings
-from evopolicygym.runs.ownership import Owner, agreed, own
+from evopolicygym.runs.open_run import Owner, agreed, own
 from evopolicygym.runs.programs import settled
 from evopolicygym.runs.settings import CORES, MAY_DIFFER, AgentSettings, EngineName, Isolation, Seeds, Settings
 from evopolicygym.runs.signature import is_signed_here

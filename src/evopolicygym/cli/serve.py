@@ -16,7 +16,7 @@ from evopolicygym.cli.output import data, talk, tell_notice
 from evopolicygym.judge.judge import Videos
 from evopolicygym.judge.state import Phase
 from evopolicygym.runs import service
-from evopolicygym.runs.ownership import Owner, own
+from evopolicygym.runs.open_run import Owner, own
 from evopolicygym.runs.settings import CORES, Isolation, Seeds, ValidateWhen
 from evopolicygym.runs.workspace import example_cases
 from evopolicygym.tasks.registry import whole_name

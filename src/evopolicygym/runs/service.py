@@ -12,7 +12,7 @@ from evopolicygym.judge.events import Inspected
 from evopolicygym.judge.state import Phase
 from evopolicygym.runs import integrity, machine_lock, reserve, workspace
 from evopolicygym.runs.backstage import forget_logins
-from evopolicygym.runs.ownership import Owner
+from evopolicygym.runs.open_run import Owner
 from evopolicygym.server import control
 from evopolicygym.server.desk import Desk
 from evopolicygym.server.door import Facts, app

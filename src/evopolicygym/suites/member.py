@@ -17,7 +17,7 @@ from evopolicygym.runs import service
 from evopolicygym.runs.casting import Cast, cast
 from evopolicygym.runs.driver import drive
 from evopolicygym.runs.look import has_begun, look
-from evopolicygym.runs.ownership import BY_HAND, Owner, own
+from evopolicygym.runs.open_run import BY_HAND, Owner, own
 from evopolicygym.runs.settings import Settings
 from evopolicygym.sandbox import kernel
 from evopolicygym.suites.log import STOPPED

@@ -17,6 +17,9 @@ from typing import Any, Final
 from evopolicygym import __version__
 from evopolicygym.analysis.code_reader import code_facts
 from evopolicygym.errors import FULL, UserError
+from evopolicygym.execution.engine import Engine, LocalEngine
+from evopolicygym.execution.ray.alone import ray_engine
+from evopolicygym.execution.ray.engine import RayEngine
 from evopolicygym.execution.ray.fleet import Whereabouts
 from evopolicygym.execution.slots import Slots, check_jobs
 from evopolicygym.files import write_atomic
@@ -29,7 +32,6 @@ from evopolicygym.run_paths import RunPaths, check_run_folder
 from evopolicygym.run_record import Code
 from evopolicygym.runs import record, reserve, workspace
 from evopolicygym.runs.casting import secrets_of
-from evopolicygym.runs.engines import engine_of
 from evopolicygym.runs.grants import check_task_is_given
 from evopolicygym.runs.lock import PATIENCE_S, RunLock
 from evopolicygym.runs.look import has_begun, look, recorded_settings
@@ -43,6 +45,25 @@ from evopolicygym.tasks.ids import comparable_facts, ids, machine_facts
 from evopolicygym.tasks.registry import is_installed_task, resolve
 from evopolicygym.tasks.splits import Splits, new_salt
 from evopolicygym.tasks.task import Task
+
+
+@contextmanager
+def engine_of(
+    settings: Settings, task: Task, store: Path, slots: Slots | None = None, seats: Whereabouts | None = None
+) -> Iterator[Engine]:
+    """``slots`` where many runs share them, and with Ray the ``seats`` that they are of."""
+    filming = Videos(settings.video) is not Videos.NONE
+    levels, stock = settings.isolation.levels(), settings.stock
+    if settings.engine is EngineName.LOCAL:
+        with LocalEngine(task, settings.jobs, levels, store, filming, stock, slots) as engine:
+            yield engine
+    elif slots and seats:
+        with RayEngine(task, seats, slots, levels, store, filming, stock) as remote:
+            yield remote
+    else:
+        with ray_engine(task, settings.jobs, settings.ray_address, levels, store, filming, stock) as alone:
+            yield alone
+
 
 LIBRARY_RECORDS: Final = 200
 BY_HAND: Final[dict[str, Any]] = {"agent": None, "agent_isolation": {"level": "none", "network": "open"}}
