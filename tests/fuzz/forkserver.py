@@ -19,7 +19,7 @@ def main() -> None:
     _app()
     from evopolicygym.analysis import leaderboard, rows, survey  # noqa: F401
     from evopolicygym.report import gather, page  # noqa: F401
-    from evopolicygym.runs import verification  # noqa: F401
+    from evopolicygym.runs import verify  # noqa: F401
 
     print("ready", flush=True)
     for line in sys.stdin:

@@ -36,7 +36,7 @@ from evopolicygym.runs import workspace
 from evopolicygym.runs.allowance import Allowance
 from evopolicygym.runs.open_run import run_ids
 from evopolicygym.runs.settings import EngineName, Isolation, Seeds, Settings, ValidateWhen
-from evopolicygym.runs.verification import Replay
+from evopolicygym.runs.verify import Replay
 from evopolicygym.sandbox.agent.cell import AgentLevel, Network
 from evopolicygym.sandbox.agent.gateway import Traffic
 from evopolicygym.sandbox.policy.failures import ErrorKind

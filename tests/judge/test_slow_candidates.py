@@ -14,7 +14,7 @@ from evopolicygym.execution.engine import LocalEngine
 from evopolicygym.execution.records import EpisodeResult
 from evopolicygym.judge import hidden
 from evopolicygym.limits import Limits
-from evopolicygym.runs.verification import Replay, verify
+from evopolicygym.runs.verify import Replay, verify
 from evopolicygym.sandbox.policy.failures import ErrorKind
 from evopolicygym.tasks.splits import PaperSplits, Split, cases
 from serving import Server

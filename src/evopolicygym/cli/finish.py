@@ -24,8 +24,8 @@ from evopolicygym.runs.look import has_outcome, look
 from evopolicygym.runs.machine_lock import hidden_cases
 from evopolicygym.runs.open_run import own
 from evopolicygym.runs.settings import CORES, EngineName, Isolation
-from evopolicygym.runs.verification import Finding, Replay, Report
-from evopolicygym.runs.verification import verify as verify_run
+from evopolicygym.runs.verify import Finding, Replay, Report
+from evopolicygym.runs.verify import verify as verify_run
 from evopolicygym.server import control
 from evopolicygym.tasks.registry import whole_name
 from evopolicygym.tasks.splits import Split
