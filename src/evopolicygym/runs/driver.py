@@ -15,7 +15,7 @@ from evopolicygym.judge.events import Prompted, Turned
 from evopolicygym.judge.judge import Judge
 from evopolicygym.judge.ledger import LedgerUnwritable
 from evopolicygym.judge.state import Phase, RunState
-from evopolicygym.runs import reserve, service
+from evopolicygym.runs import reserve, serve
 from evopolicygym.runs.allowance import Allowance
 from evopolicygym.runs.company import Alone, Company
 from evopolicygym.runs.conversation import AGENT_FAILED, Over, next_step, session_of
@@ -64,10 +64,10 @@ async def drive(
             return await play(url)
         root = owner.place.root
         remedy = f"Ctrl-C loses nothing: `evopolicygym run --resume {root}` goes on later."
-        async with living_agent(service.cases_of(owner), str(root), remedy):
+        async with living_agent(serve.cases_of(owner), str(root), remedy):
             return await play(url)
 
-    await service.serve(owner, play_apart)
+    await serve.serve(owner, play_apart)
 
 
 def _converse(
@@ -86,7 +86,7 @@ def _converse(
         _record(judge, entry(turn, len(judge.state.submissions)))
     while not isinstance(step := next_step(judge.state, allowance), Over):
         if stop.wait(wait_s(step.wait_s)):
-            return service.BY_HAND
+            return serve.BY_HAND
         reserve.make(judge.place)
         _record(judge, Prompted(len(judge.state.turns) + 1))
         watch = Watch(judge, allowance, stop, partial(entry, submissions=0))

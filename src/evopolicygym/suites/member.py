@@ -13,7 +13,7 @@ from typing import Final
 from evopolicygym.config import StrictModel
 from evopolicygym.execution.ray.fleet import Whereabouts
 from evopolicygym.judge.state import Phase
-from evopolicygym.runs import service
+from evopolicygym.runs import serve
 from evopolicygym.runs.casting import Cast, cast
 from evopolicygym.runs.driver import drive
 from evopolicygym.runs.look import has_begun, look
@@ -54,7 +54,7 @@ def main() -> None:
     else:
         SharedWaiting(talk, "").agent_is_gone()
         with own(brief.root, BY_HAND, slots, brief.seats, **given) as owner:
-            service.finish(owner)
+            serve.finish(owner)
 
 
 def _own(number: int) -> socket.socket:
