@@ -17,7 +17,7 @@ from evopolicygym.execution.evaluation import Evaluation, NotLoaded, evaluate_fo
 from evopolicygym.execution.ray.alone import ray_engine
 from evopolicygym.execution.unnamed import unnamed
 from evopolicygym.reference.paper import HELDOUT_CASES, best_agent, published
-from evopolicygym.runs.machine_lock import Cases, hidden_cases
+from evopolicygym.runs.locks import Cases, hidden_cases
 from evopolicygym.runs.settings import CORES, EngineName, Isolation, Seeds
 from evopolicygym.sandbox.checkpoints import Checkpoint, SnapshotRefused
 from evopolicygym.sandbox.policy.jail import MEANING, Level

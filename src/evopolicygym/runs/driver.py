@@ -19,7 +19,7 @@ from evopolicygym.runs import reserve, serve
 from evopolicygym.runs.allowance import Allowance
 from evopolicygym.runs.company import Alone, Company
 from evopolicygym.runs.conversation import AGENT_FAILED, Over, next_step, session_of
-from evopolicygym.runs.machine_lock import living_agent
+from evopolicygym.runs.locks import living_agent
 from evopolicygym.runs.open_run import Owner
 from evopolicygym.runs.players import Asked, MustEnd, Player, not_started_again
 from evopolicygym.runs.watch import Watch

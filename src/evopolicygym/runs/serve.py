@@ -10,7 +10,7 @@ from typing import Any, Final
 from evopolicygym.judge import hidden
 from evopolicygym.judge.events import Inspected
 from evopolicygym.judge.state import Phase
-from evopolicygym.runs import integrity, machine_lock, reserve, workspace
+from evopolicygym.runs import integrity, locks, reserve, workspace
 from evopolicygym.runs.backstage import forget_logins
 from evopolicygym.runs.open_run import Owner
 from evopolicygym.server import control
@@ -80,7 +80,7 @@ class _Service:
             asyncio.run_coroutine_threadsafe(self._progress(left), loop)
 
         def tell(text: str) -> None:
-            machine_lock.to_stderr(text)
+            locks.to_stderr(text)
             asyncio.run_coroutine_threadsafe(self._send({"waiting": text}), loop)
 
         await self._progress(left)
@@ -105,7 +105,7 @@ class _Service:
             await tell(message)
 
 
-def finish(owner: Owner, advance: hidden.Advance = lambda: None, tell: machine_lock.Tell | None = None) -> None:
+def finish(owner: Owner, advance: hidden.Advance = lambda: None, tell: locks.Tell | None = None) -> None:
     """Selection and score of a closed run, and its record. Waits for agents on the same cases; ``tell`` is told so."""
     reserve.release(owner.place)
     if owner.judge.state.phase is Phase.CLOSED:  # from here on nothing is written there: hidden cases are played
@@ -119,15 +119,15 @@ def finish(owner: Owner, advance: hidden.Advance = lambda: None, tell: machine_l
     owner.write_record()
 
 
-def _hidden_cases(owner: Owner, tell: machine_lock.Tell | None) -> AbstractContextManager[None]:
+def _hidden_cases(owner: Owner, tell: locks.Tell | None) -> AbstractContextManager[None]:
     root = owner.place.root
     remedy = f"Ctrl-C loses nothing: `evopolicygym finish {root}` scores the run later."
-    return machine_lock.hidden_cases(cases_of(owner), str(root), remedy, tell)
+    return locks.hidden_cases(cases_of(owner), str(root), remedy, tell)
 
 
-def cases_of(owner: Owner) -> machine_lock.Cases:
+def cases_of(owner: Owner) -> locks.Cases:
     means = owner.judge.means
-    return machine_lock.Cases(means.task.id, means.splits.id)
+    return locks.Cases(means.task.id, means.splits.id)
 
 
 def _inspect(owner: Owner) -> None:

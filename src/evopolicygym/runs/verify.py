@@ -20,8 +20,8 @@ from evopolicygym.run_paths import RunPaths, check_run_folder
 from evopolicygym.run_record import Run, load
 from evopolicygym.runs import record
 from evopolicygym.runs.grants import check_task_is_given
+from evopolicygym.runs.locks import Cases, hidden_cases
 from evopolicygym.runs.look import check_sense
-from evopolicygym.runs.machine_lock import Cases, hidden_cases
 from evopolicygym.runs.open_run import agreed, other_bit_id, run_ids
 from evopolicygym.runs.settings import Isolation, Settings
 from evopolicygym.runs.signature import is_signed_here

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from evopolicygym.execution.ray.fleet import Changes, Fleet
-from evopolicygym.runs.machine_lock import Cases
+from evopolicygym.runs.locks import Cases
 from evopolicygym.runs.settings import EngineName
 from evopolicygym.suites import log
 from evopolicygym.suites.file import Cap
@@ -142,7 +142,7 @@ class Foreman:
         return (row.needs_agent, not row.has_begun, self._planned[row.run].repeat, is_shared)
 
     def _may_begin(self, row: Row, due: set[Cases]) -> bool:
-        """Hidden cases are not played while an agent on the same cases lives (runs/machine_lock.py). A run that would
+        """Hidden cases are not played while an agent on the same cases lives (runs/locks.py). A run that would
         have to wait for this is held back, so that its place goes to another. ``due`` wait for hidden scoring alone."""
         if (self.is_capped and not row.has_begun) or not self._has_room(row):
             return False
