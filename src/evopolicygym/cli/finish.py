@@ -137,7 +137,7 @@ def _ask_or_finish(run: Path, **given: Any) -> None:
 
 
 def _ask_the_owner(run: Path) -> None:
-    messages = control.ask(run, serve.FINISH)
+    messages = control.ask(run, serve.FINISH_COMMAND)
     first = next(messages, {})
     with progress(first.get("total", 0)) as advance:
         for message in chain([first], messages):
@@ -160,6 +160,6 @@ def _finish_here(run: Path, given: dict[str, Any]) -> None:
         tell_notice(owner.notice)
         if interrupted := owner.judge.state.running:
             submission.execute(owner.judge, interrupted)
-        hidden.close(owner.judge, serve.BY_HAND)
+        hidden.close(owner.judge, serve.FINISHED_BY_HAND)
         with progress(hidden.left_to_play(owner.judge.state)) as advance:
-            serve.finish(owner, advance)
+            serve.finish_run(owner, advance)

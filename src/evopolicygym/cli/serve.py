@@ -80,7 +80,7 @@ async def _serve(owner: Owner, run: Path, json: bool) -> None:
         _announce(owner, run, url, json)
         return await asyncio.Future[str]()  # until somebody asks to finish the run
 
-    await run_server.serve(owner, wait)
+    await run_server.serve_run(owner, wait)
 
 
 def _announce(owner: Owner, run: Path, url: str, json: bool) -> None:

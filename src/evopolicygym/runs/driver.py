@@ -67,7 +67,7 @@ async def drive(
         async with living_agent(serve.cases_of(owner), str(root), remedy):
             return await play(url)
 
-    await serve.serve(owner, play_apart)
+    await serve.serve_run(owner, play_apart)
 
 
 def _converse(
@@ -86,7 +86,7 @@ def _converse(
         _record(judge, entry(turn, len(judge.state.submissions)))
     while not isinstance(step := next_step(judge.state, allowance), Over):
         if stop.wait(wait_s(step.wait_s)):
-            return serve.BY_HAND
+            return serve.FINISHED_BY_HAND
         reserve.make(judge.place)
         _record(judge, Prompted(len(judge.state.turns) + 1))
         watch = Watch(judge, allowance, stop, partial(entry, submissions=0))

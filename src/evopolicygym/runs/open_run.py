@@ -66,7 +66,7 @@ def engine_of(
 
 
 LIBRARY_RECORDS: Final = 200
-BY_HAND: Final[dict[str, Any]] = {"agent": None, "agent_isolation": {"level": "none", "network": "open"}}
+NO_AGENT: Final[dict[str, Any]] = {"agent": None, "agent_isolation": {"level": "none", "network": "open"}}
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class Owner:
 @contextmanager
 def own(
     root: Path,
-    agent_facts: dict[str, Any] = BY_HAND,
+    agent_facts: dict[str, Any] = NO_AGENT,
     slots: Slots | None = None,
     seats: Whereabouts | None = None,
     /,

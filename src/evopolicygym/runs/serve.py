@@ -18,14 +18,14 @@ from evopolicygym.server.desk import Desk
 from evopolicygym.server.door import Facts, app
 from evopolicygym.server.listening import bind, open_door
 
-FINISH: Final = "finish"
-BY_HAND: Final = "finished_by_hand"
+FINISH_COMMAND: Final = "finish"
+FINISHED_BY_HAND: Final = "finished_by_hand"
 
 
 Play = Callable[[str], Awaitable[str]]
 
 
-async def serve(owner: Owner, play: Play) -> None:
+async def serve_run(owner: Owner, play: Play) -> None:
     """From the open door to the outcome. ``play`` is told the URL of the door, and returns why it ended; somebody who
     asks to finish the run ends it, too."""
     desk = Desk(owner.judge)
@@ -49,7 +49,7 @@ class _Service:
 
     async def answer(self, command: str, tell: control.Tell) -> dict[str, Any]:
         """What the owner's socket understands."""
-        if command != FINISH:
+        if command != FINISH_COMMAND:
             return {"error": f"the owner of the run does not understand {command!r}"}
         self._tell.append(tell)
         self._asked.set()
@@ -70,9 +70,9 @@ class _Service:
             return playing.result()
         playing.cancel()
         await asyncio.gather(playing, return_exceptions=True)
-        return BY_HAND
+        return FINISHED_BY_HAND
 
-    async def finish(self) -> None:
+    async def finish_run(self) -> None:
         """Hidden scoring, with the door shut."""
         loop, left = asyncio.get_running_loop(), hidden.left_to_play(self._owner.judge.state)
 
@@ -84,7 +84,7 @@ class _Service:
             asyncio.run_coroutine_threadsafe(self._send({"waiting": text}), loop)
 
         await self._progress(left)
-        await asyncio.to_thread(finish, self._owner, advance, tell)
+        await asyncio.to_thread(finish_run, self._owner, advance, tell)
 
     @asynccontextmanager
     async def telling_how_it_ends(self) -> AsyncIterator[None]:
@@ -105,7 +105,7 @@ class _Service:
             await tell(message)
 
 
-def finish(owner: Owner, advance: hidden.Advance = lambda: None, tell: locks.Tell | None = None) -> None:
+def finish_run(owner: Owner, advance: hidden.Advance = lambda: None, tell: locks.Tell | None = None) -> None:
     """Selection and score of a closed run, and its record. Waits for agents on the same cases; ``tell`` is told so."""
     reserve.release(owner.place)
     if owner.judge.state.phase is Phase.CLOSED:  # from here on nothing is written there: hidden cases are played

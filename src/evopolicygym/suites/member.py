@@ -17,7 +17,7 @@ from evopolicygym.runs import serve
 from evopolicygym.runs.casting import Cast, cast
 from evopolicygym.runs.driver import drive
 from evopolicygym.runs.look import has_begun, look
-from evopolicygym.runs.open_run import BY_HAND, Owner, own
+from evopolicygym.runs.open_run import NO_AGENT, Owner, own
 from evopolicygym.runs.settings import Settings
 from evopolicygym.sandbox import kernel
 from evopolicygym.suites.log import STOPPED
@@ -53,8 +53,8 @@ def main() -> None:
             asyncio.run(_play(owner, who, SharedWaiting(talk, provider(who))))
     else:
         SharedWaiting(talk, "").agent_is_gone()
-        with own(brief.root, BY_HAND, slots, brief.seats, **given) as owner:
-            serve.finish(owner)
+        with own(brief.root, NO_AGENT, slots, brief.seats, **given) as owner:
+            serve.finish_run(owner)
 
 
 def _own(number: int) -> socket.socket:
