@@ -11,7 +11,7 @@ import threading
 import pytest
 
 from evopolicygym.judge import failpoints
-from evopolicygym.runs.lock import PATIENCE_S, RunLock
+from evopolicygym.runs.locks import PATIENCE_S, RunLock
 from evopolicygym.sandbox.checkpoints import remove_tree
 from evopolicygym.suites.folder import is_owned
 from processes import alive, family, wait_until

@@ -19,8 +19,7 @@ from evopolicygym.judge.state import Phase
 from evopolicygym.run_paths import RunPaths
 from evopolicygym.run_record import load
 from evopolicygym.runs import serve
-from evopolicygym.runs.lock import RunIsOwned
-from evopolicygym.runs.locks import hidden_cases
+from evopolicygym.runs.locks import RunIsOwned, hidden_cases
 from evopolicygym.runs.look import has_outcome, look
 from evopolicygym.runs.open_run import own
 from evopolicygym.runs.settings import CORES, EngineName, Isolation

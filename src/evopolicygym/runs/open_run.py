@@ -33,7 +33,7 @@ from evopolicygym.run_record import Code
 from evopolicygym.runs import record, reserve, workspace
 from evopolicygym.runs.casting import secrets_of
 from evopolicygym.runs.grants import check_task_is_given
-from evopolicygym.runs.lock import PATIENCE_S, RunLock
+from evopolicygym.runs.locks import PATIENCE_S, RunLock
 from evopolicygym.runs.look import has_begun, look, recorded_settings
 from evopolicygym.runs.settings import EngineName, Isolation, Settings
 from evopolicygym.runs.signature import is_signed_here, sign
