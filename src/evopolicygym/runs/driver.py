@@ -15,7 +15,7 @@ from evopolicygym.judge.events import Prompted, Turned
 from evopolicygym.judge.judge import Judge
 from evopolicygym.judge.ledger import LedgerUnwritable
 from evopolicygym.judge.state import Phase, RunState
-from evopolicygym.runs import reserve, serve
+from evopolicygym.runs import disk_reserve, serve
 from evopolicygym.runs.allowance import Allowance
 from evopolicygym.runs.company import Alone, Company
 from evopolicygym.runs.conversation import AGENT_FAILED, Over, next_step, session_of
@@ -55,7 +55,7 @@ async def drive(
             stop.set()
             player.close()
             await asyncio.wait([conversation])  # its thread may just have begun another turn, which it ends now
-            reserve.release(owner.place)
+            disk_reserve.release(owner.place)
             company.agent_is_gone()
 
     async def play_apart(url: str) -> str:
@@ -87,7 +87,7 @@ def _converse(
     while not isinstance(step := next_step(judge.state, allowance), Over):
         if stop.wait(wait_s(step.wait_s)):
             return serve.FINISHED_BY_HAND
-        reserve.make(judge.place)
+        disk_reserve.make(judge.place)
         _record(judge, Prompted(len(judge.state.turns) + 1))
         watch = Watch(judge, allowance, stop, partial(entry, submissions=0))
         turn = player.turn(_asked(judge.state, allowance, step.session, watch))
@@ -100,7 +100,7 @@ def _record(judge: Judge, event: Prompted | Turned) -> None:
     try:
         judge.record(event)
     except LedgerUnwritable:
-        if not reserve.release(judge.place):
+        if not disk_reserve.release(judge.place):
             raise
         judge.record(event)
 

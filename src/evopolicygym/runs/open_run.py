@@ -30,7 +30,7 @@ from evopolicygym.judge.judge import Judge, Means, Videos
 from evopolicygym.judge.state import Phase, RunState
 from evopolicygym.run_paths import RunPaths, check_run_folder
 from evopolicygym.run_record import Code
-from evopolicygym.runs import record, reserve, workspace
+from evopolicygym.runs import disk_reserve, record, workspace
 from evopolicygym.runs.casting import secrets_of
 from evopolicygym.runs.grants import check_task_is_given
 from evopolicygym.runs.locks import PATIENCE_S, RunLock
@@ -215,7 +215,7 @@ def _started(
     with (
         _logging(place.logs / "judge.log"),
         engine_of(settings, task, place.checkpoints, slots, seats) as engine,
-        closing(Judge(place, means(engine), lambda: reserve.release_part(place), redactor.text)) as judge,
+        closing(Judge(place, means(engine), lambda: disk_reserve.release_part(place), redactor.text)) as judge,
     ):
         text = render(task, engine.obs_space, engine.action_space)
         owner = Owner(place, settings, judge, text)

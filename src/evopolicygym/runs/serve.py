@@ -10,7 +10,7 @@ from typing import Any, Final
 from evopolicygym.judge import hidden
 from evopolicygym.judge.events import Inspected
 from evopolicygym.judge.state import Phase
-from evopolicygym.runs import integrity, locks, reserve, workspace
+from evopolicygym.runs import disk_reserve, integrity, locks, workspace
 from evopolicygym.runs.backstage import forget_logins
 from evopolicygym.runs.open_run import Owner
 from evopolicygym.server import control
@@ -107,7 +107,7 @@ class _Service:
 
 def finish_run(owner: Owner, advance: hidden.Advance = lambda: None, tell: locks.Tell | None = None) -> None:
     """Selection and score of a closed run, and its record. Waits for agents on the same cases; ``tell`` is told so."""
-    reserve.release(owner.place)
+    disk_reserve.release(owner.place)
     if owner.judge.state.phase is Phase.CLOSED:  # from here on nothing is written there: hidden cases are played
         workspace.show_closed(owner.place)
     if owner.judge.state.phase is not Phase.FINISHED:
