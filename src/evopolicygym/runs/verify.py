@@ -19,12 +19,11 @@ from evopolicygym.judge.state import Phase, RunState, apply, fold, in_place
 from evopolicygym.run_paths import RunPaths, check_run_folder
 from evopolicygym.run_record import Run, load
 from evopolicygym.runs import record
-from evopolicygym.runs.grants import check_task_is_given
 from evopolicygym.runs.locks import Cases, hidden_cases
 from evopolicygym.runs.look import check_sense
 from evopolicygym.runs.open_run import agreed, other_bit_id, run_ids
 from evopolicygym.runs.settings import Isolation, Settings
-from evopolicygym.runs.signature import is_signed_here
+from evopolicygym.runs.trust import check_task_is_given, is_signed_here
 from evopolicygym.sandbox.checkpoints import Checkpoint, CheckpointAltered, CheckpointStore, SnapshotRefused
 from evopolicygym.sandbox.policy.failures import ErrorKind
 from evopolicygym.tasks.ids import comparable_id

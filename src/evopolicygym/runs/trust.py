@@ -8,18 +8,23 @@ model's hosts, and whether a task that is not installed is imported.
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import os
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Final
 
 from evopolicygym.agents.definitions import COMMAND
 from evopolicygym.errors import UserError
+from evopolicygym.judge.events import Opened
 from evopolicygym.runs import programs
 from evopolicygym.runs.settings import AgentSettings, Settings
 from evopolicygym.sandbox.agent.cell import Network
 from evopolicygym.tasks.registry import is_installed_task
+from evopolicygym.tasks.sealing import create_key, load_key
 
 PATHS: Final = ("--agent", "--show", "--prices")
 
@@ -92,3 +97,31 @@ def check_task_is_given(settings: Settings, given: str | None) -> None:
             f"Nothing was imported. If you trust it, add: --task {shlex.quote(settings.task)} (with `run --resume`: "
             "without --task, as the argument)",
         )
+
+
+def sign(run: str, settings: str) -> str:
+    """Return the signature of a run and the hash of its settings; empty where no key can be kept."""
+    try:
+        key = load_key(_key_file()) if _key_file().exists() else create_key(_key_file())
+    except (UserError, OSError):
+        return ""
+    return _signature(key, run, settings)
+
+
+def is_signed_here(opened: Opened | None) -> bool:
+    if not opened or not opened.signature or not opened.settings:
+        return False
+    try:
+        own = _signature(load_key(_key_file()), opened.run, opened.settings)
+    except (UserError, OSError):
+        return False
+    return hmac.compare_digest(own, opened.signature)
+
+
+def _signature(key: bytes, run: str, settings: str) -> str:
+    return hmac.new(key, f"evopolicygym run|{run}|{settings}".encode(), hashlib.sha256).hexdigest()
+
+
+def _key_file() -> Path:
+    config = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
+    return Path(config) / "evopolicygym" / "runs.key"
