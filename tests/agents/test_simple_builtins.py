@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from conftest import policy_source
-from evopolicygym.runs.look import look
+from evopolicygym.runs.run_status import look
 from evopolicygym.tasks.files import CORE16_ORDER
 from playing import play
 from serving import command

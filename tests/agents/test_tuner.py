@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from evopolicygym.runs.look import look
+from evopolicygym.runs.run_status import look
 from evopolicygym.tasks.files import CORE16_ORDER
 from playing import AGENTS, play, start
 

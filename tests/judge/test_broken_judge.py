@@ -12,7 +12,7 @@ import pytest
 from conftest import TESTS, policy_source, toy_task
 from evopolicygym.errors import Fault, IsolationUnavailable, UserError, is_permanent
 from evopolicygym.execution.records import FaultReport
-from evopolicygym.runs.look import look
+from evopolicygym.runs.run_status import look
 from serving import SMALL, Server, command
 
 MISSING = "raise ModuleNotFoundError(\"No module named 'av'\", name='av')"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from conftest import policy_source
 from evopolicygym.judge.ledger import read
-from evopolicygym.runs.look import look
+from evopolicygym.runs.run_status import look
 from evopolicygym.server import control
 from processes import wait_until
 from serving import SMALL, Server, command

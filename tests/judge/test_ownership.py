@@ -12,7 +12,7 @@ import pytest
 
 from conftest import policy_source
 from evopolicygym.judge.state import Phase
-from evopolicygym.runs.look import look
+from evopolicygym.runs.run_status import look
 from evopolicygym.server import control
 from processes import alive, family, wait_until
 from serving import COMMAND, SMALL, command, with_task

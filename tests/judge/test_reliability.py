@@ -19,7 +19,7 @@ import pytest
 
 from conftest import policy_source
 from evopolicygym.judge.feedback import digest
-from evopolicygym.runs.look import look
+from evopolicygym.runs.run_status import look
 from processes import family
 from serving import SMALL, Server, command
 

@@ -22,7 +22,7 @@ from knocking import Gate, head, heard, plug
 from conftest import policy_source
 from evopolicygym.judge.ledger import read
 from evopolicygym.judge.state import Submission
-from evopolicygym.runs.look import look
+from evopolicygym.runs.run_status import look
 from processes import family, wait_until
 from serving import SMALL, Server, command
 

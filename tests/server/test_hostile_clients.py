@@ -17,7 +17,7 @@ import pytest
 from knocking import Gate, head, heard, plug
 
 from conftest import policy_source
-from evopolicygym.runs.look import look
+from evopolicygym.runs.run_status import look
 from processes import wait_until
 from serving import SMALL, Server
 

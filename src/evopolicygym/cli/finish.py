@@ -20,8 +20,8 @@ from evopolicygym.run_paths import RunPaths
 from evopolicygym.run_record import load
 from evopolicygym.runs import serve
 from evopolicygym.runs.locks import RunIsOwned, hidden_cases
-from evopolicygym.runs.look import has_outcome, look
 from evopolicygym.runs.open_run import own
+from evopolicygym.runs.run_status import has_outcome, look
 from evopolicygym.runs.settings import CORES, EngineName, Isolation
 from evopolicygym.runs.verify import Finding, Replay, Report
 from evopolicygym.runs.verify import verify as verify_run

@@ -33,7 +33,7 @@ from evopolicygym.run_record import Code
 from evopolicygym.runs import disk_reserve, record, workspace
 from evopolicygym.runs.casting import secrets_of
 from evopolicygym.runs.locks import PATIENCE_S, RunLock
-from evopolicygym.runs.look import has_begun, look, recorded_settings
+from evopolicygym.runs.run_status import has_begun, look, recorded_settings
 from evopolicygym.runs.settings import EngineName, Isolation, Settings
 from evopolicygym.runs.streams import Redactor
 from evopolicygym.runs.trust import check_task_is_given, is_signed_here, sign

@@ -20,8 +20,8 @@ from evopolicygym.run_paths import RunPaths, check_run_folder
 from evopolicygym.run_record import Run, load
 from evopolicygym.runs import record
 from evopolicygym.runs.locks import Cases, hidden_cases
-from evopolicygym.runs.look import check_sense
 from evopolicygym.runs.open_run import agreed, other_bit_id, run_ids
+from evopolicygym.runs.run_status import check_sense
 from evopolicygym.runs.settings import Isolation, Settings
 from evopolicygym.runs.trust import check_task_is_given, is_signed_here
 from evopolicygym.sandbox.checkpoints import Checkpoint, CheckpointAltered, CheckpointStore, SnapshotRefused

@@ -16,8 +16,8 @@ from evopolicygym.judge.state import Phase
 from evopolicygym.runs import serve
 from evopolicygym.runs.casting import Cast, cast
 from evopolicygym.runs.driver import drive
-from evopolicygym.runs.look import has_begun, look
 from evopolicygym.runs.open_run import NO_AGENT, Owner, own
+from evopolicygym.runs.run_status import has_begun, look
 from evopolicygym.runs.settings import Settings
 from evopolicygym.sandbox import kernel
 from evopolicygym.suites.log import STOPPED
