@@ -33,7 +33,7 @@ from evopolicygym.judge.verdicts import Reason, Verdict
 from evopolicygym.run_paths import RunPaths
 from evopolicygym.run_record import OutcomeKind, Repeat, Status
 from evopolicygym.runs import workspace
-from evopolicygym.runs.allowance import Allowance
+from evopolicygym.runs.agent_limits import Allowance
 from evopolicygym.runs.open_run import run_ids
 from evopolicygym.runs.settings import EngineName, Isolation, Seeds, Settings, ValidateWhen
 from evopolicygym.runs.verify import Replay

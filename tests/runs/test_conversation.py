@@ -8,7 +8,7 @@ import pytest
 
 from evopolicygym.judge.events import Closed, Opened, Turned
 from evopolicygym.judge.state import RunState, apply
-from evopolicygym.runs.allowance import Allowance
+from evopolicygym.runs.agent_limits import Allowance
 from evopolicygym.runs.conversation import Over, Prompt, next_step
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

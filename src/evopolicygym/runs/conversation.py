@@ -12,7 +12,7 @@ from typing import Final
 from evopolicygym.agents.turns import TRANSIENT, FailureKind
 from evopolicygym.judge.events import Turned
 from evopolicygym.judge.state import Phase, RunState
-from evopolicygym.runs.allowance import Allowance
+from evopolicygym.runs.agent_limits import Allowance
 
 AGENT_STOPPED: Final = "agent_stopped"
 AGENT_FAILED: Final = "agent_failed"

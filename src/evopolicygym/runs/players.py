@@ -22,9 +22,9 @@ from evopolicygym.agents.reading import Ended
 from evopolicygym.agents.turns import Failure, FailureKind, Turn, Usage
 from evopolicygym.errors import FULL, UserError
 from evopolicygym.files import is_shortage
+from evopolicygym.runs.agent_limits import Signs
 from evopolicygym.runs.pulse import Pulse
 from evopolicygym.runs.streams import STDERR_LIMIT, STDOUT_LIMIT, Redactor, StreamCopy, plain
-from evopolicygym.runs.watch import Signs
 from evopolicygym.sandbox.agent.cell import AgentLevel, Cell
 from evopolicygym.sandbox.agent.launch import AgentProcess, launch
 

@@ -15,7 +15,7 @@ from evopolicygym.judge.state import Phase, RunState, fold
 from evopolicygym.run_paths import RunPaths
 from evopolicygym.run_record import load
 from evopolicygym.runs import record
-from evopolicygym.runs.allowance import spent
+from evopolicygym.runs.agent_limits import spent
 from evopolicygym.runs.settings import Settings
 
 

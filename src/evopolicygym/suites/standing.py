@@ -13,7 +13,7 @@ from evopolicygym.errors import UserError
 from evopolicygym.judge import hidden
 from evopolicygym.judge.state import Phase, RunState
 from evopolicygym.run_record import load
-from evopolicygym.runs.allowance import Spent, spent
+from evopolicygym.runs.agent_limits import Spent, spent
 from evopolicygym.runs.run_status import has_begun, has_outcome, look
 from evopolicygym.suites import log
 from evopolicygym.suites.folder import SuiteFolder
