@@ -31,11 +31,11 @@ from evopolicygym.judge.state import Phase, RunState
 from evopolicygym.run_paths import RunPaths, check_run_folder
 from evopolicygym.run_record import Code
 from evopolicygym.runs import disk_reserve, record, workspace
+from evopolicygym.runs.agent_output import Redactor
 from evopolicygym.runs.casting import secrets_of
 from evopolicygym.runs.locks import PATIENCE_S, RunLock
 from evopolicygym.runs.run_status import has_begun, look, recorded_settings
 from evopolicygym.runs.settings import EngineName, Isolation, Settings
-from evopolicygym.runs.streams import Redactor
 from evopolicygym.runs.trust import check_task_is_given, is_signed_here, sign
 from evopolicygym.sandbox.checkpoints import remove_tree, sweep
 from evopolicygym.sandbox.policy.jail import Level, residues

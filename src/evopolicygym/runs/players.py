@@ -23,8 +23,8 @@ from evopolicygym.agents.turns import Failure, FailureKind, Turn, Usage
 from evopolicygym.errors import FULL, UserError
 from evopolicygym.files import is_shortage
 from evopolicygym.runs.agent_limits import Signs
+from evopolicygym.runs.agent_output import STDERR_LIMIT, STDOUT_LIMIT, Redactor, StreamCopy, plain
 from evopolicygym.runs.pulse import Pulse
-from evopolicygym.runs.streams import STDERR_LIMIT, STDOUT_LIMIT, Redactor, StreamCopy, plain
 from evopolicygym.sandbox.agent.cell import AgentLevel, Cell
 from evopolicygym.sandbox.agent.launch import AgentProcess, launch
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from evopolicygym.runs.streams import PLAIN, plain
+from evopolicygym.runs.agent_output import PLAIN, plain
 
 LONGEST: Final = 64
 

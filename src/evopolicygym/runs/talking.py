@@ -15,9 +15,9 @@ from evopolicygym.agents.jsonl import Conversation, Misspoken, Reply
 from evopolicygym.agents.turns import Failure, FailureKind, Turn
 from evopolicygym.errors import UserError
 from evopolicygym.runs.agent_limits import Signs
+from evopolicygym.runs.agent_output import STDERR_LIMIT, STDOUT_LIMIT, AgentPipe, Redactor, StreamCopy, Transcript
 from evopolicygym.runs.players import POLL_S, Asked, Seat, not_started_again, reopen
 from evopolicygym.runs.pulse import Pulse
-from evopolicygym.runs.streams import STDERR_LIMIT, STDOUT_LIMIT, AgentPipe, Redactor, StreamCopy, Transcript
 from evopolicygym.sandbox.agent.cell import AgentLevel, Cell
 from evopolicygym.sandbox.agent.launch import AgentProcess, launch
 
