@@ -22,8 +22,8 @@ from evopolicygym.judge.judge import Videos
 from evopolicygym.run_paths import RunPaths
 from evopolicygym.runs.casting import Cast, cast
 from evopolicygym.runs.driver import drive
+from evopolicygym.runs.install_paths import settled
 from evopolicygym.runs.open_run import Owner, agreed, own
-from evopolicygym.runs.programs import settled
 from evopolicygym.runs.run_status import has_outcome, look, recorded_settings
 from evopolicygym.runs.settings import CORES, MAY_DIFFER, AgentSettings, EngineName, Isolation, Seeds, Settings
 from evopolicygym.runs.trust import granted, granted_command, is_signed_here

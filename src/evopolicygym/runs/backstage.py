@@ -16,7 +16,7 @@ from evopolicygym.agents.client import Client
 from evopolicygym.errors import UserError
 from evopolicygym.files import sync_tree
 from evopolicygym.run_paths import RunPaths
-from evopolicygym.runs.footprint import Footprint
+from evopolicygym.runs.install_paths import Footprint
 from evopolicygym.sandbox.agent.cell import Cell, Network
 from evopolicygym.sandbox.agent.python import Python, make_python
 from evopolicygym.sandbox.checkpoints import STAGED, sweep

@@ -16,8 +16,8 @@ from evopolicygym.agents.client import Client
 from evopolicygym.agents.prices import Price
 from evopolicygym.errors import UserError
 from evopolicygym.run_paths import RunPaths
-from evopolicygym.runs import backstage, programs, workspace
-from evopolicygym.runs.footprint import Footprint, footprint, node
+from evopolicygym.runs import backstage, install_paths, workspace
+from evopolicygym.runs.install_paths import Footprint, footprint, node
 from evopolicygym.runs.players import ClientPlayer, Player, Seat
 from evopolicygym.runs.settings import AgentSettings
 from evopolicygym.runs.talking import TalkingPlayer
@@ -73,7 +73,7 @@ class Cast:
         return self.settings.command
 
     def _own(self) -> tuple[Path, ...]:
-        return programs.own_files(self.argv)
+        return install_paths.own_files(self.argv)
 
     @property
     def prices(self) -> dict[str, Price]:
@@ -81,7 +81,7 @@ class Cast:
 
     def shown_alone(self, place: RunPaths) -> list[Path]:
         """Files of the command whose neighbours the agent does not see."""
-        return [path for path in self._own() if programs.is_alone(path, _hidden(place))]
+        return [path for path in self._own() if install_paths.is_alone(path, _hidden(place))]
 
     def player(self, place: RunPaths, api: str) -> Player:
         stage = backstage.set_up(place, self.client)
@@ -114,7 +114,7 @@ class Cast:
     def _footprint(self, place: RunPaths) -> Footprint:
         shown = tuple(self.settings.shown)
         if self.client.name == definitions.COMMAND:
-            return Footprint((*programs.with_neighbours(self._own(), _hidden(place)), *shown))
+            return Footprint((*install_paths.with_neighbours(self._own(), _hidden(place)), *shown))
         installation = footprint(Path(self.program)) if self.program else Footprint()
         return replace(installation, readable=(*installation.readable, *shown))
 
@@ -123,7 +123,7 @@ def cast(settings: AgentSettings) -> Cast:
     """Raises UserError when the agent cannot play here, with the remedy."""
     _check(settings)
     if settings.name == definitions.COMMAND:
-        settings = settings.model_copy(update={"command": programs.settled(settings.command)})
+        settings = settings.model_copy(update={"command": install_paths.settled(settings.command)})
         client = definitions.command(settings.command, settings.json_lines)
         program = client.program if os.path.isabs(client.program) else None
         return Cast(settings, client, best_level(settings.levels), program, None)

@@ -20,7 +20,7 @@ from typing import Any, Final
 from evopolicygym.agents.definitions import COMMAND
 from evopolicygym.errors import UserError
 from evopolicygym.judge.events import Opened
-from evopolicygym.runs import programs
+from evopolicygym.runs import install_paths
 from evopolicygym.runs.settings import AgentSettings, Settings
 from evopolicygym.sandbox.agent.cell import Network
 from evopolicygym.tasks.registry import is_installed_task
@@ -83,8 +83,8 @@ def granted_command(agent: AgentSettings | None) -> list[str]:
     """The agent's command, if files of this machine are shown to the agent because the command names them."""
     if agent is None or agent.name != COMMAND:
         return []
-    command = programs.settled(agent.command)
-    return command if programs.own_files(command) else []
+    command = install_paths.settled(agent.command)
+    return command if install_paths.own_files(command) else []
 
 
 def check_task_is_given(settings: Settings, given: str | None) -> None:

@@ -12,7 +12,7 @@ from pydantic import Field, StringConstraints, field_validator
 from evopolicygym import config
 from evopolicygym.config import StrictModel, read_toml, validate
 from evopolicygym.errors import UserError
-from evopolicygym.runs.programs import settled
+from evopolicygym.runs.install_paths import settled
 from evopolicygym.runs.settings import AgentSettings, Settings, ValidateWhen
 from evopolicygym.tasks.files import core16
 
