@@ -17,10 +17,9 @@ from evopolicygym.agents.prices import Price
 from evopolicygym.errors import UserError
 from evopolicygym.run_paths import RunPaths
 from evopolicygym.runs import backstage, install_paths, workspace
+from evopolicygym.runs.agent_process import ClientPlayer, Player, Seat, TalkingPlayer
 from evopolicygym.runs.install_paths import Footprint, footprint, node
-from evopolicygym.runs.players import ClientPlayer, Player, Seat
 from evopolicygym.runs.settings import AgentSettings
-from evopolicygym.runs.talking import TalkingPlayer
 from evopolicygym.sandbox.agent.cell import AgentLevel, Network
 from evopolicygym.sandbox.agent.exposure import exposure
 from evopolicygym.sandbox.agent.levels import best_level, standing

@@ -17,11 +17,11 @@ from evopolicygym.judge.ledger import LedgerUnwritable
 from evopolicygym.judge.state import Phase, RunState
 from evopolicygym.runs import disk_reserve, serve
 from evopolicygym.runs.agent_limits import Allowance, Watch
+from evopolicygym.runs.agent_process import Asked, MustEnd, Player, not_started_again
 from evopolicygym.runs.company import Alone, Company
 from evopolicygym.runs.conversation import AGENT_FAILED, Over, next_step, session_of
 from evopolicygym.runs.locks import living_agent
 from evopolicygym.runs.open_run import Owner
-from evopolicygym.runs.players import Asked, MustEnd, Player, not_started_again
 
 Prices = dict[str, prices.Price]
 LAST_WORDS: Final = 2000  # characters kept in the ledger; the transcript has them all

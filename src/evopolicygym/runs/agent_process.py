@@ -6,10 +6,12 @@ import io
 import json
 import logging
 import os
+import re
 import tempfile
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import IO, Final, Protocol
@@ -17,16 +19,51 @@ from uuid import NAMESPACE_URL, uuid5
 
 from evopolicygym.agents import home
 from evopolicygym.agents.client import Ask, Client, Command
+from evopolicygym.agents.jsonl import Conversation, Misspoken, Reply
 from evopolicygym.agents.lines import ReadingLimit, lines
 from evopolicygym.agents.reading import Ended
 from evopolicygym.agents.turns import Failure, FailureKind, Turn, Usage
 from evopolicygym.errors import FULL, UserError
 from evopolicygym.files import is_shortage
 from evopolicygym.runs.agent_limits import Signs
-from evopolicygym.runs.agent_output import STDERR_LIMIT, STDOUT_LIMIT, Redactor, StreamCopy, plain
-from evopolicygym.runs.pulse import Pulse
+from evopolicygym.runs.agent_output import (
+    PLAIN,
+    STDERR_LIMIT,
+    STDOUT_LIMIT,
+    AgentPipe,
+    Redactor,
+    StreamCopy,
+    Transcript,
+    plain,
+)
 from evopolicygym.sandbox.agent.cell import AgentLevel, Cell
 from evopolicygym.sandbox.agent.launch import AgentProcess, launch
+
+LONGEST: Final = 64
+
+
+class Pulse:
+    """Written down: in a copy of the run a file has another time, and whoever owns a transcript can set it."""
+
+    def __init__(self, transcripts: Path) -> None:
+        self._path = transcripts / "pulse"
+
+    def beat(self, turn: int, seconds: float) -> None:
+        """Over the last one, at the same width: there is no moment without."""
+        with suppress(OSError):  # no run ends for want of it
+            descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | PLAIN, 0o644)
+            try:
+                os.write(descriptor, f"{turn:9d} {seconds:12.3f}\n".encode())
+            finally:
+                os.close(descriptor)
+
+    def lived(self, turn: int) -> float:
+        """Seconds until the last sign of life of a turn that was interrupted."""
+        with plain(self._path) as file:
+            text = file.read(LONGEST).decode(errors="replace")
+        found = re.fullmatch(r" *(\d+) +(\d+\.\d+)\n", text, re.ASCII)
+        return float(found[2]) if found and int(found[1]) == turn else 0.0
+
 
 POLL_S: Final = 0.2
 STDERR_TAIL: Final = 4000
@@ -233,3 +270,96 @@ def _tail(path: Path) -> str:
     with plain(path) as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - STDERR_TAIL))
         return file.read(STDERR_TAIL).decode(errors="replace")
+
+
+LISTENER_ENDS_S: Final = 10.0  # at most, for the thread that listens to a program which is gone
+
+
+class TalkingPlayer:
+    """Started with the first prompt. When it goes away, the turn has failed, and the next one starts it anew."""
+
+    def __init__(self, seat: Seat, cell: Cell, level: AgentLevel, transcripts: Path) -> None:
+        self._seat, self._cell, self._level, self._transcripts = seat, cell, level, transcripts
+        self._process: AgentProcess | None = None
+        self._pulse = Pulse(transcripts)
+        self._open = ExitStack()
+        self._listener = ThreadPoolExecutor(1, "listener")
+        self._conversation: Conversation | None = None
+        self._answer: Future[Reply | None] | None = None
+        transcripts.mkdir(parents=True, exist_ok=True)
+
+    def turn(self, asked: Asked) -> Turn:
+        began = time.monotonic()
+        path = self._transcripts / f"turn_{asked.number:03}.out"
+        self._transcript = Transcript(path, self._seat.keys, STDOUT_LIMIT)
+        try:
+            reply, failure = self._say(asked, began)
+        except (OSError, UserError) as error:
+            reply, failure = None, not_started_again(asked.number == 1, error)
+        if reply is None:
+            self._end()
+        self._transcript.close()
+        wall_s = time.monotonic() - began
+        if reply is None:
+            return Turn(None, wall_s, failure=failure)
+        text = Redactor(self._seat.keys).text(reply.text)
+        return Turn(None, wall_s, text=text, usage=reply.usage, stop=reply.stop)
+
+    def interrupted(self, asked: Asked) -> Turn:
+        wall_s = self._pulse.lived(asked.number)
+        return Turn(None, wall_s, failure=Failure(FailureKind.INTERRUPTED, "its driver was killed"))
+
+    def close(self) -> None:
+        self._end()
+        self._seat.leave()
+
+    def _end(self) -> None:
+        if self._process:
+            self._process.kill()
+            self._process = self._conversation = None
+            self._output.end()
+        if self._answer:
+            wait([self._answer], LISTENER_ENDS_S)
+        with suppress(BrokenPipeError):  # what it was to be told, and did not stay for
+            self._open.close()
+
+    def _say(self, asked: Asked, began: float) -> tuple[Reply | None, Failure | None]:
+        conversation = self._conversation or self._start(asked)
+        self._answer = self._listener.submit(conversation.say, asked.text)
+        try:
+            while True:
+                try:
+                    reply = self._answer.result(POLL_S)
+                    return reply, None if reply else Failure(FailureKind.CLIENT, "the program ended without an answer")
+                except TimeoutError:
+                    self._pulse.beat(asked.number, time.monotonic() - began)
+                    if why := asked.over(Signs()):
+                        return None, why
+        except Misspoken as error:
+            return None, Failure(FailureKind.CLIENT, str(error))
+        except MemoryError:
+            return None, Failure(FailureKind.CLIENT, "its answer does not fit into memory")
+
+    def _start(self, asked: Asked) -> Conversation:
+        command = self._seat.command(asked)
+        cell = replace(self._cell, environment={**self._cell.environment, **command.environment})
+        reopen(cell)
+        errors = StreamCopy(self._transcripts / "stderr.txt", self._seat.keys, STDERR_LIMIT, append=True)
+        self._open.enter_context(errors)
+        self._output = AgentPipe()
+        listen: IO[str] = io.TextIOWrapper(io.BufferedReader(self._output), "utf-8", "replace")
+        self._open.enter_context(listen)
+        their_input, ours = os.pipe()
+        speak: IO[str] = self._open.enter_context(open(ours, "w"))
+        try:
+            streams = (their_input, self._output.theirs, errors.pipe.theirs)
+            self._process = launch(command.argv, cell, self._level, *streams)
+        finally:
+            os.close(their_input)
+            self._output.given()
+            errors.pipe.given()
+        self._conversation = Conversation(speak, listen, self._keep)
+        return self._conversation
+
+    def _keep(self, line: str) -> None:
+        self._transcript.write(line.encode(errors="replace"))
