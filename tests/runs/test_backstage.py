@@ -11,7 +11,7 @@ import pytest
 
 from evopolicygym.agents import definitions
 from evopolicygym.run_paths import RunPaths
-from evopolicygym.runs.backstage import forget_logins, set_up
+from evopolicygym.runs.agent_setup import forget_logins, set_up
 from processes import die, killed_in
 
 

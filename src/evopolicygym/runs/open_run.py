@@ -32,7 +32,7 @@ from evopolicygym.run_paths import RunPaths, check_run_folder
 from evopolicygym.run_record import Code
 from evopolicygym.runs import disk_reserve, record, workspace
 from evopolicygym.runs.agent_output import Redactor
-from evopolicygym.runs.casting import secrets_of
+from evopolicygym.runs.agent_setup import secrets_of
 from evopolicygym.runs.locks import PATIENCE_S, RunLock
 from evopolicygym.runs.run_status import has_begun, look, recorded_settings
 from evopolicygym.runs.settings import EngineName, Isolation, Settings

@@ -11,7 +11,7 @@ from evopolicygym.judge import hidden
 from evopolicygym.judge.events import Inspected
 from evopolicygym.judge.state import Phase
 from evopolicygym.runs import disk_reserve, integrity, locks, workspace
-from evopolicygym.runs.backstage import forget_logins
+from evopolicygym.runs.agent_setup import forget_logins
 from evopolicygym.runs.open_run import Owner
 from evopolicygym.server import control
 from evopolicygym.server.desk import Desk

@@ -14,7 +14,7 @@ from evopolicygym.config import StrictModel
 from evopolicygym.execution.ray.fleet import Whereabouts
 from evopolicygym.judge.state import Phase
 from evopolicygym.runs import serve
-from evopolicygym.runs.casting import Cast, cast
+from evopolicygym.runs.agent_setup import Cast, cast
 from evopolicygym.runs.driver import drive
 from evopolicygym.runs.open_run import NO_AGENT, Owner, own
 from evopolicygym.runs.run_status import has_begun, look
