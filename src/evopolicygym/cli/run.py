@@ -20,8 +20,8 @@ from evopolicygym.errors import UserError
 from evopolicygym.execution.slots import check_jobs
 from evopolicygym.judge.judge import Videos
 from evopolicygym.run_paths import RunPaths
+from evopolicygym.runs.agent_loop import drive
 from evopolicygym.runs.agent_setup import Cast, cast
-from evopolicygym.runs.driver import drive
 from evopolicygym.runs.install_paths import settled
 from evopolicygym.runs.open_run import Owner, agreed, own
 from evopolicygym.runs.run_status import has_outcome, look, recorded_settings

@@ -14,8 +14,8 @@ from evopolicygym.config import StrictModel
 from evopolicygym.execution.ray.fleet import Whereabouts
 from evopolicygym.judge.state import Phase
 from evopolicygym.runs import serve
+from evopolicygym.runs.agent_loop import drive
 from evopolicygym.runs.agent_setup import Cast, cast
-from evopolicygym.runs.driver import drive
 from evopolicygym.runs.open_run import NO_AGENT, Owner, own
 from evopolicygym.runs.run_status import has_begun, look
 from evopolicygym.runs.settings import Settings
