@@ -11,9 +11,9 @@ import pytest
 
 from evopolicygym.analysis import limited
 from evopolicygym.run_paths import RunPaths
-from evopolicygym.runs import folders, leftovers
+from evopolicygym.runs import integrity_scan
 from evopolicygym.runs.integrity import inspect
-from evopolicygym.runs.planted import SUFFIX
+from evopolicygym.runs.integrity_scan import SUFFIX
 from serving import AS_USER
 
 
@@ -28,7 +28,7 @@ def place(tmp_path, monkeypatch):
 
 
 def kinds(place):
-    return {sign["kind"] for sign in leftovers.look(place.root)["signs"]}
+    return {sign["kind"] for sign in integrity_scan.look(place.root)["signs"]}
 
 
 @pytest.mark.parametrize(
@@ -125,11 +125,11 @@ def test_at_any_depth(place):
 
 
 def test_more_than_can_be_looked_at_is_said(place, monkeypatch):
-    monkeypatch.setattr(folders.Walk.__init__, "__defaults__", (10,))
+    monkeypatch.setattr(integrity_scan.Walk.__init__, "__defaults__", (10,))
     for number in range(20):
         (place.workspace / f"a{number}").mkdir()
     (place.workspace / ".git").mkdir()
-    part = leftovers.disarm(place.root)
+    part = integrity_scan.disarm(place.root)
     assert part["renamed"] == ["workspace/.git"], "what lies on top is asked for by name"
     assert any("beyond the first 10" in text for text in part["not_checked"])
 
