@@ -161,8 +161,8 @@ def test_a_process_that_does_not_live_to_tell_is_a_note(place, monkeypatch, body
 def test_what_was_renamed_is_known_when_the_rest_fails(place, monkeypatch):
     (place.workspace / ".envrc").write_text("touch mark")
     monkeypatch.setattr(limited, "CODE", "import os, sys\nsys.path.append(sys.argv[1])\n"
-                        "from evopolicygym.runs import leftovers\nleftovers.look = lambda root: os.abort()\n"
-                        "leftovers.main(sys.argv[3])")  # fmt: skip
+                        "from evopolicygym.runs import integrity_scan\nleftovers.look = lambda root: os.abort()\n"
+                        "integrity_scan.main(sys.argv[3])")  # fmt: skip
     note = inspect(place)
     assert note["renamed"] == ["workspace/.envrc"] and "SIGABRT" in note["error"]
 
@@ -170,13 +170,13 @@ def test_what_was_renamed_is_known_when_the_rest_fails(place, monkeypatch):
 CLOSED = """
 import os, sys
 from pathlib import Path
-from evopolicygym.runs import leftovers
+from evopolicygym.runs import integrity_scan
 root = Path(sys.argv[1])
 for mode in (0o000, 0o111, 0o555):
     folder = root / "workspace" / oct(mode)
     (folder / ".git").mkdir(parents=True)
     folder.chmod(mode)
-part = leftovers.disarm(root)
+part = integrity_scan.disarm(root)
 print(len(part["renamed"]), part["not_checked"], *sorted(os.listdir(root / "workspace/0o555")))
 """
 

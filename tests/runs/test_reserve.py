@@ -69,9 +69,9 @@ def test_it_is_given_in_parts_and_most_of_it_is_kept(place):
 
 LOGGING = """
 import logging, pathlib, resource, sys
-from evopolicygym.runs import ownership
+from evopolicygym.runs import open_run
 resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
-with ownership._logging(pathlib.Path(sys.argv[1])):
+with open_run._logging(pathlib.Path(sys.argv[1])):
     logging.getLogger("evopolicygym").error("a line")
 print("done")
 """

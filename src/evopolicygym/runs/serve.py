@@ -37,7 +37,7 @@ async def serve_run(owner: Owner, play: Play) -> None:
             workspace.show_door(owner.place, listener[1].url)
             desk.resume()
             await desk.close(await service.played(play(listener[1].url)))
-        await service.finish()
+        await service.score()
 
 
 class _Service:
@@ -72,7 +72,7 @@ class _Service:
         await asyncio.gather(playing, return_exceptions=True)
         return FINISHED_BY_HAND
 
-    async def finish_run(self) -> None:
+    async def score(self) -> None:
         """Hidden scoring, with the door shut."""
         loop, left = asyncio.get_running_loop(), hidden.left_to_play(self._owner.judge.state)
 
