@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from evopolicygym.analysis.between import Between, TurnSpent, by_turn
-from evopolicygym.analysis.tokens import KINDS, Tokens, of_turn, total
+from evopolicygym.agents.transcripts import TOKEN_KINDS, Tokens, sum_if_known
+from evopolicygym.analysis.between import Between, TurnSpent, by_turn, turn_tokens
 from evopolicygym.run_record import Run, Submission
 
 INVALID: Final = "invalid_action"
@@ -96,8 +96,10 @@ def _sum(seconds: list[float | None]) -> float | None:
 
 def _tokens(run: Run) -> Tokens:
     """Unknown as soon as one turn is, and without turns."""
-    turns = [of_turn(turn) for turn in run.turns]
-    return Tokens(**{kind: total(getattr(turn, kind) for turn in turns) if turns else None for kind in KINDS})
+    turns = [turn_tokens(turn) for turn in run.turns]
+    return Tokens(
+        **{kind: sum_if_known(getattr(turn, kind) for turn in turns) if turns else None for kind in TOKEN_KINDS}
+    )
 
 
 def _clipped_rate(paid: list[Submission]) -> float | None:
