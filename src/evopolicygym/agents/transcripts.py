@@ -58,7 +58,7 @@ class RequestRule:
     """How one family of clients reports the tokens of a single request.
 
     ``where``: values by which its events are recognised. ``paths``: where each kind of tokens stands. ``identity``:
-    path of a value shared by all events about one request. ``late``: reported after the tools of the request have answered.
+    path of a value shared by all events about one request. ``late``: reported after its tools have answered.
     """
 
     name: str
