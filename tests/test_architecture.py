@@ -71,7 +71,7 @@ def test_importing_the_package_loads_nothing_heavy():
 
 
 def test_ray_is_loaded_only_by_those_who_play_on_it():
-    code = "import sys, evopolicygym.cli.run, evopolicygym.suites.foreman; print('ray' in sys.modules)"
+    code = "import sys, evopolicygym.cli.run, evopolicygym.suites.scheduler; print('ray' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "False"
 
 

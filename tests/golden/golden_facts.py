@@ -41,7 +41,7 @@ from evopolicygym.sandbox.agent.cell import AgentLevel, Network
 from evopolicygym.sandbox.agent.gateway import Traffic
 from evopolicygym.sandbox.policy.failures import ErrorKind
 from evopolicygym.sandbox.policy.jail import Level
-from evopolicygym.suites import standing
+from evopolicygym.suites import status
 from evopolicygym.suites.file import Suite
 from evopolicygym.suites.messages import KINDS
 from evopolicygym.tasks.files import core16
@@ -271,7 +271,7 @@ def names(_: Path) -> Any:
         "files of a run": [*run_paths.FILES, *run_paths.FOLDERS],
         "usage of a turn": asdict(Usage()),
         "traffic of an agent": [column.name for column in fields(Traffic)],
-        "row of a suite": [column.name for column in fields(standing.Row)],
+        "row of a suite": [column.name for column in fields(status.SuiteRow)],
         "limits of an agent": [limit.name for limit in everything.limits([])],
         "messages of a suite": sorted(KINDS),
         "words": {name: [str(word) for word in kind] for name, kind in VOCABULARIES.items()},
@@ -284,7 +284,7 @@ VOCABULARIES: dict[str, type[StrEnum]] = {
     "error of an episode": ErrorKind,
     "failure of a turn": FailureKind,
     "status of a run": Status,
-    "status of a run of a suite": standing.Status,
+    "status of a run of a suite": status.SuiteRunStatus,
     "phase of a run": Phase,
     "outcome of a run": OutcomeKind,
     "repeat of held-out": Repeat,
