@@ -23,10 +23,11 @@ from evopolicygym import run_paths
 from evopolicygym.agents.client import Client
 from evopolicygym.agents.prices import Price
 from evopolicygym.agents.turns import FailureKind, Usage
-from evopolicygym.analysis import edits, field
 from evopolicygym.analysis.collect import SkipKind
-from evopolicygym.analysis.edit_size import Size
-from evopolicygym.analysis.leaderboard import PaperRows
+from evopolicygym.analysis.edits import kinds
+from evopolicygym.analysis.edits.sizes import Size
+from evopolicygym.analysis.leaderboard import task_results
+from evopolicygym.analysis.leaderboard.build import PaperRows
 from evopolicygym.judge.judge import Videos
 from evopolicygym.judge.state import Phase
 from evopolicygym.judge.verdicts import Reason, Verdict
@@ -298,9 +299,9 @@ VOCABULARIES: dict[str, type[StrEnum]] = {
     "engine": EngineName,
     "validate_when": ValidateWhen,
     "video": Videos,
-    "kind of edit": edits.Kind,
+    "kind of edit": kinds.Kind,
     "size of an edit": Size,
-    "kind of entrant": field.Kind,
+    "kind of entrant": task_results.Kind,
     "rows of the paper": PaperRows,
     "why a folder is skipped": SkipKind,
 }

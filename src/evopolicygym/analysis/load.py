@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
 
-from evopolicygym.analysis.code_reader import code_facts
 from evopolicygym.analysis.collect import SkipKind, Skipped, read_record, run_folders, unreadable
+from evopolicygym.analysis.edits.code_reader import code_facts
 from evopolicygym.analysis.scores import unfinished
 from evopolicygym.errors import UserError
 from evopolicygym.files import is_folder

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evopolicygym.analysis.boards import apart
 from evopolicygym.analysis.entrants import entrant
-from evopolicygym.analysis.fingerprints import differences
+from evopolicygym.analysis.leaderboard.boards import apart
+from evopolicygym.analysis.leaderboard.fingerprints import differences
 from evopolicygym.analysis.scores import Matrix, RunScore, run_score
 from evopolicygym.run_record import Run
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import zip_longest
 
-from evopolicygym.analysis.collection import Aggregate, Standing
-from evopolicygym.analysis.estimates import LEVEL, WHOLE
-from evopolicygym.analysis.leaderboard import BoardTable, CostRow, Leaderboard, PaperRows
-from evopolicygym.analysis.tasktable import Row, TaskTable
+from evopolicygym.analysis.leaderboard.aggregates import Aggregate, Standing
+from evopolicygym.analysis.leaderboard.build import BoardTable, CostRow, Leaderboard, PaperRows
+from evopolicygym.analysis.leaderboard.task_table import Row, TaskTable
+from evopolicygym.analysis.stats.estimates import LEVEL, WHOLE
 from evopolicygym.cli.numbers import between, caution, count, fixed, number, probability, span, with_interval
 from evopolicygym.cli.tables import say, show
 

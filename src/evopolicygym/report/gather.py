@@ -9,7 +9,7 @@ from pathlib import Path
 from evopolicygym.analysis.collect import Skipped
 from evopolicygym.analysis.diagnostics import Diagnosis, diagnose
 from evopolicygym.analysis.entrants import entrant
-from evopolicygym.analysis.leaderboard import Leaderboard, leaderboard
+from evopolicygym.analysis.leaderboard.build import Leaderboard, leaderboard
 from evopolicygym.analysis.load import RunFolder, examine, find_run_folders
 from evopolicygym.reference.anchors import AnchorFile, stored_anchors
 from evopolicygym.report.submissions import Row, submission_rows

@@ -9,8 +9,8 @@ from typing import Final
 
 from evopolicygym.analysis.between import Between, By
 from evopolicygym.analysis.diagnostics import Diagnosis
+from evopolicygym.analysis.edits.timeline import Event
 from evopolicygym.analysis.load import RunFolder
-from evopolicygym.analysis.timeline import Event
 from evopolicygym.report.diffs import Diff, Tree, diff, read_tree
 from evopolicygym.report.feedback import Feedback, feedback
 from evopolicygym.report.text import short

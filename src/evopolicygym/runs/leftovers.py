@@ -11,7 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
-from evopolicygym.analysis.limited import limit
+from evopolicygym.analysis.limited_process import limit
 from evopolicygym.runs.folders import Walk
 from evopolicygym.runs.planted import Disarmed
 from evopolicygym.runs.signs import SignCounter

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from evopolicygym.analysis.edit_size import Size, bucket
-from evopolicygym.analysis.edits import Kind, Version, classify
+from evopolicygym.analysis.edits.kinds import Kind, Version, classify
+from evopolicygym.analysis.edits.sizes import Size, bucket
 from evopolicygym.run_record import Code, Run, Submission
 
 Measure = Callable[[Version, Version], float | None]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evopolicygym.analysis.fingerprints import differences
+from evopolicygym.analysis.leaderboard.fingerprints import differences
 from evopolicygym.analysis.scores import Matrix
 from evopolicygym.reference.anchors import AnchorFile, TaskAnchors
 from evopolicygym.run_record import Run

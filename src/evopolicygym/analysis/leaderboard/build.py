@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from evopolicygym.analysis.boards import Board, boards
-from evopolicygym.analysis.bootstrap import DRAWS
-from evopolicygym.analysis.collection import Aggregate, aggregate, groups
-from evopolicygym.analysis.cost import Cost, cost, pareto, per_dollar
-from evopolicygym.analysis.field import Field, Kind, field
-from evopolicygym.analysis.fingerprints import conditions
-from evopolicygym.analysis.selection import mean_candidates
-from evopolicygym.analysis.tasktable import TaskTable, task_table
+from evopolicygym.analysis.leaderboard.aggregates import Aggregate, aggregate, groups
+from evopolicygym.analysis.leaderboard.boards import Board, boards
+from evopolicygym.analysis.leaderboard.costs import Cost, cost, pareto, per_dollar
+from evopolicygym.analysis.leaderboard.fingerprints import conditions
+from evopolicygym.analysis.leaderboard.selection import mean_candidates
+from evopolicygym.analysis.leaderboard.task_results import Field, Kind, field
+from evopolicygym.analysis.leaderboard.task_table import TaskTable, task_table
+from evopolicygym.analysis.stats.bootstrap import DRAWS
 from evopolicygym.reference import paper
 from evopolicygym.reference.anchors import AnchorFile
 from evopolicygym.reference.scale import version

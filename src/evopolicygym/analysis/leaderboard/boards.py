@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from evopolicygym.analysis.entrants import entrant
-from evopolicygym.analysis.fingerprints import conditions, differences
+from evopolicygym.analysis.leaderboard.fingerprints import conditions, differences
 from evopolicygym.analysis.scores import RunScore, run_score
 from evopolicygym.run_record import Run
 
