@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+from evopolicygym.analysis import limited_process
 from evopolicygym.run_paths import RunPaths
 from evopolicygym.runs import folders, leftovers
 from evopolicygym.runs.integrity import inspect
