@@ -77,7 +77,8 @@ def test_nothing_of_the_policy_runs(tmp_path):
 def test_a_reader_that_does_not_live_to_tell(tmp_path, monkeypatch, body, says):
     """Whatever takes the child, by limits or by accident. The body runs in its place, under its limits."""
     child = (
-        "import sys; sys.path.append(sys.argv[1]); from evopolicygym.analysis.edits import code_reader_child as c; c.CPU_S = 1;"
+        "import sys; sys.path.append(sys.argv[1]); from evopolicygym.analysis.edits import code_reader_child as c\n"
+        "c.CPU_S = 1; "
         "c.read_code = lambda folder: {}; c.print = lambda text: None; c.main(sys.argv[3])\n"
     )
     monkeypatch.setattr(limited_process, "CODE", child + body)
