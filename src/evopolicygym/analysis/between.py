@@ -22,7 +22,7 @@ from evopolicygym.agents.transcripts import (
     sum_if_known,
     tokens_by_part,
 )
-from evopolicygym.run_record import Run, Turn
+from evopolicygym.run_record import RunRecord, Turn
 
 
 class By(StrEnum):
@@ -69,11 +69,11 @@ def turn_tokens(turn: Turn) -> Tokens:
     return Tokens(**{kind: usage[kind] if type(usage.get(kind)) is int else None for kind in TOKEN_KINDS})
 
 
-def by_turn(run: Run) -> tuple[TurnSpent, ...]:
+def by_turn(run: RunRecord) -> tuple[TurnSpent, ...]:
     return tuple(TurnSpent(i, _numbers(run, i), turn_tokens(turn)) for i, turn in enumerate(run.turns, 1))
 
 
-def between(run: Run, folder: Path) -> dict[int, Between]:
+def between(run: RunRecord, folder: Path) -> dict[int, Between]:
     """By the number of the submission. Only an agent has turns."""
     turns = [_turn(run, folder, number) for number in range(1, len(run.turns) + 1)]
     tokens = dict(_tokens(turns))
@@ -88,12 +88,12 @@ def files_opened(meanwhile: Sequence[Between]) -> int | None:
     return sum_if_known(None if one.feedback_opened is None else len(one.feedback_opened) for one in meanwhile)
 
 
-def _numbers(run: Run, turn: int) -> tuple[int, ...]:
+def _numbers(run: RunRecord, turn: int) -> tuple[int, ...]:
     before = run.turns[turn - 2].submissions if turn > 1 else 0
     return tuple(range(before + 1, run.turns[turn - 1].submissions + 1))
 
 
-def _turn(run: Run, folder: Path, number: int) -> _Turn:
+def _turn(run: RunRecord, folder: Path, number: int) -> _Turn:
     events, numbers = read_transcript(folder, number), _numbers(run, number)
     return _Turn(
         turn_tokens(run.turns[number - 1]), numbers, events, split_at_submissions(events, numbers) if events else None

@@ -17,7 +17,7 @@ from evopolicygym.analysis.leaderboard.selection import candidates
 from evopolicygym.analysis.load import RunFolder
 from evopolicygym.analysis.spending import Spending, spending
 from evopolicygym.analysis.stats.hit_rates import Count
-from evopolicygym.run_record import Code, Run
+from evopolicygym.run_record import Code, RunRecord
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ def count(events: Iterable[Event], kind: Kind) -> Count:
     return Count(len(hits), sum(hits))
 
 
-def _who(folder: str, run: Run) -> Who:
+def _who(folder: str, run: RunRecord) -> Who:
     agent, outcome = run.agent, run.outcome
     assert outcome is not None
     return Who(

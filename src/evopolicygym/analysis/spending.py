@@ -10,7 +10,7 @@ from typing import Final
 
 from evopolicygym.agents.transcripts import TOKEN_KINDS, Tokens, sum_if_known
 from evopolicygym.analysis.between import Between, TurnSpent, by_turn, turn_tokens
-from evopolicygym.run_record import Run, Submission
+from evopolicygym.run_record import RunRecord, Submission
 
 INVALID: Final = "invalid_action"
 
@@ -51,7 +51,7 @@ class Spending:
     by_turn: tuple[TurnSpent, ...]
 
 
-def spending(run: Run, meanwhile: Mapping[int, Between]) -> Spending:
+def spending(run: RunRecord, meanwhile: Mapping[int, Between]) -> Spending:
     paid = [submission for submission in run.submissions if not submission.refunded]
     cases = Counter(case for submission in paid for case in submission.cases)
     spent = _by_submission(run, meanwhile)
@@ -76,7 +76,7 @@ def spending(run: Run, meanwhile: Mapping[int, Between]) -> Spending:
     )
 
 
-def _by_submission(run: Run, meanwhile: Mapping[int, Between]) -> tuple[Spent, ...]:
+def _by_submission(run: RunRecord, meanwhile: Mapping[int, Between]) -> tuple[Spent, ...]:
     found = []
     since: datetime | None = run.times.opened
     for submission in run.submissions:
@@ -94,7 +94,7 @@ def _sum(seconds: list[float | None]) -> float | None:
     return sum(known) if len(known) == len(seconds) else None
 
 
-def _tokens(run: Run) -> Tokens:
+def _tokens(run: RunRecord) -> Tokens:
     """Unknown as soon as one turn is, and without turns."""
     turns = [turn_tokens(turn) for turn in run.turns]
     return Tokens(

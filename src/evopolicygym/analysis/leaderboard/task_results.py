@@ -19,7 +19,7 @@ from evopolicygym.analysis.stats.estimates import Estimate, difference, score
 from evopolicygym.reference import paper
 from evopolicygym.reference.anchors import AnchorFile
 from evopolicygym.reference.scale import Scale, scales
-from evopolicygym.run_record import Run
+from evopolicygym.run_record import RunRecord
 
 UNKNOWN = Estimate(0.0, one_run=1, one_case=1)
 
@@ -40,7 +40,7 @@ class Entry:
     kind: Kind
     score: float
     matrix: Matrix | None
-    runs: tuple[Run, ...] = ()
+    runs: tuple[RunRecord, ...] = ()
     flags: tuple[str, ...] = ()
 
     @property
