@@ -41,7 +41,7 @@ def show_leaderboard(made: Leaderboard) -> None:
             say(f"  differs from board 1 in {difference}")
         _show_board(board)
     say(f"\nscores: mean over tasks of (score - L) / (U - L), scale {made.scale_version}; intervals and P(first): "
-        f"docs/statistics.md, {made.draws:,} draws")  # fmt: skip
+        f"`evopolicygym docs statistics`, {made.draws:,} draws")  # fmt: skip
     say("checkpoints: distinct ones that hidden validation chose among, mean over runs")
 
 

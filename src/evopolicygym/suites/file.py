@@ -16,7 +16,7 @@ from evopolicygym.runs.programs import settled
 from evopolicygym.runs.settings import AgentSettings, Settings, ValidateWhen
 from evopolicygym.tasks.files import core16
 
-SEE: Final = "docs/suites.md has every key and a whole example."
+SEE: Final = "`evopolicygym docs suites` has every key and a whole example."
 COLLECTIONS: Final = {"core16": core16}
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=80)]  # part of a path
 
