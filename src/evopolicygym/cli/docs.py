@@ -25,10 +25,10 @@ def docs(
         for name, path in pages.items():
             data.print(f"{name:{width}}  {_title(path)}")
         return
-    path = pages.get(page.removeprefix("docs/").removesuffix(".md"))
-    if path is None:
+    name = page.removeprefix("docs/").removesuffix(".md")
+    if name not in pages:
         raise UserError(f"there is no page {page!r}", f"The pages are: {', '.join(pages)}.")
-    sys.stdout.write(path.read_text(encoding="utf-8"))
+    sys.stdout.write(pages[name].read_text(encoding="utf-8"))
 
 
 def _folder() -> Path:
