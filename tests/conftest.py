@@ -8,6 +8,7 @@ import shutil
 import signal
 import tempfile
 import textwrap
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -181,3 +182,16 @@ def serve(tmp_path: Path) -> Iterator[Callable[..., Server]]:
 def serve_for_all(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Server]]:
     """The same, for servers that the tests of a module share."""
     yield from _serving(tmp_path_factory.mktemp("runs"))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--within", type=float, metavar="SECONDS", help="Skip the tests that did not start within SECONDS")
+
+
+STARTED = time.monotonic()
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    within = item.config.getoption("--within")
+    if within is not None and time.monotonic() - STARTED > within:
+        pytest.skip(f"did not start within {within:g} s; `make test` runs it")

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from evopolicygym.analysis.code_child import read_code
+from evopolicygym.analysis.edits.code_reader_child import read_code
 
 OPENED = datetime(2026, 1, 1, tzinfo=UTC)
 Files = Mapping[str, str | bytes]

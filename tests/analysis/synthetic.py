@@ -13,7 +13,7 @@ import numpy as np
 
 from evopolicygym.analysis.scores import mean
 from evopolicygym.reference import paper
-from evopolicygym.run_record import Agent, Result, Run
+from evopolicygym.run_record import Agent, Result, RunRecord
 
 OPENED = datetime(2026, 7, 2, 12, tzinfo=UTC)
 HASH = "0" * 64
@@ -62,7 +62,7 @@ def a_run(
     minutes: int = 60,
     facts: dict[str, Any] | None = None,
     name: str = "run",
-) -> Run:
+) -> RunRecord:
     """``returns`` are held-out; None: not there. ``checkpoints`` are (validation mean, held-out returns)."""
     count = cases or (2 if returns is None else len(returns))
     mark = {**fingerprint(task, splits, count, budget), **(facts or {})}
@@ -72,7 +72,7 @@ def a_run(
         "heldout": result(returns) if returns is not None else None, "repeat": "equal",
         "stopped_early": stopped_early, "budget_left": 0,
     }  # fmt: skip
-    return Run.model_validate(
+    return RunRecord.model_validate(
         {
             "schema_version": 1,
             "evopolicygym": "0",
@@ -125,7 +125,7 @@ def _submission(number: int, refunded: bool) -> dict[str, Any]:
 def suite(
     agents: dict[str, float], runs: int = 3, cases: int = 32, seed: int = 0, tasks: Sequence[str] | None = None,
     facts: dict[str, dict[str, Any]] | None = None, **more: Any,
-) -> list[Run]:  # fmt: skip
+) -> list[RunRecord]:  # fmt: skip
     """Runs of several agents on Core16, each about its level of the normalised scale (1 is the paper's best).
     ``facts`` go into the fingerprint of each task."""
     generator = np.random.default_rng(seed)
@@ -142,7 +142,7 @@ def suite(
     return made
 
 
-def write(runs: Sequence[Run], folder: Path) -> Path:
+def write(runs: Sequence[RunRecord], folder: Path) -> Path:
     """As run folders."""
     for number, run in enumerate(runs):
         place = folder / f"{number:03}"

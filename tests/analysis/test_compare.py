@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from evopolicygym.analysis.compare import compare, holm
-from evopolicygym.analysis.estimates import difference
-from evopolicygym.analysis.power import Components, components, plans, power
 from evopolicygym.analysis.sides import sides
+from evopolicygym.analysis.stats.estimates import difference
+from evopolicygym.analysis.stats.power import Components, components, plans, power
 from synthetic import a_run, suite
 
 DRAWS = 300

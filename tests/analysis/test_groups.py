@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evopolicygym.analysis.groups import groups
-from evopolicygym.analysis.intervals import Count, design_effect, hit_rate, quantile, wilson
+from evopolicygym.analysis.stats.hit_rates import Count, design_effect, hit_rate, quantile, wilson
 from evopolicygym.analysis.survey import survey
 
 

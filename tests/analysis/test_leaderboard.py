@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from evopolicygym.analysis.leaderboard import PaperRows, leaderboard
-from evopolicygym.analysis.measured import coverage
+from evopolicygym.analysis.leaderboard.build import PaperRows, leaderboard
+from evopolicygym.analysis.stats.coverage import coverage
 from evopolicygym.reference import paper
 from evopolicygym.reference.anchors import Anchor, AnchorFile, TaskAnchors, stored_anchors
 from evopolicygym.reference.scale import scales

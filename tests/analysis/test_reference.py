@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from evopolicygym.analysis.anchors import Lines, lines
-from evopolicygym.analysis.estimates import score
+from evopolicygym.analysis.leaderboard.anchors import Lines, lines
 from evopolicygym.analysis.scores import task_score
+from evopolicygym.analysis.stats.estimates import score
 from evopolicygym.errors import UserError
 from evopolicygym.execution.anchors import candidates, measure
 from evopolicygym.execution.engine import LocalEngine

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from evopolicygym.suites.member import _needs_its_agent
+from evopolicygym.suites.worker import _needs_its_agent
 from serving import AS_USER, COMMAND, with_task
 
 pytestmark = pytest.mark.timeout(600)

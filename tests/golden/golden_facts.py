@@ -23,10 +23,11 @@ from evopolicygym import run_paths
 from evopolicygym.agents.client import Client
 from evopolicygym.agents.prices import Price
 from evopolicygym.agents.turns import FailureKind, Usage
-from evopolicygym.analysis import edits, field
 from evopolicygym.analysis.collect import SkipKind
-from evopolicygym.analysis.edit_size import Size
-from evopolicygym.analysis.leaderboard import PaperRows
+from evopolicygym.analysis.edits import kinds
+from evopolicygym.analysis.edits.sizes import Size
+from evopolicygym.analysis.leaderboard import task_results
+from evopolicygym.analysis.leaderboard.build import PaperRows
 from evopolicygym.judge.judge import Videos
 from evopolicygym.judge.state import Phase
 from evopolicygym.judge.verdicts import Reason, Verdict
@@ -41,7 +42,7 @@ from evopolicygym.sandbox.agent.cell import AgentLevel, Network
 from evopolicygym.sandbox.agent.gateway import Traffic
 from evopolicygym.sandbox.policy.failures import ErrorKind
 from evopolicygym.sandbox.policy.jail import Level
-from evopolicygym.suites import standing
+from evopolicygym.suites import status
 from evopolicygym.suites.file import Suite
 from evopolicygym.suites.messages import KINDS
 from evopolicygym.tasks.files import core16
@@ -271,7 +272,7 @@ def names(_: Path) -> Any:
         "files of a run": [*run_paths.FILES, *run_paths.FOLDERS],
         "usage of a turn": asdict(Usage()),
         "traffic of an agent": [column.name for column in fields(Traffic)],
-        "row of a suite": [column.name for column in fields(standing.Row)],
+        "row of a suite": [column.name for column in fields(status.SuiteRow)],
         "limits of an agent": [limit.name for limit in everything.limits([])],
         "messages of a suite": sorted(KINDS),
         "words": {name: [str(word) for word in kind] for name, kind in VOCABULARIES.items()},
@@ -284,7 +285,7 @@ VOCABULARIES: dict[str, type[StrEnum]] = {
     "error of an episode": ErrorKind,
     "failure of a turn": FailureKind,
     "status of a run": Status,
-    "status of a run of a suite": standing.Status,
+    "status of a run of a suite": status.SuiteRunStatus,
     "phase of a run": Phase,
     "outcome of a run": OutcomeKind,
     "repeat of held-out": Repeat,
@@ -298,9 +299,9 @@ VOCABULARIES: dict[str, type[StrEnum]] = {
     "engine": EngineName,
     "validate_when": ValidateWhen,
     "video": Videos,
-    "kind of edit": edits.Kind,
+    "kind of edit": kinds.Kind,
     "size of an edit": Size,
-    "kind of entrant": field.Kind,
+    "kind of entrant": task_results.Kind,
     "rows of the paper": PaperRows,
     "why a folder is skipped": SkipKind,
 }

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from conftest import policy_source
-from evopolicygym.analysis.selection import candidates
+from evopolicygym.analysis.leaderboard.selection import candidates
 from evopolicygym.judge.events import Charged, Judged, Opened, Tally
 from evopolicygym.judge.state import RunState, apply
 from evopolicygym.run_record import load

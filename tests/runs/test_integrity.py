@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from evopolicygym.analysis import limited
+from evopolicygym.analysis import limited_process
 from evopolicygym.run_paths import RunPaths
 from evopolicygym.runs import integrity_scan
 from evopolicygym.runs.integrity import inspect
@@ -152,16 +152,16 @@ def test_a_large_file_hides_no_other(place):
     ],
 )
 def test_a_process_that_does_not_live_to_tell_is_a_note(place, monkeypatch, body, error):
-    monkeypatch.setattr(limited, "CODE", "import os, sys\nsys.path.append(sys.argv[1])\n"
-                        f"from evopolicygym.analysis.limited import limit\n{body}")  # fmt: skip
+    monkeypatch.setattr(limited_process, "CODE", "import os, sys\nsys.path.append(sys.argv[1])\n"
+                        f"from evopolicygym.analysis.limited_process import limit\n{body}")  # fmt: skip
     note = inspect(place)
     assert error in note["error"] and note["signs"] == [] and note["not_checked"]
 
 
 def test_what_was_renamed_is_known_when_the_rest_fails(place, monkeypatch):
     (place.workspace / ".envrc").write_text("touch mark")
-    monkeypatch.setattr(limited, "CODE", "import os, sys\nsys.path.append(sys.argv[1])\n"
-                        "from evopolicygym.runs import integrity_scan\nleftovers.look = lambda root: os.abort()\n"
+    monkeypatch.setattr(limited_process, "CODE", "import os, sys\nsys.path.append(sys.argv[1])\n"
+                        "from evopolicygym.runs import integrity_scan\nintegrity_scan.look = lambda root: os.abort()\n"
                         "integrity_scan.main(sys.argv[3])")  # fmt: skip
     note = inspect(place)
     assert note["renamed"] == ["workspace/.envrc"] and "SIGABRT" in note["error"]

@@ -13,8 +13,8 @@ import pytest
 from evopolicygym.errors import UserError
 from evopolicygym.suites.file import Suite
 from evopolicygym.suites.folder import SuiteFolder
-from evopolicygym.suites.foreman import Foreman
 from evopolicygym.suites.plan import plan
+from evopolicygym.suites.scheduler import Scheduler
 from suite_work import TOY, SuiteWork
 
 TWO = TOY.replace('["toys:Toy-v0"]', '["toys:Toy-v0", "toys:Levels-v0"]') + "[agents.starter]\n[agents.nop]\n"
@@ -46,7 +46,7 @@ def test_neighbours_in_the_plan_have_different_tasks_and_agents(tmp_path):
 def test_an_agent_whose_task_is_being_scored_is_held_back(tmp_path):
     async def begun() -> list[list[str]]:
         suite = read(tmp_path, "repeats = 2\n" + TWO)
-        foreman = Foreman(SuiteFolder(tmp_path / "out"), plan(suite), suite.cap, 1, 3)
+        foreman = Scheduler(SuiteFolder(tmp_path / "out"), plan(suite), suite.cap, 1, 3)
 
         def begin() -> list[str]:
             return [member.planned.name for member in foreman._next_ones()]

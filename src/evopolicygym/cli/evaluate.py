@@ -13,7 +13,7 @@ import typer
 from evopolicygym.cli.output import data, print_json, progress, talk, tell_refused
 from evopolicygym.errors import Fault, UserError
 from evopolicygym.execution.engine import LocalEngine
-from evopolicygym.execution.evaluation import Evaluation, NotLoaded, evaluate_folder
+from evopolicygym.execution.evaluation import Evaluation, PolicyNotLoaded, evaluate_folder
 from evopolicygym.execution.ray.alone import ray_engine
 from evopolicygym.execution.unnamed import unnamed
 from evopolicygym.reference.paper import HELDOUT_CASES, best_agent, published
@@ -75,7 +75,7 @@ def evaluate(
             )
     except SnapshotRefused as error:
         raise UserError(f"{policy_dir} cannot be evaluated: {error}") from error
-    except NotLoaded as error:
+    except PolicyNotLoaded as error:
         _report_not_loaded(error, json)
         raise typer.Exit(1) from None
     if json:
@@ -135,7 +135,7 @@ def _make_empty(folder: Path) -> None:
         raise UserError(f"cannot write to {folder}: {error.strerror}", "Name another folder for --record.") from error
 
 
-def _report_not_loaded(error: NotLoaded, json: bool) -> None:
+def _report_not_loaded(error: PolicyNotLoaded, json: bool) -> None:
     if json:
         told = {"kind": error.error.kind, "text": error.error.text}
         print_json({"loaded": False, "error": told, "stdout": error.stdout, "stderr": error.stderr})

@@ -64,7 +64,7 @@ def run(
     max_cost: Annotated[float | None, typer.Option(help="Dollars.")] = None,
     max_retries: Annotated[int, typer.Option(help="Of a turn, in a row, while the provider is in trouble.")] = 8,
     max_silence: Annotated[float, typer.Option(help="Minutes in which a client may say nothing.")] = 60.0,
-    prices: Annotated[Path | None, typer.Option(help="A price file of your own (docs/agents.md).")] = None,
+    prices: Annotated[Path | None, typer.Option(help="Price file (see `evopolicygym docs agents`)")] = None,
     seeds: Annotated[Seeds, typer.Option(help="Cases of the paper, or sealed by your key.")] = Seeds.SEALED,
     seal_key: Annotated[Path | None, typer.Option(help="Key file for --seeds sealed.")] = None,
     budget: Annotated[int | None, typer.Option(help="Train episodes in all (default 128).")] = None,

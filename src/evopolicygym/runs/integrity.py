@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from evopolicygym.analysis.limited import run_limited
+from evopolicygym.analysis.limited_process import run_limited
 from evopolicygym.run_paths import RunPaths
 from evopolicygym.run_record import Integrity
 from evopolicygym.runs import integrity_scan

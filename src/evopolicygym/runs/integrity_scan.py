@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from evopolicygym.analysis.limited import limit
+from evopolicygym.analysis.limited_process import limit
 from evopolicygym.sandbox.autorun import NAMES, OF_A_REPOSITORY, found_in
 
 SIMULATORS: Final = "gymnasium|gym|mujoco|dm_control|minigrid|highway_env|Box2D|box2d|gymnasium_robotics|evopolicygym"

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from evopolicygym import __version__
-from evopolicygym.analysis.code_reader import code_facts
+from evopolicygym.analysis.edits.code_reader import code_facts
 from evopolicygym.errors import FULL, UserError
 from evopolicygym.execution.engine import Engine, LocalEngine
 from evopolicygym.execution.ray.alone import ray_engine

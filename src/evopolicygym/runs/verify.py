@@ -17,7 +17,7 @@ from evopolicygym.judge.events import Charged, Closed, Event, Judged, Opened, Re
 from evopolicygym.judge.ledger import Line, line_hash, read
 from evopolicygym.judge.state import Phase, RunState, apply, fold, in_place
 from evopolicygym.run_paths import RunPaths, check_run_folder
-from evopolicygym.run_record import Run, load
+from evopolicygym.run_record import RunRecord, load
 from evopolicygym.runs import record
 from evopolicygym.runs.locks import Cases, hidden_cases
 from evopolicygym.runs.open_run import agreed, other_bit_id, run_ids
@@ -257,12 +257,12 @@ def _record(place: RunPaths, lines: list[tuple[Line, bytes]], hashes: list[str])
     if at < len(lines) and fold(line for line, _ in lines).phase is Phase.FINISHED:
         yield f"run.json was written at line {at}, and the ledger goes on to line {len(lines)}"
     derived = record.derive(fold(line for line, _ in lines[:at]), written.ledger_head)
-    for name in Run.model_fields:
+    for name in RunRecord.model_fields:
         if _plain(written, name) != _plain(derived, name):
             yield f"{name} of run.json does not follow from the ledger"
 
 
-def _plain(run: Run, name: str) -> Any:
+def _plain(run: RunRecord, name: str) -> Any:
     value = run.model_dump(mode="json")[name]
     if name == "checkpoints":
         return [{**checkpoint, "code": None} for checkpoint in value]

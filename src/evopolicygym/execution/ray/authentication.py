@@ -14,7 +14,7 @@ import sys
 from ray._raylet import GcsClient
 GcsClient(address=sys.argv[1]).internal_kv_keys(b"", None, timeout=10)
 """
-REMEDY: Final = "Start every node with RAY_AUTH_MODE=token and the same token: docs/cluster.md says how."
+REMEDY: Final = "Start every node with RAY_AUTH_MODE=token and the same token: see `evopolicygym docs cluster`."
 
 
 def require_token(address: str) -> None:

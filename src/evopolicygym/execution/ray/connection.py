@@ -36,7 +36,9 @@ def connect(address: str, namespace: str, token_file: str | None) -> Any:
         ray.init(address=address, namespace=namespace, log_to_driver=False, configure_logging=False)
     except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         text = str(error).strip().splitlines()[0]
-        raise UserError(f"no Ray cluster at {address}: {text}", "Start one: docs/cluster.md says how.") from error
+        raise UserError(
+            f"no Ray cluster at {address}: {text}", "Start one: `evopolicygym docs cluster` says how."
+        ) from error
     return ray
 
 

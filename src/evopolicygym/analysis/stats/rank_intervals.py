@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from evopolicygym.analysis.estimates import LEVEL, Estimate
+from evopolicygym.analysis.stats.estimates import LEVEL, Estimate
 
 
 @dataclass(frozen=True)

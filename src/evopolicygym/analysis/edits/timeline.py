@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from evopolicygym.analysis.edit_size import Size, bucket
-from evopolicygym.analysis.edits import Kind, Version, classify
-from evopolicygym.run_record import Code, Run, Submission
+from evopolicygym.analysis.edits.kinds import Kind, Version, classify
+from evopolicygym.analysis.edits.sizes import Size, bucket
+from evopolicygym.run_record import Code, RunRecord, Submission
 
 Measure = Callable[[Version, Version], float | None]
 
@@ -29,7 +29,7 @@ class Event:
     size: Size | None
 
 
-def timeline(run: Run, code: Mapping[str, Code], measure: Measure) -> tuple[Event, ...]:
+def timeline(run: RunRecord, code: Mapping[str, Code], measure: Measure) -> tuple[Event, ...]:
     """``code`` of every score-bearing checkpoint, by its hash; ``measure`` gives the size of an edit."""
     story = _Story(measure)
     validation = {checkpoint.hash: checkpoint.validation for checkpoint in run.checkpoints}

@@ -10,16 +10,16 @@ from functools import cached_property
 
 import numpy as np
 
-from evopolicygym.analysis.anchors import Lines, NoLines, lines
-from evopolicygym.analysis.boards import Group
-from evopolicygym.analysis.bootstrap import DRAWS, SEED, Drawn, draw
 from evopolicygym.analysis.entrants import PUBLISHED, RANDOM
-from evopolicygym.analysis.estimates import Estimate, difference, score
+from evopolicygym.analysis.leaderboard.anchors import Lines, NoLines, lines
+from evopolicygym.analysis.leaderboard.boards import Group
 from evopolicygym.analysis.scores import Matrix, RunScore, task_score
+from evopolicygym.analysis.stats.bootstrap import DRAWS, SEED, Drawn, draw
+from evopolicygym.analysis.stats.estimates import Estimate, difference, score
 from evopolicygym.reference import paper
 from evopolicygym.reference.anchors import AnchorFile
 from evopolicygym.reference.scale import Scale, scales
-from evopolicygym.run_record import Run
+from evopolicygym.run_record import RunRecord
 
 UNKNOWN = Estimate(0.0, one_run=1, one_case=1)
 
@@ -40,7 +40,7 @@ class Entry:
     kind: Kind
     score: float
     matrix: Matrix | None
-    runs: tuple[Run, ...] = ()
+    runs: tuple[RunRecord, ...] = ()
     flags: tuple[str, ...] = ()
 
     @property

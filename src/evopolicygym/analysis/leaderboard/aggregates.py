@@ -13,21 +13,21 @@ from typing import Final
 
 import numpy as np
 
-from evopolicygym.analysis.aggregates import (
+from evopolicygym.analysis.entrants import RANDOM
+from evopolicygym.analysis.leaderboard.task_results import Field, Kind
+from evopolicygym.analysis.leaderboard.task_table import normalised
+from evopolicygym.analysis.scores import mean_if_known, paper_normalised
+from evopolicygym.analysis.stats.aggregates import (
     interquartile_mean,
     optimality_gap,
     performance_profile,
     probability_of_improvement,
 )
-from evopolicygym.analysis.bootstrap import Drawn, percentile_interval
-from evopolicygym.analysis.entrants import RANDOM
-from evopolicygym.analysis.estimates import Estimate, Interval, average
-from evopolicygym.analysis.field import Field, Kind
-from evopolicygym.analysis.measured import Coverage, coverage
-from evopolicygym.analysis.places import Places, places
-from evopolicygym.analysis.ranks import RankScore, drawn_ranks, over_tasks, ranks
-from evopolicygym.analysis.scores import mean_if_known, paper_normalised
-from evopolicygym.analysis.tasktable import normalised
+from evopolicygym.analysis.stats.bootstrap import Drawn, percentile_interval
+from evopolicygym.analysis.stats.coverage import Coverage, coverage
+from evopolicygym.analysis.stats.estimates import Estimate, Interval, average
+from evopolicygym.analysis.stats.rank_intervals import Places, places
+from evopolicygym.analysis.stats.ranks import RankScore, drawn_ranks, over_tasks, ranks
 from evopolicygym.reference import paper
 from evopolicygym.reference.scale import scales
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from evopolicygym.analysis.scores import mean_if_known
-from evopolicygym.run_record import Run
+from evopolicygym.run_record import RunRecord
 
 # The keys of ``usage`` in run.json that are read: numbers for the whole run. Cached input is not part of input.
 INPUT: Final = "input_tokens"
@@ -27,7 +27,7 @@ class Cost:
     wall_s: float | None
 
 
-def cost(runs: Iterable[Run]) -> Cost:
+def cost(runs: Iterable[RunRecord]) -> Cost:
     listed = list(runs)
     return Cost(
         input_tokens=mean_if_known(_usage(run, INPUT) for run in listed),
@@ -51,10 +51,10 @@ def _dominates(other: tuple[float, float], point: tuple[float, float]) -> bool:
     return other != point and other[0] <= point[0] and other[1] >= point[1]
 
 
-def _usage(run: Run, key: str) -> float | None:
+def _usage(run: RunRecord, key: str) -> float | None:
     value = (run.usage or {}).get(key)
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
-def _wall_s(run: Run) -> float | None:
+def _wall_s(run: RunRecord) -> float | None:
     return (run.times.closed - run.times.opened).total_seconds() if run.times.closed else None

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-from evopolicygym.analysis.edits import Kind
-from evopolicygym.analysis.timeline import Event
+from evopolicygym.analysis.edits.kinds import Kind
+from evopolicygym.analysis.edits.timeline import Event
 
 SHARES: Final = (50, 80, 95)
 DELIBERATE: Final = (Kind.SYNTHESIS, Kind.PARAMETRIC, Kind.ROLLBACK, Kind.UNKNOWN)

@@ -7,18 +7,18 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from evopolicygym.analysis.boards import Board, boards
-from evopolicygym.analysis.bootstrap import DRAWS
-from evopolicygym.analysis.collection import Aggregate, aggregate, groups
-from evopolicygym.analysis.cost import Cost, cost, pareto, per_dollar
-from evopolicygym.analysis.field import Field, Kind, field
-from evopolicygym.analysis.fingerprints import conditions
-from evopolicygym.analysis.selection import mean_candidates
-from evopolicygym.analysis.tasktable import TaskTable, task_table
+from evopolicygym.analysis.leaderboard.aggregates import Aggregate, aggregate, groups
+from evopolicygym.analysis.leaderboard.boards import Board, boards
+from evopolicygym.analysis.leaderboard.costs import Cost, cost, pareto, per_dollar
+from evopolicygym.analysis.leaderboard.fingerprints import conditions
+from evopolicygym.analysis.leaderboard.selection import mean_candidates
+from evopolicygym.analysis.leaderboard.task_results import Field, Kind, field
+from evopolicygym.analysis.leaderboard.task_table import TaskTable, task_table
+from evopolicygym.analysis.stats.bootstrap import DRAWS
 from evopolicygym.reference import paper
 from evopolicygym.reference.anchors import AnchorFile
 from evopolicygym.reference.scale import version
-from evopolicygym.run_record import Run
+from evopolicygym.run_record import RunRecord
 
 
 class PaperRows(StrEnum):
@@ -69,7 +69,7 @@ class Leaderboard:
 
 
 def leaderboard(
-    runs: Iterable[Run], files: Sequence[AnchorFile], with_paper: bool = False, draws: int = DRAWS
+    runs: Iterable[RunRecord], files: Sequence[AnchorFile], with_paper: bool = False, draws: int = DRAWS
 ) -> Leaderboard:
     """``files`` are anchors to look in, the first that fits is taken."""
     return Leaderboard(version(), draws, tuple(_board(board, files, with_paper, draws) for board in boards(runs)))
@@ -100,14 +100,14 @@ def _paper_rows(board: Board, with_paper: bool) -> PaperRows:
     return PaperRows.MIXED if alike else PaperRows.APART
 
 
-def _as_in_the_paper(run: Run) -> bool:
+def _as_in_the_paper(run: RunRecord) -> bool:
     cases = (run.options.validation_cases, run.options.heldout_cases)
     same_cases = run.ids.splits_id == "paper" and cases == (paper.VALIDATION_CASES, paper.HELDOUT_CASES)
     return same_cases and run.budget.total == paper.BUDGET and run.options.max_candidates is None
 
 
 def _costs(fields: dict[str, Field], aggregates: list[Aggregate]) -> list[CostRow]:
-    played: dict[str, list[Run]] = {}
+    played: dict[str, list[RunRecord]] = {}
     for one in fields.values():
         for entry in one.entries:
             if entry.kind is Kind.RUNS:

@@ -7,7 +7,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-from evopolicygym.analysis.source import MAX_SOURCE_BYTES, source_lines
+from evopolicygym.analysis.edits.bundle import MAX_SOURCE_BYTES, source_lines
 from evopolicygym.files import read_file
 
 Lines = list[bytes]

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from evopolicygym.analysis.estimates import LEVEL, residual_mean_square
 from evopolicygym.analysis.scores import Matrix
+from evopolicygym.analysis.stats.estimates import LEVEL, residual_mean_square
 
 POWER: Final = 0.8
 CASES: Final = (32, 64, 128, 256)

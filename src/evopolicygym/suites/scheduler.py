@@ -20,14 +20,12 @@ from evopolicygym.execution.ray.fleet import Changes, Fleet
 from evopolicygym.runs.locks import Cases
 from evopolicygym.runs.settings import EngineName
 from evopolicygym.suites import log
-from evopolicygym.suites.file import Cap
+from evopolicygym.suites.file import SpendingCap
 from evopolicygym.suites.folder import SuiteFolder
-from evopolicygym.suites.hall import Hall
-from evopolicygym.suites.member import Brief
 from evopolicygym.suites.plan import PlannedRun
-from evopolicygym.suites.standing import Row, Status
-from evopolicygym.suites.survey import Survey, over_cap
-from evopolicygym.suites.turnstile import Turnstile
+from evopolicygym.suites.slot_pool import SlotPool, SlotServer
+from evopolicygym.suites.status import SuiteRow, SuiteRunStatus, SuiteStatus, over_cap
+from evopolicygym.suites.worker import RunWorkerConfig
 
 MEMBER: Final = (sys.executable, "-m", "evopolicygym.cli.main", "suite", "member")
 TICK_S: Final = 0.5
@@ -36,7 +34,7 @@ Pair = tuple[socket.socket, socket.socket]
 
 
 @dataclass(eq=False)
-class Member:
+class RunProcess:
     """A run at work. Its agent takes one of the places until it is gone."""
 
     planned: PlannedRun
@@ -49,7 +47,7 @@ class Member:
                 self.process.send_signal(number)
 
 
-class Foreman:
+class Scheduler:
     """``survey`` knows how the runs stand. ``stop`` may be called at any time, and more than once. With a ``fleet``
     the slots are its seats, as they come and go."""
 
@@ -57,7 +55,7 @@ class Foreman:
         self,
         folder: SuiteFolder,
         planned: list[PlannedRun],
-        cap: Cap,
+        cap: SpendingCap,
         jobs: int,
         parallel_runs: int,
         fleet: Fleet | None = None,
@@ -67,12 +65,12 @@ class Foreman:
         self._cases = {one.name: Cases(one.task.id, one.settings.splits().id) for one in planned}
         self._fleet, self._places = fleet, parallel_runs
         self._slots = set(fleet.seats if fleet else range(jobs))
-        self._hall = Hall(Turnstile(self._slots))
-        self._members: dict[str, Member] = {}
+        self._hall = SlotServer(SlotPool(self._slots))
+        self._members: dict[str, RunProcess] = {}
         self._tried: set[str] = set()
         self._changed = asyncio.Event()
         self._stops = 0
-        self.survey = Survey(folder, planned, lambda name: name in self._members)
+        self.survey = SuiteStatus(folder, planned, lambda name: name in self._members)
         self.is_capped = False
 
     @property
@@ -120,7 +118,7 @@ class Foreman:
             self._hall.turnstile.lose(slot)
         self._hall.announce()
 
-    def _next_ones(self) -> Iterator[Member]:
+    def _next_ones(self) -> Iterator[RunProcess]:
         """Runs that have begun go first, those without an agent before all. Each is tried once."""
         rows = self.survey.rows()
         self.is_capped = over_cap(rows, self._cap)
@@ -133,15 +131,15 @@ class Foreman:
             row = min(able, key=self._precedence)
             untried.remove(row)
             self._tried.add(row.run)
-            self._members[row.run] = Member(self._planned[row.run], row.needs_agent)
+            self._members[row.run] = RunProcess(self._planned[row.run], row.needs_agent)
             yield self._members[row.run]
 
-    def _precedence(self, row: Row) -> tuple[bool, bool, int, bool]:
+    def _precedence(self, row: SuiteRow) -> tuple[bool, bool, int, bool]:
         """Round after round; within one, tasks that no agent is at: their scoring will have nobody to wait for."""
         is_shared = self._is_at(row.run, has_agent=True)
         return (row.needs_agent, not row.has_begun, self._planned[row.run].repeat, is_shared)
 
-    def _may_begin(self, row: Row, due: set[Cases]) -> bool:
+    def _may_begin(self, row: SuiteRow, due: set[Cases]) -> bool:
         """Hidden cases are not played while an agent on the same cases lives (runs/locks.py). A run that would
         have to wait for this is held back, so that its place goes to another. ``due`` wait for hidden scoring alone."""
         if (self.is_capped and not row.has_begun) or not self._has_room(row):
@@ -156,19 +154,19 @@ class Foreman:
         at_work = (name for name, member in self._members.items() if member.has_agent is has_agent)
         return any(self._cases[name] == cases for name in at_work)
 
-    def _has_room(self, row: Row) -> bool:
+    def _has_room(self, row: SuiteRow) -> bool:
         """For an agent, or for hidden scoring alone: neither keeps the other out."""
         agents = sum(member.has_agent for member in self._members.values())
         if row.needs_agent:
             return agents < self._places and len(self._members) < MOST_PER_PLACE * self._places
         return len(self._members) - agents < self._places
 
-    async def _attend(self, member: Member) -> None:
+    async def _attend(self, member: RunProcess) -> None:
         """One run, from the start of its process to its end. One that the machine has no room for stops nobody."""
         name = member.planned.name
         said = self._folder.log(name)
         try:
-            if self.survey.row(member.planned).status is Status.MISSING:
+            if self.survey.row(member.planned).status is SuiteRunStatus.MISSING:
                 self._folder.supersede(name)
             log.begin(said)
             log.end(said, await self._play(member))
@@ -178,7 +176,7 @@ class Foreman:
             del self._members[name]
             self._changed.set()
 
-    async def _play(self, member: Member) -> int:
+    async def _play(self, member: RunProcess) -> int:
         name = member.planned.name
         with _sockets() as (ours, theirs):
             brief = self._brief(member.planned, [end.fileno() for end in theirs])
@@ -191,9 +189,9 @@ class Foreman:
         assert process.returncode is not None
         return process.returncode
 
-    def _brief(self, planned: PlannedRun, sockets: list[int]) -> Brief:
+    def _brief(self, planned: PlannedRun, sockets: list[int]) -> RunWorkerConfig:
         engine = EngineName.RAY if self._fleet else EngineName.LOCAL
-        return Brief(
+        return RunWorkerConfig(
             root=self._folder.run(planned.name),
             settings=planned.settings.model_copy(update={"engine": engine}),
             slots=len(self._slots),
@@ -218,7 +216,7 @@ class Foreman:
             end.close()
         return process
 
-    def _gone(self, member: Member) -> None:
+    def _gone(self, member: RunProcess) -> None:
         member.has_agent = False
         self._changed.set()
 

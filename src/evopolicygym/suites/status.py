@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
@@ -10,12 +12,15 @@ from typing import Any, Final
 
 from evopolicygym.analysis.scores import mean, run_score
 from evopolicygym.errors import UserError
+from evopolicygym.files import write_json
 from evopolicygym.judge import hidden
 from evopolicygym.judge.state import Phase, RunState
+from evopolicygym.run_paths import RunPaths
 from evopolicygym.run_record import load
 from evopolicygym.runs.agent_limits import Spent, spent
 from evopolicygym.runs.run_status import has_begun, has_outcome, look
 from evopolicygym.suites import log
+from evopolicygym.suites.file import SpendingCap, Suite
 from evopolicygym.suites.folder import SuiteFolder
 from evopolicygym.suites.plan import PlannedRun
 
@@ -27,7 +32,7 @@ PHASES: Final = {
 }
 
 
-class Status(StrEnum):
+class SuiteRunStatus(StrEnum):
     """``missing``: finished without a score that counts, by no fault of the agent: the same command does it again.
     ``failed``: its process gave up. ``interrupted``: its process was killed. The same command goes on with both."""
 
@@ -40,7 +45,7 @@ class Status(StrEnum):
 
 
 @dataclass(frozen=True)
-class Row:
+class SuiteRow:
     """``best`` is the best train mean so far. ``hidden_left`` are episodes until the outcome. ``wasted_tokens`` and
     ``wasted_dollars`` went into attempts that were superseded."""
 
@@ -49,7 +54,7 @@ class Row:
     agent: str
     model: str | None
     seed: int
-    status: Status
+    status: SuiteRunStatus
     phase: str | None = None
     reason: str | None = None
     budget: int = 0
@@ -67,19 +72,19 @@ class Row:
 
     @property
     def is_over(self) -> bool:
-        return self.status is Status.SCORED
+        return self.status is SuiteRunStatus.SCORED
 
     @property
     def has_begun(self) -> bool:
         """There is something to go on with."""
-        return self.phase is not None and self.status is not Status.MISSING
+        return self.phase is not None and self.status is not SuiteRunStatus.MISSING
 
     @property
     def needs_agent(self) -> bool:
         return not self.has_begun or self.phase == PHASES[Phase.OPEN]
 
 
-def standing(folder: SuiteFolder, planned: PlannedRun, is_running: bool) -> Row:
+def run_row(folder: SuiteFolder, planned: PlannedRun, is_running: bool) -> SuiteRow:
     root, told = folder.run(planned.name), log.last_attempt(folder.log(planned.name))
     agent, superseded = planned.settings.agent, folder.superseded(planned.name)
     assert agent is not None
@@ -96,18 +101,18 @@ def standing(folder: SuiteFolder, planned: PlannedRun, is_running: bool) -> Row:
         "wasted_dollars": sum(one.dollars or 0.0 for one in wasted),
     }
     if is_running:
-        facts |= {"status": Status.RUNNING, "reason": log.waits_for(folder.log(planned.name))}
+        facts |= {"status": SuiteRunStatus.RUNNING, "reason": log.waits_for(folder.log(planned.name))}
     elif told and told.gave_up:
-        facts |= {"status": Status.FAILED, "reason": told.reason}
+        facts |= {"status": SuiteRunStatus.FAILED, "reason": told.reason}
     else:
-        status = Status.INTERRUPTED if has_begun(root) else Status.WAITING
+        status = SuiteRunStatus.INTERRUPTED if has_begun(root) else SuiteRunStatus.WAITING
         facts |= {"status": status, "reason": told and told.reason}
     if has_begun(root):
         try:
             facts |= _begun(root)
         except UserError as error:
-            facts |= {"status": Status.FAILED, "reason": error.message}
-    return Row(**facts)
+            facts |= {"status": SuiteRunStatus.FAILED, "reason": error.message}
+    return SuiteRow(**facts)
 
 
 @cache
@@ -140,6 +145,57 @@ def _begun(root: Path) -> dict[str, Any]:
 def _finished(root: Path, state: RunState) -> dict[str, Any]:
     scored = run_score(load(root))
     if scored.missing:
-        return {"status": Status.MISSING, "reason": scored.missing}
+        return {"status": SuiteRunStatus.MISSING, "reason": scored.missing}
     closed = state.closed.reason if state.closed else None
-    return {"status": Status.SCORED, "score": mean(scored.returns), "reason": closed, "hidden_left": 0}
+    return {"status": SuiteRunStatus.SCORED, "score": mean(scored.returns), "reason": closed, "hidden_left": 0}
+
+
+VERSION: Final = 1
+
+
+class SuiteStatus:
+    def __init__(self, folder: SuiteFolder, planned: Iterable[PlannedRun], is_running: Callable[[str], bool]) -> None:
+        self._folder, self._planned, self._is_running = folder, list(planned), is_running
+        self._known: dict[str, tuple[Any, SuiteRow]] = {}
+
+    def rows(self) -> list[SuiteRow]:
+        return [self.row(planned) for planned in self._planned]
+
+    def row(self, planned: PlannedRun) -> SuiteRow:
+        place, running = RunPaths(self._folder.run(planned.name)), self._is_running(planned.name)
+        seen = (running, *(_stamp(path) for path in (place.ledger, place.record, self._folder.log(planned.name))))
+        known = self._known.get(planned.name)
+        if known is None or known[0] != seen:
+            known = self._known[planned.name] = (seen, run_row(self._folder, planned, running))
+        return known[1]
+
+
+def _stamp(path: os.PathLike[str]) -> tuple[int, int]:
+    try:
+        facts = os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return (0, 0)
+    return (facts.st_mtime_ns, facts.st_size)
+
+
+def over_cap(rows: Iterable[SuiteRow], cap: SpendingCap) -> bool:
+    """What nobody metered is not counted: a cap is as good as the clients' word."""
+    rows = list(rows)
+    tokens = sum((row.tokens or 0) + row.wasted_tokens for row in rows)
+    dollars = sum((row.dollars or 0) + row.wasted_dollars for row in rows)
+    return (cap.tokens is not None and tokens >= cap.tokens) or (cap.dollars is not None and dollars >= cap.dollars)
+
+
+def table(suite: Suite, rows: Iterable[SuiteRow]) -> dict[str, Any]:
+    """suite.json."""
+    listed = list(rows)
+    return {
+        "schema_version": VERSION,
+        "suite": suite.name,
+        "complete": all(row.is_over for row in listed),
+        "runs": [asdict(row) for row in listed],
+    }
+
+
+def write_table(folder: SuiteFolder, suite: Suite, rows: Iterable[SuiteRow]) -> None:
+    write_json(folder.table, table(suite, rows))

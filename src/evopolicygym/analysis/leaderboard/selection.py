@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from evopolicygym.analysis.scores import mean
-from evopolicygym.run_record import Run
+from evopolicygym.run_record import RunRecord
 
 OK: Final = "ok"
 
@@ -22,7 +22,7 @@ class Selection:
     regret: float | None
 
 
-def candidates(run: Run) -> list[str]:
+def candidates(run: RunRecord) -> list[str]:
     """Distinct checkpoints that hidden validation chose among. It is an optimiser: among more it finds more.
     Under a limit, what was validated in idle time and then superseded is none of them."""
     validated = [checkpoint.hash for checkpoint in run.checkpoints if checkpoint.validation is not None]
@@ -32,12 +32,12 @@ def candidates(run: Run) -> list[str]:
     return list(dict.fromkeys(accepted))[: run.options.max_candidates]
 
 
-def mean_candidates(runs: Sequence[Run]) -> float | None:
+def mean_candidates(runs: Sequence[RunRecord]) -> float | None:
     """Over the runs of one entrant. None where there are none, as for a policy that no agent submitted."""
     return mean(len(candidates(run)) for run in runs) if runs else None
 
 
-def selection(run: Run) -> Selection | None:
+def selection(run: RunRecord) -> Selection | None:
     """None when nothing was selected."""
     outcome = run.outcome
     if outcome is None or outcome.heldout is None or outcome.validation_mean is None:
@@ -63,7 +63,7 @@ class Selections:
     measured: int
 
 
-def selections(runs: Iterable[Run]) -> Selections | None:
+def selections(runs: Iterable[RunRecord]) -> Selections | None:
     found = [one for run in runs if (one := selection(run))]
     if not found:
         return None

@@ -7,9 +7,9 @@ import os
 from pathlib import Path
 from typing import Final
 
-from evopolicygym.analysis.code_child import CPU_S
-from evopolicygym.analysis.limited import run_limited
-from evopolicygym.analysis.source import MAX_FILE_BYTES, hash_files
+from evopolicygym.analysis.edits.bundle import MAX_FILE_BYTES, hash_files
+from evopolicygym.analysis.edits.code_reader_child import CPU_S
+from evopolicygym.analysis.limited_process import run_limited
 from evopolicygym.files import list_files, read_file
 from evopolicygym.run_record import Code
 
@@ -19,7 +19,7 @@ MAX_DEPTH: Final = 16
 
 def code_facts(folder: Path) -> Code:
     """Of a checkpoint's folder. Never raises for what the folder holds."""
-    answer = run_limited("evopolicygym.analysis.code_child", os.path.abspath(folder), cpu_s=CPU_S)
+    answer = run_limited("evopolicygym.analysis.edits.code_reader_child", os.path.abspath(folder), cpu_s=CPU_S)
     if answer.failure:
         return _by_bytes(folder, f"reading it {answer.failure}")
     try:

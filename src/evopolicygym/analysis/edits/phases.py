@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from evopolicygym.analysis.edits import Kind
-from evopolicygym.analysis.timeline import Event
+from evopolicygym.analysis.edits.kinds import Kind
+from evopolicygym.analysis.edits.timeline import Event
 
 STRETCHING: Final = (Kind.SYNTHESIS, Kind.PARAMETRIC)
 

@@ -12,10 +12,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
-from evopolicygym.analysis.limited import limit
-from evopolicygym.analysis.source import Bundle, SourceFile, read_bundle
-from evopolicygym.analysis.structure import measure, total
-from evopolicygym.analysis.topology import joined_hash, tree_text
+from evopolicygym.analysis.edits.bundle import Bundle, SourceFile, read_bundle
+from evopolicygym.analysis.edits.structure import measure, total
+from evopolicygym.analysis.edits.syntax_tree import joined_hash, tree_text
+from evopolicygym.analysis.limited_process import limit
 
 MIB: Final = 1 << 20
 CPU_S: Final = 30

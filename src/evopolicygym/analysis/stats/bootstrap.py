@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from evopolicygym.analysis.estimates import LEVEL, Interval, score
 from evopolicygym.analysis.scores import Matrix
+from evopolicygym.analysis.stats.estimates import LEVEL, Interval, score
 
 DRAWS: Final = 10_000
 SEED: Final = 20_260_702

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evopolicygym.analysis.fingerprints import differences
+from evopolicygym.analysis.leaderboard.fingerprints import differences
 from evopolicygym.analysis.scores import Matrix
 from evopolicygym.reference.anchors import AnchorFile, TaskAnchors
-from evopolicygym.run_record import Run
+from evopolicygym.run_record import RunRecord
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class NoLines:
     why: str
 
 
-def lines(files: Sequence[AnchorFile], run: Run) -> Lines | NoLines:
+def lines(files: Sequence[AnchorFile], run: RunRecord) -> Lines | NoLines:
     """Anchors that were measured as the run was: same cases, versions and limits. Otherwise why there are none."""
     why = "no anchors are stored for this task"
     for file in files:
@@ -44,7 +44,7 @@ def lines(files: Sequence[AnchorFile], run: Run) -> Lines | NoLines:
     return NoLines(why)
 
 
-def _misfit(anchors: TaskAnchors, run: Run) -> str:
+def _misfit(anchors: TaskAnchors, run: RunRecord) -> str:
     measured = {name: run.ids.fingerprint[name] for name in anchors.fingerprint if name in run.ids.fingerprint}
     if found := differences(anchors.fingerprint, measured):
         return "the stored anchors differ: " + "; ".join(found)

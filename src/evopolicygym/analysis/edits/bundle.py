@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from evopolicygym.analysis.imports import Imports, Module, imports_of
+from evopolicygym.analysis.edits.imports import Imports, Module, imports_of
 from evopolicygym.files import is_folder, open_folder, read_file
 
 POLICY: Final = "policy.py"

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from evopolicygym.analysis.entrants import entrant
-from evopolicygym.analysis.fingerprints import conditions, differences
+from evopolicygym.analysis.leaderboard.fingerprints import conditions, differences
 from evopolicygym.analysis.scores import RunScore, run_score
-from evopolicygym.run_record import Run
+from evopolicygym.run_record import RunRecord
 
 OPEN: Final = "open"
 GIVEN: Final = {"hosts": "the agent could reach more hosts", "shown": "the agent was shown more files"}
@@ -30,7 +30,7 @@ class Group:
     runs: tuple[RunScore, ...]
 
     @property
-    def sample(self) -> Run:
+    def sample(self) -> RunRecord:
         return self.runs[0].run
 
     def by_entrant(self) -> dict[str, list[RunScore]]:
@@ -49,7 +49,7 @@ class Board:
     differs: tuple[str, ...] = ()
 
     @property
-    def sample(self) -> Run:
+    def sample(self) -> RunRecord:
         return next(iter(self.groups.values())).sample
 
     @property
@@ -57,9 +57,9 @@ class Board:
         return sum(len(group.runs) for group in self.groups.values())
 
 
-def boards(runs: Iterable[Run]) -> list[Board]:
+def boards(runs: Iterable[RunRecord]) -> list[Board]:
     """The largest publishable board first; every other one names its difference from it."""
-    alike: dict[tuple[tuple[str, ...], str], list[Run]] = defaultdict(list)
+    alike: dict[tuple[tuple[str, ...], str], list[RunRecord]] = defaultdict(list)
     for run in runs:
         shared = json.dumps(conditions(run.ids.fingerprint), sort_keys=True, default=str)
         alike[(apart(run), shared)].append(run)
@@ -68,14 +68,14 @@ def boards(runs: Iterable[Run]) -> list[Board]:
     return [made[0], *(_compared(board, made[0]) for board in made[1:])] if made else []
 
 
-def apart(run: Run) -> tuple[str, ...]:
+def apart(run: RunRecord) -> tuple[str, ...]:
     """Why a run shares a table only with its like, whatever its comparable_id."""
     got = run.isolation
     below = () if got.publishable else (f"isolation below B (policy {got.policy}, agent {got.agent})",)
     return (*below, *(("the agent's network was open",) if got.agent_network == OPEN else ()), *_given(run))
 
 
-def _given(run: Run) -> Iterable[str]:
+def _given(run: RunRecord) -> Iterable[str]:
     """What an agent was given beyond what every agent has: nobody knows what is there."""
     settings = run.agent.settings if run.agent else {}
     for name, words in GIVEN.items():
@@ -83,7 +83,7 @@ def _given(run: Run) -> Iterable[str]:
             yield f"{words}: {', '.join(map(str, extra))}"
 
 
-def _layers(runs: list[Run], reasons: tuple[str, ...]) -> Iterable[Board]:
+def _layers(runs: list[RunRecord], reasons: tuple[str, ...]) -> Iterable[Board]:
     """One comparable_id for each task at a time, the one with most runs first."""
     left = _groups(runs)
     while left:
@@ -94,7 +94,7 @@ def _layers(runs: list[Run], reasons: tuple[str, ...]) -> Iterable[Board]:
         yield Board(dict(sorted(layer.items())), reasons)
 
 
-def _groups(runs: list[Run]) -> list[Group]:
+def _groups(runs: list[RunRecord]) -> list[Group]:
     members: dict[tuple[str, str], list[RunScore]] = defaultdict(list)
     for run in runs:
         members[(run.task.id, run.ids.comparable_id)].append(run_score(run))

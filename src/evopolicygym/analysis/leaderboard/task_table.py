@@ -6,15 +6,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evopolicygym.analysis.anchors import Lines
 from evopolicygym.analysis.entrants import RANDOM
-from evopolicygym.analysis.estimates import Estimate, Interval
-from evopolicygym.analysis.field import Entry, Field, Kind, Missing
-from evopolicygym.analysis.measured import Coverage, coverage
-from evopolicygym.analysis.places import Places, places
-from evopolicygym.analysis.ranks import drawn_ranks, rank_score, ranks
+from evopolicygym.analysis.leaderboard.anchors import Lines
+from evopolicygym.analysis.leaderboard.selection import Selections, mean_candidates, selections
+from evopolicygym.analysis.leaderboard.task_results import Entry, Field, Kind, Missing
 from evopolicygym.analysis.scores import paper_normalised
-from evopolicygym.analysis.selection import Selections, mean_candidates, selections
+from evopolicygym.analysis.stats.coverage import Coverage, coverage
+from evopolicygym.analysis.stats.estimates import Estimate, Interval
+from evopolicygym.analysis.stats.rank_intervals import Places, places
+from evopolicygym.analysis.stats.ranks import drawn_ranks, rank_score, ranks
 from evopolicygym.reference.scale import Scale
 
 
