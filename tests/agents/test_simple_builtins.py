@@ -10,14 +10,14 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from conftest import policy_source
-from evopolicygym.runs.run_status import look
+from evopolicygym.runs.run_status import read_state
 from evopolicygym.tasks.files import CORE16_ORDER
 from playing import play
 from serving import command
 
 
 def submissions(server):
-    return [(one.charged.checkpoint.hash, one.charged.cases) for one in look(server.root).submissions.values()]
+    return [(one.charged.checkpoint.hash, one.charged.cases) for one in read_state(server.root).submissions.values()]
 
 
 def test_nop_submits_nothing(serve):

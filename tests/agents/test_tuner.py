@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from evopolicygym.runs.run_status import look
+from evopolicygym.runs.run_status import read_state
 from evopolicygym.tasks.files import CORE16_ORDER
 from playing import AGENTS, play, start
 
@@ -20,7 +20,7 @@ SMALL = ("--budget", "48", "--validation-cases", "1", "--heldout-cases", "2", "-
 
 def submissions(server):
     """Checkpoint and cases of each, in order."""
-    return [(one.charged.checkpoint.hash, one.charged.cases) for one in look(server.root).submissions.values()]
+    return [(one.charged.checkpoint.hash, one.charged.cases) for one in read_state(server.root).submissions.values()]
 
 
 def wait_for_budget(server, left):

@@ -34,9 +34,9 @@ from evopolicygym.judge.verdicts import Reason, Verdict
 from evopolicygym.run_paths import RunPaths
 from evopolicygym.run_record import OutcomeKind, Repeat, Status
 from evopolicygym.runs import workspace
-from evopolicygym.runs.agent_limits import Allowance
+from evopolicygym.runs.agent_limits import AgentLimits
 from evopolicygym.runs.open_run import run_ids
-from evopolicygym.runs.settings import EngineName, Isolation, Seeds, Settings, ValidateWhen
+from evopolicygym.runs.settings import EngineName, IsolationChoice, RunSettings, Seeds, ValidateWhen
 from evopolicygym.runs.verify import Replay
 from evopolicygym.sandbox.agent.cell import AgentLevel, Network
 from evopolicygym.sandbox.agent.gateway import Traffic
@@ -109,12 +109,12 @@ def comparable_ids(_: Path) -> Any:
     return {
         "task": {task.id: ids(task, "paper").comparable_id for task in tasks},
         "run": {
-            task.id: run_ids(task, PaperSplits(), Settings.make(task=task.id, seeds="paper"))["comparable_id"]
+            task.id: run_ids(task, PaperSplits(), RunSettings.make(task=task.id, seeds="paper"))["comparable_id"]
             for task in tasks
         },
         "run with another budget and a limit on candidates": {
             task.id: run_ids(
-                task, PaperSplits(), Settings.make(task=task.id, seeds="paper", budget=64, max_candidates=4)
+                task, PaperSplits(), RunSettings.make(task=task.id, seeds="paper", budget=64, max_candidates=4)
             )["comparable_id"]
             for task in tasks
         },
@@ -251,7 +251,7 @@ def evaluation(scratch: Path) -> Any:
 
 def settings_keys(_: Path) -> Any:
     """Keys of the files that people write, and of config.toml, with types and defaults."""
-    config = Settings.model_json_schema()
+    config = RunSettings.model_json_schema()
     config["properties"]["jobs"].pop("default")  # as many as there are cores
     return {
         "suite file": bare_schema(Suite.model_json_schema()),
@@ -265,10 +265,10 @@ def settings_keys(_: Path) -> Any:
 def names(_: Path) -> Any:
     """Words that are on disk or on the wire and belong to no schema above."""
     texts = [path.read_text() for path in SOURCE.rglob("*") if path.suffix in (".py", ".toml", ".md", ".json")]
-    everything = Allowance(turns=1, hours=1.0, tokens=1, dollars=1.0)
+    everything = AgentLimits(turns=1, hours=1.0, tokens=1, dollars=1.0)
     return {
         "variables in the source": sorted({name for text in texts for name in re.findall(r"EVOPOLICYGYM_\w+", text)}),
-        "variables of an agent": workspace.environment(RunPaths(Path("/run")), "http://127.0.0.1:1/token"),
+        "variables of an agent": workspace.agent_environment(RunPaths(Path("/run")), "http://127.0.0.1:1/token"),
         "files of a run": [*run_paths.FILES, *run_paths.FOLDERS],
         "usage of a turn": asdict(Usage()),
         "traffic of an agent": [column.name for column in fields(Traffic)],
@@ -292,7 +292,7 @@ VOCABULARIES: dict[str, type[StrEnum]] = {
     "replay of verify": Replay,
     "isolation of policies": Level,
     "isolation of agents": AgentLevel,
-    "isolation asked for": Isolation,
+    "isolation asked for": IsolationChoice,
     "network of agents": Network,
     "split": Split,
     "seeds": Seeds,

@@ -17,8 +17,8 @@ from evopolicygym.execution.evaluation import Evaluation, PolicyNotLoaded, evalu
 from evopolicygym.execution.ray.alone import ray_engine
 from evopolicygym.execution.unnamed import unnamed
 from evopolicygym.reference.paper import HELDOUT_CASES, best_agent, published
-from evopolicygym.runs.locks import Cases, hidden_cases
-from evopolicygym.runs.settings import CORES, EngineName, Isolation, Seeds
+from evopolicygym.runs.locks import CaseSet, hidden_cases_lock
+from evopolicygym.runs.settings import CORES, EngineName, IsolationChoice, Seeds
 from evopolicygym.sandbox.checkpoints import Checkpoint, SnapshotRefused
 from evopolicygym.sandbox.policy.jail import MEANING, Level
 from evopolicygym.tasks import paper, pins
@@ -39,7 +39,7 @@ def evaluate(
     jobs: Annotated[int, typer.Option(min=1, help="Episodes at a time, on this machine.")] = CORES,
     engine_name: Annotated[EngineName, typer.Option("--engine", help="This machine, or Ray.")] = EngineName.LOCAL,
     ray_address: Annotated[str | None, typer.Option(help="A Ray cluster, or auto (default: a Ray of our own).")] = None,
-    isolation: Annotated[Isolation, typer.Option(help="auto is the best of A and B.")] = Isolation.AUTO,
+    isolation: Annotated[IsolationChoice, typer.Option(help="auto is the best of A and B.")] = IsolationChoice.AUTO,
     record: Annotated[Path | None, typer.Option(help="New folder for a trajectory of each episode.")] = None,
     video: Annotated[bool, typer.Option(help="With --record: a video of each episode, too.")] = False,
     stock: Annotated[bool, typer.Option(help="Stock environments, not their bit-exact fast versions.")] = False,
@@ -62,7 +62,9 @@ def evaluate(
     remote = partial(ray_engine, found, workers, ray_address, levels)
     make = local if engine_name is EngineName.LOCAL else remote
     label = f"evaluate {policy_dir}"
-    apart = hidden_cases(Cases(found.id, splits.id), label, "Ctrl-C ends this; evaluate it later, or on train cases.")
+    apart = hidden_cases_lock(
+        CaseSet(found.id, splits.id), label, "Ctrl-C ends this; evaluate it later, or on train cases."
+    )
     try:
         with (
             nullcontext() if split is Split.TRAIN else apart,
@@ -103,10 +105,10 @@ def _salt_of(given: str | None, seal_key: Path | None) -> Callable[[Checkpoint],
     return lambda checkpoint: evaluation_salt(key, checkpoint.hash)
 
 
-def _warn(complaints: list[str], isolation: Isolation) -> None:
+def _warn(complaints: list[str], isolation: IsolationChoice) -> None:
     for complaint in complaints:
         talk.print(f"warning: {complaint}")
-    if isolation is Isolation.NONE:
+    if isolation is IsolationChoice.NONE:
         talk.print(f"warning: --isolation none is {MEANING[Level.NONE]}")
 
 

@@ -12,8 +12,8 @@ from pydantic import Field, StringConstraints, field_validator
 from evopolicygym import config
 from evopolicygym.config import StrictModel, read_toml, validate
 from evopolicygym.errors import UserError
-from evopolicygym.runs.install_paths import settled
-from evopolicygym.runs.settings import AgentSettings, Settings, ValidateWhen
+from evopolicygym.runs.install_paths import resolve_command
+from evopolicygym.runs.settings import AgentSettings, RunSettings, ValidateWhen
 from evopolicygym.tasks.files import core16
 
 SEE: Final = "`evopolicygym docs suites` has every key and a whole example."
@@ -105,7 +105,7 @@ class Suite(StrictModel):
             _override(data, text)
         return validate(cls, {"name": path.stem, **data}, f"the suite file {path}", SEE)
 
-    def settings(self, task: str, agent: str, repeat: int) -> Settings:
+    def settings(self, task: str, agent: str, repeat: int) -> RunSettings:
         """Of one run. An agent's own limits go before those of the suite."""
         entrant = self.agents[agent]
         if "seed" in entrant.model_fields_set:
@@ -113,7 +113,7 @@ class Suite(StrictModel):
         own = {name: getattr(entrant, name) for name in entrant.model_fields_set}
         given = {**_said(self.limits), **own, "name": entrant.name or agent, "seed": self.seed + repeat}
         who = validate(AgentSettings, given | _whole(entrant), f"agents.{agent}", SEE)
-        return Settings.make(task=task, agent=who, **_said(self.splits), **_said(self.defaults))
+        return RunSettings.make(task=task, agent=who, **_said(self.splits), **_said(self.defaults))
 
     def toml(self) -> str:
         """Resolved: enough to run the suite again, whatever the defaults are then."""
@@ -134,7 +134,7 @@ class Suite(StrictModel):
 def _whole(entrant: SuiteAgent) -> dict[str, Any]:
     """Its paths, so that they mean the same wherever the suite goes on."""
     paths: dict[str, Any] = {
-        "command": settled(entrant.command),
+        "command": resolve_command(entrant.command),
         "shown": [path.resolve() for path in entrant.shown],
         "prices": entrant.prices and entrant.prices.resolve(),
     }

@@ -11,8 +11,8 @@ from typing import Final
 from evopolicygym.analysis.collect import SUPERSEDED
 from evopolicygym.errors import UserError
 from evopolicygym.runs.locks import RunIsOwned, RunLock
-from evopolicygym.runs.run_status import has_begun, look
-from evopolicygym.runs.settings import Settings
+from evopolicygym.runs.run_status import has_begun, read_state
+from evopolicygym.runs.settings import RunSettings
 from evopolicygym.suites.plan import PlannedRun
 
 FILE: Final = "suite.toml"
@@ -84,17 +84,17 @@ def check_unchanged(folder: SuiteFolder, planned: Iterable[PlannedRun]) -> None:
         )
 
 
-def _differences(root: Path, settings: Settings) -> list[str]:
+def _differences(root: Path, settings: RunSettings) -> list[str]:
     """None of a run whose settings cannot be read: it is broken, which stops it and nobody else."""
     try:
-        return Settings.read(root).differences(settings) + _other_cases(root, settings)
+        return RunSettings.read(root).differences(settings) + _other_cases(root, settings)
     except UserError:
         return []
 
 
-def _other_cases(root: Path, settings: Settings) -> list[str]:
+def _other_cases(root: Path, settings: RunSettings) -> list[str]:
     """The same settings with another sealing key are another suite."""
-    opened = look(root).opened
+    opened = read_state(root).opened
     assert opened is not None
     was, now = opened.facts["ids"]["splits_id"], settings.splits().id
     return [] if was == now else [f"the cases are {was} there, {now} here: by another sealing key"]

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from evopolicygym.files import read_file
-from evopolicygym.runs.locks import WAITS
+from evopolicygym.runs.locks import WAITING_PREFIX
 
 BEGUN: Final = "=== begun"
 ENDED: Final = re.compile(r"=== ended, exit code (-?[0-9]{1,3})\b")
@@ -65,7 +65,7 @@ def waits_for(path: Path) -> str | None:
         said = path.read_text(errors="replace").rstrip("\n").rpartition("\n")[2]
     except FileNotFoundError:
         return None
-    return said if said.startswith(WAITS) else None
+    return said if said.startswith(WAITING_PREFIX) else None
 
 
 def _reason(text: str, code: int) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from evopolicygym.errors import UserError
-from evopolicygym.runs.settings import Settings
+from evopolicygym.runs.settings import RunSettings
 from evopolicygym.suites.file import Suite
 from evopolicygym.tasks.registry import resolve
 from evopolicygym.tasks.task import Task
@@ -20,7 +20,7 @@ class PlannedRun:
     task: Task
     agent: str
     repeat: int
-    settings: Settings
+    settings: RunSettings
 
 
 def plan(suite: Suite) -> list[PlannedRun]:

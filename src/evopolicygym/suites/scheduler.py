@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from evopolicygym.execution.ray.fleet import Changes, Fleet
-from evopolicygym.runs.locks import Cases
+from evopolicygym.runs.locks import CaseSet
 from evopolicygym.runs.settings import EngineName
 from evopolicygym.suites import log
 from evopolicygym.suites.file import SpendingCap
@@ -62,7 +62,7 @@ class Scheduler:
     ) -> None:
         self._folder, self._cap = folder, cap
         self._planned = {one.name: one for one in planned}
-        self._cases = {one.name: Cases(one.task.id, one.settings.splits().id) for one in planned}
+        self._cases = {one.name: CaseSet(one.task.id, one.settings.splits().id) for one in planned}
         self._fleet, self._places = fleet, parallel_runs
         self._slots = set(fleet.seats if fleet else range(jobs))
         self._hall = SlotServer(SlotPool(self._slots))
@@ -139,7 +139,7 @@ class Scheduler:
         is_shared = self._is_at(row.run, has_agent=True)
         return (row.needs_agent, not row.has_begun, self._planned[row.run].repeat, is_shared)
 
-    def _may_begin(self, row: SuiteRow, due: set[Cases]) -> bool:
+    def _may_begin(self, row: SuiteRow, due: set[CaseSet]) -> bool:
         """Hidden cases are not played while an agent on the same cases lives (runs/locks.py). A run that would
         have to wait for this is held back, so that its place goes to another. ``due`` wait for hidden scoring alone."""
         if (self.is_capped and not row.has_begun) or not self._has_room(row):

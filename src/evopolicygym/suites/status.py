@@ -17,8 +17,8 @@ from evopolicygym.judge import hidden
 from evopolicygym.judge.state import Phase, RunState
 from evopolicygym.run_paths import RunPaths
 from evopolicygym.run_record import load
-from evopolicygym.runs.agent_limits import Spent, spent
-from evopolicygym.runs.run_status import has_begun, has_outcome, look
+from evopolicygym.runs.agent_limits import AgentSpending, spending
+from evopolicygym.runs.run_status import has_begun, has_outcome, read_state
 from evopolicygym.suites import log
 from evopolicygym.suites.file import SpendingCap, Suite
 from evopolicygym.suites.folder import SuiteFolder
@@ -116,19 +116,19 @@ def run_row(folder: SuiteFolder, planned: PlannedRun, is_running: bool) -> Suite
 
 
 @cache
-def _wasted(attempt: Path) -> Spent:
+def _wasted(attempt: Path) -> AgentSpending:
     """Nobody writes there any more. What cannot be read is not counted."""
     try:
-        return spent(look(attempt).turns)
+        return spending(read_state(attempt).turns)
     except UserError:
-        return spent(())
+        return spending(())
 
 
 def _begun(root: Path) -> dict[str, Any]:
-    state = look(root)
+    state = read_state(root)
     assert state.opened is not None
     means = [one.judged.tally.mean for one in state.submissions.values() if one.judged and one.judged.tally]
-    used = spent(state.turns)
+    used = spending(state.turns)
     facts = {
         "charged": state.charged,
         "submissions": len(state.submissions),

@@ -17,12 +17,12 @@ from evopolicygym.config import StrictModel
 from evopolicygym.execution.ray.fleet import Whereabouts
 from evopolicygym.execution.slots import Waitable
 from evopolicygym.judge.state import Phase
-from evopolicygym.runs.agent_loop import drive
-from evopolicygym.runs.agent_setup import Cast, cast
-from evopolicygym.runs.open_run import NO_AGENT, Owner, own
-from evopolicygym.runs.run_status import has_begun, look
+from evopolicygym.runs.agent_loop import play_agent
+from evopolicygym.runs.agent_setup import AgentSetup, set_up_agent
+from evopolicygym.runs.open_run import NO_AGENT, OpenRun, open_run
+from evopolicygym.runs.run_status import has_begun, read_state
 from evopolicygym.runs.serve import finish_run
-from evopolicygym.runs.settings import Settings
+from evopolicygym.runs.settings import RunSettings
 from evopolicygym.sandbox import kernel
 from evopolicygym.suites.log import STOPPED
 from evopolicygym.suites.messages import (
@@ -97,8 +97,8 @@ class SharedRateLimits:
         self._file, self._provider = connection.makefile("rwb"), provider
         self._lock = threading.Lock()
 
-    def wait_s(self, own: float) -> float:
-        return max(own, self._ask(RateLimited(self._provider, own)).wait_s)
+    def wait_s(self, open_run: float) -> float:
+        return max(open_run, self._ask(RateLimited(self._provider, open_run)).wait_s)
 
     def agent_is_gone(self) -> None:
         self._ask(AgentGone())
@@ -131,7 +131,7 @@ class RunWorkerConfig(StrictModel):
     the foreman is."""
 
     root: Path
-    settings: Settings
+    settings: RunSettings
     slots: int
     seats: Whereabouts | None
     slots_socket: int
@@ -148,12 +148,12 @@ def main() -> None:
     given = dict(brief.settings)
     if _needs_its_agent(brief.root):
         assert brief.settings.agent is not None
-        who = cast(brief.settings.agent)
-        with own(brief.root, who.facts(brief.root), slots, brief.seats, **given) as owner:
+        who = set_up_agent(brief.settings.agent)
+        with open_run(brief.root, who.facts(brief.root), slots, brief.seats, **given) as owner:
             asyncio.run(_play(owner, who, SharedRateLimits(talk, provider(who))))
     else:
         SharedRateLimits(talk, "").agent_is_gone()
-        with own(brief.root, NO_AGENT, slots, brief.seats, **given) as owner:
+        with open_run(brief.root, NO_AGENT, slots, brief.seats, **given) as owner:
             finish_run(owner)
 
 
@@ -168,23 +168,23 @@ def _needs_its_agent(root: Path) -> bool:
     was spent in it."""
     if not has_begun(root):
         return True
-    state = look(root)
+    state = read_state(root)
     return state.phase is Phase.OPEN or (state.phase is Phase.CLOSED and state.prompted_at is not None)
 
 
-async def _play(owner: Owner, who: Cast, company: SharedRateLimits) -> None:
+async def _play(owner: OpenRun, who: AgentSetup, company: SharedRateLimits) -> None:
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, lambda: loop.create_task(_leave(owner)))
-    await drive(owner, lambda api: who.player(owner.place, api), who.settings.allowance, company, who.prices)
+    await play_agent(owner, lambda api: who.player(owner.place, api), who.settings.allowance, company, who.prices)
 
 
-async def _leave(owner: Owner) -> None:
+async def _leave(owner: OpenRun) -> None:
     """When the submission under way has its verdict: what an agent paid for is not left half done."""
     while owner.judge.state.running:
         await asyncio.sleep(POLL_S)
     os._exit(STOPPED)
 
 
-def provider(who: Cast) -> str:
+def provider(who: AgentSetup) -> str:
     """Whom the agent's model is asked of: runs of one provider share its rate limits."""
     return ",".join(sorted(who.client.allowed_hosts(who.settings.base_url))) or who.client.name

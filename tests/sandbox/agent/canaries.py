@@ -10,7 +10,7 @@ from pathlib import Path
 import planted
 from yard import Yard
 
-from evopolicygym.runs.install_paths import footprint
+from evopolicygym.runs.install_paths import find_install_paths
 from evopolicygym.sandbox import probes
 from evopolicygym.sandbox.agent.cell import AgentLevel
 from evopolicygym.sandbox.agent.exposure import exposure
@@ -56,7 +56,7 @@ def main(levels: list[str]) -> None:
             seen: dict[str, bool] = {}
             code, text = yard.run(["python", "-c", PROBE, told], AgentLevel(level))
             assert code == 0, text
-            for name, shown in (("client", footprint(Path(planted.CLIENT)).readable), ("others", ())):
+            for name, shown in (("client", find_install_paths(Path(planted.CLIENT)).readable), ("others", ())):
                 seen[name] = yard.run(["cat", planted.CLIENT_CODE], AgentLevel(level), readable=shown)[0] == 0
             print(json.dumps({"level": level, **seen, **json.loads(text)}), flush=True)
 

@@ -16,7 +16,7 @@ import planted
 import pytest
 from yard import Yard
 
-from evopolicygym.runs.install_paths import footprint
+from evopolicygym.runs.install_paths import find_install_paths
 from evopolicygym.sandbox.agent.cell import AgentLevel, Network
 from evopolicygym.sandbox.agent.exposure import exposure
 from evopolicygym.sandbox.agent.levels import residues
@@ -137,7 +137,7 @@ def test_a_client_whose_environment_holds_a_simulator_is_shown_it_and_that_is_sa
     program.write_text("#!/usr/bin/env python\n")
     (environment / "pyvenv.cfg").touch()
     (environment / "lib/python3.11/site-packages").mkdir(parents=True)
-    clean = footprint(program)
+    clean = find_install_paths(program)
     assert environment in clean.readable
     assert exposure(clean.readable).residues() == ()
     simulator = plant(environment / "lib/python3.11/site-packages")
