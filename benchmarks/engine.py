@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Any
 
 from evopolicygym.execution.engine import LocalEngine
+from evopolicygym.execution.jail_speed import measure_jail
 from evopolicygym.execution.records import Episode, EpisodeResult
-from evopolicygym.execution.stopwatch import measure_jail
 from evopolicygym.sandbox.checkpoints import Checkpoint
 from evopolicygym.sandbox.policy.jail import Level
 from evopolicygym.tasks import simulator

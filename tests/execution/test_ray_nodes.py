@@ -12,11 +12,10 @@ from clusters import WITHOUT_MOUNTS, Cluster, kill
 from conftest import policy_source, toy_task, train_cases, write_policy
 from evopolicygym.errors import IsolationUnavailable, UserError
 from evopolicygym.execution.engine import Engine, LocalEngine
-from evopolicygym.execution.nodes import Node
 from evopolicygym.execution.ray.engine import RayEngine
 from evopolicygym.execution.ray.fleet import Fleet
 from evopolicygym.execution.ray.slots import FleetSlots
-from evopolicygym.execution.records import Episode, EpisodeResult
+from evopolicygym.execution.records import Episode, EpisodeResult, Node
 from evopolicygym.sandbox.policy.jail import Level
 from processes import wait_until
 

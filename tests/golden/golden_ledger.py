@@ -8,7 +8,7 @@ from pathlib import Path
 
 from golden_files import DATA
 
-from evopolicygym.execution.nodes import Node
+from evopolicygym.execution.records import Node
 from evopolicygym.judge import events
 from evopolicygym.judge.ledger import Ledger, read
 from evopolicygym.sandbox.checkpoints import Checkpoint

@@ -17,7 +17,7 @@ from evopolicygym.cli.importing import import_errors
 from evopolicygym.cli.numbers import counted
 from evopolicygym.cli.output import data, one_line, print_json, talk
 from evopolicygym.errors import IsolationUnavailable, UserError
-from evopolicygym.execution.stopwatch import measure_jail
+from evopolicygym.execution.jail_speed import measure_jail
 from evopolicygym.fast.catalogue import CATALOGUE, why_stock
 from evopolicygym.sandbox import probes
 from evopolicygym.sandbox.agent.cell import AgentLevel, Network

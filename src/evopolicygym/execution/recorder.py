@@ -33,15 +33,15 @@ class Recorders:
 
     def __enter__(self) -> Self:
         with _judges_doing():
-            from evopolicygym.execution.trajectory import Trajectory
-            from evopolicygym.execution.video import Video
+            from evopolicygym.execution.trajectory import TrajectoryRecorder
+            from evopolicygym.execution.video import VideoRecorder
 
         folder, max_bytes = Path(self._recording.folder), self._recording.max_bytes
         folder.mkdir(parents=True, exist_ok=True)
         if self._recording.trajectory:
-            self._open.append(self._stack.enter_context(Trajectory(folder, self._obs_space, max_bytes)))
+            self._open.append(self._stack.enter_context(TrajectoryRecorder(folder, self._obs_space, max_bytes)))
         if self._recording.video:
-            self._open.append(self._stack.enter_context(Video(folder / "video.mp4", self._env, max_bytes)))
+            self._open.append(self._stack.enter_context(VideoRecorder(folder / "video.mp4", self._env, max_bytes)))
         return self
 
     def __exit__(self, *exception: object) -> None:

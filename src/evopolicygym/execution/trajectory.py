@@ -29,7 +29,7 @@ LONGEST_NAME: Final = 100
 Way = tuple[str, ...]  # keys and indices, from the whole observation to a part of it
 
 
-class Trajectory:
+class TrajectoryRecorder:
     """Streams; the arrays pass through a raw file because their number of rows is known only at the end."""
 
     def __init__(self, folder: Path, obs_space: Schema, max_bytes: int) -> None:

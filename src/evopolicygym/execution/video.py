@@ -16,7 +16,7 @@ from evopolicygym.execution.unnamed import give_name, unnamed
 DEFAULT_FPS = 30
 
 
-class Video:
+class VideoRecorder:
     """Draws the environment after every step."""
 
     def __init__(self, path: Path, env: Any, max_bytes: int) -> None:

@@ -8,8 +8,7 @@ from typing import Annotated, Any, Final
 
 from msgspec import Meta
 
-from evopolicygym.execution.nodes import Node
-from evopolicygym.execution.records import EpisodeResult, mean
+from evopolicygym.execution.records import EpisodeResult, Node, mean
 from evopolicygym.sandbox.checkpoints import Checkpoint
 from evopolicygym.tasks.splits import SALT, SIZES, Split
 

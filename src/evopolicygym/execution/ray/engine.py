@@ -10,7 +10,6 @@ from typing import Self
 
 from evopolicygym.errors import Fault
 from evopolicygym.execution.engine import PUBLISHABLE
-from evopolicygym.execution.nodes import Node
 from evopolicygym.execution.ray import parcels
 from evopolicygym.execution.ray.batches import Batch, Batches
 from evopolicygym.execution.ray.connection import connected
@@ -19,7 +18,15 @@ from evopolicygym.execution.ray.fleet import Whereabouts
 from evopolicygym.execution.ray.messages import Files, Prepared, Scene
 from evopolicygym.execution.ray.seat import bit_id
 from evopolicygym.execution.ray.seats import Seats
-from evopolicygym.execution.records import Answer, Episode, EpisodeError, EpisodeResult, FaultReport, LoadResult
+from evopolicygym.execution.records import (
+    Episode,
+    EpisodeError,
+    EpisodeResult,
+    FaultReport,
+    LoadResult,
+    Node,
+    WorkerAnswer,
+)
 from evopolicygym.execution.slots import Slots
 from evopolicygym.sandbox.checkpoints import Checkpoint, CheckpointStore, remove_tree
 from evopolicygym.sandbox.policy.failures import ErrorKind
@@ -126,7 +133,7 @@ def _write(episode: Episode, files: Files) -> None:
         parcels.unpack(files, folder)
 
 
-def _outcome(episode: Episode, answer: Answer) -> EpisodeResult | FaultReport:
+def _outcome(episode: Episode, answer: WorkerAnswer) -> EpisodeResult | FaultReport:
     if answer.result is None:
         text = answer.fault or "the worker gave no result"
         return FaultReport(episode.number, episode.case, text, answer.permanent)

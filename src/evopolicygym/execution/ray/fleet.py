@@ -15,13 +15,13 @@ from typing import Any, Final, Self
 
 from evopolicygym.errors import UserError
 from evopolicygym.execution.engine import PUBLISHABLE
-from evopolicygym.execution.nodes import Node
 from evopolicygym.execution.ray.authentication import require_token
 from evopolicygym.execution.ray.connection import connect, disconnect
 from evopolicygym.execution.ray.inspection import Question, Report, complaint, inspect
 from evopolicygym.execution.ray.messages import decode, encode
 from evopolicygym.execution.ray.seat import Seat
 from evopolicygym.execution.ray.steward import Steward
+from evopolicygym.execution.records import Node
 from evopolicygym.sandbox.policy.jail import Level
 from evopolicygym.tasks.task import Task
 

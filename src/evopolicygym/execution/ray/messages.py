@@ -9,8 +9,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from evopolicygym.execution.nodes import Node
-from evopolicygym.execution.records import Answer, Episode, LoadResult
+from evopolicygym.execution.records import Episode, LoadResult, Node, WorkerAnswer
 from evopolicygym.sandbox.checkpoints import Checkpoint
 from evopolicygym.sandbox.policy.jail import Level
 from evopolicygym.tasks.task import Task
@@ -65,7 +64,7 @@ class Reply:
     permanent: bool = False
     prepared: Prepared | None = None
     load: LoadResult | None = None
-    answers: tuple[Answer, ...] = ()
+    answers: tuple[WorkerAnswer, ...] = ()
     recordings: tuple[Files, ...] = ()
     seconds: float = 0.0
 

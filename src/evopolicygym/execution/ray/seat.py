@@ -12,10 +12,9 @@ from typing import Final
 
 from evopolicygym.errors import Fault, IsolationUnavailable, UserError, is_permanent
 from evopolicygym.execution.engine import LocalEngine
-from evopolicygym.execution.nodes import Node
 from evopolicygym.execution.ray import parcels
 from evopolicygym.execution.ray.messages import CHECKPOINT, SCENE, Order, Prepared, Reply, Scene, decode, encode
-from evopolicygym.execution.records import Answer, Episode, EpisodeResult, FaultReport
+from evopolicygym.execution.records import Episode, EpisodeResult, FaultReport, Node, WorkerAnswer
 from evopolicygym.sandbox.checkpoints import Checkpoint, remove_tree
 from evopolicygym.tasks.ids import ids
 from evopolicygym.tasks.task import Task
@@ -121,10 +120,10 @@ def _on_core(number: int, scene: Scene) -> LocalEngine:
         os.sched_setaffinity(0, cores)
 
 
-def _answer(outcome: EpisodeResult | FaultReport) -> Answer:
+def _answer(outcome: EpisodeResult | FaultReport) -> WorkerAnswer:
     if isinstance(outcome, EpisodeResult):
-        return Answer(result=outcome)
-    return Answer(fault=outcome.text, permanent=outcome.permanent)
+        return WorkerAnswer(result=outcome)
+    return WorkerAnswer(fault=outcome.text, permanent=outcome.permanent)
 
 
 def _here(episodes: tuple[Episode, ...], folder: Path) -> list[Episode]:
