@@ -21,7 +21,7 @@ from evopolicygym.execution.conformance import probe_folder
 from evopolicygym.execution.engine import Engine, LocalEngine, OutOfTime
 from evopolicygym.execution.ray.engine import RayEngine
 from evopolicygym.execution.ray.fleet import Fleet, Whereabouts
-from evopolicygym.execution.ray.seat import SCENES
+from evopolicygym.execution.ray.remote_worker import CACHED_ENGINES
 from evopolicygym.execution.ray.slots import FleetSlots
 from evopolicygym.execution.records import Episode, EpisodeResult, FaultReport, Recording
 from evopolicygym.sandbox.policy.failures import ErrorKind
@@ -148,7 +148,7 @@ def test_folders_and_bytes_of_a_checkpoint_arrive_as_they_are(fleet, tmp_path):
 
 def test_a_seat_keeps_few_scenes_and_asks_again_for_those_that_it_let_go(fleet, tmp_path):
     folder = write_policy(tmp_path / "policy", policy_source())
-    tasks = [toy_task(horizon=n) for n in range(3, 4 + SCENES)]
+    tasks = [toy_task(horizon=n) for n in range(3, 4 + CACHED_ENGINES)]
     engines = [ray_engine(fleet, task) for task in tasks]
     first = ray_engine(fleet, tasks[0])
     assert {one.length for one in played(first, folder, tasks[0], 3)} == {3}

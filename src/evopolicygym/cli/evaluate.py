@@ -15,7 +15,7 @@ from evopolicygym.errors import Fault, UserError
 from evopolicygym.execution.engine import LocalEngine
 from evopolicygym.execution.evaluation import Evaluation, NotLoaded, evaluate_folder
 from evopolicygym.execution.ray.alone import ray_engine
-from evopolicygym.execution.unnamed import unnamed
+from evopolicygym.files import open_unnamed
 from evopolicygym.reference.paper import HELDOUT_CASES, best_agent, published
 from evopolicygym.runs.machine_lock import Cases, hidden_cases
 from evopolicygym.runs.settings import CORES, EngineName, Isolation, Seeds
@@ -130,7 +130,7 @@ def _make_empty(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.iterdir()):
             raise UserError(f"{folder} is not empty", "Name a new folder for --record: nothing is ever overwritten.")
-        unnamed(folder).close()
+        open_unnamed(folder).close()
     except OSError as error:
         raise UserError(f"cannot write to {folder}: {error.strerror}", "Name another folder for --record.") from error
 

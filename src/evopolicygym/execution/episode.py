@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from evopolicygym.errors import Fault, is_permanent
-from evopolicygym.execution.recorder import Recorder
+from evopolicygym.execution.recording import Recorder
 from evopolicygym.sandbox.policy.channel import PolicyProcess, RecordedActions
 from evopolicygym.sandbox.policy.failures import PolicyFailure
 from evopolicygym.tasks import simulator

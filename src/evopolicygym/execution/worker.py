@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 from evopolicygym.errors import Fault, IsolationUnavailable, UserError, is_permanent
 from evopolicygym.execution.episode import EpisodeProgress, SimulatorError, play
 from evopolicygym.execution.messages import receive, send
-from evopolicygym.execution.recorder import Recorders
+from evopolicygym.execution.recording import Recorders
 from evopolicygym.execution.records import (
     Episode,
     EpisodeError,

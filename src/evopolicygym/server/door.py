@@ -17,7 +17,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from evopolicygym.errors import Fault
-from evopolicygym.execution.trajectory import large_arrays
+from evopolicygym.execution.recording import large_arrays
 from evopolicygym.judge import requests
 from evopolicygym.judge.requests import MAX_EPISODES, MIN_EPISODES, TRAIN_CASES
 from evopolicygym.judge.state import Phase, RunState, Submission

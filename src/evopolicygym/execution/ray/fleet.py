@@ -19,7 +19,7 @@ from evopolicygym.execution.ray.authentication import require_token
 from evopolicygym.execution.ray.connection import connect, disconnect
 from evopolicygym.execution.ray.inspection import Question, Report, complaint, inspect
 from evopolicygym.execution.ray.messages import decode, encode
-from evopolicygym.execution.ray.seat import Seat
+from evopolicygym.execution.ray.remote_worker import RemoteWorker
 from evopolicygym.execution.ray.steward import Steward
 from evopolicygym.execution.records import Node
 from evopolicygym.sandbox.policy.jail import Level
@@ -173,7 +173,7 @@ class Fleet:
     def _seat(self, name: str, node: Node, number: int) -> tuple[Any, int]:
         slot = len(self._actors)
         actor = self._on(
-            name, self._ray.remote(Seat), num_cpus=1, max_restarts=-1, name=seat_name(slot)
+            name, self._ray.remote(RemoteWorker), num_cpus=1, max_restarts=-1, name=seat_name(slot)
         ).remote(number, encode(node))  # fmt: skip
         self._actors.append(actor)
         return actor.ready.remote(), slot

@@ -10,7 +10,7 @@ from pathlib import Path
 from evopolicygym import __version__
 from evopolicygym.errors import IsolationUnavailable
 from evopolicygym.execution.ray.messages import decode, encode
-from evopolicygym.execution.ray.seat import bit_id
+from evopolicygym.execution.ray.remote_worker import bit_id
 from evopolicygym.sandbox.policy.jail import Level
 from evopolicygym.sandbox.policy.launcher import Zygote
 from evopolicygym.tasks.task import Task

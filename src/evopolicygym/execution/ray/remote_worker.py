@@ -12,22 +12,31 @@ from typing import Final
 
 from evopolicygym.errors import Fault, IsolationUnavailable, UserError, is_permanent
 from evopolicygym.execution.engine import LocalEngine
-from evopolicygym.execution.ray import parcels
-from evopolicygym.execution.ray.messages import CHECKPOINT, SCENE, Order, Prepared, Reply, Scene, decode, encode
+from evopolicygym.execution.ray import messages
+from evopolicygym.execution.ray.messages import (
+    CHECKPOINT,
+    ENGINE_CONFIG,
+    EngineConfig,
+    EngineInfo,
+    RemoteReply,
+    RemoteRequest,
+    decode,
+    encode,
+)
 from evopolicygym.execution.records import Episode, EpisodeResult, FaultReport, Node, WorkerAnswer
 from evopolicygym.sandbox.checkpoints import Checkpoint, remove_tree
 from evopolicygym.tasks.ids import ids
 from evopolicygym.tasks.task import Task
 
-SCENES: Final = 4  # that a seat keeps engines for: runs of several tasks take turns on it
-CHECKPOINTS: Final = 8  # of a scene that a seat keeps
+CACHED_ENGINES: Final = 4  # that a seat keeps engines for: runs of several tasks take turns on it
+CACHED_CHECKPOINTS: Final = 8  # of a scene that a seat keeps
 
 
-class Seat:
+class RemoteWorker:
     def __init__(self, number: int, node: bytes) -> None:
         """``number`` counts the seats of the node, each with a core of its own."""
         self._number, self._node = number, decode(node, Node)
-        self._stages: OrderedDict[str, _Stage] = OrderedDict()
+        self._stages: OrderedDict[str, _CachedEngine] = OrderedDict()
 
     def ready(self) -> int:
         return os.getpid()
@@ -39,70 +48,72 @@ class Seat:
     def do(self, order: bytes, scene: bytes | None = None, parcel: bytes | None = None) -> bytes:
         """Nothing is raised across the border: a fault is a reply."""
         try:
-            reply = self._do(decode(order, Order), scene, parcel)
+            reply = self._do(decode(order, RemoteRequest), scene, parcel)
         except Exception as error:
             text = str(error) if isinstance(error, Fault) else f"{type(error).__name__}: {error}"
-            reply = Reply(fault=text, permanent=is_permanent(error))
+            reply = RemoteReply(fault=text, permanent=is_permanent(error))
         return encode(replace(reply, node=self._node))
 
-    def _do(self, order: Order, scene: bytes | None, parcel: bytes | None) -> Reply:
+    def _do(self, order: RemoteRequest, scene: bytes | None, parcel: bytes | None) -> RemoteReply:
         if order.scene not in self._stages:
             if scene is None:
-                return Reply(needs=(SCENE, CHECKPOINT) if order.checkpoint else (SCENE,))
+                return RemoteReply(needs=(ENGINE_CONFIG, CHECKPOINT) if order.checkpoint else (ENGINE_CONFIG,))
             try:
-                self._add(order.scene, decode(scene, Scene))
+                self._add(order.scene, decode(scene, EngineConfig))
             except (UserError, IsolationUnavailable) as error:
-                return Reply(refused=str(error))
+                return RemoteReply(refused=str(error))
         self._stages.move_to_end(order.scene)
         return self._stages[order.scene].do(order, parcel)
 
-    def _add(self, key: str, scene: Scene) -> None:
+    def _add(self, key: str, scene: EngineConfig) -> None:
         if (own := bit_id(scene.task)) != scene.bit_id:
             raise UserError(f"the node has another bit_id: {own}, not {scene.bit_id}")
-        while len(self._stages) >= SCENES:
+        while len(self._stages) >= CACHED_ENGINES:
             self._stages.popitem(last=False)[1].close()
-        self._stages[key] = _Stage(scene, self._number)
+        self._stages[key] = _CachedEngine(scene, self._number)
 
 
-class _Stage:
+class _CachedEngine:
     """The engine of one scene, with the checkpoints that were played last."""
 
-    def __init__(self, scene: Scene, number: int) -> None:
+    def __init__(self, scene: EngineConfig, number: int) -> None:
         self._engine = _on_core(number, scene)
         self._known: OrderedDict[str, Checkpoint] = OrderedDict()
 
     def close(self) -> None:
         self._engine.close()
 
-    def do(self, order: Order, parcel: bytes | None) -> Reply:
+    def do(self, order: RemoteRequest, parcel: bytes | None) -> RemoteReply:
         if order.checkpoint is None:
             engine = self._engine
-            return Reply(prepared=Prepared(engine.level, engine.implementation, engine.obs_space, engine.action_space))
+            return RemoteReply(
+                prepared=EngineInfo(engine.level, engine.implementation, engine.obs_space, engine.action_space)
+            )
         if order.checkpoint.hash not in self._known:
             if parcel is None:
-                return Reply(needs=(CHECKPOINT,))
+                return RemoteReply(needs=(CHECKPOINT,))
             self._keep(order.checkpoint, parcel)
         self._known.move_to_end(order.checkpoint.hash)
         if not order.episodes:
-            return Reply(load=self._engine.load(order.checkpoint))
+            return RemoteReply(load=self._engine.load(order.checkpoint))
         return self._play(order.episodes)
 
     def _keep(self, checkpoint: Checkpoint, parcel: bytes) -> None:
-        while len(self._known) >= CHECKPOINTS:
+        while len(self._known) >= CACHED_CHECKPOINTS:
             remove_tree(self._engine.store.folder(self._known.popitem(last=False)[1]))
-        parcels.receive(parcel, checkpoint, self._engine.store)
+        messages.unpack_checkpoint(parcel, checkpoint, self._engine.store)
         self._known[checkpoint.hash] = checkpoint
 
-    def _play(self, episodes: tuple[Episode, ...]) -> Reply:
+    def _play(self, episodes: tuple[Episode, ...]) -> RemoteReply:
         """Recordings are made beside the checkpoints, which go whenever the engine goes, however it ends."""
         began, folder = time.perf_counter(), self._engine.store.root / ".recordings"
         try:
             outcomes = {one.number: one for one in self._engine.run(_here(episodes, folder))}
-            recordings = tuple(parcels.pack(folder / str(one.number)) for one in episodes)
+            recordings = tuple(messages.pack_files(folder / str(one.number)) for one in episodes)
         finally:
             remove_tree(folder)
         answers = tuple(_answer(outcomes[one.number]) for one in episodes)
-        return Reply(answers=answers, recordings=recordings, seconds=time.perf_counter() - began)
+        return RemoteReply(answers=answers, recordings=recordings, seconds=time.perf_counter() - began)
 
 
 def bit_id(task: Task) -> str:
@@ -110,7 +121,7 @@ def bit_id(task: Task) -> str:
     return ids(task, "").bit_id
 
 
-def _on_core(number: int, scene: Scene) -> LocalEngine:
+def _on_core(number: int, scene: EngineConfig) -> LocalEngine:
     """An engine takes its cores from the process that starts it."""
     cores = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {sorted(cores)[number % len(cores)]})

@@ -1,8 +1,4 @@
-"""trajectory.jsonl: one line per step, and a last line with the final observation. Large arrays go to observations.npz.
-
-A large array stands in the line as ``{"npz": NAME, "row": T}``: row T of array NAME in observations.npz. Numbers that
-JSON does not have stand there as text ("nan", "inf", "-inf"), which ``float`` reads back.
-"""
+"""What is kept of an episode while it runs: a stream to disk. Memory does not grow with its length."""
 
 from __future__ import annotations
 
@@ -12,14 +8,16 @@ import re
 import shutil
 import zipfile
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from itertools import count
 from pathlib import Path
-from typing import IO, Any, Final, Self
+from typing import IO, Any, Final, Protocol, Self
 
 import numpy as np
 
-from evopolicygym.execution.unnamed import give_name, unnamed
+from evopolicygym.errors import Fault, is_permanent
+from evopolicygym.execution.records import Recording
+from evopolicygym.files import link_unnamed, open_unnamed
 from evopolicygym.sandbox.policy.codec import ARRAYS, Schema
 from evopolicygym.tasks.spaces import json_safe
 
@@ -36,9 +34,9 @@ class TrajectoryRecorder:
         self._folder, self._room = folder, max_bytes
         self.left_out: tuple[str, ...] = ()
         self._files = ExitStack()
-        self._lines = self._files.enter_context(unnamed(folder))
+        self._lines = self._files.enter_context(open_unnamed(folder))
         self._large = {
-            way: _Rows(name, schema, self._files.enter_context(unnamed(folder)))
+            way: _Rows(name, schema, self._files.enter_context(open_unnamed(folder)))
             for way, (name, schema) in _named(obs_space).items()
         }
 
@@ -49,10 +47,10 @@ class TrajectoryRecorder:
         """The lines last: where they are, the arrays that they name are, too."""
         with self._files:
             if self._large:
-                archive = self._files.enter_context(unnamed(self._folder))
+                archive = self._files.enter_context(open_unnamed(self._folder))
                 _pack(archive, list(self._large.values()))
-                give_name(archive, self._folder / "observations.npz")
-            give_name(self._lines, self._folder / "trajectory.jsonl")
+                link_unnamed(archive, self._folder / "observations.npz")
+            link_unnamed(self._lines, self._folder / "trajectory.jsonl")
 
     def step(self, t: int, obs: Any, action: Any, reward: float, terminated: bool, truncated: bool) -> None:
         if not self._has_room(t):
@@ -161,3 +159,65 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _plain(child) for key, child in value.items()}
     return [_plain(child) for child in value] if isinstance(value, list | tuple) else value
+
+
+class Recorder(Protocol):
+    """Told of every step, then of the last observation. ``left_out`` says in words what it did not keep."""
+
+    @property
+    def left_out(self) -> tuple[str, ...]: ...
+
+    def step(self, t: int, obs: Any, action: Any, reward: float, terminated: bool, truncated: bool) -> None: ...
+
+    def last(self, t: int, obs: Any) -> None: ...
+
+
+class Recorders:
+    """All that was asked for, opened and closed together."""
+
+    def __init__(self, recording: Recording, env: Any, obs_space: Schema) -> None:
+        self._recording, self._env, self._obs_space = recording, env, obs_space
+        self._open: list[Recorder] = []
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        with _judges_doing():
+            from evopolicygym.execution.video import VideoRecorder
+
+        folder, max_bytes = Path(self._recording.folder), self._recording.max_bytes
+        folder.mkdir(parents=True, exist_ok=True)
+        if self._recording.trajectory:
+            self._open.append(self._stack.enter_context(TrajectoryRecorder(folder, self._obs_space, max_bytes)))
+        if self._recording.video:
+            self._open.append(self._stack.enter_context(VideoRecorder(folder / "video.mp4", self._env, max_bytes)))
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        with _judges_doing():
+            self._stack.close()
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        return tuple(what for recorder in self._open for what in recorder.left_out)
+
+    def step(self, t: int, obs: Any, action: Any, reward: float, terminated: bool, truncated: bool) -> None:
+        with _judges_doing():
+            for recorder in self._open:
+                recorder.step(t, obs, action, reward, terminated, truncated)
+
+    def last(self, t: int, obs: Any) -> None:
+        with _judges_doing():
+            for recorder in self._open:
+                recorder.last(t, obs)
+
+
+@contextmanager
+def _judges_doing() -> Iterator[None]:
+    """A full disk or a renderer that fails is nothing that a policy did."""
+    try:
+        yield
+    except Fault:
+        raise
+    except Exception as error:
+        text = f"the episode cannot be recorded: {type(error).__name__}: {error}"
+        raise Fault(text, is_permanent(error)) from error
