@@ -14,7 +14,7 @@ from evopolicygym.cli.output import data, print_json, progress, talk, tell_refus
 from evopolicygym.errors import Fault, UserError
 from evopolicygym.execution.engine import LocalEngine
 from evopolicygym.execution.evaluation import Evaluation, NotLoaded, evaluate_folder
-from evopolicygym.execution.ray.alone import ray_engine
+from evopolicygym.execution.ray.engine import ray_engine
 from evopolicygym.files import open_unnamed
 from evopolicygym.reference.paper import HELDOUT_CASES, best_agent, published
 from evopolicygym.runs.machine_lock import Cases, hidden_cases

@@ -7,9 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from evopolicygym.execution.engine import Engine, LocalEngine
-from evopolicygym.execution.ray.alone import ray_engine
-from evopolicygym.execution.ray.engine import RayEngine
-from evopolicygym.execution.ray.fleet import Whereabouts
+from evopolicygym.execution.ray.cluster import ClusterInfo
+from evopolicygym.execution.ray.engine import RayEngine, ray_engine
 from evopolicygym.execution.slots import Slots
 from evopolicygym.judge.judge import Videos
 from evopolicygym.runs.settings import EngineName, Settings
@@ -18,7 +17,7 @@ from evopolicygym.tasks.task import Task
 
 @contextmanager
 def engine_of(
-    settings: Settings, task: Task, store: Path, slots: Slots | None = None, seats: Whereabouts | None = None
+    settings: Settings, task: Task, store: Path, slots: Slots | None = None, seats: ClusterInfo | None = None
 ) -> Iterator[Engine]:
     """``slots`` where many runs share them, and with Ray the ``seats`` that they are of."""
     filming = Videos(settings.video) is not Videos.NONE

@@ -17,7 +17,7 @@ from typing import Any, Final
 from evopolicygym import __version__
 from evopolicygym.analysis.code_reader import code_facts
 from evopolicygym.errors import FULL, UserError
-from evopolicygym.execution.ray.fleet import Whereabouts
+from evopolicygym.execution.ray.cluster import ClusterInfo
 from evopolicygym.execution.slots import Slots, check_jobs
 from evopolicygym.files import write_atomic
 from evopolicygym.judge import submission
@@ -78,7 +78,7 @@ def own(
     root: Path,
     agent_facts: dict[str, Any] = BY_HAND,
     slots: Slots | None = None,
-    seats: Whereabouts | None = None,
+    seats: ClusterInfo | None = None,
     /,
     **given: Any,
 ) -> Iterator[Owner]:
@@ -186,7 +186,7 @@ _PARTS: Final = {"checkpoints", "config.toml", "feedback", "hidden", "ledger.jso
 
 @contextmanager
 def _started(
-    place: RunPaths, settings: Settings, agent_facts: dict[str, Any], slots: Slots | None, seats: Whereabouts | None
+    place: RunPaths, settings: Settings, agent_facts: dict[str, Any], slots: Slots | None, seats: ClusterInfo | None
 ) -> Iterator[Owner]:
     task, splits = resolve(settings.task), settings.splits(make_key=not has_begun(place.root))
     means = partial(Means, task, splits, videos=Videos(settings.video))

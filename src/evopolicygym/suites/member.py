@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from evopolicygym.config import StrictModel
-from evopolicygym.execution.ray.fleet import Whereabouts
+from evopolicygym.execution.ray.cluster import ClusterInfo
 from evopolicygym.judge.state import Phase
 from evopolicygym.runs import service
 from evopolicygym.runs.casting import Cast, cast
@@ -33,7 +33,7 @@ class Brief(StrictModel):
     root: Path
     settings: Settings
     slots: int
-    seats: Whereabouts | None
+    seats: ClusterInfo | None
     slots_socket: int
     talk_socket: int
     foreman: int

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from yard import Yard
 
-from evopolicygym.execution.ray.authentication import KNOCK
-from evopolicygym.execution.ray.steward import Steward
+from evopolicygym.execution.ray.connection import ASK_WITHOUT_TOKEN
+from evopolicygym.execution.ray.local_cluster import LocalRayCluster
 from evopolicygym.sandbox.agent.cell import AgentLevel, Network
 from processes import family
 
@@ -43,7 +43,7 @@ print(json.dumps(found))
 class Doors:
     """All that the processes of one Ray listen to."""
 
-    def __init__(self, steward: Steward) -> None:
+    def __init__(self, steward: LocalRayCluster) -> None:
         self.address = steward.address()
         self.host, port = self.address.rsplit(":", 1)
         processes = family(steward._process.pid)
@@ -74,7 +74,7 @@ def _table(name: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def doors() -> Iterator[Doors]:
-    with Steward(1) as steward:
+    with LocalRayCluster(1) as steward:
         yield Doors(steward)
 
 
@@ -101,6 +101,8 @@ def test_an_agent_reaches_none_of_them(doors, level, network):
 def test_whoever_reaches_one_needs_the_token(doors, token, is_let_in):
     own = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": doors.token_file}
     environment = os.environ | (own if token else {"RAY_AUTH_MODE": "disabled"})
-    done = subprocess.run([sys.executable, "-c", KNOCK, doors.address], env=environment, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", ASK_WITHOUT_TOKEN, doors.address], env=environment, capture_output=True, text=True
+    )
     assert (done.returncode == 0) == is_let_in, done.stderr
     assert is_let_in or "nauthenticated" in done.stderr or "InvalidAuthToken" in done.stderr, done.stderr

@@ -20,7 +20,7 @@ from typing import Any, Final, Self
 from evopolicygym.errors import Fault
 from evopolicygym.execution.engine import OutOfTime
 from evopolicygym.execution.ray import messages
-from evopolicygym.execution.ray.fleet import seat_name
+from evopolicygym.execution.ray.cluster import worker_name
 from evopolicygym.execution.ray.messages import (
     CHECKPOINT,
     ENGINE_CONFIG,
@@ -127,7 +127,7 @@ class RemoteWorkers:
     def _seat(self, slot: int) -> Any:
         if slot not in self._found:
             try:
-                self._found[slot] = self._ray.get_actor(seat_name(slot), self._namespace)
+                self._found[slot] = self._ray.get_actor(worker_name(slot), self._namespace)
             except ValueError as error:
                 raise WorkerGone(f"seat {slot} is gone") from error
         return self._found[slot]

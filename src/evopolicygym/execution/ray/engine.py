@@ -5,15 +5,16 @@ from __future__ import annotations
 import secrets
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
 from evopolicygym.errors import Fault
 from evopolicygym.execution.engine import PUBLISHABLE
 from evopolicygym.execution.ray import messages
-from evopolicygym.execution.ray.connection import connected
+from evopolicygym.execution.ray.cluster import ClusterInfo, ClusterSlots, RayCluster
+from evopolicygym.execution.ray.connection import connect_once
 from evopolicygym.execution.ray.dispatch import Batch, BatchQueue, Dispatch, Done, RemoteWorkers
-from evopolicygym.execution.ray.fleet import Whereabouts
 from evopolicygym.execution.ray.messages import EngineConfig, EngineInfo, PackedFiles
 from evopolicygym.execution.ray.remote_worker import bit_id
 from evopolicygym.execution.records import (
@@ -38,7 +39,7 @@ class RayEngine:
     def __init__(
         self,
         task: Task,
-        where: Whereabouts,
+        where: ClusterInfo,
         slots: Slots,
         levels: tuple[Level, ...] = PUBLISHABLE,
         store: Path | None = None,
@@ -49,7 +50,7 @@ class RayEngine:
         self.store = CheckpointStore((store or self._scratch or Path()).absolute())
         scene = EngineConfig(task, levels, video, stock, bit_id(task))
         self._seats = RemoteWorkers(
-            connected(where.address, where.namespace, where.token_file), where.namespace, scene, self.store.root
+            connect_once(where.address, where.namespace, where.token_file), where.namespace, scene, self.store.root
         )
         self._nodes = {node.id: node for node in where.nodes}
         self._notice: Callable[[Node], None] = lambda _: None
@@ -136,3 +137,20 @@ def _outcome(episode: Episode, answer: WorkerAnswer) -> EpisodeResult | FaultRep
         text = answer.fault or "the worker gave no result"
         return FaultReport(episode.number, episode.case, text, answer.permanent)
     return answer.result
+
+
+@contextmanager
+def ray_engine(
+    task: Task,
+    jobs: int,
+    address: str | None = None,
+    levels: tuple[Level, ...] = PUBLISHABLE,
+    store: Path | None = None,
+    video: bool = False,
+    stock: bool = False,
+) -> Iterator[RayEngine]:
+    """On every core of the cluster at ``address``; without one, on ``jobs`` cores of a Ray on this machine."""
+    with RayCluster([task], levels, address, None if address else jobs) as fleet:
+        place = store or (fleet.scratch and fleet.scratch / "checkpoints")
+        with RayEngine(task, fleet.whereabouts, ClusterSlots(fleet), levels, place, video, stock) as engine:
+            yield engine

@@ -4,12 +4,14 @@ jailed on the node exactly as they are on the head."""
 from __future__ import annotations
 
 import os
+import tempfile
 import time
 from collections import OrderedDict
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from evopolicygym import __version__
 from evopolicygym.errors import Fault, IsolationUnavailable, UserError, is_permanent
 from evopolicygym.execution.engine import LocalEngine
 from evopolicygym.execution.ray import messages
@@ -25,6 +27,8 @@ from evopolicygym.execution.ray.messages import (
 )
 from evopolicygym.execution.records import Episode, EpisodeResult, FaultReport, Node, WorkerAnswer
 from evopolicygym.sandbox.checkpoints import Checkpoint, remove_tree
+from evopolicygym.sandbox.policy.jail import Level
+from evopolicygym.sandbox.policy.launcher import Zygote
 from evopolicygym.tasks.ids import ids
 from evopolicygym.tasks.task import Task
 
@@ -143,3 +147,53 @@ def _here(episodes: tuple[Episode, ...], folder: Path) -> list[Episode]:
         replace(one, recording=replace(one.recording, folder=str(folder / str(one.number)))) if one.recording else one
         for one in episodes
     ]
+
+
+@dataclass(frozen=True)
+class NodeRequirements:
+    """The tasks that will be played, and the levels of isolation that will do."""
+
+    tasks: tuple[Task, ...]
+    levels: tuple[Level, ...]
+
+
+@dataclass(frozen=True)
+class NodeReport:
+    """``level`` is None where none of those asked for holds, and ``why_not`` says what is missing. ``bit_ids`` are in
+    the order of the tasks."""
+
+    version: str
+    level: Level | None
+    why_not: str
+    bit_ids: tuple[str, ...]
+    cores: int
+
+
+def inspect_node(question: bytes) -> bytes:
+    """On the node."""
+    asked = decode(question, NodeRequirements)
+    level, why_not = _best_level(asked.levels)
+    cores = len(os.sched_getaffinity(0))
+    return encode(NodeReport(__version__, level, why_not, tuple(bit_id(task) for task in asked.tasks), cores))
+
+
+def reason_to_refuse(question: NodeRequirements, report: NodeReport) -> str:
+    """Why the node gets no work; empty when it does. Called on the head, whose own facts are the measure."""
+    if report.version != __version__:
+        return f"it has evopolicygym {report.version}, the head {__version__}"
+    if report.level is None:
+        return f"no level of isolation that was asked for holds there: {report.why_not}"
+    for task, theirs in zip(question.tasks, report.bit_ids, strict=True):
+        if theirs != (ours := bit_id(task)):
+            return f"its bit_id of {task.id} is {theirs}, the head's {ours}: returns could differ in their last bits"
+    return ""
+
+
+def _best_level(levels: tuple[Level, ...]) -> tuple[Level | None, str]:
+    with tempfile.TemporaryDirectory(prefix="evopolicygym-") as stage:
+        try:
+            zygote = Zygote.best(levels, Path(stage))
+        except IsolationUnavailable as error:
+            return None, "; ".join(f"{level}: {reason}" for level, reason in error.reasons.items())
+        zygote.close()
+        return zygote.level, ""

@@ -1,6 +1,6 @@
 """A Ray of our own, on this machine: a process that starts it and, however we end, ends it and removes its files.
 
-Started as ``python -m evopolicygym.execution.ray.steward CPUS FOLDER``. It prints the address, and lives until its
+Started as ``python -m evopolicygym.execution.ray.local_cluster CPUS FOLDER``. It prints the address, and lives until its
 standard input ends.
 """
 
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final, NoReturn, Self
 
 from evopolicygym.errors import Fault, UserError
-from evopolicygym.execution.ray.connection import QUIET, TOKEN_FILE, library
+from evopolicygym.execution.ray.connection import QUIET, TOKEN_FILE, import_ray
 from evopolicygym.sandbox import kernel
 from evopolicygym.sandbox.checkpoints import remove_tree
 from evopolicygym.tasks.sealing import KEY_VARIABLE
@@ -28,11 +28,11 @@ LONGEST_FOLDER: Final = 40  # Ray's sockets lie below it, and the kernel takes 1
 OWN: Final = {"RAY_memory_monitor_refresh_ms": "0", "RAY_DEDUP_LOGS": "0"}
 
 
-class Steward:
+class LocalRayCluster:
     """Our end of it."""
 
     def __init__(self, cpus: int) -> None:
-        library()
+        import_ray()
         self.folder = Path(tempfile.mkdtemp(prefix="epg-ray-"))
         if len(str(self.folder)) > LONGEST_FOLDER:
             os.rmdir(self.folder)
@@ -83,7 +83,7 @@ def main(cpus: int, folder: str) -> NoReturn:
 
 
 def _serve(cpus: int, folder: str) -> None:
-    ray = library()
+    ray = import_ray()
     ray.init(
         num_cpus=cpus,
         num_gpus=0,

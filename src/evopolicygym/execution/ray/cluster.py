@@ -15,13 +15,18 @@ from typing import Any, Final, Self
 
 from evopolicygym.errors import UserError
 from evopolicygym.execution.engine import PUBLISHABLE
-from evopolicygym.execution.ray.authentication import require_token
-from evopolicygym.execution.ray.connection import connect, disconnect
-from evopolicygym.execution.ray.inspection import Question, Report, complaint, inspect
+from evopolicygym.execution.ray.connection import connect, disconnect, require_token
+from evopolicygym.execution.ray.local_cluster import LocalRayCluster
 from evopolicygym.execution.ray.messages import decode, encode
-from evopolicygym.execution.ray.remote_worker import RemoteWorker
-from evopolicygym.execution.ray.steward import Steward
+from evopolicygym.execution.ray.remote_worker import (
+    NodeReport,
+    NodeRequirements,
+    RemoteWorker,
+    inspect_node,
+    reason_to_refuse,
+)
 from evopolicygym.execution.records import Node
+from evopolicygym.execution.slots import Waitable
 from evopolicygym.sandbox.policy.jail import Level
 from evopolicygym.tasks.task import Task
 
@@ -31,7 +36,7 @@ POLL_S: Final = 0.1
 
 
 @dataclass(frozen=True)
-class Whereabouts:
+class ClusterInfo:
     """What another process needs to find the seats."""
 
     address: str
@@ -41,7 +46,7 @@ class Whereabouts:
 
 
 @dataclass(frozen=True)
-class Changes:
+class ClusterChanges:
     """Numbers of seats that have come and gone, and nodes that were inspected, since this was last asked."""
 
     joined: tuple[int, ...] = ()
@@ -50,7 +55,7 @@ class Changes:
 
 
 @dataclass
-class _Guest:
+class _NodeState:
     """A node, from the moment that it is seen."""
 
     host: str
@@ -61,7 +66,7 @@ class _Guest:
     seats: list[int] = field(default_factory=list)
 
 
-class Fleet:
+class RayCluster:
     """Use as a context manager. Without an address a Ray is started on this machine, and ended again."""
 
     def __init__(
@@ -72,10 +77,10 @@ class Fleet:
         most: int | None = None,
     ) -> None:
         """At most ``most`` seats."""
-        self._question = Question(tuple(tasks), levels)
+        self._question = NodeRequirements(tuple(tasks), levels)
         self._address, self._most = address, most
         self._namespace = f"evopolicygym-{secrets.token_hex(8)}"
-        self._guests: dict[str, _Guest] = {}
+        self._guests: dict[str, _NodeState] = {}
         self._actors: list[Any] = []  # kept: a seat ends when nobody here holds it
         self._stack = ExitStack()
         self._token_file: str | None = None
@@ -85,7 +90,7 @@ class Fleet:
         with ExitStack() as stack:
             given = self._address
             if given is None:
-                steward = stack.enter_context(Steward(self._most or 1))
+                steward = stack.enter_context(LocalRayCluster(self._most or 1))
                 self._address, self._token_file = steward.address(), str(steward.token_file)
                 self.scratch = steward.folder
             self._ray = connect(self._address or "auto", self._namespace, self._token_file)
@@ -116,11 +121,11 @@ class Fleet:
         return tuple(guest.node for guest in self._guests.values() if guest.node)
 
     @property
-    def whereabouts(self) -> Whereabouts:
+    def whereabouts(self) -> ClusterInfo:
         assert self._address
-        return Whereabouts(self._address, self._namespace, self._token_file, self.nodes)
+        return ClusterInfo(self._address, self._namespace, self._token_file, self.nodes)
 
-    def poll(self) -> Changes:
+    def poll(self) -> ClusterChanges:
         """Never waits for a node."""
         present = {one["NodeID"]: one for one in self._ray.nodes() if one["Alive"]}
         lost = [seat for name in self._guests.keys() - present for seat in self._guests.pop(name).seats]
@@ -128,7 +133,7 @@ class Fleet:
             self._guests[name] = self._meet(name, present[name])
         nodes = [self._admit(name, guest) for name, guest in self._guests.items() if self._is_inspected(guest)]
         joined = [seat for guest in self._guests.values() for seat in self._seated(guest)]
-        return Changes(tuple(joined), tuple(lost), tuple(nodes))
+        return ClusterChanges(tuple(joined), tuple(lost), tuple(nodes))
 
     def _await_seats(self) -> None:
         """Until every node that is there has its seats, or all patience is gone."""
@@ -150,18 +155,20 @@ class Fleet:
         if left:
             self._ray.wait(left, num_returns=len(left), timeout=LEAVE_S)
 
-    def _meet(self, name: str, facts: dict[str, Any]) -> _Guest:
-        inspection = self._on(name, self._ray.remote(inspect), num_cpus=0, max_retries=0).remote(encode(self._question))
-        return _Guest(facts["NodeManagerHostname"], int(facts["Resources"].get("CPU", 0)), inspection)
+    def _meet(self, name: str, facts: dict[str, Any]) -> _NodeState:
+        inspection = self._on(name, self._ray.remote(inspect_node), num_cpus=0, max_retries=0).remote(
+            encode(self._question)
+        )
+        return _NodeState(facts["NodeManagerHostname"], int(facts["Resources"].get("CPU", 0)), inspection)
 
-    def _is_inspected(self, guest: _Guest) -> bool:
+    def _is_inspected(self, guest: _NodeState) -> bool:
         return guest.node is None and bool(self._ray.wait([guest.inspection], timeout=0)[0])
 
-    def _admit(self, name: str, guest: _Guest) -> Node:
+    def _admit(self, name: str, guest: _NodeState) -> Node:
         """Seats for a node that passes; the reason for one that does not."""
         try:
-            report = decode(self._ray.get(guest.inspection), Report)
-            refused, level, cores = complaint(self._question, report), report.level or Level.NONE, report.cores
+            report = decode(self._ray.get(guest.inspection), NodeReport)
+            refused, level, cores = reason_to_refuse(self._question, report), report.level or Level.NONE, report.cores
         except self._ray.exceptions.RayError as error:
             refused, level, cores = f"it cannot be inspected: {str(error).strip().splitlines()[-1]}", Level.NONE, 0
         room = guest.cpus if self._most is None else min(guest.cpus, self._most - len(self._actors))
@@ -173,12 +180,12 @@ class Fleet:
     def _seat(self, name: str, node: Node, number: int) -> tuple[Any, int]:
         slot = len(self._actors)
         actor = self._on(
-            name, self._ray.remote(RemoteWorker), num_cpus=1, max_restarts=-1, name=seat_name(slot)
+            name, self._ray.remote(RemoteWorker), num_cpus=1, max_restarts=-1, name=worker_name(slot)
         ).remote(number, encode(node))  # fmt: skip
         self._actors.append(actor)
         return actor.ready.remote(), slot
 
-    def _seated(self, guest: _Guest) -> list[int]:
+    def _seated(self, guest: _NodeState) -> list[int]:
         """Seats of this node that have started since."""
         started = (
             self._ray.wait([*guest.starting], num_returns=len(guest.starting), timeout=0)[0] if guest.starting else []
@@ -194,5 +201,41 @@ class Fleet:
         return remote.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node_id, soft=False), **options)
 
 
-def seat_name(slot: int) -> str:
+def worker_name(slot: int) -> str:
     return f"seat-{slot}"
+
+
+LOOK_S: Final = 2.0
+
+
+class ClusterSlots:
+    waitable: Sequence[Waitable] = ()
+    first_core = 0
+
+    def __init__(self, fleet: RayCluster) -> None:
+        self._fleet, self._held, self._wanted = fleet, set[int](), 0
+        self._looked = time.monotonic()
+
+    @property
+    def total(self) -> int:
+        return len(self._fleet.seats)
+
+    @property
+    def at_once(self) -> int:
+        return self.total
+
+    def want(self, count: int, urgent: bool) -> None:
+        self._wanted = count
+
+    def granted(self) -> list[int]:
+        if time.monotonic() - self._looked > LOOK_S:
+            self._fleet.poll()
+            self._looked = time.monotonic()
+        seats = self._fleet.seats
+        free = [seat for seat in seats if seat not in self._held]
+        new = free[: max(0, self._wanted - (len(seats) - len(free)))]
+        self._held.update(new)
+        return new
+
+    def give_back(self, slot: int) -> None:
+        self._held.discard(slot)
