@@ -28,7 +28,7 @@ from evopolicygym.execution.records import Episode, EpisodeResult
 from evopolicygym.sandbox.checkpoints import Checkpoint
 from evopolicygym.sandbox.policy.jail import Level
 from evopolicygym.tasks import simulator
-from evopolicygym.tasks.files import core16
+from evopolicygym.tasks.registry import core16
 from evopolicygym.tasks.splits import Case, PaperSplits, Split, cases
 from evopolicygym.tasks.task import Task
 

@@ -11,7 +11,7 @@ import pytest
 
 from conftest import policy_source
 from evopolicygym.runs.look import look
-from evopolicygym.tasks.files import CORE16_ORDER
+from evopolicygym.tasks.registry import CORE16_ORDER
 from playing import play
 from serving import command
 

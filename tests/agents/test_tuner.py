@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from evopolicygym.runs.look import look
-from evopolicygym.tasks.files import CORE16_ORDER
+from evopolicygym.tasks.registry import CORE16_ORDER
 from playing import AGENTS, play, start
 
 SMALL = ("--budget", "48", "--validation-cases", "1", "--heldout-cases", "2", "--jobs", "1", "--seeds", "paper")

@@ -14,8 +14,8 @@ from evopolicygym.execution.engine import LocalEngine
 from evopolicygym.reference import paper
 from evopolicygym.reference.anchors import dump, load, stored_anchors
 from evopolicygym.reference.scale import scales, version
-from evopolicygym.tasks.files import core16
 from evopolicygym.tasks.ids import comparable_facts
+from evopolicygym.tasks.registry import core16
 from evopolicygym.tasks.splits import PaperSplits, SealedSplits
 from synthetic import a_run
 

@@ -24,7 +24,7 @@ from evopolicygym.execution.ray.engine import RayEngine
 from evopolicygym.execution.ray.remote_worker import CACHED_ENGINES
 from evopolicygym.execution.records import Episode, EpisodeResult, FaultReport, Recording
 from evopolicygym.sandbox.policy.failures import ErrorKind
-from evopolicygym.tasks.files import CORE16_ORDER, core16
+from evopolicygym.tasks.registry import CORE16_ORDER, core16
 from evopolicygym.tasks.task import Task
 
 SHORT = 60

@@ -18,7 +18,7 @@ from evopolicygym.execution.recording import large_arrays
 from evopolicygym.execution.records import Episode, EpisodeResult, FaultReport, Recording
 from evopolicygym.files import link_unnamed, open_unnamed
 from evopolicygym.tasks import simulator
-from evopolicygym.tasks.files import CORE16_ORDER, core16
+from evopolicygym.tasks.registry import CORE16_ORDER, core16
 
 STEPS = 12
 

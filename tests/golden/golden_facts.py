@@ -44,8 +44,8 @@ from evopolicygym.sandbox.policy.jail import Level
 from evopolicygym.suites import standing
 from evopolicygym.suites.file import Suite
 from evopolicygym.suites.messages import KINDS
-from evopolicygym.tasks.files import core16
 from evopolicygym.tasks.ids import ids
+from evopolicygym.tasks.registry import core16
 from evopolicygym.tasks.splits import SIZES, PaperSplits, SealedSplits, Split, Splits, cases
 from evopolicygym.tasks.task import Task
 from serving import COMMAND, SMALL, Server

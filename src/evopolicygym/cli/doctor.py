@@ -26,8 +26,8 @@ from evopolicygym.sandbox.agent.levels import best_level, standing
 from evopolicygym.sandbox.policy.jail import MEANING, Level, residues
 from evopolicygym.sandbox.probes import Probe
 from evopolicygym.tasks import pins, simulator
-from evopolicygym.tasks.files import core16
 from evopolicygym.tasks.ids import machine_facts
+from evopolicygym.tasks.registry import core16
 from evopolicygym.tasks.sealing import key_file
 from evopolicygym.tasks.task import Task
 
@@ -99,7 +99,7 @@ def _system() -> dict[str, object]:
 
 
 def _versions() -> Iterator[Probe]:
-    complaints = pins.complaints()
+    complaints = pins.version_mismatches()
     for complaint in complaints:
         what, _, remedy = complaint.rpartition(": ")
         yield Probe("pinned version", False, what, remedy)

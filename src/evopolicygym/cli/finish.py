@@ -27,7 +27,7 @@ from evopolicygym.runs.settings import CORES, EngineName, Isolation
 from evopolicygym.runs.verification import Finding, Replay, Report
 from evopolicygym.runs.verification import verify as verify_run
 from evopolicygym.server import control
-from evopolicygym.tasks.registry import whole_name
+from evopolicygym.tasks.registry import absolute_name
 from evopolicygym.tasks.splits import Split
 
 Run = Annotated[Path, typer.Argument(help="Folder of the run.")]
@@ -51,7 +51,7 @@ def finish(
     waited = 0.0
     while not has_outcome(run):
         try:
-            _ask_or_finish(run, task=task and whole_name(task), jobs=jobs, engine=engine, isolation=isolation)
+            _ask_or_finish(run, task=task and absolute_name(task), jobs=jobs, engine=engine, isolation=isolation)
             _check_has_outcome(run)
         except RunIsOwned:
             if waited == 0.0:
@@ -80,7 +80,7 @@ def score(
     missing = {one.charged.checkpoint.hash for one in state.candidates} - set(state.heldout)
     if (all_checkpoints and missing) or not has_outcome(run):
         total = len(missing) * hidden.count(state, Split.HELDOUT)
-        given = {"task": task and whole_name(task), "jobs": jobs, "engine": engine, "isolation": isolation}
+        given = {"task": task and absolute_name(task), "jobs": jobs, "engine": engine, "isolation": isolation}
         with own(run, **given) as owner, progress(total) as advance:
             tell_notice(owner.notice)
             if all_checkpoints and missing:
@@ -98,7 +98,7 @@ def verify(run: Run, task: Named = None, jobs: Jobs = CORES, isolation: Jail = N
     if not os.path.lexists(place.ledger) and not os.path.lexists(place.record):
         raise UserError(f"{run} holds no run", "Name the folder of a run: the one with run.json and ledger.jsonl.")
     check_jobs(jobs)
-    report = verify_run(run, jobs, isolation or Isolation.AUTO, task and whole_name(task))
+    report = verify_run(run, jobs, isolation or Isolation.AUTO, task and absolute_name(task))
     if json:
         print_json(report.as_dict())
     else:

@@ -29,7 +29,7 @@ from evopolicygym.runs.programs import settled
 from evopolicygym.runs.settings import CORES, MAY_DIFFER, AgentSettings, EngineName, Isolation, Seeds, Settings
 from evopolicygym.runs.signature import is_signed_here
 from evopolicygym.sandbox.agent.cell import Network
-from evopolicygym.tasks.registry import resolve, whole_name
+from evopolicygym.tasks.registry import absolute_name, resolve
 
 LIMITS: Final = {
     "turns": "--max-turns",
@@ -120,7 +120,7 @@ def run(
     )
     (engine or EngineName.LOCAL).check_address(ray_address)
     given = {
-        "task": whole_name(task),
+        "task": absolute_name(task),
         "seeds": seeds,
         "seal_key": seal_key and seal_key.resolve(),
         "budget": budget,
@@ -184,7 +184,7 @@ def _given_to_resume(context: typer.Context, settings: Settings) -> dict[str, An
             "Leave it out, or begin a new run.",
         )
     given = {name: context.params[name] for name in written if name in MAY_DIFFER}
-    return given | ({"task": whole_name(task)} if task else {})
+    return given | ({"task": absolute_name(task)} if task else {})
 
 
 def _written(context: typer.Context) -> dict[str, str]:

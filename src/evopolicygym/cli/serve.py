@@ -19,7 +19,7 @@ from evopolicygym.runs import service
 from evopolicygym.runs.ownership import Owner, own
 from evopolicygym.runs.settings import CORES, Isolation, Seeds, ValidateWhen
 from evopolicygym.runs.workspace import example_cases
-from evopolicygym.tasks.registry import whole_name
+from evopolicygym.tasks.registry import absolute_name
 
 HOW_TO: Final = """\
   python {workspace}/submit.py {cases}      submit {workspace}/system for {meaning}
@@ -50,7 +50,7 @@ def serve(
     """Open a run and wait for submissions until `evopolicygym finish` ends it."""
     validate.check_new()
     given: dict[str, Any] = {
-        "task": whole_name(task),
+        "task": absolute_name(task),
         "seeds": seeds,
         "seal_key": seal_key and seal_key.resolve(),
         "budget": budget,

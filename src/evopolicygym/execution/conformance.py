@@ -17,7 +17,7 @@ from evopolicygym.sandbox.policy.failures import ErrorKind
 from evopolicygym.tasks.contract import render
 from evopolicygym.tasks.spaces import Schema, describe
 from evopolicygym.tasks.splits import Case, PaperSplits, Split, cases
-from evopolicygym.tasks.task import Row, Task
+from evopolicygym.tasks.task import SpaceEntry, Task
 
 PLAYS: Final = ("zero", "low", "high", "random")
 CRASH_STEPS: Final = (0, 1, 10)
@@ -74,7 +74,7 @@ def _parts(task: Task) -> tuple[str, ...]:
     return (task.objective, task.reward, task.termination, task.start, task.dynamics, task.failure_return.derivation)
 
 
-def _rows_cover(rule: str, schema: Schema, rows: tuple[Row, ...]) -> RuleCheck:
+def _rows_cover(rule: str, schema: Schema, rows: tuple[SpaceEntry, ...]) -> RuleCheck:
     if not rows:
         return RuleCheck(rule, True, "no table: the text shows the schema")
     missing = [name for name, child in _leaves(schema) if not _covered(child, [row for row in rows if row.key == name])]
@@ -87,7 +87,7 @@ def _leaves(schema: Schema) -> Iterable[tuple[str, Schema]]:
     return [("", schema)]
 
 
-def _covered(schema: Schema, rows: list[Row]) -> bool:
+def _covered(schema: Schema, rows: list[SpaceEntry]) -> bool:
     names = [name for row in rows for name in row.all_names()]
     if schema["type"] == "Discrete":
         return len(rows) in (1, schema["n"])
