@@ -26,7 +26,7 @@ DOWNWARDS: Final = np.array([1.0, 0.0, 1.0, 0.0])  # added to the hand's rotatio
 
 
 @dataclass(frozen=True)
-class Places:
+class FetchState:
     """Where things are in MuJoCo's arrays. Fixed by the model, which does not change after it has been loaded."""
 
     grip: int  # sites
@@ -38,10 +38,10 @@ class Places:
     servos: list[int]  # for each actuator, the place in qpos that it drives
 
     @staticmethod
-    def of(model: Any) -> Places:
+    def of(model: Any) -> FetchState:
         assert list(model.eq_type) == [mujoco.mjtEq.mjEQ_WELD] and (model.actuator_biastype != 0).all()
         fingers = [model.joint(name) for name in FINGERS]
-        return Places(
+        return FetchState(
             grip=int(model.site("robot0:grip").id),
             cube=int(model.site("object0").id),
             hand=int(model.eq_obj2id[0]),
@@ -56,8 +56,8 @@ class Direct(MujocoFetchEnv):  # type: ignore[misc]
     """Goes before a stock environment class with a cube."""
 
     @cached_property
-    def _places(self) -> Places:
-        return Places.of(self.model)
+    def _places(self) -> FetchState:
+        return FetchState.of(self.model)
 
     def _set_action(self, action: Any) -> None:
         """Stands for ``_set_action`` of both classes in envs/fetch/fetch_env.py, and for ``ctrl_set_action``,

@@ -15,7 +15,7 @@ MARGIN: Final = 5.0  # AbstractLane.VEHICLE_LENGTH
 Box = tuple[float, float, float, float]  # left, right, low, high
 
 
-class Lane(ABC):
+class FastLane(ABC):
     """What straight and circular lanes share. ``index`` is the key in the road network, ``stock`` the original."""
 
     __slots__ = ("end", "high", "index", "length", "near", "reach", "speed_limit", "stock")
@@ -47,7 +47,7 @@ class Lane(ABC):
         return abs(lateral) <= self.reach and 0 <= longitudinal < self.high
 
 
-class Line(Lane):
+class StraightFastLane(FastLane):
     """A StraightLane or SineLane along one of the axes.
 
     The dot products with the direction are then a coordinate or its negative, whatever way BLAS computes them: one
@@ -111,7 +111,7 @@ class Line(Lane):
         return distance if distance > limit else distance + abs((heading - direction + PI) % TAU - PI)
 
 
-class Arc(Lane):
+class CircularFastLane(FastLane):
     """A CircularLane. The centre is one for all lanes, so a car keeps its ``angle`` and ``radius`` about it."""
 
     __slots__ = ("centre", "inner", "last", "outer", "pairs", "quarter", "radius", "start", "turn")
@@ -148,14 +148,14 @@ class Arc(Lane):
         return self.turn * longitudinal / self.radius + self.start + self.quarter
 
 
-def compiled(index: tuple[str, str, int], stock: Any) -> Lane | None:
+def compiled(index: tuple[str, str, int], stock: Any) -> FastLane | None:
     """None for a lane that these formulas do not cover."""
     if stock.forbidden or stock.speed_limit is None:
         return None
     if type(stock) is CircularLane and 0 < stock.length < PI * stock.radius:
-        return Arc(index, stock)
+        return CircularFastLane(index, stock)
     along_axis = sorted(abs(stock.direction).tolist()) == [0.0, 1.0] if isinstance(stock, StraightLane) else False
-    return Line(index, stock) if type(stock) in (StraightLane, SineLane) and along_axis else None
+    return StraightFastLane(index, stock) if type(stock) in (StraightLane, SineLane) and along_axis else None
 
 
 def union(boxes: Iterable[Box]) -> Box:

@@ -10,7 +10,7 @@ from typing import Any, Final
 from highway_env.road.road import RoadNetwork
 
 from evopolicygym.fast.highway.exact import PI, TAU
-from evopolicygym.fast.highway.lanes import Arc, Box, Lane, Line, compiled, union
+from evopolicygym.fast.highway.lanes import Box, CircularFastLane, FastLane, StraightFastLane, compiled, union
 
 DOUBT: Final = 1e-6  # metres or radians: far above the rounding of any distance below, far below what tells lanes apart
 FAR: Final = 1e4  # metres or radians: beyond this, rounding is not looked into
@@ -23,7 +23,7 @@ class Rings:
     are, for the span after each limit, the lanes that pass through it, one per circle.
     """
 
-    def __init__(self, arcs: list[Arc]) -> None:
+    def __init__(self, arcs: list[CircularFastLane]) -> None:
         self.centre = arcs[0].centre
         self.quarter = arcs[0].quarter
         self.inner, self.outer = min(arc.radius for arc in arcs), max(arc.radius for arc in arcs)
@@ -37,7 +37,9 @@ class Rings:
             and all(len({arc.radius for arc in span}) == len(span) for span in self.spans)
         )
 
-    def distances(self, x: float, y: float, heading: float, limit: float) -> list[tuple[float, Arc]] | None:
+    def distances(
+        self, x: float, y: float, heading: float, limit: float
+    ) -> list[tuple[float, CircularFastLane]] | None:
         """Of the lanes through the angle of a car; none if all are beyond the limit, None too close to the end of one.
 
         A lane that does not pass there is farther than the one on the same circle that does: both have the same
@@ -59,14 +61,14 @@ class Rings:
 class Roads:
     """All lanes of one network, grouped so that most can be ruled out at once."""
 
-    def __init__(self, lanes: list[Lane]) -> None:
+    def __init__(self, lanes: list[FastLane]) -> None:
         self.lanes = {lane.index: lane for lane in lanes}
         self.first = lanes[0]
-        self.arms = _arms([lane for lane in lanes if isinstance(lane, Line)])
-        arcs = [lane for lane in lanes if isinstance(lane, Arc)]
+        self.arms = _arms([lane for lane in lanes if isinstance(lane, StraightFastLane)])
+        arcs = [lane for lane in lanes if isinstance(lane, CircularFastLane)]
         self.rings = Rings(arcs) if arcs else None
 
-    def closest(self, x: float, y: float, heading: float, guess: Lane) -> Lane | None:
+    def closest(self, x: float, y: float, heading: float, guess: FastLane) -> FastLane | None:
         """RoadNetwork.get_closest_lane_index (highway_env/road/road.py); None where rounding could decide.
 
         Only the order of the distances matters. They are computed here up to rounding, for all lanes that are not
@@ -77,7 +79,7 @@ class Roads:
         if not abs(x) + abs(y) + abs(heading) < FAR:
             return None
         best, second, winner = math.inf, math.inf, guess
-        if isinstance(guess, Line):
+        if isinstance(guess, StraightFastLane):
             best = guess.distance(x, y, heading, math.inf)
         if self.rings is not None:
             arcs = self.rings.distances(x, y, heading, best + DOUBT)
@@ -127,8 +129,8 @@ def quicken(network: Any) -> None:
     network.roads = roads if roads and (roads.rings is None or roads.rings.complete) else None
 
 
-def _arms(lines: list[Line]) -> list[tuple[Box, list[tuple[Box, Line]]]]:
-    groups: dict[tuple[bool, bool], list[tuple[Box, Line]]] = {}
+def _arms(lines: list[StraightFastLane]) -> list[tuple[Box, list[tuple[Box, StraightFastLane]]]]:
+    groups: dict[tuple[bool, bool], list[tuple[Box, StraightFastLane]]] = {}
     for line in lines:
         groups.setdefault((line.along_x, line.start + line.sign * line.length / 2 > 0), []).append((line.box(), line))
     return [(union(box for box, _ in group), group) for group in groups.values()]
@@ -143,5 +145,5 @@ def _distinct(angles: list[float]) -> list[float]:
     return [*kept, TAU]
 
 
-def _passes(arc: Arc, angle: float) -> bool:
+def _passes(arc: CircularFastLane, angle: float) -> bool:
     return (arc.turn * (angle - arc.start)) % TAU < arc.turn * (arc.last - arc.start)

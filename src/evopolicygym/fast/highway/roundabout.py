@@ -12,7 +12,7 @@ from highway_env.vehicle.controller import MDPVehicle
 
 from evopolicygym.fast.highway.network import FastNetwork, quicken
 from evopolicygym.fast.highway.observations import observation_of
-from evopolicygym.fast.highway.traffic import Traffic
+from evopolicygym.fast.highway.traffic import RoadTraffic
 
 
 class FastRoundabout(RoundaboutEnv):  # type: ignore[misc]
@@ -37,7 +37,7 @@ class FastRoundabout(RoundaboutEnv):  # type: ignore[misc]
             return
         config = self.config
         frames = int(config["simulation_frequency"] // config["policy_frequency"])
-        traffic = Traffic(self.road)
+        traffic = RoadTraffic(self.road)
         ego = next(driver for driver in traffic.drivers if driver.vehicle is self.vehicle)
         for frame in range(frames):
             if action is not None and not config["manual_control"] and self.steps % frames == 0:

@@ -21,7 +21,7 @@ from evopolicygym.fast.highway.exact import (
     square,
     tan,
 )
-from evopolicygym.fast.highway.lanes import Lane
+from evopolicygym.fast.highway.lanes import FastLane
 from evopolicygym.fast.highway.network import Roads
 
 STEERING: Final = float(ControlledVehicle.MAX_STEERING_ANGLE)
@@ -63,7 +63,7 @@ class Driver(Car):
             vehicle.timer = self.timer
 
 
-class Traffic:
+class RoadTraffic:
     """All vehicles of a Road without other objects, for the sub-steps of one step."""
 
     def __init__(self, road: Any) -> None:
@@ -175,7 +175,7 @@ class Traffic:
             acceleration = min(acceleration, self.idm(driver, driver, front))
         driver.acceleration = clip(acceleration, -HARDEST, HARDEST)
 
-    def neighbours(self, driver: Driver, lane: Lane) -> tuple[Driver | None, Driver | None]:
+    def neighbours(self, driver: Driver, lane: FastLane) -> tuple[Driver | None, Driver | None]:
         """Road.neighbour_vehicles (highway_env/road/road.py) without connected lanes: the next in front and behind."""
         own = driver.along if lane is driver.lane else lane.place(driver)[0]
         front: Driver | None = None
@@ -235,7 +235,7 @@ class Traffic:
             if other is not driver and other.lane is not driver.target and other.target is driver.target
         )
 
-    def mobil(self, driver: Driver, lane: Lane) -> bool:
+    def mobil(self, driver: Driver, lane: FastLane) -> bool:
         """IDMVehicle.mobil. Its POLITENESS is zero: what it multiplies (finite numbers) is left out."""
         vehicle = driver.vehicle
         preceding, following = self.neighbours(driver, lane)
