@@ -40,7 +40,7 @@ class MujocoState:
         self.model, self.data = env.model, env.data
         self.controls, self.positions, self.velocities = env.data.ctrl, env.data.qpos, env.data.qvel
         self.frames, self.dt = env.frame_skip, env.dt
-        self.shape: tuple[int, ...] | None = self.controls.shape  # of fast actions; None: every action takes the stock step
+        self.shape: tuple[int, ...] | None = self.controls.shape  # of fast actions; None: stock steps only
 
     def accepts(self, action: Any) -> bool:
         """Return whether the action is a float32 array of the right shape, as the judge passes it.
@@ -74,7 +74,8 @@ class ReacherState(MujocoState):
         self.fingertip, self.target = (self.data.body(name).xpos for name in ("fingertip", "target"))
         at = 4 + len(self.goal)
         buffer: Array = np.empty(at + 5)  # one number more than is observed: the distance is spatial
-        self.cosines, self.sines, self.goal_seen, self.speeds_seen = buffer[:2], buffer[2:4], buffer[4:at], buffer[at:-3]
+        self.cosines, self.sines = buffer[:2], buffer[2:4]
+        self.goal_seen, self.speeds_seen = buffer[4:at], buffer[at:-3]
         self.offset, self.observed = buffer[-3:], buffer[:-1]
         if len(self.controls) != 2:  # the user's own model
             self.shape = None

@@ -1,5 +1,7 @@
-"""One stream of batches, over whatever slots are granted. RemoteWorkers may be lost on the way: what they played is played
-again elsewhere, and no result is given twice."""
+"""Sends episodes to remote workers in batches, and repeats elsewhere what is lost with a worker.
+
+No result is given twice: a call either returned its results or is repeated whole.
+"""
 
 from __future__ import annotations
 

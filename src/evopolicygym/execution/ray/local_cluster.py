@@ -1,7 +1,7 @@
-"""A Ray of our own, on this machine: a process that starts it and, however we end, ends it and removes its files.
+"""A Ray cluster on this machine, kept by a process that ends it and removes its files however the command ends.
 
-Started as ``python -m evopolicygym.execution.ray.local_cluster CPUS FOLDER``. It prints the address, and lives until its
-standard input ends.
+The process is ``python -m evopolicygym.execution.ray.local_cluster CPUS FOLDER``. It prints the cluster's address and
+ends when its standard input is closed.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from evopolicygym.sandbox.checkpoints import remove_tree
 from evopolicygym.tasks.sealing import KEY_VARIABLE
 
 STORE_BYTES: Final = 128 << 20
-LONGEST_FOLDER: Final = 40  # Ray's sockets lie below it, and the kernel takes 107 bytes for all of the name
-# Memory is limited per policy, as without Ray: a machine that is full of other things must not cost us seats.
-OWN: Final = {"RAY_memory_monitor_refresh_ms": "0", "RAY_DEDUP_LOGS": "0"}
+LONGEST_FOLDER: Final = 40  # Ray puts sockets below it, and the kernel limits their paths to 107 bytes
+# Memory is limited per policy, as without Ray: other programs' memory use must not cost us workers.
+RAY_SETTINGS: Final = {"RAY_memory_monitor_refresh_ms": "0", "RAY_DEDUP_LOGS": "0"}
 
 
 class LocalRayCluster:
-    """Our end of it."""
+    """Start the keeping process; leaving the context ends Ray and removes ``folder``."""
 
     def __init__(self, cpus: int) -> None:
         import_ray()
         self.folder = Path(tempfile.mkdtemp(prefix="epg-ray-"))
         if len(str(self.folder)) > LONGEST_FOLDER:
             os.rmdir(self.folder)
-            raise UserError(f"{self.folder} is too long a name for Ray's sockets", "Set TMPDIR to a shorter one.")
+            raise UserError(f"the path {self.folder} is too long for Ray's sockets", "Set TMPDIR to a shorter folder.")
         self.token_file = self.folder / "token"
         self.token_file.touch(0o600)
         self.token_file.write_text(secrets.token_hex(32))
@@ -46,7 +46,7 @@ class LocalRayCluster:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            start_new_session=True,  # Ctrl-C is for us; it ends when we do
+            start_new_session=True,  # Ctrl-C goes to the command alone; this process ends when the command does
             text=True,
         )
 
@@ -59,25 +59,28 @@ class LocalRayCluster:
         self._process.wait()
 
     def address(self) -> str:
+        """Return the address of the cluster; waits until it has started."""
         assert self._process.stdout
         address = self._process.stdout.readline().strip()
         if not address:
-            raise Fault("Ray did not start on this machine; `ray start --head` by hand says why")
+            raise Fault("Ray did not start on this machine; run `ray start --head` by hand to see why")
         return address
 
 
 def _environment(token_file: Path) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if name not in (KEY_VARIABLE, "RAY_ADDRESS")}
-    return kept | QUIET | OWN | {TOKEN_FILE: str(token_file), "TMPDIR": str(token_file.parent)}
+    return kept | QUIET | RAY_SETTINGS | {TOKEN_FILE: str(token_file), "TMPDIR": str(token_file.parent)}
 
 
 def main(cpus: int, folder: str) -> NoReturn:
-    """Not by Ray's own way out: it waits for processes that may no longer be there."""
+    """Run Ray until standard input is closed, then kill its processes and remove its files.
+
+    ``ray.shutdown`` is not used: it waits for processes that may no longer be there."""
     try:
         _serve(cpus, folder)
     finally:
-        kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)  # who loses its parent now is ours to end
-        _end_all()
+        kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)  # orphans of Ray become our children
+        _kill_children()
         remove_tree(folder)
         os._exit(0)
 
@@ -97,8 +100,8 @@ def _serve(cpus: int, folder: str) -> None:
     sys.stdin.read()
 
 
-def _end_all() -> None:
-    """Before the folder goes: who comes late would make it anew."""
+def _kill_children() -> None:
+    """Kill every descendant. Called before the folder is removed, which a late process would make anew."""
     while True:
         for pid in _children():
             with suppress(ProcessLookupError):

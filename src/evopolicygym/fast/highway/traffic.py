@@ -7,8 +7,7 @@ from typing import Any, Final
 from highway_env.vehicle.behavior import IDMVehicle
 from highway_env.vehicle.controller import ControlledVehicle
 
-from evopolicygym.fast.highway.cars import Car, collide
-from evopolicygym.fast.highway.exact import (
+from evopolicygym.fast.highway.arithmetic import (
     PI,
     TAU,
     Pairs,
@@ -21,8 +20,8 @@ from evopolicygym.fast.highway.exact import (
     square,
     tan,
 )
-from evopolicygym.fast.highway.lanes import FastLane
-from evopolicygym.fast.highway.network import Roads
+from evopolicygym.fast.highway.cars import Car, collide
+from evopolicygym.fast.highway.lanes import FastLane, RoadIndex
 
 STEERING: Final = float(ControlledVehicle.MAX_STEERING_ANGLE)
 PURSUIT: Final = float(ControlledVehicle.TAU_PURSUIT)
@@ -44,7 +43,7 @@ class Driver(Car):
 
     __slots__ = ("along", "aside", "autonomous", "exponent", "lane", "target", "timer", "wanted")
 
-    def __init__(self, vehicle: Any, roads: Roads) -> None:
+    def __init__(self, vehicle: Any, roads: RoadIndex) -> None:
         super().__init__(vehicle)
         self.autonomous = type(vehicle) is IDMVehicle
         self.lane = roads.lanes[vehicle.lane_index]
@@ -68,7 +67,7 @@ class RoadTraffic:
 
     def __init__(self, road: Any) -> None:
         self.network = road.network
-        self.roads: Roads = road.network.roads
+        self.roads: RoadIndex = road.network.roads
         self.pairs = Pairs()
         self.drivers = [Driver(vehicle, self.roads) for vehicle in road.vehicles]
 
