@@ -7,7 +7,10 @@ READY := $(VENV)/.ready
 UV := $(shell command -v uv)
 CHECK_PYTHON := $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "EvoPolicyGym needs Python 3.11 or newer; set PYTHON=")'
 
-.PHONY: demo test check lint prove certify bench coverage coverage-report wheel lock clean
+.PHONY: setup demo test check lint prove certify bench coverage coverage-report wheel lock clean
+
+# The virtual environment alone. Every other target does this first.
+setup: $(READY)
 
 demo: $(READY)
 	@$(BIN)/evopolicygym demo
