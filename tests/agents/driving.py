@@ -18,7 +18,7 @@ from evopolicygym.agents import home
 from evopolicygym.agents.client import Ask, Command
 from evopolicygym.agents.reading import Ended
 from evopolicygym.agents.turns import Turn, total
-from processes import wait_until
+from process_helpers import wait_until
 
 KEY = "scripted-key-that-opens-nothing"
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import evopolicygym
-from serving import Server
+from server_helpers import Server
 
 AGENTS = Path(evopolicygym.__file__).parent / "agents"
 

@@ -13,7 +13,7 @@ from typing import Any
 from client_installs import Installed, installed
 from scripted_model import ScriptedModel
 
-from serving import AS_USER, COMMAND, TOY
+from server_helpers import AS_USER, COMMAND, TOY
 
 SMALL = ("--validation-cases", "2", "--heldout-cases", "2", "--jobs", "1", "--seeds", "paper", "--budget", "12")
 KEY = "scripted-key-that-opens-nothing"

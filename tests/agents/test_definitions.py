@@ -12,7 +12,7 @@ from evopolicygym.agents import definitions, home, installed
 from evopolicygym.agents.client import Ask, Client
 from evopolicygym.agents.metering import Meter
 from evopolicygym.errors import UserError
-from processes import die, killed_in
+from process_helpers import die, killed_in
 
 OWN = """\
 title = "My client"

@@ -14,8 +14,8 @@ from prepared import Prepared
 from running import KEY, argv, meanwhile, play, played, stopped_in_time
 from scripted_model import ScriptedModel
 
-from processes import wait_until
-from serving import COMMAND, TOY, with_task
+from process_helpers import wait_until
+from server_helpers import COMMAND, TOY, with_task
 
 pytestmark = [pytest.mark.timeout(900)]
 

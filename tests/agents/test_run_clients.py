@@ -16,8 +16,8 @@ from running import KEY, MODELS, Real, finished, meanwhile, play, stopped_in_tim
 from scripted_model import ScriptedModel
 from wire_formats import Past
 
-from processes import told_of
-from serving import COMMAND
+from process_helpers import told_of
+from server_helpers import COMMAND
 
 QUICK = ["codex", "claude"]
 OTHERS = ("goose", "kimi", "qwen", "gemini", "opencode", "openhands")

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from running import SMALL, argv, finished, play, played, record_of
 
-from serving import AS_USER, COMMAND, with_task
+from server_helpers import AS_USER, COMMAND, with_task
 
 SECRET = "a-key-that-is-never-recorded"
 

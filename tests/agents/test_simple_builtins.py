@@ -13,7 +13,7 @@ from conftest import policy_source
 from evopolicygym.runs.run_status import look
 from evopolicygym.tasks.files import CORE16_ORDER
 from playing import play
-from serving import command
+from server_helpers import command
 
 
 def submissions(server):

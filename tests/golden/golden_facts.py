@@ -49,7 +49,7 @@ from evopolicygym.tasks.files import core16
 from evopolicygym.tasks.ids import ids
 from evopolicygym.tasks.splits import SIZES, PaperSplits, SealedSplits, Split, Splits, cases
 from evopolicygym.tasks.task import Task
-from serving import COMMAND, SMALL, Server
+from server_helpers import COMMAND, SMALL, Server
 
 REPOSITORY = TESTS.parent
 SAMPLE = "examples/runs"

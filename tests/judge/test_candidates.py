@@ -16,7 +16,7 @@ from evopolicygym.runs.settings import Settings
 from evopolicygym.sandbox.checkpoints import Checkpoint
 from evopolicygym.tasks.registry import resolve
 from evopolicygym.tasks.splits import PaperSplits
-from serving import SMALL, Server, command
+from server_helpers import SMALL, Server, command
 
 
 def submit(server: Server, *actions: int) -> list[list[str] | None]:

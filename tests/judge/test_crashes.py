@@ -20,7 +20,7 @@ from evopolicygym.judge.feedback import digest
 from evopolicygym.judge.ledger import read
 from evopolicygym.judge.state import Phase
 from evopolicygym.runs.run_status import look
-from serving import SMALL, Server, command
+from server_helpers import SMALL, Server, command
 
 CASES = [3, 1, 3]
 COST = len(CASES)

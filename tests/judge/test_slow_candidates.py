@@ -17,7 +17,7 @@ from evopolicygym.limits import Limits
 from evopolicygym.runs.verify import Replay, verify
 from evopolicygym.sandbox.policy.failures import ErrorKind
 from evopolicygym.tasks.splits import PaperSplits, Split, cases
-from serving import Server
+from server_helpers import Server
 
 CASES = 4
 # Wall time for all cases together: 3 x 0.3 s x 4. One answer may take 2.5 s of it, one episode 3 s.

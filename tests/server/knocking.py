@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from serving import Server
+from server_helpers import Server
 
 
 class Gate:

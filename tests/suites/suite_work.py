@@ -8,8 +8,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from processes import alive, family, wait_until
-from serving import COMMAND, command
+from process_helpers import alive, family, wait_until
+from server_helpers import COMMAND, command
 
 TOY = """
 tasks = ["toys:Toy-v0"]

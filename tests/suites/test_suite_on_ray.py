@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from processes import wait_until
+from process_helpers import wait_until
 from suite_work import TOY, SuiteWork, essence, kill_all
 
 AGENTS = "[agents.starter]\n[agents.tuner]\n"

@@ -14,8 +14,8 @@ from evopolicygym.judge import failpoints
 from evopolicygym.runs.locks import PATIENCE_S, RunLock
 from evopolicygym.sandbox.checkpoints import remove_tree
 from evopolicygym.suites.folder import is_owned
-from processes import alive, family, wait_until
-from serving import command
+from process_helpers import alive, family, wait_until
+from server_helpers import command
 from suite_work import TOY, SuiteWork, essence
 
 STARTER = TOY + "[agents.starter]\n"

@@ -16,7 +16,7 @@ from yard import Yard
 from evopolicygym.execution.ray.authentication import KNOCK
 from evopolicygym.execution.ray.steward import Steward
 from evopolicygym.sandbox.agent.cell import AgentLevel, Network
-from processes import family
+from process_helpers import family
 
 KNOCK_EVERYWHERE = """
 import json, socket, sys

@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 from typing import Self
 
-from processes import alive, family, wait_until
+from process_helpers import alive, family, wait_until
 
 RAY = [sys.executable, "-m", "ray.scripts.scripts"]
 STORE = str(100 << 20)
