@@ -10,8 +10,8 @@ import time
 from pathlib import Path
 
 import pytest
-from prepared import Prepared
-from running import KEY, argv, meanwhile, play, played, stopped_in_time
+from preloaded_cli import PreloadedCli
+from run_helpers import KEY, argv, meanwhile, play, played, stopped_in_time
 from scripted_model import ScriptedModel
 
 from process_helpers import wait_until
@@ -190,7 +190,7 @@ MISTAKES = [
 
 @pytest.fixture(scope="module")
 def prepared():
-    with Prepared() as made:
+    with PreloadedCli() as made:
         yield made
 
 

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from running import SMALL, argv, finished, play, played, record_of
+from run_helpers import SMALL, argv, finished, play, played, record_of
 
 from server_helpers import AS_USER, COMMAND, with_task
 

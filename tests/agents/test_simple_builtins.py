@@ -8,11 +8,11 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from builtin_helpers import play
 
 from conftest import policy_source
 from evopolicygym.runs.run_status import look
 from evopolicygym.tasks.files import CORE16_ORDER
-from playing import play
 from server_helpers import command
 
 

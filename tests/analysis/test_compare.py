@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from synthetic_records import a_run, suite
 
 from evopolicygym.analysis.compare import compare, holm
 from evopolicygym.analysis.sides import sides
 from evopolicygym.analysis.stats.estimates import difference
 from evopolicygym.analysis.stats.power import Components, components, plans, power
-from synthetic import a_run, suite
 
 DRAWS = 300
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from synthetic_records import a_run
 
 from evopolicygym.analysis.leaderboard.anchors import Lines, lines
 from evopolicygym.analysis.scores import task_score
@@ -17,7 +18,6 @@ from evopolicygym.reference.scale import scales, version
 from evopolicygym.tasks.files import core16
 from evopolicygym.tasks.ids import comparable_facts
 from evopolicygym.tasks.splits import PaperSplits, SealedSplits
-from synthetic import a_run
 
 KNOWN = [
     ("core16/pusher", "zero", -54.17974515479469),

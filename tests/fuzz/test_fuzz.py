@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Callable, Iterator
 
 import pytest
-from fuzzing import CANARY, Fuzzer
+from fuzzer import CANARY, Fuzzer
 
 from conftest import TESTS
 from server_helpers import COMMAND

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from knocking import Gate, head, heard, plug
+from raw_requests import Gate, head, heard, plug
 
 from conftest import policy_source
 from evopolicygym.judge.ledger import read

@@ -16,7 +16,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from knocking import Gate, head, heard, plug, wait_for
+from raw_requests import Gate, head, heard, plug, wait_for
 
 from conftest import policy_source
 from evopolicygym.server.listening import bind

@@ -14,7 +14,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
-from knocking import Gate, head, heard, plug
+from raw_requests import Gate, head, heard, plug
 
 from conftest import policy_source
 from evopolicygym.runs.run_status import look

@@ -1,9 +1,8 @@
-"""`evopolicygym` in processes that have loaded everything before they begin: for many commands that end at once.
+"""Run `evopolicygym` commands in forks of one process that has imported everything: saves a second for each command.
 
-    python prepared.py        # a line of JSON for each command, {"argv": [...], "environment": {...}}, and one back
+    python preloaded_cli.py    # reads lines of JSON, {"argv": [...], "environment": {...}}; writes one line back for each
 
-Each command is a process of its own, with its own environment and output; what is saved is loading the same modules for
-a second each time.
+Each command is a process of its own, with its own environment and output.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import traceback
 from typing import Any, Self
 
 
-class Prepared:
+class PreloadedCli:
     """The side of the tests."""
 
     def __enter__(self) -> Self:

@@ -23,7 +23,7 @@ from process_helpers import wait_until
 KEY = "scripted-key-that-opens-nothing"
 
 
-class Seat:
+class ClientProcess:
     """One client in one workspace. ``turns`` are those it has had; ``prefix`` goes before its command line."""
 
     def __init__(self, client: Installed, folder: Path, workspace: Path, prefix: tuple[str, ...] = (), **ask: Any):

@@ -22,7 +22,7 @@ budget = 8
 """
 
 
-class SuiteWork:
+class SuiteRunner:
     """One suite and its folder."""
 
     def __init__(self, folder: Path, text: str) -> None:

@@ -8,27 +8,27 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from folders import Step
+from run_folders import Step
 
 CORPUS = Path(__file__).parent / "corpus"
 
 
 @dataclass(frozen=True)
-class Pair:
+class LabelledEdit:
     name: str
     label: str
     why: str
     steps: tuple[Step, ...]
 
 
-def pairs() -> list[Pair]:
+def labelled_edits() -> list[LabelledEdit]:
     return [pair for file in sorted(CORPUS.glob("*.toml")) for pair in _read(file)]
 
 
-def _read(file: Path) -> Iterator[Pair]:
+def _read(file: Path) -> Iterator[LabelledEdit]:
     for entry in tomllib.loads(file.read_text())["pair"]:
         versions = [*entry.get("history", []), entry["before"], *entry.get("between", []), entry["after"]]
-        yield Pair(f"{file.stem}: {entry['name']}", entry["label"], entry["why"], tuple(map(_step, versions)))
+        yield LabelledEdit(f"{file.stem}: {entry['name']}", entry["label"], entry["why"], tuple(map(_step, versions)))
 
 
 def _step(version: str | dict[str, Any]) -> Step:

@@ -9,7 +9,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "analysis"))  # where the makers of run folders live
-from folders import Step, result, source, write_run
+from run_folders import Step, result, source, write_run
 
 from evopolicygym.reference import paper
 

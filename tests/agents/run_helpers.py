@@ -67,7 +67,7 @@ def meanwhile(root: Path) -> list[dict[str, Any]]:
     return [one["between"] for one in json.loads(told)["runs"][0]["spending"]["by_submission"]]
 
 
-class Real:
+class RealClientRun:
     """How a real client is asked to play against the scripted model."""
 
     def __init__(self, name: str, model: ScriptedModel) -> None:

@@ -41,7 +41,7 @@ def source(text: str, **step: Any) -> Step:
 
 
 @dataclass
-class Written:
+class WrittenRun:
     """What a story leaves: ``facts`` are those of run.json."""
 
     folder: Path
@@ -61,7 +61,7 @@ def write_run(
     demand: str = "tuning",
     agent: str | None = "tuner",
     code: bool = True,
-) -> Written:
+) -> WrittenRun:
     """``code=False`` leaves the code of the checkpoints to be read later."""
     hashes = [write_checkpoint(folder / "checkpoints", step.files) for step in steps]
     checkpoints = {
@@ -73,7 +73,7 @@ def write_run(
         for number, step in enumerate(steps, start=1)
         if step.verdict == "ok" and not step.refunded and step.validation is not None
     ]
-    written = Written(folder, {
+    written = WrittenRun(folder, {
         "schema_version": 1,
         "evopolicygym": "0.1.0",
         "id": folder.name,
