@@ -1,6 +1,6 @@
 """Run `evopolicygym` commands in forks of one process that has imported everything: saves a second for each command.
 
-    python preloaded_cli.py    # reads lines of JSON, {"argv": [...], "environment": {...}}; writes one line back for each
+    python preloaded_cli.py    # reads lines of JSON, {"argv": [...], "environment": {...}}, and answers each
 
 Each command is a process of its own, with its own environment and output.
 """
