@@ -1,16 +1,27 @@
-# `make demo` and `make test` set everything up by themselves; they need Python 3.11 or newer, and nothing else.
+# `make demo` and `make test` set everything up by themselves. They need Python 3.11 or newer, and nothing else; where uv
+# is installed they use it, which takes seconds instead of minutes.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+UV := $(shell command -v uv)
+CHECK_PYTHON := $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "EvoPolicyGym needs Python 3.11 or newer; set PYTHON=")'
 
-.PHONY: demo test lint prove certify bench coverage wheel lock clean
+.PHONY: setup demo test check lint prove certify bench coverage coverage-report wheel lock clean
+
+# The virtual environment alone. Every other target does this first.
+setup: $(READY)
 
 demo: $(READY)
 	@$(BIN)/evopolicygym demo
 
 test: lint
 	$(BIN)/pytest -n 2 --dist worksteal
+
+# The fast loop: lint, types, and the tests of what changed since $BASE (main). Under two minutes on two cores: tests
+# that did not start within 75 seconds are skipped, and counted.
+check: lint
+	$(BIN)/pytest -q -n 2 --dist worksteal --within 75 $$($(BIN)/python tests/changed_tests.py)
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -43,17 +54,35 @@ coverage: $(READY)
 wheel: $(READY)
 	$(BIN)/python -m build --wheel --no-isolation
 
-lock: $(READY)
-	@echo "# Exact versions of everything that \`make\` installs. Regenerate: make lock" > requirements.lock
-	@$(BIN)/pip freeze --exclude evopolicygym >> requirements.lock
+# Which lines the tests reach, also in the processes that they start.
+coverage-report: $(READY)
+	rm -f .coverage .coverage.*
+	COVERAGE_PROCESS_START=pyproject.toml $(BIN)/coverage run -m pytest -n 2 --dist worksteal
+	$(BIN)/coverage combine -q
+	$(BIN)/coverage report --skip-covered --sort=cover
 
+# Needs uv. Versions that are still allowed stay as they are; `make lock UPGRADE=--upgrade` takes the newest.
+lock:
+	uv pip compile pyproject.toml --extra dev --extra ray --universal --python-version 3.11 --generate-hashes \
+	  --no-annotate --custom-compile-command "make lock" $(UPGRADE) --output-file requirements.lock --quiet
+
+ifdef UV
 $(READY): pyproject.toml requirements.lock
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "EvoPolicyGym needs Python 3.11 or newer; set PYTHON=")'
+	@$(CHECK_PYTHON)
+	@echo "setting up $(VENV) with uv (once)"
+	@uv venv --quiet --clear --python "$(PYTHON)" $(VENV)
+	@VIRTUAL_ENV=$(VENV) uv pip install --quiet --require-hashes --requirement requirements.lock
+	@VIRTUAL_ENV=$(VENV) uv pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $(READY)
+else
+$(READY): pyproject.toml requirements.lock
+	@$(CHECK_PYTHON)
 	@echo "setting up $(VENV) (once, about a minute)"
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/pip install --quiet --disable-pip-version-check -r requirements.lock
+	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements.lock
 	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $(READY)
+endif
 
 clean:
 	rm -rf $(VENV) dist build

@@ -20,15 +20,15 @@ from pathlib import Path
 
 import numpy as np
 
-from evopolicygym.analysis.code_reader import code_facts
+from evopolicygym.analysis.edits.code_reader import code_facts
 from evopolicygym.analysis.groups import groups
-from evopolicygym.analysis.intervals import Count, hit_rate
+from evopolicygym.analysis.stats.hit_rates import Count, hit_rate
 from evopolicygym.analysis.survey import survey
 from evopolicygym.report.gather import gather
 from evopolicygym.report.page import write_page
 
 sys.path.append(str(Path(__file__).parents[1] / "tests" / "analysis"))
-from folders import Step, write_run  # type: ignore[import-not-found]
+from run_folders import Step, write_run  # type: ignore[import-not-found]
 
 SIZES = (16, 64)
 SUBMISSIONS = 40

@@ -17,7 +17,7 @@ from pathlib import Path
 from evopolicygym.execution.anchors import measure
 from evopolicygym.execution.engine import LocalEngine
 from evopolicygym.reference.anchors import AnchorFile, TaskAnchors, dump, load
-from evopolicygym.runs.machine_lock import Cases, hidden_cases
+from evopolicygym.runs.locks import Cases, hidden_cases
 from evopolicygym.tasks.registry import core16, resolve
 from evopolicygym.tasks.sealing import load_key
 from evopolicygym.tasks.splits import PaperSplits, SealedSplits, Splits

@@ -21,10 +21,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from evopolicygym.analysis.aggregates import interquartile_mean, optimality_gap
-from evopolicygym.analysis.bootstrap import draw, percentile_interval
-from evopolicygym.analysis.estimates import Interval, average, difference, score
-from evopolicygym.analysis.places import places
+from evopolicygym.analysis.stats.aggregates import interquartile_mean, optimality_gap
+from evopolicygym.analysis.stats.bootstrap import draw, percentile_interval
+from evopolicygym.analysis.stats.estimates import Interval, average, difference, score
+from evopolicygym.analysis.stats.rank_intervals import places
 
 Matrix = NDArray[np.float64]
 Effect = Callable[[np.random.Generator, tuple[int, ...]], Matrix]

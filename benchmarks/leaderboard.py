@@ -14,12 +14,12 @@ from collections.abc import Callable
 
 import numpy as np
 
-from evopolicygym.analysis.anchors import NoLines
-from evopolicygym.analysis.bootstrap import DRAWS
-from evopolicygym.analysis.collection import aggregate
-from evopolicygym.analysis.field import Entry, Field, Kind
+from evopolicygym.analysis.leaderboard.aggregates import aggregate
+from evopolicygym.analysis.leaderboard.anchors import NoLines
+from evopolicygym.analysis.leaderboard.task_results import Entry, Field, Kind
+from evopolicygym.analysis.leaderboard.task_table import task_table
 from evopolicygym.analysis.scores import task_score
-from evopolicygym.analysis.tasktable import task_table
+from evopolicygym.analysis.stats.bootstrap import DRAWS
 from evopolicygym.reference.scale import scales
 
 ENTRANTS, RUNS, CASES, PASSES = 5, 5, 32, 20

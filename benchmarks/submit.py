@@ -32,7 +32,7 @@ from evopolicygym.judge.judge import Judge
 from evopolicygym.judge.requests import Ask
 from evopolicygym.judge.submission import accept, execute
 from evopolicygym.judge.verdicts import Verdict
-from evopolicygym.runs.ownership import own
+from evopolicygym.runs.open_run import own
 from evopolicygym.tasks.splits import Split
 
 TASK = "core16/reacher"

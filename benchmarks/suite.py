@@ -29,8 +29,8 @@ from pathlib import Path
 from evopolicygym.runs.settings import CORES, Seeds
 from evopolicygym.suites.file import Suite
 from evopolicygym.suites.folder import SuiteFolder
-from evopolicygym.suites.foreman import Foreman
 from evopolicygym.suites.plan import PlannedRun, plan
+from evopolicygym.suites.scheduler import Scheduler
 from evopolicygym.tasks.sealing import create_key
 
 RUNS = 4
@@ -96,7 +96,7 @@ def ticks() -> tuple[int, int]:
 async def work(suite: Suite, planned: list[PlannedRun], root: Path, parallel_runs: int) -> tuple[float, Cores]:
     folder = SuiteFolder(root)
     folder.make()
-    foreman = Foreman(folder, planned, suite.cap, CORES, parallel_runs)
+    foreman = Scheduler(folder, planned, suite.cap, CORES, parallel_runs)
     cores, began = Cores(), time.monotonic()
 
     async def watch() -> None:

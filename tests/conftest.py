@@ -8,6 +8,7 @@ import shutil
 import signal
 import tempfile
 import textwrap
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,7 +24,7 @@ from evopolicygym.tasks.splits import Case, PaperSplits, Split, cases
 from evopolicygym.tasks.task import FailureReturn, Task
 
 if TYPE_CHECKING:
-    from serving import Server
+    from server_helpers import Server
 
 TESTS = Path(__file__).parent
 OTHER_MACHINE = TESTS / "other_machine"  # on PYTHONPATH it pretends another CPU and libc
@@ -151,7 +152,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., St
 
 
 def _serving(folder: Path) -> Iterator[Callable[..., Server]]:
-    from serving import Server
+    from server_helpers import Server
 
     opened: list[Server] = []
 
@@ -181,3 +182,16 @@ def serve(tmp_path: Path) -> Iterator[Callable[..., Server]]:
 def serve_for_all(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Server]]:
     """The same, for servers that the tests of a module share."""
     yield from _serving(tmp_path_factory.mktemp("runs"))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--within", type=float, metavar="SECONDS", help="Skip the tests that did not start within SECONDS")
+
+
+STARTED = time.monotonic()
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    within = item.config.getoption("--within")
+    if within is not None and time.monotonic() - STARTED > within:
+        pytest.skip(f"did not start within {within:g} s; `make test` runs it")

@@ -15,13 +15,13 @@ SOURCE = Path(evopolicygym.__file__).parent
 BELOW = {
     "fast": set(),
     "reference": set(),
-    "analysis": {"reference"},
-    "report": {"analysis", "reference"},
+    "analysis": {"agents", "reference"},
+    "report": {"agents", "analysis", "reference"},
     "tasks": {"fast", "reference"},
     "sandbox": set(),
     "execution": {"reference", "sandbox", "tasks"},
     "judge": {"execution", "sandbox", "tasks"},
-    "agents": {"sandbox"},
+    "agents": set(),
     "server": {"execution", "judge", "sandbox", "tasks"},
     "runs": {"agents", "analysis", "execution", "judge", "reference", "sandbox", "server", "tasks"},
     "suites": {"agents", "analysis", "execution", "judge", "reference", "runs", "sandbox", "tasks"},
@@ -71,7 +71,7 @@ def test_importing_the_package_loads_nothing_heavy():
 
 
 def test_ray_is_loaded_only_by_those_who_play_on_it():
-    code = "import sys, evopolicygym.cli.run, evopolicygym.suites.foreman; print('ray' in sys.modules)"
+    code = "import sys, evopolicygym.cli.run, evopolicygym.suites.scheduler; print('ray' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "False"
 
 

@@ -37,7 +37,7 @@ def _key(name: str) -> str:
     return name if BARE.fullmatch(name) else json.dumps(name, ensure_ascii=False)
 
 
-SEE = "docs/agents.md has every key and a whole example."
+SEE = "`evopolicygym docs agents` has every key and a whole example."
 
 
 class StrictModel(BaseModel):

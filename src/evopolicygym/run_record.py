@@ -269,7 +269,7 @@ class Times(Facts):
     hidden_s: float
 
 
-class Run(Facts):
+class RunRecord(Facts):
     """One agent on one task under one budget. ``randomness_salt``: the secret from which the randomness of its policies
     follows; null while the run is open, and for runs from before there was one."""
 
@@ -297,7 +297,7 @@ class Run(Facts):
 
 # Under which names they are in the published schema: a class may get another name, its schema does not.
 NAMES: Final[dict[type, str]] = {
-    Run: "Run",
+    RunRecord: "Run",
     Agent: "Agent",
     Budget: "Budget",
     Checkpoint: "Checkpoint",
@@ -322,15 +322,15 @@ NAMES: Final[dict[type, str]] = {
 
 def schema() -> dict[str, Any]:
     """The published JSON Schema."""
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **publish(Run.model_json_schema(), NAMES)}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **publish(RunRecord.model_json_schema(), NAMES)}
 
 
-def load(path: Path) -> Run:
+def load(path: Path) -> RunRecord:
     """Read a run folder's record, or the record itself. Raises UserError where it is none, or contradicts itself."""
     root, name = (path, NAME) if path.is_dir() else (path.parent, path.name)
     file = root / name
     try:
-        run = Run.model_validate_json(read_file(root, name, MAX_BYTES))
+        run = RunRecord.model_validate_json(read_file(root, name, MAX_BYTES))
     except OSError as error:
         raise UserError(f"cannot read {file}: {error.strerror}", "Name the folder of a run.") from error
     except ValidationError as error:
@@ -342,7 +342,7 @@ def load(path: Path) -> Run:
     return run
 
 
-def contradiction(run: Run) -> str | None:
+def contradiction(run: RunRecord) -> str | None:
     """What no judge would have written, in words; readers rely on the rest."""
     if run.status is Status.FINISHED and run.outcome is None:
         return "it is finished, but has no outcome"
@@ -361,7 +361,7 @@ def contradiction(run: Run) -> str | None:
     return _uneven(run)
 
 
-def _uneven(run: Run) -> str | None:
+def _uneven(run: RunRecord) -> str | None:
     """A result has a return, a length and an error or none for each of its episodes, and at least one."""
     results = [submission.train for submission in run.submissions]
     results += [result for checkpoint in run.checkpoints for result in (checkpoint.validation, checkpoint.heldout)]

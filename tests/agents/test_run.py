@@ -10,12 +10,12 @@ import time
 from pathlib import Path
 
 import pytest
-from prepared import Prepared
-from running import KEY, argv, meanwhile, play, played, stopped_in_time
+from preloaded_cli import PreloadedCli
+from run_helpers import KEY, argv, meanwhile, play, played, stopped_in_time
 from scripted_model import ScriptedModel
 
-from processes import wait_until
-from serving import COMMAND, TOY, with_task
+from process_helpers import wait_until
+from server_helpers import COMMAND, TOY, with_task
 
 pytestmark = [pytest.mark.timeout(900)]
 
@@ -190,7 +190,7 @@ MISTAKES = [
 
 @pytest.fixture(scope="module")
 def prepared():
-    with Prepared() as made:
+    with PreloadedCli() as made:
         yield made
 
 

@@ -14,9 +14,9 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from running import SMALL, argv, finished, play, played, record_of
+from run_helpers import SMALL, argv, finished, play, played, record_of
 
-from serving import AS_USER, COMMAND, with_task
+from server_helpers import AS_USER, COMMAND, with_task
 
 SECRET = "a-key-that-is-never-recorded"
 

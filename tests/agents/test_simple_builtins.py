@@ -8,12 +8,12 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from builtin_helpers import play
 
 from conftest import policy_source
-from evopolicygym.runs.look import look
+from evopolicygym.runs.run_status import look
 from evopolicygym.tasks.registry import CORE16_ORDER
-from playing import play
-from serving import command
+from server_helpers import command
 
 
 def submissions(server):

@@ -10,10 +10,10 @@ import time
 from pathlib import Path
 
 import pytest
+from builtin_helpers import AGENTS, play, start
 
-from evopolicygym.runs.look import look
+from evopolicygym.runs.run_status import look
 from evopolicygym.tasks.registry import CORE16_ORDER
-from playing import AGENTS, play, start
 
 SMALL = ("--budget", "48", "--validation-cases", "1", "--heldout-cases", "2", "--jobs", "1", "--seeds", "paper")
 

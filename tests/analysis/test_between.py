@@ -11,12 +11,12 @@ import shutil
 from pathlib import Path
 
 import pytest
-from folders import source, write_run
+from run_folders import source, write_run
 
+from evopolicygym.agents.transcripts import read_transcript
 from evopolicygym.analysis.between import between
 from evopolicygym.analysis.diagnostics import diagnose
 from evopolicygym.analysis.load import open_run
-from evopolicygym.analysis.transcripts import read_turn
 from evopolicygym.run_record import load
 
 RECORDED = Path(__file__).parent / "transcripts"
@@ -165,7 +165,7 @@ def test_a_link_is_not_followed(tmp_path):
     (tmp_path / "logs" / "agent").mkdir(parents=True)
     (tmp_path / "elsewhere").write_text(lines(("told", "x")))
     (tmp_path / "logs" / "agent" / "turn_001.out").symlink_to(tmp_path / "elsewhere")
-    assert read_turn(tmp_path, 1) is None
+    assert read_transcript(tmp_path, 1) is None
 
 
 def test_deep_nesting_breaks_nothing(tmp_path):

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from evopolicygym.analysis.aggregates import (
+from evopolicygym.analysis.stats.aggregates import (
     interquartile_mean,
     optimality_gap,
     performance_profile,
     probability_of_improvement,
 )
-from evopolicygym.analysis.bootstrap import draw, percentile_interval
-from evopolicygym.analysis.estimates import score
+from evopolicygym.analysis.stats.bootstrap import draw, percentile_interval
+from evopolicygym.analysis.stats.estimates import score
 
 
 @pytest.fixture

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from folders import source, write_checkpoint, write_run
+from run_folders import source, write_checkpoint, write_run
 
-from evopolicygym.analysis import code_reader, limited
-from evopolicygym.analysis.code_child import read_code
-from evopolicygym.analysis.code_reader import code_facts
+from evopolicygym.analysis import limited_process
 from evopolicygym.analysis.diagnostics import diagnose
-from evopolicygym.analysis.edits import Kind
+from evopolicygym.analysis.edits import code_reader
+from evopolicygym.analysis.edits.code_reader import code_facts
+from evopolicygym.analysis.edits.code_reader_child import read_code
+from evopolicygym.analysis.edits.kinds import Kind
 from evopolicygym.analysis.load import open_run
 from evopolicygym.run_record import Code
 
@@ -76,11 +77,12 @@ def test_nothing_of_the_policy_runs(tmp_path):
 def test_a_reader_that_does_not_live_to_tell(tmp_path, monkeypatch, body, says):
     """Whatever takes the child, by limits or by accident. The body runs in its place, under its limits."""
     child = (
-        "import sys; sys.path.append(sys.argv[1]); from evopolicygym.analysis import code_child as c; c.CPU_S = 1;"
+        "import sys; sys.path.append(sys.argv[1]); from evopolicygym.analysis.edits import code_reader_child as c\n"
+        "c.CPU_S = 1; "
         "c.read_code = lambda folder: {}; c.print = lambda text: None; c.main(sys.argv[3])\n"
     )
-    monkeypatch.setattr(limited, "CODE", child + body)
-    monkeypatch.setattr(limited, "WALL_PER_CPU", 2.0 if "sleep" in body else 60.0)
+    monkeypatch.setattr(limited_process, "CODE", child + body)
+    monkeypatch.setattr(limited_process, "WALL_PER_CPU", 2.0 if "sleep" in body else 60.0)
     monkeypatch.setattr(code_reader, "CPU_S", 1)
     code = code_facts(checkpoint(tmp_path, policy="x = 1", other="y = 2"))
     assert code.error.startswith(says)

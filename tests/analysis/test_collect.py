@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from synthetic_records import a_run, write
 
 from evopolicygym.analysis.collect import collect
 from evopolicygym.errors import UserError
-from synthetic import a_run, write
 
 
 def test_runs_are_found_at_any_depth(tmp_path):

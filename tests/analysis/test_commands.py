@@ -7,9 +7,9 @@ import subprocess
 import sys
 
 import pytest
+from synthetic_records import a_run, suite, write
 
 from evopolicygym.reference.paper import document
-from synthetic import a_run, suite, write
 
 COMMAND = [sys.executable, "-m", "evopolicygym.cli.main"]
 TASKS = ["core16/acrobot", "core16/ant"]

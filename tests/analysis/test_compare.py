@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from synthetic_records import a_run, suite
 
 from evopolicygym.analysis.compare import compare, holm
-from evopolicygym.analysis.estimates import difference
-from evopolicygym.analysis.power import Components, components, plans, power
 from evopolicygym.analysis.sides import sides
-from synthetic import a_run, suite
+from evopolicygym.analysis.stats.estimates import difference
+from evopolicygym.analysis.stats.power import Components, components, plans, power
 
 DRAWS = 300
 

@@ -14,20 +14,20 @@ import typing
 from pathlib import Path
 
 import pytest
-from folders import write_checkpoint, write_run
-from pairs import pairs
+from edit_corpus import labelled_edits
+from run_folders import write_checkpoint, write_run
 
-from evopolicygym.analysis.code_child import read_code
 from evopolicygym.analysis.diagnostics import diagnose
-from evopolicygym.analysis.edits import EDITS, Kind
-from evopolicygym.analysis.limited import FLAGS, HARNESS
+from evopolicygym.analysis.edits.code_reader_child import read_code
+from evopolicygym.analysis.edits.kinds import EDITS, Kind
+from evopolicygym.analysis.limited_process import FLAGS, HARNESS
 from evopolicygym.analysis.load import RunFolder, open_run
 
-PAIRS = pairs()
+PAIRS = labelled_edits()
 READ_ALL = """
 import json, pathlib, sys
 sys.path.append(sys.argv[1])
-from evopolicygym.analysis.code_child import read_code
+from evopolicygym.analysis.edits.code_reader_child import read_code
 print(json.dumps({folder.name: read_code(folder) for folder in pathlib.Path(sys.argv[2]).iterdir()}))
 """
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from evopolicygym.analysis.estimates import average, difference, score
+from evopolicygym.analysis.stats.estimates import average, difference, score
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "coverage.py"
 

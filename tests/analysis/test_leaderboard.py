@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from synthetic_records import a_run, fingerprint, suite
 
-from evopolicygym.analysis.leaderboard import PaperRows, leaderboard
-from evopolicygym.analysis.measured import coverage
+from evopolicygym.analysis.leaderboard.build import PaperRows, leaderboard
+from evopolicygym.analysis.stats.coverage import coverage
 from evopolicygym.reference import paper
 from evopolicygym.reference.anchors import Anchor, AnchorFile, TaskAnchors, stored_anchors
 from evopolicygym.reference.scale import scales
-from synthetic import a_run, fingerprint, suite
 
 TASK = "core16/acrobot"
 DRAWS = 300

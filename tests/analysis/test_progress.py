@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import pytest
-from folders import Step, source, write_run
 from hypothesis import given
 from hypothesis import strategies as st
+from run_folders import Step, source, write_run
 
 from evopolicygym.analysis.between import Between
 from evopolicygym.analysis.diagnostics import Diagnosis, diagnose
-from evopolicygym.analysis.edits import Kind
+from evopolicygym.analysis.edits.kinds import Kind
+from evopolicygym.analysis.edits.progress import Point, progress
+from evopolicygym.analysis.edits.timeline import Event
 from evopolicygym.analysis.load import open_run
-from evopolicygym.analysis.progress import Point, progress
-from evopolicygym.analysis.timeline import Event
 
 
 def run_of(folder, steps: list[Step], budget: int = 128) -> Diagnosis:

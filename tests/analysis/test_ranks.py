@@ -6,9 +6,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evopolicygym.analysis.estimates import Estimate
-from evopolicygym.analysis.places import Places, places
-from evopolicygym.analysis.ranks import drawn_ranks, over_tasks, rank_score, ranks
+from evopolicygym.analysis.stats.estimates import Estimate
+from evopolicygym.analysis.stats.rank_intervals import Places, places
+from evopolicygym.analysis.stats.ranks import drawn_ranks, over_tasks, rank_score, ranks
 
 VALUES = st.lists(st.sampled_from([-1.5, 0.0, 0.25, 7.0, 1e9]) | st.floats(-10, 10), min_size=1, max_size=8)
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from synthetic_records import a_run
 
-from evopolicygym.analysis.anchors import Lines, lines
-from evopolicygym.analysis.estimates import score
+from evopolicygym.analysis.leaderboard.anchors import Lines, lines
 from evopolicygym.analysis.scores import task_score
+from evopolicygym.analysis.stats.estimates import score
 from evopolicygym.errors import UserError
 from evopolicygym.execution.anchors import candidates, measure
 from evopolicygym.execution.engine import LocalEngine
@@ -17,7 +18,6 @@ from evopolicygym.reference.scale import scales, version
 from evopolicygym.tasks.ids import comparable_facts
 from evopolicygym.tasks.registry import core16
 from evopolicygym.tasks.splits import PaperSplits, SealedSplits
-from synthetic import a_run
 
 KNOWN = [
     ("core16/pusher", "zero", -54.17974515479469),

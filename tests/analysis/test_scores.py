@@ -7,9 +7,9 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from synthetic_records import a_run
 
 from evopolicygym.analysis.scores import paper_normalised, run_score, task_score
-from synthetic import a_run
 
 SCORES = st.dictionaries(st.text(max_size=3), st.floats(-1e6, 1e6), min_size=1, max_size=6)
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from synthetic_records import a_run, suite
 
-from evopolicygym.analysis.cost import cost, pareto, per_dollar
-from evopolicygym.analysis.leaderboard import leaderboard
-from evopolicygym.analysis.selection import selection, selections
-from synthetic import a_run, suite
+from evopolicygym.analysis.leaderboard.build import leaderboard
+from evopolicygym.analysis.leaderboard.costs import cost, pareto, per_dollar
+from evopolicygym.analysis.leaderboard.selection import selection, selections
 
 
 def test_optimism_and_regret():

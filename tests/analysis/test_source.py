@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 
 import pytest
-from folders import write_checkpoint
+from run_folders import write_checkpoint
 
-from evopolicygym.analysis.source import Bundle, read_bundle
+from evopolicygym.analysis.edits.bundle import Bundle, read_bundle
 
 
 def bundle(folder, files: dict[str, str]) -> Bundle:

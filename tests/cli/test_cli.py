@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from blocked_syscalls import run_refused
 from conftest import policy_source, write_policy
 from evopolicygym.cli import importing
 from evopolicygym.cli.doctor import _exposure
@@ -19,7 +20,6 @@ from evopolicygym.cli.importing import import_errors
 from evopolicygym.cli.numbers import counted
 from evopolicygym.sandbox.agent.exposure import Exposure
 from evopolicygym.tasks import pins, simulator
-from refusing import run_refused
 
 COMMAND = [sys.executable, "-m", "evopolicygym.cli.main"]
 PAPER = ("--seeds", "paper")

@@ -18,8 +18,8 @@ from pydantic import ValidationError
 
 from evopolicygym.cli.output import one_line, tame
 from evopolicygym.report.text import clean
-from evopolicygym.run_record import Run
-from serving import COMMAND
+from evopolicygym.run_record import RunRecord
+from server_helpers import COMMAND
 
 SAMPLE = Path(__file__).parents[2] / "examples" / "runs"
 FAKED = "ok   faked: a row"
@@ -105,7 +105,7 @@ def forged(record: dict) -> dict:
             if isinstance(inner, str) and key not in HASHES:
                 value[key] = HOSTILE + inner  # type: ignore[index]
                 try:
-                    Run.model_validate(record)
+                    RunRecord.model_validate(record)
                 except ValidationError:
                     value[key] = inner  # type: ignore[index]
             elif isinstance(inner, (dict, list)):

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from conftest import policy_source, write_policy
-from processes import alive, family, wait_until
+from process_helpers import alive, family, wait_until
 
 SLEEPY = policy_source(act="import time; time.sleep(0.2); return 0")
 

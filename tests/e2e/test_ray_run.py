@@ -14,8 +14,8 @@ import pytest
 
 from conftest import policy_source, write_policy
 from evopolicygym.tasks.sealing import KEY_VARIABLE
-from processes import alive, family, wait_until
-from serving import COMMAND
+from process_helpers import alive, family, wait_until
+from server_helpers import COMMAND
 
 SMALL = ("--agent", "tuner", "--budget", "16", "--validation-cases", "4", "--heldout-cases", "4", "--json")
 SLEEPY = policy_source(act="import time; time.sleep(0.2); return 0")

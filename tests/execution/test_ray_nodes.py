@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from clusters import WITHOUT_MOUNTS, Cluster, kill
 from conftest import policy_source, toy_task, train_cases, write_policy
 from evopolicygym.errors import IsolationUnavailable, UserError
 from evopolicygym.execution.engine import Engine, LocalEngine
@@ -16,7 +15,8 @@ from evopolicygym.execution.ray.cluster import ClusterSlots, RayCluster
 from evopolicygym.execution.ray.engine import RayEngine
 from evopolicygym.execution.records import Episode, EpisodeResult, Node
 from evopolicygym.sandbox.policy.jail import Level
-from processes import wait_until
+from process_helpers import wait_until
+from ray_helpers import WITHOUT_MOUNTS, Cluster, kill
 
 SLOW = policy_source(act="import time; time.sleep(0.01); return int(obs[1] * 3) % 3")
 

@@ -17,9 +17,9 @@ def main() -> None:
     from evopolicygym.cli.main import _app
 
     _app()
-    from evopolicygym.analysis import leaderboard, rows, survey  # noqa: F401
+    from evopolicygym.analysis.leaderboard import build  # noqa: F401
     from evopolicygym.report import gather, page  # noqa: F401
-    from evopolicygym.runs import verification  # noqa: F401
+    from evopolicygym.runs import verify  # noqa: F401
 
     print("ready", flush=True)
     for line in sys.stdin:

@@ -23,32 +23,33 @@ from evopolicygym import run_paths
 from evopolicygym.agents.client import Client
 from evopolicygym.agents.prices import Price
 from evopolicygym.agents.turns import FailureKind, Usage
-from evopolicygym.analysis import edits, field
 from evopolicygym.analysis.collect import SkipKind
-from evopolicygym.analysis.edit_size import Size
-from evopolicygym.analysis.leaderboard import PaperRows
+from evopolicygym.analysis.edits import kinds
+from evopolicygym.analysis.edits.sizes import Size
+from evopolicygym.analysis.leaderboard import task_results
+from evopolicygym.analysis.leaderboard.build import PaperRows
 from evopolicygym.judge.judge import Videos
 from evopolicygym.judge.state import Phase
 from evopolicygym.judge.verdicts import Reason, Verdict
 from evopolicygym.run_paths import RunPaths
 from evopolicygym.run_record import OutcomeKind, Repeat, Status
 from evopolicygym.runs import workspace
-from evopolicygym.runs.allowance import Allowance
-from evopolicygym.runs.ownership import run_ids
+from evopolicygym.runs.agent_limits import Allowance
+from evopolicygym.runs.open_run import run_ids
 from evopolicygym.runs.settings import EngineName, Isolation, Seeds, Settings, ValidateWhen
-from evopolicygym.runs.verification import Replay
+from evopolicygym.runs.verify import Replay
 from evopolicygym.sandbox.agent.cell import AgentLevel, Network
 from evopolicygym.sandbox.agent.gateway import Traffic
 from evopolicygym.sandbox.policy.failures import ErrorKind
 from evopolicygym.sandbox.policy.jail import Level
-from evopolicygym.suites import standing
+from evopolicygym.suites import status
 from evopolicygym.suites.file import Suite
 from evopolicygym.suites.messages import KINDS
 from evopolicygym.tasks.ids import ids
 from evopolicygym.tasks.registry import core16
 from evopolicygym.tasks.splits import SIZES, PaperSplits, SealedSplits, Split, Splits, cases
 from evopolicygym.tasks.task import Task
-from serving import COMMAND, SMALL, Server
+from server_helpers import COMMAND, SMALL, Server
 
 REPOSITORY = TESTS.parent
 SAMPLE = "examples/runs"
@@ -271,7 +272,7 @@ def names(_: Path) -> Any:
         "files of a run": [*run_paths.FILES, *run_paths.FOLDERS],
         "usage of a turn": asdict(Usage()),
         "traffic of an agent": [column.name for column in fields(Traffic)],
-        "row of a suite": [column.name for column in fields(standing.Row)],
+        "row of a suite": [column.name for column in fields(status.SuiteRow)],
         "limits of an agent": [limit.name for limit in everything.limits([])],
         "messages of a suite": sorted(KINDS),
         "words": {name: [str(word) for word in kind] for name, kind in VOCABULARIES.items()},
@@ -284,7 +285,7 @@ VOCABULARIES: dict[str, type[StrEnum]] = {
     "error of an episode": ErrorKind,
     "failure of a turn": FailureKind,
     "status of a run": Status,
-    "status of a run of a suite": standing.Status,
+    "status of a run of a suite": status.SuiteRunStatus,
     "phase of a run": Phase,
     "outcome of a run": OutcomeKind,
     "repeat of held-out": Repeat,
@@ -298,9 +299,9 @@ VOCABULARIES: dict[str, type[StrEnum]] = {
     "engine": EngineName,
     "validate_when": ValidateWhen,
     "video": Videos,
-    "kind of edit": edits.Kind,
+    "kind of edit": kinds.Kind,
     "size of an edit": Size,
-    "kind of entrant": field.Kind,
+    "kind of entrant": task_results.Kind,
     "rows of the paper": PaperRows,
     "why a folder is skipped": SkipKind,
 }

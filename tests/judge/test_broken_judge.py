@@ -12,8 +12,8 @@ import pytest
 from conftest import TESTS, policy_source, toy_task
 from evopolicygym.errors import Fault, IsolationUnavailable, UserError, is_permanent
 from evopolicygym.execution.records import FaultReport
-from evopolicygym.runs.look import look
-from serving import SMALL, Server, command
+from evopolicygym.runs.run_status import look
+from server_helpers import SMALL, Server, command
 
 MISSING = "raise ModuleNotFoundError(\"No module named 'av'\", name='av')"
 NO_LIBRARY = "raise OSError('libavcodec.so.61: cannot open shared object file: No such file or directory')"

@@ -7,16 +7,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from conftest import policy_source
-from evopolicygym.analysis.selection import candidates
+from evopolicygym.analysis.leaderboard.selection import candidates
 from evopolicygym.judge.events import Charged, Judged, Opened, Tally
 from evopolicygym.judge.state import RunState, apply
 from evopolicygym.run_record import load
-from evopolicygym.runs.ownership import run_ids
+from evopolicygym.runs.open_run import run_ids
 from evopolicygym.runs.settings import Settings
 from evopolicygym.sandbox.checkpoints import Checkpoint
 from evopolicygym.tasks.registry import resolve
 from evopolicygym.tasks.splits import PaperSplits
-from serving import SMALL, Server, command
+from server_helpers import SMALL, Server, command
 
 
 def submit(server: Server, *actions: int) -> list[list[str] | None]:

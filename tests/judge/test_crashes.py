@@ -19,8 +19,8 @@ from evopolicygym.judge.events import Repeated, Scored, Validated
 from evopolicygym.judge.feedback import digest
 from evopolicygym.judge.ledger import read
 from evopolicygym.judge.state import Phase
-from evopolicygym.runs.look import look
-from serving import SMALL, Server, command
+from evopolicygym.runs.run_status import look
+from server_helpers import SMALL, Server, command
 
 CASES = [3, 1, 3]
 COST = len(CASES)

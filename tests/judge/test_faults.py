@@ -11,10 +11,10 @@ from pathlib import Path
 
 from conftest import policy_source
 from evopolicygym.judge.ledger import read
-from evopolicygym.runs.look import look
+from evopolicygym.runs.run_status import look
 from evopolicygym.server import control
-from processes import wait_until
-from serving import SMALL, Server, command
+from process_helpers import wait_until
+from server_helpers import SMALL, Server, command
 
 PR_CAPBSET_DROP = 24
 NO_LIMIT = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)

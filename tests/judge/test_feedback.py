@@ -22,8 +22,8 @@ import pytest
 
 from conftest import policy_source
 from evopolicygym.judge import delivery
-from processes import die, killed_in
-from serving import AS_USER, SMALL, Server, command
+from process_helpers import die, killed_in
+from server_helpers import AS_USER, SMALL, Server, command
 
 MIB = 1 << 20
 

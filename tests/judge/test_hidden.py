@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from evopolicygym.tasks.splits import SealedSplits, Split
-from searching import Ear, everything, found, traces
-from serving import Server, command
+from leak_search import Ear, everything, found, traces
+from server_helpers import Server, command
 from toys import canaries
 
 KEY = bytes(range(7, 39))

@@ -14,10 +14,10 @@ import pytest
 from conftest import policy_source
 from evopolicygym.judge.events import Validated
 from evopolicygym.judge.ledger import START, line_hash, read
-from evopolicygym.runs.verification import Replay, Report, verify
+from evopolicygym.runs.verify import Replay, Report, verify
 from evopolicygym.sandbox.policy.jail import Level, residues
 from evopolicygym.tasks.ids import comparable_id
-from serving import TOY, Server, command
+from server_helpers import TOY, Server, command
 
 CLOCK = policy_source(act="import time; return time.perf_counter_ns() // 10 % 3")
 

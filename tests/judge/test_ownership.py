@@ -12,10 +12,10 @@ import pytest
 
 from conftest import policy_source
 from evopolicygym.judge.state import Phase
-from evopolicygym.runs.look import look
+from evopolicygym.runs.run_status import look
 from evopolicygym.server import control
-from processes import alive, family, wait_until
-from serving import COMMAND, SMALL, command, with_task
+from process_helpers import alive, family, wait_until
+from server_helpers import COMMAND, SMALL, command, with_task
 
 SLOW = policy_source(act="import time; time.sleep(0.2); return 1")  # ten steps: two seconds an episode
 

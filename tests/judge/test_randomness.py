@@ -18,10 +18,10 @@ from evopolicygym.execution.engine import LocalEngine
 from evopolicygym.execution.evaluation import evaluate_folder
 from evopolicygym.judge.events import Opened
 from evopolicygym.judge.ledger import START, line_hash, read
-from evopolicygym.runs.verification import Replay, verify
+from evopolicygym.runs.verify import Replay, verify
 from evopolicygym.tasks.splits import SIZES, PaperSplits, Split, cases
-from searching import everything
-from serving import TOY, Server, command
+from leak_search import everything
+from server_helpers import TOY, Server, command
 
 TASK = "toys:Toy-v0"
 RANDOM = policy_source(act="return int(np.random.default_rng().integers(3))")

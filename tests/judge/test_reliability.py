@@ -19,9 +19,9 @@ import pytest
 
 from conftest import policy_source
 from evopolicygym.judge.feedback import digest
-from evopolicygym.runs.look import look
-from processes import family
-from serving import SMALL, Server, command
+from evopolicygym.runs.run_status import look
+from process_helpers import family
+from server_helpers import SMALL, Server, command
 
 pytestmark = pytest.mark.slow
 SEEDS, KILLS = range(4), 50  # two hundred in all

@@ -8,7 +8,7 @@ import os
 import tarfile
 from pathlib import Path
 
-from installing import once, run, tool
+from install_helpers import once, run, tool
 
 PACKAGE = "@sparticuz/chromium@147.0.0"
 SHA512 = "4ZKeAQQa8up2mt675qSitztLdbQrlf8BKdC5naeap+5Mv1OV1OlJdPoU+EJC/p5sQUJUQmN4r+q5+EhaaOUHpQ=="

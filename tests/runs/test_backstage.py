@@ -11,8 +11,8 @@ import pytest
 
 from evopolicygym.agents import definitions
 from evopolicygym.run_paths import RunPaths
-from evopolicygym.runs.backstage import forget_logins, set_up
-from processes import die, killed_in
+from evopolicygym.runs.agent_setup import forget_logins, set_up
+from process_helpers import die, killed_in
 
 
 def _files(folder: Path) -> dict[str, bytes]:

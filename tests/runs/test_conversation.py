@@ -8,8 +8,8 @@ import pytest
 
 from evopolicygym.judge.events import Closed, Opened, Turned
 from evopolicygym.judge.state import RunState, apply
-from evopolicygym.runs.allowance import Allowance
-from evopolicygym.runs.conversation import Over, Prompt, next_step
+from evopolicygym.runs.agent_limits import Allowance
+from evopolicygym.runs.agent_loop import Over, Prompt, next_step
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 OPENED = apply(RunState(), Opened("r", 128, 16, 32, {}), NOW)

@@ -16,9 +16,9 @@ import evopolicygym
 from conftest import policy_source
 from evopolicygym.errors import UserError
 from evopolicygym.run_paths import RunPaths, check_run_folder
-from evopolicygym.runs.backstage import forget_logins
-from evopolicygym.runs.verification import Replay, verify
-from serving import COMMAND, TOY, Server, command
+from evopolicygym.runs.agent_setup import forget_logins
+from evopolicygym.runs.verify import Replay, verify
+from server_helpers import COMMAND, TOY, Server, command
 
 MARK = "PWNED"
 PLANT = """

@@ -9,12 +9,12 @@ import sys
 
 import pytest
 
-from evopolicygym.analysis import limited
+from evopolicygym.analysis import limited_process
 from evopolicygym.run_paths import RunPaths
-from evopolicygym.runs import folders, leftovers
+from evopolicygym.runs import integrity_scan
 from evopolicygym.runs.integrity import inspect
-from evopolicygym.runs.planted import SUFFIX
-from serving import AS_USER
+from evopolicygym.runs.integrity_scan import SUFFIX
+from server_helpers import AS_USER
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def place(tmp_path, monkeypatch):
 
 
 def kinds(place):
-    return {sign["kind"] for sign in leftovers.look(place.root)["signs"]}
+    return {sign["kind"] for sign in integrity_scan.look(place.root)["signs"]}
 
 
 @pytest.mark.parametrize(
@@ -125,11 +125,11 @@ def test_at_any_depth(place):
 
 
 def test_more_than_can_be_looked_at_is_said(place, monkeypatch):
-    monkeypatch.setattr(folders.Walk.__init__, "__defaults__", (10,))
+    monkeypatch.setattr(integrity_scan.Walk.__init__, "__defaults__", (10,))
     for number in range(20):
         (place.workspace / f"a{number}").mkdir()
     (place.workspace / ".git").mkdir()
-    part = leftovers.disarm(place.root)
+    part = integrity_scan.disarm(place.root)
     assert part["renamed"] == ["workspace/.git"], "what lies on top is asked for by name"
     assert any("beyond the first 10" in text for text in part["not_checked"])
 
@@ -152,17 +152,17 @@ def test_a_large_file_hides_no_other(place):
     ],
 )
 def test_a_process_that_does_not_live_to_tell_is_a_note(place, monkeypatch, body, error):
-    monkeypatch.setattr(limited, "CODE", "import os, sys\nsys.path.append(sys.argv[1])\n"
-                        f"from evopolicygym.analysis.limited import limit\n{body}")  # fmt: skip
+    monkeypatch.setattr(limited_process, "CODE", "import os, sys\nsys.path.append(sys.argv[1])\n"
+                        f"from evopolicygym.analysis.limited_process import limit\n{body}")  # fmt: skip
     note = inspect(place)
     assert error in note["error"] and note["signs"] == [] and note["not_checked"]
 
 
 def test_what_was_renamed_is_known_when_the_rest_fails(place, monkeypatch):
     (place.workspace / ".envrc").write_text("touch mark")
-    monkeypatch.setattr(limited, "CODE", "import os, sys\nsys.path.append(sys.argv[1])\n"
-                        "from evopolicygym.runs import leftovers\nleftovers.look = lambda root: os.abort()\n"
-                        "leftovers.main(sys.argv[3])")  # fmt: skip
+    monkeypatch.setattr(limited_process, "CODE", "import os, sys\nsys.path.append(sys.argv[1])\n"
+                        "from evopolicygym.runs import integrity_scan\nintegrity_scan.look = lambda root: os.abort()\n"
+                        "integrity_scan.main(sys.argv[3])")  # fmt: skip
     note = inspect(place)
     assert note["renamed"] == ["workspace/.envrc"] and "SIGABRT" in note["error"]
 
@@ -170,13 +170,13 @@ def test_what_was_renamed_is_known_when_the_rest_fails(place, monkeypatch):
 CLOSED = """
 import os, sys
 from pathlib import Path
-from evopolicygym.runs import leftovers
+from evopolicygym.runs import integrity_scan
 root = Path(sys.argv[1])
 for mode in (0o000, 0o111, 0o555):
     folder = root / "workspace" / oct(mode)
     (folder / ".git").mkdir(parents=True)
     folder.chmod(mode)
-part = leftovers.disarm(root)
+part = integrity_scan.disarm(root)
 print(len(part["renamed"]), part["not_checked"], *sorted(os.listdir(root / "workspace/0o555")))
 """
 

@@ -17,16 +17,16 @@ from test_foreign_folders import reconfigure
 
 from conftest import policy_source, write_policy
 from evopolicygym.errors import UserError
-from evopolicygym.runs.machine_lock import MUTEX, VARIABLE, Cases, hidden_cases
-from processes import wait_until
-from serving import COMMAND, command, with_task
+from evopolicygym.runs.locks import MUTEX, VARIABLE, Cases, hidden_cases
+from process_helpers import wait_until
+from server_helpers import COMMAND, command, with_task
 
 TASK = "toys:Toy-v0"
 TOY = Cases(TASK, "paper")
 SMALL = ("--validation-cases", "2", "--heldout-cases", "2", "--jobs", "1", "--seeds", "paper", "--budget", "12")
 HOLDER = """
 import asyncio, sys
-from evopolicygym.runs.machine_lock import Cases, hidden_cases, living_agent
+from evopolicygym.runs.locks import Cases, hidden_cases, living_agent
 
 def say(text):
     print(text, flush=True)

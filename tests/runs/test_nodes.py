@@ -5,7 +5,7 @@ from __future__ import annotations
 from evopolicygym.execution.records import Node
 from evopolicygym.judge.events import Joined, Owned
 from evopolicygym.run_record import load
-from evopolicygym.runs.ownership import own
+from evopolicygym.runs.open_run import own
 
 
 def test_nodes_are_recorded_and_the_lowest_level_counts(tmp_path):

@@ -10,7 +10,7 @@ import pytest
 
 from evopolicygym.run_paths import RunPaths
 from evopolicygym.runs.integrity import inspect
-from evopolicygym.runs.planted import SUFFIX
+from evopolicygym.runs.integrity_scan import SUFFIX
 from evopolicygym.sandbox.autorun import NAMES
 from evopolicygym.sandbox.checkpoints import CheckpointStore
 

@@ -13,7 +13,7 @@ from evopolicygym.judge.events import Prompted, Refused
 from evopolicygym.judge.judge import Judge
 from evopolicygym.judge.ledger import LedgerUnwritable
 from evopolicygym.run_paths import RunPaths
-from evopolicygym.runs import reserve
+from evopolicygym.runs import disk_reserve
 
 
 @pytest.fixture
@@ -55,23 +55,23 @@ def test_where_there_is_no_room_it_is_said(place):
 
 
 def test_it_is_given_in_parts_and_most_of_it_is_kept(place):
-    assert not reserve.release_part(place), "there is none yet"
-    reserve.make(place)
-    file = place.root / reserve.NAME
+    assert not disk_reserve.release_part(place), "there is none yet"
+    disk_reserve.make(place)
+    file = place.root / disk_reserve.NAME
     blocks = file.stat().st_blocks
     for _ in range(5):  # three refunds, the end of the run, and one to spare
-        assert reserve.release_part(place)
+        assert disk_reserve.release_part(place)
     assert 0 < file.stat().st_blocks < blocks
-    while reserve.release_part(place):
+    while disk_reserve.release_part(place):
         pass
-    assert reserve.release(place) and not reserve.release(place)
+    assert disk_reserve.release(place) and not disk_reserve.release(place)
 
 
 LOGGING = """
 import logging, pathlib, resource, sys
-from evopolicygym.runs import ownership
+from evopolicygym.runs import open_run
 resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
-with ownership._logging(pathlib.Path(sys.argv[1])):
+with open_run._logging(pathlib.Path(sys.argv[1])):
     logging.getLogger("evopolicygym").error("a line")
 print("done")
 """

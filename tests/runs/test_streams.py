@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from evopolicygym.runs.streams import Redactor, StreamCopy, Transcript, plain
-from processes import wait_until
+from evopolicygym.runs.agent_output import Redactor, StreamCopy, Transcript, plain
+from process_helpers import wait_until
 
 KEYS = {"KEY": "secret-key", "LONGER": "secret-key-2", "OTHER": "key-2-of-mine", "SHORT": "word", "BYTES": "\udcff" * 8}
 

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from blocked_syscalls import refuser
 from conftest import policy_source, toy_task
 from evopolicygym.errors import IsolationUnavailable
 from evopolicygym.limits import Limits
 from evopolicygym.sandbox.policy.jail import Level
 from evopolicygym.sandbox.policy.launcher import Zygote
 from evopolicygym.sandbox.runtime import runtime
-from refusing import refuser
 
 ROOMY = toy_task(limits=Limits(init_cpu_s=30, act_cpu_s=30, episode_cpu_s=60, memory_mb=2048))
 NOT_FOR_TESTS = {"antigravity", "this", "idlelib", "turtle", "turtledemo", "lib2to3"}

@@ -17,14 +17,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from knocking import Gate, head, heard, plug
+from raw_requests import Gate, head, heard, plug
 
 from conftest import policy_source
 from evopolicygym.judge.ledger import read
 from evopolicygym.judge.state import Submission
-from evopolicygym.runs.look import look
-from processes import family, wait_until
-from serving import SMALL, Server, command
+from evopolicygym.runs.run_status import look
+from process_helpers import family, wait_until
+from server_helpers import SMALL, Server, command
 
 FEW = 200  # descriptors: far fewer than the connections that come
 BODY = b'{"env_instances": [0, 1]}'

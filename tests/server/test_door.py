@@ -16,11 +16,11 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from knocking import Gate, head, heard, plug, wait_for
+from raw_requests import Gate, head, heard, plug, wait_for
 
 from conftest import policy_source
 from evopolicygym.server.listening import bind
-from serving import SMALL, Server
+from server_helpers import SMALL, Server
 
 METHODS = ("GET", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "PROPFIND")
 PATHS = {"/info": "GET", "/task": "GET", "/submit": "POST", "/submissions/submit_001": "GET", "/openapi.json": "GET"}

@@ -14,12 +14,12 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
-from knocking import Gate, head, heard, plug
+from raw_requests import Gate, head, heard, plug
 
 from conftest import policy_source
-from evopolicygym.runs.look import look
-from processes import wait_until
-from serving import SMALL, Server
+from evopolicygym.runs.run_status import look
+from process_helpers import wait_until
+from server_helpers import SMALL, Server
 
 MANY = 300  # more than there are places
 SUBMIT = b'{"env_instances": [1]}'

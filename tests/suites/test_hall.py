@@ -10,10 +10,9 @@ import time
 
 import pytest
 
-from evopolicygym.suites.hall import Hall
 from evopolicygym.suites.log import STOPPED
-from evopolicygym.suites.sharing import SharedSlots, SharedWaiting
-from evopolicygym.suites.turnstile import Turnstile
+from evopolicygym.suites.slot_pool import SlotPool, SlotServer
+from evopolicygym.suites.worker import PooledSlots, SharedRateLimits
 
 
 class Visitor:
@@ -25,7 +24,7 @@ class Visitor:
         self.hosting = asyncio.ensure_future(
             hall.host(name, self.ends[0][0], self.ends[1][0], lambda: self.gone.append(name))
         )
-        self.slots, self.company = SharedSlots(self.ends[0][1], 2), SharedWaiting(self.ends[1][1], provider)
+        self.slots, self.company = PooledSlots(self.ends[0][1], 2), SharedRateLimits(self.ends[1][1], provider)
 
     async def granted(self):
         await asyncio.to_thread(select.select, self.slots.waitable, [], [], 10)
@@ -40,7 +39,7 @@ class Visitor:
 
 def in_a_hall(visit):
     async def main():
-        await visit(Hall(Turnstile(range(2))))
+        await visit(SlotServer(SlotPool(range(2))))
 
     asyncio.run(main())
 
@@ -106,7 +105,7 @@ def test_the_foreman_learns_that_an_agent_is_gone():
 def test_without_its_foreman_a_run_ends_at_once(deed):
     """A moment later the kernel would end it: what goes wrong until then must not be recorded as a fault."""
     ours, theirs = socket.socketpair()
-    slots, company = SharedSlots(theirs, 2), SharedWaiting(theirs, "provider")
+    slots, company = PooledSlots(theirs, 2), SharedRateLimits(theirs, "provider")
     child = os.fork()
     if child == 0:
         ours.close()

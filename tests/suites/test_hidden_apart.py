@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from suite_helpers import TOY, SuiteRunner
 
 from evopolicygym.errors import UserError
 from evopolicygym.suites.file import Suite
 from evopolicygym.suites.folder import SuiteFolder
-from evopolicygym.suites.foreman import Foreman
 from evopolicygym.suites.plan import plan
-from suite_work import TOY, SuiteWork
+from evopolicygym.suites.scheduler import Scheduler
 
 TWO = TOY.replace('["toys:Toy-v0"]', '["toys:Toy-v0", "toys:Levels-v0"]') + "[agents.starter]\n[agents.nop]\n"
 THINKER = """
@@ -46,7 +46,7 @@ def test_neighbours_in_the_plan_have_different_tasks_and_agents(tmp_path):
 def test_an_agent_whose_task_is_being_scored_is_held_back(tmp_path):
     async def begun() -> list[list[str]]:
         suite = read(tmp_path, "repeats = 2\n" + TWO)
-        foreman = Foreman(SuiteFolder(tmp_path / "out"), plan(suite), suite.cap, 1, 3)
+        foreman = Scheduler(SuiteFolder(tmp_path / "out"), plan(suite), suite.cap, 1, 3)
 
         def begin() -> list[str]:
             return [member.planned.name for member in foreman._next_ones()]
@@ -71,7 +71,7 @@ def test_a_suite_that_asks_for_eager_validation_is_refused(tmp_path):
 
 def test_a_suite_of_one_task_is_scored_batch_by_batch(tmp_path):
     """The first agent ends long before the second; the third begins when both are scored."""
-    work = SuiteWork(tmp_path, THINKER.replace("\n[", "\n" + TOY + "[", 1))
+    work = SuiteRunner(tmp_path, THINKER.replace("\n[", "\n" + TOY + "[", 1))
     done = work.run("--parallel-runs", 2)
     assert done.returncode == 0, done.stderr
     runs = [spans(work.folder / "runs" / name) for name in work.names()]

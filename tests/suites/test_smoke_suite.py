@@ -7,8 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-
-from suite_work import SuiteWork, essence, kill_all
+from suite_helpers import SuiteRunner, essence, kill_all
 
 SMOKE = Path(__file__).parents[2] / "suites" / "smoke.toml"
 KILLS = 5
@@ -16,7 +15,7 @@ KILLS = 5
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):
-    work = SuiteWork(tmp_path_factory.mktemp("smoke"), SMOKE.read_text())
+    work = SuiteRunner(tmp_path_factory.mktemp("smoke"), SMOKE.read_text())
     work.outcome = work.run("--parallel-runs", 4)
     return work
 
@@ -37,7 +36,7 @@ def test_running_it_again_does_nothing(undisturbed):
 
 
 def test_killed_at_random_it_ends_with_the_same_results(undisturbed, tmp_path):
-    work = SuiteWork(tmp_path, SMOKE.read_text())
+    work = SuiteRunner(tmp_path, SMOKE.read_text())
     chance = random.Random(6)
     for _ in range(KILLS):
         process = work.start("--parallel-runs", 4)

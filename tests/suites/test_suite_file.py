@@ -121,7 +121,7 @@ def test_overrides_of_a_name_with_dots(tmp_path):
 def test_what_is_wrong_is_named(tmp_path, text, said):
     with pytest.raises(UserError) as error:
         suite(tmp_path, text)
-    assert said in str(error.value) and "docs/suites.md" in str(error.value)
+    assert said in str(error.value) and "evopolicygym docs suites" in str(error.value)
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ import time
 from pathlib import Path
 
 import pytest
+from suite_helpers import TOY, SuiteRunner, essence, kill_all
 
-from processes import wait_until
-from suite_work import TOY, SuiteWork, essence, kill_all
+from process_helpers import wait_until
 
 AGENTS = "[agents.starter]\n[agents.tuner]\n"
 
@@ -26,7 +26,7 @@ def short(monkeypatch):
 
 
 def test_a_suite_on_ray_ends_as_it_does_here(tmp_path):
-    here, there = SuiteWork(tmp_path / "here", TOY + AGENTS), SuiteWork(tmp_path / "there", TOY + AGENTS)
+    here, there = SuiteRunner(tmp_path / "here", TOY + AGENTS), SuiteRunner(tmp_path / "there", TOY + AGENTS)
     for work, options in ((here, ()), (there, ("--engine", "ray"))):
         done = work.run("--jobs", 2, *options)
         assert done.returncode == 0, done.stderr
@@ -39,7 +39,7 @@ def test_a_suite_on_ray_ends_as_it_does_here(tmp_path):
 
 @pytest.mark.slow
 def test_a_suite_on_ray_that_is_killed_goes_on_and_leaves_nothing(tmp_path, short):
-    undisturbed, killed = SuiteWork(tmp_path / "one", TOY + AGENTS), SuiteWork(tmp_path / "two", TOY + AGENTS)
+    undisturbed, killed = SuiteRunner(tmp_path / "one", TOY + AGENTS), SuiteRunner(tmp_path / "two", TOY + AGENTS)
     assert undisturbed.run("--jobs", 2).returncode == 0
     for seconds in (3.0, 9.0, 11.0):
         process = killed.start("--jobs", 2, "--engine", "ray")

@@ -10,14 +10,15 @@ from rich.console import Console
 from evopolicygym.cli.suite_table import rendered
 from evopolicygym.suites import log
 from evopolicygym.suites.estimate import estimate
-from evopolicygym.suites.file import Cap, Suite
+from evopolicygym.suites.file import SpendingCap, Suite
 from evopolicygym.suites.plan import plan
-from evopolicygym.suites.standing import Row, Status
-from evopolicygym.suites.survey import over_cap
+from evopolicygym.suites.status import SuiteRow, SuiteRunStatus, over_cap
 
 
 def row(**facts):
-    return Row(**{"run": "t__a__s0", "task": "t", "agent": "a", "model": None, "seed": 0, "status": "failed"} | facts)
+    return SuiteRow(
+        **{"run": "t__a__s0", "task": "t", "agent": "a", "model": None, "seed": 0, "status": "failed"} | facts
+    )
 
 
 def lines(rows, width=80, height=None):
@@ -41,7 +42,10 @@ def test_names_of_others_are_one_line_of_text_as_well():
 
 
 def test_as_many_rows_as_there_is_room_for():
-    rows = [row(run=f"r{i}", seed=i, status=Status.RUNNING if i == 99 else Status.WAITING) for i in range(100)]
+    rows = [
+        row(run=f"r{i}", seed=i, status=SuiteRunStatus.RUNNING if i == 99 else SuiteRunStatus.WAITING)
+        for i in range(100)
+    ]
     found = lines(rows, height=24)
     assert len(found) <= 24 and "99" in found[2] and "more" in found[-1]
 
@@ -69,17 +73,17 @@ def test_how_an_attempt_ended(tmp_path, said, code, gave_up, reason):
 
 def test_what_superseded_attempts_cost_counts():
     rows = [row(tokens=400), row(wasted_tokens=600.0, wasted_dollars=2.0)]
-    assert over_cap(rows, Cap(tokens=1000)) and not over_cap(rows, Cap(tokens=1001))
-    assert over_cap(rows, Cap(dollars=2))
+    assert over_cap(rows, SpendingCap(tokens=1000)) and not over_cap(rows, SpendingCap(tokens=1001))
+    assert over_cap(rows, SpendingCap(dollars=2))
 
 
 def test_core_time_that_nobody_knows_is_not_none(tmp_path):
     file = tmp_path / "some.toml"
     file.write_text("tasks = ['toys:Toy-v0']\n[agents.nop]\n[agents.starter]\n")
     planned = plan(Suite.read(file))
-    half = estimate(planned, [row(status=Status.SCORED), row(status=Status.WAITING)])
+    half = estimate(planned, [row(status=SuiteRunStatus.SCORED), row(status=SuiteRunStatus.WAITING)])
     assert half.total.done == 1 and half.total.core_hours is None
-    assert estimate(planned, [row(status=Status.SCORED)] * 2).total.core_hours == 0
+    assert estimate(planned, [row(status=SuiteRunStatus.SCORED)] * 2).total.core_hours == 0
 
 
 def test_the_log_of_a_run_is_read_only_where_it_is_one(tmp_path):

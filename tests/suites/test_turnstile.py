@@ -5,11 +5,11 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evopolicygym.suites.turnstile import Guest, Turnstile
+from evopolicygym.suites.slot_pool import SlotClient, SlotPool
 
 
 def entered(turnstile, *names):
-    guests = [Guest(name) for name in names]
+    guests = [SlotClient(name) for name in names]
     for guest in guests:
         turnstile.enter(guest)
     return guests
@@ -20,7 +20,7 @@ def names(grants):
 
 
 def test_slots_are_shared_evenly():
-    turnstile = Turnstile(range(4))
+    turnstile = SlotPool(range(4))
     one, two = entered(turnstile, "one", "two")
     turnstile.want(one, 4, False)
     turnstile.want(two, 4, False)
@@ -30,7 +30,7 @@ def test_slots_are_shared_evenly():
 
 
 def test_train_submissions_go_before_hidden_scoring():
-    turnstile = Turnstile([0])
+    turnstile = SlotPool([0])
     scoring, training = entered(turnstile, "scoring", "training")
     turnstile.want(scoring, 1, False)
     assert names(turnstile.grants()) == [("scoring", 0)]
@@ -41,7 +41,7 @@ def test_train_submissions_go_before_hidden_scoring():
 
 
 def test_among_equals_who_waits_longest_goes_first():
-    turnstile = Turnstile([0])
+    turnstile = SlotPool([0])
     one, two, three = entered(turnstile, "one", "two", "three")
     for guest in (one, two, three):
         turnstile.want(guest, 1, False)
@@ -54,7 +54,7 @@ def test_among_equals_who_waits_longest_goes_first():
 
 
 def test_a_run_gets_the_slot_that_it_knows():
-    turnstile = Turnstile(range(3))
+    turnstile = SlotPool(range(3))
     one, two = entered(turnstile, "one", "two")
     turnstile.want(one, 1, False)
     assert names(turnstile.grants()) == [("one", 0)]
@@ -66,7 +66,7 @@ def test_a_run_gets_the_slot_that_it_knows():
 
 
 def test_who_leaves_gives_all_back():
-    turnstile = Turnstile(range(2))
+    turnstile = SlotPool(range(2))
     one, two = entered(turnstile, "one", "two")
     turnstile.want(one, 2, True)
     turnstile.grants()
@@ -77,7 +77,7 @@ def test_who_leaves_gives_all_back():
 
 
 def test_a_lost_slot_is_granted_to_nobody():
-    turnstile = Turnstile(range(2))
+    turnstile = SlotPool(range(2))
     (one,) = entered(turnstile, "one")
     turnstile.want(one, 2, True)
     turnstile.grants()
@@ -91,7 +91,7 @@ def test_a_lost_slot_is_granted_to_nobody():
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 5), st.booleans()), max_size=60))
 def test_no_slot_is_ever_held_twice_and_none_idles_while_somebody_waits(moves):
-    turnstile = Turnstile(range(3))
+    turnstile = SlotPool(range(3))
     guests = entered(turnstile, "a", "b", "c", "d")
     for number, count, urgent in moves:
         guest = guests[number]

@@ -44,7 +44,7 @@ def unknown(name: str, known: Sequence[str]) -> UserError:
     hint = f"Did you mean {', '.join(near)}? " if near else ""
     return UserError(
         f"there is no agent {name!r}",
-        f"{hint}`evopolicygym agent list` shows the agents; a definition of your own ends in .toml (docs/agents.md).",
+        f"{hint}`evopolicygym agent list` lists the agents; `evopolicygym docs agents` explains how to define one.",
     )
 
 

@@ -12,9 +12,17 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-from evopolicygym.analysis.tokens import KINDS, STEPS, Step, Tokens, of_turn, total
-from evopolicygym.analysis.transcripts import SUBMISSION, Moment, read_turn
-from evopolicygym.run_record import Run
+from evopolicygym.agents.transcripts import (
+    TOKEN_KINDS,
+    Tokens,
+    TranscriptEvent,
+    read_transcript,
+    split_at_submissions,
+    submission_of_file,
+    sum_if_known,
+    tokens_by_part,
+)
+from evopolicygym.run_record import RunRecord, Turn
 
 
 class By(StrEnum):
@@ -46,20 +54,26 @@ class TurnSpent:
 
 @dataclass(frozen=True)
 class _Turn:
-    """``moments`` None: nothing is seen of it. ``parts``: its moments, cut where each submission was made; the last
+    """``events`` None: nothing is seen of it. ``parts``: its events, cut where each submission was made; the last
     part is what came after. None where one of them cannot be found."""
 
     metered: Tokens
     numbers: tuple[int, ...]
-    moments: list[Moment] | None
-    parts: list[list[Moment]] | None
+    events: list[TranscriptEvent] | None
+    parts: list[list[TranscriptEvent]] | None
 
 
-def by_turn(run: Run) -> tuple[TurnSpent, ...]:
-    return tuple(TurnSpent(i, _numbers(run, i), of_turn(turn)) for i, turn in enumerate(run.turns, 1))
+def turn_tokens(turn: Turn) -> Tokens:
+    """Return the tokens that a turn was metered at."""
+    usage = turn.usage or {}
+    return Tokens(**{kind: usage[kind] if type(usage.get(kind)) is int else None for kind in TOKEN_KINDS})
 
 
-def between(run: Run, folder: Path) -> dict[int, Between]:
+def by_turn(run: RunRecord) -> tuple[TurnSpent, ...]:
+    return tuple(TurnSpent(i, _numbers(run, i), turn_tokens(turn)) for i, turn in enumerate(run.turns, 1))
+
+
+def between(run: RunRecord, folder: Path) -> dict[int, Between]:
     """By the number of the submission. Only an agent has turns."""
     turns = [_turn(run, folder, number) for number in range(1, len(run.turns) + 1)]
     tokens = dict(_tokens(turns))
@@ -71,28 +85,19 @@ def between(run: Run, folder: Path) -> dict[int, Between]:
 
 def files_opened(meanwhile: Sequence[Between]) -> int | None:
     """Each file counts once for each submission before which it was opened. Unknown as soon as one of them is."""
-    return total(None if one.feedback_opened is None else len(one.feedback_opened) for one in meanwhile)
+    return sum_if_known(None if one.feedback_opened is None else len(one.feedback_opened) for one in meanwhile)
 
 
-def _numbers(run: Run, turn: int) -> tuple[int, ...]:
+def _numbers(run: RunRecord, turn: int) -> tuple[int, ...]:
     before = run.turns[turn - 2].submissions if turn > 1 else 0
     return tuple(range(before + 1, run.turns[turn - 1].submissions + 1))
 
 
-def _turn(run: Run, folder: Path, number: int) -> _Turn:
-    moments, numbers = read_turn(folder, number), _numbers(run, number)
-    return _Turn(of_turn(run.turns[number - 1]), numbers, moments, _parts(moments, numbers) if moments else None)
-
-
-def _parts(moments: Sequence[Moment], numbers: Sequence[int]) -> list[list[Moment]] | None:
-    parts: list[list[Moment]] = [[]]
-    left = list(numbers)
-    for moment in moments:
-        parts[-1].append(moment)
-        while left and left[0] in moment.submissions:
-            left.pop(0)
-            parts.append([])
-    return None if left else parts
+def _turn(run: RunRecord, folder: Path, number: int) -> _Turn:
+    events, numbers = read_transcript(folder, number), _numbers(run, number)
+    return _Turn(
+        turn_tokens(run.turns[number - 1]), numbers, events, split_at_submissions(events, numbers) if events else None
+    )
 
 
 @dataclass
@@ -105,21 +110,21 @@ class _Purse:
     def split(self, amounts: Sequence[int], numbers: Sequence[int]) -> None:
         """``amounts`` are those before each of the submissions, and after the last."""
         for number, amount in zip(numbers, amounts[:-1], strict=True):
-            self.given[number] = (total([self.carried, amount]), By.REQUEST)
+            self.given[number] = (sum_if_known([self.carried, amount]), By.REQUEST)
             self.carried = 0
-        self.carried = total([self.carried, amounts[-1]])
+        self.carried = sum_if_known([self.carried, amounts[-1]])
 
     def spend(self, amount: int | None, numbers: Sequence[int]) -> None:
         if not numbers:
-            self.carried = total([self.carried, amount])
+            self.carried = sum_if_known([self.carried, amount])
             return
         alone = len(numbers) == 1
-        self.given |= {number: (total([self.carried, amount]) if alone else None, By.TURN) for number in numbers}
+        self.given |= {number: (sum_if_known([self.carried, amount]) if alone else None, By.TURN) for number in numbers}
         self.carried = 0
 
 
 def _tokens(turns: Sequence[_Turn]) -> Iterator[tuple[int, tuple[Tokens | None, By | None]]]:
-    purses = {kind: _Purse() for kind in KINDS}
+    purses = {kind: _Purse() for kind in TOKEN_KINDS}
     for turn in turns:
         for kind, purse in purses.items():
             amounts = _by_request(turn, kind)
@@ -135,32 +140,13 @@ def _tokens(turns: Sequence[_Turn]) -> Iterator[tuple[int, tuple[Tokens | None, 
 
 
 def _by_request(turn: _Turn, kind: str) -> list[int] | None:
-    """Amounts of the parts, by the first rule under which they add up to the turn."""
     metered = getattr(turn.metered, kind)
-    if turn.parts is None or metered is None:
-        return None
-    for rule in STEPS:
-        amounts = _amounts(turn.parts, rule, kind)
-        if amounts and sum(amounts) == metered:
-            return amounts
-    return None
-
-
-def _amounts(parts: Sequence[Sequence[Moment]], rule: Step, kind: str) -> list[int] | None:
-    """What several events tell of one request counts once."""
-    told: dict[str, tuple[int, int | None]] = {}
-    for place, part in enumerate(parts):
-        steps = [moment.steps[rule.name] for moment in part if rule.name in moment.steps]
-        for count, (name, tokens) in enumerate(steps):
-            made = place - 1 if rule.late and place and count == 0 else place
-            told.setdefault(name or f"request {len(told)}", (made, getattr(tokens, kind)))
-    sums = [total(amount for at, amount in told.values() if at == place) for place in range(len(parts))]
-    return [one for one in sums if one is not None] if told and None not in sums else None
+    return None if turn.parts is None or metered is None else tokens_by_part(turn.parts, kind, metered)
 
 
 def _files(turns: Sequence[_Turn]) -> dict[int, tuple[str, ...] | None]:
     """Known where all that came since the submission before is seen. A client whose calls are never seen shows none."""
-    if not any(moment.called for turn in turns for moment in turn.moments or ()):
+    if not any(event.calls_tool for turn in turns for event in turn.events or ()):
         return {}
     opened: dict[int, dict[str, None]] = {}
     unseen: set[int] = set()
@@ -172,14 +158,8 @@ def _files(turns: Sequence[_Turn]) -> dict[int, tuple[str, ...] | None]:
             continue
         for place, part in enumerate(turn.parts):
             number = following + place
-            for path in (path for moment in part for path in moment.files):
-                opened.setdefault(max(number, _own(path) + 1), {})[path] = None
+            for path in (path for event in part for path in event.feedback_files):
+                opened.setdefault(max(number, submission_of_file(path) + 1), {})[path] = None
         following += len(turn.numbers)
     last = following - 1
     return {n: None if n in unseen else tuple(opened.get(n, {})) for n in range(1, last + 1)}
-
-
-def _own(path: str) -> int:
-    """The submission whose feedback it is: it cannot have been opened before that was made."""
-    found = SUBMISSION.search(path)
-    return int(found[1]) if found else 0

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from evopolicygym.errors import UserError
-from evopolicygym.run_record import Result, Run, load
+from evopolicygym.run_record import Result, RunRecord, load
 
 RECORD: Final = "run.json"
 LEDGER: Final = "ledger.jsonl"
@@ -43,7 +43,7 @@ class Skipped:
 
 @dataclass(frozen=True)
 class Collected:
-    runs: tuple[Run, ...]
+    runs: tuple[RunRecord, ...]
     skipped: tuple[Skipped, ...]
 
 
@@ -56,7 +56,7 @@ def collect(path: Path) -> Collected:
         raise UserError(f"there is no run below {path}", "A run is a folder with run.json.")
     read = [_read(folder) for folder in folders]
     return Collected(
-        tuple(one for one in read if isinstance(one, Run)), tuple(one for one in read if isinstance(one, Skipped))
+        tuple(one for one in read if isinstance(one, RunRecord)), tuple(one for one in read if isinstance(one, Skipped))
     )
 
 
@@ -73,14 +73,14 @@ def run_folders(path: Path) -> Iterator[Path]:
             yield Path(folder)
 
 
-def _read(folder: Path) -> Run | Skipped:
+def _read(folder: Path) -> RunRecord | Skipped:
     try:
         return read_record(folder)
     except UserError as error:
         return unreadable(folder, error)
 
 
-def read_record(folder: Path) -> Run:
+def read_record(folder: Path) -> RunRecord:
     """A record that can be computed with. Raises UserError."""
     run = load(folder)
     for value in (run.task.failure_return, *_numbers(run)):
@@ -89,7 +89,7 @@ def read_record(folder: Path) -> Run:
     return run
 
 
-def _numbers(run: Run) -> Iterator[float]:
+def _numbers(run: RunRecord) -> Iterator[float]:
     for checkpoint in run.checkpoints:
         yield from _of_results((checkpoint.validation, checkpoint.heldout))
     yield from _of_results(submission.train for submission in run.submissions)

@@ -9,14 +9,14 @@ from itertools import combinations
 
 import numpy as np
 
-from evopolicygym.analysis.aggregates import probability_of_improvement
-from evopolicygym.analysis.bootstrap import DRAWS, SEED, draw, percentile_interval
-from evopolicygym.analysis.collection import Number
-from evopolicygym.analysis.estimates import Estimate, average, difference, score
-from evopolicygym.analysis.measured import Coverage, coverage
-from evopolicygym.analysis.power import Components, Plan, components, plans
+from evopolicygym.analysis.leaderboard.aggregates import Number
 from evopolicygym.analysis.scores import Matrix
 from evopolicygym.analysis.sides import Shared, Side, shared
+from evopolicygym.analysis.stats.aggregates import probability_of_improvement
+from evopolicygym.analysis.stats.bootstrap import DRAWS, SEED, draw, percentile_interval
+from evopolicygym.analysis.stats.coverage import Coverage, coverage
+from evopolicygym.analysis.stats.estimates import Estimate, average, difference, score
+from evopolicygym.analysis.stats.power import Components, Plan, components, plans
 from evopolicygym.reference.scale import scales
 
 

@@ -7,17 +7,17 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from evopolicygym.analysis.between import between
-from evopolicygym.analysis.edit_size import edit_size, read_lines
-from evopolicygym.analysis.edits import EDITS, Kind, Version
+from evopolicygym.analysis.edits.kinds import EDITS, Kind, Version
+from evopolicygym.analysis.edits.phases import Phase, phases
+from evopolicygym.analysis.edits.progress import Progress, progress
+from evopolicygym.analysis.edits.sizes import edit_size, read_lines
+from evopolicygym.analysis.edits.timeline import Event, Measure, timeline
 from evopolicygym.analysis.entrants import entrant
-from evopolicygym.analysis.intervals import Count
+from evopolicygym.analysis.leaderboard.selection import candidates
 from evopolicygym.analysis.load import RunFolder
-from evopolicygym.analysis.phases import Phase, phases
-from evopolicygym.analysis.progress import Progress, progress
-from evopolicygym.analysis.selection import candidates
 from evopolicygym.analysis.spending import Spending, spending
-from evopolicygym.analysis.timeline import Event, Measure, timeline
-from evopolicygym.run_record import Code, Run
+from evopolicygym.analysis.stats.hit_rates import Count
+from evopolicygym.run_record import Code, RunRecord
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ def count(events: Iterable[Event], kind: Kind) -> Count:
     return Count(len(hits), sum(hits))
 
 
-def _who(folder: str, run: Run) -> Who:
+def _who(folder: str, run: RunRecord) -> Who:
     agent, outcome = run.agent, run.outcome
     assert outcome is not None
     return Who(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Final
 
-from evopolicygym.run_record import Run
+from evopolicygym.run_record import RunRecord
 
 RANDOM: Final = "random policy"
 BY_HAND: Final = "by hand"
@@ -16,7 +16,7 @@ PUBLISHED: Final = " (paper)"
 HASH_DIGITS: Final = 12
 
 
-def entrant(run: Run) -> str:
+def entrant(run: RunRecord) -> str:
     """Never the name of an anchor or of a published row."""
     if run.agent is None:
         return BY_HAND

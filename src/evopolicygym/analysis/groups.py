@@ -8,10 +8,10 @@ from statistics import fmean
 from typing import Any, Final
 
 from evopolicygym.analysis.diagnostics import Diagnosis, Shape
-from evopolicygym.analysis.edit_size import Size
-from evopolicygym.analysis.edits import EDITS, Kind
-from evopolicygym.analysis.intervals import Count, Rate, hit_rate
-from evopolicygym.analysis.timeline import Event
+from evopolicygym.analysis.edits.kinds import EDITS, Kind
+from evopolicygym.analysis.edits.sizes import Size
+from evopolicygym.analysis.edits.timeline import Event
+from evopolicygym.analysis.stats.hit_rates import Count, Rate, hit_rate
 
 ALL: Final = "all"
 UNGROUPED: Final = "other"

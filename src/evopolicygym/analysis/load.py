@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
 
-from evopolicygym.analysis.code_reader import code_facts
 from evopolicygym.analysis.collect import SkipKind, Skipped, read_record, run_folders, unreadable
+from evopolicygym.analysis.edits.code_reader import code_facts
 from evopolicygym.analysis.scores import unfinished
 from evopolicygym.errors import UserError
 from evopolicygym.files import is_folder
 from evopolicygym.run_paths import check_run_folder
-from evopolicygym.run_record import Checkpoint, Code, Run, Status
+from evopolicygym.run_record import Checkpoint, Code, RunRecord, Status
 
 Found = TypeVar("Found")
 REASON_CHARACTERS: Final = 300
@@ -24,7 +24,7 @@ class RunFolder:
     """A finished run, with the code of every checkpoint that has a validation result."""
 
     folder: Path
-    run: Run
+    run: RunRecord
     code: Mapping[str, Code]
 
     def checkpoint(self, name: str) -> Path:
@@ -72,7 +72,7 @@ def open_run(folder: Path) -> RunFolder | Skipped:
         return Skipped(str(folder), SkipKind.BROKEN, str(error))
 
 
-def _code(folder: Path, run: Run) -> Iterator[tuple[str, Code]]:
+def _code(folder: Path, run: RunRecord) -> Iterator[tuple[str, Code]]:
     """As recorded; read from the checkpoint where it is not."""
     for checkpoint in run.checkpoints:
         if checkpoint.validation is not None:

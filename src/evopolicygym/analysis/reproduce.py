@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from evopolicygym.analysis.ranks import over_tasks, ranks
 from evopolicygym.analysis.scores import mean_if_known, paper_normalised
+from evopolicygym.analysis.stats.ranks import over_tasks, ranks
 from evopolicygym.errors import UserError
 from evopolicygym.reference.paper import RANDOM, Document, Edits, Table
 

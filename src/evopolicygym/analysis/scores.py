@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from evopolicygym.run_record import OutcomeKind, Repeat, Run, Status
+from evopolicygym.run_record import OutcomeKind, Repeat, RunRecord, Status
 
 Returns = Sequence[float]
 Matrix = NDArray[np.float64]
@@ -22,13 +22,13 @@ AGAIN: Final = "to be run again"
 class RunScore:
     """The held-out returns that a run counts, or why it counts as missing."""
 
-    run: Run
+    run: RunRecord
     returns: tuple[float, ...]
     missing: str | None
     flags: tuple[str, ...]
 
 
-def run_score(run: Run) -> RunScore:
+def run_score(run: RunRecord) -> RunScore:
     reason = _missing(run)
     if reason or run.outcome is None:
         return RunScore(run, (), reason, ())
@@ -39,7 +39,7 @@ def run_score(run: Run) -> RunScore:
     return RunScore(run, returns, None, tuple(_flags(run)))
 
 
-def _missing(run: Run) -> str | None:
+def _missing(run: RunRecord) -> str | None:
     """Nobody's score. An agent that merely failed is not missing."""
     if run.outcome is None:
         return unfinished(run.status)
@@ -64,7 +64,7 @@ def unfinished(status: Status) -> str:
     return f"{status}: still played, or left unfinished (`evopolicygym finish` scores it as it is)"
 
 
-def _flags(run: Run) -> Iterable[str]:
+def _flags(run: RunRecord) -> Iterable[str]:
     outcome = run.outcome
     assert outcome is not None
     if outcome.kind is OutcomeKind.NO_OK_SUBMIT:

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evopolicygym.analysis.boards import apart
 from evopolicygym.analysis.entrants import entrant
-from evopolicygym.analysis.fingerprints import differences
+from evopolicygym.analysis.leaderboard.boards import apart
+from evopolicygym.analysis.leaderboard.fingerprints import differences
 from evopolicygym.analysis.scores import Matrix, RunScore, run_score
-from evopolicygym.run_record import Run
+from evopolicygym.run_record import RunRecord
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Shared:
     second: Matrix
 
 
-def sides(paths: Mapping[str, Sequence[Run]]) -> list[Side]:
+def sides(paths: Mapping[str, Sequence[RunRecord]]) -> list[Side]:
     """A path with one entrant is one side, a path with several is one for each. The path joins the label when two
     paths hold the same entrant."""
     found = [(path, who, runs) for path, listed in paths.items() for who, runs in _by_entrant(listed).items()]
@@ -60,14 +60,14 @@ def _fewer(first: Side, second: Side, key: tuple[str, str]) -> int:
     return min(len(first.runs[key]), len(second.runs[key]))
 
 
-def _by_entrant(runs: Sequence[Run]) -> dict[str, list[Run]]:
-    found: dict[str, list[Run]] = defaultdict(list)
+def _by_entrant(runs: Sequence[RunRecord]) -> dict[str, list[RunRecord]]:
+    found: dict[str, list[RunRecord]] = defaultdict(list)
     for run in runs:
         found[entrant(run)].append(run)
     return dict(sorted(found.items()))
 
 
-def _side(label: str, runs: Sequence[Run]) -> Side:
+def _side(label: str, runs: Sequence[RunRecord]) -> Side:
     scores = [run_score(run) for run in runs]
     counted: dict[tuple[str, str], list[RunScore]] = defaultdict(list)
     for one in scores:

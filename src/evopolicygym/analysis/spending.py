@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from evopolicygym.analysis.between import Between, TurnSpent, by_turn
-from evopolicygym.analysis.tokens import KINDS, Tokens, of_turn, total
-from evopolicygym.run_record import Run, Submission
+from evopolicygym.agents.transcripts import TOKEN_KINDS, Tokens, sum_if_known
+from evopolicygym.analysis.between import Between, TurnSpent, by_turn, turn_tokens
+from evopolicygym.run_record import RunRecord, Submission
 
 INVALID: Final = "invalid_action"
 
@@ -51,7 +51,7 @@ class Spending:
     by_turn: tuple[TurnSpent, ...]
 
 
-def spending(run: Run, meanwhile: Mapping[int, Between]) -> Spending:
+def spending(run: RunRecord, meanwhile: Mapping[int, Between]) -> Spending:
     paid = [submission for submission in run.submissions if not submission.refunded]
     cases = Counter(case for submission in paid for case in submission.cases)
     spent = _by_submission(run, meanwhile)
@@ -76,7 +76,7 @@ def spending(run: Run, meanwhile: Mapping[int, Between]) -> Spending:
     )
 
 
-def _by_submission(run: Run, meanwhile: Mapping[int, Between]) -> tuple[Spent, ...]:
+def _by_submission(run: RunRecord, meanwhile: Mapping[int, Between]) -> tuple[Spent, ...]:
     found = []
     since: datetime | None = run.times.opened
     for submission in run.submissions:
@@ -94,10 +94,12 @@ def _sum(seconds: list[float | None]) -> float | None:
     return sum(known) if len(known) == len(seconds) else None
 
 
-def _tokens(run: Run) -> Tokens:
+def _tokens(run: RunRecord) -> Tokens:
     """Unknown as soon as one turn is, and without turns."""
-    turns = [of_turn(turn) for turn in run.turns]
-    return Tokens(**{kind: total(getattr(turn, kind) for turn in turns) if turns else None for kind in KINDS})
+    turns = [turn_tokens(turn) for turn in run.turns]
+    return Tokens(
+        **{kind: sum_if_known(getattr(turn, kind) for turn in turns) if turns else None for kind in TOKEN_KINDS}
+    )
 
 
 def _clipped_rate(paid: list[Submission]) -> float | None:

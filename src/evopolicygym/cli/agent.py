@@ -15,7 +15,7 @@ from evopolicygym.agents.installed import Readiness
 from evopolicygym.agents.installed import check as look
 from evopolicygym.cli.output import data, print_json
 from evopolicygym.cli.tables import hint, show
-from evopolicygym.runs.footprint import Footprint, footprint
+from evopolicygym.runs.install_paths import Footprint, footprint
 from evopolicygym.sandbox.agent.exposure import exposure
 
 app = typer.Typer(no_args_is_help=True, help="List and check agents.")

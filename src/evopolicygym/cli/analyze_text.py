@@ -9,10 +9,10 @@ from statistics import median
 
 from evopolicygym.analysis.between import files_opened
 from evopolicygym.analysis.diagnostics import Diagnosis, Shape
-from evopolicygym.analysis.edit_size import Size
-from evopolicygym.analysis.edits import EDITS, PAPER_EDITS
+from evopolicygym.analysis.edits.kinds import EDITS, PAPER_EDITS
+from evopolicygym.analysis.edits.sizes import Size
 from evopolicygym.analysis.groups import Group, groups
-from evopolicygym.analysis.intervals import Rate
+from evopolicygym.analysis.stats.hit_rates import Rate
 from evopolicygym.cli.numbers import UNKNOWN, number
 from evopolicygym.cli.tables import say, show
 

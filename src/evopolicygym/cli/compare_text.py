@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from evopolicygym.analysis.compare import Difference, Pair, TaskComparison
-from evopolicygym.analysis.estimates import LEVEL
-from evopolicygym.analysis.power import CASES, POWER, Plan
 from evopolicygym.analysis.sides import Side
+from evopolicygym.analysis.stats.estimates import LEVEL
+from evopolicygym.analysis.stats.power import CASES, POWER, Plan
 from evopolicygym.cli.numbers import between, caution, fixed, number, probability, with_interval
 from evopolicygym.cli.tables import say, show
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from evopolicygym.run_record import Run
+from evopolicygym.run_record import RunRecord
 
 WIDTH: Final = 64
 HEIGHT: Final = 8
 
 
-def points(record: Run) -> Iterator[tuple[int, float]]:
+def points(record: RunRecord) -> Iterator[tuple[int, float]]:
     """After each submission: episodes consumed, and the best validation mean so far."""
     means = {one.hash: one.validation.mean for one in record.checkpoints if one.validation}
     consumed, best = 0, None
@@ -23,7 +23,7 @@ def points(record: Run) -> Iterator[tuple[int, float]]:
             yield consumed, best
 
 
-def curve(record: Run) -> list[str]:
+def curve(record: RunRecord) -> list[str]:
     """Lines of text; none when nothing was validated."""
     known = list(points(record))
     if not known:

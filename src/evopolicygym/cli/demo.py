@@ -12,7 +12,7 @@ from evopolicygym.cli.output import data, talk
 from evopolicygym.cli.run import new_folder, play
 from evopolicygym.reference import anchors
 from evopolicygym.reference.paper import best_agent, published
-from evopolicygym.run_record import Run, load
+from evopolicygym.run_record import RunRecord, load
 from evopolicygym.runs.settings import AgentSettings, Seeds
 
 
@@ -30,7 +30,7 @@ def demo(
     _explain(load(root), root)
 
 
-def _explain(record: Run, root: Path) -> None:
+def _explain(record: RunRecord, root: Path) -> None:
     data.print()
     for line in curve(record):
         data.print(line)
@@ -43,7 +43,7 @@ def _explain(record: Run, root: Path) -> None:
     data.print("`evopolicygym verify` on that folder recomputes the score, `report -o report.html` draws the run.")
 
 
-def _beside(record: Run) -> list[tuple[str, float]]:
+def _beside(record: RunRecord) -> list[tuple[str, float]]:
     """The score, and on the same held-out cases: trivial policies, and the best agent of the paper."""
     rows = [("this run, held-out", record.outcome.heldout.mean)] if record.outcome and record.outcome.heldout else []
     if known := anchors.stored_anchors().tasks.get(record.task.id):

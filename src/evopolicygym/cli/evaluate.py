@@ -12,13 +12,18 @@ import typer
 
 from evopolicygym.cli.output import data, print_json, progress, talk, tell_refused
 from evopolicygym.errors import Fault, UserError
-from evopolicygym.execution import evaluation
 from evopolicygym.execution.engine import LocalEngine
-from evopolicygym.execution.evaluation import Evaluation, NotLoaded, evaluate_folder
+from evopolicygym.execution.evaluation import (
+    Evaluation,
+    PolicyNotLoaded,
+    are_among_paper_heldout_cases,
+    are_paper_heldout_cases,
+    evaluate_folder,
+)
 from evopolicygym.execution.ray.engine import ray_engine
 from evopolicygym.files import open_unnamed
 from evopolicygym.reference.paper import HELDOUT_CASES, best_agent, published
-from evopolicygym.runs.machine_lock import Cases, hidden_cases
+from evopolicygym.runs.locks import Cases, hidden_cases
 from evopolicygym.runs.settings import CORES, EngineName, Isolation, Seeds
 from evopolicygym.sandbox.checkpoints import Checkpoint, SnapshotRefused
 from evopolicygym.sandbox.policy.jail import MEANING, Level
@@ -76,7 +81,7 @@ def evaluate(
             )
     except SnapshotRefused as error:
         raise UserError(f"{policy_dir} cannot be evaluated: {error}") from error
-    except NotLoaded as error:
+    except PolicyNotLoaded as error:
         _report_not_loaded(error, json)
         raise typer.Exit(1) from None
     if json:
@@ -136,7 +141,7 @@ def _make_empty(folder: Path) -> None:
         raise UserError(f"cannot write to {folder}: {error.strerror}", "Name another folder for --record.") from error
 
 
-def _report_not_loaded(error: NotLoaded, json: bool) -> None:
+def _report_not_loaded(error: PolicyNotLoaded, json: bool) -> None:
     if json:
         told = {"kind": error.error.kind, "text": error.error.text}
         print_json({"loaded": False, "error": told, "stdout": error.stdout, "stderr": error.stderr})
@@ -193,8 +198,8 @@ def _summary(report: Evaluation) -> Iterator[tuple[str, str]]:
 def _paper_cases(report: Evaluation) -> str:
     """How the cases of the paper's rows relate to those that were played."""
     played = (report.splits_id, report.split, report.indices)
-    if evaluation.are_paper_heldout_cases(*played):
+    if are_paper_heldout_cases(*played):
         return "on these cases"
-    if evaluation.are_among_paper_heldout_cases(*played):
+    if are_among_paper_heldout_cases(*played):
         return f"on all {HELDOUT_CASES} cases of this list, not on these {len(report.indices)} alone, not comparable"
     return "on OTHER cases (its own held-out list), not comparable"

@@ -18,14 +18,13 @@ from evopolicygym.judge import hidden, submission
 from evopolicygym.judge.state import Phase
 from evopolicygym.run_paths import RunPaths
 from evopolicygym.run_record import load
-from evopolicygym.runs import service
-from evopolicygym.runs.lock import RunIsOwned
-from evopolicygym.runs.look import has_outcome, look
-from evopolicygym.runs.machine_lock import hidden_cases
-from evopolicygym.runs.ownership import own
+from evopolicygym.runs import serve
+from evopolicygym.runs.locks import RunIsOwned, hidden_cases
+from evopolicygym.runs.open_run import own
+from evopolicygym.runs.run_status import has_outcome, look
 from evopolicygym.runs.settings import CORES, EngineName, Isolation
-from evopolicygym.runs.verification import Finding, Replay, Report
-from evopolicygym.runs.verification import verify as verify_run
+from evopolicygym.runs.verify import Finding, Replay, Report
+from evopolicygym.runs.verify import verify as verify_run
 from evopolicygym.server import control
 from evopolicygym.tasks.registry import absolute_name
 from evopolicygym.tasks.splits import Split
@@ -84,7 +83,7 @@ def score(
         with own(run, **given) as owner, progress(total) as advance:
             tell_notice(owner.notice)
             if all_checkpoints and missing:
-                with hidden_cases(service.cases_of(owner), str(run), "Ctrl-C loses nothing: score it later."):
+                with hidden_cases(serve.cases_of(owner), str(run), "Ctrl-C loses nothing: score it later."):
                     for one in owner.judge.state.candidates:
                         hidden.score(owner.judge, one.charged.checkpoint, advance)
             owner.write_record()
@@ -137,7 +136,7 @@ def _ask_or_finish(run: Path, **given: Any) -> None:
 
 
 def _ask_the_owner(run: Path) -> None:
-    messages = control.ask(run, service.FINISH)
+    messages = control.ask(run, serve.FINISH_COMMAND)
     first = next(messages, {})
     with progress(first.get("total", 0)) as advance:
         for message in chain([first], messages):
@@ -160,6 +159,6 @@ def _finish_here(run: Path, given: dict[str, Any]) -> None:
         tell_notice(owner.notice)
         if interrupted := owner.judge.state.running:
             submission.execute(owner.judge, interrupted)
-        hidden.close(owner.judge, service.BY_HAND)
+        hidden.close(owner.judge, serve.FINISHED_BY_HAND)
         with progress(hidden.left_to_play(owner.judge.state)) as advance:
-            service.finish(owner, advance)
+            serve.finish_run(owner, advance)

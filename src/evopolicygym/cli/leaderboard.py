@@ -21,8 +21,8 @@ def leaderboard(
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Tables with intervals. Only runs with the same comparable_id share one; what differs is shown apart."""
-    from evopolicygym.analysis import leaderboard as analysis
     from evopolicygym.analysis.collect import collect
+    from evopolicygym.analysis.leaderboard import build as analysis
     from evopolicygym.cli import leaderboard_text
     from evopolicygym.reference.anchors import load, stored_anchors
 

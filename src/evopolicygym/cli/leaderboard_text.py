@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import zip_longest
 
-from evopolicygym.analysis.collection import Aggregate, Standing
-from evopolicygym.analysis.estimates import LEVEL, WHOLE
-from evopolicygym.analysis.leaderboard import BoardTable, CostRow, Leaderboard, PaperRows
-from evopolicygym.analysis.tasktable import Row, TaskTable
+from evopolicygym.analysis.leaderboard.aggregates import Aggregate, Standing
+from evopolicygym.analysis.leaderboard.build import BoardTable, CostRow, Leaderboard, PaperRows
+from evopolicygym.analysis.leaderboard.task_table import Row, TaskTable
+from evopolicygym.analysis.stats.estimates import LEVEL, WHOLE
 from evopolicygym.cli.numbers import between, caution, count, fixed, number, probability, span, with_interval
 from evopolicygym.cli.tables import say, show
 
@@ -41,7 +41,7 @@ def show_leaderboard(made: Leaderboard) -> None:
             say(f"  differs from board 1 in {difference}")
         _show_board(board)
     say(f"\nscores: mean over tasks of (score - L) / (U - L), scale {made.scale_version}; intervals and P(first): "
-        f"docs/statistics.md, {made.draws:,} draws")  # fmt: skip
+        f"`evopolicygym docs statistics`, {made.draws:,} draws")  # fmt: skip
     say("checkpoints: distinct ones that hidden validation chose among, mean over runs")
 
 

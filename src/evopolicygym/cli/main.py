@@ -44,6 +44,7 @@ COMMANDS: Final = {
     "analyze": "analyze:analyze",
     "report": "report:report",
     "reproduce": "reproduce:reproduce",
+    "docs": "docs:docs",
     "doctor": "doctor:doctor",
     "suite": "suite:app",
     "task": "task:app",

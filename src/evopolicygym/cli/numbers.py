@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from evopolicygym.analysis.collection import Number
-    from evopolicygym.analysis.estimates import Interval
-    from evopolicygym.analysis.measured import Coverage
-    from evopolicygym.analysis.places import Places
+    from evopolicygym.analysis.leaderboard.aggregates import Number
+    from evopolicygym.analysis.stats.coverage import Coverage
+    from evopolicygym.analysis.stats.estimates import Interval
+    from evopolicygym.analysis.stats.rank_intervals import Places
 
 UNKNOWN: Final = "-"
 

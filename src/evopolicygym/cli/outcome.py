@@ -9,7 +9,7 @@ from typing import Final
 from evopolicygym.cli.numbers import counted
 from evopolicygym.cli.output import data, print_json
 from evopolicygym.errors import Fault
-from evopolicygym.run_record import OutcomeKind, Repeat, Result, Run, Submission, load
+from evopolicygym.run_record import OutcomeKind, Repeat, Result, RunRecord, Submission, load
 
 MANY: Final = 24
 AGAIN: Final = (
@@ -59,7 +59,7 @@ def show_scores(run: Path, json: bool) -> None:
         show_table(record)
 
 
-def show_table(record: Run) -> None:
+def show_table(record: RunRecord) -> None:
     """One line for each submission; held-out where it was measured, which never selects."""
     checkpoints = {checkpoint.hash: checkpoint for checkpoint in record.checkpoints}
     data.print(f"{'submit':>6} {'episodes':>8}  {'verdict':14} {'train':>11} {'validation':>11} {'held-out':>11}")
@@ -75,7 +75,7 @@ def show_table(record: Run) -> None:
     data.print()
 
 
-def _worth_showing(record: Run) -> list[Submission]:
+def _worth_showing(record: RunRecord) -> list[Submission]:
     """All of a few; of many those that raised the best validation mean, that failed, or that were selected."""
     if len(record.submissions) <= MANY:
         return record.submissions
@@ -93,7 +93,7 @@ def _mean(result: Result | None) -> str:
     return f"{result.mean:11.5g}" if result else f"{'-':>11}"
 
 
-def _end(record: Run) -> list[tuple[str, str]]:
+def _end(record: RunRecord) -> list[tuple[str, str]]:
     """Why it was closed; and what failed, where that is why."""
     reason = record.times.closed_because
     if reason is None:
@@ -105,7 +105,7 @@ def _end(record: Run) -> list[tuple[str, str]]:
     return [("closed", f"{reason}: {TROUBLE[reason]}"), *said]
 
 
-def _lines(record: Run) -> list[tuple[str, str]]:
+def _lines(record: RunRecord) -> list[tuple[str, str]]:
     budget, outcome, submissions = record.budget, record.outcome, counted(len(record.submissions), "submission")
     lines = [
         ("task", f"{record.task.id} ({record.task.env_id}), cases of {record.ids.splits_id[:23]}"),

@@ -20,14 +20,13 @@ from evopolicygym.errors import UserError
 from evopolicygym.execution.slots import check_jobs
 from evopolicygym.judge.judge import Videos
 from evopolicygym.run_paths import RunPaths
-from evopolicygym.runs.casting import Cast, cast
-from evopolicygym.runs.driver import drive
-from evopolicygym.runs.grants import granted, granted_command
-from evopolicygym.runs.look import has_outcome, look, recorded_settings
-from evopolicygym.runs.ownership import Owner, agreed, own
-from evopolicygym.runs.programs import settled
+from evopolicygym.runs.agent_loop import drive
+from evopolicygym.runs.agent_setup import Cast, cast
+from evopolicygym.runs.install_paths import settled
+from evopolicygym.runs.open_run import Owner, agreed, own
+from evopolicygym.runs.run_status import has_outcome, look, recorded_settings
 from evopolicygym.runs.settings import CORES, MAY_DIFFER, AgentSettings, EngineName, Isolation, Seeds, Settings
-from evopolicygym.runs.signature import is_signed_here
+from evopolicygym.runs.trust import granted, granted_command, is_signed_here
 from evopolicygym.sandbox.agent.cell import Network
 from evopolicygym.tasks.registry import absolute_name, resolve
 
@@ -65,7 +64,7 @@ def run(
     max_cost: Annotated[float | None, typer.Option(help="Dollars.")] = None,
     max_retries: Annotated[int, typer.Option(help="Of a turn, in a row, while the provider is in trouble.")] = 8,
     max_silence: Annotated[float, typer.Option(help="Minutes in which a client may say nothing.")] = 60.0,
-    prices: Annotated[Path | None, typer.Option(help="A price file of your own (docs/agents.md).")] = None,
+    prices: Annotated[Path | None, typer.Option(help="Price file (see `evopolicygym docs agents`)")] = None,
     seeds: Annotated[Seeds, typer.Option(help="Cases of the paper, or sealed by your key.")] = Seeds.SEALED,
     seal_key: Annotated[Path | None, typer.Option(help="Key file for --seeds sealed.")] = None,
     budget: Annotated[int | None, typer.Option(help="Train episodes in all (default 128).")] = None,

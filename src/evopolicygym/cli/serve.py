@@ -15,8 +15,8 @@ from evopolicygym.cli.outcome import check_outcome, show_outcome
 from evopolicygym.cli.output import data, talk, tell_notice
 from evopolicygym.judge.judge import Videos
 from evopolicygym.judge.state import Phase
-from evopolicygym.runs import service
-from evopolicygym.runs.ownership import Owner, own
+from evopolicygym.runs.open_run import Owner, own
+from evopolicygym.runs.serve import serve_run
 from evopolicygym.runs.settings import CORES, Isolation, Seeds, ValidateWhen
 from evopolicygym.runs.workspace import example_cases
 from evopolicygym.tasks.registry import absolute_name
@@ -80,7 +80,7 @@ async def _serve(owner: Owner, run: Path, json: bool) -> None:
         _announce(owner, run, url, json)
         return await asyncio.Future[str]()  # until somebody asks to finish the run
 
-    await service.serve(owner, wait)
+    await serve_run(owner, wait)
 
 
 def _announce(owner: Owner, run: Path, url: str, json: bool) -> None:

@@ -24,13 +24,12 @@ from evopolicygym.execution.ray.cluster import RayCluster
 from evopolicygym.execution.slots import check_jobs
 from evopolicygym.files import write_atomic
 from evopolicygym.runs.settings import CORES, EngineName
-from evopolicygym.suites import member as members
+from evopolicygym.suites import worker as members
 from evopolicygym.suites.file import Suite
 from evopolicygym.suites.folder import FILE, SuiteFolder, check_unchanged, is_owned
-from evopolicygym.suites.foreman import Foreman
 from evopolicygym.suites.plan import PlannedRun, plan
-from evopolicygym.suites.standing import Row
-from evopolicygym.suites.survey import Survey, table, write_table
+from evopolicygym.suites.scheduler import Scheduler
+from evopolicygym.suites.status import SuiteRow, SuiteStatus, table, write_table
 
 app = typer.Typer(no_args_is_help=True, help="Many runs with one command: tasks x agents x repeats.")
 INTERRUPTED = 130
@@ -58,13 +57,13 @@ def run(
     planned = plan(suite)
     check_unchanged(place, planned)
     if dry_run:
-        show_plan(suite, planned, Survey(place, planned, lambda name: is_owned(place.run(name))).rows(), json)
+        show_plan(suite, planned, SuiteStatus(place, planned, lambda name: is_owned(place.run(name))).rows(), json)
         return
     planned[0].settings.splits()  # a sealing key is made once, not by many runs at a time
     place.make()
     with _alone(place.root), _fleet(planned, jobs, ray_address) if engine is EngineName.RAY else nullcontext() as fleet:
         write_atomic(place.file, suite.toml().encode())
-        foreman = Foreman(place, planned, suite.cap, jobs, parallel_runs, fleet)
+        foreman = Scheduler(place, planned, suite.cap, jobs, parallel_runs, fleet)
         asyncio.run(_work(foreman, place, suite))
     _conclude(foreman, place, suite, planned, json)
 
@@ -76,7 +75,7 @@ def status(
 ) -> None:
     """How the runs of a suite stand."""
     suite, place, planned = _open(folder)
-    rows = Survey(place, planned, lambda name: is_owned(place.run(name))).rows()
+    rows = SuiteStatus(place, planned, lambda name: is_owned(place.run(name))).rows()
     if json:
         print_json(table(suite, rows))
     else:
@@ -99,11 +98,11 @@ def _fleet(planned: list[PlannedRun], jobs: int, address: str | None) -> Iterato
         yield fleet
 
 
-async def _work(foreman: Foreman, place: SuiteFolder, suite: Suite) -> None:
+async def _work(foreman: Scheduler, place: SuiteFolder, suite: Suite) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, _stop, foreman)
-    written: list[Row] = []
+    written: list[SuiteRow] = []
     with suite_table.watching(suite.name, place.root) as show:
 
         def tick() -> None:
@@ -116,7 +115,7 @@ async def _work(foreman: Foreman, place: SuiteFolder, suite: Suite) -> None:
         await foreman.work(tick)
 
 
-def _stop(foreman: Foreman) -> None:
+def _stop(foreman: Scheduler) -> None:
     if not foreman.is_stopped:
         talk.print(
             f"stopping: {counted(foreman.running, 'run')} to end the submission under way; Ctrl-C again stops at once"
@@ -124,7 +123,7 @@ def _stop(foreman: Foreman) -> None:
     foreman.stop()
 
 
-def _conclude(foreman: Foreman, place: SuiteFolder, suite: Suite, planned: list[PlannedRun], json: bool) -> None:
+def _conclude(foreman: Scheduler, place: SuiteFolder, suite: Suite, planned: list[PlannedRun], json: bool) -> None:
     """Exit code 0 only when every run has a score."""
     rows = foreman.survey.rows()
     write_table(place, suite, rows)

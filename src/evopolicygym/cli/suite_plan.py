@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from rich.table import Table
 
 from evopolicygym.cli.output import data, print_json
-from evopolicygym.suites.estimate import Estimate, estimate
+from evopolicygym.suites.estimate import CostEstimate, estimate
 from evopolicygym.suites.file import Suite
 from evopolicygym.suites.plan import PlannedRun
-from evopolicygym.suites.standing import Row
+from evopolicygym.suites.status import SuiteRow
 
 
-def show_plan(suite: Suite, planned: Sequence[PlannedRun], rows: Sequence[Row], json: bool) -> None:
+def show_plan(suite: Suite, planned: Sequence[PlannedRun], rows: Sequence[SuiteRow], json: bool) -> None:
     found = estimate(planned, rows)
     if json:
         print_json(found.facts())
@@ -27,5 +27,5 @@ def show_plan(suite: Suite, planned: Sequence[PlannedRun], rows: Sequence[Row], 
     data.block(found.notes())
 
 
-def _hours(line: Estimate) -> str:
+def _hours(line: CostEstimate) -> str:
     return "unknown" if line.core_hours is None else f"{line.core_hours:.2g}"

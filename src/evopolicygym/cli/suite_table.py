@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from evopolicygym.cli.output import data, one_line, talk
-from evopolicygym.suites.standing import Row, Status
+from evopolicygym.suites.status import SuiteRow, SuiteRunStatus
 
 BAR: Final = 12
 TENTHS: Final = 10
@@ -24,7 +24,7 @@ SHORT_BAR: Final = 5
 LEAST: Final = {"why": 12, "task": 10}  # characters
 COLUMNS: Final = ("task", "agent", "seed", "status", "budget", "best", "score", "spent", "left", "why")
 RIGHT: Final = {"seed", "best", "score", "spent", "left"}
-Show = Callable[[Sequence[Row]], None]
+Show = Callable[[Sequence[SuiteRow]], None]
 
 
 @contextmanager
@@ -53,14 +53,14 @@ class Pace:
         return _duration(amount * (time.monotonic() - began) / done) if done > 0 else ""
 
 
-def show(name: str, rows: Sequence[Row]) -> None:
+def show(name: str, rows: Sequence[SuiteRow]) -> None:
     if not data.is_terminal:
         data.width = WIDE
     data.print(rendered(name, rows, width=data.width))
 
 
 def rendered(
-    name: str, rows: Sequence[Row], pace: Pace | None = None, width: int = WIDE, height: int | None = None
+    name: str, rows: Sequence[SuiteRow], pace: Pace | None = None, width: int = WIDE, height: int | None = None
 ) -> Table:
     """With ``height``, what matters most of what there is room for. Columns without content are left out."""
     left = pace.left("", sum(map(_left, rows))) if pace else ""
@@ -93,22 +93,27 @@ def _widths(lines: Sequence[tuple[str, ...]], width: int) -> dict[str, int]:
     return wide
 
 
-def _dullness(row: Row) -> int:
-    return (Status.RUNNING, Status.FAILED, Status.MISSING, Status.INTERRUPTED, Status.SCORED, Status.WAITING).index(
-        row.status
-    )
+def _dullness(row: SuiteRow) -> int:
+    return (
+        SuiteRunStatus.RUNNING,
+        SuiteRunStatus.FAILED,
+        SuiteRunStatus.MISSING,
+        SuiteRunStatus.INTERRUPTED,
+        SuiteRunStatus.SCORED,
+        SuiteRunStatus.WAITING,
+    ).index(row.status)
 
 
-def _left(row: Row) -> float:
+def _left(row: SuiteRow) -> float:
     """Episodes to play: the rest of the budget, and hidden ones as far as they are known."""
     return 0 if row.is_over else row.budget - row.charged + (row.hidden_left or 0)
 
 
-def _time_left(row: Row, pace: Pace | None) -> str:
-    return pace.left(row.run, _left(row)) if pace and row.status is Status.RUNNING else ""
+def _time_left(row: SuiteRow, pace: Pace | None) -> str:
+    return pace.left(row.run, _left(row)) if pace and row.status is SuiteRunStatus.RUNNING else ""
 
 
-def _cells(row: Row, left: str, bar: int) -> tuple[str, ...]:
+def _cells(row: SuiteRow, left: str, bar: int) -> tuple[str, ...]:
     filled = bar * row.charged // max(1, row.budget)
     return (
         row.task.removeprefix("core16/"),
@@ -128,19 +133,19 @@ def _one_line(cells: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(map(one_line, cells))
 
 
-def _why(row: Row) -> str:
+def _why(row: SuiteRow) -> str:
     """In one line."""
     return " ".join((row.reason or "").split())
 
 
-def _status(row: Row) -> str:
-    if row.status is not Status.RUNNING:
+def _status(row: SuiteRow) -> str:
+    if row.status is not SuiteRunStatus.RUNNING:
         return row.status
     left = f", {row.hidden_left} left" if row.phase in ("validating", "measuring") else ""
     return f"{row.phase or 'starting'}{left}"
 
 
-def _spent(row: Row) -> str:
+def _spent(row: SuiteRow) -> str:
     if row.dollars is not None:
         return f"${row.dollars:.2f}"
     return f"{row.tokens / 1000:.0f}k tokens" if row.tokens is not None else ""
@@ -155,12 +160,12 @@ def _duration(seconds: float) -> str:
     return f"{minutes // 60} h {minutes % 60:02} min" if minutes >= 60 else f"{minutes} min {rest:02} s"
 
 
-def _tell_changes(rows: Sequence[Row], told: dict[str, str]) -> None:
+def _tell_changes(rows: Sequence[SuiteRow], told: dict[str, str]) -> None:
     """A line when a run changes its phase, ends, or has used another tenth of its budget."""
     for row in rows:
-        waits = row.reason if row.status is Status.RUNNING else None
+        waits = row.reason if row.status is SuiteRunStatus.RUNNING else None
         now = f"{row.status} {row.phase} {TENTHS * row.charged // max(1, row.budget)} {waits}"
-        if told.get(row.run) != now and (row.run in told or row.status is not Status.WAITING):
+        if told.get(row.run) != now and (row.run in told or row.status is not SuiteRunStatus.WAITING):
             score = f", score {row.score:.6g}" if row.score is not None else ""
             why = f": {_why(row)}" if row.reason else ""
             talk.print(f"{row.run}: {_status(row)}, {row.charged}/{row.budget} episodes{score}{why}")

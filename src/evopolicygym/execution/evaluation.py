@@ -19,7 +19,7 @@ from evopolicygym.tasks.splits import Case, Split
 from evopolicygym.tasks.task import Task
 
 
-class NotLoaded(Exception):
+class PolicyNotLoaded(Exception):
     """The policy does not import or construct, so there is nothing to play."""
 
     def __init__(self, error: EpisodeError, stdout: str, stderr: str) -> None:
@@ -110,12 +110,14 @@ def evaluate_folder(
     advance: Callable[[], object] = lambda: None,
     salt_of: Callable[[Checkpoint], str] = lambda _: "",
 ) -> Evaluation:
-    """Raises SnapshotRefused or NotLoaded when there is nothing to play. ``salt_of`` gives the secret from which the
-    policy's randomness follows; without it that follows from public facts, as for the published anchors."""
+    """Snapshot a policy folder and play it. Raises SnapshotRefused or PolicyNotLoaded when there is nothing to play.
+
+    ``salt_of`` gives the secret from which the policy's randomness follows; without it that follows from public facts,
+    as for the published anchors."""
     checkpoint = engine.store.snapshot(folder)
     load = engine.load(checkpoint)
     if load.error:
-        raise NotLoaded(load.error, load.stdout, load.stderr)
+        raise PolicyNotLoaded(load.error, load.stdout, load.stderr)
     salt, began = salt_of(checkpoint), time.perf_counter()
     cases = [replace(case, salt=salt) for case in cases]
     outcomes: dict[int, EpisodeResult | FaultReport] = {}

@@ -8,7 +8,7 @@ from typing import Final
 
 from markupsafe import Markup
 
-from evopolicygym.analysis.edits import EDITS, Kind
+from evopolicygym.analysis.edits.kinds import EDITS, Kind
 from evopolicygym.report.legends import legend
 from evopolicygym.report.scales import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION, Box, Scale, below
 from evopolicygym.report.svg import Figure, element, group, hint, words

@@ -8,7 +8,7 @@ from typing import Final
 
 from markupsafe import Markup
 
-from evopolicygym.analysis.progress import Point
+from evopolicygym.analysis.edits.progress import Point
 from evopolicygym.report.legends import legend, stroke
 from evopolicygym.report.scales import Box, Look, Scale, fitted, frame
 from evopolicygym.report.svg import Figure, element, group, hint

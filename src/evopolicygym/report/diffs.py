@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from evopolicygym.analysis.source import MAX_FILE_BYTES, POLICY
+from evopolicygym.analysis.edits.bundle import MAX_FILE_BYTES, POLICY
 from evopolicygym.files import list_files, read_file
 from evopolicygym.report.text import short
 

@@ -29,17 +29,17 @@ class Video:
 
 
 @dataclass(frozen=True)
-class Feedback:
+class FeedbackFiles:
     facts: tuple[str, ...]
     errors: tuple[str, ...]
     videos: tuple[Video, ...]
 
 
-def feedback(run: Path, submission: Submission, page: Path) -> Feedback:
+def feedback(run: Path, submission: Submission, page: Path) -> FeedbackFiles:
     """``page`` is the folder that links start from. Where the folder of feedback is gone the record has to do."""
     name = f"feedback/submit_{submission.number:03d}"
     summary = _summary(run, f"{name}/summary.json")
-    return Feedback(
+    return FeedbackFiles(
         tuple(_facts(submission, summary)),
         tuple(_errors(submission, summary)),
         tuple(_videos(run, f"{name}/episodes", page)),

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import TypeVar
 
-from evopolicygym.analysis.edits import EDITS
+from evopolicygym.analysis.edits.kinds import EDITS
 from evopolicygym.analysis.groups import ALL, Group, groups
-from evopolicygym.analysis.leaderboard import BoardTable
-from evopolicygym.analysis.tasktable import TaskTable
+from evopolicygym.analysis.leaderboard.build import BoardTable
+from evopolicygym.analysis.leaderboard.task_table import TaskTable
 from evopolicygym.report.bars import Mix, edit_mix
 from evopolicygym.report.curves import Curve, best_so_far
 from evopolicygym.report.gather import Gathered, Story

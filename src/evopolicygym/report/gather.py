@@ -9,11 +9,11 @@ from pathlib import Path
 from evopolicygym.analysis.collect import Skipped
 from evopolicygym.analysis.diagnostics import Diagnosis, diagnose
 from evopolicygym.analysis.entrants import entrant
-from evopolicygym.analysis.leaderboard import Leaderboard, leaderboard
+from evopolicygym.analysis.leaderboard.build import Leaderboard, leaderboard
 from evopolicygym.analysis.load import RunFolder, examine, find_run_folders
 from evopolicygym.reference.anchors import AnchorFile, stored_anchors
 from evopolicygym.report.submissions import Row, submission_rows
-from evopolicygym.run_record import Run
+from evopolicygym.run_record import RunRecord
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Gathered:
 def gather(paths: Sequence[Path], page: Path, anchors: Sequence[AnchorFile] = (), with_paper: bool = False) -> Gathered:
     """``page`` is the folder that the page will lie in."""
     stories: list[Story] = []
-    runs: list[Run] = []
+    runs: list[RunRecord] = []
     skipped: list[Skipped] = []
     for folder in find_run_folders(paths):
         found = examine(folder, lambda opened: (_story(opened, page), opened.run))

@@ -7,7 +7,7 @@ from typing import Final
 
 from markupsafe import Markup
 
-from evopolicygym.analysis.leaderboard import CostRow
+from evopolicygym.analysis.leaderboard.build import CostRow
 from evopolicygym.report.scales import Box, Look, Scale, fitted, frame
 from evopolicygym.report.svg import Figure, element, group, hint, words
 from evopolicygym.report.text import number

@@ -8,9 +8,9 @@ from typing import Final
 
 from markupsafe import Markup
 
-from evopolicygym.analysis.edit_size import Size
+from evopolicygym.analysis.edits.sizes import Size
 from evopolicygym.analysis.groups import Group
-from evopolicygym.analysis.intervals import Rate
+from evopolicygym.analysis.stats.hit_rates import Rate
 from evopolicygym.report.legends import legend, stroke
 from evopolicygym.report.scales import Box, Look, Scale, below, beside, fitted
 from evopolicygym.report.svg import Figure, element, group, hint, line, words

@@ -9,10 +9,10 @@ from typing import Final
 
 from evopolicygym.analysis.between import Between, By
 from evopolicygym.analysis.diagnostics import Diagnosis
+from evopolicygym.analysis.edits.timeline import Event
 from evopolicygym.analysis.load import RunFolder
-from evopolicygym.analysis.timeline import Event
 from evopolicygym.report.diffs import Diff, Tree, diff, read_tree
-from evopolicygym.report.feedback import Feedback, feedback
+from evopolicygym.report.feedback import FeedbackFiles, feedback
 from evopolicygym.report.text import short
 from evopolicygym.report.timelines import fate
 from evopolicygym.run_record import Submission
@@ -37,7 +37,7 @@ class Row:
     validation: float | None
     edit_size: float | None
     before: tuple[str, ...]
-    feedback: Feedback
+    feedback: FeedbackFiles
     diff: Diff | None
     no_diff: str | None
 
@@ -78,7 +78,7 @@ def _change(before: Tree | None, after: Tree | None, same: bool) -> tuple[Diff |
 
 
 def _row(
-    submission: Submission, event: Event, selected: bool, told: Feedback, change: Diff | None, reason: str | None
+    submission: Submission, event: Event, selected: bool, told: FeedbackFiles, change: Diff | None, reason: str | None
 ) -> Row:
     return Row(
         number=submission.number,

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 
-from evopolicygym.analysis.collection import Aggregate, Number, Standing
 from evopolicygym.analysis.diagnostics import Shape
-from evopolicygym.analysis.edits import EDITS
-from evopolicygym.analysis.estimates import WHOLE, Interval
+from evopolicygym.analysis.edits.kinds import EDITS
 from evopolicygym.analysis.groups import Group
-from evopolicygym.analysis.intervals import Rate
-from evopolicygym.analysis.leaderboard import CostRow
-from evopolicygym.analysis.measured import Coverage
-from evopolicygym.analysis.places import Places
-from evopolicygym.analysis.tasktable import Row, TaskTable
+from evopolicygym.analysis.leaderboard.aggregates import Aggregate, Number, Standing
+from evopolicygym.analysis.leaderboard.build import CostRow
+from evopolicygym.analysis.leaderboard.task_table import Row, TaskTable
+from evopolicygym.analysis.stats.coverage import Coverage
+from evopolicygym.analysis.stats.estimates import WHOLE, Interval
+from evopolicygym.analysis.stats.hit_rates import Rate
+from evopolicygym.analysis.stats.rank_intervals import Places
 from evopolicygym.report.text import UNKNOWN, number, percent
 
 

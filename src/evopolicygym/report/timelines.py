@@ -9,9 +9,9 @@ from typing import Final
 
 from markupsafe import Markup
 
-from evopolicygym.analysis.edits import Kind
-from evopolicygym.analysis.phases import Phase
-from evopolicygym.analysis.timeline import Event
+from evopolicygym.analysis.edits.kinds import Kind
+from evopolicygym.analysis.edits.phases import Phase
+from evopolicygym.analysis.edits.timeline import Event
 from evopolicygym.report.legends import legend
 from evopolicygym.report.scales import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION, Box, Scale, below
 from evopolicygym.report.svg import Figure, element, group, hint, words

@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from evopolicygym.analysis.limited import run_limited
+from evopolicygym.analysis.limited_process import run_limited
 from evopolicygym.run_paths import RunPaths
 from evopolicygym.run_record import Integrity
-from evopolicygym.runs import leftovers
+from evopolicygym.runs import integrity_scan
 
 NOT_CHECKED: Final = (
     "commands that the client does not show in its transcript",
@@ -33,7 +33,7 @@ def inspect(place: RunPaths) -> dict[str, Any]:
 
 
 def _note(place: RunPaths) -> Integrity:
-    answer = run_limited(leftovers.__name__, str(place.root), cpu_s=leftovers.CPU_S)
+    answer = run_limited(integrity_scan.__name__, str(place.root), cpu_s=integrity_scan.CPU_S)
     whole = answer.output.split(b"\n")[:-1]  # what was printed before the process came to its end
     parts = [Integrity.model_validate(json.loads(line)) for line in whole]
     failure = answer.failure and f"could not be inspected: the process that did it {answer.failure}"

@@ -34,7 +34,7 @@ MESSAGE: Final = 500
 CodeReader = Callable[[str], shape.Code | None]
 
 
-def write(place: RunPaths, state: RunState, head: str, code: CodeReader = lambda _: None) -> shape.Run:
+def write(place: RunPaths, state: RunState, head: str, code: CodeReader = lambda _: None) -> shape.RunRecord:
     """run.json, and beside it the hidden results case by case."""
     record = derive(state, head, code)
     write_json(place.hidden / "validation.json", _by_checkpoint(state.validation))
@@ -43,10 +43,10 @@ def write(place: RunPaths, state: RunState, head: str, code: CodeReader = lambda
     return record
 
 
-def derive(state: RunState, head: str, code: CodeReader = lambda _: None) -> shape.Run:
+def derive(state: RunState, head: str, code: CodeReader = lambda _: None) -> shape.RunRecord:
     assert state.opened is not None and state.opened_at is not None
     facts = state.opened.facts
-    return shape.Run(
+    return shape.RunRecord(
         schema_version=shape.VERSION,
         evopolicygym=facts["evopolicygym"],
         id=state.opened.run,

@@ -21,7 +21,7 @@ from evopolicygym.files import read_file
 from evopolicygym.judge.events import MAX_BUDGET
 from evopolicygym.judge.judge import Videos
 from evopolicygym.judge.requests import MAX_EPISODES
-from evopolicygym.runs.allowance import Allowance
+from evopolicygym.runs.agent_limits import Allowance
 from evopolicygym.sandbox.agent.cell import AgentLevel, Network
 from evopolicygym.sandbox.policy.jail import Level
 from evopolicygym.tasks.sealing import load_key

@@ -11,14 +11,14 @@ from typing import Any, Final
 
 from evopolicygym.agents import definitions
 from evopolicygym.suites.plan import PlannedRun
-from evopolicygym.suites.standing import Row
+from evopolicygym.suites.status import SuiteRow
 
 EPISODE_START_S: Final = 0.02  # a policy's process and its environment
 COSTS: Final = Path(__file__).parent / "costs.toml"
 
 
 @dataclass(frozen=True)
-class Estimate:
+class CostEstimate:
     """Of the runs that are not done. Episodes and hours are upper bounds: every submission a single episode, every
     episode as long as the task allows."""
 
@@ -31,9 +31,9 @@ class Estimate:
 
 
 @dataclass(frozen=True)
-class Plan:
-    agents: list[Estimate]
-    total: Estimate
+class SuiteEstimate:
+    agents: list[CostEstimate]
+    total: CostEstimate
     unmeasured: list[str]
 
     def facts(self) -> dict[str, Any]:
@@ -48,7 +48,7 @@ class Plan:
         return "\n".join(lines)
 
 
-def estimate(planned: Sequence[PlannedRun], rows: Sequence[Row]) -> Plan:
+def estimate(planned: Sequence[PlannedRun], rows: Sequence[SuiteRow]) -> SuiteEstimate:
     pairs = list(zip(planned, rows, strict=True))
     agents = [
         _estimate(agent, [pair for pair in pairs if pair[0].agent == agent])
@@ -56,15 +56,15 @@ def estimate(planned: Sequence[PlannedRun], rows: Sequence[Row]) -> Plan:
     ]
     unmeasured = sorted({one.task.id for one in planned} - set(_step_us()))
     total = replace(_estimate("all", pairs), dollars="")
-    return Plan(agents, total, unmeasured)
+    return SuiteEstimate(agents, total, unmeasured)
 
 
-def _estimate(agent: str, pairs: list[tuple[PlannedRun, Row]]) -> Estimate:
+def _estimate(agent: str, pairs: list[tuple[PlannedRun, SuiteRow]]) -> CostEstimate:
     left = [one for one, row in pairs if not row.is_over]
     seconds = [cost for one in left if (cost := _core_s(one)) is not None]
     hours = sum(seconds) / 3600 if seconds or not left else None
     done = len(pairs) - len(left)
-    return Estimate(
+    return CostEstimate(
         agent, len(pairs), done, sum(map(_episodes, left)), hours, _dollars(left, [row for _, row in pairs])
     )
 
@@ -79,7 +79,7 @@ def _core_s(one: PlannedRun) -> float | None:
     return None if step_us is None else _episodes(one) * (EPISODE_START_S + one.task.horizon * step_us * 1e-6)
 
 
-def _dollars(left: list[PlannedRun], rows: list[Row]) -> str:
+def _dollars(left: list[PlannedRun], rows: list[SuiteRow]) -> str:
     """By what finished runs of the agent have cost; or by its limit; or nobody knows."""
     if not left:
         return "0"

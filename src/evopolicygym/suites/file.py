@@ -12,16 +12,16 @@ from pydantic import Field, StringConstraints, field_validator
 from evopolicygym import config
 from evopolicygym.config import StrictModel, read_toml, validate
 from evopolicygym.errors import UserError
-from evopolicygym.runs.programs import settled
+from evopolicygym.runs.install_paths import settled
 from evopolicygym.runs.settings import AgentSettings, Settings, ValidateWhen
 from evopolicygym.tasks.registry import core16
 
-SEE: Final = "docs/suites.md has every key and a whole example."
+SEE: Final = "`evopolicygym docs suites` has every key and a whole example."
 COLLECTIONS: Final = {"core16": core16}
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=80)]  # part of a path
 
 
-class Splits(StrictModel):
+class SuiteSplits(StrictModel):
     """Whose cases are played, and how many hidden ones. What is not said has the default of a run."""
 
     seeds: str | None = None
@@ -30,7 +30,7 @@ class Splits(StrictModel):
     heldout_cases: int | None = None
 
 
-class Defaults(StrictModel):
+class RunDefaults(StrictModel):
     """Of every run. What is not said has the default of a run."""
 
     budget: int | None = None
@@ -48,7 +48,7 @@ class Defaults(StrictModel):
         return value
 
 
-class Limits(StrictModel):
+class SuiteLimits(StrictModel):
     """Of each run, unless its agent has its own."""
 
     turns: int | None = None
@@ -59,14 +59,14 @@ class Limits(StrictModel):
     silent_minutes: float | None = None
 
 
-class Cap(StrictModel):
+class SpendingCap(StrictModel):
     """On the spending of all runs together: when it is reached, no new run begins, and those that play play on."""
 
     tokens: int | None = Field(default=None, ge=1)
     dollars: float | None = Field(default=None, gt=0)
 
 
-class Entrant(AgentSettings):
+class SuiteAgent(AgentSettings):
     """One agent under the name of its table. ``name`` is that of the client, where it is another."""
 
     name: str = ""
@@ -75,17 +75,17 @@ class Entrant(AgentSettings):
 class Suite(StrictModel):
     name: Name
     tasks: list[str] = Field(min_length=1)
-    agents: dict[Name, Entrant] = Field(min_length=1)
+    agents: dict[Name, SuiteAgent] = Field(min_length=1)
     repeats: int = Field(default=1, ge=1, le=1000)
     seed: int = 0
-    splits: Splits = Splits()
-    defaults: Defaults = Defaults()
-    limits: Limits = Limits()
-    cap: Cap = Cap()
+    splits: SuiteSplits = SuiteSplits()
+    defaults: RunDefaults = RunDefaults()
+    limits: SuiteLimits = SuiteLimits()
+    cap: SpendingCap = SpendingCap()
 
     @field_validator("splits")
     @classmethod
-    def _anywhere(cls, value: Splits) -> Splits:
+    def _anywhere(cls, value: SuiteSplits) -> SuiteSplits:
         return value.model_copy(update={"seal_key": value.seal_key and value.seal_key.resolve()})
 
     @field_validator("tasks", mode="before")
@@ -125,13 +125,13 @@ class Suite(StrictModel):
             if settings.agent
         }
         values = self.model_dump(mode="json", exclude_none=True, exclude={"splits", "defaults", "limits", "agents"})
-        values["splits"] = {name: run[name] for name in Splits.model_fields if name in run}
-        values["defaults"] = {name: run[name] for name in Defaults.model_fields if name in run}
+        values["splits"] = {name: run[name] for name in SuiteSplits.model_fields if name in run}
+        values["defaults"] = {name: run[name] for name in RunDefaults.model_fields if name in run}
         comment = "This suite, resolved. `evopolicygym suite run` on this file goes on with it."
         return config.to_toml(values | {"agents": agents}, comment)
 
 
-def _whole(entrant: Entrant) -> dict[str, Any]:
+def _whole(entrant: SuiteAgent) -> dict[str, Any]:
     """Its paths, so that they mean the same wherever the suite goes on."""
     paths: dict[str, Any] = {
         "command": settled(entrant.command),

@@ -10,8 +10,8 @@ from typing import Final
 
 from evopolicygym.analysis.collect import SUPERSEDED
 from evopolicygym.errors import UserError
-from evopolicygym.runs.lock import RunIsOwned, RunLock
-from evopolicygym.runs.look import has_begun, look
+from evopolicygym.runs.locks import RunIsOwned, RunLock
+from evopolicygym.runs.run_status import has_begun, look
 from evopolicygym.runs.settings import Settings
 from evopolicygym.suites.plan import PlannedRun
 

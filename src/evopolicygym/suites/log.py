@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from evopolicygym.files import read_file
-from evopolicygym.runs.machine_lock import WAITS
+from evopolicygym.runs.locks import WAITS
 
 BEGUN: Final = "=== begun"
 ENDED: Final = re.compile(r"=== ended, exit code (-?[0-9]{1,3})\b")

@@ -15,28 +15,28 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Want:
+class SlotsWanted:
     count: int
     urgent: bool
 
 
 @dataclass(frozen=True)
-class GiveBack:
+class SlotReturned:
     slot: int
 
 
 @dataclass(frozen=True)
-class Granted:
+class SlotGranted:
     slot: int
 
 
 @dataclass(frozen=True)
-class Noted:
+class NoneWanted:
     """The run wants no more slots, and the foreman knows."""
 
 
 @dataclass(frozen=True)
-class Waiting:
+class RateLimited:
     """``provider`` has asked us to wait. Answered with how long to wait, all runs considered."""
 
     provider: str
@@ -44,23 +44,23 @@ class Waiting:
 
 
 @dataclass(frozen=True)
-class Gone:
+class AgentGone:
     """The agent is, and what is left is hidden scoring."""
 
 
 @dataclass(frozen=True)
-class Answer:
+class WaitReply:
     wait_s: float = 0.0
 
 
 KINDS: Final[dict[str, type[Any]]] = {
-    "Want": Want,
-    "GiveBack": GiveBack,
-    "Granted": Granted,
-    "Noted": Noted,
-    "Waiting": Waiting,
-    "Gone": Gone,
-    "Answer": Answer,
+    "Want": SlotsWanted,
+    "GiveBack": SlotReturned,
+    "Granted": SlotGranted,
+    "Noted": NoneWanted,
+    "Waiting": RateLimited,
+    "Gone": AgentGone,
+    "Answer": WaitReply,
 }
 _KIND_OF_CLASS: Final = {message_class: kind for kind, message_class in KINDS.items()}
 

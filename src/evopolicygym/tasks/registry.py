@@ -51,7 +51,8 @@ def parse_task(text: str, task_id: str, where: str = "") -> Task:
         return msgspec.convert({"id": task_id, **data}, Task)
     except (ValueError, RecursionError) as error:  # of TOML, of its numbers, or of its shape
         raise UserError(
-            f"the task file {where or f'of {task_id}'} is not valid: {error}", "See docs/tasks.md for its keys."
+            f"the task file {where or f'of {task_id}'} is not valid: {error}",
+            "`evopolicygym docs tasks` lists its keys.",
         ) from error
 
 

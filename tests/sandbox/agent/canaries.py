@@ -10,7 +10,7 @@ from pathlib import Path
 import planted
 from yard import Yard
 
-from evopolicygym.runs.footprint import footprint
+from evopolicygym.runs.install_paths import footprint
 from evopolicygym.sandbox import probes
 from evopolicygym.sandbox.agent.cell import AgentLevel
 from evopolicygym.sandbox.agent.exposure import exposure

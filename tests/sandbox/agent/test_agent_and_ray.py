@@ -16,7 +16,7 @@ from yard import Yard
 from evopolicygym.execution.ray.connection import ASK_WITHOUT_TOKEN
 from evopolicygym.execution.ray.local_cluster import LocalRayCluster
 from evopolicygym.sandbox.agent.cell import AgentLevel, Network
-from processes import family
+from process_helpers import family
 
 KNOCK_EVERYWHERE = """
 import json, socket, sys

@@ -15,7 +15,7 @@ import pytest
 from yard import Yard
 
 from evopolicygym.sandbox.agent.cell import AgentLevel
-from processes import wait_until
+from process_helpers import wait_until
 
 HERE = Path(__file__).parent
 LEVELS = list(AgentLevel)

@@ -9,10 +9,10 @@ import textwrap
 import pytest
 from yard import Yard
 
+from blocked_syscalls import refuser
 from evopolicygym.sandbox.agent.cell import AgentLevel
 from evopolicygym.sandbox.agent.keeper import LayerFailed
 from evopolicygym.sandbox.agent.levels import best_level
-from refusing import refuser
 
 TRY = """
 import sys

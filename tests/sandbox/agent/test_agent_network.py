@@ -17,7 +17,7 @@ from yard import Yard
 from evopolicygym.sandbox.agent.cell import AgentLevel, Network
 from evopolicygym.sandbox.agent.gateway import Traffic
 from evopolicygym.sandbox.agent.proxy import AllowList, Destination, Refused, parse
-from processes import wait_until
+from process_helpers import wait_until
 
 CONFINED = [AgentLevel.A, AgentLevel.B]
 ASK = """

@@ -16,7 +16,7 @@ import planted
 import pytest
 from yard import Yard
 
-from evopolicygym.runs.footprint import footprint
+from evopolicygym.runs.install_paths import footprint
 from evopolicygym.sandbox.agent.cell import AgentLevel, Network
 from evopolicygym.sandbox.agent.exposure import exposure
 from evopolicygym.sandbox.agent.levels import residues

@@ -146,7 +146,8 @@ class RayCluster:
         if not self.seats:
             reasons = [f"\n  {node.host}: {node.refused or 'its cores are taken'}" for node in self.nodes]
             raise UserError(
-                f"no node of the cluster can play{''.join(reasons)}", "docs/cluster.md says what nodes need."
+                f"no node of the cluster can play{''.join(reasons)}",
+                "`evopolicygym docs cluster` says what nodes need.",
             )
 
     def _dismiss(self) -> None:

@@ -38,7 +38,9 @@ def connect(address: str, namespace: str, token_file: str | None) -> Any:
         ray.init(address=address, namespace=namespace, log_to_driver=False, configure_logging=False)
     except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         text = str(error).strip().splitlines()[0]
-        raise UserError(f"no Ray cluster at {address}: {text}", "Start one: docs/cluster.md says how.") from error
+        raise UserError(
+            f"no Ray cluster at {address}: {text}", "Start one: `evopolicygym docs cluster` says how."
+        ) from error
     return ray
 
 
@@ -65,7 +67,7 @@ import sys
 from ray._raylet import GcsClient
 GcsClient(address=sys.argv[1]).internal_kv_keys(b"", None, timeout=10)
 """
-REMEDY: Final = "Start every node with RAY_AUTH_MODE=token and the same token: docs/cluster.md says how."
+REMEDY: Final = "Start every node with RAY_AUTH_MODE=token and the same token: see `evopolicygym docs cluster`."
 
 
 def require_token(address: str) -> None:

@@ -1,0 +1,1 @@
+"""What an agent changed between submissions: source bundles, kinds and sizes of edits, timelines."""

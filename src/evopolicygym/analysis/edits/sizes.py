@@ -1,0 +1,78 @@
+"""How large an edit is: the share of lines of the bundle that were added or deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+from evopolicygym.analysis.edits.bundle import MAX_SOURCE_BYTES, source_lines
+from evopolicygym.files import read_file
+
+Lines = list[bytes]
+MAX_SHARED_LINES: Final = 20_000
+
+
+class Size(StrEnum):
+    SAME = "same"
+    SMALL = "small"
+    MEDIUM = "medium"
+    LARGE = "large"
+    REWRITE = "rewrite"
+
+
+BOUNDS: Final = ((Size.SAME, 0.0), (Size.SMALL, 0.05), (Size.MEDIUM, 0.20), (Size.LARGE, 0.50))
+
+
+def bucket(size: float) -> Size:
+    """Bounds belong to the smaller size."""
+    return next((name for name, bound in BOUNDS if size <= bound), Size.REWRITE)
+
+
+def edit_size(before: Mapping[str, Lines], after: Mapping[str, Lines]) -> float | None:
+    """(added + deleted) / (before + after), file by file. None when the files are too large to compare."""
+    everything = sum(map(len, (*before.values(), *after.values())))
+    kept = [common_lines(before[path], after[path]) for path in before.keys() & after.keys()]
+    if None in kept:
+        return None
+    return (everything - 2 * sum(number or 0 for number in kept)) / everything if everything else 0.0
+
+
+def read_lines(folder: Path, paths: list[str]) -> dict[str, Lines] | None:
+    """Of the files of a bundle; None when one of them is not there to be read, or is no file to compare by line."""
+    try:
+        return {path: source_lines(read_file(folder, path, MAX_SOURCE_BYTES)) for path in paths}
+    except OSError:
+        return None
+
+
+def common_lines(before: Lines, after: Lines) -> int | None:
+    """Length of the longest common subsequence: what no diff, however clever, would delete and add again."""
+    start = _common_start(before, after)
+    before, after = before[start:], after[start:]
+    end = _common_start(before[::-1], after[::-1])
+    before, after = before[: len(before) - end], after[: len(after) - end]
+    both = set(before) & set(after)
+    before, after = [line for line in before if line in both], [line for line in after if line in both]
+    if max(len(before), len(after)) > MAX_SHARED_LINES:
+        return None
+    return start + end + _longest_common_subsequence(before, after)
+
+
+def _common_start(before: Lines, after: Lines) -> int:
+    pairs = enumerate(zip(before, after, strict=False))
+    return next((number for number, (one, other) in pairs if one != other), min(len(before), len(after)))
+
+
+def _longest_common_subsequence(before: Lines, after: Lines) -> int:
+    """Crochemore's bits: one column of the table is one integer, so that a column costs a few machine additions."""
+    where: dict[bytes, int] = {}
+    for number, line in enumerate(before):
+        where[line] = where.get(line, 0) | 1 << number
+    full = (1 << len(before)) - 1
+    column = full
+    for line in after:
+        matches = column & where[line]
+        column = ((column + matches) | (column - matches)) & full
+    return len(before) - column.bit_count()

@@ -1,0 +1,124 @@
+"""Everything `leaderboard` shows, as facts: for each board its task tables, aggregates and costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from evopolicygym.analysis.leaderboard.aggregates import Aggregate, aggregate, groups
+from evopolicygym.analysis.leaderboard.boards import Board, boards
+from evopolicygym.analysis.leaderboard.costs import Cost, cost, pareto, per_dollar
+from evopolicygym.analysis.leaderboard.fingerprints import conditions
+from evopolicygym.analysis.leaderboard.selection import mean_candidates
+from evopolicygym.analysis.leaderboard.task_results import Field, Kind, field
+from evopolicygym.analysis.leaderboard.task_table import TaskTable, task_table
+from evopolicygym.analysis.stats.bootstrap import DRAWS
+from evopolicygym.reference import paper
+from evopolicygym.reference.anchors import AnchorFile
+from evopolicygym.reference.scale import version
+from evopolicygym.run_record import RunRecord
+
+
+class PaperRows(StrEnum):
+    """``mixed``: published rows were measured like these runs. ``apart``: they were not, and only stand beside."""
+
+    ABSENT = "absent"
+    MIXED = "mixed"
+    APART = "apart"
+
+
+@dataclass(frozen=True)
+class CostRow:
+    """``checkpoints``: distinct candidates, mean over runs. ``score`` is the primary aggregate over Core16; ``pareto``:
+    nobody is both cheaper and better. Null: unknown."""
+
+    entrant: str
+    runs: int
+    checkpoints: float | None
+    cost: Cost
+    score: float | None
+    score_per_dollar: float | None
+    pareto: bool | None
+
+
+@dataclass(frozen=True)
+class BoardTable:
+    """``apart`` and ``differs`` say why these runs share no table with those of the first board."""
+
+    conditions: dict[str, Any]
+    apart: tuple[str, ...]
+    differs: tuple[str, ...]
+    paper_rows: PaperRows
+    published: dict[str, dict[str, float]]
+    tasks: tuple[TaskTable, ...]
+    aggregates: tuple[Aggregate, ...]
+    costs: tuple[CostRow, ...]
+
+
+@dataclass(frozen=True)
+class Leaderboard:
+    scale_version: int
+    draws: int
+    boards: tuple[BoardTable, ...]
+
+    @property
+    def missing(self) -> int:
+        return sum(len(table.missing) for board in self.boards for table in board.tasks)
+
+
+def leaderboard(
+    runs: Iterable[RunRecord], files: Sequence[AnchorFile], with_paper: bool = False, draws: int = DRAWS
+) -> Leaderboard:
+    """``files`` are anchors to look in, the first that fits is taken."""
+    return Leaderboard(version(), draws, tuple(_board(board, files, with_paper, draws) for board in boards(runs)))
+
+
+def _board(board: Board, files: Sequence[AnchorFile], with_paper: bool, draws: int) -> BoardTable:
+    rows = _paper_rows(board, with_paper)
+    mixed = rows is PaperRows.MIXED
+    fields = {task: field(group, files, mixed, draws) for task, group in board.groups.items()}
+    aggregates = [aggregate(name, tasks, fields) for name, tasks in groups().items() if set(tasks) & set(fields)]
+    return BoardTable(
+        conditions=conditions(board.sample.ids.fingerprint),
+        apart=board.apart,
+        differs=board.differs,
+        paper_rows=rows,
+        published={task: row for task, row in paper.published().items() if task in fields and rows is PaperRows.APART},
+        tasks=tuple(task_table(one) for one in fields.values()),
+        aggregates=tuple(aggregates),
+        costs=tuple(_costs(fields, aggregates)),
+    )
+
+
+def _paper_rows(board: Board, with_paper: bool) -> PaperRows:
+    """The published rows share a table only with runs on the paper's cases, under the paper's budget."""
+    if not with_paper:
+        return PaperRows.ABSENT
+    alike = all(_as_in_the_paper(group.sample) for group in board.groups.values())
+    return PaperRows.MIXED if alike else PaperRows.APART
+
+
+def _as_in_the_paper(run: RunRecord) -> bool:
+    cases = (run.options.validation_cases, run.options.heldout_cases)
+    same_cases = run.ids.splits_id == "paper" and cases == (paper.VALIDATION_CASES, paper.HELDOUT_CASES)
+    return same_cases and run.budget.total == paper.BUDGET and run.options.max_candidates is None
+
+
+def _costs(fields: dict[str, Field], aggregates: list[Aggregate]) -> list[CostRow]:
+    played: dict[str, list[RunRecord]] = {}
+    for one in fields.values():
+        for entry in one.entries:
+            if entry.kind is Kind.RUNS:
+                played.setdefault(entry.label, []).extend(entry.runs)
+    scores = {one.entrant: one.normalised.value for whole in aggregates[:1] for one in whole.standings}
+    costs = {label: cost(runs) for label, runs in played.items()}
+    points = {label: (costs[label].dollars, scores.get(label)) for label in played}
+    known = {label: (x, y) for label, (x, y) in points.items() if x is not None and y is not None}
+    best = pareto(known)
+    return [
+        CostRow(label, len(runs), mean_candidates(runs), costs[label], scores.get(label),
+                per_dollar(scores.get(label), costs[label].dollars), label in best if label in known else None)
+        for label, runs in sorted(played.items())
+    ]  # fmt: skip

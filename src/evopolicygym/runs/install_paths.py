@@ -1,0 +1,108 @@
+"""What must be seen to start a program that is not part of the system: where it is installed, and its interpreter."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from evopolicygym.errors import UserError
+from evopolicygym.sandbox.agent.cell import DEFAULT_PATH
+
+SYSTEM: Final = ("/usr/", "/bin/", "/lib")
+PREFIXES: Final = ("/", "/usr", "/usr/local")
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """``readable`` is shown whole; of ``libraries``, which are other Pythons', the packages are not."""
+
+    readable: tuple[Path, ...] = ()
+    libraries: tuple[Path, ...] = ()
+
+
+def footprint(program: Path) -> Footprint:
+    roots = {_root(path) for path in (program, program.resolve(), *node())}
+    pythons = [python.resolve() for root in roots if (python := root / "bin" / "python").exists() and _is_venv(root)]
+    libraries = [python.parent.parent / "lib" for python in pythons]
+    readable = {*_outside([*roots, *pythons]), *_own_packages(program.resolve())}
+    return Footprint(tuple(sorted(readable)), _outside(library for library in libraries if library.is_dir()))
+
+
+def node() -> list[Path]:
+    """Many clients are scripts of it."""
+    return [Path(found).resolve()] if (found := shutil.which("node")) else []
+
+
+def _root(path: Path) -> Path:
+    """The outermost ``node_modules`` above it; the folder of ``bin`` and ``lib`` that it is installed in; or itself."""
+    packages = [parent for parent in path.parents if parent.name == "node_modules"]
+    if packages:
+        return packages[-1]
+    prefix = path.parent.parent
+    return prefix if path.parent.name == "bin" and (prefix / "lib").is_dir() else path
+
+
+def _is_venv(root: Path) -> bool:
+    """Its interpreter and standard library are elsewhere."""
+    return os.path.exists(root / "pyvenv.cfg")
+
+
+def _own_packages(program: Path) -> list[Path]:
+    """Of the system's packages nothing is shown. A Python program with an environment of its own there needs that."""
+    root = _root(program)
+    if root == program or str(root) in PREFIXES or not str(root).startswith(SYSTEM):
+        return []
+    with open(program, "rb") as file:
+        is_python = b"python" in b"".join(file.readline(256) for _ in range(2))  # of a long path, in the second line
+    return [root] if is_python else []
+
+
+def _outside(paths: Iterable[Path]) -> tuple[Path, ...]:
+    return tuple(sorted({path for path in paths if not str(path).startswith(SYSTEM)}))
+
+
+OF_THE_WORKSPACE: Final = "submit.py"
+OWN_PYTHON: Final = ("python", "python3")
+
+
+def settled(argv: Sequence[str]) -> list[str]:
+    """With whole paths, so that it means the same in the workspace and after a resume: of the program, where it is a
+    path, and of a script that is named after its interpreter. Raises UserError when there is no such program."""
+    if not argv:
+        return []
+    program, *rest = argv
+    if "/" in program:
+        return [_program(program), *rest]
+    if program not in OWN_PYTHON and shutil.which(program, path=DEFAULT_PATH) is None:
+        elsewhere = shutil.which(program)
+        hint = f"Name it by its path: {elsewhere}" if elsewhere else "Is it installed?"
+        raise UserError(f"the agent would not find {program}: its PATH is {DEFAULT_PATH}", hint)
+    is_script = bool(rest) and rest[0] != OF_THE_WORKSPACE and os.path.isfile(rest[0])
+    return [program, str(Path(rest[0]).resolve()), *rest[1:]] if is_script else [program, *rest]
+
+
+def own_files(argv: Sequence[str]) -> tuple[Path, ...]:
+    """Of a settled command: the program and the script that are not part of the system."""
+    found = (Path(item) for item in argv[:2] if os.path.isabs(item) and os.path.isfile(item))
+    return tuple(path for path in found if not str(path).startswith(SYSTEM))
+
+
+def with_neighbours(files: Iterable[Path], hidden: Sequence[Path]) -> tuple[Path, ...]:
+    """Each with the folder that it lies in, unless something ``hidden`` is there as well: then the file alone."""
+    return tuple(dict.fromkeys(path if is_alone(path, hidden) else path.parent for path in files))
+
+
+def is_alone(file: Path, hidden: Sequence[Path]) -> bool:
+    return any(one.resolve().is_relative_to(file.parent) for one in hidden)
+
+
+def _program(path: str) -> str:
+    if not os.path.isfile(path):
+        raise UserError(f"{path} is not there", "Name the program by its path from here, or by a whole path.")
+    if not os.access(path, os.X_OK):
+        raise UserError(f"{path} is not a program", f"Make it one: chmod +x {path}")
+    return str(Path(path).resolve())
