@@ -53,10 +53,10 @@ def test_without_landlock_as_well_there_is_none_and_the_remedy_is_named():
 def test_a_program_is_never_started_where_a_layer_does_not_take(level, call):
     source = f"""
     import sys
-    from agent_testbed import Yard
+    from agent_testbed import AgentTestbed
     from evopolicygym.sandbox.agent.cell import AgentLevel
     from evopolicygym.sandbox.agent.keeper import LayerFailed
-    with Yard() as testbed:
+    with AgentTestbed() as testbed:
         try:
             testbed.shell("touch started", AgentLevel.{level})
         except LayerFailed as error:
