@@ -29,10 +29,10 @@ from evopolicygym.analysis.edits.sizes import Size
 from evopolicygym.analysis.leaderboard import task_results
 from evopolicygym.analysis.leaderboard.build import PaperRows
 from evopolicygym.judge.judge import Videos
-from evopolicygym.judge.state import Phase
+from evopolicygym.judge.state import RunPhase
 from evopolicygym.judge.verdicts import Reason, Verdict
 from evopolicygym.run_paths import RunPaths
-from evopolicygym.run_record import OutcomeKind, Repeat, Status
+from evopolicygym.run_record import OutcomeKind, Repeat, RunStatus
 from evopolicygym.runs import workspace
 from evopolicygym.runs.agent_limits import Allowance
 from evopolicygym.runs.open_run import run_ids
@@ -284,9 +284,9 @@ VOCABULARIES: dict[str, type[StrEnum]] = {
     "refusal of a request": Reason,
     "error of an episode": ErrorKind,
     "failure of a turn": FailureKind,
-    "status of a run": Status,
+    "status of a run": RunStatus,
     "status of a run of a suite": status.SuiteRunStatus,
-    "phase of a run": Phase,
+    "phase of a run": RunPhase,
     "outcome of a run": OutcomeKind,
     "repeat of held-out": Repeat,
     "replay of verify": Replay,

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from conftest import policy_source
-from evopolicygym.judge.state import Phase
+from evopolicygym.judge.state import RunPhase
 from evopolicygym.runs.run_status import look
 from evopolicygym.server import control
 from process_helpers import alive, family, wait_until
@@ -93,4 +93,4 @@ def test_a_connection_that_asks_nothing_does_not_keep_the_owner(serve):
     with socket.socket(socket.AF_UNIX) as idle, control._address(server.root) as address:
         idle.connect(address)
         assert server.finish()["outcome"]["kind"] == "no_ok_submit"
-        assert look(server.root).phase is Phase.FINISHED
+        assert look(server.root).phase is RunPhase.FINISHED

@@ -156,11 +156,11 @@ def _show(root: Path, json: bool) -> None:
 async def _drive(owner: Owner, who: Cast, root: Path) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, _stop, number, root)
-    talk.print(f"{root}: {who.client.name} plays {owner.judge.means.task.id}")
+    talk.print(f"{root}: {who.client.name} plays {owner.judge.context.task.id}")
     tell_notice(owner.notice)
     for path in who.shown_alone(owner.place):
         talk.print(f"the agent sees {path}, and nothing beside it: {ALONE}")
-    tell_refused(owner.judge.means.engine.nodes)
+    tell_refused(owner.judge.context.engine.nodes)
     with watching(lambda: owner.judge.state):
         await drive(owner, lambda api: who.player(owner.place, api), who.settings.allowance, table=who.prices)
 

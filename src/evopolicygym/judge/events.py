@@ -21,7 +21,7 @@ MAX_BUDGET: Final = 100_000
 
 
 @dataclass(frozen=True)
-class Tally:
+class EpisodeStats:
     """Episodes in the order of their cases: what is kept of each, and nothing more of hidden ones."""
 
     returns: tuple[float, ...]
@@ -37,8 +37,8 @@ class Tally:
         return statistics.pstdev(self.returns)
 
 
-def tally(results: list[EpisodeResult]) -> Tally:
-    return Tally(
+def episode_stats(results: list[EpisodeResult]) -> EpisodeStats:
+    return EpisodeStats(
         tuple(result.score for result in results),
         tuple(result.length for result in results),
         tuple(result.error.kind if result.error else None for result in results),
@@ -106,7 +106,7 @@ class Judged:
 
     submission: Number
     verdict: str
-    tally: Tally | None
+    tally: EpisodeStats | None
     clipped_actions: Count
     wall_s: float
     summary: dict[str, Any]
@@ -164,7 +164,7 @@ class Inspected:
 @dataclass(frozen=True)
 class Validated:
     checkpoint: Hash
-    tally: Tally
+    tally: EpisodeStats
     wall_s: float
 
 
@@ -180,7 +180,7 @@ class Scored:
     """One checkpoint on the held-out cases."""
 
     checkpoint: Hash
-    tally: Tally
+    tally: EpisodeStats
     wall_s: float
 
 

@@ -25,8 +25,8 @@ from evopolicygym.files import write_atomic
 from evopolicygym.judge import submission
 from evopolicygym.judge.events import Joined, Opened, Owned
 from evopolicygym.judge.failpoints import failpoint
-from evopolicygym.judge.judge import Judge, Means, Videos
-from evopolicygym.judge.state import Phase, RunState
+from evopolicygym.judge.judge import Judge, RunContext, Videos
+from evopolicygym.judge.state import RunPhase, RunState
 from evopolicygym.run_paths import RunPaths, check_run_folder
 from evopolicygym.run_record import Code
 from evopolicygym.runs import disk_reserve, record, workspace
@@ -80,7 +80,7 @@ class Owner:
 
     def write_record(self) -> None:
         """Agents' source is read, in limited processes, when there is an outcome to explain."""
-        if self.judge.state.phase is Phase.FINISHED:
+        if self.judge.state.phase is RunPhase.FINISHED:
             self._read_code()
         record.write(self.place, self.judge.state, self.judge.ledger_head, self._code.get)
         failpoint("record-written")
@@ -208,7 +208,7 @@ def _started(
     place: RunPaths, settings: Settings, agent_facts: dict[str, Any], slots: Slots | None, seats: ClusterInfo | None
 ) -> Iterator[Owner]:
     task, splits = resolve(settings.task), settings.splits(make_key=not has_begun(place.root))
-    means = partial(Means, task, splits, videos=Videos(settings.video))
+    means = partial(RunContext, task, splits, videos=Videos(settings.video))
     redactor = Redactor(secrets_of(settings.agent) if settings.agent else {})
     with (
         _logging(place.logs / "judge.log"),
@@ -231,7 +231,7 @@ def _started(
 
 def _open(owner: Owner, task: Task, ids: dict[str, Any], agent_facts: dict[str, Any]) -> None:
     """The ledger's first line comes last: without it there is no run."""
-    engine, settings = owner.judge.means.engine, owner.settings
+    engine, settings = owner.judge.context.engine, owner.settings
     config = settings.toml().encode()
     write_atomic(owner.place.config, config)
     workspace.make(

@@ -16,7 +16,7 @@ from typing import Any, Final, NoReturn
 from evopolicygym.config import StrictModel
 from evopolicygym.execution.ray.cluster import ClusterInfo
 from evopolicygym.execution.slots import Waitable
-from evopolicygym.judge.state import Phase
+from evopolicygym.judge.state import RunPhase
 from evopolicygym.runs.agent_loop import drive
 from evopolicygym.runs.agent_setup import Cast, cast
 from evopolicygym.runs.open_run import NO_AGENT, Owner, own
@@ -169,7 +169,7 @@ def _needs_its_agent(root: Path) -> bool:
     if not has_begun(root):
         return True
     state = look(root)
-    return state.phase is Phase.OPEN or (state.phase is Phase.CLOSED and state.prompted_at is not None)
+    return state.phase is RunPhase.OPEN or (state.phase is RunPhase.CLOSED and state.prompted_at is not None)
 
 
 async def _play(owner: Owner, who: Cast, company: SharedRateLimits) -> None:

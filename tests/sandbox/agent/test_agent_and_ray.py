@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from yard import Yard
+from agent_testbed import AgentTestbed
 
 from evopolicygym.execution.ray.connection import ASK_WITHOUT_TOKEN
 from evopolicygym.execution.ray.local_cluster import LocalRayCluster
@@ -89,8 +89,8 @@ def test_from_outside_the_jail_every_door_can_be_knocked_at(doors):
 @pytest.mark.parametrize("level", [AgentLevel.A, AgentLevel.B])
 def test_an_agent_reaches_none_of_them(doors, level, network):
     """Not even where somebody has opened all of the network to it does it see the sockets and the token."""
-    with Yard() as yard:
-        code, text = yard.run(["python", "-c", KNOCK_EVERYWHERE, doors.as_json()], level, network=network)
+    with AgentTestbed() as testbed:
+        code, text = testbed.run(["python", "-c", KNOCK_EVERYWHERE, doors.as_json()], level, network=network)
     assert code == 0, text
     opened = [door for door, opens in json.loads(text).items() if opens]
     assert not opened or network is Network.OPEN

@@ -7,7 +7,7 @@ import sys
 import textwrap
 
 import pytest
-from yard import Yard
+from agent_testbed import AgentTestbed
 
 from blocked_syscalls import refuser
 from evopolicygym.sandbox.agent.cell import AgentLevel
@@ -53,14 +53,14 @@ def test_without_landlock_as_well_there_is_none_and_the_remedy_is_named():
 def test_a_program_is_never_started_where_a_layer_does_not_take(level, call):
     source = f"""
     import sys
-    from yard import Yard
+    from agent_testbed import AgentTestbed
     from evopolicygym.sandbox.agent.cell import AgentLevel
     from evopolicygym.sandbox.agent.keeper import LayerFailed
-    with Yard() as yard:
+    with AgentTestbed() as testbed:
         try:
-            yard.shell("touch started", AgentLevel.{level})
+            testbed.shell("touch started", AgentLevel.{level})
         except LayerFailed as error:
-            print("refused:", (yard.workspace / "started").exists())
+            print("refused:", (testbed.workspace / "started").exists())
     """
     folder = __file__.rpartition("/")[0]
     done = subprocess.run(
@@ -81,7 +81,7 @@ def test_a_fence_that_is_not_whole_is_noticed_from_inside(monkeypatch):
         return type(view)((*view.trees, launch.runtime().harness), view.links, view.holes, view.shown, view.etc)
 
     monkeypatch.setattr(launch, "view_of", too_wide)
-    with Yard() as yard:
+    with AgentTestbed() as testbed:
         for level in (AgentLevel.A, AgentLevel.B):
             with pytest.raises(LayerFailed, match="can be read"):
-                yard.shell("true", level)
+                testbed.shell("true", level)

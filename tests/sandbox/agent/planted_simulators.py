@@ -1,7 +1,7 @@
-"""`python planted.py COMMAND...`, as root: runs the command on this machine as it would be if somebody had installed
-simulators in the usual places. They exist in a mount namespace of the command alone.
+"""`python planted_simulators.py COMMAND...` (as root): run a command on a machine with simulators in the usual places.
 
-A simulator here is a module that says CANARY: ``gymnasium``, or ``pendulums``, whose name nobody can know.
+The simulators exist only in a mount namespace of the command. A simulator here is a module with the name CANARY:
+``gymnasium``, or ``pendulums``, a name that no list of simulators contains.
 """
 
 from __future__ import annotations

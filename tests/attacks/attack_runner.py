@@ -1,7 +1,7 @@
-"""Runs hostile policies: one engine for all attacks of a level, an honest policy after each, and a look at the damage.
+"""Run hostile policies: one engine for all attacks of a level, an honest policy after each, and a check for damage.
 
-`python runner.py LEVEL...` plays the whole corpus and prints one JSON line for each outcome; that is how the tests play
-it as another user.
+`python attack_runner.py LEVEL...` runs all attacks and prints one JSON line for each outcome. The tests start it this
+way to run the attacks as another user.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Protocol, Self
 
-from corpus import HERE, Attack, corpus
-from host import Host
+from attack_corpus import HERE, Attack, corpus
+from attack_host import Host
 
 from evopolicygym.execution.engine import LocalEngine
 from evopolicygym.execution.records import Episode, EpisodeResult, FaultReport
@@ -135,8 +135,8 @@ class Runner:
             "mask": mask,
             "masked_seed": self._seed ^ mask,
         }
-        self._facts["other"] = self._checkpoint(HERE / "clean.py", "other", notes=self.host.canary).hash
-        self._clean = self._checkpoint(HERE / "clean.py", "clean")
+        self._facts["other"] = self._checkpoint(HERE / "honest_policy.py", "other", notes=self.host.canary).hash
+        self._clean = self._checkpoint(HERE / "honest_policy.py", "clean")
         self._processes = self._census()
 
     def __enter__(self) -> Self:

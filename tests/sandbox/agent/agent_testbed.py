@@ -1,7 +1,7 @@
-"""A run with its judge, another run beside it and a user's home around it: what an agent must not reach.
+"""A run with its judge, a second run and a user's home beside it: all that an agent must not reach.
 
-`python yard.py LEVEL[@ABI]...` plays all attacks at each level and prints one JSON line for each: that is how the tests
-play them as another user.
+`python agent_testbed.py LEVEL[@ABI]...` runs all attacks at each level and prints one JSON line for each. The tests
+start it this way to run the attacks as another user.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ sys.stdin.read()
 """
 
 
-class Yard:
+class AgentTestbed:
     """``run`` starts a program in a cell of the run; ``facts`` is what an attack is told: everything."""
 
     def __init__(self) -> None:
         self.stack = ExitStack()
-        self.root = Path(tempfile.mkdtemp(prefix="yard-")).resolve()
+        self.root = Path(tempfile.mkdtemp(prefix="testbed-")).resolve()
         self.stack.callback(shutil.rmtree, self.root, True)
         self.canary = f"canary-{secrets.token_hex(16)}"
         self.folder, self.other, self.user = (self.root / name for name in ("runs/one", "runs/two", "user"))
@@ -54,7 +54,7 @@ class Yard:
         self.victim = self.stack.enter_context(self._judge())
         self.python = make_python(self.folder / "python")
 
-    def __enter__(self) -> Yard:
+    def __enter__(self) -> AgentTestbed:
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -73,7 +73,7 @@ class Yard:
 
     def start(self, argv: Sequence[str], level: AgentLevel, abi: int | None = None, output: int | None = None,
               **changes: Any) -> AgentProcess:  # fmt: skip
-        """Without input; output goes to a file of the yard unless told otherwise."""
+        """Without input; output goes to a file of the testbed unless told otherwise."""
         with open(os.devnull) as nothing, open(self.root / "output", "wb") as file:
             out = file.fileno() if output is None else output
             return launch(argv, self.cell(**changes), level, nothing.fileno(), out, out, abi)
@@ -92,10 +92,10 @@ class Yard:
 
     def attack(self, level: AgentLevel, abi: int | None = None, **changes: Any) -> dict[str, bool]:
         """All attacks, in one cell, by its own Python; then what they have left on the host."""
-        shutil.copy(HERE / "hostile.py", self.workspace / "hostile.py")
+        shutil.copy(HERE / "hostile_agent.py", self.workspace / "hostile_agent.py")
         (self.workspace / "facts.json").write_text(json.dumps(self.facts()))
         self._restore()
-        code, text = self.run(["python", "hostile.py"], level, abi, **changes)
+        code, text = self.run(["python", "hostile_agent.py"], level, abi, **changes)
         assert code == 0, text
         outcomes: dict[str, bool] = json.loads(text.splitlines()[-1])
         (self.workspace / "hard").unlink(missing_ok=True)
@@ -168,7 +168,7 @@ class Yard:
 
     def _listen(self) -> None:
         """The run's own door, which answers; another run's; and every other kind of address."""
-        self.abstract = f"yard-{secrets.token_hex(8)}"
+        self.abstract = f"testbed-{secrets.token_hex(8)}"
         self.door = self._serve(("127.0.0.1", 0), b"the door")
         self.other_door = self._serve(("127.0.0.1", 0))
         self.everywhere = self._serve(("0.0.0.0", 0))
@@ -241,8 +241,8 @@ def _shut(one: socket.socket) -> None:
 def main(levels: list[str]) -> None:
     for name in levels:
         level, _, abi = name.partition("@")
-        with Yard() as yard:
-            print(json.dumps({"level": name, "outcomes": yard.attack(AgentLevel(level), int(abi) if abi else None)}))
+        with AgentTestbed() as testbed:
+            print(json.dumps({"level": name, "outcomes": testbed.attack(AgentLevel(level), int(abi) if abi else None)}))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """What a hostile agent tries, with the standard library alone: each attack returns whether it succeeded.
 
-Run in the cell as ``python hostile.py``: reads facts.json beside it, prints one JSON object of name to outcome.
+Run in the cell as ``python hostile_agent.py``: reads facts.json beside it, prints one JSON object of name to outcome.
 """
 
 from __future__ import annotations

@@ -1,5 +1,8 @@
-"""`python canaries.py LEVEL...`: what an agent at each level can import, or read, of what ``planted`` has planted, and
-of simulators that it finds itself. Prints one JSON line for each level, after one with what the judge knows of them."""
+"""`python simulator_access.py LEVEL...`: list the simulators that an agent can import or read at each level.
+
+Looks for those of ``planted_simulators`` and searches the disk for others. Prints one JSON line with what the judge
+knows of them, and one line for each level.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,8 @@ import json
 import sys
 from pathlib import Path
 
-import planted
-from yard import Yard
+import planted_simulators
+from agent_testbed import AgentTestbed
 
 from evopolicygym.runs.install_paths import footprint
 from evopolicygym.sandbox import probes
@@ -50,14 +53,16 @@ def main(levels: list[str]) -> None:
     policies = [probe.detail for probe in probes.isolation() if probe.name.startswith("level") and not probe.ok]
     known = {"seen": found.seen, "hidden": found.hidden_simulators, "policies": policies, "holes": runtime().holes}
     print(json.dumps({"level": "all", **known}), flush=True)
-    told = json.dumps([planted.PLACES, planted.LIBRARY])
-    with Yard() as yard:
+    told = json.dumps([planted_simulators.PLACES, planted_simulators.LIBRARY])
+    with AgentTestbed() as testbed:
         for level in levels:
             seen: dict[str, bool] = {}
-            code, text = yard.run(["python", "-c", PROBE, told], AgentLevel(level))
+            code, text = testbed.run(["python", "-c", PROBE, told], AgentLevel(level))
             assert code == 0, text
-            for name, shown in (("client", footprint(Path(planted.CLIENT)).readable), ("others", ())):
-                seen[name] = yard.run(["cat", planted.CLIENT_CODE], AgentLevel(level), readable=shown)[0] == 0
+            for name, shown in (("client", footprint(Path(planted_simulators.CLIENT)).readable), ("others", ())):
+                seen[name] = (
+                    testbed.run(["cat", planted_simulators.CLIENT_CODE], AgentLevel(level), readable=shown)[0] == 0
+                )
             print(json.dumps({"level": level, **seen, **json.loads(text)}), flush=True)
 
 

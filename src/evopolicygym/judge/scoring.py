@@ -14,10 +14,19 @@ from typing import Any, Final
 from evopolicygym.errors import Fault
 from evopolicygym.execution.engine import Engine
 from evopolicygym.execution.records import Episode, EpisodeError, EpisodeResult, FaultReport, not_played
-from evopolicygym.judge.events import Closed, Finished, Repeated, Scored, Selected, Tally, Validated, tally
+from evopolicygym.judge.events import (
+    Closed,
+    EpisodeStats,
+    Finished,
+    Repeated,
+    Scored,
+    Selected,
+    Validated,
+    episode_stats,
+)
 from evopolicygym.judge.failpoints import failpoint
 from evopolicygym.judge.judge import Judge
-from evopolicygym.judge.state import Phase, RunState, Submission
+from evopolicygym.judge.state import RunPhase, RunState, Submission
 from evopolicygym.sandbox.checkpoints import Checkpoint
 from evopolicygym.sandbox.policy.failures import ErrorKind
 from evopolicygym.tasks.splits import Case, Split
@@ -28,7 +37,7 @@ WALL_FACTOR: Final = 3.0  # wall time that a candidate may take of one case, on 
 
 
 def close(judge: Judge, reason: str) -> None:
-    if judge.state.phase is Phase.OPEN:
+    if judge.state.phase is RunPhase.OPEN:
         judge.record(Closed(reason, judge.state.last_fault if judge.state.is_unjudged else None))
         failpoint("closed")
 
@@ -40,7 +49,7 @@ def finish(judge: Judge, advance: Advance = lambda: None, once_scored: Callable[
     select(judge)
     measure(judge, advance)
     once_scored()
-    if judge.state.phase is not Phase.FINISHED:
+    if judge.state.phase is not RunPhase.FINISHED:
         judge.record(Finished())
         failpoint("finished")
 
@@ -58,7 +67,7 @@ def unvalidated(state: RunState) -> list[Checkpoint]:
 
 
 def select(judge: Judge) -> None:
-    if judge.state.phase is Phase.CLOSED:
+    if judge.state.phase is RunPhase.CLOSED:
         winner = best(judge.state)
         judge.record(Selected(winner.number if winner else None))
         failpoint("selected")
@@ -90,9 +99,9 @@ def score(judge: Judge, checkpoint: Checkpoint, advance: Advance = lambda: None)
         judge.record(Scored(checkpoint.hash, *_play(judge, checkpoint, Split.HELDOUT, advance)))
 
 
-def _play(judge: Judge, checkpoint: Checkpoint, split: Split, advance: Advance) -> tuple[Tally, float]:
+def _play(judge: Judge, checkpoint: Checkpoint, split: Split, advance: Advance) -> tuple[EpisodeStats, float]:
     """A fault leaves the run as it is: finishing again goes on from here. What is played is what was submitted."""
-    judge.means.engine.store.check(checkpoint)
+    judge.context.engine.store.check(checkpoint)
     began, chosen = time.perf_counter(), judge.cases(split, list(range(count(judge.state, split))))
 
     def played() -> None:
@@ -100,11 +109,11 @@ def _play(judge: Judge, checkpoint: Checkpoint, split: Split, advance: Advance) 
         advance()
 
     try:
-        results = play(judge.means.engine, judge.means.task, checkpoint, chosen, played)
+        results = play(judge.context.engine, judge.context.task, checkpoint, chosen, played)
     except Fault as fault:
         text = f"a hidden episode has no score: {fault}; finish the run again to go on from here"
         raise Fault(text, fault.permanent) from fault
-    return tally(results), time.perf_counter() - began
+    return episode_stats(results), time.perf_counter() - began
 
 
 def play(
