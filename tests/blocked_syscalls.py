@@ -1,4 +1,4 @@
-"""Run a command in a process to which the kernel really refuses some calls: how a hardened host or container looks."""
+"""Run a command in a process in which the kernel refuses some system calls, as on a hardened host or container."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ NUMBERS = {
 REFUSE = 0x0005_0000
 
 
-def refuser(calls: Sequence[str], number: int = errno.EPERM) -> Callable[[], None]:
-    """For ``preexec_fn``: from here on, and in all descendants, these calls fail with this error."""
+def block_syscalls(calls: Sequence[str], number: int = errno.EPERM) -> Callable[[], None]:
+    """Return a ``preexec_fn`` after which these calls fail with this error, in all descendants too."""
     program = [op(LOAD, NUMBER)]
     for call in calls:
         program += [op(JUMP_EQUAL, NUMBERS[call], 0, 1), op(RETURN, REFUSE | number)]
@@ -32,5 +32,5 @@ def refuser(calls: Sequence[str], number: int = errno.EPERM) -> Callable[[], Non
     return refuse
 
 
-def run_refused(calls: Sequence[str], command: Sequence[str], **options: Any) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command, preexec_fn=refuser(calls), capture_output=True, text=True, **options)
+def run_with_blocked(calls: Sequence[str], command: Sequence[str], **options: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, preexec_fn=block_syscalls(calls), capture_output=True, text=True, **options)

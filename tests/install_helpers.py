@@ -1,4 +1,4 @@
-"""Real programs for tests, installed once from a registry into a cache of the user's."""
+"""Install real programs for tests once, from a registry into a cache in the user's home."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ CACHE = Path(os.environ.get("EVOPOLICYGYM_TEST_CLIENTS") or Path.home() / ".cach
 UNREACHABLE = ("ENOTFOUND", "EAI_AGAIN", "ECONNREFUSED", "ETIMEDOUT", "ENETUNREACH", "ECONNRESET", "NewConnectionError")
 
 
-def once(package: str, install: Callable[[Path], None]) -> Path:
-    """The folder that ``install`` filled, whoever called it first."""
+def install_once(package: str, install: Callable[[Path], None]) -> Path:
+    """Return the folder that ``install`` filled; call it unless an earlier test has."""
     folder = CACHE / package.strip("@").replace("/", "-")
     with _locked(folder):
         if not (folder / ".ready").exists():
@@ -36,8 +36,8 @@ def run(command: list[str], package: str, folder: Path | None = None) -> None:
 
 
 def tool(name: str) -> str:
-    found = shutil.which(name)
-    return found or pytest.skip(f"{name} is not installed, so that this program cannot be")
+    path = shutil.which(name)
+    return path or pytest.skip(f"{name} is not installed, so that this program cannot be")
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Looking for numbers where they must not be: in every file, name and reply, in every spelling one can think of."""
+"""Search files, file names and responses for numbers that must not be there, in every encoding one can think of."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-SHORTEST = 6  # bytes; what is shorter is found anywhere
+SHORTEST = 6  # bytes; shorter ones occur by chance
 
 
-def traces(value: float) -> set[bytes]:
-    """What would give a number away: as text of any precision from six digits on, as binary, and those encoded."""
+def encodings(value: float) -> set[bytes]:
+    """Return all byte strings that give a number away: as text from six digits on, as binary, and those encoded."""
     plain = [text.encode() for text in _texts(value)]
     plain += [spelled for text in plain for spelled in (text[::-1], text.decode().encode("utf-16-le"))]
     plain += _binary(value)
@@ -47,15 +47,15 @@ def _encoded(raw: bytes) -> Iterator[bytes]:
         yield from (inner, inner.translate(bytes.maketrans(b"+/", b"-_")))
 
 
-def found(value: float, places: dict[str, bytes]) -> list[str]:
-    """Where a number can be read."""
+def places_with(value: float, places: dict[str, bytes]) -> list[str]:
+    """Return the names of the places that contain a number in any encoding."""
     whole = b"\0".join(places.values())
-    present = [trace for trace in traces(value) if trace in whole]
+    present = [trace for trace in encodings(value) if trace in whole]
     return [where for where, content in places.items() if any(trace in content for trace in present)]
 
 
-def everything(folder: Path) -> dict[str, bytes]:
-    """All that a folder says to those who can read it: names, links, attributes, contents, packed or not."""
+def folder_contents(folder: Path) -> dict[str, bytes]:
+    """Return all that a reader of a folder can learn: names, links, attributes, contents, members of archives."""
     places = {}
     for path in (folder, *sorted(folder.rglob("*"))):
         name = str(path.relative_to(folder))
@@ -88,12 +88,12 @@ def _unpacked(data: bytes) -> Iterator[tuple[str, bytes]]:
                 yield name, archive.read(name)
 
 
-class Ear:
-    """Asks a door, and keeps every byte of every answer. An answer that did not come is None."""
+class RecordingClient:
+    """An HTTP client that keeps every byte of every response. ``ask`` returns None if there was no response."""
 
     def __init__(self, api: str) -> None:
         self._url = urllib.parse.urlsplit(api)
-        self.heard: dict[str, bytes] = {}
+        self.responses: dict[str, bytes] = {}
 
     def ask(self, method: str, path: str, body: bytes | None = None, **headers: str) -> bytes | None:
         connection = http.client.HTTPConnection(self._url.netloc, timeout=120)
@@ -105,8 +105,8 @@ class Ear:
             return None
         finally:
             connection.close()
-        told = "".join(f"{name}: {value}\n" for name, value in answer.getheaders() if name != "date")
-        whole = f"{answer.status}\n{told}\n".encode() + content
-        if whole not in self.heard.values():
-            self.heard[f"{len(self.heard)} {method} {path}"] = whole
+        headers_text = "".join(f"{name}: {value}\n" for name, value in answer.getheaders() if name != "date")
+        whole = f"{answer.status}\n{headers_text}\n".encode() + content
+        if whole not in self.responses.values():
+            self.responses[f"{len(self.responses)} {method} {path}"] = whole
         return whole

@@ -1,4 +1,4 @@
-"""Looking at processes, and waiting for what they do."""
+"""Find processes, wait for them, and have them killed at a chosen point."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 
 
-def family(root: int) -> list[int]:
-    """All descendants, whatever their session."""
+def descendants(root: int) -> list[int]:
+    """Return the ids of all descendants of a process, also of those in other sessions."""
     parents: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -20,22 +20,22 @@ def family(root: int) -> list[int]:
             except OSError:
                 continue
             parents.setdefault(int(stat.rpartition(")")[2].split()[1]), []).append(int(entry.name))
-    found, todo = [], [root]
+    result, todo = [], [root]
     while todo:
         children = parents.get(todo.pop(), [])
-        found += children
+        result += children
         todo += children
-    return found
+    return result
 
 
-def told_of(folder: Path) -> list[int]:
-    """Processes whose command line or environment names a folder: of an agent in its workspace, all of them."""
+def processes_naming(folder: Path) -> list[int]:
+    """Return the processes whose command line or environment contains a path: all processes of an agent do."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():
             with suppress(OSError):
-                told = (entry / "cmdline").read_bytes() + (entry / "environ").read_bytes()
-                found += [int(entry.name)] if os.fsencode(folder) in told else []
+                words = (entry / "cmdline").read_bytes() + (entry / "environ").read_bytes()
+                found += [int(entry.name)] if os.fsencode(folder) in words else []
     return found
 
 
@@ -58,13 +58,13 @@ def alive(pids: list[int]) -> list[int]:
     return [pid for pid in pids if running(pid)]
 
 
-def die(*_: object, **__: object) -> None:
-    """In the place of any function: what comes next never happens."""
+def kill_self(*_: object, **__: object) -> None:
+    """Kill this process; replaces a function so that nothing after it happens."""
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def killed_in(work: Callable[[], object]) -> None:
-    """Another process like us does it, and is killed on the way."""
+def assert_killed_in(work: Callable[[], object]) -> None:
+    """Call ``work`` in a fork, and check that the fork was killed on the way."""
     if (child := os.fork()) == 0:
         try:
             work()

@@ -1,4 +1,4 @@
-"""Real Ray clusters of several nodes on this machine, with a token, in folders of their own."""
+"""Start real Ray clusters of several nodes on this machine, each with a token and a folder of its own."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 from typing import Self
 
-from process_helpers import alive, family, wait_until
+from process_helpers import alive, descendants, wait_until
 
 RAY = [sys.executable, "-m", "ray.scripts.scripts"]
 STORE = str(100 << 20)
@@ -28,7 +28,7 @@ os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
 
 
 class Cluster:
-    """``nodes`` can be started and killed one by one."""
+    """A Ray cluster whose nodes are started and killed one by one."""
 
     def __init__(self, cpus: int = 1, token: bool = True) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="epg-test-"))
@@ -53,7 +53,7 @@ class Cluster:
 
     def __exit__(self, *exception: object) -> None:
         for node in reversed(self.nodes):
-            kill(node)
+            kill_node(node)
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def join(self, cpus: int = 1, wrapper: str | None = None, **environment: str) -> subprocess.Popen[str]:
@@ -80,9 +80,9 @@ class Cluster:
         return found[1]
 
 
-def kill(node: subprocess.Popen[str]) -> None:
-    """As if its machine had lost its power: everything at once."""
-    processes = [node.pid, *family(node.pid)]
+def kill_node(node: subprocess.Popen[str]) -> None:
+    """Kill all processes of a node at once, as a power cut would."""
+    processes = [node.pid, *descendants(node.pid)]
     for pid in processes:
         try:
             os.kill(pid, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""Real servers of real runs, for tests: started, asked over HTTP, killed, started again."""
+"""Run commands, and serve real runs: start, call over HTTP, kill and restart `evopolicygym serve`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from conftest import policy_source, write_policy
 from evopolicygym.tasks.registry import is_installed_task
 
 COMMAND = [sys.executable, "-m", "evopolicygym.cli.main"]
-AS_USER = Path(__file__).parent / "attacks" / "as_user.py"  # what comes after it runs as the user nobody
+AS_USER = Path(__file__).parent / "attacks" / "as_user.py"  # a prefix: runs a command as the user nobody
 SMALL = ("--validation-cases", "2", "--heldout-cases", "3", "--jobs", "1", "--seeds", "paper")
 
 
@@ -26,7 +26,7 @@ TOY = "toys:Toy-v0"
 
 
 def with_task(*arguments: object) -> list[str]:
-    """Names the task of a run again where the command demands it: toys are code of the tests' own."""
+    """Add `--task` where a command demands it: the toy tasks are modules of the tests, not of the package."""
     words = [str(argument) for argument in arguments]
     if words[0] not in ("finish", "score", "verify") or "--task" in words:
         return words
@@ -44,7 +44,7 @@ def command(*arguments: object, **options: Any) -> subprocess.CompletedProcess[s
 
 
 class Server:
-    """One run, served by a process of its own. ``api`` is where its door is."""
+    """One run, served by a process of its own. ``api`` is the URL of its HTTP API."""
 
     def __init__(
         self, root: Path, *options: str, task: str = "toys:Toy-v0", as_user: bool = False, **environment: str
@@ -54,7 +54,7 @@ class Server:
         self.start(**environment)
 
     def start(self, **environment: str) -> Server:
-        """Also after a kill. Environment variables are for this process alone."""
+        """Start the process, also after a kill. Environment variables are for this process alone."""
         self.process = subprocess.Popen(
             [*self.command, "serve", self.task, "--run", str(self.root), "--json", *self.options],
             env=os.environ | environment,
@@ -98,7 +98,7 @@ class Server:
     def finish(self, exit_code: int = 0) -> dict[str, Any]:
         done = command("finish", self.root, "--json")
         assert done.returncode == exit_code, done.stderr
-        self.process.communicate(timeout=120)  # it prints the outcome, too, which can be more than a pipe holds
+        self.process.communicate(timeout=120)  # reads the outcome that it prints: it may fill the pipe
         record: dict[str, Any] = json.loads(done.stdout)
         return record
 

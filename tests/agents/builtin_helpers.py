@@ -1,4 +1,4 @@
-"""Agents that ship, started as the driver starts them: a module of the folder of agents, in the workspace."""
+"""Start built-in agents as a run starts them: as a module of the folder of agents, in the workspace."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from server_helpers import Server
 AGENTS = Path(evopolicygym.__file__).parent / "agents"
 
 
-def start(
+def start_builtin(
     server: Server, name: str, seed: int = 0, options: Sequence[str] = (), **variables: str
 ) -> subprocess.Popen[str]:
-    told = {"EVOPOLICYGYM_API": server.api, "EVOPOLICYGYM_WORKSPACE": str(server.workspace)}
+    variables_of_run = {"EVOPOLICYGYM_API": server.api, "EVOPOLICYGYM_WORKSPACE": str(server.workspace)}
     environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(AGENTS), "EVOPOLICYGYM_SEED": str(seed)}
     return subprocess.Popen(
         [sys.executable, "-m", f"builtin.{name}", *options],
         cwd=server.workspace,
-        env=environment | told | variables,
+        env=environment | variables_of_run | variables,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
     )
 
 
-def play(
+def play_builtin(
     server: Server, name: str, seed: int = 0, options: Sequence[str] = (), **variables: str
 ) -> subprocess.CompletedProcess[str]:
-    process = start(server, name, seed, options, **variables)
+    process = start_builtin(server, name, seed, options, **variables)
     _, errors = process.communicate()
     return subprocess.CompletedProcess(process.args, process.returncode, "", errors)

@@ -1,4 +1,4 @@
-"""`evopolicygym run` as a process, with a real client in its jail and the scripted model on loopback."""
+"""Run `evopolicygym run` as a process, with real clients in their sandbox and the scripted model on loopback."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ MODELS = {
 }
 
 
-def argv(root: Path, *options: str) -> list[str]:
+def run_argv(root: Path, *options: str) -> list[str]:
     return [*COMMAND, "run", "toys:Toy-v0", "--run", str(root), "--json", *SMALL, *options]
 
 
-def play(root: Path, *options: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return finished(argv(root, *options), **environment)
+def run_agent(root: Path, *options: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return run_command(run_argv(root, *options), **environment)
 
 
-def played(root: Path, *options: str, **environment: str) -> dict[str, Any]:
-    return record_of(play(root, *options, **environment))
+def run_to_record(root: Path, *options: str, **environment: str) -> dict[str, Any]:
+    return record_of(run_agent(root, *options, **environment))
 
 
-def finished(command: list[str], **environment: str) -> subprocess.CompletedProcess[str]:
+def run_command(command: list[str], **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=600, env=os.environ | environment)
 
 
@@ -50,9 +50,10 @@ def record_of(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
     return record
 
 
-def stopped_in_time(plays: Callable[[Path, str], dict[str, Any]], folder: Path) -> dict[str, Any]:
-    """A run whose time was over after its first submission. How little time is enough for that depends on how busy this
-    machine is: what comes too early is a run as well, with a limit of its own, and is tried again with more time."""
+def run_until_time_limit(plays: Callable[[Path, str], dict[str, Any]], folder: Path) -> dict[str, Any]:
+    """Return the record of a run whose time limit ended it after its first submission.
+
+    How much time that needs depends on how busy the machine is: a run without a submission is repeated with more."""
     for number, hours in enumerate(("0.001", "0.003", "0.01", "0.03")):
         record = plays(folder / str(number), hours)
         assert record["times"]["closed_because"] == "limit_hours" and record["turns"][-1]["failure"] == "timeout"
@@ -61,14 +62,14 @@ def stopped_in_time(plays: Callable[[Path, str], dict[str, Any]], folder: Path) 
     raise AssertionError("nothing was submitted in two minutes")
 
 
-def meanwhile(root: Path) -> list[dict[str, Any]]:
-    """What is known of the time before each submission."""
-    told = finished([*COMMAND, "analyze", str(root), "--json"]).stdout
-    return [one["between"] for one in json.loads(told)["runs"][0]["spending"]["by_submission"]]
+def time_between_submissions(root: Path) -> list[dict[str, Any]]:
+    """Return what `analyze` reports about the time before each submission."""
+    output = run_command([*COMMAND, "analyze", str(root), "--json"]).stdout
+    return [submission["between"] for submission in json.loads(output)["runs"][0]["spending"]["by_submission"]]
 
 
 class RealClientRun:
-    """How a real client is asked to play against the scripted model."""
+    """Options and environment with which a real client plays, with the scripted model behind it."""
 
     def __init__(self, name: str, model: ScriptedModel) -> None:
         base = model.url if name in ("claude", "gemini") else f"{model.url}/v1"
@@ -80,18 +81,18 @@ class RealClientRun:
             self.environment = {self.client.client.keys[0]: KEY, "PATH": path}
 
     def plays(self, root: Path, *options: str) -> dict[str, Any]:
-        return played(root, *self.options, *options, **self.environment)
+        return run_to_record(root, *self.options, *options, **self.environment)
 
     def plays_as_nobody(self, root: Path, *options: str) -> dict[str, Any]:
-        """Who finds this Python, this repository and the clients although they may lie in a home that is closed."""
+        """Play as the user nobody, who is shown this Python, this repository and the clients even in a closed home."""
         assert self.client
-        command = [sys.executable, str(AS_USER), *argv(root, *self.options, *options)]
+        command = [sys.executable, str(AS_USER), *run_argv(root, *self.options, *options)]
         shown = os.pathsep.join(map(str, self.client.places))
-        return record_of(finished(command, **self.environment, EVOPOLICYGYM_TEST_SHOW=shown))
+        return record_of(run_command(command, **self.environment, EVOPOLICYGYM_TEST_SHOW=shown))
 
     def starts(self, root: Path, *options: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            argv(root, *self.options, *options),
+            run_argv(root, *self.options, *options),
             env=os.environ | self.environment,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -101,5 +102,5 @@ class RealClientRun:
     def resumes(self, root: Path) -> dict[str, Any]:
         granted = self.options[self.options.index("--model-url") :]
         return record_of(
-            finished([*COMMAND, "run", TOY, "--resume", str(root), *granted, "--json"], **self.environment)
+            run_command([*COMMAND, "run", TOY, "--resume", str(root), *granted, "--json"], **self.environment)
         )

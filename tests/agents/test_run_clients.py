@@ -12,11 +12,19 @@ from pathlib import Path
 
 import pytest
 from evolution_script import SUBMIT, evolve
-from run_helpers import KEY, MODELS, RealClientRun, finished, meanwhile, play, stopped_in_time
+from run_helpers import (
+    KEY,
+    MODELS,
+    RealClientRun,
+    run_agent,
+    run_command,
+    run_until_time_limit,
+    time_between_submissions,
+)
 from scripted_model import ScriptedModel
 from wire_formats import Past
 
-from process_helpers import told_of
+from process_helpers import processes_naming
 from server_helpers import COMMAND
 
 QUICK = ["codex", "claude"]
@@ -41,7 +49,7 @@ def test_in_their_jail(name, tmp_path):
     assert record["isolation"]["agent"] in ("A", "B")
     assert len(record["turns"]) == 2
     assert record["agent"]["version"] == real.client.client.install.version
-    seen = [one["feedback_opened"] for one in meanwhile(tmp_path / "run")]
+    seen = [one["feedback_opened"] for one in time_between_submissions(tmp_path / "run")]
     assert seen == [[], ["submit_001/summary.json"], ["submit_002/summary.json"]]
     assert not subprocess.run(["grep", "-rlF", KEY, str(tmp_path)], capture_output=True, text=True).stdout
 
@@ -121,7 +129,7 @@ def test_at_level_b_openhands_fails_and_says_why():
     """It ends with 0 before the model is asked, which is nobody's score."""
     with tempfile.TemporaryDirectory(prefix="evopolicygym-") as folder, ScriptedModel() as model:
         real = RealClientRun(AT_A_ALONE, model)
-        done = play(Path(folder) / "run", *real.options, "--agent-isolation", "B", **real.environment)
+        done = run_agent(Path(folder) / "run", *real.options, "--agent-isolation", "B", **real.environment)
     record = json.loads(done.stdout)
     assert done.returncode == 1 and record["times"]["closed_because"] == "agent_failed" and not model.seen
     assert {turn["failure"] for turn in record["turns"]} == {"client"} and "tmux" in record["turns"][0]["message"]
@@ -169,11 +177,11 @@ def test_endless_trouble_is_nobodys_score(tmp_path):
     """Before any submission: to be run again, in the words of `run` and of `leaderboard`."""
     with ScriptedModel(fault="429") as model:
         real = RealClientRun("codex", model)
-        done = play(tmp_path / "run", *real.options, "--max-retries", "1", **real.environment)
+        done = run_agent(tmp_path / "run", *real.options, "--max-retries", "1", **real.environment)
     record = json.loads(done.stdout)
     assert done.returncode == 1 and record["times"]["closed_because"] == "provider_down"
     assert [turn["failure"] for turn in record["turns"]] == ["rate_limit"] * 2 and len(model.seen) == 2
-    shown = finished([*COMMAND, "leaderboard", str(tmp_path / "run")])
+    shown = run_command([*COMMAND, "leaderboard", str(tmp_path / "run")])
     assert "closed before any submission: provider_down" in shown.stdout + shown.stderr
 
 
@@ -181,9 +189,9 @@ def test_endless_trouble_is_nobodys_score(tmp_path):
 def test_a_wrong_key_is_named(name, tmp_path):
     with ScriptedModel(fault="401") as model:
         real = RealClientRun(name, model)
-        done = play(tmp_path / "run", *real.options, **real.environment)
+        done = run_agent(tmp_path / "run", *real.options, **real.environment)
         resume = [*COMMAND, "run", "--resume", str(tmp_path / "run"), "--model-url", real.options[-1]]
-        again = finished(resume, **real.environment)
+        again = run_command(resume, **real.environment)
     record = json.loads(done.stdout)
     assert done.returncode == 1 and record["times"]["closed_because"] == "agent_failed" and len(record["turns"]) == 1
     assert again.returncode == 1 and "authentication: " in again.stdout and "agent check" in again.stdout
@@ -204,7 +212,7 @@ class Sleepy:
         self.root, self.saw_somebody = root, False
 
     def __call__(self, history: Sequence[Past]) -> str:
-        self.saw_somebody |= bool(told_of(self.root))
+        self.saw_somebody |= bool(processes_naming(self.root))
         submits = sum(SUBMIT in past.text for past in history if past.kind == "call")
         return evolve(history) if submits == 0 else "$ sleep 600"
 
@@ -213,15 +221,15 @@ def test_a_limit_of_hours_ends_a_client_and_its_shell(tmp_path):
     script = Sleepy(tmp_path)
     with ScriptedModel(script) as model:
         real = RealClientRun("codex", model)
-        record = stopped_in_time(lambda root, hours: real.plays(root, "--max-hours", hours), tmp_path)
-        assert told_of(tmp_path) == [] and script.saw_somebody
+        record = run_until_time_limit(lambda root, hours: real.plays(root, "--max-hours", hours), tmp_path)
+        assert processes_naming(tmp_path) == [] and script.saw_somebody
     assert len(record["turns"]) == 1 and record["outcome"]["kind"] == "scored" and record["budget"]["charged"] == 4
 
 
 def test_a_limit_of_turns_leaves_the_rest_of_the_budget(tmp_path):
     with ScriptedModel() as model:
         record = RealClientRun("claude", model).plays(tmp_path / "run", "--max-turns", "1")
-        assert told_of(tmp_path) == []
+        assert processes_naming(tmp_path) == []
     assert record["times"]["closed_because"] == "limit_turns" and record["outcome"]["kind"] == "scored"
     assert [turn["failure"] for turn in record["turns"]] == [None] and record["outcome"]["budget_left"] == 8
     assert "1 turn, which is this one" in next(request["asked"] for request in model.seen if request["tools"])

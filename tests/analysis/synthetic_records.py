@@ -37,7 +37,7 @@ def fingerprint(task: str, splits: str, cases: int, budget: int, **more: Any) ->
     return {**facts, "budget": budget, "heldout_cases": cases, **more}
 
 
-def a_run(
+def synthetic_run(
     returns: Sequence[float] | None = (1.0, 2.0),
     task: str = "core16/acrobot",
     agent: str | None = "codex",
@@ -138,7 +138,7 @@ def suite(
                 noise = generator.normal(0.0, 0.1) + easy + generator.normal(0.0, 0.1, cases)
                 returns = list(low + (high - low) * (level + noise))
                 name = f"{task}-{agent}-{number}"
-                made.append(a_run(returns, task, agent, name=name, facts=(facts or {}).get(task), **more))
+                made.append(synthetic_run(returns, task, agent, name=name, facts=(facts or {}).get(task), **more))
     return made
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from synthetic_records import a_run
+from synthetic_records import synthetic_run
 
 from evopolicygym.analysis.leaderboard.anchors import Lines, lines
 from evopolicygym.analysis.scores import task_score
@@ -92,7 +92,7 @@ def test_anchors_can_be_measured_on_any_cases(tmp_path):
     with LocalEngine(task, jobs=2) as engine:
         found = measure(engine, task, splits, heldout_cases=2, train_cases=1, repeats=2)
     assert found.fingerprint["splits"] == splits.id
-    run = a_run((0.0, 0.0), task.id, splits=splits.id, facts=found.fingerprint)
+    run = synthetic_run((0.0, 0.0), task.id, splits=splits.id, facts=found.fingerprint)
     assert isinstance(lines([stored_anchors().model_copy(update={"tasks": {task.id: found}})], run), Lines)
 
 

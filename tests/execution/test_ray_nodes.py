@@ -16,7 +16,7 @@ from evopolicygym.execution.ray.engine import RayEngine
 from evopolicygym.execution.records import Episode, EpisodeResult, Node
 from evopolicygym.sandbox.policy.jail import Level
 from process_helpers import wait_until
-from ray_helpers import WITHOUT_MOUNTS, Cluster, kill
+from ray_helpers import WITHOUT_MOUNTS, Cluster, kill_node
 
 SLOW = policy_source(act="import time; time.sleep(0.01); return int(obs[1] * 3) % 3")
 
@@ -69,7 +69,7 @@ def test_some_nodes_may_not_play_and_one_that_is_killed_costs_nothing(another_sc
                 for one in play(engine, folder, count):
                     results.append(one)
                     if len(results) == 8:
-                        kill(second)
+                        kill_node(second)
                 assert sorted(results, key=lambda one: one.number) == expected
                 assert "was lost with" in caplog.text
                 assert wait_until(lambda: fleet.poll() and len(fleet.seats) == 1, 60)

@@ -22,7 +22,7 @@ import pytest
 
 from conftest import policy_source
 from evopolicygym.judge import delivery
-from process_helpers import die, killed_in
+from process_helpers import assert_killed_in, kill_self
 from server_helpers import AS_USER, SMALL, Server, command
 
 MIB = 1 << 20
@@ -461,11 +461,11 @@ def test_feedback_can_be_read_although_the_judge_was_killed_when_it_appeared(tmp
 
     def rename_and_die(*arguments: Any, **options: Any) -> None:
         rename(*arguments, **options)
-        die()
+        kill_self()
 
     (workspace := tmp_path / "workspace").mkdir()
     with monkeypatch.context() as patch:
         patch.setattr(os, "rename", rename_and_die)
-        killed_in(lambda: delivery.copy_to_workspace(source, workspace))
+        assert_killed_in(lambda: delivery.copy_to_workspace(source, workspace))
     delivery.copy_to_workspace(source, workspace)
     assert (workspace / "feedback" / "submit_001").stat().st_mode & 0o777 == 0o555

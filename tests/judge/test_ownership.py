@@ -14,7 +14,7 @@ from conftest import policy_source
 from evopolicygym.judge.state import RunPhase
 from evopolicygym.runs.run_status import look
 from evopolicygym.server import control
-from process_helpers import alive, family, wait_until
+from process_helpers import alive, descendants, wait_until
 from server_helpers import COMMAND, SMALL, command, with_task
 
 SLOW = policy_source(act="import time; time.sleep(0.2); return 1")  # ten steps: two seconds an episode
@@ -69,7 +69,7 @@ def test_a_stopped_server_leaves_no_process_and_the_run_goes_on(serve, ending):
     server.policy(SLOW)
     assert server.submit([0], wait=False, Idempotency_Key="k")[0] == 202
     assert wait_until(lambda: list((server.root / "feedback").glob(".staged-*/episodes/ep_000")))  # it plays
-    relatives = family(server.process.pid)
+    relatives = descendants(server.process.pid)
     assert len(relatives) >= 2
     assert server.kill(ending) == 128 + ending
     assert wait_until(lambda: not alive(relatives))

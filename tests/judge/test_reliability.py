@@ -20,7 +20,7 @@ import pytest
 from conftest import policy_source
 from evopolicygym.judge.feedback import digest
 from evopolicygym.runs.run_status import look
-from process_helpers import family
+from process_helpers import descendants
 from server_helpers import SMALL, Server, command
 
 pytestmark = pytest.mark.slow
@@ -330,7 +330,7 @@ def test_memory_does_not_grow_with_submissions(serve, record_property):
 
 def resident(pid: int) -> dict[str, int]:
     """Of the server, and of all its descendants: simulator workers, and the processes that policies are forked from."""
-    return {"server": _kib(pid), "workers": sum(_kib(child) for child in family(pid))}
+    return {"server": _kib(pid), "workers": sum(_kib(child) for child in descendants(pid))}
 
 
 def _kib(pid: int) -> int:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from blocked_syscalls import refuser
+from blocked_syscalls import block_syscalls
 from conftest import policy_source, toy_task
 from evopolicygym.errors import IsolationUnavailable
 from evopolicygym.limits import Limits
@@ -133,6 +133,10 @@ if __name__ == "__main__":
 def test_a_shortage_that_keeps_a_level_from_holding_may_pass(calls, number, permanent):
     script = START.format(tests=str(Path(__file__).parents[1]))
     done = subprocess.run(
-        [sys.executable, "-c", script], preexec_fn=refuser(calls, number), capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", script],
+        preexec_fn=block_syscalls(calls, number),
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
     assert done.stdout == f"{permanent} ['A', 'B']\n", done.stderr

@@ -1,4 +1,4 @@
-"""Real suites of real runs, for tests: written, started, looked at, killed, started again."""
+"""Write, start, inspect, kill and restart real suites of real runs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from process_helpers import alive, family, wait_until
+from process_helpers import alive, descendants, wait_until
 from server_helpers import COMMAND, command
 
 TOY = """
@@ -23,7 +23,7 @@ budget = 8
 
 
 class SuiteRunner:
-    """One suite and its folder."""
+    """One suite file with its folder, and the commands on it."""
 
     def __init__(self, folder: Path, text: str) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -41,27 +41,27 @@ class SuiteRunner:
         return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def rows(self) -> dict[str, dict[str, Any]]:
-        found = json.loads(command("suite", "status", self.folder, "--json").stdout)["runs"]
-        return {row["run"]: row for row in found}
+        listed = json.loads(command("suite", "status", self.folder, "--json").stdout)["runs"]
+        return {row["run"]: row for row in listed}
 
     def record(self, name: str) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads((self.folder / "runs" / name / "run.json").read_text())
-        return found
+        record: dict[str, Any] = json.loads((self.folder / "runs" / name / "run.json").read_text())
+        return record
 
     def names(self) -> list[str]:
         return sorted(path.name for path in (self.folder / "runs").iterdir())
 
 
-def kill_all(process: subprocess.Popen[str]) -> None:
-    """As a power cut would, to one process; the others must notice."""
-    everybody = family(process.pid)
+def kill_scheduler(process: subprocess.Popen[str]) -> None:
+    """Kill the scheduler alone; the processes that it started must notice and end."""
+    children = descendants(process.pid)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    assert wait_until(lambda: not alive(everybody), 30), "processes outlive their foreman"
+    assert wait_until(lambda: not alive(children), 30), "processes outlive their scheduler"
 
 
-def essence(record: dict[str, Any]) -> dict[str, Any]:
-    """What must not depend on how often a run was interrupted."""
+def comparable_facts(record: dict[str, Any]) -> dict[str, Any]:
+    """Return what must not depend on how often a run was interrupted."""
     return {
         "submissions": [
             (one["checkpoint"], one["cases"], one["verdict"], one["train"]) for one in record["submissions"]

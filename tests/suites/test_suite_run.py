@@ -9,13 +9,13 @@ import sys
 import threading
 
 import pytest
-from suite_helpers import TOY, SuiteRunner, essence
+from suite_helpers import TOY, SuiteRunner, comparable_facts
 
 from evopolicygym.judge import failpoints
 from evopolicygym.runs.locks import PATIENCE_S, RunLock
 from evopolicygym.sandbox.checkpoints import remove_tree
 from evopolicygym.suites.folder import is_owned
-from process_helpers import alive, family, wait_until
+from process_helpers import alive, descendants, wait_until
 from server_helpers import command
 
 STARTER = TOY + "[agents.starter]\n"
@@ -42,7 +42,7 @@ def test_the_table_is_rebuilt_from_the_runs(done):
 
 
 def test_adding_a_repeat_and_an_agent_runs_just_that(done, tmp_path):
-    before = {name: essence(done.record(name)) for name in done.names()}
+    before = {name: comparable_facts(done.record(name)) for name in done.names()}
     stamp = (done.folder / "runs" / done.names()[0] / "ledger.jsonl").stat().st_mtime_ns
     done.file.write_text(done.file.read_text() + "[agents.nop]\n")
     assert done.run("--set", "repeats=2").returncode == 0
@@ -150,7 +150,7 @@ def test_ctrl_c_once_ends_cleanly_and_says_how_to_go_on(tmp_path):
     process = work.start()
     slow = "toys-Toy-v0__slow__s0"
     assert wait_until(lambda: work.folder.exists() and work.rows().get(slow, {}).get("phase") == "playing")
-    everybody = family(process.pid)
+    everybody = descendants(process.pid)
     process.send_signal(signal.SIGINT)
     err = process.communicate(timeout=60)[1]
     assert process.returncode == 130
@@ -165,7 +165,7 @@ def test_ctrl_c_twice_stops_at_once_and_leaves_nothing_broken(tmp_path, monkeypa
     work = SuiteRunner(tmp_path, STARTER.replace("Toy-v0", "Gated-v0"))
     process, name = work.start(), "toys-Gated-v0__starter__s0"
     assert wait_until(lambda: work.folder.exists() and work.rows()[name]["submissions"] == 1)
-    everybody = family(process.pid)
+    everybody = descendants(process.pid)
     process.send_signal(signal.SIGINT)  # it waits for its submission, which waits for the gate
     assert not wait_until(lambda: process.poll() is not None, 1.5)
     process.send_signal(signal.SIGINT)

@@ -16,7 +16,7 @@ from agent_testbed import AgentTestbed
 from evopolicygym.execution.ray.connection import ASK_WITHOUT_TOKEN
 from evopolicygym.execution.ray.local_cluster import LocalRayCluster
 from evopolicygym.sandbox.agent.cell import AgentLevel, Network
-from process_helpers import family
+from process_helpers import descendants
 
 KNOCK_EVERYWHERE = """
 import json, socket, sys
@@ -46,7 +46,7 @@ class Doors:
     def __init__(self, steward: LocalRayCluster) -> None:
         self.address = steward.address()
         self.host, port = self.address.rsplit(":", 1)
-        processes = family(steward._process.pid)
+        processes = descendants(steward._process.pid)
         inodes = {_socket(fd) for pid in processes for fd in Path(f"/proc/{pid}/fd").iterdir()}
         lines = [line.split() for name in ("tcp", "tcp6") for line in _table(name)]
         self.ports = sorted(

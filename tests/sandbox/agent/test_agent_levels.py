@@ -9,7 +9,7 @@ import textwrap
 import pytest
 from agent_testbed import AgentTestbed
 
-from blocked_syscalls import refuser
+from blocked_syscalls import block_syscalls
 from evopolicygym.sandbox.agent.cell import AgentLevel
 from evopolicygym.sandbox.agent.keeper import LayerFailed
 from evopolicygym.sandbox.agent.levels import best_level
@@ -28,7 +28,7 @@ except IsolationUnavailable as error:
 
 def best_where_refused(*calls: str) -> str:
     return subprocess.run(
-        [sys.executable, "-c", TRY], preexec_fn=refuser(calls), capture_output=True, text=True, check=True
+        [sys.executable, "-c", TRY], preexec_fn=block_syscalls(calls), capture_output=True, text=True, check=True
     ).stdout
 
 
@@ -64,8 +64,8 @@ def test_a_program_is_never_started_where_a_layer_does_not_take(level, call):
     """
     folder = __file__.rpartition("/")[0]
     done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(source)], preexec_fn=refuser([call]), capture_output=True, text=True,
-        cwd=folder, env={"PYTHONPATH": folder, "PATH": "/usr/bin:/bin"},
+        [sys.executable, "-c", textwrap.dedent(source)], preexec_fn=block_syscalls([call]),
+        capture_output=True, text=True, cwd=folder, env={"PYTHONPATH": folder, "PATH": "/usr/bin:/bin"},
     )  # fmt: skip
     assert done.stdout == "refused: False\n", done.stderr
 
