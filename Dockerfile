@@ -11,6 +11,7 @@ WORKDIR /opt/evopolicygym
 COPY pyproject.toml requirements.lock README.md LICENSE ./
 RUN pip install --no-cache-dir -r requirements.lock
 COPY src src
+COPY docs docs
 RUN pip install --no-cache-dir --no-deps --no-build-isolation . \
  && useradd --create-home player
 USER player

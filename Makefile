@@ -7,7 +7,10 @@ READY := $(VENV)/.ready
 UV := $(shell command -v uv)
 CHECK_PYTHON := $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "EvoPolicyGym needs Python 3.11 or newer; set PYTHON=")'
 
-.PHONY: demo test check lint prove certify bench coverage coverage-report wheel lock clean
+.PHONY: setup demo test check lint prove certify bench coverage coverage-report wheel lock clean
+
+# The virtual environment alone. Every other target does this first.
+setup: $(READY)
 
 demo: $(READY)
 	@$(BIN)/evopolicygym demo
@@ -18,7 +21,7 @@ test: lint
 # The fast loop: lint, types, and the tests of what changed since $BASE (main). Under two minutes on two cores: tests
 # that did not start within 75 seconds are skipped, and counted.
 check: lint
-	$(BIN)/pytest -q -n 2 --dist worksteal --within 75 $$($(BIN)/python tests/changed.py)
+	$(BIN)/pytest -q -n 2 --dist worksteal --within 75 $$($(BIN)/python tests/changed_tests.py)
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -18,8 +18,8 @@ from typing import Any, Final
 from evopolicygym.execution.engine import PUBLISHABLE, LocalEngine
 from evopolicygym.execution.records import Episode, EpisodeResult
 from evopolicygym.sandbox.policy.jail import Level
-from evopolicygym.tasks.files import CORE16_ORDER, core16
 from evopolicygym.tasks.ids import machine_facts
+from evopolicygym.tasks.registry import CORE16_ORDER, core16
 from evopolicygym.tasks.splits import PaperSplits, Split, cases
 from evopolicygym.tasks.task import Task
 

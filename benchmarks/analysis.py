@@ -28,7 +28,7 @@ from evopolicygym.report.gather import gather
 from evopolicygym.report.page import write_page
 
 sys.path.append(str(Path(__file__).parents[1] / "tests" / "analysis"))
-from folders import Step, write_run  # type: ignore[import-not-found]
+from run_folders import Step, write_run  # type: ignore[import-not-found]
 
 SIZES = (16, 64)
 SUBMISSIONS = 40

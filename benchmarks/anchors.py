@@ -18,8 +18,7 @@ from evopolicygym.execution.anchors import measure
 from evopolicygym.execution.engine import LocalEngine
 from evopolicygym.reference.anchors import AnchorFile, TaskAnchors, dump, load
 from evopolicygym.runs.locks import CaseSet, hidden_cases_lock
-from evopolicygym.tasks.files import core16
-from evopolicygym.tasks.registry import resolve
+from evopolicygym.tasks.registry import core16, resolve
 from evopolicygym.tasks.sealing import load_key
 from evopolicygym.tasks.splits import PaperSplits, SealedSplits, Splits
 

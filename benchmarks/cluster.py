@@ -19,9 +19,8 @@ from pathlib import Path
 from engine import CONSTANT
 
 from evopolicygym.execution.engine import Engine, LocalEngine
+from evopolicygym.execution.ray.cluster import ClusterSlots, RayCluster
 from evopolicygym.execution.ray.engine import RayEngine
-from evopolicygym.execution.ray.fleet import Fleet
-from evopolicygym.execution.ray.slots import FleetSlots
 from evopolicygym.execution.records import Episode, EpisodeResult
 from evopolicygym.tasks.registry import resolve
 from evopolicygym.tasks.splits import PaperSplits, Split, cases
@@ -56,8 +55,8 @@ def upkeep() -> float:
     return spent
 
 
-def row(fleet: Fleet, policy: Path, task: Task, count: int, rounds: int) -> Iterator[str]:
-    remote = RayEngine(task, fleet.whereabouts, FleetSlots(fleet))
+def row(fleet: RayCluster, policy: Path, task: Task, count: int, rounds: int) -> Iterator[str]:
+    remote = RayEngine(task, fleet.whereabouts, ClusterSlots(fleet))
     with LocalEngine(task, 1) as one_worker, LocalEngine(task, 2) as two_workers, remote:
         engines: tuple[Engine, ...] = (one_worker, two_workers, remote)
         returns = [timed(engine, policy, task, count)[1] for engine in engines]
@@ -82,7 +81,7 @@ def main(rounds: int) -> None:
     )
     print("|---|---|---|---|---|---|")
     tasks = {slug: resolve(f"core16/{slug}") for slug in WORK}
-    with tempfile.TemporaryDirectory() as folder, Fleet(list(tasks.values()), most=2) as fleet:
+    with tempfile.TemporaryDirectory() as folder, RayCluster(list(tasks.values()), most=2) as fleet:
         (Path(folder) / "policy.py").write_text(CONSTANT)
         for slug, task in tasks.items():
             print("|", " | ".join(row(fleet, Path(folder), task, WORK[slug], rounds)), "|", flush=True)

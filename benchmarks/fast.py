@@ -23,7 +23,7 @@ import numpy as np
 
 from evopolicygym.fast.catalogue import CATALOGUE
 from evopolicygym.tasks import simulator
-from evopolicygym.tasks.files import core16
+from evopolicygym.tasks.registry import core16
 from evopolicygym.tasks.splits import PaperSplits, Split
 from evopolicygym.tasks.task import Task
 

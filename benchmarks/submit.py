@@ -27,9 +27,9 @@ from evopolicygym.execution.records import Episode, EpisodeResult, Recording
 from evopolicygym.files import sync_tree
 from evopolicygym.judge import delivery
 from evopolicygym.judge.events import Refused
-from evopolicygym.judge.feedback import Staged, summarize
+from evopolicygym.judge.feedback import FeedbackWriter, summarize
 from evopolicygym.judge.judge import Judge
-from evopolicygym.judge.requests import Ask
+from evopolicygym.judge.requests import SubmitRequest
 from evopolicygym.judge.submission import accept, execute
 from evopolicygym.judge.verdicts import Verdict
 from evopolicygym.runs.open_run import open_run
@@ -68,7 +68,7 @@ def through_the_door(folder: Path, count: int) -> None:
         write_policy(folder / "served" / "workspace" / "system")
         connection = http.client.HTTPConnection(urlsplit(api).netloc)
         with open_run(folder / "bare", task=TASK, **OPTIONS) as owner:
-            means = owner.judge.means
+            means = owner.judge.context
             cases = owner.judge.cases(Split.TRAIN, list(range(count)))
         rows = []
         for number, case in enumerate(cases):
@@ -105,21 +105,23 @@ class Parts:
         return result
 
     def once(self, number: int) -> None:
-        judge, engine, place = self.judge, self.judge.means.engine, self.judge.place
+        judge, engine, place = self.judge, self.judge.context.engine, self.judge.paths
         self.timed("snapshot, synced", lambda: engine.store.snapshot(place.system, sync_tree))
         self.timed("one line of the ledger", lambda: judge.record(Refused("busy")))
-        one = self.timed("all until the charge", lambda: accept(judge, Ask((number,), f"key-{number}")))
+        one = self.timed("all until the charge", lambda: accept(judge, SubmitRequest((number,), f"key-{number}")))
         checkpoint, (case,) = one.charged.checkpoint, judge.cases(Split.TRAIN, [number])
         load = self.timed("load", lambda: engine.load(checkpoint))
         self.timed("episode, isolated", lambda: list(engine.run([Episode(0, checkpoint, case)])))
-        staged = Staged(place.feedback)
+        staged = FeedbackWriter(place.feedback)
         recording = Recording(str(staged.episode(0)), video=False)
         played = self.timed("episode, recorded", lambda: list(engine.run([Episode(0, checkpoint, case, recording)])))
         results = [outcome for outcome in played if isinstance(outcome, EpisodeResult)]
         summary = summarize(one, Verdict.OK, load, results, 0.0, judge.state.remaining)
         self.timed("feedback written", lambda: staged.write(summary, load, results))
         self.timed("feedback synced, published", lambda: staged.publish(place.feedback / f"part_{number:03}"))
-        self.timed("delivery", lambda: delivery.deliver(place.feedback / f"part_{number:03}", place.workspace))
+        self.timed(
+            "delivery", lambda: delivery.copy_to_workspace(place.feedback / f"part_{number:03}", place.workspace)
+        )
         self.timed("all from the charge on", lambda: execute(judge, one))
 
 

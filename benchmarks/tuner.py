@@ -32,8 +32,7 @@ from evopolicygym.execution.conformance import probe_folder
 from evopolicygym.execution.engine import LocalEngine
 from evopolicygym.execution.evaluation import evaluate_folder
 from evopolicygym.tasks import simulator
-from evopolicygym.tasks.files import CORE16_ORDER
-from evopolicygym.tasks.registry import resolve
+from evopolicygym.tasks.registry import CORE16_ORDER, resolve
 from evopolicygym.tasks.splits import PaperSplits, Split, cases
 from evopolicygym.tasks.task import Task
 

@@ -24,7 +24,7 @@ from evopolicygym.tasks.splits import Case, PaperSplits, Split, cases
 from evopolicygym.tasks.task import FailureReturn, Task
 
 if TYPE_CHECKING:
-    from serving import Server
+    from server_helpers import Server
 
 TESTS = Path(__file__).parent
 OTHER_MACHINE = TESTS / "other_machine"  # on PYTHONPATH it pretends another CPU and libc
@@ -152,7 +152,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., St
 
 
 def _serving(folder: Path) -> Iterator[Callable[..., Server]]:
-    from serving import Server
+    from server_helpers import Server
 
     opened: list[Server] = []
 

@@ -77,12 +77,13 @@ def test_ray_is_loaded_only_by_those_who_play_on_it():
 
 def test_the_zygote_loads_no_judge_code():
     """It must start with the standard library and numpy alone: whatever it holds, policies inherit."""
-    code = "import sys, evopolicygym.execution.ancestor; print(*sys.modules)"
+    code = "import sys, evopolicygym.execution.worker_entry; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True).stdout.split()
     assert "evopolicygym.sandbox.policy.zygote" in loaded
-    judges = ("evopolicygym.tasks", "evopolicygym.fast", "evopolicygym.execution.worker", "gymnasium", "msgspec")
+    judges = ("evopolicygym.tasks", "evopolicygym.fast", "gymnasium", "msgspec")
     assert not [name for name in loaded if name.startswith(judges)]
-    assert not {"evopolicygym.sandbox.policy.launcher", "evopolicygym.sandbox.policy.channel"} & set(loaded)
+    of_judge = {"execution.worker", "execution.messages", "sandbox.policy.launcher", "sandbox.policy.channel"}
+    assert not {f"evopolicygym.{name}" for name in of_judge} & set(loaded)
 
 
 def test_the_public_names_are_few():

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 import stat
 import tempfile
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ from contextlib import contextmanager
 from io import BufferedReader
 from itertools import islice
 from pathlib import Path, PurePosixPath
-from typing import Any, Final
+from typing import IO, Any, Final
 
 from evopolicygym.errors import SCARCE
 
@@ -177,3 +178,35 @@ def sync(path: str | Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def open_unnamed(folder: Path) -> IO[bytes]:
+    """On the disk of ``folder``, to be written and read; gone when it is closed, unless it was given a name."""
+    try:
+        return open(os.open(folder, os.O_TMPFILE | os.O_RDWR, 0o666), "w+b")
+    except OSError:
+        return tempfile.TemporaryFile(dir=folder)  # has a name for a moment; says what is wrong if it is something else
+
+
+def link_unnamed(file: IO[bytes], path: Path) -> None:
+    """In place of what an earlier attempt has left there."""
+    file.flush()
+    path.unlink(missing_ok=True)
+    descriptor = file.fileno()
+    try:
+        # A descriptor to start from, needless beside an absolute path, is what makes Python follow the link.
+        os.link(f"/proc/self/fd/{descriptor}", path, src_dir_fd=descriptor)
+    except OSError:
+        _copy_to_name(file, path)
+
+
+def _copy_to_name(file: IO[bytes], path: Path) -> None:
+    part = path.with_name(f".{path.name}.part")
+    try:
+        with open(part, "wb") as copy:
+            file.seek(0)
+            shutil.copyfileobj(file, copy, 1 << 20)
+        os.replace(part, path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise

@@ -45,11 +45,11 @@ Cases = Annotated[int, Field(ge=0, le=100_000)]
 Undeclared = Annotated[dict[str, Any], AfterValidator(_bounded)]
 
 
-class Facts(BaseModel):
+class RecordModel(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, ser_json_inf_nan="null")
 
 
-class Status(StrEnum):
+class RunStatus(StrEnum):
     """``open``: submits are taken. ``closed``: no more, hidden scoring is not done. ``finished``: it has an outcome."""
 
     OPEN = "open"
@@ -74,7 +74,7 @@ class Repeat(StrEnum):
     NONDETERMINISTIC = "nondeterministic"
 
 
-class TaskFacts(Facts):
+class TaskFacts(RecordModel):
     id: str
     env_id: str
     version: Whole
@@ -85,7 +85,7 @@ class TaskFacts(Facts):
     failure_return: float
 
 
-class Ids(Facts):
+class RunIds(RecordModel):
     """``machine``: CPU features, libc and Python behind the bit_id. ``other_bit_ids``: of other kinds of machines on
     which the run was taken up again."""
 
@@ -97,7 +97,7 @@ class Ids(Facts):
     other_bit_ids: list[str] = []
 
 
-class Options(Facts):
+class Options(RecordModel):
     """What the run was opened with, beyond task and splits. ``max_candidates``: of so many distinct checkpoints, the
     last that were submitted, validation chose; null: of all."""
 
@@ -109,7 +109,7 @@ class Options(Facts):
     max_candidates: int | None = None
 
 
-class Agent(Facts):
+class Agent(RecordModel):
     """Who played. A run served by hand knows none of it."""
 
     name: str
@@ -119,7 +119,7 @@ class Agent(Facts):
     settings: Undeclared = {}
 
 
-class Node(Facts):
+class NodeRecord(RecordModel):
     """A machine of a cluster. ``refused`` says why it got no work; it has no level then."""
 
     id: str
@@ -129,13 +129,13 @@ class Node(Facts):
     refused: str
 
 
-class Isolation(Facts):
+class IsolationRecord(RecordModel):
     """Levels achieved. ``publishable`` is false as soon as one of them is none. ``agent_residues`` and
     ``policy_residues``: what the levels do not stop, in words. ``nodes``: where policies played, and where they might
     not; empty where a machine was alone."""
 
     policy: str
-    nodes: list[Node] = []
+    nodes: list[NodeRecord] = []
     agent: str
     agent_network: str
     agent_residues: list[str] = []
@@ -143,7 +143,7 @@ class Isolation(Facts):
     publishable: bool
 
 
-class Budget(Facts):
+class Budget(RecordModel):
     """``total`` = ``charged`` + ``remaining``, at any time. ``refused``: requests that cost nothing, by reason."""
 
     total: Count
@@ -153,7 +153,7 @@ class Budget(Facts):
     refused: dict[str, Count]
 
 
-class Result(Facts):
+class Result(RecordModel):
     """Episodes of one checkpoint on one list of cases, in the order of the cases. A failed one has its error kind."""
 
     returns: list[float]
@@ -163,7 +163,7 @@ class Result(Facts):
     std: float
 
 
-class Submission(Facts):
+class SubmissionRecord(RecordModel):
     """One accepted submit. ``verdict`` is null while it runs, and for ever when the judge failed and refunded it."""
 
     number: SubmissionNumber
@@ -179,7 +179,7 @@ class Submission(Facts):
     wall_s: float | None
 
 
-class Turn(Facts):
+class TurnRecord(RecordModel):
     """The agent was prompted once. ``submissions`` counts those accepted until its end; ``usage`` is of this turn
     alone, null where nobody metered it; ``model`` served it, by the client's word; ``price`` says where its cost comes
     from; ``message`` what failed, in the words of the client."""
@@ -195,14 +195,14 @@ class Turn(Facts):
     message: str | None = None
 
 
-class Sign(Facts):
+class Sign(RecordModel):
     kind: str
     count: Count
     where: str
     example: str
 
 
-class Integrity(Facts):
+class Integrity(RecordModel):
     """Signs that a reader should look at, by fixed patterns over transcript and workspace; and what nobody checked.
     ``renamed``: what the agent left that a program could run by itself, such as `.git`, made inert. ``error``: why this
     could not be done, or not to the end."""
@@ -213,7 +213,7 @@ class Integrity(Facts):
     error: str | None = None
 
 
-class Code(Facts):
+class Code(RecordModel):
     """What the policy's source looks like; docs/diagnostics.md has the rules. ``bundle`` is policy.py and the local
     files that it reaches by import, ``bundle_hash`` the hash of their paths and bytes. ``tree`` is the hash of their
     syntax trees, ``topology`` the same without numeric constants; both are null when the source could not be read at
@@ -234,7 +234,7 @@ class Code(Facts):
     state: Count
 
 
-class Checkpoint(Facts):
+class CheckpointRecord(RecordModel):
     """``heldout`` is there for the winner and, after ``score --all-checkpoints``, for all: it never selects."""
 
     hash: Hash
@@ -245,7 +245,7 @@ class Checkpoint(Facts):
     heldout: Result | None
 
 
-class Outcome(Facts):
+class Outcome(RecordModel):
     """``submission`` and what follows are null when there was nothing to select. ``cause``: why the
     judge failed, where that ended the run, in its own words; also of a run that is ``scored``."""
 
@@ -260,7 +260,7 @@ class Outcome(Facts):
     cause: str | None = None
 
 
-class Times(Facts):
+class Times(RecordModel):
     opened: AwareDatetime
     closed: AwareDatetime | None
     finished: AwareDatetime | None
@@ -269,28 +269,28 @@ class Times(Facts):
     hidden_s: float
 
 
-class RunRecord(Facts):
+class RunRecord(RecordModel):
     """One agent on one task under one budget. ``randomness_salt``: the secret from which the randomness of its policies
     follows; null while the run is open, and for runs from before there was one."""
 
     schema_version: Literal[1]
     evopolicygym: str
     id: str
-    status: Status
+    status: RunStatus
     task: TaskFacts
-    ids: Ids
+    ids: RunIds
     options: Options
     agent: Agent | None
-    isolation: Isolation
+    isolation: IsolationRecord
     implementation: str
     budget: Budget
-    submissions: list[Submission]
-    checkpoints: list[Checkpoint]
+    submissions: list[SubmissionRecord]
+    checkpoints: list[CheckpointRecord]
     outcome: Outcome | None
     times: Times
     integrity: Integrity | None = None
     randomness_salt: str | None = None
-    turns: list[Turn] = []
+    turns: list[TurnRecord] = []
     usage: Undeclared | None
     ledger_head: Hash
 
@@ -300,23 +300,23 @@ NAMES: Final[dict[type, str]] = {
     RunRecord: "Run",
     Agent: "Agent",
     Budget: "Budget",
-    Checkpoint: "Checkpoint",
+    CheckpointRecord: "Checkpoint",
     Code: "Code",
-    Ids: "Ids",
+    RunIds: "Ids",
     Integrity: "Integrity",
-    Isolation: "Isolation",
-    Node: "Node",
+    IsolationRecord: "Isolation",
+    NodeRecord: "Node",
     Options: "Options",
     Outcome: "Outcome",
     OutcomeKind: "OutcomeKind",
     Repeat: "Repeat",
     Result: "Result",
     Sign: "Sign",
-    Status: "Status",
-    Submission: "Submission",
+    RunStatus: "Status",
+    SubmissionRecord: "Submission",
     TaskFacts: "TaskFacts",
     Times: "Times",
-    Turn: "Turn",
+    TurnRecord: "Turn",
 }
 
 
@@ -344,7 +344,7 @@ def load(path: Path) -> RunRecord:
 
 def contradiction(run: RunRecord) -> str | None:
     """What no judge would have written, in words; readers rely on the rest."""
-    if run.status is Status.FINISHED and run.outcome is None:
+    if run.status is RunStatus.FINISHED and run.outcome is None:
         return "it is finished, but has no outcome"
     numbers = [submission.number for submission in run.submissions]
     if numbers != sorted(set(numbers)):

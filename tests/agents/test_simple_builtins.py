@@ -8,12 +8,12 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from builtin_helpers import play_builtin
 
 from conftest import policy_source
 from evopolicygym.runs.run_status import read_state
-from evopolicygym.tasks.files import CORE16_ORDER
-from playing import play
-from serving import command
+from evopolicygym.tasks.registry import CORE16_ORDER
+from server_helpers import command
 
 
 def submissions(server):
@@ -22,14 +22,14 @@ def submissions(server):
 
 def test_nop_submits_nothing(serve):
     server = serve()
-    assert play(server, "nop").returncode == 0
+    assert play_builtin(server, "nop").returncode == 0
     assert server.remaining() == 128
 
 
 def test_starter_submits_the_starter_once(serve):
     server = serve()
     starter = (server.workspace / "system" / "policy.py").read_bytes()
-    assert [play(server, "starter").returncode for _ in range(2)] == [0, 0]
+    assert [play_builtin(server, "starter").returncode for _ in range(2)] == [0, 0]
     assert server.remaining() == 124
     ((checkpoint, cases),) = submissions(server)
     assert (server.root / "checkpoints" / checkpoint / "policy.py").read_bytes() == starter and cases == (0, 1, 2, 3)
@@ -41,12 +41,12 @@ SHOTS = ("--budget", "6", "--validation-cases", "1", "--heldout-cases", "1", "--
 def test_shotgun_submits_different_policies_and_needs_no_feedback(serve):
     """Whatever the spaces; started twice, and without its feedback in between, it plays no more than its budget."""
     server = serve(*SHOTS, task="toys:Nested-v0")
-    assert play(server, "shotgun").returncode == 0
+    assert play_builtin(server, "shotgun").returncode == 0
     fired = submissions(server)
     assert [cases for _, cases in fired] == [(number,) for number in range(6)] and server.remaining() == 0
     assert len({checkpoint for checkpoint, _ in fired}) == 6
     shutil.rmtree(server.workspace / "feedback")
-    assert play(server, "shotgun").returncode == 0 and submissions(server) == fired
+    assert play_builtin(server, "shotgun").returncode == 0 and submissions(server) == fired
     record = server.finish()
     assert {one["verdict"] for one in record["submissions"]} == {"ok"}
     assert all(one["train"]["errors"] == [None] for one in record["submissions"])
@@ -56,7 +56,7 @@ def test_shotgun_is_a_function_of_its_seed_and_stops_where_it_is_told(serve):
     runs = []
     for name, seed in (("one", 3), ("same", 3), ("other", 4)):
         server = serve(*SHOTS, name=name)
-        assert play(server, "shotgun", seed, options=["--policies", "4"]).returncode == 0
+        assert play_builtin(server, "shotgun", seed, options=["--policies", "4"]).returncode == 0
         assert server.remaining() == 2
         runs.append(submissions(server))
     assert runs[0] == runs[1] and not {one for one, _ in runs[0]} & {one for one, _ in runs[2]}
@@ -74,7 +74,7 @@ def test_shotgun_is_an_agent_of_the_command_line(tmp_path):
 @pytest.mark.parametrize("slug", CORE16_ORDER)
 def test_shotgun_plays_every_task(serve, slug):
     server = serve("--budget", "2", *SHOTS[2:], task=f"core16/{slug}")
-    assert play(server, "shotgun").returncode == 0
+    assert play_builtin(server, "shotgun").returncode == 0
     record = server.finish()
     assert record["budget"]["remaining"] == 0
     assert all(one["train"]["errors"] == [None] for one in record["submissions"])
@@ -84,11 +84,13 @@ def test_a_judge_that_fails_before_it_charges_is_asked_again(serve):
     server = serve()
     store = server.root / "checkpoints"
     store.rename(server.root / "away")
+    store.touch()  # no checkpoint can be written
     assert server.submit([0])[0] == 503
     with ThreadPoolExecutor(1) as player:
-        done = player.submit(play, server, "starter")
+        done = player.submit(play_builtin, server, "starter")
         time.sleep(1.5)
         assert not done.done()
+        store.unlink()
         (server.root / "away").rename(store)
         assert done.result().returncode == 0
     assert server.remaining() == 124
@@ -111,14 +113,14 @@ def test_resubmit_repeats_an_earlier_run(serve, tmp_path):
     steps = [{"folder": f"earlier/checkpoints/{checkpoint}", "cases": cases} for checkpoint, cases in done]
     plan.write_text(json.dumps({"submissions": steps}))
     again = serve(name="again")
-    assert play(again, "resubmit", EVOPOLICYGYM_PLAN=str(plan)).returncode == 0
+    assert play_builtin(again, "resubmit", EVOPOLICYGYM_PLAN=str(plan)).returncode == 0
     assert submissions(again) == done
 
 
 def test_resubmit_says_what_is_wrong_with_its_plan(serve, tmp_path):
     server = serve()
-    assert "EVOPOLICYGYM_PLAN" in play(server, "resubmit").stderr
+    assert "EVOPOLICYGYM_PLAN" in play_builtin(server, "resubmit").stderr
     plan = tmp_path / "plan.json"
     plan.write_text('{"submissions": [{"folder": "nowhere", "cases": [0]}]}')
-    assert "nowhere is not a folder" in play(server, "resubmit", EVOPOLICYGYM_PLAN=str(plan)).stderr
+    assert "nowhere is not a folder" in play_builtin(server, "resubmit", EVOPOLICYGYM_PLAN=str(plan)).stderr
     assert server.remaining() == 128

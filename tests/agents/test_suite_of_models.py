@@ -7,7 +7,7 @@ import json
 import pytest
 from scripted_model import ScriptedModel
 
-from serving import command
+from server_helpers import command
 
 KEY = "scripted-key-that-opens-nothing"
 SUITE = """

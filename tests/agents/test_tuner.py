@@ -10,10 +10,10 @@ import time
 from pathlib import Path
 
 import pytest
+from builtin_helpers import AGENTS, play_builtin, start_builtin
 
 from evopolicygym.runs.run_status import read_state
-from evopolicygym.tasks.files import CORE16_ORDER
-from playing import AGENTS, play, start
+from evopolicygym.tasks.registry import CORE16_ORDER
 
 SMALL = ("--budget", "48", "--validation-cases", "1", "--heldout-cases", "2", "--jobs", "1", "--seeds", "paper")
 
@@ -31,14 +31,14 @@ def wait_for_budget(server, left):
 def test_same_seed_same_submissions_even_when_killed(serve):
     """Killed twice, once while a submission may be under way; then it goes on, and spends the budget exactly."""
     calm, hunted = (serve(*SMALL, task="core16/acrobot", name=name) for name in ("calm", "hunted"))
-    first = start(calm, "tuner", seed=3)
+    first = start_builtin(calm, "tuner", seed=3)
     for left in (40, 20):
-        second = start(hunted, "tuner", seed=3)
+        second = start_builtin(hunted, "tuner", seed=3)
         wait_for_budget(hunted, left)
         second.kill()
         second.wait()
     assert first.wait() == 0
-    assert play(hunted, "tuner", seed=3).returncode == 0
+    assert play_builtin(hunted, "tuner", seed=3).returncode == 0
     assert submissions(calm) == submissions(hunted)
     assert calm.remaining() == hunted.remaining() == 0
     record = calm.finish()
@@ -51,7 +51,7 @@ def test_another_seed_tries_other_policies(serve):
     found = []
     for seed in (0, 1):
         server = serve("--budget", "14", "--jobs", "1", "--seeds", "paper", task="core16/reacher", name=f"s{seed}")
-        assert play(server, "tuner", seed=seed).returncode == 0
+        assert play_builtin(server, "tuner", seed=seed).returncode == 0
         found.append(submissions(server))
     assert found[0] != found[1]
 
@@ -60,7 +60,7 @@ def test_another_seed_tries_other_policies(serve):
 def test_it_reads_every_feedback(serve, toy):
     """Large arrays at any depth, and no trajectory at all where the simulator died."""
     server = serve("--budget", "8", "--jobs", "1", "--seeds", "paper", task=f"toys:{toy}")
-    done = play(server, "tuner", seed=0)
+    done = play_builtin(server, "tuner", seed=0)
     assert done.returncode == 0, done
     assert server.remaining() == 0
 
@@ -80,7 +80,7 @@ def test_programs_that_ship_need_no_package():
 def test_every_submission_is_valid_on_every_task(serve, slug):
     options = ("--budget", "40", "--validation-cases", "1", "--heldout-cases", "1", "--jobs", "2", "--seeds", "paper")
     server = serve(*options, task=f"core16/{slug}")
-    done = play(server, "tuner")
+    done = play_builtin(server, "tuner")
     assert done.returncode == 0, done.stderr
     record = server.finish()
     assert record["budget"]["remaining"] == 0

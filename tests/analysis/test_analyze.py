@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 import pytest
-from folders import source, write_run
+from run_folders import source, write_run
 
 STEPS = [
     source("a = 1", validation=1),

@@ -11,7 +11,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from folders import source, write_run
+from run_folders import source, write_run
 
 from evopolicygym.agents.transcripts import read_transcript
 from evopolicygym.analysis.between import between

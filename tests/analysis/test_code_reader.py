@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from folders import source, write_checkpoint, write_run
+from run_folders import source, write_checkpoint, write_run
 
 from evopolicygym.analysis import limited_process
 from evopolicygym.analysis.diagnostics import diagnose

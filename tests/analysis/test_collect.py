@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import pytest
+from synthetic_records import synthetic_run, write
 
 from evopolicygym.analysis.collect import collect
 from evopolicygym.errors import UserError
-from synthetic import a_run, write
 
 
 def test_runs_are_found_at_any_depth(tmp_path):
-    write([a_run(name="one"), a_run(name="two")], tmp_path / "deep" / "er")
+    write([synthetic_run(name="one"), synthetic_run(name="two")], tmp_path / "deep" / "er")
     assert [run.id for run in collect(tmp_path).runs] == ["one", "two"]
 
 
 def test_one_run_is_a_path_too(tmp_path):
-    write([a_run(name="one")], tmp_path)
+    write([synthetic_run(name="one")], tmp_path)
     assert [run.id for run in collect(tmp_path / "000").runs] == ["one"]
     assert [run.id for run in collect(tmp_path / "000" / "run.json").runs] == ["one"]
 
 
 def test_broken_and_half_written_runs_are_named_and_left_out(tmp_path):
-    write([a_run(name="good")], tmp_path)
+    write([synthetic_run(name="good")], tmp_path)
     (tmp_path / "torn").mkdir()
     (tmp_path / "torn" / "run.json").write_text('{"schema_version": 1, "id"')
     (tmp_path / "young").mkdir()
@@ -33,8 +33,8 @@ def test_broken_and_half_written_runs_are_named_and_left_out(tmp_path):
 
 
 def test_a_record_that_an_agent_wrote_into_its_workspace_is_not_read(tmp_path):
-    write([a_run(name="honest")], tmp_path)
-    write([a_run((1e9,), name="forged")], tmp_path / "000" / "workspace" / "system")
+    write([synthetic_run(name="honest")], tmp_path)
+    write([synthetic_run((1e9,), name="forged")], tmp_path / "000" / "workspace" / "system")
     assert [run.id for run in collect(tmp_path).runs] == ["honest"]
 
 

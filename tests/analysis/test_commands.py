@@ -7,9 +7,9 @@ import subprocess
 import sys
 
 import pytest
+from synthetic_records import suite, synthetic_run, write
 
 from evopolicygym.reference.paper import document
-from synthetic import a_run, suite, write
 
 COMMAND = [sys.executable, "-m", "evopolicygym.cli.main"]
 TASKS = ["core16/acrobot", "core16/ant"]
@@ -45,7 +45,7 @@ def test_leaderboard_as_json_with_the_papers_rows(runs):
 
 
 def test_broken_runs_are_named_and_the_exit_code_says_so(runs, tmp_path):
-    write([a_run()], tmp_path)
+    write([synthetic_run()], tmp_path)
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "run.json").write_text("{}")
     done = run("leaderboard", tmp_path)
@@ -55,14 +55,14 @@ def test_broken_runs_are_named_and_the_exit_code_says_so(runs, tmp_path):
 
 
 def test_missing_runs_are_named_and_the_exit_code_says_so(tmp_path):
-    write([a_run(), a_run(None, status="closed", name="half")], tmp_path)
+    write([synthetic_run(), synthetic_run(None, status="closed", name="half")], tmp_path)
     done = run("leaderboard", tmp_path)
     assert done.returncode == 1
     assert "missing: codex m, half" in done.stdout
 
 
 def test_names_of_agents_are_shown_not_obeyed(tmp_path):
-    write([a_run(agent="evil\x1b[2J[bold]")], tmp_path)
+    write([synthetic_run(agent="evil\x1b[2J[bold]")], tmp_path)
     done = run("leaderboard", tmp_path)
     assert "\x1b" not in done.stdout
     assert "evil\\x1b[2J[bold] m" in done.stdout
@@ -77,7 +77,7 @@ def test_compare_two_folders(runs):
 
 
 def test_compare_says_what_could_not_be_compared(runs, tmp_path):
-    write([a_run(task="core16/pusher", agent="kimi")], tmp_path)
+    write([synthetic_run(task="core16/pusher", agent="kimi")], tmp_path)
     done = run("compare", runs / "a", tmp_path)
     assert done.returncode == 1
     assert "not compared: core16/pusher: codex m has no score" in done.stdout

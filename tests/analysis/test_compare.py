@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from synthetic_records import suite, synthetic_run
 
 from evopolicygym.analysis.compare import compare, holm
 from evopolicygym.analysis.sides import sides
 from evopolicygym.analysis.stats.estimates import difference
 from evopolicygym.analysis.stats.power import Components, components, plans, power
-from synthetic import a_run, suite
 
 DRAWS = 300
 
@@ -30,8 +30,8 @@ def test_holm_is_holms():
 
 def test_pairing_is_measured():
     cases = np.random.default_rng(0).normal(0.0, 5.0, 32)
-    first = [a_run(list(cases + 1.0 + 0.01 * k + noise(k))) for k in range(3)]
-    second = [a_run(list(cases + 0.01 * k + noise(9 + k)), agent="kimi") for k in range(3)]
+    first = [synthetic_run(list(cases + 1.0 + 0.01 * k + noise(k))) for k in range(3)]
+    second = [synthetic_run(list(cases + 0.01 * k + noise(9 + k)), agent="kimi") for k in range(3)]
     (task,) = pair(first, second).tasks
     assert task.correlation > 0.95
     assert task.pairing_gain > 20
@@ -59,32 +59,36 @@ def test_the_overall_difference_and_its_corrections():
 
 
 def test_the_same_entrant_below_two_paths_is_two_sides():
-    found = pair([a_run((1.0, 2.0))], [a_run((3.0, 5.0))])
+    found = pair([synthetic_run((1.0, 2.0))], [synthetic_run((3.0, 5.0))])
     assert (found.first, found.second) == ("codex m (a)", "codex m (b)")
     assert found.tasks[0].difference.scope == "cases only: one run"
     assert found.tasks[0].difference.plans is None
 
 
 def test_what_cannot_be_compared_is_named():
-    first = [a_run(), a_run(task="core16/ant"), a_run(task="core16/pusher", budget=64)]
-    found = pair(first, [a_run(agent="kimi"), a_run(task="core16/pusher", agent="kimi")])
+    first = [synthetic_run(), synthetic_run(task="core16/ant"), synthetic_run(task="core16/pusher", budget=64)]
+    found = pair(first, [synthetic_run(agent="kimi"), synthetic_run(task="core16/pusher", agent="kimi")])
     assert found.not_compared == {"core16/ant": "kimi m has no score", "core16/pusher": "budget: 64, not 128"}
 
 
 def test_a_task_counts_once_under_the_comparable_id_with_most_runs():
-    first = [a_run((1.0, 2.0)), a_run((1.0, 2.0)), a_run((9.0, 9.0), budget=64)]
-    found = pair(first, [a_run(agent="kimi"), a_run(agent="kimi"), a_run(agent="kimi", budget=64)])
+    first = [synthetic_run((1.0, 2.0)), synthetic_run((1.0, 2.0)), synthetic_run((9.0, 9.0), budget=64)]
+    found = pair(
+        first, [synthetic_run(agent="kimi"), synthetic_run(agent="kimi"), synthetic_run(agent="kimi", budget=64)]
+    )
     assert [one.scores for one in found.tasks] == [(1.5, 1.5)]
     assert list(found.not_compared.values()) == ["under another comparable_id there are more runs"]
 
 
 def test_runs_without_a_score_are_missing():
-    first, _ = sides({"a": [a_run(), a_run(None, status="open", name="young")], "b": [a_run()]})
+    first, _ = sides({"a": [synthetic_run(), synthetic_run(None, status="open", name="young")], "b": [synthetic_run()]})
     assert list(first.missing) == ["young"] and "still played" in first.missing["young"]
 
 
 def test_weak_isolation_is_said():
-    first, second = sides({"a": [a_run(network="open"), a_run(network="open")], "b": [a_run(agent="kimi")]})
+    first, second = sides(
+        {"a": [synthetic_run(network="open"), synthetic_run(network="open")], "b": [synthetic_run(agent="kimi")]}
+    )
     assert first.apart == ("the agent's network was open",)
     assert second.apart == ()
 

@@ -14,8 +14,8 @@ import typing
 from pathlib import Path
 
 import pytest
-from folders import write_checkpoint, write_run
-from pairs import pairs
+from edit_corpus import labelled_edits
+from run_folders import write_checkpoint, write_run
 
 from evopolicygym.analysis.diagnostics import diagnose
 from evopolicygym.analysis.edits.code_reader_child import read_code
@@ -23,7 +23,7 @@ from evopolicygym.analysis.edits.kinds import EDITS, Kind
 from evopolicygym.analysis.limited_process import FLAGS, HARNESS
 from evopolicygym.analysis.load import RunFolder, open_run
 
-PAIRS = pairs()
+PAIRS = labelled_edits()
 READ_ALL = """
 import json, pathlib, sys
 sys.path.append(sys.argv[1])

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from folders import source, write_run
 from hypothesis import given
 from hypothesis import strategies as st
+from run_folders import source, write_run
 
 from evopolicygym.analysis.diagnostics import diagnose
 from evopolicygym.analysis.edits.sizes import MAX_SHARED_LINES, Size, bucket, common_lines, edit_size

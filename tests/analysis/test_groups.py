@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from folders import Step, source, write_run
 from hypothesis import given
 from hypothesis import strategies as st
+from run_folders import Step, source, write_run
 
 from evopolicygym.analysis.groups import groups
 from evopolicygym.analysis.stats.hit_rates import Count, design_effect, hit_rate, quantile, wilson

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from synthetic_records import fingerprint, suite, synthetic_run
 
 from evopolicygym.analysis.leaderboard.build import PaperRows, leaderboard
 from evopolicygym.analysis.stats.coverage import coverage
 from evopolicygym.reference import paper
 from evopolicygym.reference.anchors import Anchor, AnchorFile, TaskAnchors, stored_anchors
 from evopolicygym.reference.scale import scales
-from synthetic import a_run, fingerprint, suite
 
 TASK = "core16/acrobot"
 DRAWS = 300
@@ -45,7 +45,9 @@ def rows(runs, files=(), with_paper=False):
 
 
 def test_runs_of_one_entrant_are_averaged():
-    found = rows([a_run((1.0, 3.0)), a_run((5.0, 7.0)), a_run((0.0, 1.0), agent="kimi", model=None)])
+    found = rows(
+        [synthetic_run((1.0, 3.0)), synthetic_run((5.0, 7.0)), synthetic_run((0.0, 1.0), agent="kimi", model=None)]
+    )
     assert found["codex m"].score == 4.0
     assert found["codex m"].runs == 2
     assert found["codex m"].scope == "runs and cases"
@@ -54,17 +56,17 @@ def test_runs_of_one_entrant_are_averaged():
 
 
 def test_settings_make_another_entrant_and_a_person_is_one_too():
-    runs = [a_run(), a_run(settings={"effort": "high"}), a_run(agent=None)]
+    runs = [synthetic_run(), synthetic_run(settings={"effort": "high"}), synthetic_run(agent=None)]
     assert set(rows(runs)) == {"codex m", "codex m effort=high", "by hand"}
 
 
 @pytest.mark.parametrize("name", ["random policy", "by hand", "GPT-5.5 (paper)"])
 def test_no_agent_takes_the_name_of_another_kind_of_entrant(name):
-    assert set(rows([a_run(agent=name, model=None)])) == {f"{name} (runs)"}
+    assert set(rows([synthetic_run(agent=name, model=None)])) == {f"{name} (runs)"}
 
 
 def test_the_random_policy_is_an_entrant_where_it_was_measured():
-    found = rows([a_run((3.0, 3.0))], [anchor_file()])
+    found = rows([synthetic_run((3.0, 3.0))], [anchor_file()])
     assert found["random policy"].rank == 2
     assert found["random policy"].score == 0.5
     assert found["codex m"].paper_normalised == 1.0
@@ -73,7 +75,7 @@ def test_the_random_policy_is_an_entrant_where_it_was_measured():
 
 @pytest.mark.parametrize("facts", [{"packages": {"numpy": "1"}}, {"splits": "sealed:x"}])
 def test_anchors_that_were_measured_otherwise_are_not_used_and_the_difference_is_named(facts):
-    (table,) = board([a_run((3.0, 3.0))], [anchor_file(**facts)]).tasks
+    (table,) = board([synthetic_run((3.0, 3.0))], [anchor_file(**facts)]).tasks
     assert [row.entrant for row in table.rows] == ["codex m"]
     assert table.rows[0].rank_score is None
     assert table.rows[0].paper_normalised is None
@@ -82,31 +84,31 @@ def test_anchors_that_were_measured_otherwise_are_not_used_and_the_difference_is
 
 @pytest.mark.parametrize(("returns", "beats"), [((2.0, 2.0), False), ((2.0, 2.5), True)])
 def test_who_does_not_beat_the_best_trivial_policy_is_marked(returns, beats):
-    found = rows([a_run(returns)], [anchor_file()])
+    found = rows([synthetic_run(returns)], [anchor_file()])
     assert found["codex m"].beats_trivial is beats
     assert found["random policy"].beats_trivial is None
 
 
 def test_without_an_ok_submit_the_failure_return_counts():
-    found = rows([a_run((0.0, 0.0)), a_run(None, kind="no_ok_submit", failure_return=-9.0)])
+    found = rows([synthetic_run((0.0, 0.0)), synthetic_run(None, kind="no_ok_submit", failure_return=-9.0)])
     assert found["codex m"].score == -4.5
     assert found["codex m"].flags == ("no ok submit (1 of 2)",)
 
 
 def test_unfinished_runs_are_missing_and_named():
-    made = leaderboard([a_run(), a_run(None, status="open", name="young")], [], draws=DRAWS)
+    made = leaderboard([synthetic_run(), synthetic_run(None, status="open", name="young")], [], draws=DRAWS)
     assert made.missing == 1
     assert made.boards[0].tasks[0].missing[0].run == "young"
 
 
 def test_another_budget_is_another_board_and_the_difference_is_named():
-    first, second = leaderboard([a_run(), a_run(), a_run(budget=64)], [], draws=DRAWS).boards
+    first, second = leaderboard([synthetic_run(), synthetic_run(), synthetic_run(budget=64)], [], draws=DRAWS).boards
     assert first.differs == ()
     assert second.differs == ("budget: 64, not 128",)
 
 
 def test_another_simulator_version_is_another_board():
-    runs = [a_run(), a_run(), a_run(facts={"packages": {"numpy": "1"}})]
+    runs = [synthetic_run(), synthetic_run(), synthetic_run(facts={"packages": {"numpy": "1"}})]
     first, second = leaderboard(runs, [], draws=DRAWS).boards
     assert len(first.tasks[0].rows) == 1
     assert second.differs == ("packages.numpy: 1, not 2",)
@@ -122,7 +124,7 @@ def test_another_simulator_version_is_another_board():
     ],
 )
 def test_weak_isolation_and_an_open_network_are_apart_however_many(how, reason):
-    first, second = leaderboard([a_run(), a_run(**how), a_run(**how)], [], draws=DRAWS).boards
+    first, second = leaderboard([synthetic_run(), synthetic_run(**how), synthetic_run(**how)], [], draws=DRAWS).boards
     assert not first.apart
     assert reason in second.apart[0]
 
@@ -245,9 +247,9 @@ def test_who_lacks_a_task_gets_no_rank():
 
 
 def test_a_task_without_a_scale_has_no_normalised_score():
-    found = rows([a_run(task="LunarLander-v3"), a_run(task="LunarLander-v3", agent="kimi")])
+    found = rows([synthetic_run(task="LunarLander-v3"), synthetic_run(task="LunarLander-v3", agent="kimi")])
     assert found["codex m"].normalised is None
-    assert board([a_run(task="LunarLander-v3")]).aggregates == ()
+    assert board([synthetic_run(task="LunarLander-v3")]).aggregates == ()
 
 
 def test_the_same_runs_in_another_order_give_the_same_board():

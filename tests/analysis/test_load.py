@@ -7,7 +7,7 @@ import os
 import warnings
 
 import pytest
-from folders import source, write_run
+from run_folders import source, write_run
 
 import evopolicygym
 from evopolicygym.analysis.collect import Skipped

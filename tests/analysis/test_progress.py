@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from folders import Step, source, write_run
 from hypothesis import given
 from hypothesis import strategies as st
+from run_folders import Step, source, write_run
 
 from evopolicygym.analysis.between import Between
 from evopolicygym.analysis.diagnostics import Diagnosis, diagnose

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from synthetic_records import synthetic_run
 
 from evopolicygym.analysis.leaderboard.anchors import Lines, lines
 from evopolicygym.analysis.scores import task_score
@@ -14,10 +15,9 @@ from evopolicygym.execution.engine import LocalEngine
 from evopolicygym.reference import paper
 from evopolicygym.reference.anchors import dump, load, stored_anchors
 from evopolicygym.reference.scale import scales, version
-from evopolicygym.tasks.files import core16
 from evopolicygym.tasks.ids import comparable_facts
+from evopolicygym.tasks.registry import core16
 from evopolicygym.tasks.splits import PaperSplits, SealedSplits
-from synthetic import a_run
 
 KNOWN = [
     ("core16/pusher", "zero", -54.17974515479469),
@@ -92,7 +92,7 @@ def test_anchors_can_be_measured_on_any_cases(tmp_path):
     with LocalEngine(task, jobs=2) as engine:
         found = measure(engine, task, splits, heldout_cases=2, train_cases=1, repeats=2)
     assert found.fingerprint["splits"] == splits.id
-    run = a_run((0.0, 0.0), task.id, splits=splits.id, facts=found.fingerprint)
+    run = synthetic_run((0.0, 0.0), task.id, splits=splits.id, facts=found.fingerprint)
     assert isinstance(lines([stored_anchors().model_copy(update={"tasks": {task.id: found}})], run), Lines)
 
 

@@ -7,69 +7,69 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from synthetic_records import synthetic_run
 
 from evopolicygym.analysis.scores import paper_normalised, run_score, task_score
-from synthetic import a_run
 
 SCORES = st.dictionaries(st.text(max_size=3), st.floats(-1e6, 1e6), min_size=1, max_size=6)
 
 
 def test_a_scored_run_counts_its_held_out_returns():
-    one = run_score(a_run((1.0, 5.0)))
+    one = run_score(synthetic_run((1.0, 5.0)))
     assert (one.returns, one.missing, one.flags) == ((1.0, 5.0), None, ())
 
 
 def test_without_an_ok_submit_every_case_scores_the_failure_return():
-    one = run_score(a_run(None, kind="no_ok_submit", cases=3, failure_return=-7.0))
+    one = run_score(synthetic_run(None, kind="no_ok_submit", cases=3, failure_return=-7.0))
     assert one.returns == (-7.0, -7.0, -7.0)
     assert one.flags == ("no ok submit",)
 
 
 def test_stopped_early_is_scored_and_flagged():
-    one = run_score(a_run((1.0,), stopped_early=True))
+    one = run_score(synthetic_run((1.0,), stopped_early=True))
     assert one.returns == (1.0,)
     assert one.flags == ("stopped early",)
 
 
 @pytest.mark.parametrize("status", ["open", "closed"])
 def test_an_unfinished_run_is_missing(status):
-    reason = run_score(a_run(None, status=status)).missing
+    reason = run_score(synthetic_run(None, status=status)).missing
     assert reason.startswith(status) and "finish" in reason and "again" not in reason
 
 
 def test_judge_faults_are_nobodys_score():
-    run = a_run(None, kind="no_ok_submit", submissions=2, refunded=True)
+    run = synthetic_run(None, kind="no_ok_submit", submissions=2, refunded=True)
     assert run_score(run).missing == "the judge failed on every submission; to be run again"
 
 
 def test_what_was_measured_counts_though_the_judge_failed_later():
-    run = a_run((1.0, 2.0), closed_because="judge_faults", submissions=5)
+    run = synthetic_run((1.0, 2.0), closed_because="judge_faults", submissions=5)
     assert run_score(run).missing is None and run_score(run).returns == (1.0, 2.0)
 
 
 @pytest.mark.parametrize("returns", [None, (1.0, 2.0)])
 def test_a_run_that_the_judge_failed_is_missing_whatever_was_scored(returns):
-    run = a_run(returns, kind="judge_fault", closed_because="judge_faults", submissions=2)
+    run = synthetic_run(returns, kind="judge_fault", closed_because="judge_faults", submissions=2)
     assert run_score(run).missing == "the judge failed; to be run again"
 
 
 def test_a_provider_that_was_down_before_any_submission_excuses():
-    run = a_run(None, kind="no_ok_submit", submissions=0, closed_because="provider_down")
+    run = synthetic_run(None, kind="no_ok_submit", submissions=0, closed_because="provider_down")
     assert run_score(run).missing == "closed before any submission: provider_down; to be run again"
 
 
 def test_an_agent_that_never_submits_has_failed():
-    run = a_run(None, kind="no_ok_submit", submissions=0, closed_because="agent_exited", failure_return=-3.0)
+    run = synthetic_run(None, kind="no_ok_submit", submissions=0, closed_because="agent_exited", failure_return=-3.0)
     assert run_score(run).returns == (-3.0, -3.0)
 
 
 def test_a_provider_that_fails_after_a_submission_excuses_nothing():
-    run = a_run(None, kind="no_ok_submit", submissions=1, closed_because="provider_down")
+    run = synthetic_run(None, kind="no_ok_submit", submissions=1, closed_because="provider_down")
     assert run_score(run).missing is None
 
 
 def test_half_the_cases_are_no_score():
-    assert run_score(a_run((1.0, 2.0), cases=32)).missing == "2 of 32 held-out cases; to be run again"
+    assert run_score(synthetic_run((1.0, 2.0), cases=32)).missing == "2 of 32 held-out cases; to be run again"
 
 
 def test_the_task_score_is_the_exact_mean_of_means():

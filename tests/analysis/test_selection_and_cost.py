@@ -3,36 +3,41 @@
 from __future__ import annotations
 
 import pytest
+from synthetic_records import suite, synthetic_run
 
 from evopolicygym.analysis.leaderboard.build import leaderboard
 from evopolicygym.analysis.leaderboard.costs import cost, pareto, per_dollar
 from evopolicygym.analysis.leaderboard.selection import selection, selections
-from synthetic import a_run, suite
 
 
 def test_optimism_and_regret():
-    measured = a_run((1.0, 2.0), validation=4.0, checkpoints=[(4.0, (1.0, 2.0)), (3.0, (5.0, 5.0))])
+    measured = synthetic_run((1.0, 2.0), validation=4.0, checkpoints=[(4.0, (1.0, 2.0)), (3.0, (5.0, 5.0))])
     found = selection(measured)
     assert (found.candidates, found.optimism, found.regret) == (2, 2.5, 3.5)
 
 
 def test_regret_is_unknown_until_all_candidates_are_measured():
-    half = a_run((1.0, 2.0), validation=4.0, checkpoints=[(4.0, (1.0, 2.0)), (3.0, None)])
+    half = synthetic_run((1.0, 2.0), validation=4.0, checkpoints=[(4.0, (1.0, 2.0)), (3.0, None)])
     assert selection(half).regret is None
-    whole = a_run((1.0, 2.0), validation=1.5, checkpoints=[(1.5, (1.0, 2.0))])
+    whole = synthetic_run((1.0, 2.0), validation=1.5, checkpoints=[(1.5, (1.0, 2.0))])
     found = selections([half, whole])
     assert (found.optimism, found.regret, found.measured, found.runs) == (1.25, 0.0, 1, 2)
 
 
 def test_nothing_selected_is_no_selection():
-    assert selections([a_run(None, kind="no_ok_submit")]) is None
+    assert selections([synthetic_run(None, kind="no_ok_submit")]) is None
 
 
 def test_costs_are_means_and_unknown_stays_unknown():
-    known = cost([a_run(usage={"dollars": 1.0, "input_tokens": 10}), a_run(usage={"dollars": 3, "input_tokens": 30})])
+    known = cost(
+        [
+            synthetic_run(usage={"dollars": 1.0, "input_tokens": 10}),
+            synthetic_run(usage={"dollars": 3, "input_tokens": 30}),
+        ]
+    )
     assert (known.dollars, known.input_tokens, known.output_tokens, known.wall_s) == (2.0, 20.0, None, 3600.0)
-    assert cost([a_run(usage={"dollars": 1.0}), a_run()]).dollars is None
-    assert cost([a_run(usage={"dollars": "free"})]).dollars is None
+    assert cost([synthetic_run(usage={"dollars": 1.0}), synthetic_run()]).dollars is None
+    assert cost([synthetic_run(usage={"dollars": "free"})]).dollars is None
 
 
 @pytest.mark.parametrize(("score", "dollars"), [(None, 1.0), (1.0, None), (1.0, 0.0)])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 import pytest
-from folders import write_checkpoint
+from run_folders import write_checkpoint
 
 from evopolicygym.analysis.edits.bundle import Bundle, read_bundle
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from folders import Step, source, write_run
+from run_folders import Step, source, write_run
 
 from evopolicygym.analysis.diagnostics import Diagnosis, diagnose
 from evopolicygym.analysis.load import RunFolder, open_run

@@ -11,8 +11,8 @@ from contextlib import ExitStack
 from functools import cache
 
 import pytest
-from corpus import HERE, Attack, corpus
-from runner import Outcome, Runner
+from attack_corpus import HERE, Attack, corpus
+from attack_runner import Outcome, Runner
 
 from evopolicygym.errors import IsolationUnavailable
 from evopolicygym.sandbox.policy.failures import ErrorKind
@@ -80,7 +80,7 @@ def test_found_where_it_is(runner_at: Callable[[str], Runner], attack: Attack) -
 @pytest.mark.skipif(os.geteuid() != 0, reason="all of these tests already run as an ordinary user")
 @pytest.mark.parametrize("level", ["A", "B"])
 def test_as_an_ordinary_user(level: str) -> None:
-    command = [sys.executable, HERE / "as_user.py", sys.executable, HERE / "runner.py", level]
+    command = [sys.executable, HERE / "as_user.py", sys.executable, HERE / "attack_runner.py", level]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     outcomes = {outcome.attack: outcome for outcome in map(Outcome.from_json, done.stdout.splitlines())}

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from evopolicygym.suites.worker import _needs_its_agent
-from serving import AS_USER, COMMAND, with_task
+from server_helpers import AS_USER, COMMAND, with_task
 
 pytestmark = pytest.mark.timeout(600)
 TINY = ("--validation-cases", "1", "--heldout-cases", "1", "--jobs", "1", "--seeds", "paper", "--budget", "4")

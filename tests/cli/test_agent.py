@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from serving import command
+from server_helpers import command
 
 DEFINITION = """\
 title = "Mine"

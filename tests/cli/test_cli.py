@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from blocked_syscalls import run_with_blocked
 from conftest import policy_source, write_policy
 from evopolicygym.cli import importing
 from evopolicygym.cli.doctor import _exposure
@@ -19,7 +20,6 @@ from evopolicygym.cli.importing import import_errors
 from evopolicygym.cli.numbers import counted
 from evopolicygym.sandbox.agent.exposure import Exposure
 from evopolicygym.tasks import pins, simulator
-from refusing import run_refused
 
 COMMAND = [sys.executable, "-m", "evopolicygym.cli.main"]
 PAPER = ("--seeds", "paper")
@@ -215,10 +215,10 @@ def test_a_recording_is_no_part_of_the_policy(tmp_path):
 
 def test_where_namespaces_are_refused_level_b_is_used(tmp_path):
     arguments = ["evaluate", str(EXAMPLE), "core16/acrobot", "--seeds", "paper", "--cases", "0-1", "--json"]
-    done = run_refused(["unshare"], [*COMMAND, *arguments])
+    done = run_with_blocked(["unshare"], [*COMMAND, *arguments])
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["isolation"] == {"level": "B", "publishable": True}
-    asked = run_refused(["unshare"], [*COMMAND, *arguments, "--isolation", "A"])
+    asked = run_with_blocked(["unshare"], [*COMMAND, *arguments, "--isolation", "A"])
     assert asked.returncode == 3
     assert "level A: unshare: Operation not permitted" in asked.stderr
     assert "evopolicygym doctor" in asked.stderr
@@ -238,7 +238,7 @@ def test_a_root_that_is_the_only_user_there_is_has_level_b():
 @pytest.mark.parametrize("calls", [["unshare", "landlock"], ["seccomp"]])
 def test_where_nothing_holds_nothing_runs(calls):
     arguments = ["evaluate", str(EXAMPLE), "core16/acrobot", "--seeds", "paper", "--cases", "0-1"]
-    done = run_refused(calls, [*COMMAND, *arguments])
+    done = run_with_blocked(calls, [*COMMAND, *arguments])
     assert done.returncode == 3
     assert "level A" in done.stderr
     assert "level B" in done.stderr
@@ -329,7 +329,7 @@ def test_doctor():
 
 
 def test_doctor_names_the_missing_layer_and_its_remedy():
-    done = run_refused(["unshare"], [*COMMAND, "doctor", "--json"])
+    done = run_with_blocked(["unshare"], [*COMMAND, "doctor", "--json"])
     report = json.loads(done.stdout)
     assert done.returncode == 0
     assert report["level"] == "B"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import evopolicygym
 from conftest import TESTS
-from serving import command
+from server_helpers import command
 
 SOURCE = Path(evopolicygym.__file__).parent
 DOCS = TESTS.parent / "docs"

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from evopolicygym.cli import live
 from evopolicygym.judge.events import Opened, Turned
-from evopolicygym.judge.state import Phase, RunState
+from evopolicygym.judge.state import RunPhase, RunState
 
 TURN = Turned(None, 0, 1.0, 0, None, None, "", False)
 
@@ -18,7 +18,7 @@ def test_each_phase_is_told_once(monkeypatch, capsys):
     monkeypatch.setattr(live, "REFRESH_S", 0.0)
     opened = RunState(opened=Opened("x", 10, 1, 1, {}), opened_at=datetime.now(UTC))
     between = replace(opened, turns=(TURN,))
-    closed = replace(between, phase=Phase.CLOSED)
+    closed = replace(between, phase=RunPhase.CLOSED)
     later = replace(closed, turns=(TURN, TURN))
     states, done = [opened, opened, between, closed, later, later], threading.Event()
 

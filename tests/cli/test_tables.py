@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from serving import command
+from server_helpers import command
 
 RUNS = str(Path("examples") / "runs")
 ROOT = Path(__file__).parents[2]

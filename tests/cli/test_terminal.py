@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from evopolicygym.cli.output import one_line, tame
 from evopolicygym.report.text import clean
 from evopolicygym.run_record import RunRecord
-from serving import COMMAND
+from server_helpers import COMMAND
 
 SAMPLE = Path(__file__).parents[2] / "examples" / "runs"
 FAKED = "ok   faked: a row"

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from conftest import policy_source, write_policy
-from processes import alive, family, wait_until
+from process_helpers import alive, descendants, wait_until
 
 SLEEPY = policy_source(act="import time; time.sleep(0.2); return 0")
 
@@ -42,8 +42,8 @@ def test_nothing_is_left_behind(tmp_path, isolation, ending):
     mounts = Path("/proc/self/mountinfo").read_text()
     process = start(tmp_path, isolation)
     # two workers, each with a nursery, a zygote (at level A an outer and an inner one) and a policy
-    assert wait_until(lambda: len(family(process.pid)) >= (10 if isolation == "A" else 8))
-    relatives = family(process.pid)
+    assert wait_until(lambda: len(descendants(process.pid)) >= (10 if isolation == "A" else 8))
+    relatives = descendants(process.pid)
     process.send_signal(ending)
     code = process.wait(timeout=20)
     assert code == {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGKILL: -9}[ending]
@@ -56,8 +56,8 @@ def test_nothing_is_left_behind(tmp_path, isolation, ending):
 def test_of_a_recording_that_is_broken_off_nothing_is_left(tmp_path, ending):
     record = tmp_path / "record"
     process = start(tmp_path, "A", task="toys:Vast-v0", more=("--cases", "0-1", "--record", str(record), "--video"))
-    assert wait_until(lambda: sum(held(pid, record) for pid in family(process.pid)) > 4 << 20)
-    relatives = family(process.pid)
+    assert wait_until(lambda: sum(held(pid, record) for pid in descendants(process.pid)) > 4 << 20)
+    relatives = descendants(process.pid)
     process.send_signal(ending)
     process.wait(timeout=20)
     assert wait_until(lambda: not alive(relatives)), alive(relatives)
@@ -76,10 +76,10 @@ def held(pid: int, folder: Path) -> int:
 def test_killed_while_starting_leaves_nothing(tmp_path, delay):
     process = start(tmp_path, "A")
     time.sleep(delay)
-    relatives = family(process.pid)
+    relatives = descendants(process.pid)
     process.kill()
     process.wait()
-    relatives += [pid for relative in relatives for pid in family(relative)]
+    relatives += [pid for relative in relatives for pid in descendants(relative)]
     assert wait_until(lambda: not alive(relatives)), alive(relatives)
     assert wait_until(lambda: not list((tmp_path / "tmp").iterdir())), list((tmp_path / "tmp").iterdir())
 
@@ -90,9 +90,9 @@ def test_ctrl_c_while_workers_start_is_heard_by_one(tmp_path, delay):
     keyboard, terminal = pty.openpty()
     process = start(tmp_path, "A", terminal, stdin=terminal, preexec_fn=lambda: os.login_tty(0))
     os.close(terminal)
-    assert wait_until(lambda: family(process.pid), step=0.005)
+    assert wait_until(lambda: descendants(process.pid), step=0.005)
     time.sleep(delay)
-    relatives = family(process.pid)
+    relatives = descendants(process.pid)
     os.write(keyboard, b"\x03")
     assert process.wait(timeout=60) == 130
     assert wait_until(lambda: not alive(relatives)), alive(relatives)

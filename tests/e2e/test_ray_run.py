@@ -14,8 +14,8 @@ import pytest
 
 from conftest import policy_source, write_policy
 from evopolicygym.tasks.sealing import KEY_VARIABLE
-from processes import alive, family, wait_until
-from serving import COMMAND
+from process_helpers import alive, descendants, wait_until
+from server_helpers import COMMAND
 
 SMALL = ("--agent", "tuner", "--budget", "16", "--validation-cases", "4", "--heldout-cases", "4", "--json")
 SLEEPY = policy_source(act="import time; time.sleep(0.2); return 0")
@@ -52,9 +52,9 @@ def end_and_look(folder: Path, tmp_path: Path, ending: signal.Signals) -> None:
     environment = os.environ | {"TMPDIR": str(folder), KEY_VARIABLE: KEY}
     process = subprocess.Popen(argv, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     assert wait_until(
-        lambda: any(b"ancestor.py" in told(one, "cmdline") for one in family(process.pid))
+        lambda: any(b"ancestor.py" in told(one, "cmdline") for one in descendants(process.pid))
     )  # a seat plays
-    relatives = family(process.pid)
+    relatives = descendants(process.pid)
     assert not [pid for pid in relatives if KEY.encode() in told(pid, "environ")]
     process.send_signal(ending)
     process.wait(timeout=30)

@@ -12,8 +12,8 @@ import pytest
 from conftest import policy_source, toy_task, write_policy
 from evopolicygym.errors import Fault
 from evopolicygym.execution.engine import NOT_FILMED
+from evopolicygym.execution.jail_speed import BOX
 from evopolicygym.execution.records import EpisodeResult, FaultReport, Recording
-from evopolicygym.execution.stopwatch import BOX
 from evopolicygym.limits import Limits
 from evopolicygym.sandbox.policy import channel
 from evopolicygym.sandbox.policy.channel import Contract, PolicyProcess

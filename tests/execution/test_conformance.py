@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from evopolicygym.execution.conformance import check_task
-from evopolicygym.tasks.files import CORE16_ORDER, core16
-from evopolicygym.tasks.registry import resolve
+from evopolicygym.tasks.registry import CORE16_ORDER, core16, resolve
 
 
 @pytest.mark.parametrize("slug", CORE16_ORDER)

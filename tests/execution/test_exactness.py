@@ -15,7 +15,7 @@ from evopolicygym.execution.evaluation import evaluate_folder
 from evopolicygym.execution.records import Episode, EpisodeResult
 from evopolicygym.fast.catalogue import CATALOGUE
 from evopolicygym.tasks import simulator
-from evopolicygym.tasks.files import CORE16_ORDER, core16
+from evopolicygym.tasks.registry import CORE16_ORDER, core16
 from evopolicygym.tasks.splits import PaperSplits, SealedSplits, Split, cases
 from evopolicygym.tasks.task import Task
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evopolicygym.errors import Fault
-from evopolicygym.execution.ray import parcels
-from evopolicygym.execution.ray.batches import CALL_S, SHARES, Batch, Batches
+from evopolicygym.execution.ray import messages
+from evopolicygym.execution.ray.dispatch import CALL_S, SHARES, Batch, BatchQueue
 from evopolicygym.execution.records import Episode
 from evopolicygym.sandbox.checkpoints import Checkpoint, CheckpointStore
 from evopolicygym.tasks.splits import Case, Split
@@ -22,7 +22,7 @@ def episodes(count: int, switch: int = 10**9) -> list[Episode]:
     return [Episode(i, CHECKPOINTS[i >= switch], Case("t", Split.TRAIN, i, i)) for i in range(count)]
 
 
-def drain(batches: Batches, seats: int, episode_s: float) -> list[Batch]:
+def drain(batches: BatchQueue, seats: int, episode_s: float) -> list[Batch]:
     found = []
     while batch := batches.next(seats):
         found.append(batch)
@@ -33,25 +33,25 @@ def drain(batches: Batches, seats: int, episode_s: float) -> list[Batch]:
 
 @given(st.integers(0, 200), st.integers(0, 200), st.integers(1, 9), st.floats(1e-5, 10))
 def test_every_episode_once_and_in_order_and_one_checkpoint_a_call(count, switch, seats, episode_s):
-    found = drain(Batches(iter(episodes(count, switch))), seats, episode_s)
+    found = drain(BatchQueue(iter(episodes(count, switch))), seats, episode_s)
     assert [one.number for batch in found for one in batch.episodes] == list(range(count))
     assert all({one.checkpoint for one in batch.episodes} == {batch.checkpoint} for batch in found)
 
 
 def test_a_call_is_as_long_as_it_should_be_but_short_at_the_end():
-    sizes = [len(batch.episodes) for batch in drain(Batches(iter(episodes(500))), 2, CALL_S / 20)]
+    sizes = [len(batch.episodes) for batch in drain(BatchQueue(iter(episodes(500))), 2, CALL_S / 20)]
     assert sizes[0] == 1 and max(sizes) == 20 and sizes[-1] == 1
     assert sizes[1:] == sorted(sizes[1:], reverse=True)
 
 
 def test_no_more_is_drawn_than_is_needed_to_cut():
     source = iter(episodes(500))
-    Batches(source).next(3)
+    BatchQueue(source).next(3)
     assert next(source).number == 3 * SHARES
 
 
 def test_what_was_lost_comes_first_and_one_by_one():
-    batches = Batches(episodes(40))
+    batches = BatchQueue(episodes(40))
     lost = Batch(CHECKPOINTS[0], tuple(episodes(3)))
     batches.back(lost.again())
     again = [batches.next(2) for _ in range(3)]
@@ -67,16 +67,16 @@ def test_what_arrives_is_hashed_again(tmp_path):
     (tmp_path / "policy" / "deep" / "er").mkdir(parents=True)
     (tmp_path / "policy" / "policy.py").write_text("pass")
     checkpoint = store.snapshot(tmp_path / "policy")
-    parcel = parcels.parcel(store.folder(checkpoint))
-    parcels.receive(parcel, checkpoint, other)
+    parcel = messages.pack_checkpoint(store.folder(checkpoint))
+    messages.unpack_checkpoint(parcel, checkpoint, other)
     assert (other.folder(checkpoint) / "deep" / "er").is_dir()
     with pytest.raises(Fault, match="arrived as"):
-        parcels.receive(parcel.replace(b"pass", b"fail"), checkpoint, CheckpointStore(tmp_path / "third"))
+        messages.unpack_checkpoint(parcel.replace(b"pass", b"fail"), checkpoint, CheckpointStore(tmp_path / "third"))
     assert not list((tmp_path / "third").iterdir())
 
 
 @pytest.mark.parametrize("name", ["../out", "/etc/out", "a/../../out"])
 def test_nothing_is_written_beside_its_folder(name, tmp_path: Path):
     with pytest.raises(Fault, match="does not lie"):
-        parcels.unpack(((name, b"x"),), tmp_path / "in")
+        messages.unpack_files(((name, b"x"),), tmp_path / "in")
     assert not (tmp_path / "out").exists()

@@ -19,13 +19,12 @@ from conftest import policy_source, toy_task, train_cases, write_policy
 from evopolicygym.errors import Fault
 from evopolicygym.execution.conformance import probe_folder
 from evopolicygym.execution.engine import Engine, LocalEngine, OutOfTime
+from evopolicygym.execution.ray.cluster import ClusterInfo, ClusterSlots, RayCluster
 from evopolicygym.execution.ray.engine import RayEngine
-from evopolicygym.execution.ray.fleet import Fleet, Whereabouts
-from evopolicygym.execution.ray.seat import SCENES
-from evopolicygym.execution.ray.slots import FleetSlots
+from evopolicygym.execution.ray.remote_worker import CACHED_ENGINES
 from evopolicygym.execution.records import Episode, EpisodeResult, FaultReport, Recording
 from evopolicygym.sandbox.policy.failures import ErrorKind
-from evopolicygym.tasks.files import CORE16_ORDER, core16
+from evopolicygym.tasks.registry import CORE16_ORDER, core16
 from evopolicygym.tasks.task import Task
 
 SHORT = 60
@@ -33,13 +32,13 @@ QUICK = ("acrobot", "reacher", "car-racing")
 
 
 @pytest.fixture(scope="module")
-def fleet() -> Iterator[Fleet]:
-    with Fleet([toy_task()], most=2) as made:
+def fleet() -> Iterator[RayCluster]:
+    with RayCluster([toy_task()], most=2) as made:
         yield made
 
 
-def ray_engine(fleet: Fleet, task: Task, **options: bool) -> RayEngine:
-    return RayEngine(task, fleet.whereabouts, FleetSlots(fleet), **options)
+def ray_engine(fleet: RayCluster, task: Task, **options: bool) -> RayEngine:
+    return RayEngine(task, fleet.whereabouts, ClusterSlots(fleet), **options)
 
 
 def played(
@@ -60,7 +59,7 @@ def played(
     ]
 
 
-def both(fleet: Fleet, task: Task, folder: Path, count: int) -> tuple[list[EpisodeResult | FaultReport], ...]:
+def both(fleet: RayCluster, task: Task, folder: Path, count: int) -> tuple[list[EpisodeResult | FaultReport], ...]:
     with LocalEngine(task, 2) as engine:
         local = played(engine, folder, task, count)
     with ray_engine(fleet, task) as remote:
@@ -148,7 +147,7 @@ def test_folders_and_bytes_of_a_checkpoint_arrive_as_they_are(fleet, tmp_path):
 
 def test_a_seat_keeps_few_scenes_and_asks_again_for_those_that_it_let_go(fleet, tmp_path):
     folder = write_policy(tmp_path / "policy", policy_source())
-    tasks = [toy_task(horizon=n) for n in range(3, 4 + SCENES)]
+    tasks = [toy_task(horizon=n) for n in range(3, 4 + CACHED_ENGINES)]
     engines = [ray_engine(fleet, task) for task in tasks]
     first = ray_engine(fleet, tasks[0])
     assert {one.length for one in played(first, folder, tasks[0], 3)} == {3}
@@ -173,9 +172,9 @@ import json, sys
 from conftest import toy_task
 from pydantic import TypeAdapter
 from test_ray_exactness import Path, RayEngine, played
-from evopolicygym.execution.ray.fleet import Whereabouts
+from evopolicygym.execution.ray.cluster import ClusterInfo
 from evopolicygym.execution.slots import OwnSlots
-where = TypeAdapter(Whereabouts).validate_json(sys.argv[1])
+where = TypeAdapter(ClusterInfo).validate_json(sys.argv[1])
 with RayEngine(toy_task(), where, OwnSlots(2)) as engine:
     print(json.dumps([one.score.hex() for one in played(engine, Path(sys.argv[2]), toy_task(), 8)]))
 """
@@ -183,7 +182,7 @@ with RayEngine(toy_task(), where, OwnSlots(2)) as engine:
 
 def test_other_processes_play_on_the_same_seats(fleet, tmp_path):
     folder = write_policy(tmp_path / "policy", policy_source())
-    where = TypeAdapter(Whereabouts).dump_json(fleet.whereabouts).decode()
+    where = TypeAdapter(ClusterInfo).dump_json(fleet.whereabouts).decode()
     environment = os.environ | {"PYTHONPATH": f"{Path(__file__).parent}:{Path(__file__).parents[1]}"}
     argv = [sys.executable, "-c", ANOTHER, where, str(folder)]
     others = [subprocess.Popen(argv, env=environment, stdout=subprocess.PIPE, text=True) for _ in range(2)]

@@ -8,17 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from clusters import WITHOUT_MOUNTS, Cluster, kill
 from conftest import policy_source, toy_task, train_cases, write_policy
 from evopolicygym.errors import IsolationUnavailable, UserError
 from evopolicygym.execution.engine import Engine, LocalEngine
-from evopolicygym.execution.nodes import Node
+from evopolicygym.execution.ray.cluster import ClusterSlots, RayCluster
 from evopolicygym.execution.ray.engine import RayEngine
-from evopolicygym.execution.ray.fleet import Fleet
-from evopolicygym.execution.ray.slots import FleetSlots
-from evopolicygym.execution.records import Episode, EpisodeResult
+from evopolicygym.execution.records import Episode, EpisodeResult, Node
 from evopolicygym.sandbox.policy.jail import Level
-from processes import wait_until
+from process_helpers import wait_until
+from ray_helpers import WITHOUT_MOUNTS, Cluster, kill_node
 
 SLOW = policy_source(act="import time; time.sleep(0.01); return int(obs[1] * 3) % 3")
 
@@ -59,19 +57,19 @@ def test_some_nodes_may_not_play_and_one_that_is_killed_costs_nothing(another_sc
         cluster.join(PYTHONPATH=f"{another_scipy}:{cluster.environment['PYTHONPATH']}")
         if levels == (Level.A,):
             cluster.join(wrapper=WITHOUT_MOUNTS)
-        with Fleet([toy_task()], levels, cluster.address) as fleet:
+        with RayCluster([toy_task()], levels, cluster.address) as fleet:
             assert wait_until(lambda: fleet.poll() and len(fleet.nodes) == len(cluster.nodes) and fleet.total == 2, 60)
             assert wait_until(lambda: fleet.poll() and len(fleet.seats) == 2, 60)
             refused = " ".join(node.refused for node in fleet.nodes)
             assert "bit_id of toys:Toy-v0" in refused
             assert levels != (Level.A,) or "no level of isolation" in refused
             assert sum(node.seats for node in fleet.nodes) == 2
-            with RayEngine(toy_task(), fleet.whereabouts, FleetSlots(fleet), levels) as engine:
+            with RayEngine(toy_task(), fleet.whereabouts, ClusterSlots(fleet), levels) as engine:
                 results = []
                 for one in play(engine, folder, count):
                     results.append(one)
                     if len(results) == 8:
-                        kill(second)
+                        kill_node(second)
                 assert sorted(results, key=lambda one: one.number) == expected
                 assert "was lost with" in caplog.text
                 assert wait_until(lambda: fleet.poll() and len(fleet.seats) == 1, 60)
@@ -86,5 +84,8 @@ def test_some_nodes_may_not_play_and_one_that_is_killed_costs_nothing(another_sc
 def test_a_cluster_without_a_token_is_refused(monkeypatch):
     with Cluster(token=False) as cluster:
         monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(cluster.token_file))
-        with pytest.raises(UserError, match="takes orders from anybody"), Fleet([toy_task()], address=cluster.address):
+        with (
+            pytest.raises(UserError, match="takes orders from anybody"),
+            RayCluster([toy_task()], address=cluster.address),
+        ):
             pass

@@ -14,11 +14,11 @@ import pytest
 from conftest import Stage, policy_source, toy_task, train_cases
 from evopolicygym.execution.conformance import probe_folder
 from evopolicygym.execution.engine import LocalEngine
+from evopolicygym.execution.recording import large_arrays
 from evopolicygym.execution.records import Episode, EpisodeResult, FaultReport, Recording
-from evopolicygym.execution.trajectory import large_arrays
-from evopolicygym.execution.unnamed import give_name, unnamed
+from evopolicygym.files import link_unnamed, open_unnamed
 from evopolicygym.tasks import simulator
-from evopolicygym.tasks.files import CORE16_ORDER, core16
+from evopolicygym.tasks.registry import CORE16_ORDER, core16
 
 STEPS = 12
 
@@ -94,10 +94,10 @@ def test_a_file_has_no_name_until_it_is_given_one(tmp_path, monkeypatch, support
         monkeypatch.setattr(os, "open", refuse)
     path = tmp_path / "whole"
     for content in (b"first", b"second"):
-        with unnamed(tmp_path) as file:
+        with open_unnamed(tmp_path) as file:
             file.write(content)
             assert [other.name for other in tmp_path.iterdir()] == ([] if content == b"first" else ["whole"])
-            give_name(file, path)
+            link_unnamed(file, path)
         assert path.read_bytes() == content
         assert [other.name for other in tmp_path.iterdir()] == ["whole"]
         beside = tmp_path / "beside"

@@ -7,8 +7,8 @@ import pytest
 
 from evopolicygym.fast import catalogue
 from evopolicygym.fast.catalogue import CATALOGUE, upgrade, why_stock
-from evopolicygym.tasks.files import core16
 from evopolicygym.tasks.pins import pins
+from evopolicygym.tasks.registry import core16
 from evopolicygym.tasks.simulator import implementation
 
 

@@ -18,10 +18,9 @@ from highway_env.road.lane import PolyLaneFixedWidth, StraightLane
 from highway_env.road.road import RoadNetwork
 from highway_env.vehicle.kinematics import Vehicle
 
-from evopolicygym.fast.highway import exact
+from evopolicygym.fast.highway import arithmetic
 from evopolicygym.fast.highway.cars import Body
-from evopolicygym.fast.highway.lanes import compiled
-from evopolicygym.fast.highway.network import FastNetwork
+from evopolicygym.fast.highway.lanes import FastNetwork, compile_lane
 
 PARKING, ROUNDABOUT = "parking-v0", "roundabout-v0"
 NEEDS = ("highway_env",)
@@ -286,10 +285,10 @@ def test_other_configurations(env_id: str, config: dict[str, Any]) -> None:
 
 
 def test_lanes_that_are_not_covered() -> None:
-    assert compiled(("a", "b", 0), StraightLane([0, 0], [0, 9]))
-    assert not compiled(("a", "b", 0), StraightLane([0, 0], [0, 9], forbidden=True))
-    assert not compiled(("a", "b", 0), StraightLane([0, 0], [3, 4]))
-    assert not compiled(("a", "b", 0), PolyLaneFixedWidth([(0, 0), (0, 5), (0, 9)]))
+    assert compile_lane(("a", "b", 0), StraightLane([0, 0], [0, 9]))
+    assert not compile_lane(("a", "b", 0), StraightLane([0, 0], [0, 9], forbidden=True))
+    assert not compile_lane(("a", "b", 0), StraightLane([0, 0], [3, 4]))
+    assert not compile_lane(("a", "b", 0), PolyLaneFixedWidth([(0, 0), (0, 5), (0, 9)]))
 
 
 @pytest.mark.parametrize("env_id", STREAMS)
@@ -369,18 +368,22 @@ def test_cars_that_are_clear_do_not_collide() -> None:
 
 
 def test_numbers_have_numpys_bits() -> None:
-    rng, pairs = np.random.default_rng(5), exact.Pairs()
+    rng, pairs = np.random.default_rng(5), arithmetic.Pairs()
     for _ in range(5000):
         one, other = rng.uniform(-150, 150, 2), rng.uniform(-2, 2, 2)
         x, y = one.tolist()
         assert pairs.norm(x, y) == np.linalg.norm(one)
         assert pairs.dot(x, y, *other.tolist()) == np.dot(one, other)
-        assert exact.arctan2(y, x) == np.arctan2(one[1], one[0])
-        assert (exact.sin(x), exact.cos(x), exact.tan(x)) == (np.sin(one[0]), np.cos(one[0]), np.tan(one[0]))
-        assert exact.square(x) == np.power(one[0], 2)
-        assert (x + math.pi) % exact.TAU - math.pi == utils.wrap_to_pi(one[0])
-        assert exact.not_zero(x / 1e4) == utils.not_zero(one[0] / 1e4)
-        assert exact.clip(x, -9.0, 9.0) == np.clip(one[0], -9.0, 9.0)
+        assert arithmetic.arctan2(y, x) == np.arctan2(one[1], one[0])
+        assert (arithmetic.sin(x), arithmetic.cos(x), arithmetic.tan(x)) == (
+            np.sin(one[0]),
+            np.cos(one[0]),
+            np.tan(one[0]),
+        )
+        assert arithmetic.square(x) == np.power(one[0], 2)
+        assert (x + math.pi) % arithmetic.TAU - math.pi == utils.wrap_to_pi(one[0])
+        assert arithmetic.not_zero(x / 1e4) == utils.not_zero(one[0] / 1e4)
+        assert arithmetic.clip(x, -9.0, 9.0) == np.clip(one[0], -9.0, 9.0)
 
 
 @pytest.mark.slow

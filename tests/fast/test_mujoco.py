@@ -173,7 +173,7 @@ def test_physics_that_explodes(envs, speed, tmp_path, monkeypatch):
 
 
 def test_sums_of_squares_of_actions():
-    from evopolicygym.fast.mujoco.simulation import squares
+    from evopolicygym.fast.mujoco import squares
 
     rng = np.random.default_rng(0)
     for shape in [(2,), (6,), (7,), (8,), (14, 6)] * 500:

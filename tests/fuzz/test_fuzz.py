@@ -10,10 +10,10 @@ import subprocess
 from collections.abc import Callable, Iterator
 
 import pytest
-from fuzzing import CANARY, Fuzzer
+from fuzzer import CANARY, Fuzzer
 
 from conftest import TESTS
-from serving import COMMAND
+from server_helpers import COMMAND
 
 SEED = int(os.environ.get("FUZZ_SEED", "20260701"))
 MUTANTS = int(os.environ.get("FUZZ_MUTANTS", "5000"))

@@ -29,10 +29,10 @@ from evopolicygym.analysis.edits.sizes import Size
 from evopolicygym.analysis.leaderboard import task_results
 from evopolicygym.analysis.leaderboard.build import PaperRows
 from evopolicygym.judge.judge import Videos
-from evopolicygym.judge.state import Phase
+from evopolicygym.judge.state import RunPhase
 from evopolicygym.judge.verdicts import Reason, Verdict
 from evopolicygym.run_paths import RunPaths
-from evopolicygym.run_record import OutcomeKind, Repeat, Status
+from evopolicygym.run_record import OutcomeKind, Repeat, RunStatus
 from evopolicygym.runs import workspace
 from evopolicygym.runs.agent_limits import AgentLimits
 from evopolicygym.runs.open_run import run_ids
@@ -45,11 +45,11 @@ from evopolicygym.sandbox.policy.jail import Level
 from evopolicygym.suites import status
 from evopolicygym.suites.file import Suite
 from evopolicygym.suites.messages import KINDS
-from evopolicygym.tasks.files import core16
 from evopolicygym.tasks.ids import ids
+from evopolicygym.tasks.registry import core16
 from evopolicygym.tasks.splits import SIZES, PaperSplits, SealedSplits, Split, Splits, cases
 from evopolicygym.tasks.task import Task
-from serving import COMMAND, SMALL, Server
+from server_helpers import COMMAND, SMALL, Server
 
 REPOSITORY = TESTS.parent
 SAMPLE = "examples/runs"
@@ -284,9 +284,9 @@ VOCABULARIES: dict[str, type[StrEnum]] = {
     "refusal of a request": Reason,
     "error of an episode": ErrorKind,
     "failure of a turn": FailureKind,
-    "status of a run": Status,
+    "status of a run": RunStatus,
     "status of a run of a suite": status.SuiteRunStatus,
-    "phase of a run": Phase,
+    "phase of a run": RunPhase,
     "outcome of a run": OutcomeKind,
     "repeat of held-out": Repeat,
     "replay of verify": Replay,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from golden_files import DATA
 
-from evopolicygym.execution.nodes import Node
+from evopolicygym.execution.records import Node
 from evopolicygym.judge import events
 from evopolicygym.judge.ledger import Ledger, read
 from evopolicygym.sandbox.checkpoints import Checkpoint
@@ -16,7 +16,7 @@ from evopolicygym.sandbox.checkpoints import Checkpoint
 LEDGER = DATA / "ledger.jsonl"
 BEGIN = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
 POLICY = "a" * 64
-TWO = events.Tally((0.1, -1e-300), (7, 500), (None, "act_error"))
+TWO = events.EpisodeStats((0.1, -1e-300), (7, 500), (None, "act_error"))
 NODE = Node("node-1", "host-1", "A", 4)
 USAGE = {
     "fresh_input": 10,

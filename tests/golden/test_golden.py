@@ -16,8 +16,8 @@ from golden_files import differences, load
 from golden_ledger import EVENTS, LEDGER, stored_events, timed_events, write_ledger
 
 from evopolicygym.judge.events import KINDS, Event, kind_of
-from evopolicygym.tasks.files import CORE16_ORDER
 from evopolicygym.tasks.ids import machine_facts
+from evopolicygym.tasks.registry import CORE16_ORDER
 
 
 def _load_script(path: Path) -> ModuleType:

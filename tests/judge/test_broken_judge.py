@@ -13,7 +13,7 @@ from conftest import TESTS, policy_source, toy_task
 from evopolicygym.errors import Fault, IsolationUnavailable, UserError, is_permanent
 from evopolicygym.execution.records import FaultReport
 from evopolicygym.runs.run_status import read_state
-from serving import SMALL, Server, command
+from server_helpers import SMALL, Server, command
 
 MISSING = "raise ModuleNotFoundError(\"No module named 'av'\", name='av')"
 NO_LIBRARY = "raise OSError('libavcodec.so.61: cannot open shared object file: No such file or directory')"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from conftest import policy_source
 from evopolicygym.analysis.leaderboard.selection import candidates
-from evopolicygym.judge.events import Charged, Judged, Opened, Tally
+from evopolicygym.judge.events import Charged, EpisodeStats, Judged, Opened
 from evopolicygym.judge.state import RunState, apply
 from evopolicygym.run_record import load
 from evopolicygym.runs.open_run import run_ids
@@ -16,7 +16,7 @@ from evopolicygym.runs.settings import RunSettings
 from evopolicygym.sandbox.checkpoints import Checkpoint
 from evopolicygym.tasks.registry import resolve
 from evopolicygym.tasks.splits import PaperSplits
-from serving import SMALL, Server, command
+from server_helpers import SMALL, Server, command
 
 
 def submit(server: Server, *actions: int) -> list[list[str] | None]:
@@ -85,7 +85,7 @@ def test_candidates_of_a_state():
     """Submissions that did not load are none; neither are those of superseded checkpoints."""
     when = datetime.now(UTC)
     state = apply(RunState(), Opened("r", 10, 1, 1, {}, max_candidates=2), when)
-    played = Tally((1.0,), (1,), (None,))
+    played = EpisodeStats((1.0,), (1,), (None,))
     for number, (name, verdict) in enumerate(
         [("a", "ok"), ("b", "ok"), ("c", "crash"), ("a", "ok"), ("d", "ok")], start=1
     ):

@@ -18,9 +18,9 @@ from evopolicygym.judge import failpoints
 from evopolicygym.judge.events import Repeated, Scored, Validated
 from evopolicygym.judge.feedback import digest
 from evopolicygym.judge.ledger import read
-from evopolicygym.judge.state import Phase
+from evopolicygym.judge.state import RunPhase
 from evopolicygym.runs.run_status import read_state
-from serving import SMALL, Server, command
+from server_helpers import SMALL, Server, command
 
 CASES = [3, 1, 3]
 COST = len(CASES)
@@ -180,6 +180,6 @@ def check_outcome(server: Server) -> None:
     events = [line.event() for line, _ in read(server.root / "ledger.jsonl")]
     counts = {kind: sum(isinstance(event, kind) for event in events) for kind in (Validated, Scored, Repeated)}
     assert counts == {Validated: 2, Scored: 1, Repeated: 1}  # what was done is not done again
-    assert read_state(server.root).phase is Phase.FINISHED
+    assert read_state(server.root).phase is RunPhase.FINISHED
     verified = command("verify", server.root, "--jobs", "1")
     assert verified.returncode == 0, verified.stdout

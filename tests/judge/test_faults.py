@@ -13,8 +13,8 @@ from conftest import policy_source
 from evopolicygym.judge.ledger import read
 from evopolicygym.runs.run_status import read_state
 from evopolicygym.server import control
-from processes import wait_until
-from serving import SMALL, Server, command
+from process_helpers import wait_until
+from server_helpers import SMALL, Server, command
 
 PR_CAPBSET_DROP = 24
 NO_LIMIT = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)

@@ -22,8 +22,8 @@ import pytest
 
 from conftest import policy_source
 from evopolicygym.judge import delivery
-from processes import die, killed_in
-from serving import AS_USER, SMALL, Server, command
+from process_helpers import assert_killed_in, kill_self
+from server_helpers import AS_USER, SMALL, Server, command
 
 MIB = 1 << 20
 
@@ -202,8 +202,8 @@ def test_an_agent_that_builds_in_what_is_being_delivered(tmp_path, monkeypatch):
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (limits[1], limits[1]))  # or it runs out of these first
     try:
-        with pytest.raises(delivery.Undeliverable):
-            delivery.deliver(source, feedback.parent)
+        with pytest.raises(delivery.DeliveryFailed):
+            delivery.copy_to_workspace(source, feedback.parent)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
         subprocess.run(["rm", "-r", feedback], check=True)  # Python could not
@@ -224,8 +224,8 @@ def test_feedback_that_was_delivered_in_part_is_taken_back():
 from pathlib import Path
 from evopolicygym.judge import delivery
 try:
-    delivery.deliver(Path({str(source)!r}), Path({str(feedback.parent)!r}))
-except delivery.Undeliverable:
+    delivery.copy_to_workspace(Path({str(source)!r}), Path({str(feedback.parent)!r}))
+except delivery.DeliveryFailed:
     print("undeliverable")
 """
         told = subprocess.run([sys.executable, AS_USER, sys.executable, "-c", script], capture_output=True, text=True)
@@ -461,11 +461,11 @@ def test_feedback_can_be_read_although_the_judge_was_killed_when_it_appeared(tmp
 
     def rename_and_die(*arguments: Any, **options: Any) -> None:
         rename(*arguments, **options)
-        die()
+        kill_self()
 
     (workspace := tmp_path / "workspace").mkdir()
     with monkeypatch.context() as patch:
         patch.setattr(os, "rename", rename_and_die)
-        killed_in(lambda: delivery.deliver(source, workspace))
-    delivery.deliver(source, workspace)
+        assert_killed_in(lambda: delivery.copy_to_workspace(source, workspace))
+    delivery.copy_to_workspace(source, workspace)
     assert (workspace / "feedback" / "submit_001").stat().st_mode & 0o777 == 0o555

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from evopolicygym.tasks.splits import SealedSplits, Split
-from searching import Ear, everything, found, traces
-from serving import Server, command
+from leak_search import RecordingClient, encodings, folder_contents, places_with
+from server_helpers import Server, command
 from toys import canaries
 
 KEY = bytes(range(7, 39))
@@ -90,7 +90,7 @@ class Played:
 
     server: Server
     submissions: list[dict[str, Any]]
-    ear: Ear
+    ear: RecordingClient
     places: dict[str, bytes] = field(default_factory=dict)
 
     def hidden(self, split: Split) -> dict[str, Any]:
@@ -128,7 +128,7 @@ def ledger_kinds(server: Server) -> list[str]:
     return [json.loads(line)["kind"] for line in lines]
 
 
-def ask_around(ear: Ear) -> None:
+def ask_around(ear: RecordingClient) -> None:
     for path in (
         "/info",
         "/task",
@@ -140,7 +140,7 @@ def ask_around(ear: Ear) -> None:
         ear.ask("GET", path)
 
 
-def finish_while_listening(server: Server, ear: Ear) -> None:
+def finish_while_listening(server: Server, ear: RecordingClient) -> None:
     """The agent hammers at its door until long after it is shut."""
     over = threading.Event()
 
@@ -161,7 +161,7 @@ def finish_while_listening(server: Server, ear: Ear) -> None:
 
 def assert_only_closed(server: Server, before: dict[str, bytes]) -> None:
     """All is as it was, to the byte and to the nanosecond, but for one word, which was there before hidden scoring."""
-    after = everything(server.workspace)
+    after = folder_contents(server.workspace)
     assert after["door.json"] == b'{"closed": true}\n'
     told = max(path.stat().st_mtime for path in (server.workspace, server.workspace / "door.json"))
     assert told < first_hidden_s(server)
@@ -182,18 +182,18 @@ def first_hidden_s(server: Server) -> float:
 def played(serve_for_all, tmp_path_factory) -> Played:
     """Hidden scoring after the run, as by default."""
     server = open_run(serve_for_all, tmp_path_factory.mktemp("key"))
-    ear = Ear(server.api)
+    ear = RecordingClient(server.api)
     server.policy(shouting(server, 1))
     shown = server.client("0-5")
     assert shown.returncode == 0, shown.stderr
     server.policy(shouting(server, 2))
     ear.ask("POST", "/submit", b'{"env_instances": [6, 7]}')
     ask_around(ear)
-    before = everything(server.workspace)
+    before = folder_contents(server.workspace)
     finish_while_listening(server, ear)
     assert_only_closed(server, before)
     submissions = [json.loads(before[f"feedback/submit_00{number}/summary.json"]) for number in (1, 2)]
-    places = before | ear.heard | {"submit.py": (shown.stdout + shown.stderr).encode()}
+    places = before | ear.responses | {"submit.py": (shown.stdout + shown.stderr).encode()}
     return Played(server, submissions, ear, places)
 
 
@@ -205,7 +205,7 @@ def test_no_hidden_number_reaches_the_agent(played):
     for split, count in SIZES.items():
         for index, seed in enumerate(seeds(split, count)):
             for value in (seed, *canaries(seed)):
-                assert found(value, played.places) == [], (split, index)
+                assert places_with(value, played.places) == [], (split, index)
 
 
 def test_no_hidden_result_reaches_the_agent(played):
@@ -215,7 +215,7 @@ def test_no_hidden_result_reaches_the_agent(played):
     for result in results:
         for value in (*result["returns"], result["mean"], result["std"]):
             if value != -1e6:  # a failed episode scores this everywhere
-                assert found(float(value), played.places) == [], value
+                assert places_with(float(value), played.places) == [], value
 
 
 def test_the_control_finds_the_numbers_of_train_cases(played):
@@ -223,20 +223,23 @@ def test_the_control_finds_the_numbers_of_train_cases(played):
     raised = 0
     for case in cases:
         seen, paid = canaries(SPLITS.seed(TASK, Split.TRAIN, case))
-        where = found(seen, played.places)
+        where = places_with(seen, played.places)
         assert any("trajectory.jsonl" in place for place in where)
         assert any("stdout.txt" in place for place in where) and any("stderr.txt" in place for place in where)
         fails = int(seen) % 3 == 0
         raised += fails
         assert any("error.txt" in place for place in where) == fails
-        assert fails or any("summary.json" in place for place in found(paid, played.places))
-        assert any("submit.py" in place for place in found(seen if fails else paid, played.places)) or case in (6, 7)
+        assert fails or any("summary.json" in place for place in places_with(paid, played.places))
+        assert any("submit.py" in place for place in places_with(seen if fails else paid, played.places)) or case in (
+            6,
+            7,
+        )
     assert 0 < raised < len(cases)
 
 
 def test_seeds_of_train_cases_are_told_to_nobody(played):
     for seed in seeds(Split.TRAIN, 8):
-        assert found(seed, played.places) == []
+        assert places_with(seed, played.places) == []
 
 
 def test_the_salt_of_the_run_is_told_to_nobody(played):
@@ -268,19 +271,19 @@ def test_the_door_was_shut_before_hidden_scoring(played):
     """The last answer of the door is of a run that is still open."""
     kinds = ledger_kinds(played.server)
     assert kinds.index("closed") < kinds.index("validated")
-    answers = [body for name, body in played.ear.heard.items() if name.endswith("/info")]
+    answers = [body for name, body in played.ear.responses.items() if name.endswith("/info")]
     assert answers and all(b'"remaining_budget":120' in body for body in answers)
-    assert Ear(played.server.api).ask("GET", "/info") is None
+    assert RecordingClient(played.server.api).ask("GET", "/info") is None
 
 
 @pytest.mark.parametrize("value", [SPLITS.seed(TASK, Split.HELDOUT, 0), *canaries(SPLITS.seed(TASK, Split.HELDOUT, 0))])
 def test_the_search_finds_what_is_planted(tmp_path, value):
     """Each spelling alone, amid other bytes."""
-    assert found(value, everything(tmp_path)) == []
-    for trace in traces(value):
-        assert found(value, {"file": b"before" + trace + b"after"})
+    assert places_with(value, folder_contents(tmp_path)) == []
+    for trace in encodings(value):
+        assert places_with(value, {"file": b"before" + trace + b"after"})
     (tmp_path / f"x{value!r}y").mkdir()
-    assert found(value, everything(tmp_path))
+    assert places_with(value, folder_contents(tmp_path))
     (tmp_path / f"x{value!r}y").rmdir()
     np.savez_compressed(tmp_path / "rows.npz", rows=np.full(500, value, float))
-    assert found(float(value), everything(tmp_path))
+    assert places_with(float(value), folder_contents(tmp_path))

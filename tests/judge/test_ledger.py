@@ -16,10 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evopolicygym.errors import UserError
-from evopolicygym.judge import hidden
+from evopolicygym.judge import scoring
 from evopolicygym.judge.events import (
     Charged,
     Closed,
+    EpisodeStats,
     Event,
     Finished,
     Judged,
@@ -30,11 +31,10 @@ from evopolicygym.judge.events import (
     Repeated,
     Scored,
     Selected,
-    Tally,
     Validated,
 )
 from evopolicygym.judge.ledger import START, Ledger, LedgerCorrupt, LedgerUnwritable, line_hash, read
-from evopolicygym.judge.state import Phase, RunState, apply, fold
+from evopolicygym.judge.state import RunPhase, RunState, apply, fold
 from evopolicygym.sandbox.checkpoints import Checkpoint
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -47,12 +47,12 @@ def charged(number: int, cases: tuple[int, ...] = (0,), content: str = "a") -> C
 
 
 def judged(number: int, verdict: str = "ok", returns: tuple[float, ...] = (1.0,)) -> Judged:
-    played = Tally(returns, (1,) * len(returns), (None,) * len(returns)) if verdict == "ok" else None
+    played = EpisodeStats(returns, (1,) * len(returns), (None,) * len(returns)) if verdict == "ok" else None
     return Judged(number, verdict, played, 0, 0.5, {"returns": list(returns)}, "d" * 64)
 
 
-def tally(*returns: float) -> Tally:
-    return Tally(returns, (1,) * len(returns), (None,) * len(returns))
+def tally(*returns: float) -> EpisodeStats:
+    return EpisodeStats(returns, (1,) * len(returns), (None,) * len(returns))
 
 
 EVENTS: tuple[Event, ...] = (
@@ -231,7 +231,7 @@ def histories(draw: st.DrawFn) -> list[Event]:
     for content in dict.fromkeys(contents):
         means = st.floats(allow_nan=False, allow_infinity=False, width=16)
         history.append(Validated(content, tally(draw(means), draw(means)), 1.0))
-    winner = hidden.best(folded(history))
+    winner = scoring.best(folded(history))
     history.append(Selected(winner.number if winner else None))
     if winner:
         history += [Scored(winner.charged.checkpoint.hash, tally(1.0), 1.0), Repeated((1.0,), 1.0)]
@@ -249,7 +249,7 @@ def folded(history: list[Event]) -> RunState:
 @given(histories())
 def test_every_prefix_of_a_history_keeps_the_books(history):
     """The budget adds up at each line, phases never go back, at most one submission runs."""
-    state, phases = RunState(), list(Phase)
+    state, phases = RunState(), list(RunPhase)
     for event in history:
         before, state = state, apply(state, event, NOW)
         unrefunded = [one for one in state.submissions.values() if one.refunded is None]
@@ -260,8 +260,8 @@ def test_every_prefix_of_a_history_keeps_the_books(history):
         assert list(state.submissions) == list(range(1, len(state.submissions) + 1))
         assert all(state.by_key(one.charged.key) == one for one in state.submissions.values())
         assert {one.number for one in state.candidates} <= {one.number for one in unrefunded}
-    assert state.running is None and state.phase is Phase.FINISHED
-    assert not hidden.unvalidated(state)
+    assert state.running is None and state.phase is RunPhase.FINISHED
+    assert not scoring.unvalidated(state)
 
 
 @settings(max_examples=25, deadline=None)
@@ -310,7 +310,7 @@ def candidates(*validated: tuple[float, ...]) -> RunState:
     ],
 )
 def test_the_best_mean_wins_and_no_other_thing(validated, winner):
-    best = hidden.best(candidates(*validated))
+    best = scoring.best(candidates(*validated))
     assert (best.number if best else None) == winner
 
 

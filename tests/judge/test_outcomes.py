@@ -17,7 +17,7 @@ from evopolicygym.judge.ledger import START, line_hash, read
 from evopolicygym.runs.verify import Replay, VerifyReport, verify
 from evopolicygym.sandbox.policy.jail import Level, residues
 from evopolicygym.tasks.ids import comparable_id
-from serving import TOY, Server, command
+from server_helpers import TOY, Server, command
 
 CLOCK = policy_source(act="import time; return time.perf_counter_ns() // 10 % 3")
 

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from conftest import policy_source
-from evopolicygym.judge.state import Phase
+from evopolicygym.judge.state import RunPhase
 from evopolicygym.runs.run_status import read_state
 from evopolicygym.server import control
-from processes import alive, family, wait_until
-from serving import COMMAND, SMALL, command, with_task
+from process_helpers import alive, descendants, wait_until
+from server_helpers import COMMAND, SMALL, command, with_task
 
 SLOW = policy_source(act="import time; time.sleep(0.2); return 1")  # ten steps: two seconds an episode
 
@@ -69,7 +69,7 @@ def test_a_stopped_server_leaves_no_process_and_the_run_goes_on(serve, ending):
     server.policy(SLOW)
     assert server.submit([0], wait=False, Idempotency_Key="k")[0] == 202
     assert wait_until(lambda: list((server.root / "feedback").glob(".staged-*/episodes/ep_000")))  # it plays
-    relatives = family(server.process.pid)
+    relatives = descendants(server.process.pid)
     assert len(relatives) >= 2
     assert server.kill(ending) == 128 + ending
     assert wait_until(lambda: not alive(relatives))
@@ -93,4 +93,4 @@ def test_a_connection_that_asks_nothing_does_not_keep_the_owner(serve):
     with socket.socket(socket.AF_UNIX) as idle, control._address(server.root) as address:
         idle.connect(address)
         assert server.finish()["outcome"]["kind"] == "no_ok_submit"
-        assert read_state(server.root).phase is Phase.FINISHED
+        assert read_state(server.root).phase is RunPhase.FINISHED

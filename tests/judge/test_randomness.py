@@ -20,8 +20,8 @@ from evopolicygym.judge.events import Opened
 from evopolicygym.judge.ledger import START, line_hash, read
 from evopolicygym.runs.verify import Replay, verify
 from evopolicygym.tasks.splits import SIZES, PaperSplits, Split, cases
-from searching import everything
-from serving import TOY, Server, command
+from leak_search import folder_contents
+from server_helpers import TOY, Server, command
 
 TASK = "toys:Toy-v0"
 RANDOM = policy_source(act="return int(np.random.default_rng().integers(3))")
@@ -69,7 +69,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     table = server.submit([0, 1])[1]["summary"]["returns"]
     files = {f"{parent}/{name}": Path(parent, name).read_bytes() for parent, _, names in os.walk(server.root)
              for name in names if name != "ledger.jsonl" and Path(parent, name).is_file()}  # fmt: skip
-    seen = {"open": record(server.root), "files": files | everything(server.workspace)}
+    seen = {"open": record(server.root), "files": files | folder_contents(server.workspace)}
     finished = server.finish()
     server.close()
     return seen | {"root": server.root, "finished": finished, "before": before, "after": after, "table": table}

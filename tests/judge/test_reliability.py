@@ -20,8 +20,8 @@ import pytest
 from conftest import policy_source
 from evopolicygym.judge.feedback import digest
 from evopolicygym.runs.run_status import read_state
-from processes import family
-from serving import SMALL, Server, command
+from process_helpers import descendants
+from server_helpers import SMALL, Server, command
 
 pytestmark = pytest.mark.slow
 SEEDS, KILLS = range(4), 50  # two hundred in all
@@ -330,7 +330,7 @@ def test_memory_does_not_grow_with_submissions(serve, record_property):
 
 def resident(pid: int) -> dict[str, int]:
     """Of the server, and of all its descendants: simulator workers, and the processes that policies are forked from."""
-    return {"server": _kib(pid), "workers": sum(_kib(child) for child in family(pid))}
+    return {"server": _kib(pid), "workers": sum(_kib(child) for child in descendants(pid))}
 
 
 def _kib(pid: int) -> int:

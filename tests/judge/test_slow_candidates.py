@@ -12,12 +12,12 @@ from test_outcomes import rewrite
 from conftest import policy_source, toy_task, write_policy
 from evopolicygym.execution.engine import LocalEngine
 from evopolicygym.execution.records import EpisodeResult
-from evopolicygym.judge import hidden
+from evopolicygym.judge import scoring
 from evopolicygym.limits import Limits
 from evopolicygym.runs.verify import Replay, verify
 from evopolicygym.sandbox.policy.failures import ErrorKind
 from evopolicygym.tasks.splits import PaperSplits, Split, cases
-from serving import Server
+from server_helpers import Server
 
 CASES = 4
 # Wall time for all cases together: 3 x 0.3 s x 4. One answer may take 2.5 s of it, one episode 3 s.
@@ -55,7 +55,7 @@ def engine() -> Iterator[LocalEngine]:
 def play(engine: LocalEngine, folder: Path, source: str) -> list[EpisodeResult]:
     task = toy_task(limits=LIMITS)
     chosen = cases(PaperSplits(), task.id, Split.VALIDATION, list(range(CASES)))
-    results = hidden.play(engine, task, engine.store.snapshot(write_policy(folder, source)), chosen)
+    results = scoring.play(engine, task, engine.store.snapshot(write_policy(folder, source)), chosen)
     assert results is not None and [result.case.index for result in results] == list(range(CASES))
     return results
 
@@ -77,7 +77,7 @@ def test_what_the_simulator_takes_is_not_counted(tmp_path):
     chosen = cases(PaperSplits(), task.id, Split.VALIDATION, [0, 1])
     with LocalEngine(task) as engine:
         checkpoint = engine.store.snapshot(write_policy(tmp_path / "policy", policy_source()))
-        results = hidden.play(engine, task, checkpoint, chosen)
+        results = scoring.play(engine, task, checkpoint, chosen)
     assert results and [result.error for result in results] == [None, None]
     assert sum(result.wall_s for result in results) > 1.8 > sum(result.policy_wall_s for result in results)
 

@@ -14,7 +14,7 @@ import pytest
 from evopolicygym.execution.conformance import probe_folder
 from evopolicygym.execution.engine import LocalEngine
 from evopolicygym.execution.evaluation import evaluate_folder
-from evopolicygym.tasks.files import CORE16_ORDER, core16
+from evopolicygym.tasks.registry import CORE16_ORDER, core16
 from evopolicygym.tasks.splits import PaperSplits, Split, cases
 
 HERE = Path(__file__).parent

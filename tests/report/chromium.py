@@ -8,7 +8,7 @@ import os
 import tarfile
 from pathlib import Path
 
-from installing import once, run, tool
+from install_helpers import install_once, run, tool
 
 PACKAGE = "@sparticuz/chromium@147.0.0"
 SHA512 = "4ZKeAQQa8up2mt675qSitztLdbQrlf8BKdC5naeap+5Mv1OV1OlJdPoU+EJC/p5sQUJUQmN4r+q5+EhaaOUHpQ=="
@@ -22,7 +22,7 @@ FONTS = '<?xml version="1.0"?><fontconfig><dir>{0}/fonts</dir><cachedir>{0}/font
 
 def installed() -> Path:
     """The folder of the program."""
-    return once(PACKAGE, _install) / "package" / "bin"
+    return install_once(PACKAGE, _install) / "package" / "bin"
 
 
 def environment(folder: Path, home: Path) -> dict[str, str]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from devtools import Browser
-from pages import source, three_agents, whole_collection, write_run
+from report_helpers import source, three_agents, whole_collection, write_run
 from test_hostile import hostile
 
 from evopolicygym.report.gather import gather

@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from pages import source, write_run
+from report_helpers import source, write_run
 from typer.testing import CliRunner
 
 from evopolicygym.cli.main import _app

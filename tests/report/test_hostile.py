@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from xml.etree import ElementTree
 
-from pages import Step, read, write_run
+from report_helpers import Step, read, write_run
 
 from evopolicygym.report.files import write_figures
 from evopolicygym.report.gather import gather

@@ -5,7 +5,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from pages import Page, read, source, three_agents, write_run
+from report_helpers import Page, read, source, three_agents, write_run
 
 from evopolicygym.report.files import write_figures
 from evopolicygym.report.gather import gather

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 from markupsafe import Markup
-from pages import three_agents
+from report_helpers import three_agents
 
 from evopolicygym.report.gather import gather
 from evopolicygym.report.page import write_page

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from pages import read as read_page
+from report_helpers import read as read_page
 from typer.testing import CliRunner
 
 import evopolicygym

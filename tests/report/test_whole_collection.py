@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pages import read, result, source, whole_collection, write_run
+from report_helpers import read, result, source, whole_collection, write_run
 
 from evopolicygym.reference import paper
 from evopolicygym.report.gather import gather

@@ -12,7 +12,7 @@ import pytest
 from evopolicygym.agents import definitions
 from evopolicygym.run_paths import RunPaths
 from evopolicygym.runs.agent_setup import delete_credentials, make_agent_home
-from processes import die, killed_in
+from process_helpers import assert_killed_in, kill_self
 
 
 def _files(folder: Path) -> dict[str, bytes]:
@@ -26,7 +26,7 @@ def _copies(count: int) -> Callable[..., None]:
     def copy_or_die(*arguments: object, **options: object) -> None:
         copy(*arguments, **options)
         if next(left) == 0:
-            die()
+            kill_self()
 
     return copy_or_die
 
@@ -36,7 +36,7 @@ def test_programs_that_ship_are_whole_although_their_maker_was_killed(tmp_path, 
     place, tuner = RunPaths(tmp_path), definitions.load("tuner")
     with monkeypatch.context() as patch:
         patch.setattr(shutil, "copystat", _copies(after))
-        killed_in(lambda: make_agent_home(place, tuner))
+        assert_killed_in(lambda: make_agent_home(place, tuner))
     stage = make_agent_home(place, tuner)
     assert _files(stage.programs / "builtin") == _files(Path(str(files("evopolicygym.agents") / "builtin")))
     assert [path.name for path in stage.programs.iterdir()] == ["builtin"]

@@ -18,7 +18,7 @@ from evopolicygym.errors import UserError
 from evopolicygym.run_paths import RunPaths, check_run_folder
 from evopolicygym.runs.agent_setup import delete_credentials
 from evopolicygym.runs.verify import Replay, verify
-from serving import COMMAND, TOY, Server, command
+from server_helpers import COMMAND, TOY, Server, command
 
 MARK = "PWNED"
 PLANT = """

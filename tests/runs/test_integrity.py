@@ -14,7 +14,7 @@ from evopolicygym.run_paths import RunPaths
 from evopolicygym.runs import integrity_scan
 from evopolicygym.runs.integrity import inspect
 from evopolicygym.runs.integrity_scan import SUFFIX
-from serving import AS_USER
+from server_helpers import AS_USER
 
 
 @pytest.fixture

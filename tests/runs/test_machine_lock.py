@@ -18,8 +18,8 @@ from test_foreign_folders import reconfigure
 from conftest import policy_source, write_policy
 from evopolicygym.errors import UserError
 from evopolicygym.runs.locks import MUTEX, VARIABLE, CaseSet, hidden_cases_lock
-from processes import wait_until
-from serving import COMMAND, command, with_task
+from process_helpers import wait_until
+from server_helpers import COMMAND, command, with_task
 
 TASK = "toys:Toy-v0"
 TOY = CaseSet(TASK, "paper")

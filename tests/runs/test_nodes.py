@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from evopolicygym.execution.nodes import Node
+from evopolicygym.execution.records import Node
 from evopolicygym.judge.events import Joined, Owned
 from evopolicygym.run_record import load
 from evopolicygym.runs.open_run import open_run

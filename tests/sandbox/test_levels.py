@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from blocked_syscalls import block_syscalls
 from conftest import policy_source, toy_task
 from evopolicygym.errors import IsolationUnavailable
 from evopolicygym.limits import Limits
 from evopolicygym.sandbox.policy.jail import Level
 from evopolicygym.sandbox.policy.launcher import Zygote
 from evopolicygym.sandbox.runtime import runtime
-from refusing import refuser
 
 ROOMY = toy_task(limits=Limits(init_cpu_s=30, act_cpu_s=30, episode_cpu_s=60, memory_mb=2048))
 NOT_FOR_TESTS = {"antigravity", "this", "idlelib", "turtle", "turtledemo", "lib2to3"}
@@ -133,6 +133,10 @@ if __name__ == "__main__":
 def test_a_shortage_that_keeps_a_level_from_holding_may_pass(calls, number, permanent):
     script = START.format(tests=str(Path(__file__).parents[1]))
     done = subprocess.run(
-        [sys.executable, "-c", script], preexec_fn=refuser(calls, number), capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", script],
+        preexec_fn=block_syscalls(calls, number),
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
     assert done.stdout == f"{permanent} ['A', 'B']\n", done.stderr

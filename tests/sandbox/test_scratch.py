@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from evopolicygym.sandbox.scratch import scratch
-from processes import wait_until
+from process_helpers import wait_until
 
 OPEN = """
 import os, time

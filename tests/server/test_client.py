@@ -23,8 +23,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from conftest import policy_source
-from processes import wait_until
-from serving import SMALL, Server
+from process_helpers import wait_until
+from server_helpers import SMALL, Server
 
 PYTHONS = [*sorted(Path.home().glob(".pyenv/versions/3.*/bin/python3")), Path("/usr/bin/python3")]
 

@@ -17,14 +17,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from knocking import Gate, head, heard, plug
+from raw_requests import Gate, connect, read_response, request_head
 
 from conftest import policy_source
 from evopolicygym.judge.ledger import read
 from evopolicygym.judge.state import Submission
 from evopolicygym.runs.run_status import read_state
-from processes import family, wait_until
-from serving import SMALL, Server, command
+from process_helpers import descendants, wait_until
+from server_helpers import SMALL, Server, command
 
 FEW = 200  # descriptors: far fewer than the connections that come
 BODY = b'{"env_instances": [0, 1]}'
@@ -66,7 +66,7 @@ def short(door: Server, spare: int) -> Iterator[None]:
 
 
 def ask(connection: socket.socket, door: Server, key: str) -> None:
-    connection.sendall(head(door, f"Content-Length: {len(BODY)}", f"Idempotency-Key: {key}") + BODY)
+    connection.sendall(request_head(door, f"Content-Length: {len(BODY)}", f"Idempotency-Key: {key}") + BODY)
 
 
 def charged(door: Server, key: str) -> Submission | None:
@@ -93,7 +93,7 @@ def test_connections_leave_the_judge_its_descriptors(door):
     before = descriptors(door)
     with limited(door, FEW), ExitStack() as stack:
         for number in range(3 * FEW):
-            stack.enter_context(plug(door))
+            stack.enter_context(connect(door))
             if number % FEW == FEW // 2:
                 answer = door.submit([0, 1])[1]
                 assert answer["status"] == "ok" and (door.workspace / "feedback" / answer["submit_id"]).exists()
@@ -114,18 +114,18 @@ def test_a_low_limit_is_raised_to_the_usual_one():
 def test_who_comes_last_finds_a_place_and_who_is_owed_an_answer_keeps_it(door, gate):
     before = descriptors(door)
     gate.shut()
-    with plug(door) as waiting, ExitStack() as stack:
+    with connect(door) as waiting, ExitStack() as stack:
         ask(waiting, door, "kept")
         assert wait_until(lambda: charged(door, "kept"))
         for number in range(600):
-            idle = stack.enter_context(plug(door))
+            idle = stack.enter_context(connect(door))
             if number % 3:
                 with suppress(OSError):
-                    idle.sendall([b"GET /", head(door, "Content-Length: 9") + b"{"][number % 2])
+                    idle.sendall([b"GET /", request_head(door, "Content-Length: 9") + b"{"][number % 2])
             if number % 100 == 0:
                 assert door.call("GET", "/info")[0] == 200
         gate.open()
-        assert heard(waiting)[0] == 200
+        assert read_response(waiting)[0] == 200
     check_that_all_is_well(door, before)
 
 
@@ -134,13 +134,13 @@ def test_submissions_that_wait_are_not_without_number(door, gate):
     before = descriptors(door)
     gate.shut()
     with ExitStack() as stack:
-        waiting = [stack.enter_context(plug(door)) for _ in range(200)]
+        waiting = [stack.enter_context(connect(door)) for _ in range(200)]
         for connection in waiting:
             ask(connection, door, "one")
         assert wait_until(lambda: charged(door, "one"))
         assert door.call("GET", "/info")[0] == 200
         gate.open()
-        codes = [heard(connection)[0] for connection in waiting]
+        codes = [read_response(connection)[0] for connection in waiting]
     assert set(codes) == {200, 409} and codes.count(200) >= 32
     assert door.remaining() == 1000 - 3
     check_that_all_is_well(door, before)
@@ -149,29 +149,31 @@ def test_submissions_that_wait_are_not_without_number(door, gate):
 def submit_short(door: Server, spare: int, key: str) -> tuple[int, str]:
     """Short from the request on: at the snapshot, or later."""
     door.policy(f"# {key}\n{policy_source()}")  # no checkpoint that is there already
-    with plug(door) as connection:
-        connection.sendall(head(door, method="GET", path="/info"))
-        heard(connection)
+    with connect(door) as connection:
+        connection.sendall(request_head(door, method="GET", path="/info"))
+        read_response(connection)
         with short(door, spare):
             ask(connection, door, key)
-            return heard(connection)
+            return read_response(connection)
 
 
 def become_short(door: Server, gate: Gate, spare: int, key: str, kill: bool) -> tuple[int, str]:
     """Short from the middle of an episode on: at the feedback, or at a new worker for one that dies just now."""
     gate.shut()
-    with plug(door) as connection:
+    with connect(door) as connection:
         ask(connection, door, key)
         assert wait_until(lambda: list((door.root / "feedback").glob(".staged-*/episodes/ep_*")))
         with short(door, spare):
             if kill:
                 os.kill(worker(door), 9)
             gate.open()
-            return heard(connection)
+            return read_response(connection)
 
 
 def worker(door: Server) -> int:
-    return next(pid for pid in family(door.process.pid) if b"ancestor" in Path(f"/proc/{pid}/cmdline").read_bytes())
+    return next(
+        pid for pid in descendants(door.process.pid) if b"ancestor" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    )
 
 
 def check_the_books(door: Server, code: int, text: str, key: str) -> str:
@@ -209,14 +211,14 @@ def test_no_descriptor_for_a_new_worker_is_refunded_and_its_slot_is_not_lost(doo
 def test_feedback_that_cannot_be_delivered_for_a_moment_is_delivered_then(door, gate):
     before = descriptors(door)
     gate.shut()
-    with plug(door) as connection:
+    with connect(door) as connection:
         ask(connection, door, "late")
         assert wait_until(lambda: list((door.root / "feedback").glob(".staged-*/episodes/ep_*")))
         with short(door, 4):
             gate.open()
             assert wait_until(lambda: (one := charged(door, "late")) and one.is_ok)
             staged = door.workspace / "feedback"
-        assert heard(connection)[0] == 200
+        assert read_response(connection)[0] == 200
     one = charged(door, "late")
     assert one and delivered(door, one) and not list(staged.glob(".submit*"))
     check_that_all_is_well(door, before)
@@ -278,9 +280,9 @@ def flood(server: Server, stop: threading.Event, seed: int, opened: list[int]) -
     chance, held, count = random.Random(seed), list[socket.socket](), 0
     while not stop.is_set():
         with suppress(OSError):
-            held.append(plug(server))
+            held.append(connect(server))
             count += 1
-            held[-1].sendall(chance.choice([b"", b"GET /", head(server, "Content-Length: 9")]))
+            held[-1].sendall(chance.choice([b"", b"GET /", request_head(server, "Content-Length: 9")]))
         if len(held) > 400:
             for connection in held[:200]:
                 connection.close()

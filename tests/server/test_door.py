@@ -16,11 +16,11 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from knocking import Gate, head, heard, plug, wait_for
+from raw_requests import Gate, connect, read_response, request_head, wait_for_verdict
 
 from conftest import policy_source
 from evopolicygym.server.listening import bind
-from serving import SMALL, Server
+from server_helpers import SMALL, Server
 
 METHODS = ("GET", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "PROPFIND")
 PATHS = {"/info": "GET", "/task": "GET", "/submit": "POST", "/submissions/submit_001": "GET", "/openapi.json": "GET"}
@@ -47,7 +47,7 @@ def running(door: Server, gate: Gate) -> Iterator[str]:
     assert (code, answer["status"]) == (202, "running")
     yield answer["submit_id"]
     gate.open()
-    wait_for(door, answer["submit_id"])
+    wait_for_verdict(door, answer["submit_id"])
 
 
 def test_info_says_all_of_it(door):
@@ -153,21 +153,21 @@ def test_tokens_are_unguessable_and_each_runs_own(tmp_path):
 
 
 def test_a_body_that_is_announced_too_large_is_refused_unread(door):
-    with plug(door) as connection:
-        connection.sendall(head(door, f"Content-Length: {1 << 30}"))
-        code, body = heard(connection)
+    with connect(door) as connection:
+        connection.sendall(request_head(door, f"Content-Length: {1 << 30}"))
+        code, body = read_response(connection)
     assert code == 413 and json.loads(body)["status"] == "too_large"
 
 
 def test_a_body_without_end_is_refused_and_not_kept(door):
     before, sent = peak_memory(door), 0
     chunk = b"100000\r\n" + b" " * (1 << 20) + b"\r\n"
-    with plug(door) as connection:
-        connection.sendall(head(door, "Transfer-Encoding: chunked"))
+    with connect(door) as connection:
+        connection.sendall(request_head(door, "Transfer-Encoding: chunked"))
         for _ in range(128):
             connection.sendall(chunk)
             sent += 1 << 20
-        code, _ = heard(connection)
+        code, _ = read_response(connection)
     assert code == 413 and sent == 128 << 20
     assert peak_memory(door) - before < 32 << 20
 
@@ -179,10 +179,16 @@ def peak_memory(door: Server) -> int:
 
 def test_slow_clients_keep_nobody_waiting(door):
     left = door.remaining()
-    beginnings = [b"", b"P", head(door)[:40], head(door, "Content-Length: 30"), head(door, "Content-Length: 30") + b"{"]
+    beginnings = [
+        b"",
+        b"P",
+        request_head(door)[:40],
+        request_head(door, "Content-Length: 30"),
+        request_head(door, "Content-Length: 30") + b"{",
+    ]
     with ExitStack() as stack:
         for number in range(100):
-            stack.enter_context(plug(door)).sendall(beginnings[number % len(beginnings)])
+            stack.enter_context(connect(door)).sendall(beginnings[number % len(beginnings)])
         assert door.submit([0])[0] == 200
     assert door.remaining() == left - 1
 
@@ -194,12 +200,12 @@ def test_connections_without_end_do_not_take_the_judges_descriptors(door, gate, 
     try:
         with ExitStack() as stack:
             for _ in range(700):
-                stack.enter_context(plug(door))
+                stack.enter_context(connect(door))
             gate.open()
             feedback = door.workspace / "feedback" / running
             while not feedback.exists() and door.process.poll() is None and "refunded" not in ledger(door):
                 time.sleep(0.05)
-        assert wait_for(door, running)["status"] == "ok"
+        assert wait_for_verdict(door, running)["status"] == "ok"
     finally:
         resource.prlimit(door.process.pid, resource.RLIMIT_NOFILE, limit)
 
@@ -212,12 +218,12 @@ def test_a_client_that_leaves_changes_nothing(door, gate):
     left, number = door.remaining(), door.call("GET", "/info")[1]["state"]["n_submits"]
     gate.shut()
     body = b'{"env_instances": [5, 6]}'
-    with plug(door) as connection:
-        connection.sendall(head(door, f"Content-Length: {len(body)}") + body)
+    with connect(door) as connection:
+        connection.sendall(request_head(door, f"Content-Length: {len(body)}") + body)
         while (state := door.call("GET", "/info")[1]["state"])["n_submits"] == number:
             time.sleep(0.02)
     gate.open()
-    answer = wait_for(door, state["running"])
+    answer = wait_for_verdict(door, state["running"])
     assert answer["status"] == "ok" and len(answer["summary"]["returns"]) == 2
     assert door.remaining() == left - 2
 
@@ -231,7 +237,7 @@ def test_of_many_at_once_one_is_accepted(door, gate):
     refused = [answer["status"] for code, answer in answers if code == 409]
     assert len(accepted) == 1 and refused == ["busy"] * 49
     gate.open()
-    assert wait_for(door, accepted[0]["submit_id"])["status"] == "ok"
+    assert wait_for_verdict(door, accepted[0]["submit_id"])["status"] == "ok"
     assert door.remaining() == left - 1
 
 
@@ -254,21 +260,21 @@ def test_asking_to_be_answered_later(door, gate, running):
     unknown = {"summary": None, "message": None, "candidates": None}
     assert door.call("GET", f"/submissions/{running}") == (200, waiting | unknown)
     gate.open()
-    wait_for(door, running)
+    wait_for_verdict(door, running)
     body = b'{"env_instances": [0]}'
     code, answer = door.call("POST", "/submit", body, Prefer="respond-async, wait=10", Idempotency_Key="later")
     assert code == 202
-    assert wait_for(door, answer["submit_id"])["status"] == "ok"
+    assert wait_for_verdict(door, answer["submit_id"])["status"] == "ok"
 
 
 def test_finishing_is_not_kept_up_by_clients_that_never_end(serve):
     server = serve()
     server.policy(policy_source())
     assert server.submit([0])[0] == 200
-    with plug(server) as half, plug(server) as silent, plug(server) as endless:
-        half.sendall(head(server, "Content-Length: 30") + b"{")
+    with connect(server) as half, connect(server) as silent, connect(server) as endless:
+        half.sendall(request_head(server, "Content-Length: 30") + b"{")
         silent.sendall(b"GET /")
-        endless.sendall(head(server, "Transfer-Encoding: chunked"))
+        endless.sendall(request_head(server, "Transfer-Encoding: chunked"))
         stop = threading.Event()
         drip = threading.Thread(target=_drip, args=(endless, stop))
         drip.start()

@@ -14,12 +14,12 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
-from knocking import Gate, head, heard, plug
+from raw_requests import Gate, connect, read_response, request_head
 
 from conftest import policy_source
 from evopolicygym.runs.run_status import read_state
-from processes import wait_until
-from serving import SMALL, Server
+from process_helpers import wait_until
+from server_helpers import SMALL, Server
 
 MANY = 300  # more than there are places
 SUBMIT = b'{"env_instances": [1]}'
@@ -45,7 +45,7 @@ def door(shared: Server) -> Iterator[Server]:
 
 
 def whole(door: Server, *lines: str, body: bytes = SUBMIT) -> bytes:
-    return head(door, f"Content-Length: {len(body)}", *lines) + body
+    return request_head(door, f"Content-Length: {len(body)}", *lines) + body
 
 
 def answers_others(door: Server) -> bool:
@@ -56,7 +56,7 @@ def held_open(door: Server, stack: ExitStack, data: bytes) -> list[socket.socket
     """Many connections, each of which has said just this."""
     held = []
     for _ in range(MANY):
-        held.append(stack.enter_context(plug(door)))
+        held.append(stack.enter_context(connect(door)))
         with suppress(ConnectionError):
             held[-1].sendall(data)
     return held
@@ -68,9 +68,9 @@ def test_slow_ones_shut_nobody_out(door, part):
     start, drop = {
         "nothing": (b"", b"\r\n"),
         "half a line": (b"POST /", b"x"),
-        "half a head": (head(door)[:-2], b"X: y\r\n"),
-        "half a body": (head(door, "Content-Length: 60000") + b"{", b" "),
-        "half a chunk": (head(door, "Transfer-Encoding: chunked") + b"F0\r\n{", b" "),
+        "half a head": (request_head(door)[:-2], b"X: y\r\n"),
+        "half a body": (request_head(door, "Content-Length: 60000") + b"{", b" "),
+        "half a chunk": (request_head(door, "Transfer-Encoding: chunked") + b"F0\r\n{", b" "),
     }[part]
     with ExitStack() as stack:
         held = held_open(door, stack, start)
@@ -84,18 +84,18 @@ def test_slow_ones_shut_nobody_out(door, part):
 def test_idle_ones_that_were_answered_shut_nobody_out(door):
     with ExitStack() as stack:
         for _ in range(MANY):
-            connection = stack.enter_context(plug(door))
-            connection.sendall(head(door, method="GET", path="/info"))
-            assert heard(connection)[0] == 200
+            connection = stack.enter_context(connect(door))
+            connection.sendall(request_head(door, method="GET", path="/info"))
+            assert read_response(connection)[0] == 200
         assert answers_others(door)
 
 
 def test_ones_that_never_read_shut_nobody_out(door):
     """Their answers fill what the kernel holds for them, then what we hold; no more than that is written."""
-    request = head(door, method="GET", path="/openapi.json")
+    request = request_head(door, method="GET", path="/openapi.json")
     with ExitStack() as stack:
         for _ in range(MANY // 5):
-            connection = stack.enter_context(plug(door))
+            connection = stack.enter_context(connect(door))
             connection.setblocking(False)
             with suppress(BlockingIOError):
                 while True:
@@ -108,10 +108,10 @@ def test_half_closed_ones(door):
         for data in (
             b"",
             b"GET /",
-            head(door, "Content-Length: 9") + b"{",
-            head(door, method="GET", path="/info"),
+            request_head(door, "Content-Length: 9") + b"{",
+            request_head(door, method="GET", path="/info"),
         ) * 75:
-            connection = stack.enter_context(plug(door))
+            connection = stack.enter_context(connect(door))
             connection.sendall(data)
             with suppress(OSError):
                 connection.shutdown(socket.SHUT_WR)
@@ -122,14 +122,16 @@ def test_half_closed_ones(door):
     "lines", [["X: " + "y" * 100_000], [f"X-{n}: y" for n in range(20_000)], ["X: y\r\n z"] * 5000]
 )
 def test_huge_heads_are_refused(door, lines):
-    with plug(door) as connection, suppress(ConnectionError):
-        connection.sendall(head(door, *lines))
+    with connect(door) as connection, suppress(ConnectionError):
+        connection.sendall(request_head(door, *lines))
         assert b" 400 " in connection.makefile("rb").readline()
 
 
 def test_pipelined_requests_are_answered_in_turn(door):
-    with plug(door) as connection:
-        sender = threading.Thread(target=connection.sendall, args=(head(door, method="GET", path="/info") * 1000,))
+    with connect(door) as connection:
+        sender = threading.Thread(
+            target=connection.sendall, args=(request_head(door, method="GET", path="/info") * 1000,)
+        )
         sender.start()
         with connection.makefile("rb") as answers:
             codes = [code_of_next(answers) for _ in range(1000)]
@@ -154,23 +156,25 @@ def code_of_next(answers) -> int:
 )  # fmt: skip
 def test_lengths_that_are_not_true(door, framing):
     """Too short: the rest is no request. It is never half a submission that is played."""
-    with plug(door) as connection:
-        connection.sendall(head(door, framing) + SUBMIT)
+    with connect(door) as connection:
+        connection.sendall(request_head(door, framing) + SUBMIT)
         connection.shutdown(socket.SHUT_WR)
         with connection.makefile("rb") as answers:
             assert b" 20" not in answers.readline()
 
 
 def test_lengths_that_are_too_long_are_waited_for_alone(door):
-    with plug(door) as connection:
-        connection.sendall(head(door, "Content-Length: 23") + SUBMIT)
+    with connect(door) as connection:
+        connection.sendall(request_head(door, "Content-Length: 23") + SUBMIT)
         assert answers_others(door)
 
 
 def test_chunks_without_end_go_on_after_they_were_refused(door):
-    with plug(door) as connection:
-        connection.sendall(head(door, "Transfer-Encoding: chunked") + b"10000\r\n" + b" " * 0x10000 + b"\r\n1\r\n \r\n")
-        assert heard(connection)[0] == 413
+    with connect(door) as connection:
+        connection.sendall(
+            request_head(door, "Transfer-Encoding: chunked") + b"10000\r\n" + b" " * 0x10000 + b"\r\n1\r\n \r\n"
+        )
+        assert read_response(connection)[0] == 413
         with suppress(ConnectionError):
             for _ in range(1000):
                 connection.sendall(b"1\r\n \r\n" * 100)
@@ -180,7 +184,7 @@ def test_chunks_without_end_go_on_after_they_were_refused(door):
 def test_what_is_no_request_leaves_no_word(door):
     """More of it than a pipe holds that nobody reads: a server that complains to its terminal would wait for ever."""
     for number in range(3000):
-        with plug(door) as connection, suppress(ConnectionError):
+        with connect(door) as connection, suppress(ConnectionError):
             connection.sendall(b"nonsense %d\r\n\r\n" % number)
             connection.recv(100)
     assert (door.root / "logs" / "judge.log").stat().st_size < 1 << 20
@@ -192,7 +196,7 @@ def test_the_same_key_pipelined_and_at_once_is_one_charge(serve):
     request = whole(server, "Idempotency-Key: same")
 
     def ask(_: int) -> list[str]:
-        with plug(server) as connection:
+        with connect(server) as connection:
             connection.sendall(request * 5)
             with connection.makefile("rb") as answers:
                 return [str(code_of_next(answers)) for _ in range(5)]
@@ -262,10 +266,10 @@ def test_snapshots_that_take_long_and_are_refused_do_not_put_off_the_end(serve):
         (system / f"a{number}").write_bytes(b"x" * 1000)
     os.symlink("/", system / "z")
     with ExitStack() as stack:
-        waiting = [stack.enter_context(plug(server)) for _ in range(30)]
+        waiting = [stack.enter_context(connect(server)) for _ in range(30)]
         for connection in waiting:
             connection.sendall(whole(server))
-        assert heard(waiting[0])[0] == 400
+        assert read_response(waiting[0])[0] == 400
         record = server.finish()
         told = [answer for connection in waiting[1:] if (answer := last_words(connection))]
     assert record["budget"]["charged"] == 1
@@ -275,7 +279,7 @@ def test_snapshots_that_take_long_and_are_refused_do_not_put_off_the_end(serve):
 
 def last_words(connection: socket.socket) -> dict[str, str] | None:
     with suppress(OSError, IndexError, ValueError):
-        return dict(json.loads(heard(connection)[1]))
+        return dict(json.loads(read_response(connection)[1]))
     return None
 
 
@@ -284,15 +288,15 @@ def test_a_hundred_thousand_requests(shared, record_property):
     """Tiny ones, pipelined, each of another kind; memory and log stay as they are."""
     before = memory(shared)
     kinds = [
-        head(shared, method="GET", path="/info"),
-        head(shared, method="GET", path="/submissions/submit_999"),
+        request_head(shared, method="GET", path="/info"),
+        request_head(shared, method="GET", path="/submissions/submit_999"),
         whole(shared, body=b"{}"),
-        head(shared, method="PUT"),
+        request_head(shared, method="PUT"),
         b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
     ]
     codes: dict[int, int] = {}
     for _ in range(100):
-        with plug(shared) as connection:
+        with connect(shared) as connection:
             sender = threading.Thread(target=connection.sendall, args=(b"".join(kinds) * 200,))
             sender.start()
             with connection.makefile("rb") as answers:

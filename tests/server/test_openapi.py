@@ -25,7 +25,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from conftest import policy_source
-from serving import SMALL
+from server_helpers import SMALL
 
 POSITIVE, NEGATIVE = GenerationMode.POSITIVE, GenerationMode.NEGATIVE
 CHECKS = [

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from suite_helpers import TOY, SuiteRunner
 
 from evopolicygym.errors import UserError
 from evopolicygym.suites.file import Suite
 from evopolicygym.suites.folder import SuiteFolder
 from evopolicygym.suites.plan import plan
 from evopolicygym.suites.scheduler import Scheduler
-from suite_work import TOY, SuiteWork
 
 TWO = TOY.replace('["toys:Toy-v0"]', '["toys:Toy-v0", "toys:Levels-v0"]') + "[agents.starter]\n[agents.nop]\n"
 THINKER = """
@@ -71,7 +71,7 @@ def test_a_suite_that_asks_for_eager_validation_is_refused(tmp_path):
 
 def test_a_suite_of_one_task_is_scored_batch_by_batch(tmp_path):
     """The first agent ends long before the second; the third begins when both are scored."""
-    work = SuiteWork(tmp_path, THINKER.replace("\n[", "\n" + TOY + "[", 1))
+    work = SuiteRunner(tmp_path, THINKER.replace("\n[", "\n" + TOY + "[", 1))
     done = work.run("--parallel-runs", 2)
     assert done.returncode == 0, done.stderr
     runs = [spans(work.folder / "runs" / name) for name in work.names()]

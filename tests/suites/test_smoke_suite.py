@@ -7,8 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-
-from suite_work import SuiteWork, essence, kill_all
+from suite_helpers import SuiteRunner, comparable_facts, kill_scheduler
 
 SMOKE = Path(__file__).parents[2] / "suites" / "smoke.toml"
 KILLS = 5
@@ -16,7 +15,7 @@ KILLS = 5
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):
-    work = SuiteWork(tmp_path_factory.mktemp("smoke"), SMOKE.read_text())
+    work = SuiteRunner(tmp_path_factory.mktemp("smoke"), SMOKE.read_text())
     work.outcome = work.run("--parallel-runs", 4)
     return work
 
@@ -37,14 +36,18 @@ def test_running_it_again_does_nothing(undisturbed):
 
 
 def test_killed_at_random_it_ends_with_the_same_results(undisturbed, tmp_path):
-    work = SuiteWork(tmp_path, SMOKE.read_text())
+    work = SuiteRunner(tmp_path, SMOKE.read_text())
     chance = random.Random(6)
     for _ in range(KILLS):
         process = work.start("--parallel-runs", 4)
         time.sleep(chance.uniform(1.5, 6.0))
-        kill_all(process)
+        kill_scheduler(process)
     assert (last := work.run("--parallel-runs", 4)).returncode == 0, last.stderr
     assert work.names() == undisturbed.names()
     for name in work.names():
         record = work.record(name)
-        assert essence(record) == essence(undisturbed.record(name)), (name, record["times"], record["turns"])
+        assert comparable_facts(record) == comparable_facts(undisturbed.record(name)), (
+            name,
+            record["times"],
+            record["turns"],
+        )

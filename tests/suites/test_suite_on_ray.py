@@ -9,9 +9,9 @@ import time
 from pathlib import Path
 
 import pytest
+from suite_helpers import TOY, SuiteRunner, comparable_facts, kill_scheduler
 
-from processes import wait_until
-from suite_work import TOY, SuiteWork, essence, kill_all
+from process_helpers import wait_until
 
 AGENTS = "[agents.starter]\n[agents.tuner]\n"
 
@@ -26,27 +26,27 @@ def short(monkeypatch):
 
 
 def test_a_suite_on_ray_ends_as_it_does_here(tmp_path):
-    here, there = SuiteWork(tmp_path / "here", TOY + AGENTS), SuiteWork(tmp_path / "there", TOY + AGENTS)
+    here, there = SuiteRunner(tmp_path / "here", TOY + AGENTS), SuiteRunner(tmp_path / "there", TOY + AGENTS)
     for work, options in ((here, ()), (there, ("--engine", "ray"))):
         done = work.run("--jobs", 2, *options)
         assert done.returncode == 0, done.stderr
     assert here.names() == there.names() and len(here.names()) == 2
     for name in here.names():
-        assert essence(there.record(name)) == essence(here.record(name))
+        assert comparable_facts(there.record(name)) == comparable_facts(here.record(name))
         (node,) = there.record(name)["isolation"]["nodes"]
         assert node["seats"] == min(2, len(os.sched_getaffinity(0)))
 
 
 @pytest.mark.slow
 def test_a_suite_on_ray_that_is_killed_goes_on_and_leaves_nothing(tmp_path, short):
-    undisturbed, killed = SuiteWork(tmp_path / "one", TOY + AGENTS), SuiteWork(tmp_path / "two", TOY + AGENTS)
+    undisturbed, killed = SuiteRunner(tmp_path / "one", TOY + AGENTS), SuiteRunner(tmp_path / "two", TOY + AGENTS)
     assert undisturbed.run("--jobs", 2).returncode == 0
     for seconds in (3.0, 9.0, 11.0):
         process = killed.start("--jobs", 2, "--engine", "ray")
         time.sleep(seconds)
-        kill_all(process)
+        kill_scheduler(process)
         assert wait_until(lambda: not list(short.iterdir()), 60), list(short.rglob("*"))
     done = killed.run("--jobs", 2, "--engine", "ray")
     assert done.returncode == 0, done.stderr
     for name in undisturbed.names():
-        assert essence(killed.record(name)) == essence(undisturbed.record(name))
+        assert comparable_facts(killed.record(name)) == comparable_facts(undisturbed.record(name))

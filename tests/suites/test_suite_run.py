@@ -9,14 +9,14 @@ import sys
 import threading
 
 import pytest
+from suite_helpers import TOY, SuiteRunner, comparable_facts
 
 from evopolicygym.judge import failpoints
 from evopolicygym.runs.locks import PATIENCE_S, RunLock
 from evopolicygym.sandbox.checkpoints import remove_tree
 from evopolicygym.suites.folder import is_owned
-from processes import alive, family, wait_until
-from serving import command
-from suite_work import TOY, SuiteWork, essence
+from process_helpers import alive, descendants, wait_until
+from server_helpers import command
 
 STARTER = TOY + "[agents.starter]\n"
 FOREVER = f"""
@@ -28,7 +28,7 @@ command = ["{sys.executable}", "-c", "import time; time.sleep(600)"]
 
 @pytest.fixture(scope="module")
 def done(tmp_path_factory):
-    work = SuiteWork(tmp_path_factory.mktemp("suite"), STARTER)
+    work = SuiteRunner(tmp_path_factory.mktemp("suite"), STARTER)
     assert work.run().returncode == 0
     return work
 
@@ -42,7 +42,7 @@ def test_the_table_is_rebuilt_from_the_runs(done):
 
 
 def test_adding_a_repeat_and_an_agent_runs_just_that(done, tmp_path):
-    before = {name: essence(done.record(name)) for name in done.names()}
+    before = {name: comparable_facts(done.record(name)) for name in done.names()}
     stamp = (done.folder / "runs" / done.names()[0] / "ledger.jsonl").stat().st_mtime_ns
     done.file.write_text(done.file.read_text() + "[agents.nop]\n")
     assert done.run("--set", "repeats=2").returncode == 0
@@ -65,7 +65,7 @@ def test_another_sealing_key_is_refused(tmp_path):
     key.write_text("11" * 32)
     key.chmod(0o600)
     text = TOY.replace('seeds = "paper"', f'seeds = "sealed"\nseal_key = "{key}"')
-    work = SuiteWork(tmp_path, text + "[agents.nop]\n")
+    work = SuiteRunner(tmp_path, text + "[agents.nop]\n")
     assert work.run().returncode == 0
     key.write_text("22" * 32)
     refused = work.run("--set", "repeats=2")
@@ -90,7 +90,7 @@ def test_a_broken_run_stops_nobody(done, tmp_path):
 
 
 def test_a_run_that_was_killed_in_its_first_line_goes_on(tmp_path, monkeypatch):
-    work = SuiteWork(tmp_path, STARTER)
+    work = SuiteRunner(tmp_path, STARTER)
     with monkeypatch.context() as patch:
         patch.setenv(failpoints.VARIABLE, "ledger-line-torn")
         assert work.run().returncode == 1
@@ -110,7 +110,7 @@ def test_looking_whether_a_run_is_owned_keeps_nobody_from_owning_it(tmp_path):
 
 
 def test_the_plan_starts_nothing(tmp_path):
-    work = SuiteWork(tmp_path, STARTER)
+    work = SuiteRunner(tmp_path, STARTER)
     plan = work.run("--dry-run", "--json", "--set", 'tasks="core16"')
     assert plan.returncode == 0 and not work.folder.exists()
     total = json.loads(plan.stdout)["total"]
@@ -119,7 +119,7 @@ def test_the_plan_starts_nothing(tmp_path):
 
 def test_a_run_that_fails_stops_nobody(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
-    work = SuiteWork(tmp_path, STARTER + "[agents.codex]\n")
+    work = SuiteRunner(tmp_path, STARTER + "[agents.codex]\n")
     ended = work.run()
     assert ended.returncode == 1
     rows = work.rows()
@@ -130,13 +130,13 @@ def test_a_run_that_fails_stops_nobody(tmp_path, monkeypatch):
 
 
 def test_a_program_that_does_not_exist_is_named_before_anything_starts(tmp_path):
-    work = SuiteWork(tmp_path, STARTER + '[agents.mine]\nname = "command"\ncommand = ["/no/such/program"]\n')
+    work = SuiteRunner(tmp_path, STARTER + '[agents.mine]\nname = "command"\ncommand = ["/no/such/program"]\n')
     refused = work.run()
     assert refused.returncode == 2 and "/no/such/program" in refused.stderr and not work.folder.exists()
 
 
 def test_one_foreman_for_one_suite(tmp_path):
-    work = SuiteWork(tmp_path, STARTER + FOREVER)
+    work = SuiteRunner(tmp_path, STARTER + FOREVER)
     process = work.start()
     assert wait_until(lambda: (work.folder / "runs").exists() and len(work.names()) == 2)
     second = work.run()
@@ -146,11 +146,11 @@ def test_one_foreman_for_one_suite(tmp_path):
 
 
 def test_ctrl_c_once_ends_cleanly_and_says_how_to_go_on(tmp_path):
-    work = SuiteWork(tmp_path, STARTER + FOREVER)
+    work = SuiteRunner(tmp_path, STARTER + FOREVER)
     process = work.start()
     slow = "toys-Toy-v0__slow__s0"
     assert wait_until(lambda: work.folder.exists() and work.rows().get(slow, {}).get("phase") == "playing")
-    everybody = family(process.pid)
+    everybody = descendants(process.pid)
     process.send_signal(signal.SIGINT)
     err = process.communicate(timeout=60)[1]
     assert process.returncode == 130
@@ -162,10 +162,10 @@ def test_ctrl_c_once_ends_cleanly_and_says_how_to_go_on(tmp_path):
 def test_ctrl_c_twice_stops_at_once_and_leaves_nothing_broken(tmp_path, monkeypatch):
     gate = tmp_path / "gate"
     monkeypatch.setenv("TOY_GATE", str(gate))
-    work = SuiteWork(tmp_path, STARTER.replace("Toy-v0", "Gated-v0"))
+    work = SuiteRunner(tmp_path, STARTER.replace("Toy-v0", "Gated-v0"))
     process, name = work.start(), "toys-Gated-v0__starter__s0"
     assert wait_until(lambda: work.folder.exists() and work.rows()[name]["submissions"] == 1)
-    everybody = family(process.pid)
+    everybody = descendants(process.pid)
     process.send_signal(signal.SIGINT)  # it waits for its submission, which waits for the gate
     assert not wait_until(lambda: process.poll() is not None, 1.5)
     process.send_signal(signal.SIGINT)
@@ -181,7 +181,7 @@ def test_a_run_without_a_score_is_done_again_and_its_evidence_stays(tmp_path, mo
     mood = tmp_path / "mood"
     mood.write_text("bad")
     monkeypatch.setenv("TOY_MOOD", str(mood))
-    work, name = SuiteWork(tmp_path, STARTER.replace("Toy-v0", "Moody-v0")), "toys-Moody-v0__starter__s0"
+    work, name = SuiteRunner(tmp_path, STARTER.replace("Toy-v0", "Moody-v0")), "toys-Moody-v0__starter__s0"
     first = work.run("--jobs", 1)
     assert first.returncode == 1
     row = work.rows()[name]

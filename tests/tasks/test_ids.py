@@ -12,8 +12,8 @@ from conftest import toy_task
 from evopolicygym.limits import Limits
 from evopolicygym.tasks import ids as module
 from evopolicygym.tasks import pins
-from evopolicygym.tasks.files import core16
 from evopolicygym.tasks.ids import comparable_facts, ids
+from evopolicygym.tasks.registry import core16
 
 TASK = replace(toy_task(), requires=("pygame",))
 
@@ -68,15 +68,15 @@ def test_every_python_file_of_a_package_of_ones_own_counts(tmp_path, monkeypatch
     (tmp_path / "ownpackage").mkdir()
     (tmp_path / "ownpackage" / "__init__.py").write_text("")
     (tmp_path / "ownpackage" / "physics.py").write_text("GRAVITY = 9.81\n")
-    before = pins.sources("ownpackage:Env-v0", ())
+    before = pins.source_hashes("ownpackage:Env-v0", ())
     (tmp_path / "ownpackage" / "physics.py").write_text("GRAVITY = 1.62\n")
     assert list(before) == ["ownpackage"]
-    assert pins.sources("ownpackage:Env-v0", ()) != before
+    assert pins.source_hashes("ownpackage:Env-v0", ()) != before
 
 
 @pytest.mark.parametrize("name", ["gymnasium:CartPole-v1", "minigrid:Any-v0", "ray:Any-v0", "no_such_module:Any-v0"])
 def test_installed_and_missing_modules_have_no_source_of_ones_own(name):
-    assert pins.sources(name, ("minigrid", "mujoco")) == {}
+    assert pins.source_hashes(name, ("minigrid", "mujoco")) == {}
 
 
 def test_splits_and_budget_count():
@@ -114,17 +114,17 @@ def test_facts_name_the_simulators_of_the_task():
 
 
 def test_installed_versions_are_the_pins():
-    assert pins.complaints() == []
+    assert pins.version_mismatches() == []
 
 
 def test_another_version_is_complained_about(monkeypatch):
     monkeypatch.setattr(pins, "installed", lambda name: "0.0.1" if name == "mujoco" else pins.pins().get(name))
-    (complaint,) = pins.complaints()
+    (complaint,) = pins.version_mismatches()
     assert complaint.startswith("mujoco 0.0.1, but scores are comparable only with")
     assert complaint.endswith(f"pip install mujoco=={pins.pins()['mujoco']}")
 
 
 def test_pygame_over_pygame_ce_is_complained_about(monkeypatch):
     monkeypatch.setattr(pins, "installed", lambda name: "2.6.1" if name == "pygame" else pins.pins().get(name))
-    (complaint,) = pins.complaints()
+    (complaint,) = pins.version_mismatches()
     assert "pip uninstall -y pygame pygame-ce" in complaint

@@ -15,8 +15,7 @@ from gymnasium.envs.mujoco.inverted_pendulum_v5 import InvertedPendulumEnv
 from evopolicygym.errors import UserError
 from evopolicygym.tasks import simulator
 from evopolicygym.tasks.contract import render
-from evopolicygym.tasks.files import CORE16_ORDER, core16, parse
-from evopolicygym.tasks.registry import resolve
+from evopolicygym.tasks.registry import CORE16_ORDER, core16, parse_task, resolve
 from evopolicygym.tasks.task import Task
 from toys import Toy
 
@@ -222,7 +221,7 @@ def test_packages_that_register_on_import_are_found():
 
 
 def test_a_missing_simulator_says_how_to_install_it():
-    task = parse(MINIMAL + 'requires = ["no_such_simulator"]\n', "mine")
+    task = parse_task(MINIMAL + 'requires = ["no_such_simulator"]\n', "mine")
     with pytest.raises(UserError, match="needs no_such_simulator") as caught:
         simulator.make(task)
     assert caught.value.remedy == "pip install no_such_simulator"
@@ -233,7 +232,7 @@ def test_a_simulator_that_breaks_when_it_is_imported_is_named(tmp_path, monkeypa
     """As MuJoCo does where MUJOCO_GL has a value that it does not know."""
     (tmp_path / "raising_toy.py").write_text("raise RuntimeError('today')\n")
     monkeypatch.syspath_prepend(tmp_path)
-    task = parse(MINIMAL + f'requires = ["{module}"]\n', "mine")
+    task = parse_task(MINIMAL + f'requires = ["{module}"]\n', "mine")
     with pytest.raises(UserError, match=f"task mine needs {module}, which does not import: {says}"):
         simulator.make(task)
 

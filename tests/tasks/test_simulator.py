@@ -16,8 +16,7 @@ from gymnasium.wrappers import TimeLimit
 
 from evopolicygym.errors import Fault, UserError
 from evopolicygym.tasks import simulator
-from evopolicygym.tasks.files import core16
-from evopolicygym.tasks.registry import resolve
+from evopolicygym.tasks.registry import core16, resolve
 from evopolicygym.tasks.task import Task
 from toys import Toy
 

@@ -22,7 +22,7 @@ from evopolicygym.agents.transcripts import (
     sum_if_known,
     tokens_by_part,
 )
-from evopolicygym.run_record import RunRecord, Turn
+from evopolicygym.run_record import RunRecord, TurnRecord
 
 
 class By(StrEnum):
@@ -63,7 +63,7 @@ class _Turn:
     parts: list[list[TranscriptEvent]] | None
 
 
-def turn_tokens(turn: Turn) -> Tokens:
+def turn_tokens(turn: TurnRecord) -> Tokens:
     """Return the tokens that a turn was metered at."""
     usage = turn.usage or {}
     return Tokens(**{kind: usage[kind] if type(usage.get(kind)) is int else None for kind in TOKEN_KINDS})

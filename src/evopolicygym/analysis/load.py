@@ -13,7 +13,7 @@ from evopolicygym.analysis.scores import unfinished
 from evopolicygym.errors import UserError
 from evopolicygym.files import is_folder
 from evopolicygym.run_paths import check_run_folder
-from evopolicygym.run_record import Checkpoint, Code, RunRecord, Status
+from evopolicygym.run_record import CheckpointRecord, Code, RunRecord, RunStatus
 
 Found = TypeVar("Found")
 REASON_CHARACTERS: Final = 300
@@ -63,7 +63,7 @@ def open_run(folder: Path) -> RunFolder | Skipped:
     try:
         run = read_record(folder)
         check_run_folder(folder)
-        if run.status is not Status.FINISHED:
+        if run.status is not RunStatus.FINISHED:
             return Skipped(str(folder), SkipKind.UNFINISHED, unfinished(run.status))
         return RunFolder(folder, run, dict(_code(folder, run)))
     except UserError as error:
@@ -79,7 +79,7 @@ def _code(folder: Path, run: RunRecord) -> Iterator[tuple[str, Code]]:
             yield checkpoint.hash, checkpoint.code or _read(folder, checkpoint)
 
 
-def _read(folder: Path, checkpoint: Checkpoint) -> Code:
+def _read(folder: Path, checkpoint: CheckpointRecord) -> Code:
     stored = f"checkpoints/{checkpoint.hash}"
     if not is_folder(folder, stored):
         raise _Broken(f"checkpoint {checkpoint.hash[:12]} has neither recorded code nor a folder")

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from evopolicygym.run_record import OutcomeKind, Repeat, RunRecord, Status
+from evopolicygym.run_record import OutcomeKind, Repeat, RunRecord, RunStatus
 
 Returns = Sequence[float]
 Matrix = NDArray[np.float64]
@@ -57,9 +57,9 @@ def _missing(run: RunRecord) -> str | None:
     return None
 
 
-def unfinished(status: Status) -> str:
+def unfinished(status: RunStatus) -> str:
     """Not broken, and not done: it may be played at this moment."""
-    if status is Status.CLOSED:
+    if status is RunStatus.CLOSED:
         return "closed, but not scored yet (`evopolicygym finish` does that)"
     return f"{status}: still played, or left unfinished (`evopolicygym finish` scores it as it is)"
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from evopolicygym.agents.transcripts import TOKEN_KINDS, Tokens, sum_if_known
 from evopolicygym.analysis.between import Between, TurnSpent, by_turn, turn_tokens
-from evopolicygym.run_record import RunRecord, Submission
+from evopolicygym.run_record import RunRecord, SubmissionRecord
 
 INVALID: Final = "invalid_action"
 
@@ -102,13 +102,13 @@ def _tokens(run: RunRecord) -> Tokens:
     )
 
 
-def _clipped_rate(paid: list[Submission]) -> float | None:
+def _clipped_rate(paid: list[SubmissionRecord]) -> float | None:
     """Clipped actions per step played."""
     steps = sum(sum(submission.train.lengths) for submission in paid if submission.train)
     return sum(submission.clipped_actions for submission in paid) / steps if steps else None
 
 
-def _invalid_rate(paid: list[Submission]) -> float | None:
+def _invalid_rate(paid: list[SubmissionRecord]) -> float | None:
     """Share of episodes that an invalid action ended."""
     errors = [error for submission in paid if submission.train for error in submission.train.errors]
     return errors.count(INVALID) / len(errors) if errors else None

@@ -17,7 +17,7 @@ from evopolicygym.cli.importing import import_errors
 from evopolicygym.cli.numbers import counted
 from evopolicygym.cli.output import data, one_line, print_json, talk
 from evopolicygym.errors import IsolationUnavailable, UserError
-from evopolicygym.execution.stopwatch import measure_jail
+from evopolicygym.execution.jail_speed import measure_jail
 from evopolicygym.fast.catalogue import CATALOGUE, why_stock
 from evopolicygym.sandbox import probes
 from evopolicygym.sandbox.agent.cell import AgentLevel, Network
@@ -26,8 +26,8 @@ from evopolicygym.sandbox.agent.levels import best_level, standing
 from evopolicygym.sandbox.policy.jail import MEANING, Level, residues
 from evopolicygym.sandbox.probes import Probe
 from evopolicygym.tasks import pins, simulator
-from evopolicygym.tasks.files import core16
 from evopolicygym.tasks.ids import machine_facts
+from evopolicygym.tasks.registry import core16
 from evopolicygym.tasks.sealing import key_file
 from evopolicygym.tasks.task import Task
 
@@ -99,7 +99,7 @@ def _system() -> dict[str, object]:
 
 
 def _versions() -> Iterator[Probe]:
-    complaints = pins.complaints()
+    complaints = pins.version_mismatches()
     for complaint in complaints:
         what, _, remedy = complaint.rpartition(": ")
         yield Probe("pinned version", False, what, remedy)

@@ -13,15 +13,21 @@ import typer
 from evopolicygym.cli.output import data, print_json, progress, talk, tell_refused
 from evopolicygym.errors import Fault, UserError
 from evopolicygym.execution.engine import LocalEngine
-from evopolicygym.execution.evaluation import Evaluation, PolicyNotLoaded, evaluate_folder
-from evopolicygym.execution.ray.alone import ray_engine
-from evopolicygym.execution.unnamed import unnamed
+from evopolicygym.execution.evaluation import (
+    Evaluation,
+    PolicyNotLoaded,
+    are_among_paper_heldout_cases,
+    are_paper_heldout_cases,
+    evaluate_folder,
+)
+from evopolicygym.execution.ray.engine import ray_engine
+from evopolicygym.files import open_unnamed
 from evopolicygym.reference.paper import HELDOUT_CASES, best_agent, published
 from evopolicygym.runs.locks import CaseSet, hidden_cases_lock
 from evopolicygym.runs.settings import CORES, EngineName, IsolationChoice, Seeds
 from evopolicygym.sandbox.checkpoints import Checkpoint, SnapshotRefused
 from evopolicygym.sandbox.policy.jail import MEANING, Level
-from evopolicygym.tasks import paper, pins
+from evopolicygym.tasks import pins
 from evopolicygym.tasks.registry import resolve
 from evopolicygym.tasks.sealing import load_key
 from evopolicygym.tasks.splits import SIZES, Split, cases, evaluation_salt, new_salt, parse_indices, parse_salt
@@ -55,7 +61,7 @@ def evaluate(
     salt_of = _salt_of(salt, seal_key)
     wanted = DEFAULT_CASES[split] if case_list is None else case_list
     chosen = cases(splits, found.id, split, parse_indices(wanted, SIZES[split]))
-    _warn(pins.complaints(pins.distributions(found.requires)), isolation)
+    _warn(pins.version_mismatches(pins.distributions(found.requires)), isolation)
     _check_paths(policy_dir, record, video)
     levels, workers = isolation.levels(), min(jobs, len(chosen))
     local = partial(LocalEngine, found, workers, levels)
@@ -132,7 +138,7 @@ def _make_empty(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.iterdir()):
             raise UserError(f"{folder} is not empty", "Name a new folder for --record: nothing is ever overwritten.")
-        unnamed(folder).close()
+        open_unnamed(folder).close()
     except OSError as error:
         raise UserError(f"cannot write to {folder}: {error.strerror}", "Name another folder for --record.") from error
 
@@ -194,8 +200,8 @@ def _summary(report: Evaluation) -> Iterator[tuple[str, str]]:
 def _paper_cases(report: Evaluation) -> str:
     """How the cases of the paper's rows relate to those that were played."""
     played = (report.splits_id, report.split, report.indices)
-    if paper.same_cases(*played):
+    if are_paper_heldout_cases(*played):
         return "on these cases"
-    if paper.is_from_its_list(*played):
+    if are_among_paper_heldout_cases(*played):
         return f"on all {HELDOUT_CASES} cases of this list, not on these {len(report.indices)} alone, not comparable"
     return "on OTHER cases (its own held-out list), not comparable"

@@ -14,8 +14,8 @@ from evopolicygym.cli.outcome import check_outcome, show_outcome, show_scores
 from evopolicygym.cli.output import data, print_json, progress, talk, tell_notice
 from evopolicygym.errors import Fault, UserError
 from evopolicygym.execution.slots import check_jobs
-from evopolicygym.judge import hidden, submission
-from evopolicygym.judge.state import Phase
+from evopolicygym.judge import scoring, submission
+from evopolicygym.judge.state import RunPhase
 from evopolicygym.run_paths import RunPaths
 from evopolicygym.run_record import load
 from evopolicygym.runs import serve
@@ -26,7 +26,7 @@ from evopolicygym.runs.settings import CORES, EngineName, IsolationChoice
 from evopolicygym.runs.verify import Replay, VerifyCheck, VerifyReport
 from evopolicygym.runs.verify import verify as verify_run
 from evopolicygym.server import control
-from evopolicygym.tasks.registry import whole_name
+from evopolicygym.tasks.registry import absolute_name
 from evopolicygym.tasks.splits import Split
 
 Run = Annotated[Path, typer.Argument(help="Folder of the run.")]
@@ -51,7 +51,7 @@ def finish(
     waited = 0.0
     while not has_outcome(run):
         try:
-            _ask_or_finish(run, task=task and whole_name(task), jobs=jobs, engine=engine, isolation=isolation)
+            _ask_or_finish(run, task=task and absolute_name(task), jobs=jobs, engine=engine, isolation=isolation)
             _check_has_outcome(run)
         except RunIsOwned:
             if waited == 0.0:
@@ -75,18 +75,18 @@ def score(
 ) -> None:
     """What each candidate scored. With --all-checkpoints those that were not selected are measured, too."""
     state = read_state(run)
-    if state.phase is not Phase.FINISHED:
+    if state.phase is not RunPhase.FINISHED:
         raise UserError(f"{run} has no outcome yet", f"Finish it first: evopolicygym finish {run}")
     missing = {one.charged.checkpoint.hash for one in state.candidates} - set(state.heldout)
     if (all_checkpoints and missing) or not has_outcome(run):
-        total = len(missing) * hidden.count(state, Split.HELDOUT)
-        given = {"task": task and whole_name(task), "jobs": jobs, "engine": engine, "isolation": isolation}
+        total = len(missing) * scoring.count(state, Split.HELDOUT)
+        given = {"task": task and absolute_name(task), "jobs": jobs, "engine": engine, "isolation": isolation}
         with open_run(run, **given) as owner, progress(total) as advance:
             tell_notice(owner.notice)
             if all_checkpoints and missing:
                 with hidden_cases_lock(serve.case_set(owner), str(run), "Ctrl-C loses nothing: score it later."):
                     for one in owner.judge.state.candidates:
-                        hidden.score(owner.judge, one.charged.checkpoint, advance)
+                        scoring.score(owner.judge, one.charged.checkpoint, advance)
             owner.write_record()
     show_scores(run, json)
 
@@ -98,7 +98,7 @@ def verify(run: Run, task: Named = None, jobs: Jobs = CORES, isolation: Jail = N
     if not os.path.lexists(place.ledger) and not os.path.lexists(place.record):
         raise UserError(f"{run} holds no run", "Name the folder of a run: the one with run.json and ledger.jsonl.")
     check_jobs(jobs)
-    report = verify_run(run, jobs, isolation or IsolationChoice.AUTO, task and whole_name(task))
+    report = verify_run(run, jobs, isolation or IsolationChoice.AUTO, task and absolute_name(task))
     if json:
         print_json(report.as_dict())
     else:
@@ -160,6 +160,6 @@ def _finish_here(run: Path, given: dict[str, Any]) -> None:
         tell_notice(owner.notice)
         if interrupted := owner.judge.state.running:
             submission.execute(owner.judge, interrupted)
-        hidden.close(owner.judge, serve.FINISHED_BY_HAND)
-        with progress(hidden.left_to_play(owner.judge.state)) as advance:
+        scoring.close(owner.judge, serve.FINISHED_BY_HAND)
+        with progress(scoring.left_to_play(owner.judge.state)) as advance:
             serve.finish_run(owner, advance)

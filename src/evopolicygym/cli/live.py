@@ -11,7 +11,7 @@ from rich.text import Text
 
 from evopolicygym.cli.numbers import counted
 from evopolicygym.cli.output import one_line, talk
-from evopolicygym.judge.state import Phase, RunState
+from evopolicygym.judge.state import RunPhase, RunState
 
 BAR: Final = 24
 REFRESH_S: Final = 0.25
@@ -42,12 +42,12 @@ def line(state: RunState) -> str:
 
 
 def _phase(state: RunState) -> str:
-    if state.phase is Phase.OPEN:
+    if state.phase is RunPhase.OPEN:
         return f"{state.running.name} is running" if state.running else _turn(state)
-    if state.phase is Phase.CLOSED:
+    if state.phase is RunPhase.CLOSED:
         distinct = {one.charged.checkpoint.hash for one in state.candidates}
         return f"validating: {len(state.validation)} of {len(distinct)} checkpoints"
-    return "measuring on held-out" if state.phase is Phase.SELECTED else "finished"
+    return "measuring on held-out" if state.phase is RunPhase.SELECTED else "finished"
 
 
 def _turn(state: RunState) -> str:
@@ -72,6 +72,6 @@ def _plain(look: Callable[[], RunState], done: threading.Event) -> None:
 
 def _step(state: RunState) -> str:
     """What is told once. A turn that is written down when the run is closed already is no news."""
-    if state.phase is not Phase.OPEN:
+    if state.phase is not RunPhase.OPEN:
         return state.phase
     return f"{10 * state.charged // max(1, state.budget)} {_turn(state)}"

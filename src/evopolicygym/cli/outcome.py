@@ -9,7 +9,7 @@ from typing import Final
 from evopolicygym.cli.numbers import counted
 from evopolicygym.cli.output import data, print_json
 from evopolicygym.errors import Fault
-from evopolicygym.run_record import OutcomeKind, Repeat, Result, RunRecord, Submission, load
+from evopolicygym.run_record import OutcomeKind, Repeat, Result, RunRecord, SubmissionRecord, load
 
 MANY: Final = 24
 AGAIN: Final = (
@@ -75,7 +75,7 @@ def show_table(record: RunRecord) -> None:
     data.print()
 
 
-def _worth_showing(record: RunRecord) -> list[Submission]:
+def _worth_showing(record: RunRecord) -> list[SubmissionRecord]:
     """All of a few; of many those that raised the best validation mean, that failed, or that were selected."""
     if len(record.submissions) <= MANY:
         return record.submissions

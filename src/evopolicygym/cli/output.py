@@ -13,7 +13,7 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.segment import Segment
 
-from evopolicygym.execution.nodes import Node
+from evopolicygym.execution.records import Node
 from evopolicygym.report.text import replace_unseen
 
 BROKEN_PIPE: Final = 141

@@ -28,7 +28,7 @@ from evopolicygym.runs.run_status import has_outcome, read_state, recorded_setti
 from evopolicygym.runs.settings import CORES, MAY_DIFFER, AgentSettings, EngineName, IsolationChoice, RunSettings, Seeds
 from evopolicygym.runs.trust import granted_command, granted_options, is_signed_here
 from evopolicygym.sandbox.agent.cell import Network
-from evopolicygym.tasks.registry import resolve, whole_name
+from evopolicygym.tasks.registry import absolute_name, resolve
 
 LIMITS: Final = {
     "turns": "--max-turns",
@@ -123,7 +123,7 @@ def run(
     )
     (engine or EngineName.LOCAL).check_address(ray_address)
     given = {
-        "task": whole_name(task),
+        "task": absolute_name(task),
         "seeds": seeds,
         "seal_key": seal_key and seal_key.resolve(),
         "budget": budget,
@@ -160,11 +160,11 @@ def _show(root: Path, json: bool) -> None:
 async def _drive(owner: OpenRun, who: AgentSetup, root: Path) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, _stop, number, root)
-    talk.print(f"{root}: {who.client.name} plays {owner.judge.means.task.id}")
+    talk.print(f"{root}: {who.client.name} plays {owner.judge.context.task.id}")
     tell_notice(owner.notice)
     for path in who.shown_alone(owner.place):
         talk.print(f"the agent sees {path}, and nothing beside it: {ALONE}")
-    tell_refused(owner.judge.means.engine.nodes)
+    tell_refused(owner.judge.context.engine.nodes)
     with watching(lambda: owner.judge.state):
         await play_agent(owner, lambda api: who.player(owner.place, api), who.settings.allowance, table=who.prices)
 
@@ -187,7 +187,7 @@ def _given_to_resume(context: typer.Context, settings: RunSettings) -> dict[str,
             "Leave it out, or begin a new run.",
         )
     given = {name: context.params[name] for name in written if name in MAY_DIFFER}
-    return given | ({"task": whole_name(task)} if task else {})
+    return given | ({"task": absolute_name(task)} if task else {})
 
 
 def _written(context: typer.Context) -> dict[str, str]:

@@ -14,12 +14,12 @@ import typer
 from evopolicygym.cli.outcome import check_outcome, show_outcome
 from evopolicygym.cli.output import data, talk, tell_notice
 from evopolicygym.judge.judge import Videos
-from evopolicygym.judge.state import Phase
+from evopolicygym.judge.state import RunPhase
 from evopolicygym.runs.open_run import OpenRun, open_run
 from evopolicygym.runs.serve import serve_run
 from evopolicygym.runs.settings import CORES, IsolationChoice, Seeds, ValidateWhen
 from evopolicygym.runs.workspace import example_cases
-from evopolicygym.tasks.registry import whole_name
+from evopolicygym.tasks.registry import absolute_name
 
 HOW_TO: Final = """\
   python {workspace}/submit.py {cases}      submit {workspace}/system for {meaning}
@@ -50,7 +50,7 @@ def serve(
     """Open a run and wait for submissions until `evopolicygym finish` ends it."""
     validate.check_new()
     given: dict[str, Any] = {
-        "task": whole_name(task),
+        "task": absolute_name(task),
         "seeds": seeds,
         "seal_key": seal_key and seal_key.resolve(),
         "budget": budget,
@@ -63,7 +63,7 @@ def serve(
         "jobs": jobs,
     }
     with open_run(run, **given) as owner:
-        if owner.judge.state.phase is Phase.FINISHED:
+        if owner.judge.state.phase is RunPhase.FINISHED:
             talk.print(f"{run} is finished: there is nothing to submit to")
         else:
             tell_notice(owner.notice)
@@ -89,7 +89,7 @@ def _announce(owner: OpenRun, run: Path, url: str, json: bool) -> None:
         facts = {"run": str(run), "workspace": str(owner.place.workspace), "api": url, "remaining": state.remaining}
         print(json_module.dumps(facts), flush=True)
         return
-    data.print(f"run        {run}: {owner.judge.means.task.id}, {state.remaining} of {state.budget} episodes left")
+    data.print(f"run        {run}: {owner.judge.context.task.id}, {state.remaining} of {state.budget} episodes left")
     data.print(f"door       {url}")
     data.print(f"workspace  {owner.place.workspace}")
     cases, meaning = example_cases(state.remaining)

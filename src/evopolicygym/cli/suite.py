@@ -20,7 +20,7 @@ from evopolicygym.cli.numbers import counted
 from evopolicygym.cli.output import print_json, talk, tell_refused
 from evopolicygym.cli.suite_plan import show_plan
 from evopolicygym.errors import UserError
-from evopolicygym.execution.ray.fleet import Fleet
+from evopolicygym.execution.ray.cluster import RayCluster
 from evopolicygym.execution.slots import check_jobs
 from evopolicygym.files import write_atomic
 from evopolicygym.runs.settings import CORES, EngineName
@@ -90,10 +90,10 @@ def member() -> None:
 
 
 @contextmanager
-def _fleet(planned: list[PlannedRun], jobs: int, address: str | None) -> Iterator[Fleet]:
+def _fleet(planned: list[PlannedRun], jobs: int, address: str | None) -> Iterator[RayCluster]:
     tasks = {one.task.id: one.task for one in planned}
     levels = planned[0].settings.isolation.levels()
-    with Fleet(list(tasks.values()), levels, address, None if address else jobs) as fleet:
+    with RayCluster(list(tasks.values()), levels, address, None if address else jobs) as fleet:
         tell_refused(fleet.nodes)
         yield fleet
 

@@ -10,9 +10,8 @@ import typer
 
 from evopolicygym.cli import tables
 from evopolicygym.cli.output import data, print_json
-from evopolicygym.tasks.files import core16
-from evopolicygym.tasks.quiet import prints_to_stderr
-from evopolicygym.tasks.registry import resolve
+from evopolicygym.tasks.registry import core16, resolve
+from evopolicygym.tasks.simulator import prints_to_stderr
 from evopolicygym.tasks.spaces import json_safe
 from evopolicygym.tasks.task import Task
 

@@ -17,7 +17,7 @@ from evopolicygym.sandbox.policy.failures import ErrorKind
 from evopolicygym.tasks.contract import render
 from evopolicygym.tasks.spaces import Schema, describe
 from evopolicygym.tasks.splits import Case, PaperSplits, Split, cases
-from evopolicygym.tasks.task import Row, Task
+from evopolicygym.tasks.task import SpaceEntry, Task
 
 PLAYS: Final = ("zero", "low", "high", "random")
 CRASH_STEPS: Final = (0, 1, 10)
@@ -25,7 +25,7 @@ PROBE: Final = Path(__file__).parent / "probe" / "policy.py"
 
 
 @dataclass(frozen=True)
-class Finding:
+class RuleCheck:
     """One rule, whether it holds, and what was seen."""
 
     rule: str
@@ -34,7 +34,7 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Play:
+class ProbeRun:
     """One way to play, on one case, to the end or to a crash."""
 
     play: str
@@ -42,29 +42,31 @@ class Play:
     case: Case
 
 
-def check_task(task: Task, n_cases: int = 2, jobs: int = 2) -> list[Finding]:
+def check_task(task: Task, n_cases: int = 2, jobs: int = 2) -> list[RuleCheck]:
     """All rules, on the first ``n_cases`` train cases of the public list."""
     played = cases(PaperSplits(), task.id, Split.TRAIN, list(range(n_cases)))
     with LocalEngine(task, jobs) as engine:
         static = _static(task, engine.obs_space, engine.action_space)
-        full = _run(engine, [Play(play, None, case) for play in PLAYS for case in played])
-        again = _run(engine, [Play("random", None, case) for case in reversed(played)])
-        crashed = _run(engine, [Play(play, step, case) for play in PLAYS for step in CRASH_STEPS for case in played])
+        full = _run(engine, [ProbeRun(play, None, case) for play in PLAYS for case in played])
+        again = _run(engine, [ProbeRun("random", None, case) for case in reversed(played)])
+        crashed = _run(
+            engine, [ProbeRun(play, step, case) for play in PLAYS for step in CRASH_STEPS for case in played]
+        )
     faults = [outcome for outcome in (*full.values(), *again.values()) if isinstance(outcome, FaultReport)]
     if faults:
-        return [*static, Finding("the simulator plays", False, faults[0].text)]
+        return [*static, RuleCheck("the simulator plays", False, faults[0].text)]
     return [*static, *_dynamic(task, _results(full), _results(again), _results(crashed))]
 
 
-def _static(task: Task, observation: Schema, action: Schema) -> list[Finding]:
+def _static(task: Task, observation: Schema, action: Schema) -> list[RuleCheck]:
     text = render(task, observation, action)
     return [
-        Finding("declared observation space is the live one", describe(observation) == task.observation_space,
+        RuleCheck("declared observation space is the live one", describe(observation) == task.observation_space,
                 describe(observation)),
-        Finding("declared action space is the live one", describe(action) == task.action_space, describe(action)),
+        RuleCheck("declared action space is the live one", describe(action) == task.action_space, describe(action)),
         _rows_cover("every observation entry is named", observation, task.observation),
         _rows_cover("every action entry is named", action, task.action),
-        Finding("contract text has every part", all(part.strip() in text for part in _parts(task)), ""),
+        RuleCheck("contract text has every part", all(part.strip() in text for part in _parts(task)), ""),
     ]  # fmt: skip
 
 
@@ -72,11 +74,11 @@ def _parts(task: Task) -> tuple[str, ...]:
     return (task.objective, task.reward, task.termination, task.start, task.dynamics, task.failure_return.derivation)
 
 
-def _rows_cover(rule: str, schema: Schema, rows: tuple[Row, ...]) -> Finding:
+def _rows_cover(rule: str, schema: Schema, rows: tuple[SpaceEntry, ...]) -> RuleCheck:
     if not rows:
-        return Finding(rule, True, "no table: the text shows the schema")
+        return RuleCheck(rule, True, "no table: the text shows the schema")
     missing = [name for name, child in _leaves(schema) if not _covered(child, [row for row in rows if row.key == name])]
-    return Finding(rule, not missing, f"not covered: {missing}" if missing else "")
+    return RuleCheck(rule, not missing, f"not covered: {missing}" if missing else "")
 
 
 def _leaves(schema: Schema) -> Iterable[tuple[str, Schema]]:
@@ -85,7 +87,7 @@ def _leaves(schema: Schema) -> Iterable[tuple[str, Schema]]:
     return [("", schema)]
 
 
-def _covered(schema: Schema, rows: list[Row]) -> bool:
+def _covered(schema: Schema, rows: list[SpaceEntry]) -> bool:
     names = [name for row in rows for name in row.all_names()]
     if schema["type"] == "Discrete":
         return len(rows) in (1, schema["n"])
@@ -94,7 +96,7 @@ def _covered(schema: Schema, rows: list[Row]) -> bool:
     return bool(rows)
 
 
-def _run(engine: LocalEngine, plays: list[Play]) -> dict[Play, EpisodeResult | FaultReport]:
+def _run(engine: LocalEngine, plays: list[ProbeRun]) -> dict[ProbeRun, EpisodeResult | FaultReport]:
     checkpoints = {(play.play, play.crash_at): None for play in plays}
     stored = {key: _store(engine.store, *key) for key in checkpoints}
     episodes = [Episode(i, stored[play.play, play.crash_at], play.case) for i, play in enumerate(plays)]
@@ -113,24 +115,27 @@ def probe_folder(folder: Path, play: str, crash_at: int | None = None, **more: A
     return folder
 
 
-def _results(outcomes: dict[Play, Any]) -> dict[Play, EpisodeResult]:
+def _results(outcomes: dict[ProbeRun, Any]) -> dict[ProbeRun, EpisodeResult]:
     return {play: outcome for play, outcome in outcomes.items() if isinstance(outcome, EpisodeResult)}
 
 
 def _dynamic(
-    task: Task, full: dict[Play, EpisodeResult], again: dict[Play, EpisodeResult], crashed: dict[Play, EpisodeResult]
-) -> list[Finding]:
+    task: Task,
+    full: dict[ProbeRun, EpisodeResult],
+    again: dict[ProbeRun, EpisodeResult],
+    crashed: dict[ProbeRun, EpisodeResult],
+) -> list[RuleCheck]:
     failed = [f"{play.play}: {result.error.text}" for play, result in full.items() if result.error]
     differing = [play.case.index for play, result in again.items() if _facts(full[play]) != _facts(result)]
     worst = min(result.score for result in full.values())
     too_long = [result.length for result in full.values() if result.length > task.horizon]
     unmarked = [r.length for r in full.values() if r.length == task.horizon and not (r.truncated or r.terminated)]
     return [
-        Finding("simple policies play to the end", not failed, "; ".join(failed[:1])),
-        Finding("an episode is never longer than the horizon, and says how it ended", not (too_long or unmarked),
+        RuleCheck("simple policies play to the end", not failed, "; ".join(failed[:1])),
+        RuleCheck("an episode is never longer than the horizon, and says how it ended", not (too_long or unmarked),
                 f"lengths {sorted({result.length for result in full.values()})}"),
-        Finding("a repeated case gives the same result", not differing, f"cases {differing}" if differing else ""),
-        Finding("no way of playing scores less than the failure return", worst >= task.failure_return.value,
+        RuleCheck("a repeated case gives the same result", not differing, f"cases {differing}" if differing else ""),
+        RuleCheck("no way of playing scores less than the failure return", worst >= task.failure_return.value,
                 f"worst {worst:g}, failure return {task.failure_return.value:g}"),
         _crashing_never_pays(full, crashed),
     ]  # fmt: skip
@@ -140,12 +145,12 @@ def _facts(result: EpisodeResult) -> tuple[float, int, bool, bool]:
     return result.score, result.length, result.terminated, result.truncated
 
 
-def _crashing_never_pays(full: dict[Play, EpisodeResult], crashed: dict[Play, EpisodeResult]) -> Finding:
+def _crashing_never_pays(full: dict[ProbeRun, EpisodeResult], crashed: dict[ProbeRun, EpisodeResult]) -> RuleCheck:
     """Against the same way of playing, on the same case, to the end."""
     paid = []
     for play, result in crashed.items():
-        whole = full[Play(play.play, None, play.case)]
+        whole = full[ProbeRun(play.play, None, play.case)]
         if result.error and result.error.kind is ErrorKind.ACT_ERROR and result.score > whole.score:
             paid.append(f"{play.play} at step {play.crash_at}: {result.score:g} > {whole.score:g}")
     tried = sum(result.error is not None for result in crashed.values())
-    return Finding("crashing never pays", not paid, "; ".join(paid) or f"{tried} crashes tried")
+    return RuleCheck("crashing never pays", not paid, "; ".join(paid) or f"{tried} crashes tried")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import secrets
 import select
+import socket
 import tempfile
 import time
 from collections import deque
@@ -17,27 +18,73 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, Protocol, Self
 
-from evopolicygym.errors import Fault, UserError, is_permanent
-from evopolicygym.execution.handle import WorkerHandle
-from evopolicygym.execution.nodes import Node
+from evopolicygym.errors import Fault, IsolationUnavailable, UserError, is_permanent
+from evopolicygym.execution import worker_entry
+from evopolicygym.execution.messages import receive, send
 from evopolicygym.execution.records import (
-    Answer,
     Episode,
     EpisodeError,
     EpisodeResult,
     FaultReport,
     LoadResult,
-    Request,
+    Node,
+    WorkerAnswer,
+    WorkerHello,
+    WorkerRequest,
     not_played,
 )
 from evopolicygym.execution.slots import OwnSlots, Slots
-from evopolicygym.execution.worker import Settings
+from evopolicygym.execution.worker import WorkerSettings
 from evopolicygym.sandbox.checkpoints import Checkpoint, CheckpointStore, remove_tree
 from evopolicygym.sandbox.policy.failures import ErrorKind
 from evopolicygym.sandbox.policy.jail import Level
+from evopolicygym.sandbox.policy.launcher import start_clean
 from evopolicygym.tasks import simulator
 from evopolicygym.tasks.sealing import KEY_VARIABLE
 from evopolicygym.tasks.task import Task
+
+
+class WorkerProcess:
+    killed = False
+
+    def __init__(self, settings: WorkerSettings) -> None:
+        self._connection, theirs = socket.socketpair()
+        self._process = start_clean(worker_entry.__file__, theirs)
+        theirs.close()
+        send(self._connection, settings)
+
+    def fileno(self) -> int:
+        return self._connection.fileno()
+
+    def hello(self) -> WorkerHello:
+        hello = receive(self._connection, WorkerHello)
+        if hello is None:
+            raise Fault("a simulator worker died while starting; its message is above")
+        if hello.not_isolated:
+            raise IsolationUnavailable(hello.not_isolated, errno=hello.errno)
+        if hello.refused:
+            raise UserError(hello.refused) from (OSError(hello.errno, hello.refused) if hello.errno else None)
+        return hello
+
+    def ask(self, request: WorkerRequest) -> None:
+        try:
+            send(self._connection, request)
+        except ConnectionError:
+            pass  # it is dead; the missing answer says so
+
+    def answer(self) -> WorkerAnswer | None:
+        return receive(self._connection, WorkerAnswer)
+
+    def kill(self) -> None:
+        self._process.kill()
+        self.killed = True
+
+    def close(self) -> None:
+        """Its zygotes and policies die with it."""
+        self._process.kill()
+        self._process.wait()
+        self._connection.close()
+
 
 PUBLISHABLE: Final = (Level.A, Level.B)
 SINGLE_THREADED: Final = {b"OMP_NUM_THREADS": b"1", b"OPENBLAS_NUM_THREADS": b"1", b"MKL_NUM_THREADS": b"1"}
@@ -99,8 +146,8 @@ class LocalEngine:
         self._cores = sorted(os.sched_getaffinity(0))
         environment = {name: value for name, value in os.environb.items() if name != KEY_VARIABLE.encode()}
         handed_on = tuple((environment | SINGLE_THREADED).items())
-        self._settings = Settings(task, handed_on, str(stage), store is None, levels, 0, video, stock)
-        self._workers: dict[int, WorkerHandle] = {}
+        self._settings = WorkerSettings(task, handed_on, str(stage), store is None, levels, 0, video, stock)
+        self._workers: dict[int, WorkerProcess] = {}
         try:
             for slot in range(self._slots.at_once):
                 self._workers[slot] = self._start(slot)
@@ -129,7 +176,7 @@ class LocalEngine:
         with self._slot() as slot:
             for _ in range(TRIES):
                 worker = self._worker(slot)
-                worker.ask(Request(checkpoint))
+                worker.ask(WorkerRequest(checkpoint))
                 answer = worker.answer()
                 if answer and answer.load:
                     return answer.load
@@ -144,7 +191,7 @@ class LocalEngine:
         """Results as they come. Episodes are drawn from the iterable only when a slot is free for them; those in the
         ``background`` wait for others. Raises OutOfTime when ``deadline`` (of ``time.monotonic``) passes first."""
         source, retries, is_dry = iter(episodes), deque[tuple[Episode, int]](), False
-        busy: dict[WorkerHandle, tuple[int, Episode, int]] = {}
+        busy: dict[WorkerProcess, tuple[int, Episode, int]] = {}
         free: list[int] = []  # held, and nobody works there yet
         try:
             while True:
@@ -153,7 +200,7 @@ class LocalEngine:
                 while free and (work := _next(retries, source)):
                     worker = self._worker(free[0])
                     busy[worker] = (free.pop(0), *work)
-                    worker.ask(Request(work[0].checkpoint, _for_attempt(*work)))
+                    worker.ask(WorkerRequest(work[0].checkpoint, _for_attempt(*work)))
                 while free:
                     is_dry = True
                     self._slots.give_back(free.pop())
@@ -192,7 +239,7 @@ class LocalEngine:
         finally:
             self._slots.give_back(granted[0])
 
-    def _worker(self, slot: int) -> WorkerHandle:
+    def _worker(self, slot: int) -> WorkerProcess:
         """That of the slot; a new one where there is none, or none that lives."""
         worker = self._workers.get(slot)
         if worker is None or worker.killed:
@@ -205,7 +252,7 @@ class LocalEngine:
                 raise Fault(f"a new simulator worker cannot start: {error}", is_permanent(error)) from error
         return worker
 
-    def _finished(self, busy: Iterable[WorkerHandle], deadline: float | None) -> list[WorkerHandle]:
+    def _finished(self, busy: Iterable[WorkerProcess], deadline: float | None) -> list[WorkerProcess]:
         """Workers that have answered or died. One that hangs for hours in its simulator is killed, and so has died."""
         busy = list(busy)
         patience = PATIENCE_S if deadline is None else min(PATIENCE_S, max(0.0, deadline - time.monotonic()))
@@ -225,7 +272,7 @@ class LocalEngine:
         if self._scratch:
             remove_tree(self._scratch)
 
-    def _outcome(self, episode: Episode, attempt: int, answer: Answer | None) -> EpisodeResult | FaultReport:
+    def _outcome(self, episode: Episode, attempt: int, answer: WorkerAnswer | None) -> EpisodeResult | FaultReport:
         if answer is None:
             return self._killed_the_simulator(episode)
         if answer.result is None:
@@ -240,9 +287,9 @@ class LocalEngine:
         text = f"the simulator process died {TRIES} times while it played this episode"
         return not_played(episode, self._task.failed_score(0.0), EpisodeError(ErrorKind.SIMULATOR_ERROR, text))
 
-    def _start(self, slot: int) -> WorkerHandle:
+    def _start(self, slot: int) -> WorkerProcess:
         core = self._cores[(self._slots.first_core + slot) % len(self._cores)]
-        return WorkerHandle(replace(self._settings, core=core))
+        return WorkerProcess(replace(self._settings, core=core))
 
 
 def _is_filmed(episode: Episode) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from evopolicygym.errors import Fault, is_permanent
-from evopolicygym.execution.recorder import Recorder
+from evopolicygym.execution.recording import Recorder
 from evopolicygym.sandbox.policy.channel import PolicyProcess, RecordedActions
 from evopolicygym.sandbox.policy.failures import PolicyFailure
 from evopolicygym.tasks import simulator
@@ -19,11 +19,11 @@ from evopolicygym.tasks.task import Task
 class SimulatorError(Exception):
     """The environment raised, or gave an observation or a reward that is none."""
 
-    progress: Progress | None = None
+    progress: EpisodeProgress | None = None
 
 
 @dataclass
-class Progress:
+class EpisodeProgress:
     """How far an episode has come; complete when it ends, whichever way."""
 
     total: float = 0.0
@@ -37,9 +37,9 @@ class Progress:
 
 def play(
     task: Task, env: Any, seed: int, policy: PolicyProcess | RecordedActions, recorder: Recorder | None = None
-) -> Progress:
+) -> EpisodeProgress:
     """From the first reset to the last step. A failing policy is a result; a failing simulator raises."""
-    progress = Progress()
+    progress = EpisodeProgress()
     began = time.perf_counter()
     observation = simulator.reset(env, seed)
     try:
@@ -60,7 +60,7 @@ def _steps(
     observation: Any,
     policy: PolicyProcess | RecordedActions,
     recorder: Recorder | None,
-    progress: Progress,
+    progress: EpisodeProgress,
 ) -> None:
     """Plain local names: whatever is looked up here is looked up on cold caches, a thousand times an episode."""
     act, isfinite, total, length, done = policy.act, math.isfinite, 0.0, 0, False

@@ -11,6 +11,7 @@ from typing import Any
 
 from evopolicygym.execution.engine import Engine
 from evopolicygym.execution.records import Episode, EpisodeError, EpisodeResult, FaultReport, Recording, mean
+from evopolicygym.reference.paper import HELDOUT_CASES
 from evopolicygym.sandbox.checkpoints import Checkpoint
 from evopolicygym.sandbox.policy.jail import Level
 from evopolicygym.tasks.ids import Ids, comparable_facts, ids, machine_facts
@@ -152,3 +153,12 @@ def _episode(result: EpisodeResult) -> dict[str, Any]:
     facts = asdict(result)
     del facts["case"], facts["number"]
     return {"case": result.case.index, **facts}
+
+
+def are_paper_heldout_cases(splits_id: str, split: Split, indices: tuple[int, ...]) -> bool:
+    return are_among_paper_heldout_cases(splits_id, split, indices) and indices == tuple(range(HELDOUT_CASES))
+
+
+def are_among_paper_heldout_cases(splits_id: str, split: Split, indices: tuple[int, ...]) -> bool:
+    """Whether all cases are among those of the paper's rows."""
+    return splits_id == "paper" and split is Split.HELDOUT and set(indices) <= set(range(HELDOUT_CASES))

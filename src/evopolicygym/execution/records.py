@@ -106,7 +106,7 @@ class FaultReport:
 
 
 @dataclass(frozen=True)
-class Hello:
+class WorkerHello:
     """What a new worker says: the level achieved and the live spaces, or why it cannot work; ``errno`` is the system's
     number for that, if it has one."""
 
@@ -119,7 +119,7 @@ class Hello:
 
 
 @dataclass(frozen=True)
-class Request:
+class WorkerRequest:
     """To a worker: play an episode or, without one, only load the checkpoint."""
 
     checkpoint: Checkpoint
@@ -127,10 +127,22 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Answer:
+class WorkerAnswer:
     """From a worker: a result, a load or a fault, which may be ``permanent``."""
 
     result: EpisodeResult | None = None
     load: LoadResult | None = None
     fault: str | None = None
     permanent: bool = False
+
+
+@dataclass(frozen=True)
+class Node:
+    """``id`` is the cluster's name for it. ``level``: how policies are isolated there. One that is ``refused``, in
+    words, has no seats."""
+
+    id: str
+    host: str
+    level: str
+    seats: int
+    refused: str = ""

@@ -11,19 +11,19 @@ from av.packet import Packet
 from av.video.stream import VideoStream
 
 from evopolicygym.errors import Fault
-from evopolicygym.execution.unnamed import give_name, unnamed
+from evopolicygym.files import link_unnamed, open_unnamed
 
 DEFAULT_FPS = 30
 
 
-class Video:
+class VideoRecorder:
     """Draws the environment after every step."""
 
     def __init__(self, path: Path, env: Any, max_bytes: int) -> None:
         self._path, self._env, self._room = path, env, max_bytes
         self._in_the_encoder = self._largest = 0
         self.left_out: tuple[str, ...] = ()
-        self._file = unnamed(path.parent)
+        self._file = open_unnamed(path.parent)
         self._container = av.open(self._file, "w", format="mp4")
         self._stream: VideoStream | None = None
 
@@ -36,7 +36,7 @@ class Video:
                 if self._stream is not None:
                     self._mux(self._stream.encode())
             if self._stream is not None:
-                give_name(self._file, self._path)
+                link_unnamed(self._file, self._path)
 
     def step(self, t: int, obs: Any, action: Any, reward: float, terminated: bool, truncated: bool) -> None:
         if self._room > self._in_the_encoder * self._largest:

@@ -17,10 +17,18 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from evopolicygym.errors import Fault, IsolationUnavailable, UserError, is_permanent
-from evopolicygym.execution.episode import Progress, SimulatorError, play
-from evopolicygym.execution.pipe import receive, send
-from evopolicygym.execution.recorder import Recorders
-from evopolicygym.execution.records import Answer, Episode, EpisodeError, EpisodeResult, Hello, LoadResult, Request
+from evopolicygym.execution.episode import EpisodeProgress, SimulatorError, play
+from evopolicygym.execution.messages import receive, send
+from evopolicygym.execution.recording import Recorders
+from evopolicygym.execution.records import (
+    Episode,
+    EpisodeError,
+    EpisodeResult,
+    LoadResult,
+    WorkerAnswer,
+    WorkerHello,
+    WorkerRequest,
+)
 from evopolicygym.sandbox import kernel
 from evopolicygym.sandbox.checkpoints import Checkpoint, remove_tree
 from evopolicygym.sandbox.policy.channel import Contract, Leftovers, PolicyProcess, RecordedActions
@@ -37,7 +45,7 @@ IN_AN_EPISODE = {ErrorKind.DENIED_IMPORT: ErrorKind.IMPORT_ERROR, ErrorKind.INIT
 
 
 @dataclass(frozen=True)
-class Settings:
+class WorkerSettings:
     """What an engine tells a new worker. No case is among it: the zygote is started before any is known."""
 
     task: Task
@@ -53,7 +61,7 @@ class Settings:
 class Worker:
     """Plays episodes one after another."""
 
-    def __init__(self, settings: Settings, nursery: Nursery | None = None) -> None:
+    def __init__(self, settings: WorkerSettings, nursery: Nursery | None = None) -> None:
         self._settings, self._task, self._stage = settings, settings.task, Path(settings.stage)
         self._stage.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._start_zygote = nursery.start if nursery else start_by_exec
@@ -88,7 +96,7 @@ class Worker:
             policy.wait_ready()
             progress = self._rollout(episode, policy)
         except PolicyFailure as failure:
-            progress = Progress(failure=failure)
+            progress = EpisodeProgress(failure=failure)
         except SimulatorError as error:
             policy.close()
             progress = self._repeat(episode, policy.recorded(), error)
@@ -96,7 +104,7 @@ class Worker:
             left = policy.close()
         return self._result(episode, progress, left, policy.clipped_actions, time.perf_counter() - began)
 
-    def _repeat(self, episode: Episode, actions: RecordedActions | None, error: SimulatorError) -> Progress:
+    def _repeat(self, episode: Episode, actions: RecordedActions | None, error: SimulatorError) -> EpisodeProgress:
         """Play the actions that a simulator raised at once more. If it raises again, the policy caused it; if not, the
         judge is at fault. The policy is not asked again: one that acts by the clock would act differently, and so have
         an error of its own counted as a fault. Actions too long to be kept are the policy's doing for that reason."""
@@ -110,14 +118,14 @@ class Worker:
                 raise Fault(f"{once}: {fault}", fault.permanent) from error
             except SimulatorError as again:
                 error, text = again, f"{again}; it does so whenever these actions are repeated"
-        progress = error.progress or Progress()
+        progress = error.progress or EpisodeProgress()
         progress.failure = PolicyFailure(ErrorKind.SIMULATOR_ERROR, text)
         return progress
 
     def _make(self) -> Any:
         return simulator.make(self._task, self._settings.video, self._settings.stock)
 
-    def _rollout(self, episode: Episode, policy: PolicyProcess | RecordedActions) -> Progress:
+    def _rollout(self, episode: Episode, policy: PolicyProcess | RecordedActions) -> EpisodeProgress:
         env = self._make()
         try:
             if episode.recording is None:
@@ -136,7 +144,7 @@ class Worker:
         return PolicyProcess(self._zygotes[preload], checkpoint.hash, self.contract, self._task.limits, key)
 
     def _result(
-        self, episode: Episode, progress: Progress, left: Leftovers, clipped: int, wall_s: float
+        self, episode: Episode, progress: EpisodeProgress, left: Leftovers, clipped: int, wall_s: float
     ) -> EpisodeResult:
         failure = progress.failure
         kind = IN_AN_EPISODE.get(failure.kind, failure.kind) if failure else None
@@ -161,21 +169,21 @@ class Worker:
 
 
 def serve(connection: socket.socket, worker: Worker) -> None:
-    while (request := receive(connection, Request)) is not None:
+    while (request := receive(connection, WorkerRequest)) is not None:
         try:
             if request.episode is None:
-                answer = Answer(load=worker.load(request.checkpoint))
+                answer = WorkerAnswer(load=worker.load(request.checkpoint))
             else:
-                answer = Answer(result=worker.play(request.episode))
+                answer = WorkerAnswer(result=worker.play(request.episode))
         except Exception as error:  # whatever goes wrong here is the judge's doing, and must not be a policy's
             text = str(error) if isinstance(error, Fault) else f"{type(error).__name__}: {error}"
-            answer = Answer(fault=text, permanent=is_permanent(error))
+            answer = WorkerAnswer(fault=text, permanent=is_permanent(error))
         send(connection, answer)
 
 
 def main(connection: socket.socket, nursery: Nursery) -> NoReturn:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    settings = receive(connection, Settings)
+    settings = receive(connection, WorkerSettings)
     if settings is None:
         sys.exit(0)
     signal.signal(signal.SIGTERM, lambda *_: _leave(settings))
@@ -185,24 +193,24 @@ def main(connection: socket.socket, nursery: Nursery) -> NoReturn:
     try:
         worker = Worker(settings, nursery)
         spaces = (json_safe(space) for space in (worker.contract.obs_space, worker.contract.action_space))
-        send(connection, Hello(worker.level, *spaces))
+        send(connection, WorkerHello(worker.level, *spaces))
         serve(connection, worker)
     except IsolationUnavailable as error:
-        _refuse(connection, Hello(not_isolated=error.reasons, errno=error.errno))
+        _refuse(connection, WorkerHello(not_isolated=error.reasons, errno=error.errno))
     except UserError as error:
-        _refuse(connection, Hello(refused=str(error)))
+        _refuse(connection, WorkerHello(refused=str(error)))
     except ConnectionError:
         pass  # the engine is gone
     except OSError as error:
-        _refuse(connection, Hello(refused=f"a simulator worker cannot start: {error}", errno=error.errno))
+        _refuse(connection, WorkerHello(refused=f"a simulator worker cannot start: {error}", errno=error.errno))
     _leave(settings)
 
 
-def _refuse(connection: socket.socket, hello: Hello) -> None:
+def _refuse(connection: socket.socket, hello: WorkerHello) -> None:
     """Then there is nothing more to say: the engine ends us, or is itself gone."""
     with suppress(ConnectionError):
         send(connection, hello)
-        receive(connection, Request)
+        receive(connection, WorkerRequest)
 
 
 def _adopt(environment: tuple[tuple[bytes, bytes], ...]) -> None:
@@ -212,7 +220,7 @@ def _adopt(environment: tuple[tuple[bytes, bytes], ...]) -> None:
     sys.path[:0] = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
 
 
-def _leave(settings: Settings) -> NoReturn:
+def _leave(settings: WorkerSettings) -> NoReturn:
     """The engine was killed: at once, from wherever we are. Zygotes and policies die with us."""
     if settings.stage_is_temporary:
         remove_tree(settings.stage)

@@ -67,7 +67,7 @@ def upgrade(env: Any) -> None:
     env.prepare()
 
 
-class View:
+class Camera:
     """The camera of one frame: turn, zoom and shift, from the world to pixels (before the flip)."""
 
     def __init__(self, zoom: float, shift: Any, angle: float) -> None:
@@ -91,7 +91,7 @@ def quarter_turn(points: Floats) -> Floats:
     return np.array((-points[1], points[0]))
 
 
-class Ground:
+class TrackGround:
     """Grass and road of one track as arrays: (x, y), corner, polygon, in the order in which stock draws them."""
 
     def __init__(self, road_poly: list[Any], grass_color: Any, road: list[Any]) -> None:
@@ -111,7 +111,7 @@ class Ground:
                 next(tiles).color = row
                 road_poly[i] = (poly, row)
 
-    def visible(self, view: View, x: float, y: float) -> zip[tuple[Any, Any]]:
+    def visible(self, view: Camera, x: float, y: float) -> zip[tuple[Any, Any]]:
         """Corners and color of each polygon that can change a pixel outside the indicators; the car is at (x, y).
 
         ``CarRacing._draw_colored_polygon`` draws a polygon if one corner is near the window. If it lies beyond the
@@ -152,7 +152,7 @@ class Silhouette:
         self.marks = self.local[1, -4 * len(self.wheels) :]
         self.colors = [[int(c * 255) for c in self.bodies[i].color] for i, _ in shapes]
 
-    def draw(self, surface: pygame.Surface, view: View) -> None:
+    def draw(self, surface: pygame.Surface, view: Camera) -> None:
         """``Car.draw`` (car_dynamics.py) without particles, which observations do not show."""
         marked = self._turn_marks()
         world = self._world()
@@ -268,7 +268,7 @@ class FastCarRacing(Stock):  # type: ignore[misc]
         """Stock's; then the polygons go into arrays and the background color into a pixel, once per track."""
         if not super()._create_track():
             return False
-        self.ground = Ground(self.road_poly, self.grass_color, self.road)
+        self.ground = TrackGround(self.road_poly, self.grass_color, self.road)
         gfxdraw.pixel(self.picture, 0, 0, self.bg_color)
         self.background = self.picture.get_at_mapped((0, 0))
         return True
@@ -294,7 +294,7 @@ class FastCarRacing(Stock):  # type: ignore[misc]
         x, y = hull.position
         zoom = 0.1 * SCALE * max(1 - self.t, 0) + ZOOM * SCALE * min(self.t, 1)
         shift = Vector2((-x * zoom, -y * zoom)).rotate_rad(-hull.angle)
-        view = View(zoom, (WINDOW_W / 2 + shift[0], WINDOW_H / 4 + shift[1]), -hull.angle)
+        view = Camera(zoom, (WINDOW_W / 2 + shift[0], WINDOW_H / 4 + shift[1]), -hull.angle)
         self._draw_ground(view)
         self.silhouette.draw(self.surf, view)
         self._draw_indicators()
@@ -305,9 +305,9 @@ class FastCarRacing(Stock):  # type: ignore[misc]
 
     def _render_road(self, zoom: float, translation: Any, angle: float) -> None:
         """``CarRacing._render_road``, for the video."""
-        self._draw_ground(View(zoom, translation, angle))
+        self._draw_ground(Camera(zoom, translation, angle))
 
-    def _draw_ground(self, view: View) -> None:
+    def _draw_ground(self, view: Camera) -> None:
         """Field, grass and road. Where the window lies inside the field, filling the field is filling the window (by
         numpy, because SDL's way around the caches makes all that follows slower), but for the indicators' rows."""
         x, y = self.car.hull.position

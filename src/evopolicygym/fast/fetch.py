@@ -26,7 +26,7 @@ DOWNWARDS: Final = np.array([1.0, 0.0, 1.0, 0.0])  # added to the hand's rotatio
 
 
 @dataclass(frozen=True)
-class Places:
+class FetchIndices:
     """Where things are in MuJoCo's arrays. Fixed by the model, which does not change after it has been loaded."""
 
     grip: int  # sites
@@ -38,10 +38,10 @@ class Places:
     servos: list[int]  # for each actuator, the place in qpos that it drives
 
     @staticmethod
-    def of(model: Any) -> Places:
+    def of(model: Any) -> FetchIndices:
         assert list(model.eq_type) == [mujoco.mjtEq.mjEQ_WELD] and (model.actuator_biastype != 0).all()
         fingers = [model.joint(name) for name in FINGERS]
-        return Places(
+        return FetchIndices(
             grip=int(model.site("robot0:grip").id),
             cube=int(model.site("object0").id),
             hand=int(model.eq_obj2id[0]),
@@ -56,8 +56,8 @@ class Direct(MujocoFetchEnv):  # type: ignore[misc]
     """Goes before a stock environment class with a cube."""
 
     @cached_property
-    def _places(self) -> Places:
-        return Places.of(self.model)
+    def _indices(self) -> FetchIndices:
+        return FetchIndices.of(self.model)
 
     def _set_action(self, action: Any) -> None:
         """Stands for ``_set_action`` of both classes in envs/fetch/fetch_env.py, and for ``ctrl_set_action``,
@@ -67,17 +67,17 @@ class Direct(MujocoFetchEnv):  # type: ignore[misc]
         action. Stock copies the hand's pose into the mocap body first and adds to it there: the same sums. The product
         with 0.05 is rounded in the action's own precision and then widened, as by stock's concatenation.
         """
-        data, places = self.data, self._places
+        data, indices = self.data, self._indices
         grip = 0.0 if self.block_gripper else float(action[3])
-        for actuator, place in enumerate(places.servos):
+        for actuator, place in enumerate(indices.servos):
             data.ctrl[actuator] = data.qpos[place] + grip
-        data.mocap_pos[places.mocap] = data.xpos[places.hand] + action[:3] * 0.05
-        data.mocap_quat[places.mocap] = data.xquat[places.hand] + DOWNWARDS
+        data.mocap_pos[indices.mocap] = data.xpos[indices.hand] + action[:3] * 0.05
+        data.mocap_quat[indices.mocap] = data.xquat[indices.hand] + DOWNWARDS
 
     def _step_callback(self) -> None:
         """Stands for ``MujocoFetchEnv._step_callback`` (envs/fetch/fetch_env.py): shut fingers stay shut."""
         if self.block_gripper:
-            for place in self._places.fingers_qpos:
+            for place in self._indices.fingers_qpos:
                 self.data.qpos[place] = 0.0
             mujoco.mj_forward(self.model, self.data)
 
@@ -88,23 +88,23 @@ class Direct(MujocoFetchEnv):  # type: ignore[misc]
         its Jacobian with the velocities of the joints: the same products of arrays of the same shape and layout.
         ``mj_jacSite`` fills the two Jacobians of a site independently, so one call does for both.
         """
-        model, data, places = self.model, self.data, self._places
+        model, data, indices = self.model, self.data, self._indices
         grip_jacobian, cube_jacobian, cube_turning = (np.zeros((3, model.nv)) for _ in range(3))
-        mujoco.mj_jacSite(model, data, grip_jacobian, None, places.grip)
-        mujoco.mj_jacSite(model, data, cube_jacobian, cube_turning, places.cube)
+        mujoco.mj_jacSite(model, data, grip_jacobian, None, indices.grip)
+        mujoco.mj_jacSite(model, data, cube_jacobian, cube_turning, indices.cube)
         qvel, dt = data.qvel, self.n_substeps * model.opt.timestep
         grip_velocity = (grip_jacobian @ qvel) * dt
-        grip, cube = data.site_xpos[places.grip], data.site_xpos[places.cube]
+        grip, cube = data.site_xpos[indices.grip], data.site_xpos[indices.cube]
         return (
             grip,
             cube,
             cube - grip,
-            data.qpos[places.fingers_qpos],
-            _euler(data.site_xmat[places.cube]),
+            data.qpos[indices.fingers_qpos],
+            _euler(data.site_xmat[indices.cube]),
             (cube_jacobian @ qvel) * dt - grip_velocity,
             (cube_turning @ qvel) * dt,
             grip_velocity,
-            qvel[places.fingers_qvel] * dt,
+            qvel[indices.fingers_qvel] * dt,
         )
 
 

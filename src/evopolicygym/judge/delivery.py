@@ -25,18 +25,18 @@ NO_FOLLOW: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class Undeliverable(Exception):
+class DeliveryFailed(Exception):
     """The agent's copy could not be written, and why."""
 
 
-def deliver(source: Path, workspace: Path) -> None:
+def copy_to_workspace(source: Path, workspace: Path) -> None:
     """Copy one finished feedback folder, under the same name. One that is there already is left alone."""
     try:
         with _folder(workspace) as space, _own_folder(space, FOLDER) as feedback:
             if not _exists(feedback, source.name):
                 _copy_in(source, feedback)
     except OSError as error:
-        raise Undeliverable(f"{source.name} could not be copied to the workspace: {error}") from error
+        raise DeliveryFailed(f"{source.name} could not be copied to the workspace: {error}") from error
 
 
 def replace_file(workspace: Path, name: str, data: bytes) -> None:

@@ -8,8 +8,7 @@ from typing import Annotated, Any, Final
 
 from msgspec import Meta
 
-from evopolicygym.execution.nodes import Node
-from evopolicygym.execution.records import EpisodeResult, mean
+from evopolicygym.execution.records import EpisodeResult, Node, mean
 from evopolicygym.sandbox.checkpoints import Checkpoint
 from evopolicygym.tasks.splits import SALT, SIZES, Split
 
@@ -22,7 +21,7 @@ MAX_BUDGET: Final = 100_000
 
 
 @dataclass(frozen=True)
-class Tally:
+class EpisodeStats:
     """Episodes in the order of their cases: what is kept of each, and nothing more of hidden ones."""
 
     returns: tuple[float, ...]
@@ -38,8 +37,8 @@ class Tally:
         return statistics.pstdev(self.returns)
 
 
-def tally(results: list[EpisodeResult]) -> Tally:
-    return Tally(
+def episode_stats(results: list[EpisodeResult]) -> EpisodeStats:
+    return EpisodeStats(
         tuple(result.score for result in results),
         tuple(result.length for result in results),
         tuple(result.error.kind if result.error else None for result in results),
@@ -107,7 +106,7 @@ class Judged:
 
     submission: Number
     verdict: str
-    tally: Tally | None
+    tally: EpisodeStats | None
     clipped_actions: Count
     wall_s: float
     summary: dict[str, Any]
@@ -165,7 +164,7 @@ class Inspected:
 @dataclass(frozen=True)
 class Validated:
     checkpoint: Hash
-    tally: Tally
+    tally: EpisodeStats
     wall_s: float
 
 
@@ -181,7 +180,7 @@ class Scored:
     """One checkpoint on the held-out cases."""
 
     checkpoint: Hash
-    tally: Tally
+    tally: EpisodeStats
     wall_s: float
 
 

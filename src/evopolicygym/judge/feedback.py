@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from evopolicygym.execution.records import EpisodeError, EpisodeResult, LoadResult
 from evopolicygym.files import list_files, open_file, sync, sync_tree
-from evopolicygym.judge.events import tally
+from evopolicygym.judge.events import episode_stats
 from evopolicygym.judge.state import Submission
 from evopolicygym.judge.verdicts import Verdict
 from evopolicygym.sandbox.checkpoints import STAGED, remove_tree
@@ -24,7 +24,7 @@ MAX_FILES: Final = 10_000
 MAX_DEPTH: Final = 4
 
 
-class Staged:
+class FeedbackWriter:
     """A folder in the making beside the finished ones. Workers stream their episodes into it."""
 
     def __init__(self, feedback: Path) -> None:
@@ -62,7 +62,7 @@ def summarize(
     submission: Submission, verdict: Verdict, load: LoadResult, results: list[EpisodeResult], wall_s: float, left: int
 ) -> dict[str, Any]:
     """summary.json, and the ``summary`` of the reply. Means are null when nothing was played."""
-    played = tally(results)
+    played = episode_stats(results)
     return {
         "submit_id": submission.name,
         "status": verdict,

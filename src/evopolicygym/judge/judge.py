@@ -33,7 +33,7 @@ class Videos(StrEnum):
 
 
 @dataclass(frozen=True)
-class Means:
+class RunContext:
     """What a judge needs beside the ledger to play."""
 
     task: Task
@@ -49,13 +49,13 @@ class Judge:
 
     def __init__(
         self,
-        place: RunPaths,
-        means: Means,
+        paths: RunPaths,
+        context: RunContext,
         make_room: Callable[[], bool] = lambda: False,
         redact: Callable[[str], str] = lambda text: text,
     ) -> None:
-        self.place, self.means, self._make_room, self.redact = place, means, make_room, redact
-        self._ledger, self._lock = Ledger(place.ledger), threading.Lock()
+        self.paths, self.context, self._make_room, self.redact = paths, context, make_room, redact
+        self._ledger, self._lock = Ledger(paths.ledger), threading.Lock()
         self.state: RunState = fold(self._ledger.replay())
 
     @property
@@ -65,7 +65,7 @@ class Judge:
     def cases(self, split: Split, indices: list[int]) -> list[Case]:
         """Of any split, with the salt of the run."""
         salt = self.state.opened.salt if self.state.opened else ""
-        return cases(self.means.splits, self.means.task.id, split, indices, salt)
+        return cases(self.context.splits, self.context.task.id, split, indices, salt)
 
     def record(self, event: Event, from_reserve: bool = False) -> None:
         """On disk first, then true. ``from_reserve``: where the disk is full, in the room that was kept."""

@@ -36,7 +36,7 @@ class LedgerUnwritable(Fault):
 
 
 @dataclass(frozen=True)
-class Line:
+class LedgerLine:
     """One fact. ``previous`` is the hash of the line before; sequence numbers count from 0."""
 
     sequence: int
@@ -54,7 +54,7 @@ def line_hash(line: bytes) -> str:
     return hashlib.sha256(line).hexdigest()
 
 
-def read(path: Path) -> Iterator[tuple[Line, bytes]]:
+def read(path: Path) -> Iterator[tuple[LedgerLine, bytes]]:
     """All whole lines with their bytes, the chain checked as they come."""
     previous = START
     try:
@@ -71,9 +71,9 @@ def read(path: Path) -> Iterator[tuple[Line, bytes]]:
         yield line, raw
 
 
-def _parse(raw: bytes, path: Path, number: int) -> Line:
+def _parse(raw: bytes, path: Path, number: int) -> LedgerLine:
     try:
-        line = msgspec.json.decode(raw, type=Line)
+        line = msgspec.json.decode(raw, type=LedgerLine)
         line.event()
         return line
     except (msgspec.MsgspecError, LookupError, ValueError, RecursionError) as error:
@@ -81,7 +81,7 @@ def _parse(raw: bytes, path: Path, number: int) -> Line:
         raise LedgerCorrupt(f"{path}, line {number + 1} is not a line of a ledger: {text}") from error
 
 
-def _readable(line: Line, path: Path) -> bytes:
+def _readable(line: LedgerLine, path: Path) -> bytes:
     """What could not be read again (JSON has no NaN) must not be written: it would be the end of the run."""
     raw = msgspec.json.encode(line)
     try:
@@ -111,17 +111,17 @@ class Ledger:
         self._lost = ""
         self.head = START
 
-    def replay(self) -> Iterator[Line]:
+    def replay(self) -> Iterator[LedgerLine]:
         """What is there already; then the torn end is cut off, and appending may begin."""
         for line, raw in read(self.path):
             self._wrote(raw)
             yield line
         os.ftruncate(self._file, self._end)
 
-    def append(self, event: Event) -> Line:
+    def append(self, event: Event) -> LedgerLine:
         """On disk when this returns. If the disk refuses, the ledger is as it was before."""
         data = _encodable(msgspec.to_builtins(event))
-        line = Line(self._length, self._now(), kind_of(event), data, self.head)
+        line = LedgerLine(self._length, self._now(), kind_of(event), data, self.head)
         raw = _readable(line, self.path)
         if self._lost:
             raise LedgerUnwritable(self._lost)

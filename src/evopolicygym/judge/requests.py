@@ -10,7 +10,7 @@ from typing import Annotated, Final
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StringConstraints, ValidationError
 
 from evopolicygym.errors import UserError
-from evopolicygym.judge.state import Phase, RunState
+from evopolicygym.judge.state import RunPhase, RunState
 from evopolicygym.judge.verdicts import Reason, Refusal
 from evopolicygym.tasks.splits import SIZES, Split, parse_indices
 
@@ -44,7 +44,7 @@ class SubmitBody(BaseModel):
 
 
 @dataclass(frozen=True)
-class Ask:
+class SubmitRequest:
     """A request that can be read. The key makes repeating it safe."""
 
     cases: tuple[int, ...]
@@ -52,7 +52,7 @@ class Ask:
     wait: bool = True
 
 
-def read(body: bytes, key: str | None) -> Ask:
+def read_request(body: bytes, key: str | None) -> SubmitRequest:
     """Raises Refusal. A client that brings no key gets one that nobody else has."""
     try:
         parsed = SubmitBody.model_validate_json(body)
@@ -60,12 +60,12 @@ def read(body: bytes, key: str | None) -> Ask:
         raise Refusal(Reason.INVALID_ENV_INSTANCE, _explain(error)) from error
     if key is not None and not KEY.fullmatch(key):
         raise Refusal(Reason.KEY_INVALID, "an Idempotency-Key has 1 to 200 printable characters, and no spaces")
-    return Ask(_expand(parsed.env_instances), key or f"none-{secrets.token_hex(16)}", parsed.wait)
+    return SubmitRequest(_expand(parsed.env_instances), key or f"none-{secrets.token_hex(16)}", parsed.wait)
 
 
-def check(ask: Ask, state: RunState) -> None:
+def check_request(ask: SubmitRequest, state: RunState) -> None:
     """Whether the run can take it now. Raises Refusal."""
-    if state.phase is not Phase.OPEN:
+    if state.phase is not RunPhase.OPEN:
         raise Refusal(Reason.RUN_CLOSED, _closed(state))
     if running := state.running:
         raise Refusal(Reason.BUSY, f"{running.name} is still running; wait for it and submit again")

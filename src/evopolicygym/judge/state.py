@@ -28,13 +28,13 @@ from evopolicygym.judge.events import (
     Turned,
     Validated,
 )
-from evopolicygym.judge.ledger import LedgerCorrupt, Line
+from evopolicygym.judge.ledger import LedgerCorrupt, LedgerLine
 from evopolicygym.judge.verdicts import Verdict
 
 Put = Callable[[dict[Any, Any], Any, Any], dict[Any, Any]]
 
 
-class Phase(StrEnum):
+class RunPhase(StrEnum):
     """How far a run has come. It never goes back."""
 
     OPEN = "open"
@@ -88,7 +88,7 @@ class RunState:
     opened_at: datetime | None = None
     owned: tuple[Owned, ...] = ()
     joined: tuple[Joined, ...] = ()
-    phase: Phase = Phase.OPEN
+    phase: RunPhase = RunPhase.OPEN
     submissions: dict[int, Submission] = field(default_factory=dict)
     charged: int = 0
     refused: Counter[str] = field(default_factory=Counter)
@@ -162,7 +162,7 @@ class RunState:
         return self.with_submission(replace(self.submissions[number], **changes), put)
 
 
-def fold(lines: Iterable[Line]) -> RunState:
+def fold(lines: Iterable[LedgerLine]) -> RunState:
     """The state after all lines. Raises LedgerCorrupt for lines that cannot follow one another."""
     state = RunState()
     for line in lines:
@@ -202,13 +202,13 @@ def apply(state: RunState, event: Event, time: datetime, put: Put = copied) -> R
         case Turned():
             return replace(state, turns=(*state.turns, event), prompted_at=None)
         case Closed():
-            return replace(state, phase=Phase.CLOSED, closed=event, closed_at=time)
+            return replace(state, phase=RunPhase.CLOSED, closed=event, closed_at=time)
         case Inspected():
             return replace(state, inspected=event)
         case Validated(checkpoint):
             return replace(state, validation=put(state.validation, checkpoint, event))
         case Selected(submission):
-            return replace(state, phase=Phase.SELECTED, selected=submission)
+            return replace(state, phase=RunPhase.SELECTED, selected=submission)
         case Scored(checkpoint):
             bit_id = state.owned[-1].bit_id if state.owned else ""
             scored_on = put(state.scored_on, checkpoint, bit_id)
@@ -216,4 +216,4 @@ def apply(state: RunState, event: Event, time: datetime, put: Put = copied) -> R
         case Repeated():
             return replace(state, repeated=event)
         case Finished():
-            return replace(state, phase=Phase.FINISHED, finished_at=time)
+            return replace(state, phase=RunPhase.FINISHED, finished_at=time)

@@ -15,13 +15,13 @@ from evopolicygym.execution.engine import OutOfTime
 from evopolicygym.execution.records import Episode, EpisodeResult, FaultReport, LoadResult, Recording, redacted
 from evopolicygym.files import is_shortage, sync, sync_tree
 from evopolicygym.judge import delivery, requests
-from evopolicygym.judge.events import Charged, Closed, Judged, Refunded, tally
+from evopolicygym.judge.events import Charged, Closed, Judged, Refunded, episode_stats
 from evopolicygym.judge.failpoints import failpoint
-from evopolicygym.judge.feedback import Staged, summarize
+from evopolicygym.judge.feedback import FeedbackWriter, summarize
 from evopolicygym.judge.judge import Judge
 from evopolicygym.judge.ledger import LedgerUnwritable
-from evopolicygym.judge.requests import Ask
-from evopolicygym.judge.state import Phase, Submission
+from evopolicygym.judge.requests import SubmitRequest
+from evopolicygym.judge.state import RunPhase, Submission
 from evopolicygym.judge.verdicts import Reason, Refusal, Verdict
 from evopolicygym.sandbox.checkpoints import Checkpoint, SnapshotRefused, remove_tree
 from evopolicygym.tasks.splits import Split
@@ -33,11 +33,11 @@ PAUSES_S: Final = (0.1, 0.5, 2.0)  # between attempts to deliver, where it is fo
 log = logging.getLogger(__name__)
 
 
-def accept(judge: Judge, ask: Ask) -> Submission:
+def accept(judge: Judge, ask: SubmitRequest) -> Submission:
     """Check, snapshot, charge. The same key again is the same submission, charged once."""
     if known := judge.state.by_key(ask.key):
         return _same(known, ask)
-    requests.check(ask, judge.state)
+    requests.check_request(ask, judge.state)
     checkpoint = _snapshot(judge)
     failpoint("snapshot-taken")
     number = len(judge.state.submissions) + 1
@@ -55,7 +55,7 @@ def execute(judge: Judge, submission: Submission) -> None:
         _judge(judge, submission)
     except Exception as fault:  # whatever went wrong here, the policy's doings are results and not exceptions
         log.exception("%s failed, and is refunded", submission.name)
-        remove_tree(judge.place.feedback / submission.name)
+        remove_tree(judge.paths.feedback / submission.name)
         text = str(fault) or type(fault).__name__
         judge.record(Refunded(submission.number, text, is_permanent(fault)), from_reserve=True)
     else:
@@ -68,9 +68,9 @@ def deliver(judge: Judge, submission: Submission) -> None:
     """The agent's copy. Its workspace is its own: what it broke there is not repaired, and costs nobody anything."""
     for pause_s in (*PAUSES_S, None):
         try:
-            delivery.deliver(judge.place.feedback / submission.name, judge.place.workspace)
+            delivery.copy_to_workspace(judge.paths.feedback / submission.name, judge.paths.workspace)
             break
-        except delivery.Undeliverable as error:
+        except delivery.DeliveryFailed as error:
             if pause_s is None or not is_shortage(error.__cause__):
                 log.warning("%s", error)
                 break
@@ -78,7 +78,7 @@ def deliver(judge: Judge, submission: Submission) -> None:
     failpoint("feedback-delivered")
 
 
-def _same(known: Submission, ask: Ask) -> Submission:
+def _same(known: Submission, ask: SubmitRequest) -> Submission:
     if known.charged.cases != ask.cases:
         text = f"this Idempotency-Key was used for {known.name} with other cases; use a new key for a new submission"
         raise Refusal(Reason.KEY_REUSED, text)
@@ -86,14 +86,14 @@ def _same(known: Submission, ask: Ask) -> Submission:
 
 
 def _snapshot(judge: Judge) -> Checkpoint:
-    store = judge.means.engine.store
+    store = judge.context.engine.store
     try:
-        checkpoint = store.snapshot(judge.place.system, settle=sync_tree)
+        checkpoint = store.snapshot(judge.paths.system, settle=sync_tree)
         sync(store.root)
     except SnapshotRefused as error:
         if is_shortage(error.__cause__):
             raise Fault(f"system/ cannot be read: {error.__cause__}; nothing was charged") from error
-        text = str(error).replace(str(judge.place.system), "system")
+        text = str(error).replace(str(judge.paths.system), "system")
         raise Refusal(Reason.SNAPSHOT_INVALID, f"system/ cannot be submitted: {text}") from error
     except OSError as error:
         raise Fault(f"system/ cannot be stored: {error.strerror}; nothing was charged") from error
@@ -103,35 +103,35 @@ def _snapshot(judge: Judge) -> Checkpoint:
 def _judge(judge: Judge, submission: Submission) -> None:
     """Load, play, feedback, verdict."""
     began = time.perf_counter()
-    staged = Staged(judge.place.feedback)
+    staged = FeedbackWriter(judge.paths.feedback)
     try:
-        load = redacted(judge.means.engine.load(submission.charged.checkpoint), judge.redact)
+        load = redacted(judge.context.engine.load(submission.charged.checkpoint), judge.redact)
         failpoint("loaded")
         verdict, results = _play(judge, submission, staged, load)
         wall_s = time.perf_counter() - began
         summary = summarize(submission, verdict, load, results, wall_s, judge.state.remaining)
         digest = staged.write(summary, load, results)
         failpoint("feedback-staged")
-        staged.publish(judge.place.feedback / submission.name)
+        staged.publish(judge.paths.feedback / submission.name)
     except BaseException:
         staged.discard()
         raise
     failpoint("feedback-written")
-    played = tally(results) if verdict is Verdict.OK else None
+    played = episode_stats(results) if verdict is Verdict.OK else None
     judge.record(
         Judged(submission.number, verdict, played, summary["clipped_actions"], wall_s, summary, digest)
     )  # fmt: skip
 
 
 def _play(
-    judge: Judge, submission: Submission, staged: Staged, load: LoadResult
+    judge: Judge, submission: Submission, staged: FeedbackWriter, load: LoadResult
 ) -> tuple[Verdict, list[EpisodeResult]]:
     if load.error:
         return Verdict(load.error.kind), []
     results: list[EpisodeResult] = []
-    deadline = time.monotonic() + judge.means.task.limits.submission_wall_s
+    deadline = time.monotonic() + judge.context.task.limits.submission_wall_s
     try:
-        for outcome in judge.means.engine.run(_episodes(judge, submission, staged), deadline):
+        for outcome in judge.context.engine.run(_episodes(judge, submission, staged), deadline):
             if isinstance(outcome, FaultReport):
                 raise Fault(outcome.text, outcome.permanent)
             results.append(redacted(outcome, judge.redact))
@@ -141,11 +141,11 @@ def _play(
     return Verdict.OK, sorted(results, key=lambda result: result.number)
 
 
-def _episodes(judge: Judge, submission: Submission, staged: Staged) -> list[Episode]:
-    means, charged = judge.means, submission.charged
+def _episodes(judge: Judge, submission: Submission, staged: FeedbackWriter) -> list[Episode]:
+    context, charged = judge.context, submission.charged
     return [
         Episode(
-            number, charged.checkpoint, case, Recording(str(staged.episode(number)), video=means.videos.wants(number))
+            number, charged.checkpoint, case, Recording(str(staged.episode(number)), video=context.videos.wants(number))
         )
         for number, case in enumerate(judge.cases(Split.TRAIN, list(charged.cases)))
     ]
@@ -154,7 +154,7 @@ def _episodes(judge: Judge, submission: Submission, staged: Staged) -> list[Epis
 def close_if_over(judge: Judge) -> None:
     """Also after a crash that came between the last verdict and this."""
     state = judge.state
-    if state.phase is not Phase.OPEN or state.running:
+    if state.phase is not RunPhase.OPEN or state.running:
         return
     if state.remaining == 0:
         judge.record(Closed(BUDGET_SPENT), from_reserve=True)

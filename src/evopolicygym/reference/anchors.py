@@ -11,12 +11,12 @@ from typing import Any, Final, Literal
 from pydantic import ValidationError
 
 from evopolicygym.errors import UserError
-from evopolicygym.run_record import Facts
+from evopolicygym.run_record import RecordModel
 
 VERSION: Final = 1
 
 
-class Anchor(Facts):
+class Anchor(RecordModel):
     """``returns`` holds one list for each repeat, in the order of the cases. ``action`` is what a constant plays."""
 
     returns: list[list[float]]
@@ -28,7 +28,7 @@ class Anchor(Facts):
         return math.fsum(means) / len(means)
 
 
-class TaskAnchors(Facts):
+class TaskAnchors(RecordModel):
     """``constant`` was selected on the first ``train_cases`` train cases. ``fingerprint``: what can move a score."""
 
     fingerprint: dict[str, Any]
@@ -43,7 +43,7 @@ class TaskAnchors(Facts):
         return {"random": self.random, "zero": self.zero, "constant": self.constant, "starter": self.starter}
 
 
-class AnchorFile(Facts):
+class AnchorFile(RecordModel):
     """``command`` makes the file again."""
 
     schema_version: Literal[1]

@@ -12,7 +12,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from evopolicygym.errors import UserError
-from evopolicygym.run_record import Facts
+from evopolicygym.run_record import RecordModel
 
 RANDOM: Final = "random"
 BUDGET: Final = 128
@@ -23,14 +23,14 @@ REMEDY: Final = "`evopolicygym reproduce --json` prints a file of the right shap
 Table = dict[str, dict[str, float]]
 
 
-class Edits(Facts):
+class Edits(RecordModel):
     """How many edits there were, and how many of them raised the best validation mean so far."""
 
     edits: int
     hits: int
 
 
-class Document(Facts):
+class Document(RecordModel):
     """Table 1 is task to entrant to held-out mean; Table 2 is entrant to family; Table 4 is agent to demand to kind of
     edit; Table 8 is task to agent, its means demand to agent."""
 

@@ -12,7 +12,7 @@ from urllib.parse import quote_from_bytes
 
 from evopolicygym.files import list_files, read_file
 from evopolicygym.report.text import number, short
-from evopolicygym.run_record import Submission
+from evopolicygym.run_record import SubmissionRecord
 
 MAX_BYTES: Final = 1 << 20
 MAX_ERRORS: Final = 3
@@ -35,7 +35,7 @@ class FeedbackFiles:
     videos: tuple[Video, ...]
 
 
-def feedback(run: Path, submission: Submission, page: Path) -> FeedbackFiles:
+def feedback(run: Path, submission: SubmissionRecord, page: Path) -> FeedbackFiles:
     """``page`` is the folder that links start from. Where the folder of feedback is gone the record has to do."""
     name = f"feedback/submit_{submission.number:03d}"
     summary = _summary(run, f"{name}/summary.json")
@@ -54,7 +54,7 @@ def _summary(run: Path, name: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _facts(submission: Submission, summary: dict[str, Any]) -> Iterator[str]:
+def _facts(submission: SubmissionRecord, summary: dict[str, Any]) -> Iterator[str]:
     episodes = len(submission.cases)
     yield (
         f"{episodes} episode{'s' * (episodes != 1)}, {submission.charged} charged" + " (refunded)" * submission.refunded
@@ -71,7 +71,7 @@ def _facts(submission: Submission, summary: dict[str, Any]) -> Iterator[str]:
         yield f"{submission.clipped_actions} actions clipped"
 
 
-def _errors(submission: Submission, summary: dict[str, Any]) -> Iterator[str]:
+def _errors(submission: SubmissionRecord, summary: dict[str, Any]) -> Iterator[str]:
     told = summary.get("errors")
     if isinstance(told, list):
         kinds = [_error(one) for one in told]

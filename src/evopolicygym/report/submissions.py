@@ -15,7 +15,7 @@ from evopolicygym.report.diffs import Diff, Tree, diff, read_tree
 from evopolicygym.report.feedback import FeedbackFiles, feedback
 from evopolicygym.report.text import short
 from evopolicygym.report.timelines import fate
-from evopolicygym.run_record import Submission
+from evopolicygym.run_record import SubmissionRecord
 
 MAX_FILES: Final = 12
 TOLD_BY: Final[Mapping[By | None, str]] = {By.TURN: " (its whole turn)", By.MIXED: " (some of them of its whole turn)"}
@@ -78,7 +78,12 @@ def _change(before: Tree | None, after: Tree | None, same: bool) -> tuple[Diff |
 
 
 def _row(
-    submission: Submission, event: Event, selected: bool, told: FeedbackFiles, change: Diff | None, reason: str | None
+    submission: SubmissionRecord,
+    event: Event,
+    selected: bool,
+    told: FeedbackFiles,
+    change: Diff | None,
+    reason: str | None,
 ) -> Row:
     return Row(
         number=submission.number,

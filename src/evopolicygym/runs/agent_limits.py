@@ -12,7 +12,7 @@ from typing import Any, Final
 from evopolicygym.agents.turns import Failure, FailureKind, Turn
 from evopolicygym.judge.events import Turned
 from evopolicygym.judge.judge import Judge
-from evopolicygym.judge.state import Phase
+from evopolicygym.judge.state import RunPhase
 
 TOKENS = ("fresh_input", "cache_read", "cache_write", "output")
 
@@ -139,7 +139,7 @@ class TurnWatch:
 
     def _too_late(self) -> Failure | None:
         now = time.monotonic()
-        if self._judge.state.phase is not Phase.OPEN and self._closed_at is None:
+        if self._judge.state.phase is not RunPhase.OPEN and self._closed_at is None:
             self._closed_at = now
         if self._closed_at is not None and now > self._closed_at + GRACE_S:
             return Failure(FailureKind.TIMEOUT, "its run was closed")

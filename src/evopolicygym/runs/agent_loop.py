@@ -18,7 +18,7 @@ from evopolicygym.agents.turns import TRANSIENT, FailureKind, Turn, Usage, total
 from evopolicygym.judge.events import Prompted, Turned
 from evopolicygym.judge.judge import Judge
 from evopolicygym.judge.ledger import LedgerUnwritable
-from evopolicygym.judge.state import Phase, RunState
+from evopolicygym.judge.state import RunPhase, RunState
 from evopolicygym.runs import disk_reserve, serve
 from evopolicygym.runs.agent_limits import AgentLimits, TurnWatch
 from evopolicygym.runs.agent_process import AgentRunner, MustEnd, TurnRequest, start_failure
@@ -54,7 +54,7 @@ class PromptAgent:
 
 
 def decide(state: RunState, allowance: AgentLimits) -> CloseRun | PromptAgent:
-    if state.phase is not Phase.OPEN:
+    if state.phase is not RunPhase.OPEN:
         return CloseRun(state.closed.reason if state.closed else "closed")
     if limit := allowance.hit(state.turns):
         return CloseRun(f"limit_{limit}")
@@ -158,7 +158,7 @@ async def play_agent(
 
     async def play_apart(url: str) -> str:
         """While the agent lives, no hidden case of its task and splits is played on this machine."""
-        if owner.judge.state.phase is not Phase.OPEN:
+        if owner.judge.state.phase is not RunPhase.OPEN:
             return await play(url)
         root = owner.place.root
         remedy = f"Ctrl-C loses nothing: `evopolicygym run --resume {root}` goes on later."
@@ -176,7 +176,7 @@ def _converse(
     wait_s: Callable[[float], float],
     table: Prices | None,
 ) -> str:
-    """PromptAgent, record, decide: until it is over. A turn that we were killed in comes first."""
+    """Prompt, record, decide: until it is over. A turn that we were killed in comes first."""
     entry = partial(_turned, asked_for=_model(judge.state), table=table)
     if judge.state.prompted_at:
         asked = _asked(judge.state, allowance, last_session(judge.state.turns), lambda signs: None)
@@ -185,7 +185,7 @@ def _converse(
     while not isinstance(step := decide(judge.state, allowance), CloseRun):
         if stop.wait(wait_s(step.wait_s)):
             return serve.FINISHED_BY_HAND
-        disk_reserve.make(judge.place)
+        disk_reserve.make(judge.paths)
         _record(judge, Prompted(len(judge.state.turns) + 1))
         watch = TurnWatch(judge, allowance, stop, partial(entry, submissions=0))
         turn = player.turn(_asked(judge.state, allowance, step.session, watch))
@@ -198,7 +198,7 @@ def _record(judge: Judge, event: Prompted | Turned) -> None:
     try:
         judge.record(event)
     except LedgerUnwritable:
-        if not disk_reserve.release(judge.place):
+        if not disk_reserve.release(judge.paths):
             raise
         judge.record(event)
 

@@ -18,16 +18,15 @@ from evopolicygym import __version__
 from evopolicygym.analysis.edits.code_reader import code_facts
 from evopolicygym.errors import FULL, UserError
 from evopolicygym.execution.engine import Engine, LocalEngine
-from evopolicygym.execution.ray.alone import ray_engine
-from evopolicygym.execution.ray.engine import RayEngine
-from evopolicygym.execution.ray.fleet import Whereabouts
+from evopolicygym.execution.ray.cluster import ClusterInfo
+from evopolicygym.execution.ray.engine import RayEngine, ray_engine
 from evopolicygym.execution.slots import Slots, check_jobs
 from evopolicygym.files import write_atomic
 from evopolicygym.judge import submission
 from evopolicygym.judge.events import Joined, Opened, Owned
 from evopolicygym.judge.failpoints import failpoint
-from evopolicygym.judge.judge import Judge, Means, Videos
-from evopolicygym.judge.state import Phase, RunState
+from evopolicygym.judge.judge import Judge, RunContext, Videos
+from evopolicygym.judge.state import RunPhase, RunState
 from evopolicygym.run_paths import RunPaths, check_run_folder
 from evopolicygym.run_record import Code
 from evopolicygym.runs import disk_reserve, record, workspace
@@ -48,7 +47,7 @@ from evopolicygym.tasks.task import Task
 
 @contextmanager
 def make_engine(
-    settings: RunSettings, task: Task, store: Path, slots: Slots | None = None, seats: Whereabouts | None = None
+    settings: RunSettings, task: Task, store: Path, slots: Slots | None = None, seats: ClusterInfo | None = None
 ) -> Iterator[Engine]:
     """``slots`` where many runs share them, and with Ray the ``seats`` that they are of."""
     filming = Videos(settings.video) is not Videos.NONE
@@ -81,7 +80,7 @@ class OpenRun:
 
     def write_record(self) -> None:
         """Agents' source is read, in limited processes, when there is an outcome to explain."""
-        if self.judge.state.phase is Phase.FINISHED:
+        if self.judge.state.phase is RunPhase.FINISHED:
             self._read_code()
         record.write(self.place, self.judge.state, self.judge.ledger_head, self._code.get)
         failpoint("record-written")
@@ -98,7 +97,7 @@ def open_run(
     root: Path,
     agent_facts: dict[str, Any] = NO_AGENT,
     slots: Slots | None = None,
-    seats: Whereabouts | None = None,
+    seats: ClusterInfo | None = None,
     /,
     **given: Any,
 ) -> Iterator[OpenRun]:
@@ -206,10 +205,10 @@ _PARTS: Final = {"checkpoints", "config.toml", "feedback", "hidden", "ledger.jso
 
 @contextmanager
 def _started(
-    place: RunPaths, settings: RunSettings, agent_facts: dict[str, Any], slots: Slots | None, seats: Whereabouts | None
+    place: RunPaths, settings: RunSettings, agent_facts: dict[str, Any], slots: Slots | None, seats: ClusterInfo | None
 ) -> Iterator[OpenRun]:
     task, splits = resolve(settings.task), settings.splits(make_key=not has_begun(place.root))
-    means = partial(Means, task, splits, videos=Videos(settings.video))
+    means = partial(RunContext, task, splits, videos=Videos(settings.video))
     redactor = Redactor(secret_values(settings.agent) if settings.agent else {})
     with (
         _logging(place.logs / "judge.log"),
@@ -232,7 +231,7 @@ def _started(
 
 def _open(owner: OpenRun, task: Task, ids: dict[str, Any], agent_facts: dict[str, Any]) -> None:
     """The ledger's first line comes last: without it there is no run."""
-    engine, settings = owner.judge.means.engine, owner.settings
+    engine, settings = owner.judge.context.engine, owner.settings
     config = settings.toml().encode()
     write_atomic(owner.place.config, config)
     workspace.make_workspace(

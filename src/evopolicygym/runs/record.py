@@ -8,19 +8,19 @@ from typing import Any, Final
 
 from evopolicygym import run_record as shape
 from evopolicygym.files import write_json
-from evopolicygym.judge import hidden
-from evopolicygym.judge.events import Tally, Turned
-from evopolicygym.judge.state import Phase, RunState, Submission
+from evopolicygym.judge import scoring
+from evopolicygym.judge.events import EpisodeStats, Turned
+from evopolicygym.judge.state import RunPhase, RunState, Submission
 from evopolicygym.judge.submission import JUDGE_FAULTS
 from evopolicygym.run_paths import RunPaths
 from evopolicygym.sandbox.policy.jail import Level
 from evopolicygym.tasks.splits import Split
 
 STATUS = {
-    Phase.OPEN: shape.Status.OPEN,
-    Phase.CLOSED: shape.Status.CLOSED,
-    Phase.SELECTED: shape.Status.CLOSED,
-    Phase.FINISHED: shape.Status.FINISHED,
+    RunPhase.OPEN: shape.RunStatus.OPEN,
+    RunPhase.CLOSED: shape.RunStatus.CLOSED,
+    RunPhase.SELECTED: shape.RunStatus.CLOSED,
+    RunPhase.FINISHED: shape.RunStatus.FINISHED,
 }
 USAGE: Final = {
     "input_tokens": "fresh_input",
@@ -54,8 +54,8 @@ def derive(state: RunState, head: str, code: CodeReader = lambda _: None) -> sha
         task=shape.TaskFacts(**facts["task"]),
         ids=_ids(state, facts["ids"]),
         options=shape.Options(
-            validation_cases=hidden.count(state, Split.VALIDATION),
-            heldout_cases=hidden.count(state, Split.HELDOUT),
+            validation_cases=scoring.count(state, Split.VALIDATION),
+            heldout_cases=scoring.count(state, Split.HELDOUT),
             max_candidates=state.opened.max_candidates,
             **facts["options"],
         ),
@@ -75,25 +75,25 @@ def derive(state: RunState, head: str, code: CodeReader = lambda _: None) -> sha
     )
 
 
-def _ids(state: RunState, opened: dict[str, Any]) -> shape.Ids:
+def _ids(state: RunState, opened: dict[str, Any]) -> shape.RunIds:
     others = {owner.bit_id: None for owner in state.owned if owner.bit_id not in ("", opened["bit_id"])}
-    return shape.Ids(**opened, other_bit_ids=list(others))
+    return shape.RunIds(**opened, other_bit_ids=list(others))
 
 
 def _salt(state: RunState) -> str | None:
     """Return it once no agent is left that could pass it on to a policy: from then on anybody may repeat the bits."""
-    if state.phase is Phase.OPEN or state.opened is None:
+    if state.phase is RunPhase.OPEN or state.opened is None:
         return None
     return state.opened.salt or None
 
 
-def _isolation(state: RunState, facts: dict[str, Any]) -> shape.Isolation:
+def _isolation(state: RunState, facts: dict[str, Any]) -> shape.IsolationRecord:
     """The lowest level that any owner of the run achieved, or any node that joined it."""
     levels = {Level(one) for one in (*(o.level for o in state.owned), *(j.node.level for j in state.joined))}
     lowest = max(levels or {Level.NONE}, key=list(Level).index)
     agent = facts["agent_isolation"]
     publishable = Level.NONE not in (lowest, agent["level"])
-    return shape.Isolation(
+    return shape.IsolationRecord(
         policy=lowest,
         nodes=_nodes(state),
         agent=agent["level"],
@@ -110,10 +110,10 @@ def _policy_residues(state: RunState) -> list[str]:
     return list(dict.fromkeys(texts + [text for node in state.joined for text in node.residues]))
 
 
-def _nodes(state: RunState) -> list[shape.Node]:
+def _nodes(state: RunState) -> list[shape.NodeRecord]:
     """Each once, in the order in which they came."""
     seen = [node for owner in state.owned for node in owner.nodes] + [one.node for one in state.joined]
-    return [shape.Node(**asdict(node)) for node in {node.id: node for node in seen}.values()]
+    return [shape.NodeRecord(**asdict(node)) for node in {node.id: node for node in seen}.values()]
 
 
 def _budget(state: RunState) -> shape.Budget:
@@ -126,9 +126,9 @@ def _budget(state: RunState) -> shape.Budget:
     )
 
 
-def _submission(one: Submission) -> shape.Submission:
+def _submission(one: Submission) -> shape.SubmissionRecord:
     judged = one.judged
-    return shape.Submission(
+    return shape.SubmissionRecord(
         number=one.number,
         checkpoint=one.charged.checkpoint.hash,
         cases=list(one.charged.cases),
@@ -143,11 +143,11 @@ def _submission(one: Submission) -> shape.Submission:
     )
 
 
-def _checkpoints(state: RunState, code: CodeReader) -> list[shape.Checkpoint]:
+def _checkpoints(state: RunState, code: CodeReader) -> list[shape.CheckpointRecord]:
     """In the order of their first submission."""
     distinct = {one.charged.checkpoint.hash: one.charged.checkpoint for one in state.submissions.values()}
     return [
-        shape.Checkpoint(
+        shape.CheckpointRecord(
             hash=checkpoint.hash,
             files=checkpoint.files,
             bytes=checkpoint.bytes,
@@ -160,7 +160,7 @@ def _checkpoints(state: RunState, code: CodeReader) -> list[shape.Checkpoint]:
 
 
 def _outcome(state: RunState) -> shape.Outcome | None:
-    if state.phase is not Phase.FINISHED:
+    if state.phase is not RunPhase.FINISHED:
         return None
     winner = state.submissions[state.selected].charged.checkpoint.hash if state.selected else None
     return shape.Outcome(
@@ -208,8 +208,8 @@ def _times(state: RunState) -> shape.Times:
     )
 
 
-def _turn(one: Turned) -> shape.Turn:
-    return shape.Turn(
+def _turn(one: Turned) -> shape.TurnRecord:
+    return shape.TurnRecord(
         exit_code=one.exit_code,
         wall_s=one.wall_s,
         submissions=one.submissions,
@@ -237,7 +237,7 @@ def _sum(parts: list[float | None]) -> float | None:
     return sum(known) if len(known) == len(parts) else None
 
 
-def result(played: Tally | None) -> shape.Result | None:
+def result(played: EpisodeStats | None) -> shape.Result | None:
     if played is None:
         return None
     return shape.Result(

@@ -10,8 +10,8 @@ from evopolicygym.agents.turns import Usage, total
 from evopolicygym.errors import UserError
 from evopolicygym.files import open_file
 from evopolicygym.judge.events import Opened
-from evopolicygym.judge.ledger import MAX_BYTES, LedgerCorrupt, Line, line_hash, read
-from evopolicygym.judge.state import Phase, RunState, fold
+from evopolicygym.judge.ledger import MAX_BYTES, LedgerCorrupt, LedgerLine, line_hash, read
+from evopolicygym.judge.state import RunPhase, RunState, fold
 from evopolicygym.run_paths import RunPaths
 from evopolicygym.run_record import load
 from evopolicygym.runs import record
@@ -38,7 +38,7 @@ def has_begun(run: Path) -> bool:
 def has_outcome(root: Path) -> bool:
     """Finished, and the record says so: a crash may have come between the two."""
     lines = _lines(root)
-    if _state(root, lines).phase is not Phase.FINISHED:
+    if _state(root, lines).phase is not RunPhase.FINISHED:
         return False
     try:
         return load(root).ledger_head == line_hash(lines[-1][1])
@@ -70,14 +70,14 @@ def _opened(root: Path) -> Opened:
     return event
 
 
-def _lines(root: Path) -> list[tuple[Line, bytes]]:
+def _lines(root: Path) -> list[tuple[LedgerLine, bytes]]:
     place = RunPaths(root)
     if not place.ledger.exists():
         raise UserError(f"{root} holds no run", "Name the folder of a run: the one with ledger.jsonl.")
     return list(read(place.ledger))
 
 
-def _state(root: Path, lines: list[tuple[Line, bytes]]) -> RunState:
+def _state(root: Path, lines: list[tuple[LedgerLine, bytes]]) -> RunState:
     state = fold(line for line, _ in lines)
     if state.opened is None:
         raise _never_opened(root)

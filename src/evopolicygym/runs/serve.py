@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from typing import Any, Final
 
-from evopolicygym.judge import hidden
+from evopolicygym.judge import scoring
 from evopolicygym.judge.events import Inspected
-from evopolicygym.judge.state import Phase
+from evopolicygym.judge.state import RunPhase
 from evopolicygym.runs import disk_reserve, integrity, locks, workspace
 from evopolicygym.runs.agent_setup import delete_credentials
 from evopolicygym.runs.open_run import OpenRun
@@ -30,7 +30,7 @@ async def serve_run(owner: OpenRun, play: Play) -> None:
     asks to finish the run ends it, too."""
     desk = Desk(owner.judge)
     service = _Service(owner, desk)
-    means, listener = owner.judge.means, bind(owner.place.root)
+    means, listener = owner.judge.context, bind(owner.place.root)
     facts = Facts(means.task, owner.task_text, means.engine.obs_space, means.engine.action_space)
     async with control.listening(owner.place.root, service.answer), service.telling_how_it_ends():
         async with open_door(app(desk, facts, listener[1].token), listener[0]):
@@ -74,7 +74,7 @@ class _Service:
 
     async def score(self) -> None:
         """Hidden scoring, with the door shut."""
-        loop, left = asyncio.get_running_loop(), hidden.left_to_play(self._owner.judge.state)
+        loop, left = asyncio.get_running_loop(), scoring.left_to_play(self._owner.judge.state)
 
         def advance() -> None:
             asyncio.run_coroutine_threadsafe(self._progress(left), loop)
@@ -105,15 +105,15 @@ class _Service:
             await tell(message)
 
 
-def finish_run(owner: OpenRun, advance: hidden.Advance = lambda: None, tell: locks.Notify | None = None) -> None:
+def finish_run(owner: OpenRun, advance: scoring.Advance = lambda: None, tell: locks.Notify | None = None) -> None:
     """Selection and score of a closed run, and its record. Waits for agents on the same cases; ``tell`` is told so."""
     disk_reserve.release(owner.place)
-    if owner.judge.state.phase is Phase.CLOSED:  # from here on nothing is written there: hidden cases are played
+    if owner.judge.state.phase is RunPhase.CLOSED:  # from here on nothing is written there: hidden cases are played
         workspace.write_closed(owner.place)
-    if owner.judge.state.phase is not Phase.FINISHED:
+    if owner.judge.state.phase is not RunPhase.FINISHED:
         owner.write_record()
-        with _hidden_cases(owner, tell) if hidden.left_to_play(owner.judge.state) else nullcontext():
-            hidden.finish(owner.judge, advance, lambda: _inspect(owner))
+        with _hidden_cases(owner, tell) if scoring.left_to_play(owner.judge.state) else nullcontext():
+            scoring.finish(owner.judge, advance, lambda: _inspect(owner))
     if owner.settings.agent:
         delete_credentials(owner.place, owner.settings.agent.name)
     owner.write_record()
@@ -126,7 +126,7 @@ def _hidden_cases(owner: OpenRun, tell: locks.Notify | None) -> AbstractContextM
 
 
 def case_set(owner: OpenRun) -> locks.CaseSet:
-    means = owner.judge.means
+    means = owner.judge.context
     return locks.CaseSet(means.task.id, means.splits.id)
 
 

@@ -12,10 +12,20 @@ from typing import Any, Final
 
 from evopolicygym.errors import Fault, UserError
 from evopolicygym.execution.engine import Engine, LocalEngine
-from evopolicygym.judge import feedback, hidden
-from evopolicygym.judge.events import Charged, Closed, Event, Judged, Opened, Refunded, Selected, Tally, tally
-from evopolicygym.judge.ledger import Line, line_hash, read
-from evopolicygym.judge.state import Phase, RunState, apply, fold, in_place
+from evopolicygym.judge import feedback, scoring
+from evopolicygym.judge.events import (
+    Charged,
+    Closed,
+    EpisodeStats,
+    Event,
+    Judged,
+    Opened,
+    Refunded,
+    Selected,
+    episode_stats,
+)
+from evopolicygym.judge.ledger import LedgerLine, line_hash, read
+from evopolicygym.judge.state import RunPhase, RunState, apply, fold, in_place
 from evopolicygym.run_paths import RunPaths, check_run_folder
 from evopolicygym.run_record import RunRecord, load
 from evopolicygym.runs import record
@@ -136,7 +146,7 @@ def in_one_line(error: Exception) -> str:
     return f"{error.message}. {error.remedy}" if isinstance(error, UserError) and error.remedy else str(error)
 
 
-def _budget(lines: list[Line]) -> Iterator[str]:
+def _budget(lines: list[LedgerLine]) -> Iterator[str]:
     """At every line, not only at the last."""
     state = RunState()
     for line in lines:
@@ -152,7 +162,7 @@ def _misfits(state: RunState, event: Event) -> Iterator[str]:
         case Opened() if state.opened is not None:
             yield "opens the run a second time"
         case Charged(number, cases=cases):
-            if state.phase is not Phase.OPEN or len(cases) > state.remaining:
+            if state.phase is not RunPhase.OPEN or len(cases) > state.remaining:
                 yield f"charges {len(cases)} with {state.remaining} left in a run that is {state.phase}"
             last = state.submissions.get(len(state.submissions))
             if number != len(state.submissions) + 1 or (last and last.is_running):
@@ -160,9 +170,9 @@ def _misfits(state: RunState, event: Event) -> Iterator[str]:
         case Judged(number) | Refunded(number):
             if not state.submissions[number].is_running:
                 yield f"ends submission {number} a second time"
-        case Closed() if state.phase is not Phase.OPEN:
+        case Closed() if state.phase is not RunPhase.OPEN:
             yield "closes the run a second time"
-        case Selected() if state.phase is not Phase.CLOSED:
+        case Selected() if state.phase is not RunPhase.CLOSED:
             yield f"selects in a run that is {state.phase}"
         case _:
             return
@@ -236,17 +246,17 @@ def _settings_are(state: RunState) -> str:
 
 
 def _selection(state: RunState) -> Iterator[str]:
-    if state.phase in (Phase.OPEN, Phase.CLOSED):
+    if state.phase in (RunPhase.OPEN, RunPhase.CLOSED):
         return
-    if missing := hidden.unvalidated(state):
+    if missing := scoring.unvalidated(state):
         yield f"candidates that were never validated: {len(missing)}"
         return
-    best = hidden.best(state)
+    best = scoring.best(state)
     if (number := best.number if best else None) != state.selected:
         yield f"submission {state.selected} was selected, but {number} is the best"
 
 
-def _record(place: RunPaths, lines: list[tuple[Line, bytes]], hashes: list[str]) -> Iterator[str]:
+def _record(place: RunPaths, lines: list[tuple[LedgerLine, bytes]], hashes: list[str]) -> Iterator[str]:
     """Code metrics are left out: they follow from the checkpoints, not from the ledger. Before a run is finished its
     record may be that of an earlier line, but of a line that is there."""
     try:
@@ -258,7 +268,7 @@ def _record(place: RunPaths, lines: list[tuple[Line, bytes]], hashes: list[str])
         yield f"run.json was written after line {written.ledger_head[:16]}, which the ledger does not hold"
         return
     at = hashes.index(written.ledger_head) + 1
-    if at < len(lines) and fold(line for line, _ in lines).phase is Phase.FINISHED:
+    if at < len(lines) and fold(line for line, _ in lines).phase is RunPhase.FINISHED:
         yield f"run.json was written at line {at}, and the ledger goes on to line {len(lines)}"
     derived = record.derive(fold(line for line, _ in lines[:at]), written.ledger_head)
     for name in RunRecord.model_fields:
@@ -278,7 +288,7 @@ def _replay(
 ) -> tuple[Replay, str]:
     """Played on any machine: another bit_id is a reason to say so, not to refuse. The winner is played from a copy:
     nothing is written to the run, and no link in it leads anywhere."""
-    if state.phase is not Phase.FINISHED or state.selected is None or state.opened is None:
+    if state.phase is not RunPhase.FINISHED or state.selected is None or state.opened is None:
         return Replay.NOTHING_TO_REPLAY, MEANING[Replay.NOTHING_TO_REPLAY]
     winner = state.submissions[state.selected].charged.checkpoint
     settings = RunSettings.read(place.root, state.opened.settings)
@@ -292,7 +302,9 @@ def _replay(
     apart = hidden_cases_lock(CaseSet(task.id, splits.id), f"verify {place.root}", "Ctrl-C ends this; verify it later.")
     with apart, LocalEngine(task, jobs, isolation.levels(), None, False, settings.stock) as engine:
         copy = _copied(engine, place.checkpoints / winner.hash, winner)
-        played, again = (tally(hidden.play(engine, task, copy, chosen)) for _ in range(2))  # under the same limits
+        played, again = (
+            episode_stats(scoring.play(engine, task, copy, chosen)) for _ in range(2)
+        )  # under the same limits
     scored = state.heldout[winner.hash].tally
     recorded, first, second = scored.returns, played.returns, again.returns
     if len(recorded) != len(chosen) or len(scored.errors) != len(chosen):
@@ -353,8 +365,8 @@ def _is_close(recorded: float, now: float) -> bool:
     return abs(now - recorded) <= TOLERANCE * max(1.0, abs(recorded))
 
 
-def _late(scored: Tally, played: Tally, task: Task) -> list[int]:
-    """CaseSet that ended in a timeout then or now, with another return. Wall time depends on the machine, its load and
+def _late(scored: EpisodeStats, played: EpisodeStats, task: Task) -> list[int]:
+    """Cases that ended in a timeout then or now, with another return. Wall time depends on the machine, its load and
     the number of jobs. A recorded return that no failed episode can have is excused by no timeout."""
     return [
         index

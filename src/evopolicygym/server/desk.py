@@ -10,9 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from evopolicygym.errors import Fault
-from evopolicygym.judge import hidden, submission
+from evopolicygym.judge import scoring, submission
 from evopolicygym.judge.judge import Judge
-from evopolicygym.judge.requests import Ask
+from evopolicygym.judge.requests import SubmitRequest
 from evopolicygym.judge.state import RunState, Submission
 from evopolicygym.judge.verdicts import Reason, Refusal
 
@@ -37,7 +37,7 @@ class Desk:
         if interrupted := self.state.running:
             self._start(interrupted)
 
-    async def submit(self, ask: Ask) -> Submission:
+    async def submit(self, ask: SubmitRequest) -> Submission:
         """Check, snapshot, charge; the execution goes on by itself. Raises Refusal."""
         ask = replace(ask, key=self._judge.redact(ask.key))
         async with self._accepting:
@@ -68,7 +68,7 @@ class Desk:
         async with self._accepting:
             for work in list(self._work.values()):
                 await asyncio.shield(work)
-            await asyncio.to_thread(hidden.close, self._judge, reason)
+            await asyncio.to_thread(scoring.close, self._judge, reason)
             await asyncio.to_thread(self._episodes.shutdown)
 
     def _start(self, accepted: Submission) -> None:

@@ -17,10 +17,10 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from evopolicygym.errors import Fault
-from evopolicygym.execution.trajectory import large_arrays
+from evopolicygym.execution.recording import large_arrays
 from evopolicygym.judge import requests
 from evopolicygym.judge.requests import MAX_EPISODES, MIN_EPISODES, TRAIN_CASES
-from evopolicygym.judge.state import Phase, RunState, Submission
+from evopolicygym.judge.state import RunPhase, RunState, Submission
 from evopolicygym.judge.verdicts import Reason, Refusal
 from evopolicygym.sandbox.policy.inside import DENIED_IMPORTS
 from evopolicygym.server import answers, openapi
@@ -70,7 +70,7 @@ class Door:
             self._under_way -= 1
 
     async def _submit(self, request: Request, body: bytes) -> Response:
-        ask = requests.read(body, request.headers.get("idempotency-key"))
+        ask = requests.read_request(body, request.headers.get("idempotency-key"))
         if self._under_way > MAX_UNDER_WAY:
             raise Refusal(Reason.BUSY, f"{MAX_UNDER_WAY} submissions wait for an answer; submit again later")
         accepted = await self._desk.submit(ask)
@@ -122,8 +122,8 @@ def info(state: RunState, facts: Facts) -> answers.Info:
         state=answers.State(
             remaining_budget=state.remaining,
             n_submits=len(state.submissions),
-            is_finalized=state.phase is not Phase.OPEN,
-            phase="open" if state.phase is Phase.OPEN else "closed",
+            is_finalized=state.phase is not RunPhase.OPEN,
+            phase="open" if state.phase is RunPhase.OPEN else "closed",
             running=state.running.name if state.running else None,
         ),
         env_meta=answers.EnvMeta(**meta),

@@ -14,7 +14,7 @@ from evopolicygym.config import StrictModel, read_toml, validate
 from evopolicygym.errors import UserError
 from evopolicygym.runs.install_paths import resolve_command
 from evopolicygym.runs.settings import AgentSettings, RunSettings, ValidateWhen
-from evopolicygym.tasks.files import core16
+from evopolicygym.tasks.registry import core16
 
 SEE: Final = "`evopolicygym docs suites` has every key and a whole example."
 COLLECTIONS: Final = {"core16": core16}

@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Final
 
-from evopolicygym.execution.ray.fleet import Changes, Fleet
+from evopolicygym.execution.ray.cluster import ClusterChanges, RayCluster
 from evopolicygym.runs.locks import CaseSet
 from evopolicygym.runs.settings import EngineName
 from evopolicygym.suites import log
@@ -58,7 +58,7 @@ class Scheduler:
         cap: SpendingCap,
         jobs: int,
         parallel_runs: int,
-        fleet: Fleet | None = None,
+        fleet: RayCluster | None = None,
     ) -> None:
         self._folder, self._cap = folder, cap
         self._planned = {one.name: one for one in planned}
@@ -109,7 +109,7 @@ class Scheduler:
             member.signal(signal.SIGTERM if self._stops == 1 else signal.SIGKILL)
 
     def _look_at_the_fleet(self) -> None:
-        changes = self._fleet.poll() if self._fleet else Changes()
+        changes = self._fleet.poll() if self._fleet else ClusterChanges()
         for slot in changes.joined:
             self._slots.add(slot)
             self._hall.turnstile.add(slot)

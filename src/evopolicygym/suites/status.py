@@ -13,8 +13,8 @@ from typing import Any, Final
 from evopolicygym.analysis.scores import mean, run_score
 from evopolicygym.errors import UserError
 from evopolicygym.files import write_json
-from evopolicygym.judge import hidden
-from evopolicygym.judge.state import Phase, RunState
+from evopolicygym.judge import scoring
+from evopolicygym.judge.state import RunPhase, RunState
 from evopolicygym.run_paths import RunPaths
 from evopolicygym.run_record import load
 from evopolicygym.runs.agent_limits import AgentSpending, spending
@@ -25,10 +25,10 @@ from evopolicygym.suites.folder import SuiteFolder
 from evopolicygym.suites.plan import PlannedRun
 
 PHASES: Final = {
-    Phase.OPEN: "playing",
-    Phase.CLOSED: "validating",
-    Phase.SELECTED: "measuring",
-    Phase.FINISHED: "finished",
+    RunPhase.OPEN: "playing",
+    RunPhase.CLOSED: "validating",
+    RunPhase.SELECTED: "measuring",
+    RunPhase.FINISHED: "finished",
 }
 
 
@@ -81,7 +81,7 @@ class SuiteRow:
 
     @property
     def needs_agent(self) -> bool:
-        return not self.has_begun or self.phase == PHASES[Phase.OPEN]
+        return not self.has_begun or self.phase == PHASES[RunPhase.OPEN]
 
 
 def run_row(folder: SuiteFolder, planned: PlannedRun, is_running: bool) -> SuiteRow:
@@ -133,7 +133,7 @@ def _begun(root: Path) -> dict[str, Any]:
         "charged": state.charged,
         "submissions": len(state.submissions),
         "best": max(means, default=None),
-        "hidden_left": hidden.left_to_play(state),
+        "hidden_left": scoring.left_to_play(state),
         "comparable_id": state.opened.facts["ids"]["comparable_id"],
         "phase": PHASES[state.phase],
         "tokens": used.tokens,

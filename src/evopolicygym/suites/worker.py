@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from evopolicygym.config import StrictModel
-from evopolicygym.execution.ray.fleet import Whereabouts
+from evopolicygym.execution.ray.cluster import ClusterInfo
 from evopolicygym.execution.slots import Waitable
-from evopolicygym.judge.state import Phase
+from evopolicygym.judge.state import RunPhase
 from evopolicygym.runs.agent_loop import play_agent
 from evopolicygym.runs.agent_setup import AgentSetup, set_up_agent
 from evopolicygym.runs.open_run import NO_AGENT, OpenRun, open_run
@@ -133,7 +133,7 @@ class RunWorkerConfig(StrictModel):
     root: Path
     settings: RunSettings
     slots: int
-    seats: Whereabouts | None
+    seats: ClusterInfo | None
     slots_socket: int
     talk_socket: int
     foreman: int
@@ -169,7 +169,7 @@ def _needs_its_agent(root: Path) -> bool:
     if not has_begun(root):
         return True
     state = read_state(root)
-    return state.phase is Phase.OPEN or (state.phase is Phase.CLOSED and state.prompted_at is not None)
+    return state.phase is RunPhase.OPEN or (state.phase is RunPhase.CLOSED and state.prompted_at is not None)
 
 
 async def _play(owner: OpenRun, who: AgentSetup, company: SharedRateLimits) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from evopolicygym.limits import WALL_FACTOR
 from evopolicygym.tasks.spaces import Schema, describe, json_safe
-from evopolicygym.tasks.task import Row, Task
+from evopolicygym.tasks.task import SpaceEntry, Task
 
 RULES = """\
 `policy.py` defines a class `Policy` with three methods; other modules, weights and tables may lie beside it.
@@ -60,7 +60,7 @@ def _section(title: str, text: str) -> str:
     return f"## {title}\n{text.strip()}" if text.strip() else ""
 
 
-def _space_section(title: str, schema: Schema, rows: tuple[Row, ...], notes: str) -> str:
+def _space_section(title: str, schema: Schema, rows: tuple[SpaceEntry, ...], notes: str) -> str:
     lines = [f"## {title}", f"`{describe(schema)}`"]
     if not rows:
         lines += ["", "```json", _as_json(schema), "```"]
@@ -71,7 +71,7 @@ def _space_section(title: str, schema: Schema, rows: tuple[Row, ...], notes: str
     return "\n".join(lines)
 
 
-def _table(rows: tuple[Row, ...]) -> Iterable[str]:
+def _table(rows: tuple[SpaceEntry, ...]) -> Iterable[str]:
     keyed = any(row.key for row in rows)
     yield ("| key " if keyed else "") + "| index | name | unit | range | meaning |"
     yield ("|---" if keyed else "") + "|---|---|---|---|---|"

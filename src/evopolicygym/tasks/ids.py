@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from evopolicygym.tasks.pins import distributions, installed, pygame_provider, sources
+from evopolicygym.tasks.pins import distributions, installed, pygame_provider, source_hashes
 from evopolicygym.tasks.spaces import json_safe
 from evopolicygym.tasks.task import Task
 
@@ -27,7 +27,7 @@ class Ids:
 def comparable_facts(task: Task, splits_id: str, **protocol: Any) -> dict[str, Any]:
     """All that can move a score on one kind of machine. ``protocol`` adds what a run fixes, such as its budget.
     ``env_options`` and ``sources`` are there only where a task has any: most have neither."""
-    some = {"env_options": json_safe(task.env_options), "sources": sources(task.env_id, task.requires)}
+    some = {"env_options": json_safe(task.env_options), "sources": source_hashes(task.env_id, task.requires)}
     return {
         "protocol": PROTOCOL,
         "task": task.id,

@@ -73,7 +73,7 @@ def _providers() -> Mapping[str, list[str]]:
     return metadata.packages_distributions()
 
 
-def sources(env_id: str, requires: tuple[str, ...]) -> dict[str, str]:
+def source_hashes(env_id: str, requires: tuple[str, ...]) -> dict[str, str]:
     """Module to a hash of its Python files, of those modules that no installed distribution brings: somebody's own, at
     work on them, without a version."""
     named = [*env_id.split(":")[:-1], *requires]
@@ -102,7 +102,7 @@ def pygame_provider() -> str:
     return " over ".join(present) or "none"
 
 
-def complaints(names: tuple[str, ...] | None = None) -> list[str]:
+def version_mismatches(names: tuple[str, ...] | None = None) -> list[str]:
     """In words, each with its remedy: pins that the installation does not meet."""
     wanted = {name: version for name, version in pins().items() if names is None or name in names}
     found = [

@@ -2,19 +2,78 @@
 
 from __future__ import annotations
 
+import json
+import tomllib
 from difflib import get_close_matches
+from functools import cache
+from importlib import resources
 from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from evopolicygym.errors import UserError
-from evopolicygym.tasks.files import core16, from_file
-from evopolicygym.tasks.quiet import prints_to_stderr
+from evopolicygym.files import read_text_file
+from evopolicygym.tasks.simulator import prints_to_stderr
 from evopolicygym.tasks.task import Task
+
+CORE16 = "core16"
+CORE16_ORDER = (
+    "acrobot", "mountain-car-continuous", "bipedal-walker", "car-racing",
+    "reacher", "half-cheetah", "ant", "pusher",
+    "door-key", "key-corridor", "four-rooms", "obstructed-maze",
+    "parking", "roundabout", "fetch-push", "fetch-pick-and-place",
+)  # fmt: skip
+
+
+@cache
+def core16() -> dict[str, Task]:
+    """The collection, by task id, in the paper's order."""
+    folder = resources.files("evopolicygym.tasks") / CORE16
+    tasks = [parse_task((folder / f"{slug}.toml").read_text(), f"{CORE16}/{slug}") for slug in CORE16_ORDER]
+    return {task.id: task for task in tasks}
+
+
+def load_task_file(path: Path) -> Task:
+    """A task of the user's own: the same file format as the shipped ones (see docs/tasks.md)."""
+    try:
+        return parse_task(read_text_file(path), path.stem, str(path))
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"cannot read the task file {path}: {error}") from error
+
+
+def parse_task(text: str, task_id: str, where: str = "") -> Task:
+    """``where`` is the file's name, for complaints."""
+    try:
+        data: dict[str, Any] = tomllib.loads(text)
+        _refuse_unknown_keys(data)
+        _refuse_dates(data.get("env_options"))
+        return msgspec.convert({"id": task_id, **data}, Task)
+    except (ValueError, RecursionError) as error:  # of TOML, of its numbers, or of its shape
+        raise UserError(
+            f"the task file {where or f'of {task_id}'} is not valid: {error}",
+            "`evopolicygym docs tasks` lists its keys.",
+        ) from error
+
+
+def _refuse_unknown_keys(data: dict[str, Any]) -> None:
+    known = set(Task.__dataclass_fields__) - {"id"}
+    if unknown := sorted(set(data) - known):
+        raise msgspec.ValidationError(f"unknown keys {unknown}; known are {sorted(known)}")
+
+
+def _refuse_dates(options: Any) -> None:
+    """They would reach the environment as text, and no id can hold them."""
+    try:
+        json.dumps(options)
+    except TypeError as error:
+        raise msgspec.ValidationError(f"env_options: {error}") from error
 
 
 def resolve(name: str) -> Task:
     """A task file, a task of a collection (by its id or its Gymnasium id), or any other Gymnasium id."""
     if name.endswith(".toml"):
-        return from_file(Path(name))
+        return load_task_file(Path(name))
     known = core16() | {task.env_id: task for task in core16().values()}
     module, _, registered = name.rpartition(":")
     if (task := known.get(registered)) and module in ("", "gymnasium", *task.requires):
@@ -24,7 +83,7 @@ def resolve(name: str) -> Task:
     return _from_gymnasium(name, list(known))
 
 
-def whole_name(name: str) -> str:
+def absolute_name(name: str) -> str:
     """The name of a task as settings hold it: a task file by its whole path."""
     return str(Path(name).resolve()) if name.endswith(".toml") else name
 
@@ -39,7 +98,7 @@ def is_installed_task(name: str) -> bool:
 
 
 def _from_gymnasium(name: str, known: list[str]) -> Task:
-    from evopolicygym.tasks.generic import from_gymnasium
+    from evopolicygym.tasks.gymnasium_task import from_gymnasium
 
     try:
         with prints_to_stderr():

@@ -6,8 +6,10 @@ import ctypes
 import importlib
 import os
 import sys
+import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stdout
 from functools import cache
 from typing import Any, Final
 
@@ -150,3 +152,29 @@ def _stop_stopwatches() -> None:
 def _remedy(module: str, how: str = "") -> str:
     names = BEHIND.get(module, (module,))
     return f"pip install {how}" + " ".join(f"{name}=={pins()[name]}" if name in pins() else name for name in names)
+
+
+ONE_AT_A_TIME: Final = threading.RLock()  # or one thread would keep, and put back, what another has put there
+
+
+@contextmanager
+def prints_to_stderr() -> Iterator[None]:
+    """For the time of the block, Python's and the C library's standard output go to standard error. For commands
+    alone: the standard output of a worker goes nowhere."""
+    with ONE_AT_A_TIME:
+        _flush()
+        kept = os.dup(1)
+        os.dup2(2, 1)
+        try:
+            with redirect_stdout(sys.stderr):
+                yield
+        finally:
+            _flush()
+            os.dup2(kept, 1)
+            os.close(kept)
+
+
+def _flush() -> None:
+    """What either has kept back belongs to where it was said."""
+    sys.stdout.flush()
+    ctypes.CDLL(None).fflush(None)

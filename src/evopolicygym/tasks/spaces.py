@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from evopolicygym.tasks.task import Row
+from evopolicygym.tasks.task import SpaceEntry
 
 Schema = dict[str, Any]
 KINDS: Final = ("Box", "Discrete", "MultiBinary", "MultiDiscrete", "Text", "MissionSpace", "Dict", "Tuple")
@@ -60,7 +60,7 @@ def describe(schema: Mapping[str, Any]) -> str:
     return f"{kind}{tuple(schema['shape'])} {schema['dtype']}"
 
 
-def with_names(schema: Schema, rows: Iterable[Row]) -> Schema:
+def with_names(schema: Schema, rows: Iterable[SpaceEntry]) -> Schema:
     """Add ``names`` and ``units`` to every one-dimensional Box whose indices the rows cover."""
     rows = list(rows)
     if schema["type"] == "Dict":

@@ -22,7 +22,7 @@ class FailureReturn:
 
 
 @dataclass(frozen=True)
-class Row:
+class SpaceEntry:
     """One line of the observation or action table; ``names`` covers several consecutive indices."""
 
     index: str
@@ -60,8 +60,8 @@ class Task:
     dynamics: str = ""
     observation_notes: str = ""
     action_notes: str = ""
-    observation: tuple[Row, ...] = ()
-    action: tuple[Row, ...] = ()
+    observation: tuple[SpaceEntry, ...] = ()
+    action: tuple[SpaceEntry, ...] = ()
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:

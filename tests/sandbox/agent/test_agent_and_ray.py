@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from yard import Yard
+from agent_testbed import AgentTestbed
 
-from evopolicygym.execution.ray.authentication import KNOCK
-from evopolicygym.execution.ray.steward import Steward
+from evopolicygym.execution.ray.connection import ASK_WITHOUT_TOKEN
+from evopolicygym.execution.ray.local_cluster import LocalRayCluster
 from evopolicygym.sandbox.agent.cell import AgentLevel, Network
-from processes import family
+from process_helpers import descendants
 
 KNOCK_EVERYWHERE = """
 import json, socket, sys
@@ -43,10 +43,10 @@ print(json.dumps(found))
 class Doors:
     """All that the processes of one Ray listen to."""
 
-    def __init__(self, steward: Steward) -> None:
+    def __init__(self, steward: LocalRayCluster) -> None:
         self.address = steward.address()
         self.host, port = self.address.rsplit(":", 1)
-        processes = family(steward._process.pid)
+        processes = descendants(steward._process.pid)
         inodes = {_socket(fd) for pid in processes for fd in Path(f"/proc/{pid}/fd").iterdir()}
         lines = [line.split() for name in ("tcp", "tcp6") for line in _table(name)]
         self.ports = sorted(
@@ -74,7 +74,7 @@ def _table(name: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def doors() -> Iterator[Doors]:
-    with Steward(1) as steward:
+    with LocalRayCluster(1) as steward:
         yield Doors(steward)
 
 
@@ -89,8 +89,8 @@ def test_from_outside_the_jail_every_door_can_be_knocked_at(doors):
 @pytest.mark.parametrize("level", [AgentLevel.A, AgentLevel.B])
 def test_an_agent_reaches_none_of_them(doors, level, network):
     """Not even where somebody has opened all of the network to it does it see the sockets and the token."""
-    with Yard() as yard:
-        code, text = yard.run(["python", "-c", KNOCK_EVERYWHERE, doors.as_json()], level, network=network)
+    with AgentTestbed() as testbed:
+        code, text = testbed.run(["python", "-c", KNOCK_EVERYWHERE, doors.as_json()], level, network=network)
     assert code == 0, text
     opened = [door for door, opens in json.loads(text).items() if opens]
     assert not opened or network is Network.OPEN
@@ -101,6 +101,8 @@ def test_an_agent_reaches_none_of_them(doors, level, network):
 def test_whoever_reaches_one_needs_the_token(doors, token, is_let_in):
     own = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": doors.token_file}
     environment = os.environ | (own if token else {"RAY_AUTH_MODE": "disabled"})
-    done = subprocess.run([sys.executable, "-c", KNOCK, doors.address], env=environment, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", ASK_WITHOUT_TOKEN, doors.address], env=environment, capture_output=True, text=True
+    )
     assert (done.returncode == 0) == is_let_in, done.stderr
     assert is_let_in or "nauthenticated" in done.stderr or "InvalidAuthToken" in done.stderr, done.stderr

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from yard import Yard
+from agent_testbed import AgentTestbed
 
 from evopolicygym.sandbox.agent.cell import AgentLevel
 from evopolicygym.sandbox.agent.levels import Network, residues
@@ -28,13 +28,13 @@ NEEDS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be som
 @cache
 def as_root(level: str) -> dict[str, bool]:
     name, _, abi = level.partition("@")
-    with Yard() as yard:
-        return yard.attack(AgentLevel(name), int(abi) if abi else None)
+    with AgentTestbed() as testbed:
+        return testbed.attack(AgentLevel(name), int(abi) if abi else None)
 
 
 @cache
 def as_user(*levels: str) -> dict[str, dict[str, bool]]:
-    command = [sys.executable, str(AS_USER), sys.executable, str(HERE / "yard.py"), *levels]
+    command = [sys.executable, str(AS_USER), sys.executable, str(HERE / "agent_testbed.py"), *levels]
     done = subprocess.run(command, capture_output=True, text=True, timeout=280)
     assert done.returncode == 0, done.stderr
     return {row["level"]: row["outcomes"] for row in map(json.loads, done.stdout.splitlines())}

@@ -12,10 +12,10 @@ import time
 from pathlib import Path
 
 import pytest
-from yard import Yard
+from agent_testbed import AgentTestbed
 
 from evopolicygym.sandbox.agent.cell import AgentLevel
-from processes import wait_until
+from process_helpers import wait_until
 
 HERE = Path(__file__).parent
 LEVELS = list(AgentLevel)
@@ -55,14 +55,14 @@ while True:
 
 
 @pytest.fixture(scope="module")
-def yard():
-    with Yard() as one:
+def testbed():
+    with AgentTestbed() as one:
         yield one
 
 
 @pytest.fixture
-def mark(yard):
-    (yard.workspace / "alive").unlink(missing_ok=True)
+def mark(testbed):
+    (testbed.workspace / "alive").unlink(missing_ok=True)
     return f"mark-{secrets.token_hex(8)}"
 
 
@@ -80,29 +80,29 @@ def marked(mark: str) -> list[int]:
 
 @pytest.mark.parametrize("level", LEVELS)
 class TestEnds:
-    def test_exit_codes_pass_through(self, yard, level):
-        assert yard.shell("exit 7", level)[0] == 7
-        assert yard.shell("kill -KILL $$", level)[0] == 128 + signal.SIGKILL
+    def test_exit_codes_pass_through(self, testbed, level):
+        assert testbed.shell("exit 7", level)[0] == 7
+        assert testbed.shell("kill -KILL $$", level)[0] == 128 + signal.SIGKILL
 
-    def test_a_program_that_goes_on_is_waited_for_and_can_be_asked_to_end(self, yard, level):
+    def test_a_program_that_goes_on_is_waited_for_and_can_be_asked_to_end(self, testbed, level):
         script = "trap 'exit 5' TERM; touch alive; while :; do sleep 0.05; done"
-        (yard.workspace / "alive").unlink(missing_ok=True)
-        with yard.start(["/bin/bash", "-c", script], level) as process:
+        (testbed.workspace / "alive").unlink(missing_ok=True)
+        with testbed.start(["/bin/bash", "-c", script], level) as process:
             assert process.wait(0.05) is None
-            assert wait_until((yard.workspace / "alive").exists)
+            assert wait_until((testbed.workspace / "alive").exists)
             process.terminate()
             assert process.wait(60) == 5
 
-    def test_what_the_program_leaves_behind_ends_with_it(self, yard, level, mark):
-        code, text = yard.run(["python", "-c", DAEMON, mark], level)
+    def test_what_the_program_leaves_behind_ends_with_it(self, testbed, level, mark):
+        code, text = testbed.run(["python", "-c", DAEMON, mark], level)
         assert (code, marked(mark)) == (0, []), text
-        assert (yard.workspace / "alive").exists()
+        assert (testbed.workspace / "alive").exists()
 
-    def test_kill_ends_all(self, yard, level, mark):
+    def test_kill_ends_all(self, testbed, level, mark):
         reader, writer = os.pipe()
-        with yard.start(["python", "-c", f"{DAEMON}\ntime.sleep(600)", mark], level, output=writer) as process:
+        with testbed.start(["python", "-c", f"{DAEMON}\ntime.sleep(600)", mark], level, output=writer) as process:
             os.close(writer)
-            assert wait_until((yard.workspace / "alive").exists)
+            assert wait_until((testbed.workspace / "alive").exists)
             assert marked(mark)
             process.kill()
             assert marked(mark) == []
@@ -111,26 +111,26 @@ class TestEnds:
         os.close(reader)
 
     @pytest.mark.parametrize("source", [BOMB, CHAIN], ids=["bomb", "chain"])
-    def test_a_fork_bomb_is_bounded_and_ends(self, yard, level, mark, source):
+    def test_a_fork_bomb_is_bounded_and_ends(self, testbed, level, mark, source):
         if level is AgentLevel.NONE and source is BOMB:
             pytest.skip("there is no limit of processes without isolation")
-        with yard.start(["python", "-c", source, mark], level, processes=80) as process:
-            assert wait_until((yard.workspace / "alive").exists)
+        with testbed.start(["python", "-c", source, mark], level, processes=80) as process:
+            assert wait_until((testbed.workspace / "alive").exists)
             time.sleep(1)
             assert len(marked(mark)) <= 80
             process.kill()
         assert marked(mark) == []
 
-    def test_when_the_judge_is_killed_so_is_the_agent(self, yard, level, mark):
+    def test_when_the_judge_is_killed_so_is_the_agent(self, testbed, level, mark):
         source = f"{DAEMON}\ntime.sleep(600)"
         judge = subprocess.Popen(
-            [sys.executable, str(HERE / "short_lived_judge.py"), level, mark, source, str(yard.folder)]
+            [sys.executable, str(HERE / "short_lived_judge.py"), level, mark, source, str(testbed.folder)]
         )
         try:
-            assert wait_until((yard.workspace / "alive").exists)
+            assert wait_until((testbed.workspace / "alive").exists)
             assert marked(mark)
         finally:
             judge.kill()
             judge.wait()
         assert wait_until(lambda: not [pid for pid in marked(mark) if pid != judge.pid])
-        assert wait_until(lambda: stat.S_IMODE(yard.folder.stat().st_mode) == 0o700)  # doors are closed again, too
+        assert wait_until(lambda: stat.S_IMODE(testbed.folder.stat().st_mode) == 0o700)  # doors are closed again, too

@@ -7,12 +7,12 @@ import sys
 import textwrap
 
 import pytest
-from yard import Yard
+from agent_testbed import AgentTestbed
 
+from blocked_syscalls import block_syscalls
 from evopolicygym.sandbox.agent.cell import AgentLevel
 from evopolicygym.sandbox.agent.keeper import LayerFailed
 from evopolicygym.sandbox.agent.levels import best_level
-from refusing import refuser
 
 TRY = """
 import sys
@@ -28,7 +28,7 @@ except IsolationUnavailable as error:
 
 def best_where_refused(*calls: str) -> str:
     return subprocess.run(
-        [sys.executable, "-c", TRY], preexec_fn=refuser(calls), capture_output=True, text=True, check=True
+        [sys.executable, "-c", TRY], preexec_fn=block_syscalls(calls), capture_output=True, text=True, check=True
     ).stdout
 
 
@@ -53,19 +53,19 @@ def test_without_landlock_as_well_there_is_none_and_the_remedy_is_named():
 def test_a_program_is_never_started_where_a_layer_does_not_take(level, call):
     source = f"""
     import sys
-    from yard import Yard
+    from agent_testbed import AgentTestbed
     from evopolicygym.sandbox.agent.cell import AgentLevel
     from evopolicygym.sandbox.agent.keeper import LayerFailed
-    with Yard() as yard:
+    with AgentTestbed() as testbed:
         try:
-            yard.shell("touch started", AgentLevel.{level})
+            testbed.shell("touch started", AgentLevel.{level})
         except LayerFailed as error:
-            print("refused:", (yard.workspace / "started").exists())
+            print("refused:", (testbed.workspace / "started").exists())
     """
     folder = __file__.rpartition("/")[0]
     done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(source)], preexec_fn=refuser([call]), capture_output=True, text=True,
-        cwd=folder, env={"PYTHONPATH": folder, "PATH": "/usr/bin:/bin"},
+        [sys.executable, "-c", textwrap.dedent(source)], preexec_fn=block_syscalls([call]),
+        capture_output=True, text=True, cwd=folder, env={"PYTHONPATH": folder, "PATH": "/usr/bin:/bin"},
     )  # fmt: skip
     assert done.stdout == "refused: False\n", done.stderr
 
@@ -81,7 +81,7 @@ def test_a_fence_that_is_not_whole_is_noticed_from_inside(monkeypatch):
         return type(view)((*view.trees, launch.runtime().harness), view.links, view.holes, view.shown, view.etc)
 
     monkeypatch.setattr(launch, "view_of", too_wide)
-    with Yard() as yard:
+    with AgentTestbed() as testbed:
         for level in (AgentLevel.A, AgentLevel.B):
             with pytest.raises(LayerFailed, match="can be read"):
-                yard.shell("true", level)
+                testbed.shell("true", level)

@@ -12,12 +12,12 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from yard import Yard
+from agent_testbed import AgentTestbed
 
 from evopolicygym.sandbox.agent.cell import AgentLevel, Network
 from evopolicygym.sandbox.agent.gateway import Traffic
 from evopolicygym.sandbox.agent.proxy import AllowList, Destination, Refused, parse
-from processes import wait_until
+from process_helpers import wait_until
 
 CONFINED = [AgentLevel.A, AgentLevel.B]
 ASK = """
@@ -62,23 +62,23 @@ print(back == data)
 
 
 @pytest.fixture(scope="module")
-def yard():
-    with Yard() as one:
+def testbed():
+    with AgentTestbed() as one:
         yield one
 
 
 @pytest.mark.parametrize("level", CONFINED)
 class TestReach:
     @pytest.mark.parametrize("network", list(Network))
-    def test_the_door_is_reached_at_its_own_port(self, yard, level, network):
-        assert yard.run(["python", "-c", ASK, str(yard.door)], level, network=network)[1] == "the door\n"
+    def test_the_door_is_reached_at_its_own_port(self, testbed, level, network):
+        assert testbed.run(["python", "-c", ASK, str(testbed.door)], level, network=network)[1] == "the door\n"
 
     @pytest.mark.parametrize("network", list(Network))
-    def test_another_door_only_when_the_network_is_open(self, yard, level, network):
-        _, text = yard.run(["python", "-c", ASK, str(yard.other_door)], level, network=network)
-        assert (yard.canary in text) == (network is Network.OPEN)
+    def test_another_door_only_when_the_network_is_open(self, testbed, level, network):
+        _, text = testbed.run(["python", "-c", ASK, str(testbed.other_door)], level, network=network)
+        assert (testbed.canary in text) == (network is Network.OPEN)
 
-    def test_the_cloud_and_the_internet_are_out_of_reach(self, yard, level):
+    def test_the_cloud_and_the_internet_are_out_of_reach(self, testbed, level):
         source = """
 import errno, socket
 for address in (("169.254.169.254", 80), ("1.1.1.1", 443), ("1.1.1.1", 53)):
@@ -86,44 +86,44 @@ for address in (("169.254.169.254", 80), ("1.1.1.1", 443), ("1.1.1.1", 53)):
         one.settimeout(20)
         print(errno.errorcode[one.connect_ex(address)])
 """
-        refusals = yard.run(["python", "-c", source], level)[1].split()
+        refusals = testbed.run(["python", "-c", source], level)[1].split()
         assert set(refusals) <= {"ENETUNREACH", "EACCES"}
 
-    def test_the_proxy_lets_listed_hosts_through_and_counts(self, yard, level):
-        listed = f"127.0.0.1:{yard.everywhere}"
-        with yard.start(["python", "-c", TUNNEL, listed], level, hosts=(listed,), ports=()) as process:
-            assert process.wait(60) == 0, yard.output()
-            assert "200 Connected" in yard.output() and yard.canary in yard.output()
-            assert process.traffic() == (Traffic("127.0.0.1", yard.everywhere, True, 1, 0, len(yard.canary)),)
+    def test_the_proxy_lets_listed_hosts_through_and_counts(self, testbed, level):
+        listed = f"127.0.0.1:{testbed.everywhere}"
+        with testbed.start(["python", "-c", TUNNEL, listed], level, hosts=(listed,), ports=()) as process:
+            assert process.wait(60) == 0, testbed.output()
+            assert "200 Connected" in testbed.output() and testbed.canary in testbed.output()
+            assert process.traffic() == (Traffic("127.0.0.1", testbed.everywhere, True, 1, 0, len(testbed.canary)),)
 
-    def test_the_proxy_refuses_all_others_in_words_and_remembers(self, yard, level):
-        with yard.start(["python", "-c", TUNNEL, "pypi.org:443"], level, hosts=("api.example.org",)) as process:
-            assert process.wait(60) == 0, yard.output()
-            assert "403 Forbidden" in yard.output()
-            assert "pypi.org:443 is not on this run's list of hosts: api.example.org:443" in yard.output()
+    def test_the_proxy_refuses_all_others_in_words_and_remembers(self, testbed, level):
+        with testbed.start(["python", "-c", TUNNEL, "pypi.org:443"], level, hosts=("api.example.org",)) as process:
+            assert process.wait(60) == 0, testbed.output()
+            assert "403 Forbidden" in testbed.output()
+            assert "pypi.org:443 is not on this run's list of hosts: api.example.org:443" in testbed.output()
             assert process.traffic() == (Traffic("pypi.org", 443, False, 1, 0, 0),)
 
-    def test_many_connections_use_up_little_of_the_judge(self, yard, level):
+    def test_many_connections_use_up_little_of_the_judge(self, testbed, level):
         """At level A they all go through the judge; nobody else may go short of descriptors for it."""
-        (yard.workspace / "hoarding").unlink(missing_ok=True)
+        (testbed.workspace / "hoarding").unlink(missing_ok=True)
         with socket.create_server(("127.0.0.1", 0), backlog=512) as silent:
             port, before = silent.getsockname()[1], len(os.listdir("/proc/self/fd"))
-            with yard.start(["python", "-c", HOARD, str(port)], level, ports=(port,)) as process:
-                assert wait_until((yard.workspace / "hoarding").exists)
+            with testbed.start(["python", "-c", HOARD, str(port)], level, ports=(port,)) as process:
+                assert wait_until((testbed.workspace / "hoarding").exists)
                 time.sleep(0.5)
                 assert len(os.listdir("/proc/self/fd")) < before + 200
                 process.kill()
             assert len(os.listdir("/proc/self/fd")) <= before
 
-    def test_much_passes_unchanged(self, yard, level):
+    def test_much_passes_unchanged(self, testbed, level):
         with socket.create_server(("127.0.0.1", 0)) as echo:
             threading.Thread(target=_echo, args=(echo,), daemon=True).start()
             port = echo.getsockname()[1]
-            assert yard.run(["python", "-c", ECHO, str(port)], level, ports=(port,))[1] == "True\n"
+            assert testbed.run(["python", "-c", ECHO, str(port)], level, ports=(port,))[1] == "True\n"
 
 
 @pytest.mark.parametrize("level", [AgentLevel.A, pytest.param(AgentLevel.B, marks=pytest.mark.slow), AgentLevel.NONE])
-def test_a_simulator_cannot_be_downloaded(yard, level, tmp_path):
+def test_a_simulator_cannot_be_downloaded(testbed, level, tmp_path):
     """From an index on this machine, so that without a jail it can."""
     wheel = tmp_path / "simple" / "gymnasium" / "gymnasium-9.9-py3-none-any.whl"
     wheel.parent.mkdir(parents=True)
@@ -134,14 +134,14 @@ def test_a_simulator_cannot_be_downloaded(yard, level, tmp_path):
         url = f"http://127.0.0.1:{index.server_port}/simple"
         command = f"python -m pip download --no-deps --retries 0 --timeout 5 --index-url {url} -d got gymnasium"
         pip = Path(sys.prefix) / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}" / "site-packages" / "pip"
-        (yard.workspace / "lib").mkdir(exist_ok=True)
-        link = yard.workspace / "lib" / "pip"
+        (testbed.workspace / "lib").mkdir(exist_ok=True)
+        link = testbed.workspace / "lib" / "pip"
         link.is_symlink() or link.symlink_to(pip)
-        told = {"PYTHONPATH": str(yard.workspace / "lib")}
-        code, text = yard.shell(command, level, readable=(pip,), environment=told)
+        told = {"PYTHONPATH": str(testbed.workspace / "lib")}
+        code, text = testbed.shell(command, level, readable=(pip,), environment=told)
         index.shutdown()
     assert (code == 0) == (level is AgentLevel.NONE), text
-    assert (yard.workspace / "got" / wheel.name).exists() == (level is AgentLevel.NONE)
+    assert (testbed.workspace / "got" / wheel.name).exists() == (level is AgentLevel.NONE)
 
 
 class TestAllowList:

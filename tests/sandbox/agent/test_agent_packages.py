@@ -12,9 +12,9 @@ import threading
 from functools import cache
 from pathlib import Path
 
-import planted
+import planted_simulators
 import pytest
-from yard import Yard
+from agent_testbed import AgentTestbed
 
 from evopolicygym.runs.install_paths import find_install_paths
 from evopolicygym.sandbox.agent.cell import AgentLevel, Network
@@ -33,8 +33,8 @@ USERS = ["root", "user"]
 def seen_by(user: str) -> dict[str, dict]:
     """Level to what an agent at that level sees of what was planted."""
     become = [sys.executable, str(AS_USER)] if user == "user" else []
-    probe = [sys.executable, str(HERE / "canaries.py"), "none", "A", "B"]
-    command = [sys.executable, str(HERE / "planted.py"), *become, *probe]
+    probe = [sys.executable, str(HERE / "simulator_access.py"), "none", "A", "B"]
+    command = [sys.executable, str(HERE / "planted_simulators.py"), *become, *probe]
     done = subprocess.run(command, capture_output=True, text=True, timeout=280)
     if "planted: overlay" in done.stderr:
         pytest.skip("no overlay can be mounted here, so nothing can be planted under /usr")
@@ -46,7 +46,7 @@ def seen_by(user: str) -> dict[str, dict]:
 @pytest.mark.parametrize("user", USERS)
 class TestPlantedInTheUsualPlaces:
     def test_every_simulator_is_found_where_nothing_is_hidden(self, user):
-        assert set(seen_by(user)["none"]["found"]) >= {*planted.PLACES, planted.LIBRARY}
+        assert set(seen_by(user)["none"]["found"]) >= {*planted_simulators.PLACES, planted_simulators.LIBRARY}
 
     @pytest.mark.parametrize("level", CONFINED)
     def test_none_is_found_in_a_cell_where_everything_else_works(self, user, level):
@@ -62,19 +62,22 @@ class TestPlantedInTheUsualPlaces:
         known = seen_by(user)["all"]
         assert known["seen"] == []
         closed = "/opt", "/home"  # of which agents see nothing anyway
-        by_name = {f"{folder}/{name}" for folder, name in planted.PACKAGES.items() if name != "pendulums"}
-        expected = {path for path in by_name if not path.startswith(closed)} | {*planted.ARCHIVES, planted.LIBRARY}
+        by_name = {f"{folder}/{name}" for folder, name in planted_simulators.PACKAGES.items() if name != "pendulums"}
+        expected = {path for path in by_name if not path.startswith(closed)} | {
+            *planted_simulators.ARCHIVES,
+            planted_simulators.LIBRARY,
+        }
         assert set(known["hidden"]) >= expected
 
     def test_policies_are_played_without_them(self, user):
         known = seen_by(user)["all"]
         assert known["policies"] == []  # no level fails
-        assert set(known["holes"]) >= set(planted.AMONG_SYSTEM_LIBRARIES)
+        assert set(known["holes"]) >= set(planted_simulators.AMONG_SYSTEM_LIBRARIES)
 
 
 def plant(folder: Path, module: str = "gymnasium") -> Path:
     (folder / module).mkdir(parents=True)
-    (folder / module / "__init__.py").write_text(planted.CANARY)
+    (folder / module / "__init__.py").write_text(planted_simulators.CANARY)
     return folder / module
 
 
@@ -86,7 +89,7 @@ def installation(tmp_path):
     (root / "lib" / "python3.12" / "os.py").write_text("ours = True\n")
     plant(root / "lib/python3.12/site-packages")
     plant(root / "lib/some/where")
-    (root / "lib" / "libmujoco.so").write_text(planted.CANARY)
+    (root / "lib" / "libmujoco.so").write_text(planted_simulators.CANARY)
     return root
 
 
@@ -99,10 +102,10 @@ def test_other_pythons_are_shown_without_packages_and_simulators(installation, l
         cat {library}/python3.12/site-packages/gymnasium/__init__.py {library}/some/where/gymnasium/__init__.py \
             {library}/libmujoco.so
     """
-    with Yard() as yard:
-        text = yard.shell(script, level, libraries=(library,))[1]
+    with AgentTestbed() as testbed:
+        text = testbed.shell(script, level, libraries=(library,))[1]
         assert text.startswith("ours = True\n") and "CANARY" not in text
-        whole = yard.shell(script, level, readable=(library,))[1]
+        whole = testbed.shell(script, level, readable=(library,))[1]
         assert whole.count("CANARY") == 3  # shown on purpose, it is shown
 
 
@@ -169,10 +172,10 @@ def serve_canary(address: tuple[str, int]) -> socket.socket:
 @pytest.mark.parametrize("network", [Network.ALLOWED, Network.NONE])
 def test_where_the_doors_port_is_reached_at_any_address_the_record_says_so(level, network):
     """The record must neither hide it nor claim it where it is not so."""
-    with Yard() as yard:
-        listener = serve_canary(("127.0.0.2", yard.door))
-        source = f"import socket; print(socket.create_connection(('127.0.0.2', {yard.door}), 5).recv(9))"
-        text = yard.run(["python", "-c", source], level, network=network)[1]
+    with AgentTestbed() as testbed:
+        listener = serve_canary(("127.0.0.2", testbed.door))
+        source = f"import socket; print(socket.create_connection(('127.0.0.2', {testbed.door}), 5).recv(9))"
+        text = testbed.run(["python", "-c", source], level, network=network)[1]
         listener.shutdown(socket.SHUT_RDWR)
         listener.close()
     said = any("at any address" in one for one in residues(level, network, abi=7, own_user=True))

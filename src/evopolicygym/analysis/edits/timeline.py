@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from evopolicygym.analysis.edits.kinds import Kind, Version, classify
 from evopolicygym.analysis.edits.sizes import Size, bucket
-from evopolicygym.run_record import Code, RunRecord, Submission
+from evopolicygym.run_record import Code, RunRecord, SubmissionRecord
 
 Measure = Callable[[Version, Version], float | None]
 
@@ -53,7 +53,7 @@ class _Story:
         self._best: float | None = None
         self._consumed = 0
 
-    def score(self, submission: Submission, code: Code, mean: float) -> Event:
+    def score(self, submission: SubmissionRecord, code: Code, mean: float) -> Event:
         version = Version(submission.checkpoint, code)
         if self._previous is None:
             kind, edit_size, hit = Kind.FIRST, None, False
@@ -67,12 +67,12 @@ class _Story:
         self._best = mean if self._best is None else max(self._best, mean)
         return self._event(submission, kind, mean, hit, edit_size)
 
-    def pass_by(self, submission: Submission) -> Event:
+    def pass_by(self, submission: SubmissionRecord) -> Event:
         """Nothing that selection could see: it costs, and changes nothing else."""
         return self._event(submission, _without_score(submission), None, False, None)
 
     def _event(
-        self, submission: Submission, kind: Kind, mean: float | None, hit: bool, edit_size: float | None
+        self, submission: SubmissionRecord, kind: Kind, mean: float | None, hit: bool, edit_size: float | None
     ) -> Event:
         self._consumed += 0 if submission.refunded else submission.charged
         return Event(
@@ -89,7 +89,7 @@ class _Story:
         )
 
 
-def _without_score(submission: Submission) -> Kind:
+def _without_score(submission: SubmissionRecord) -> Kind:
     if submission.refunded:
         return Kind.REFUNDED
     return Kind.UNSCORED if submission.verdict in (None, "ok") else Kind.FAILED

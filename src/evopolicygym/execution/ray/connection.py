@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
+import subprocess
+import sys
 from typing import Any, Final
 
 from evopolicygym.errors import UserError
@@ -13,7 +15,7 @@ TOKEN_FILE: Final = "RAY_AUTH_TOKEN_PATH"
 QUIET: Final = {"RAY_AUTH_MODE": "token", "RAY_USAGE_STATS_ENABLED": "0"}
 
 
-def library() -> Any:
+def import_ray() -> Any:
     """Imported when it is needed: it is large, and an extra."""
     os.environ.update(QUIET)
     try:
@@ -28,7 +30,7 @@ def connect(address: str, namespace: str, token_file: str | None) -> Any:
     if token_file:
         os.environ[TOKEN_FILE] = token_file
         os.environ.pop("RAY_AUTH_TOKEN", None)  # it would be asked first
-    ray = library()
+    ray = import_ray()
     _forget_token()
     logging.getLogger("ray").setLevel(logging.ERROR)
     ray._private.worker._worker_logs_enabled = False  # it would print to stdout, which is for data
@@ -42,14 +44,14 @@ def connect(address: str, namespace: str, token_file: str | None) -> Any:
     return ray
 
 
-def connected(address: str, namespace: str, token_file: str | None) -> Any:
+def connect_once(address: str, namespace: str, token_file: str | None) -> Any:
     """Of a process that has made the fleet itself: as it is."""
-    ray = library()
+    ray = import_ray()
     return ray if ray.is_initialized() else connect(address, namespace, token_file)
 
 
 def disconnect() -> None:
-    library().shutdown()
+    import_ray().shutdown()
 
 
 def _forget_token() -> None:
@@ -58,3 +60,24 @@ def _forget_token() -> None:
 
     Config.initialize("")
     AuthenticationTokenLoader.instance().reset_cache()
+
+
+ASK_WITHOUT_TOKEN: Final = """
+import sys
+from ray._raylet import GcsClient
+GcsClient(address=sys.argv[1]).internal_kv_keys(b"", None, timeout=10)
+"""
+REMEDY: Final = "Start every node with RAY_AUTH_MODE=token and the same token: see `evopolicygym docs cluster`."
+
+
+def require_token(address: str) -> None:
+    """Whoever reaches a cluster without a token runs what he likes on it: agents must not be able to."""
+    if _answers_without_token(address):
+        raise UserError(f"the Ray cluster at {address} takes orders from anybody who can reach it", REMEDY)
+
+
+def _answers_without_token(address: str) -> bool:
+    stranger = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+    stranger |= {"RAY_AUTH_MODE": "disabled", "HOME": os.devnull}
+    command = [sys.executable, "-P", "-c", ASK_WITHOUT_TOKEN, address]
+    return subprocess.run(command, env=stranger, capture_output=True, timeout=120).returncode == 0

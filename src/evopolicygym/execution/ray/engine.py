@@ -5,21 +5,27 @@ from __future__ import annotations
 import secrets
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
 from evopolicygym.errors import Fault
 from evopolicygym.execution.engine import PUBLISHABLE
-from evopolicygym.execution.nodes import Node
-from evopolicygym.execution.ray import parcels
-from evopolicygym.execution.ray.batches import Batch, Batches
-from evopolicygym.execution.ray.connection import connected
-from evopolicygym.execution.ray.dispatch import Dispatch, Done
-from evopolicygym.execution.ray.fleet import Whereabouts
-from evopolicygym.execution.ray.messages import Files, Prepared, Scene
-from evopolicygym.execution.ray.seat import bit_id
-from evopolicygym.execution.ray.seats import Seats
-from evopolicygym.execution.records import Answer, Episode, EpisodeError, EpisodeResult, FaultReport, LoadResult
+from evopolicygym.execution.ray import messages
+from evopolicygym.execution.ray.cluster import ClusterInfo, ClusterSlots, RayCluster
+from evopolicygym.execution.ray.connection import connect_once
+from evopolicygym.execution.ray.dispatch import Batch, BatchQueue, Dispatch, Done, RemoteWorkers
+from evopolicygym.execution.ray.messages import EngineConfig, EngineInfo, PackedFiles
+from evopolicygym.execution.ray.remote_worker import bit_id
+from evopolicygym.execution.records import (
+    Episode,
+    EpisodeError,
+    EpisodeResult,
+    FaultReport,
+    LoadResult,
+    Node,
+    WorkerAnswer,
+)
 from evopolicygym.execution.slots import Slots
 from evopolicygym.sandbox.checkpoints import Checkpoint, CheckpointStore, remove_tree
 from evopolicygym.sandbox.policy.failures import ErrorKind
@@ -33,7 +39,7 @@ class RayEngine:
     def __init__(
         self,
         task: Task,
-        where: Whereabouts,
+        where: ClusterInfo,
         slots: Slots,
         levels: tuple[Level, ...] = PUBLISHABLE,
         store: Path | None = None,
@@ -42,9 +48,9 @@ class RayEngine:
     ) -> None:
         self._slots, self._scratch = slots, None if store else _scratch()
         self.store = CheckpointStore((store or self._scratch or Path()).absolute())
-        scene = Scene(task, levels, video, stock, bit_id(task))
-        self._seats = Seats(
-            connected(where.address, where.namespace, where.token_file), where.namespace, scene, self.store.root
+        scene = EngineConfig(task, levels, video, stock, bit_id(task))
+        self._seats = RemoteWorkers(
+            connect_once(where.address, where.namespace, where.token_file), where.namespace, scene, self.store.root
         )
         self._nodes = {node.id: node for node in where.nodes}
         self._notice: Callable[[Node], None] = lambda _: None
@@ -79,7 +85,7 @@ class RayEngine:
         """Whether the policy imports and constructs, in the jail, without an environment."""
         if not checkpoint.has_policy:
             return LoadResult(EpisodeError(ErrorKind.MISSING_POLICY, "the folder holds no file policy.py"))
-        ((_, reply),) = self._dispatch(Batches(first=[Batch(checkpoint)]))
+        ((_, reply),) = self._dispatch(BatchQueue(first=[Batch(checkpoint)]))
         if reply.load is None:
             raise Fault(reply.fault, reply.permanent)
         return reply.load
@@ -88,7 +94,7 @@ class RayEngine:
         self, episodes: Iterable[Episode], deadline: float | None = None, background: bool = False
     ) -> Iterator[EpisodeResult | FaultReport]:
         """Results as they come, a batch at a time."""
-        for batch, reply in self._dispatch(Batches(episodes), deadline, not background):
+        for batch, reply in self._dispatch(BatchQueue(episodes), deadline, not background):
             if reply.fault:
                 for one in batch.episodes:
                     yield FaultReport(one.number, one.case, reply.fault, reply.permanent)
@@ -101,13 +107,13 @@ class RayEngine:
         if self._scratch:
             remove_tree(self._scratch)
 
-    def _prepare(self) -> Prepared:
-        ((_, reply),) = self._dispatch(Batches(first=[Batch()]))
+    def _prepare(self) -> EngineInfo:
+        ((_, reply),) = self._dispatch(BatchQueue(first=[Batch()]))
         if reply.prepared is None:
             raise Fault(f"no node can play: {reply.fault}")
         return reply.prepared
 
-    def _dispatch(self, batches: Batches, deadline: float | None = None, urgent: bool = True) -> Iterator[Done]:
+    def _dispatch(self, batches: BatchQueue, deadline: float | None = None, urgent: bool = True) -> Iterator[Done]:
         for batch, reply in Dispatch(self._seats, self._slots, batches, deadline, urgent).replies():
             if reply.node and reply.node.id not in self._nodes:
                 self._nodes[reply.node.id] = reply.node
@@ -119,15 +125,32 @@ def _scratch() -> Path:
     return Path(tempfile.gettempdir(), f"evopolicygym-{secrets.token_hex(8)}")
 
 
-def _write(episode: Episode, files: Files) -> None:
+def _write(episode: Episode, files: PackedFiles) -> None:
     if episode.recording and files:
         folder = Path(episode.recording.folder)
         folder.mkdir(parents=True, exist_ok=True)
-        parcels.unpack(files, folder)
+        messages.unpack_files(files, folder)
 
 
-def _outcome(episode: Episode, answer: Answer) -> EpisodeResult | FaultReport:
+def _outcome(episode: Episode, answer: WorkerAnswer) -> EpisodeResult | FaultReport:
     if answer.result is None:
         text = answer.fault or "the worker gave no result"
         return FaultReport(episode.number, episode.case, text, answer.permanent)
     return answer.result
+
+
+@contextmanager
+def ray_engine(
+    task: Task,
+    jobs: int,
+    address: str | None = None,
+    levels: tuple[Level, ...] = PUBLISHABLE,
+    store: Path | None = None,
+    video: bool = False,
+    stock: bool = False,
+) -> Iterator[RayEngine]:
+    """On every core of the cluster at ``address``; without one, on ``jobs`` cores of a Ray on this machine."""
+    with RayCluster([task], levels, address, None if address else jobs) as fleet:
+        place = store or (fleet.scratch and fleet.scratch / "checkpoints")
+        with RayEngine(task, fleet.whereabouts, ClusterSlots(fleet), levels, place, video, stock) as engine:
+            yield engine

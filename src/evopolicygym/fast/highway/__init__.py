@@ -7,8 +7,7 @@ from typing import Any
 from highway_env.envs.parking_env import ParkingEnv
 from highway_env.envs.roundabout_env import RoundaboutEnv
 
-from evopolicygym.fast.highway.parking import FastParking
-from evopolicygym.fast.highway.roundabout import FastRoundabout
+from evopolicygym.fast.highway.environments import FastParking, FastRoundabout
 
 
 def upgrade(env: Any) -> None:

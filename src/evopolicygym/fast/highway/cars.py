@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from evopolicygym.fast.highway.exact import arctan, cos, sin, tan
+from evopolicygym.fast.highway.arithmetic import arctan, cos, sin, tan
 
 CLEARANCE: Final = 1e-6  # metres, far above rounding
 

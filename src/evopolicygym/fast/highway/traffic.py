@@ -7,8 +7,7 @@ from typing import Any, Final
 from highway_env.vehicle.behavior import IDMVehicle
 from highway_env.vehicle.controller import ControlledVehicle
 
-from evopolicygym.fast.highway.cars import Car, collide
-from evopolicygym.fast.highway.exact import (
+from evopolicygym.fast.highway.arithmetic import (
     PI,
     TAU,
     Pairs,
@@ -21,8 +20,8 @@ from evopolicygym.fast.highway.exact import (
     square,
     tan,
 )
-from evopolicygym.fast.highway.lanes import Lane
-from evopolicygym.fast.highway.network import Roads
+from evopolicygym.fast.highway.cars import Car, collide
+from evopolicygym.fast.highway.lanes import FastLane, RoadIndex
 
 STEERING: Final = float(ControlledVehicle.MAX_STEERING_ANGLE)
 PURSUIT: Final = float(ControlledVehicle.TAU_PURSUIT)
@@ -44,7 +43,7 @@ class Driver(Car):
 
     __slots__ = ("along", "aside", "autonomous", "exponent", "lane", "target", "timer", "wanted")
 
-    def __init__(self, vehicle: Any, roads: Roads) -> None:
+    def __init__(self, vehicle: Any, roads: RoadIndex) -> None:
         super().__init__(vehicle)
         self.autonomous = type(vehicle) is IDMVehicle
         self.lane = roads.lanes[vehicle.lane_index]
@@ -63,12 +62,12 @@ class Driver(Car):
             vehicle.timer = self.timer
 
 
-class Traffic:
+class RoadTraffic:
     """All vehicles of a Road without other objects, for the sub-steps of one step."""
 
     def __init__(self, road: Any) -> None:
         self.network = road.network
-        self.roads: Roads = road.network.roads
+        self.roads: RoadIndex = road.network.roads
         self.pairs = Pairs()
         self.drivers = [Driver(vehicle, self.roads) for vehicle in road.vehicles]
 
@@ -175,7 +174,7 @@ class Traffic:
             acceleration = min(acceleration, self.idm(driver, driver, front))
         driver.acceleration = clip(acceleration, -HARDEST, HARDEST)
 
-    def neighbours(self, driver: Driver, lane: Lane) -> tuple[Driver | None, Driver | None]:
+    def neighbours(self, driver: Driver, lane: FastLane) -> tuple[Driver | None, Driver | None]:
         """Road.neighbour_vehicles (highway_env/road/road.py) without connected lanes: the next in front and behind."""
         own = driver.along if lane is driver.lane else lane.place(driver)[0]
         front: Driver | None = None
@@ -235,7 +234,7 @@ class Traffic:
             if other is not driver and other.lane is not driver.target and other.target is driver.target
         )
 
-    def mobil(self, driver: Driver, lane: Lane) -> bool:
+    def mobil(self, driver: Driver, lane: FastLane) -> bool:
         """IDMVehicle.mobil. Its POLITENESS is zero: what it multiplies (finite numbers) is left out."""
         vehicle = driver.vehicle
         preceding, following = self.neighbours(driver, lane)

@@ -1,0 +1,155 @@
+"""Hidden scoring, once the agent is gone: validate every candidate, select one, measure it.
+
+Each step is one line in the ledger, so that a crash costs at most the step that was under way.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from itertools import takewhile
+from typing import Any, Final
+
+from evopolicygym.errors import Fault
+from evopolicygym.execution.engine import Engine
+from evopolicygym.execution.records import Episode, EpisodeError, EpisodeResult, FaultReport, not_played
+from evopolicygym.judge.events import (
+    Closed,
+    EpisodeStats,
+    Finished,
+    Repeated,
+    Scored,
+    Selected,
+    Validated,
+    episode_stats,
+)
+from evopolicygym.judge.failpoints import failpoint
+from evopolicygym.judge.judge import Judge
+from evopolicygym.judge.state import RunPhase, RunState, Submission
+from evopolicygym.sandbox.checkpoints import Checkpoint
+from evopolicygym.sandbox.policy.failures import ErrorKind
+from evopolicygym.tasks.splits import Case, Split
+from evopolicygym.tasks.task import Task
+
+Advance = Callable[[], Any]
+WALL_FACTOR: Final = 3.0  # wall time that a candidate may take of one case, on average, as a multiple of the CPU limit
+
+
+def close(judge: Judge, reason: str) -> None:
+    if judge.state.phase is RunPhase.OPEN:
+        judge.record(Closed(reason, judge.state.last_fault if judge.state.is_unjudged else None))
+        failpoint("closed")
+
+
+def finish(judge: Judge, advance: Advance = lambda: None, once_scored: Callable[[], None] = lambda: None) -> None:
+    """From a closed run to its outcome. What an earlier attempt has done is not done again. ``once_scored`` comes
+    before the last line: what belongs to the record and must not stand in the way of the score."""
+    validate(judge, advance)
+    select(judge)
+    measure(judge, advance)
+    once_scored()
+    if judge.state.phase is not RunPhase.FINISHED:
+        judge.record(Finished())
+        failpoint("finished")
+
+
+def validate(judge: Judge, advance: Advance = lambda: None) -> None:
+    """Every candidate, byte-identical ones once."""
+    for checkpoint in unvalidated(judge.state):
+        judge.record(Validated(checkpoint.hash, *_play(judge, checkpoint, Split.VALIDATION, advance)))
+        failpoint("validated")
+
+
+def unvalidated(state: RunState) -> list[Checkpoint]:
+    open_ones = {one.charged.checkpoint.hash: one.charged.checkpoint for one in state.candidates}
+    return [checkpoint for checkpoint in open_ones.values() if checkpoint.hash not in state.validation]
+
+
+def select(judge: Judge) -> None:
+    if judge.state.phase is RunPhase.CLOSED:
+        winner = best(judge.state)
+        judge.record(Selected(winner.number if winner else None))
+        failpoint("selected")
+
+
+def best(state: RunState) -> Submission | None:
+    """The highest validation mean; equal means: the later submission. What is not a number cannot win."""
+    means = {one.number: state.validation[one.charged.checkpoint.hash].tally.mean for one in state.candidates}
+    finite = [(mean, number) for number, mean in means.items() if math.isfinite(mean)]
+    return state.submissions[max(finite)[1]] if finite else None
+
+
+def measure(judge: Judge, advance: Advance = lambda: None) -> None:
+    """The winner on held-out, then once more: a policy that does not repeat itself is recorded as such."""
+    if judge.state.selected is None:
+        return
+    winner = judge.state.submissions[judge.state.selected].charged.checkpoint
+    score(judge, winner, advance)
+    failpoint("scored")
+    if judge.state.repeated is None:
+        again, wall_s = _play(judge, winner, Split.HELDOUT, advance)
+        judge.record(Repeated(again.returns, wall_s))
+        failpoint("repeated")
+
+
+def score(judge: Judge, checkpoint: Checkpoint, advance: Advance = lambda: None) -> None:
+    """One checkpoint on held-out, unless it is known."""
+    if checkpoint.hash not in judge.state.heldout:
+        judge.record(Scored(checkpoint.hash, *_play(judge, checkpoint, Split.HELDOUT, advance)))
+
+
+def _play(judge: Judge, checkpoint: Checkpoint, split: Split, advance: Advance) -> tuple[EpisodeStats, float]:
+    """A fault leaves the run as it is: finishing again goes on from here. What is played is what was submitted."""
+    judge.context.engine.store.check(checkpoint)
+    began, chosen = time.perf_counter(), judge.cases(split, list(range(count(judge.state, split))))
+
+    def played() -> None:
+        failpoint("hidden-episode-played")
+        advance()
+
+    try:
+        results = play(judge.context.engine, judge.context.task, checkpoint, chosen, played)
+    except Fault as fault:
+        text = f"a hidden episode has no score: {fault}; finish the run again to go on from here"
+        raise Fault(text, fault.permanent) from fault
+    return episode_stats(results), time.perf_counter() - began
+
+
+def play(
+    engine: Engine, task: Task, checkpoint: Checkpoint, chosen: list[Case], advance: Advance = lambda: None
+) -> list[EpisodeResult]:
+    """Play one checkpoint on ``chosen``.
+
+    A candidate has ``WALL_FACTOR`` times its CPU limit of wall time for all its cases together. The judge's own work
+    and the simulator's are not counted, so that neither a slow simulator nor the number of jobs changes a score. Once
+    it is used up, the cases that have not begun fail: a policy that sleeps must not hold the machine for days."""
+    limit_s = WALL_FACTOR * task.limits.episode_cpu_s * len(chosen)
+    episodes = [Episode(number, checkpoint, case) for number, case in enumerate(chosen)]
+    results: dict[int, EpisodeResult] = {}
+
+    def is_late() -> bool:
+        return sum(result.policy_wall_s for result in results.values()) > limit_s
+
+    for outcome in engine.run(takewhile(lambda _: not is_late(), episodes), background=True):
+        if isinstance(outcome, FaultReport):
+            raise Fault(outcome.text, outcome.permanent)
+        results[outcome.number] = outcome
+        advance()
+    error = EpisodeError(ErrorKind.TIMEOUT, f"the cases before took {limit_s:g} s of wall time together")
+    skipped = [episode for episode in episodes if episode.number not in results]
+    results |= {one.number: not_played(one, task.failed_score(0.0), error) for one in skipped}
+    return [results[number] for number in sorted(results)]
+
+
+def count(state: RunState, split: Split) -> int:
+    """How many cases of a hidden split the run plays."""
+    if state.opened is None:
+        return 0
+    return {Split.VALIDATION: state.opened.validation_cases, Split.HELDOUT: state.opened.heldout_cases}[split]
+
+
+def left_to_play(state: RunState) -> int:
+    """Episodes until the outcome: for a progress bar."""
+    validation = len(unvalidated(state)) * count(state, Split.VALIDATION)
+    return validation + (2 * count(state, Split.HELDOUT) if state.candidates else 0)
