@@ -26,13 +26,13 @@ TOY = CaseSet(TASK, "paper")
 SMALL = ("--validation-cases", "2", "--heldout-cases", "2", "--jobs", "1", "--seeds", "paper", "--budget", "12")
 HOLDER = """
 import asyncio, sys
-from evopolicygym.runs.locks import CaseSet, hidden_cases, living_agent
+from evopolicygym.runs.locks import CaseSet, hidden_cases_lock, living_agent_lock
 
 def say(text):
     print(text, flush=True)
 
 async def live(cases):
-    async with living_agent(cases, sys.argv[2], "Wait.", say):
+    async with living_agent_lock(cases, sys.argv[2], "Wait.", say):
         say("holds")
         sys.stdin.read()
 
@@ -40,7 +40,7 @@ cases = CaseSet(sys.argv[3], "paper")
 if sys.argv[1] == "agent":
     asyncio.run(live(cases))
 else:
-    with hidden_cases(cases, sys.argv[2], "Wait.", say):
+    with hidden_cases_lock(cases, sys.argv[2], "Wait.", say):
         say("holds")
         sys.stdin.read()
 """
