@@ -27,7 +27,7 @@ from evopolicygym.runs.open_run import Owner, agreed, own
 from evopolicygym.runs.run_status import has_outcome, look, recorded_settings
 from evopolicygym.runs.settings import CORES, MAY_DIFFER, AgentSettings, EngineName, Isolation, Seeds, Settings
 from evopolicygym.runs.trust import granted, granted_command, is_signed_here
-from evopolicygym.sandbox.agent.cell import Network
+from evopolicygym.sandbox.agent.agent_sandbox import NetworkAccess
 from evopolicygym.tasks.registry import absolute_name, resolve
 
 LIMITS: Final = {
@@ -54,7 +54,7 @@ def run(
     folder: Annotated[Path | None, typer.Option("--run", help="Folder of the run (default: new, in runs/).")] = None,
     resume: Annotated[Path | None, typer.Option(help="Go on with this run.")] = None,
     agent_isolation: Annotated[Isolation, typer.Option(help="auto is the best of A and B.")] = Isolation.AUTO,
-    agent_network: Annotated[Network, typer.Option(help="What the agent can reach.")] = Network.ALLOWED,
+    agent_network: Annotated[NetworkAccess, typer.Option(help="What the agent can reach.")] = NetworkAccess.ALLOWED,
     agent_env: Annotated[list[str] | None, typer.Option(help="A variable that is passed on, by NAME.")] = None,
     agent_host: Annotated[list[str] | None, typer.Option(help="One more HOST[:PORT] that it can reach.")] = None,
     show: Annotated[list[Path] | None, typer.Option(help="A file or folder that it can read.")] = None,
