@@ -1,0 +1,1 @@
+"""Let an agent play one run."""
