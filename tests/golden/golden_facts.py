@@ -163,7 +163,7 @@ def command_record(scratch: Path) -> Any:
 
 def samples(_: Path) -> Any:
     """All numbers that analysis finds in the sample runs. `verify` of them is in tests/report/test_sample.py."""
-    rows = evopolicygym.load_runs(REPOSITORY / SAMPLE)
+    rows = evopolicygym.analyze(REPOSITORY / SAMPLE).rows()
     return {
         "analyze": output("analyze", SAMPLE, "--json"),
         "leaderboard": output("leaderboard", SAMPLE, "--json"),

@@ -43,7 +43,7 @@ def evaluate(
     engine: EngineChoice = "local",
     ray_address: str | None = None,
     progress: Callable[[int, int], object] | None = None,
-    notice: Callable[[str], object] = warnings.warn,
+    notice: Callable[[str], object] | None = None,
 ) -> Evaluation:
     """Play a policy on cases of a task, each episode in a fresh jailed process, and return the results.
 
@@ -61,7 +61,8 @@ def evaluate(
         seal_key: The key file of sealed cases, where it is not the default one.
         engine: ``local``, or ``ray`` to play on the cluster at ``ray_address`` (docs/cluster.md).
         progress: Called after each episode with the number of finished episodes and their total.
-        notice: Called with each warning, such as a simulator of another version than the pinned one.
+        notice: Called with each warning, such as a simulator that is not of the pinned version (default:
+            ``warnings.warn``).
 
     Returns:
         An ``Evaluation``: ``episodes``, ``returns``, ``mean``, ``std``, ``to_pandas()``.
@@ -80,9 +81,9 @@ def evaluate(
     ... '''
     >>> result = evopolicygym.evaluate(source, "core16/acrobot", seeds="paper", cases=[0, 1])
     >>> result.returns
-    (-92.0, -87.0)
+    (-159.0, -99.0)
     >>> result.mean
-    -89.5
+    -129.0
     """
     from evopolicygym.execution.evaluation import evaluate_folder
     from evopolicygym.runs.settings import Seeds
@@ -90,13 +91,13 @@ def evaluate(
     from evopolicygym.tasks import pins
     from evopolicygym.tasks import splits as splitting
 
-    found = _task(task)
+    found, tell = _task(task), notice or warnings.warn
     chosen_split = _member(splitting.Split, split, "split")
     splits = _member(Seeds, seeds, "seeds").splits(_path(seal_key))
     chosen = splitting.cases(splits, found.id, chosen_split, _indices(cases, chosen_split))
     salt_of = _salt_of(salt, _path(seal_key))
     for complaint in pins.complaints(pins.distributions(found.requires)):
-        notice(complaint)
+        tell(complaint)
     kind = _engine(found, min(jobs or _cores(), len(chosen)), isolation, engine, ray_address)
     with _folder(policy) as folder:
         target = _recording(folder, _path(record), video)
@@ -108,7 +109,7 @@ def evaluate(
             ):
                 for node in started.nodes:
                     if node.refused:
-                        notice(f"node {node.id} ({node.host}) gets no work: {node.refused}")
+                        tell(f"node {node.id} ({node.host}) gets no work: {node.refused}")
                 advance = _counter(progress, len(chosen))
                 return evaluate_folder(started, found, folder, chosen, splits.id, target, video, advance, salt_of)
         except SnapshotRefused as error:
@@ -190,7 +191,7 @@ def _engine(
 
 def _hidden_cases(task: Task, splits_id: str, policy: str | os.PathLike[str]) -> AbstractContextManager[None]:
     """Wait for agents that play the same hidden cases on this machine: the load could be felt."""
-    from evopolicygym.runs.machine_lock import Cases, hidden_cases
+    from evopolicygym.runs.locks import Cases, hidden_cases
 
     label = f"evaluate {_shown(policy)}"
     return hidden_cases(Cases(task.id, splits_id), label, "Ctrl-C ends this; evaluate it later, or on train cases.")

@@ -68,9 +68,7 @@ class Analysis:
         }
 
 
-def leaderboard(
-    runs: RunsLike, *, paper: bool = False, anchors: Sequence[str | os.PathLike[str]] = ()
-) -> Leaderboard:
+def leaderboard(runs: RunsLike, *, paper: bool = False, anchors: Sequence[str | os.PathLike[str]] = ()) -> Leaderboard:
     """Return tables of who is how good on each task, family and collection, with intervals.
 
     Only runs with the same comparable_id share a table; others get a board of their own that says what differs.
