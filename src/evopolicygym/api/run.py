@@ -298,7 +298,7 @@ def _reporting(
 ) -> Iterator[None]:
     if owner.notice:
         notice(owner.notice)
-    for node in owner.judge.means.engine.nodes:
+    for node in owner.judge.context.engine.nodes:
         if node.refused:
             notice(f"node {node.id} ({node.host}) gets no work: {node.refused}")
     if progress is None:

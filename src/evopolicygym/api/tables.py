@@ -9,7 +9,7 @@ from evopolicygym.analysis.entrants import entrant
 from evopolicygym.analysis.leaderboard.costs import cost
 from evopolicygym.api.results import Run
 from evopolicygym.reference.scale import scales
-from evopolicygym.run_record import Checkpoint, Result
+from evopolicygym.run_record import CheckpointRecord, Result
 
 RUN: Final = (
     *("folder", "run", "task", "family", "demand", "entrant", "agent", "model", "seed"),
@@ -139,7 +139,7 @@ def _of_run(run: Run) -> dict[str, Any]:
     return {"folder": str(run.folder), "run": run.id, "task": run.task, "entrant": entrant(run.record)}
 
 
-def _heldout(run: Run, checkpoint: Checkpoint) -> Result | None:
+def _heldout(run: Run, checkpoint: CheckpointRecord) -> Result | None:
     outcome = run.record.outcome
     of_outcome = outcome.heldout if outcome and outcome.checkpoint == checkpoint.hash else None
     return checkpoint.heldout or of_outcome
