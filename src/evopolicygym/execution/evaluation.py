@@ -188,6 +188,7 @@ def are_among_paper_heldout_cases(splits_id: str, split: Split, indices: tuple[i
     """Whether all cases are among those of the paper's rows."""
     return splits_id == "paper" and split is Split.HELDOUT and set(indices) <= set(range(HELDOUT_CASES))
 
+
 ROW: Final = (
     *("case", "return", "length", "terminated", "truncated", "clipped_actions", "error"),
     *("wall_s", "policy_cpu_s", "stdout", "stderr"),
