@@ -96,8 +96,8 @@ def evaluate(
     splits = _member(Seeds, seeds, "seeds").splits(_path(seal_key))
     chosen = splitting.cases(splits, found.id, chosen_split, _indices(cases, chosen_split))
     salt_of = _salt_of(salt, _path(seal_key))
-    for complaint in pins.complaints(pins.distributions(found.requires)):
-        tell(complaint)
+    for mismatch in pins.version_mismatches(pins.distributions(found.requires)):
+        tell(mismatch)
     kind = _engine(found, min(jobs or _cores(), len(chosen)), isolation, engine, ray_address)
     with _folder(policy) as folder:
         target = _recording(folder, _path(record), video)
@@ -178,7 +178,7 @@ def _engine(
     task: Task, jobs: int, isolation: str, engine: str, ray_address: str | None
 ) -> Callable[..., AbstractContextManager[Engine]]:
     from evopolicygym.execution.engine import LocalEngine
-    from evopolicygym.execution.ray.alone import ray_engine
+    from evopolicygym.execution.ray.engine import ray_engine
     from evopolicygym.runs.settings import EngineName, Isolation
 
     name = _member(EngineName, engine, "engine")
@@ -225,7 +225,7 @@ def _folder(policy: str | os.PathLike[str]) -> Iterator[Path]:
 
 def _recording(policy: Path, record: Path | None, video: bool) -> Path | None:
     """Check and make the folder for recordings."""
-    from evopolicygym.execution.unnamed import unnamed
+    from evopolicygym.files import open_unnamed
 
     if record is None:
         if video:
@@ -240,7 +240,7 @@ def _recording(policy: Path, record: Path | None, video: bool) -> Path | None:
         record.mkdir(parents=True, exist_ok=True)
         if any(record.iterdir()):
             raise UserError(f"{record} is not empty", "Name a new folder for recordings: nothing is ever overwritten.")
-        unnamed(record).close()
+        open_unnamed(record).close()
     except OSError as error:
         raise UserError(f"cannot write to {record}: {error.strerror}", "Name another folder.") from error
     return record

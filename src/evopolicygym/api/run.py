@@ -135,7 +135,7 @@ def run(
     ('scored', 1, False)
     """
     from evopolicygym.runs.settings import EngineName
-    from evopolicygym.tasks.registry import whole_name
+    from evopolicygym.tasks.registry import absolute_name
 
     is_function = callable(agent)
     settings = _agent_settings(
@@ -159,7 +159,7 @@ def run(
         prices=prices and Path(prices).resolve(),
     )
     given = {
-        "task": whole_name(os.fspath(task)),
+        "task": absolute_name(os.fspath(task)),
         "seeds": seeds,
         "seal_key": seal_key and Path(seal_key).resolve(),
         "budget": budget,

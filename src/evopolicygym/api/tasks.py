@@ -18,7 +18,7 @@ def list_tasks() -> list[str]:
     >>> "core16/acrobot" in evopolicygym.list_tasks()
     True
     """
-    from evopolicygym.tasks.files import core16
+    from evopolicygym.tasks.registry import core16
 
     return [task.id for task in core16().values()]
 
