@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from evopolicygym.execution.records import Episode, EpisodeError, EpisodeResult, FaultReport, Recording, mean
-from evopolicygym.reference.paper import HELDOUT_CASES
 from evopolicygym.sandbox.checkpoints import Checkpoint
 from evopolicygym.sandbox.policy.jail import Level
 from evopolicygym.tasks.splits import Case, Split
@@ -181,11 +180,16 @@ def _episode(result: EpisodeResult) -> dict[str, Any]:
 
 
 def are_paper_heldout_cases(splits_id: str, split: Split, indices: tuple[int, ...]) -> bool:
+    """Whether the cases are exactly those of the paper's rows."""
+    from evopolicygym.reference.paper import HELDOUT_CASES
+
     return are_among_paper_heldout_cases(splits_id, split, indices) and indices == tuple(range(HELDOUT_CASES))
 
 
 def are_among_paper_heldout_cases(splits_id: str, split: Split, indices: tuple[int, ...]) -> bool:
     """Whether all cases are among those of the paper's rows."""
+    from evopolicygym.reference.paper import HELDOUT_CASES
+
     return splits_id == "paper" and split is Split.HELDOUT and set(indices) <= set(range(HELDOUT_CASES))
 
 
