@@ -98,12 +98,17 @@ def test_no_file_is_longer_than_400_lines():
 
 
 def test_no_function_is_longer_than_85_lines():
-    """Without its signature: each option of a command is a line or two there."""
+    """Without its signature, where each option of a command is a line or two, and without its documentation."""
     functions = (
         (path, node)
         for path in SOURCE.rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     )
-    lines = {f"{path}:{node.name}": (node.end_lineno or 0) - node.body[0].lineno + 1 for path, node in functions}
+    lines = {
+        f"{path}:{node.name}": (node.end_lineno or 0) - (node.body[0].end_lineno or 0)
+        if ast.get_docstring(node) is not None
+        else (node.end_lineno or 0) - node.body[0].lineno + 1
+        for path, node in functions
+    }
     assert not {name: length for name, length in lines.items() if length > 85}
