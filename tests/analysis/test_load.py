@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import warnings
+from pathlib import Path
 
 import pytest
 from run_folders import source, write_run
@@ -98,7 +99,7 @@ def test_rows_for_pandas(tmp_path):
     write_run(tmp_path / "two", [], agent=None)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        rows = evopolicygym.load_runs(tmp_path)
+        rows = evopolicygym.analyze(tmp_path).rows()
     frame = pandas.DataFrame(rows).set_index("id")
     assert frame.loc["one", "heldout_mean"] == 1.0
     assert frame.loc["one", "parametric_edits"] == frame.loc["one", "parametric_hits"] == 1
@@ -110,14 +111,13 @@ def test_rows_for_pandas(tmp_path):
     assert all(isinstance(value, str | int | float | None) for row in rows for value in row.values())
 
 
-def test_rows_leave_broken_runs_out_with_a_warning(tmp_path):
+def test_rows_leave_broken_runs_out(tmp_path):
     write_run(tmp_path / "one", STEPS)
     (tmp_path / "two").mkdir()
     (tmp_path / "two" / "ledger.jsonl").touch()
-    with pytest.warns(UserWarning, match="two is left out: unfinished: there is a ledger") as caught:
-        rows = evopolicygym.load_runs(str(tmp_path))
-    assert len(rows) == 1
-    assert caught[0].filename == __file__
+    found = evopolicygym.analyze(tmp_path)
+    assert len(found.rows()) == 1
+    assert [(Path(skip.path).name, skip.kind) for skip in found.skipped] == [("two", "unfinished")]
 
 
 LINES = {

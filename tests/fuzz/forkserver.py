@@ -89,7 +89,8 @@ def _play(argv: list[str]) -> None:
     if argv[0] == "load_runs":
         import evopolicygym
 
-        print(evopolicygym.load_runs(argv[1]))
+        found = evopolicygym.load_runs(argv[1])
+        print(found, found.runs, found.submissions, found.episodes)
         return
     from evopolicygym.cli.main import main as command_line
 

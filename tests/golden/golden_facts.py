@@ -38,8 +38,8 @@ from evopolicygym.runs.agent_limits import AgentLimits
 from evopolicygym.runs.open_run import run_ids
 from evopolicygym.runs.settings import EngineName, IsolationChoice, RunSettings, Seeds, ValidateWhen
 from evopolicygym.runs.verify import Replay
-from evopolicygym.sandbox.agent.cell import AgentLevel, Network
-from evopolicygym.sandbox.agent.gateway import Traffic
+from evopolicygym.sandbox.agent.agent_sandbox import AgentLevel, NetworkAccess
+from evopolicygym.sandbox.agent.gateway import ProxyTraffic
 from evopolicygym.sandbox.policy.failures import ErrorKind
 from evopolicygym.sandbox.policy.jail import Level
 from evopolicygym.suites import status
@@ -163,7 +163,7 @@ def command_record(scratch: Path) -> Any:
 
 def samples(_: Path) -> Any:
     """All numbers that analysis finds in the sample runs. `verify` of them is in tests/report/test_sample.py."""
-    rows = evopolicygym.load_runs(REPOSITORY / SAMPLE)
+    rows = evopolicygym.analyze(REPOSITORY / SAMPLE).rows()
     return {
         "analyze": output("analyze", SAMPLE, "--json"),
         "leaderboard": output("leaderboard", SAMPLE, "--json"),
@@ -271,7 +271,7 @@ def names(_: Path) -> Any:
         "variables of an agent": workspace.agent_environment(RunPaths(Path("/run")), "http://127.0.0.1:1/token"),
         "files of a run": [*run_paths.FILES, *run_paths.FOLDERS],
         "usage of a turn": asdict(Usage()),
-        "traffic of an agent": [column.name for column in fields(Traffic)],
+        "traffic of an agent": [column.name for column in fields(ProxyTraffic)],
         "row of a suite": [column.name for column in fields(status.SuiteRow)],
         "limits of an agent": [limit.name for limit in everything.limits([])],
         "messages of a suite": sorted(KINDS),
@@ -293,7 +293,7 @@ VOCABULARIES: dict[str, type[StrEnum]] = {
     "isolation of policies": Level,
     "isolation of agents": AgentLevel,
     "isolation asked for": IsolationChoice,
-    "network of agents": Network,
+    "network of agents": NetworkAccess,
     "split": Split,
     "seeds": Seeds,
     "engine": EngineName,

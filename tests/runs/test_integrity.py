@@ -161,7 +161,8 @@ def test_a_process_that_does_not_live_to_tell_is_a_note(place, monkeypatch, body
 def test_what_was_renamed_is_known_when_the_rest_fails(place, monkeypatch):
     (place.workspace / ".envrc").write_text("touch mark")
     monkeypatch.setattr(limited_process, "CODE", "import os, sys\nsys.path.append(sys.argv[1])\n"
-                        "from evopolicygym.runs import integrity_scan\nintegrity_scan.find_signs = lambda root: os.abort()\n"
+                        "from evopolicygym.runs import integrity_scan\n"
+                        "integrity_scan.find_signs = lambda root: os.abort()\n"
                         "integrity_scan.main(sys.argv[3])")  # fmt: skip
     note = inspect(place)
     assert note["renamed"] == ["workspace/.envrc"] and "SIGABRT" in note["error"]

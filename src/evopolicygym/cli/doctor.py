@@ -20,7 +20,7 @@ from evopolicygym.errors import IsolationUnavailable, UserError
 from evopolicygym.execution.jail_speed import measure_jail
 from evopolicygym.fast.catalogue import CATALOGUE, why_stock
 from evopolicygym.sandbox import probes
-from evopolicygym.sandbox.agent.cell import AgentLevel, Network
+from evopolicygym.sandbox.agent.agent_sandbox import AgentLevel, NetworkAccess
 from evopolicygym.sandbox.agent.exposure import Exposure, exposure
 from evopolicygym.sandbox.agent.levels import best_level, standing
 from evopolicygym.sandbox.policy.jail import MEANING, Level, residues
@@ -33,7 +33,7 @@ from evopolicygym.tasks.task import Task
 
 DRAWN: Final = ("core16/reacher", "core16/car-racing", "core16/door-key", "core16/parking")
 HEALTH: Final = ("versions", "imports", "simulators")
-ALLOWED: Final = Network.ALLOWED  # what agents get by default
+ALLOWED: Final = NetworkAccess.ALLOWED  # what agents get by default
 EXAMPLES: Final = 5
 DRAW: Final = "from evopolicygym.cli.doctor import draw; draw({!r})"
 

@@ -155,7 +155,7 @@ def _report_not_loaded(error: PolicyNotLoaded, json: bool) -> None:
 
 def _print(report: Evaluation) -> None:
     data.print(f"{'case':5} {'return':>12} {'steps':>6}  end")
-    for result in report.results:
+    for result in report.episodes:
         ending = result.error.kind if result.error else "terminated" if result.terminated else "truncated"
         data.print(f"{result.case.index:<5} {result.score:12.4f} {result.length:6}  {ending}")
     for line in _failures(report):
@@ -168,7 +168,7 @@ def _print(report: Evaluation) -> None:
 def _failures(report: Evaluation) -> Iterator[str]:
     """Each distinct failure once, with the first case it happened on."""
     seen = set()
-    for result in report.results:
+    for result in report.episodes:
         if result.error and (result.error.kind, result.error.text) not in seen:
             seen.add((result.error.kind, result.error.text))
             yield f"\ncase {result.case.index} failed: {result.error.kind}\n{result.error.text.rstrip()}"
@@ -177,15 +177,15 @@ def _failures(report: Evaluation) -> Iterator[str]:
 
 
 def _summary(report: Evaluation) -> Iterator[tuple[str, str]]:
-    scores = report.scores
+    scores = report.returns
     yield "task", f"{report.task.id} ({report.task.env_id}), {report.split} cases of {report.splits_id[:23]}"
     files = f"{report.checkpoint.files} file{'s' if report.checkpoint.files != 1 else ''}"
     yield "policy", f"{report.checkpoint.hash[:16]} ({files}, {report.checkpoint.bytes} bytes)"
     if report.mean is not None:
         yield "mean", f"{report.mean:.6g}  (std {report.std:.4g}, min {min(scores):.6g}, max {max(scores):.6g})"
     yield "failed", f"{report.failed} of {len(scores)} episodes"
-    yield "clipped", f"{sum(result.clipped_actions for result in report.results)} actions"
-    if cut := [result for result in report.results if result.left_out]:
+    yield "clipped", f"{sum(result.clipped_actions for result in report.episodes)} actions"
+    if cut := [result for result in report.episodes if result.left_out]:
         first = "; ".join(cut[0].left_out)
         yield "recorded", f"not in full: {len(cut)} of {len(scores)} episodes (case {cut[0].case.index}: {first})"
     yield "speed", f"{report.steps} steps in {report.wall_s:.2f} s ({report.steps_per_s:,.0f} steps/s)"

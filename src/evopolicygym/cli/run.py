@@ -27,7 +27,7 @@ from evopolicygym.runs.open_run import OpenRun, open_run, resume_settings
 from evopolicygym.runs.run_status import has_outcome, read_state, recorded_settings
 from evopolicygym.runs.settings import CORES, MAY_DIFFER, AgentSettings, EngineName, IsolationChoice, RunSettings, Seeds
 from evopolicygym.runs.trust import granted_command, granted_options, is_signed_here
-from evopolicygym.sandbox.agent.cell import Network
+from evopolicygym.sandbox.agent.agent_sandbox import NetworkAccess
 from evopolicygym.tasks.registry import absolute_name, resolve
 
 LIMITS: Final = {
@@ -56,7 +56,7 @@ def run(
     agent_isolation: Annotated[
         IsolationChoice, typer.Option(help="auto is the best of A and B.")
     ] = IsolationChoice.AUTO,
-    agent_network: Annotated[Network, typer.Option(help="What the agent can reach.")] = Network.ALLOWED,
+    agent_network: Annotated[NetworkAccess, typer.Option(help="What the agent can reach.")] = NetworkAccess.ALLOWED,
     agent_env: Annotated[list[str] | None, typer.Option(help="A variable that is passed on, by NAME.")] = None,
     agent_host: Annotated[list[str] | None, typer.Option(help="One more HOST[:PORT] that it can reach.")] = None,
     show: Annotated[list[Path] | None, typer.Option(help="A file or folder that it can read.")] = None,

@@ -31,12 +31,12 @@ from evopolicygym.execution.records import (
 )
 from evopolicygym.sandbox import kernel
 from evopolicygym.sandbox.checkpoints import Checkpoint, remove_tree
-from evopolicygym.sandbox.policy.channel import Contract, Leftovers, PolicyProcess, RecordedActions
 from evopolicygym.sandbox.policy.codec import action_size, size_of
 from evopolicygym.sandbox.policy.failures import ErrorKind, PolicyFailure
 from evopolicygym.sandbox.policy.jail import Level
-from evopolicygym.sandbox.policy.launcher import Nursery, Zygote, start_by_exec
+from evopolicygym.sandbox.policy.policy_process import PolicyArguments, PolicyProcess, ProcessResult, RecordedActions
 from evopolicygym.sandbox.policy.zygote import NUMPY, SCIPY
+from evopolicygym.sandbox.policy.zygote_client import Zygote, ZygoteForker, start_by_exec
 from evopolicygym.tasks import simulator
 from evopolicygym.tasks.spaces import json_safe
 from evopolicygym.tasks.task import Task
@@ -61,7 +61,7 @@ class WorkerSettings:
 class Worker:
     """Plays episodes one after another."""
 
-    def __init__(self, settings: WorkerSettings, nursery: Nursery | None = None) -> None:
+    def __init__(self, settings: WorkerSettings, nursery: ZygoteForker | None = None) -> None:
         self._settings, self._task, self._stage = settings, settings.task, Path(settings.stage)
         self._stage.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._start_zygote = nursery.start if nursery else start_by_exec
@@ -71,7 +71,7 @@ class Worker:
         env = self._make()
         observation, action = simulator.schemas(self._task, env)
         env.close()
-        self.contract = Contract(observation, action, self._task.env_meta())
+        self.contract = PolicyArguments(observation, action, self._task.env_meta())
         try:
             size_of(observation), action_size(action)
         except ValueError as error:
@@ -144,7 +144,7 @@ class Worker:
         return PolicyProcess(self._zygotes[preload], checkpoint.hash, self.contract, self._task.limits, key)
 
     def _result(
-        self, episode: Episode, progress: EpisodeProgress, left: Leftovers, clipped: int, wall_s: float
+        self, episode: Episode, progress: EpisodeProgress, left: ProcessResult, clipped: int, wall_s: float
     ) -> EpisodeResult:
         failure = progress.failure
         kind = IN_AN_EPISODE.get(failure.kind, failure.kind) if failure else None
@@ -181,7 +181,7 @@ def serve(connection: socket.socket, worker: Worker) -> None:
         send(connection, answer)
 
 
-def main(connection: socket.socket, nursery: Nursery) -> NoReturn:
+def main(connection: socket.socket, nursery: ZygoteForker) -> NoReturn:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     settings = receive(connection, WorkerSettings)
     if settings is None:

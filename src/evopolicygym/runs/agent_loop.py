@@ -106,7 +106,7 @@ def last_session(turns: tuple[Turned, ...]) -> str | None:
 
 
 class RateLimitGroup(Protocol):
-    def wait_s(self, own: float) -> float:
+    def wait_s(self, seconds: float) -> float:
         """How long to wait before the next prompt, given that the provider asked us to wait this long: others may know
         that it is longer, and learn of ours."""
 
@@ -115,8 +115,8 @@ class RateLimitGroup(Protocol):
 
 
 class NoSharing:
-    def wait_s(self, own: float) -> float:
-        return own
+    def wait_s(self, seconds: float) -> float:
+        return seconds
 
     def agent_is_gone(self) -> None:
         pass

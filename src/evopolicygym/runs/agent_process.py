@@ -36,8 +36,8 @@ from evopolicygym.runs.agent_output import (
     Transcript,
     open_plain,
 )
-from evopolicygym.sandbox.agent.cell import AgentLevel, Cell
-from evopolicygym.sandbox.agent.launch import AgentProcess, launch
+from evopolicygym.sandbox.agent.agent_sandbox import AgentLevel, AgentSandbox
+from evopolicygym.sandbox.agent.launch import SandboxedProcess, launch
 
 LONGEST: Final = 64
 
@@ -138,9 +138,9 @@ class AgentCommand:
 class CliAgent:
     """Starts the client anew for each turn. One that plays ``once`` has only one, unless it fails."""
 
-    def __init__(self, seat: AgentCommand, cell: Cell, level: AgentLevel, transcripts: Path) -> None:
+    def __init__(self, seat: AgentCommand, cell: AgentSandbox, level: AgentLevel, transcripts: Path) -> None:
         self._seat, self._cell, self._level, self._transcripts = seat, cell, level, transcripts
-        self._process: AgentProcess | None = None
+        self._process: SandboxedProcess | None = None
         self._pulse = Heartbeat(transcripts)
         transcripts.mkdir(parents=True, exist_ok=True)
 
@@ -233,13 +233,13 @@ def start_failure(is_first: bool, error: OSError | UserError) -> Failure:
     return Failure(FailureKind.CLIENT, f"it cannot be started again: {error}")
 
 
-def restore_folders(cell: Cell) -> None:
+def restore_folders(cell: AgentSandbox) -> None:
     """The agent's folders, as its program needs them: an earlier turn may have closed them."""
     for folder in (cell.workspace, cell.home, cell.temporary):
         home.ensure(folder)
 
 
-def wait_or_kill(process: AgentProcess, over: Callable[[], Failure | None]) -> tuple[int | None, Failure | None]:
+def wait_or_kill(process: SandboxedProcess, over: Callable[[], Failure | None]) -> tuple[int | None, Failure | None]:
     """The exit code; or why it had to be ended."""
     while (code := process.wait(POLL_S)) is None:
         if why := over():
@@ -248,7 +248,7 @@ def wait_or_kill(process: AgentProcess, over: Callable[[], Failure | None]) -> t
     return code, None
 
 
-def save_traffic(process: AgentProcess, path: Path, keys: Mapping[str, str]) -> None:
+def save_traffic(process: SandboxedProcess, path: Path, keys: Mapping[str, str]) -> None:
     """What the proxy let through, and what it refused, beside the transcript. Hosts are in lower case, and so is a key
     that an agent asked for as a host."""
     redactor = Redactor({name: value.lower() for name, value in keys.items()})
@@ -278,9 +278,9 @@ LISTENER_ENDS_S: Final = 10.0  # at most, for the thread that listens to a progr
 class JsonLinesAgent:
     """Started with the first prompt. When it goes away, the turn has failed, and the next one starts it anew."""
 
-    def __init__(self, seat: AgentCommand, cell: Cell, level: AgentLevel, transcripts: Path) -> None:
+    def __init__(self, seat: AgentCommand, cell: AgentSandbox, level: AgentLevel, transcripts: Path) -> None:
         self._seat, self._cell, self._level, self._transcripts = seat, cell, level, transcripts
-        self._process: AgentProcess | None = None
+        self._process: SandboxedProcess | None = None
         self._pulse = Heartbeat(transcripts)
         self._open = ExitStack()
         self._listener = ThreadPoolExecutor(1, "listener")

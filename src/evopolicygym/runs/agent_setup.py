@@ -23,11 +23,11 @@ from evopolicygym.runs import install_paths, workspace
 from evopolicygym.runs.agent_process import AgentCommand, AgentRunner, CliAgent, JsonLinesAgent
 from evopolicygym.runs.install_paths import InstallPaths, find_install_paths, node_interpreter
 from evopolicygym.runs.settings import AgentSettings
-from evopolicygym.sandbox.agent.cell import AgentLevel, Cell, Network
+from evopolicygym.sandbox.agent.agent_sandbox import AgentLevel, AgentSandbox, NetworkAccess
+from evopolicygym.sandbox.agent.allow_list import parse
 from evopolicygym.sandbox.agent.exposure import exposure
 from evopolicygym.sandbox.agent.levels import best_level, standing
-from evopolicygym.sandbox.agent.proxy import parse
-from evopolicygym.sandbox.agent.python import Python, make_python
+from evopolicygym.sandbox.agent.python import AgentPython, make_python
 from evopolicygym.sandbox.checkpoints import STAGED, sweep
 from evopolicygym.sandbox.runtime import runtime
 
@@ -40,11 +40,11 @@ class AgentHome:
     home: Path
     temporary: Path
     programs: Path
-    python: Python
+    python: AgentPython
 
-    def cell(self, place: RunPaths, network: Network, hosts: tuple[str, ...], ports: tuple[int, ...],
-             installed: InstallPaths, environment: dict[str, str]) -> Cell:  # fmt: skip
-        return Cell(
+    def cell(self, place: RunPaths, network: NetworkAccess, hosts: tuple[str, ...], ports: tuple[int, ...],
+             installed: InstallPaths, environment: dict[str, str]) -> AgentSandbox:  # fmt: skip
+        return AgentSandbox(
             workspace=place.workspace,
             home=self.home,
             temporary=self.temporary,
@@ -246,7 +246,7 @@ def _check_url(url: str | None) -> None:
 
 def _check_reachable(settings: AgentSettings) -> None:
     """The proxy carries what it cannot read, and nothing else."""
-    url, proxied = urlsplit(settings.base_url or ""), settings.network is Network.ALLOWED
+    url, proxied = urlsplit(settings.base_url or ""), settings.network is NetworkAccess.ALLOWED
     if url.scheme == "http" and url.hostname not in LOOPBACK and proxied and settings.isolation != "none":
         raise UserError(
             f"{settings.base_url} is plain http elsewhere than at 127.0.0.1, and the agent's proxy carries https only",

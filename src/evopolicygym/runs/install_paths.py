@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from evopolicygym.errors import UserError
-from evopolicygym.sandbox.agent.cell import DEFAULT_PATH
+from evopolicygym.sandbox.agent.agent_sandbox import DEFAULT_PATH
 
 SYSTEM: Final = ("/usr/", "/bin/", "/lib")
 PREFIXES: Final = ("/", "/usr", "/usr/local")

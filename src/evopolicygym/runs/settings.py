@@ -22,7 +22,7 @@ from evopolicygym.judge.events import MAX_BUDGET
 from evopolicygym.judge.judge import Videos
 from evopolicygym.judge.requests import MAX_EPISODES
 from evopolicygym.runs.agent_limits import AgentLimits
-from evopolicygym.sandbox.agent.cell import AgentLevel, Network
+from evopolicygym.sandbox.agent.agent_sandbox import AgentLevel, NetworkAccess
 from evopolicygym.sandbox.policy.jail import Level
 from evopolicygym.tasks.sealing import load_key
 from evopolicygym.tasks.splits import SIZES, PaperSplits, SealedSplits, Split, Splits
@@ -115,7 +115,7 @@ class AgentSettings(StrictModel):
     shown: list[Path] = []
     json_lines: bool = False
     isolation: Literal["auto", "A", "B", "none"] = "auto"
-    network: Network = Network.ALLOWED
+    network: NetworkAccess = NetworkAccess.ALLOWED
     turns: int | None = Field(default=None, ge=1)
     hours: float | None = Field(default=24.0, gt=0)
     tokens: int | None = Field(default=None, ge=1)

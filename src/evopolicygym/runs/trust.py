@@ -22,7 +22,7 @@ from evopolicygym.errors import UserError
 from evopolicygym.judge.events import Opened
 from evopolicygym.runs import install_paths
 from evopolicygym.runs.settings import AgentSettings, RunSettings
-from evopolicygym.sandbox.agent.cell import Network
+from evopolicygym.sandbox.agent.agent_sandbox import NetworkAccess
 from evopolicygym.tasks.registry import is_installed_task
 from evopolicygym.tasks.sealing import create_key, load_key
 
@@ -72,7 +72,7 @@ def _of_agent(agent: AgentSettings) -> dict[str, OptionGrant]:
         "agent_host": agent.hosts,
         "show": agent.shown,
         "prices": [agent.prices] if agent.prices else [],
-        "agent_network": [Network.OPEN.value] if agent.network is Network.OPEN else [],
+        "agent_network": [NetworkAccess.OPEN.value] if agent.network is NetworkAccess.OPEN else [],
         "agent_isolation": ["none"] if agent.isolation == "none" else [],
     }
     grants = {

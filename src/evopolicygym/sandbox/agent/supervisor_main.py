@@ -21,8 +21,8 @@ if __name__ == "__main__":
 
 from evopolicygym.sandbox import kernel
 from evopolicygym.sandbox.agent import namespaces, tree
-from evopolicygym.sandbox.agent.orders import Orders
-from evopolicygym.sandbox.agent.ownership import passage
+from evopolicygym.sandbox.agent.agent_user import passage
+from evopolicygym.sandbox.agent.orders import LaunchRequest
 from evopolicygym.sandbox.agent.program import LAYER, become_program, exit_code, in_words
 
 TERMINATE = b"T"
@@ -40,7 +40,7 @@ def main(control: socket.socket) -> NoReturn:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # Ctrl-C is the judge's to hear, and its to pass on
     judge = kernel.pidfd_open(os.getppid())
-    orders = Orders.read(control)
+    orders = LaunchRequest.read(control)
     try:
         with _passage(orders):
             listeners = namespaces.leave_host(orders) if orders.private else []
@@ -51,13 +51,15 @@ def main(control: socket.socket) -> NoReturn:
     os._exit(0)
 
 
-def _passage(orders: Orders) -> AbstractContextManager[None]:
+def _passage(orders: LaunchRequest) -> AbstractContextManager[None]:
     """Here and not with the judge, who may be killed before he has closed the doors again."""
     uid = orders.layers.uid
     return nullcontext() if uid is None or not orders.reached else passage(orders.reached, uid)
 
 
-def _keep(control: socket.socket, judge: int, child: int, orders: Orders, listeners: list[socket.socket]) -> None:
+def _keep(
+    control: socket.socket, judge: int, child: int, orders: LaunchRequest, listeners: list[socket.socket]
+) -> None:
     kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
     _say(control, {"running": child}, [listener.fileno() for listener in listeners])
     for listener in listeners:
@@ -67,7 +69,7 @@ def _keep(control: socket.socket, judge: int, child: int, orders: Orders, listen
     _say(control, {"ended": status, "alone": alone})
 
 
-def _start(orders: Orders) -> int:
+def _start(orders: LaunchRequest) -> int:
     """The child to wait for: the init of the agent's pid namespace, or the program itself."""
     reader, writer = os.pipe()
     if not orders.private:

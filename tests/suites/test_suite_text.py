@@ -7,12 +7,12 @@ import signal
 import pytest
 from rich.console import Console
 
-from evopolicygym.cli.suite_table import rendered
+from evopolicygym.cli.suite_text import status_table
 from evopolicygym.suites import log
 from evopolicygym.suites.estimate import estimate
 from evopolicygym.suites.file import SpendingCap, Suite
 from evopolicygym.suites.plan import plan
-from evopolicygym.suites.status import SuiteRow, SuiteRunStatus, over_cap
+from evopolicygym.suites.status import SuiteRow, SuiteRunStatus, is_over_cap
 
 
 def row(**facts):
@@ -24,7 +24,7 @@ def row(**facts):
 def lines(rows, width=80, height=None):
     console = Console(width=width, force_terminal=False)
     with console.capture() as shown:
-        console.print(rendered("some", rows, width=width, height=height))
+        console.print(status_table("some", rows, width=width, height=height))
     return shown.get().splitlines()
 
 
@@ -73,8 +73,8 @@ def test_how_an_attempt_ended(tmp_path, said, code, gave_up, reason):
 
 def test_what_superseded_attempts_cost_counts():
     rows = [row(tokens=400), row(wasted_tokens=600.0, wasted_dollars=2.0)]
-    assert over_cap(rows, SpendingCap(tokens=1000)) and not over_cap(rows, SpendingCap(tokens=1001))
-    assert over_cap(rows, SpendingCap(dollars=2))
+    assert is_over_cap(rows, SpendingCap(tokens=1000)) and not is_over_cap(rows, SpendingCap(tokens=1001))
+    assert is_over_cap(rows, SpendingCap(dollars=2))
 
 
 def test_core_time_that_nobody_knows_is_not_none(tmp_path):

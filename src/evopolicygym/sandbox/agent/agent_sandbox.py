@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from evopolicygym.errors import UserError
-from evopolicygym.sandbox.agent.python import Python
+from evopolicygym.sandbox.agent.python import AgentPython
 from evopolicygym.sandbox.packages import beneath
 
 DEFAULT_PATH: Final = "/usr/local/bin:/usr/bin:/bin"
@@ -25,7 +25,7 @@ class AgentLevel(StrEnum):
     NONE = "none"
 
 
-class Network(StrEnum):
+class NetworkAccess(StrEnum):
     """ALLOWED: the door, and the model's hosts through a proxy. OPEN: everything. NONE: the door alone."""
 
     ALLOWED = "allowed"
@@ -34,7 +34,7 @@ class Network(StrEnum):
 
 
 @dataclass(frozen=True)
-class Cell:
+class AgentSandbox:
     """All paths are the same inside as outside, and free of links. ``workspace`` is also the working directory;
     ``home`` and ``temporary`` belong to the run and are kept from turn to turn (at level A ``temporary`` is /tmp as
     well); ``feedback`` is shown read-only at ``workspace/feedback`` where mounts are possible. ``readable`` are more
@@ -45,12 +45,12 @@ class Cell:
     workspace: Path
     home: Path
     temporary: Path
-    python: Python
+    python: AgentPython
     feedback: Path | None = None
     readable: tuple[Path, ...] = ()
     libraries: tuple[Path, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
-    network: Network = Network.ALLOWED
+    network: NetworkAccess = NetworkAccess.ALLOWED
     hosts: tuple[str, ...] = ()
     ports: tuple[int, ...] = ()
     processes: int = PROCESSES

@@ -24,7 +24,7 @@ class Destination:
         return f"{self.host}:{self.port}"
 
 
-class Refused(Exception):
+class ProxyRefusal(Exception):
     """With the status and the text that the client is shown."""
 
     def __init__(self, status: str, text: str, destination: Destination | None = None) -> None:
@@ -46,15 +46,15 @@ class AllowList:
         self._addresses = frozenset(one.host for one in self.hosts)
 
     def requested(self, head: bytes) -> Destination:
-        """From the head of a request. Raises Refused for all but a permitted CONNECT."""
+        """From the head of a request. Raises ProxyRefusal for all but a permitted CONNECT."""
         match = REQUEST.match(head)
         if match is None:
-            raise Refused("405 Method Not Allowed", "This proxy knows CONNECT only: use https.")
+            raise ProxyRefusal("405 Method Not Allowed", "This proxy knows CONNECT only: use https.")
         wanted = Destination(match[1].decode().strip("[]").lower().rstrip("."), int(match[2]))
         if wanted in self.hosts or (wanted.host in LOOPBACK and wanted.port in self._ports):
             return wanted
         allowed = ", ".join(sorted(map(str, self.hosts))) or "none"
-        raise Refused("403 Forbidden", f"{wanted} is not on this run's list of hosts: {allowed}", wanted)
+        raise ProxyRefusal("403 Forbidden", f"{wanted} is not on this run's list of hosts: {allowed}", wanted)
 
     def permitted(self, wanted: Destination, addresses: Iterable[str]) -> list[str]:
         """The addresses of an allowed host that may be connected to: private ones only when they are listed."""
@@ -63,7 +63,7 @@ class AllowList:
         found = list(dict.fromkeys(addresses))
         good = [one for one in found if ipaddress.ip_address(one).is_global or one in self._addresses]
         if not good:
-            raise Refused(
+            raise ProxyRefusal(
                 "403 Forbidden",
                 f"{wanted} is at {', '.join(found) or 'no address'}, which is not public: list the address as well",
                 wanted,

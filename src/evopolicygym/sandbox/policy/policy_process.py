@@ -18,29 +18,29 @@ from typing import Any, Final
 
 from evopolicygym.errors import Fault
 from evopolicygym.limits import Limits
-from evopolicygym.sandbox.policy.actions import Clipped, action_decoder
+from evopolicygym.sandbox.policy.action_decoder import Clipped, action_decoder
 from evopolicygym.sandbox.policy.codec import Schema, action_size, observation_encoder
 from evopolicygym.sandbox.policy.failures import ErrorKind, PolicyFailure
-from evopolicygym.sandbox.policy.launcher import Child, Ended, Zygote
-from evopolicygym.sandbox.policy.watchdog import Watch, watchdog
-from evopolicygym.sandbox.policy.wire import HEAD_BYTES, READY, REPORT_BYTES, STDIO_BYTES, failed_stage
+from evopolicygym.sandbox.policy.protocol import HEAD_BYTES, READY, REPORT_BYTES, STDIO_BYTES, failed_stage
+from evopolicygym.sandbox.policy.watchdog import ProcessWatch, watchdog
+from evopolicygym.sandbox.policy.zygote_client import JailedProcess, ProcessEnd, Zygote
 
 NONCES: Final = 64
 MAX_RECORD_BYTES: Final = 64 << 20  # answers of one episode that are kept, to repeat it without its policy
 
 
 @dataclass(frozen=True)
-class Leftovers:
+class ProcessResult:
     """What remains when a policy process is gone. ``waited_s``: wall time in which an answer of it was due."""
 
-    ended: Ended
+    ended: ProcessEnd
     stdout: str
     stderr: str
     waited_s: float = 0.0
 
 
 @dataclass(frozen=True)
-class Contract:
+class PolicyArguments:
     """What both ends agree on before the first frame."""
 
     obs_space: Schema
@@ -55,7 +55,7 @@ class RecordedActions:
     """The actions of one episode once more, without the policy that chose them. They are decoded anew: an environment
     may have altered those that it was given."""
 
-    def __init__(self, contract: Contract, answers: bytes) -> None:
+    def __init__(self, contract: PolicyArguments, answers: bytes) -> None:
         buffer = bytearray(HEAD_BYTES + action_size(contract.action_space) + 1)
         self._encode = observation_encoder(contract.obs_space)
         self._decode = action_decoder(contract.action_space, Clipped(), buffer, HEAD_BYTES)
@@ -79,7 +79,7 @@ class RecordedActions:
 class PolicyProcess:
     """One fresh policy process, for one episode. Its answers are kept as they came, up to ``MAX_RECORD_BYTES``."""
 
-    def __init__(self, zygote: Zygote, checkpoint: str, contract: Contract, limits: Limits, key: bytes) -> None:
+    def __init__(self, zygote: Zygote, checkpoint: str, contract: PolicyArguments, limits: Limits, key: bytes) -> None:
         self._zygote, self._limits, self._contract = zygote, limits, contract
         self._encode = observation_encoder(contract.obs_space)
         self._clipped = Clipped()
@@ -89,11 +89,11 @@ class PolicyProcess:
         self._nonces = _fresh_nonces()
         self._answers: bytearray | None = bytearray()
         self._record: Callable[[bytearray], None] = self._answers.extend
-        self._left: Leftovers | None = None
+        self._left: ProcessResult | None = None
         self._child = zygote.spawn(checkpoint, limits, key, contract.as_assignment())
         self._requests = self._child.requests
         self._readinto = FileIO(self._child.answers, closefd=False).readinto
-        self._watch = Watch(self._child.pidfd, limits.episode_cpu_s)
+        self._watch = ProcessWatch(self._child.pidfd, limits.episode_cpu_s)
         watchdog().watch(self._watch)
 
     def wait_ready(self) -> None:
@@ -142,7 +142,7 @@ class PolicyProcess:
         """All actions of the episode, unless they are too many to be kept."""
         return None if self._answers is None else RecordedActions(self._contract, bytes(self._answers))
 
-    def close(self) -> Leftovers:
+    def close(self) -> ProcessResult:
         """Kill the process and collect what it printed."""
         self._end()
         assert self._left is not None
@@ -207,11 +207,11 @@ class PolicyProcess:
             return PolicyFailure(ErrorKind.CRASH, f"the policy process died of signal {ended.signal}")
         return PolicyFailure(ErrorKind.CRASH, f"the policy process exited with code {ended.exit_code}")
 
-    def _end(self) -> Ended:
+    def _end(self) -> ProcessEnd:
         if self._left is None:
             watchdog().leave(self._watch)
             stdout, stderr = (_text(fd, STDIO_BYTES) for fd in (self._child.stdout, self._child.stderr))
-            self._left = Leftovers(self._zygote.end(self._child), stdout, stderr, self._watch.waited_s)
+            self._left = ProcessResult(self._zygote.end(self._child), stdout, stderr, self._watch.waited_s)
         return self._left.ended
 
 
@@ -225,7 +225,7 @@ def _fresh_nonces() -> list[bytes]:
     return [data[i : i + HEAD_BYTES] for i in range(0, len(data), HEAD_BYTES)]
 
 
-def _exited(child: Child, within_s: float) -> bool:
+def _exited(child: JailedProcess, within_s: float) -> bool:
     return bool(select.select([child.pidfd], [], [], within_s)[0])
 
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from evopolicygym.sandbox.policy import randomness
 from evopolicygym.sandbox.policy.codec import InvalidAction, Schema, action_encoder, observation_decoder, size_of
-from evopolicygym.sandbox.policy.wire import (
+from evopolicygym.sandbox.policy.protocol import (
     ANSWERS_FD,
     HEAD_BYTES,
     READY,

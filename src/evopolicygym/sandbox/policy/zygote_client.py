@@ -20,9 +20,9 @@ from evopolicygym.errors import PASSING, Fault, IsolationUnavailable
 from evopolicygym.limits import Limits
 from evopolicygym.sandbox.policy import zygote
 from evopolicygym.sandbox.policy.jail import Level
-from evopolicygym.sandbox.policy.nursery import DEBUG_VARIABLE
-from evopolicygym.sandbox.policy.wire import REPORT_BYTES, STDIO_BYTES
+from evopolicygym.sandbox.policy.protocol import REPORT_BYTES, STDIO_BYTES
 from evopolicygym.sandbox.policy.zygote import NUMPY
+from evopolicygym.sandbox.policy.zygote_forker import DEBUG_VARIABLE
 from evopolicygym.sandbox.privileges import FIRST_POLICY_UID, POLICY_UIDS
 from evopolicygym.sandbox.runtime import runtime
 
@@ -71,7 +71,7 @@ def start_by_exec(theirs: socket.socket) -> Ender:
     return end
 
 
-class Nursery:
+class ZygoteForker:
     """A worker's line to the clean half of its ancestor."""
 
     def __init__(self, line: socket.socket) -> None:
@@ -97,7 +97,7 @@ class Nursery:
 
 
 @dataclass(frozen=True)
-class Ended:
+class ProcessEnd:
     """How a policy process ended, by the kernel's word."""
 
     signal: int
@@ -107,7 +107,7 @@ class Ended:
 
 
 @dataclass(frozen=True)
-class Child:
+class JailedProcess:
     """A jailed process, before anybody has spoken to it."""
 
     pidfd: int
@@ -165,7 +165,7 @@ class Zygote:
                 passing = passing or (error.errno if error.errno in PASSING else None)
         raise IsolationUnavailable(reasons, errno=passing)
 
-    def spawn(self, checkpoint: str, limits: Limits, key: bytes, assignment: Mapping[str, Any]) -> Child:
+    def spawn(self, checkpoint: str, limits: Limits, key: bytes, assignment: Mapping[str, Any]) -> JailedProcess:
         """A confined process that loads ``checkpoint`` (a folder name of the stage). Raises Fault if the jail fails."""
         (their_requests, requests), (answers, their_answers) = os.pipe(), os.pipe()
         stdout, stderr, report = _memory_file(STDIO_BYTES), _memory_file(STDIO_BYTES), _memory_file(REPORT_BYTES)
@@ -183,13 +183,13 @@ class Zygote:
         reply, descriptors = self._receive()
         if not descriptors:
             raise Fault("the zygote died while it forked a policy process")
-        child = Child(descriptors[0], requests, answers, stdout, stderr, report)
+        child = JailedProcess(descriptors[0], requests, answers, stdout, stderr, report)
         if reply["refused"]:
             self.end(child)
             raise Fault(f"a layer of the jail did not take: {reply['refused']}")
         return child
 
-    def end(self, child: Child) -> Ended:
+    def end(self, child: JailedProcess) -> ProcessEnd:
         """Kill, wait for the kernel's word, close everything."""
         with suppress(ProcessLookupError):  # it ended by itself
             signal.pidfd_send_signal(child.pidfd, signal.SIGKILL)
@@ -199,7 +199,7 @@ class Zygote:
         for descriptor in astuple(child):
             os.close(descriptor)
         status = message["status"]
-        return Ended(
+        return ProcessEnd(
             os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0,
             os.WEXITSTATUS(status) if os.WIFEXITED(status) else 0,
             message["cpu_s"],

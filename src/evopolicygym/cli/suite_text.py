@@ -1,4 +1,4 @@
-"""A suite as it goes on: one live table on a terminal, elsewhere a plain line for each change."""
+"""A suite as text: its estimate, its progress (a live table on a terminal, else a line for each change), its status."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from rich.table import Table
 from rich.text import Text
 
 from evopolicygym.cli.output import data, one_line, talk
+from evopolicygym.suites.estimate import CostEstimate, SuiteEstimate
 from evopolicygym.suites.status import SuiteRow, SuiteRunStatus
 
 BAR: Final = 12
 TENTHS: Final = 10
-WIDE: Final = 160  # characters, where nobody said how wide the page is
+WIDE: Final = 160  # characters, where the output has no width of its own
 ROOMY: Final = 110  # enough for bars of full length
 SHORT_BAR: Final = 5
 LEAST: Final = {"why": 12, "task": 10}  # characters
@@ -28,47 +29,61 @@ Show = Callable[[Sequence[SuiteRow]], None]
 
 
 @contextmanager
-def watching(name: str, root: Path) -> Iterator[Show]:
-    """Gives what shows the rows as of now."""
+def progress(name: str, root: Path) -> Iterator[Show]:
+    """Yield a function that shows the current rows."""
     talk.print(f"suite {name}: {root}")
     if talk.is_terminal:
         pace = Pace()
         with Live(console=talk, auto_refresh=False, transient=True) as live:
-            yield lambda rows: live.update(rendered(name, rows, pace, talk.width, talk.height), refresh=True)
+            yield lambda rows: live.update(status_table(name, rows, pace, talk.width, talk.height), refresh=True)
     else:
-        told: dict[str, str] = {}
-        yield lambda rows: _tell_changes(rows, told)
+        printed: dict[str, str] = {}
+        yield lambda rows: _print_changes(rows, printed)
 
 
 class Pace:
-    """How long things still take: from what was done since they were first looked at."""
+    """Estimate remaining time from what was done since the first look."""
 
     def __init__(self) -> None:
         self._first: dict[str, tuple[float, float]] = {}
 
-    def left(self, what: str, amount: float) -> str:
-        """``amount`` is what is left to do; empty as long as nobody can tell."""
-        began, at_first = self._first.setdefault(what, (time.monotonic(), amount))
-        done = at_first - amount
-        return _duration(amount * (time.monotonic() - began) / done) if done > 0 else ""
+    def time_left(self, name: str, remaining: float) -> str:
+        """Return the time for the remaining episodes, or nothing while there is no progress to go by."""
+        began, at_first = self._first.setdefault(name, (time.monotonic(), remaining))
+        done = at_first - remaining
+        return _duration(remaining * (time.monotonic() - began) / done) if done > 0 else ""
 
 
-def show(name: str, rows: Sequence[SuiteRow]) -> None:
+def show_status(name: str, rows: Sequence[SuiteRow]) -> None:
     if not data.is_terminal:
         data.width = WIDE
-    data.print(rendered(name, rows, width=data.width))
+    data.print(status_table(name, rows, width=data.width))
 
 
-def rendered(
+def show_estimate(name: str, estimate: SuiteEstimate) -> None:
+    table = Table(title=one_line(f"{name}: remaining work"), title_justify="left", box=None, pad_edge=False)
+    for heading in ("agent", "runs", "done", "episodes at most", "core-hours at most", "dollars"):
+        table.add_column(heading, justify="left" if heading == "agent" else "right")
+    for cost in (*estimate.agents, estimate.total):
+        table.add_row(cost.agent, *map(str, (cost.runs, cost.done, cost.episodes)), _hours(cost), cost.dollars)
+    data.print(table)
+    data.block(estimate.notes())
+
+
+def _hours(cost: CostEstimate) -> str:
+    return "unknown" if cost.core_hours is None else f"{cost.core_hours:.2g}"
+
+
+def status_table(
     name: str, rows: Sequence[SuiteRow], pace: Pace | None = None, width: int = WIDE, height: int | None = None
 ) -> Table:
-    """With ``height``, what matters most of what there is room for. Columns without content are left out."""
-    left = pace.left("", sum(map(_left, rows))) if pace else ""
+    """Return the rows as a table without empty columns. With ``height``, only the most important rows that fit."""
+    time_left = pace.time_left("", sum(map(_episodes_left, rows))) if pace else ""
     title = f"{name}: {sum(row.is_over for row in rows)} of {len(rows)} runs scored" + (
-        f", {left} left" if left else ""
+        f", {time_left} left" if time_left else ""
     )
     room = len(rows) if height is None else max(1, height - 4)
-    shown = rows if len(rows) <= room else sorted(rows, key=_dullness)[:room]
+    shown = rows if len(rows) <= room else sorted(rows, key=_importance)[:room]
     lines = [_one_line(_cells(row, _time_left(row, pace), BAR if width >= ROOMY else SHORT_BAR)) for row in shown]
     table = Table(title=one_line(title), title_justify="left", caption_justify="left", box=None, pad_edge=False)
     widths = _widths(lines, width)
@@ -82,7 +97,7 @@ def rendered(
 
 
 def _widths(lines: Sequence[tuple[str, ...]], width: int) -> dict[str, int]:
-    """Of the columns that have content. Tasks and reasons are cut where there is no room; the rest is shown whole."""
+    """Return the widths of the columns that have content. Only reasons and tasks are cut when there is no room."""
     longest = {heading: max(cell_len(line[i]) for line in lines) for i, heading in enumerate(COLUMNS)}
     wide = {heading: max(length, len(heading)) for heading, length in longest.items() if length}
     over = sum(wide.values()) + 2 * (len(wide) - 1) - width
@@ -93,7 +108,7 @@ def _widths(lines: Sequence[tuple[str, ...]], width: int) -> dict[str, int]:
     return wide
 
 
-def _dullness(row: SuiteRow) -> int:
+def _importance(row: SuiteRow) -> int:
     return (
         SuiteRunStatus.RUNNING,
         SuiteRunStatus.FAILED,
@@ -104,13 +119,13 @@ def _dullness(row: SuiteRow) -> int:
     ).index(row.status)
 
 
-def _left(row: SuiteRow) -> float:
-    """Episodes to play: the rest of the budget, and hidden ones as far as they are known."""
+def _episodes_left(row: SuiteRow) -> float:
+    """Return the episodes to play: the rest of the budget, and hidden ones as far as they are known."""
     return 0 if row.is_over else row.budget - row.charged + (row.hidden_left or 0)
 
 
 def _time_left(row: SuiteRow, pace: Pace | None) -> str:
-    return pace.left(row.run, _left(row)) if pace and row.status is SuiteRunStatus.RUNNING else ""
+    return pace.time_left(row.run, _episodes_left(row)) if pace and row.status is SuiteRunStatus.RUNNING else ""
 
 
 def _cells(row: SuiteRow, left: str, bar: int) -> tuple[str, ...]:
@@ -125,7 +140,7 @@ def _cells(row: SuiteRow, left: str, bar: int) -> tuple[str, ...]:
         _number(row.score),
         _spent(row),
         left,
-        _why(row),
+        _reason(row),
     )
 
 
@@ -133,8 +148,7 @@ def _one_line(cells: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(map(one_line, cells))
 
 
-def _why(row: SuiteRow) -> str:
-    """In one line."""
+def _reason(row: SuiteRow) -> str:
     return " ".join((row.reason or "").split())
 
 
@@ -160,13 +174,13 @@ def _duration(seconds: float) -> str:
     return f"{minutes // 60} h {minutes % 60:02} min" if minutes >= 60 else f"{minutes} min {rest:02} s"
 
 
-def _tell_changes(rows: Sequence[SuiteRow], told: dict[str, str]) -> None:
-    """A line when a run changes its phase, ends, or has used another tenth of its budget."""
+def _print_changes(rows: Sequence[SuiteRow], printed: dict[str, str]) -> None:
+    """Print a line when a run changes its phase, ends, or has used another tenth of its budget."""
     for row in rows:
         waits = row.reason if row.status is SuiteRunStatus.RUNNING else None
         now = f"{row.status} {row.phase} {TENTHS * row.charged // max(1, row.budget)} {waits}"
-        if told.get(row.run) != now and (row.run in told or row.status is not SuiteRunStatus.WAITING):
+        if printed.get(row.run) != now and (row.run in printed or row.status is not SuiteRunStatus.WAITING):
             score = f", score {row.score:.6g}" if row.score is not None else ""
-            why = f": {_why(row)}" if row.reason else ""
+            why = f": {_reason(row)}" if row.reason else ""
             talk.print(f"{row.run}: {_status(row)}, {row.charged}/{row.budget} episodes{score}{why}")
-        told[row.run] = now
+        printed[row.run] = now

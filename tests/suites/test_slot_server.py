@@ -1,4 +1,4 @@
-"""Runs and their foreman, over real sockets."""
+"""Runs and their scheduler, over real sockets."""
 
 from __future__ import annotations
 
@@ -15,38 +15,38 @@ from evopolicygym.suites.slot_pool import SlotPool, SlotServer
 from evopolicygym.suites.worker import PooledSlots, SharedRateLimits
 
 
-class Visitor:
+class FakeRun:
     """A run of a suite, without the run."""
 
-    def __init__(self, hall, name="run", provider="provider"):
+    def __init__(self, server, name="run", provider="provider"):
         self.ends = [socket.socketpair(), socket.socketpair()]
         self.gone = []
-        self.hosting = asyncio.ensure_future(
-            hall.host(name, self.ends[0][0], self.ends[1][0], lambda: self.gone.append(name))
+        self.serving = asyncio.ensure_future(
+            server.serve(name, self.ends[0][0], self.ends[1][0], lambda: self.gone.append(name))
         )
-        self.slots, self.company = PooledSlots(self.ends[0][1], 2), SharedRateLimits(self.ends[1][1], provider)
+        self.slots, self.rate_limits = PooledSlots(self.ends[0][1], 2), SharedRateLimits(self.ends[1][1], provider)
 
     async def granted(self):
         await asyncio.to_thread(select.select, self.slots.waitable, [], [], 10)
         return self.slots.granted()
 
     async def leave(self):
-        self.company._file.close()
+        self.rate_limits._file.close()
         for _, theirs in self.ends:
             theirs.close()
-        await self.hosting
+        await self.serving
 
 
-def in_a_hall(visit):
+def with_server(scenario):
     async def main():
-        await visit(SlotServer(SlotPool(range(2))))
+        await scenario(SlotServer(SlotPool(range(2))))
 
     asyncio.run(main())
 
 
 def test_slots_are_granted_and_pass_on():
-    async def visit(hall):
-        one, two = Visitor(hall, "one"), Visitor(hall, "two")
+    async def scenario(server):
+        one, two = FakeRun(server, "one"), FakeRun(server, "two")
         one.slots.want(2, urgent=False)
         first = await one.granted()
         first += await one.granted() if len(first) < 2 else []
@@ -59,12 +59,12 @@ def test_slots_are_granted_and_pass_on():
         assert await two.granted() == [first[1]]
         await two.leave()
 
-    in_a_hall(visit)
+    with_server(scenario)
 
 
 def test_a_slot_that_comes_too_late_goes_back():
-    async def visit(hall):
-        one, two = Visitor(hall, "one"), Visitor(hall, "two")
+    async def scenario(server):
+        one, two = FakeRun(server, "one"), FakeRun(server, "two")
         one.slots.want(2, urgent=False)
         await asyncio.to_thread(select.select, one.slots.waitable, [], [], 10)
         await asyncio.to_thread(one.slots.want, 0, urgent=False)  # and never looks again
@@ -75,37 +75,37 @@ def test_a_slot_that_comes_too_late_goes_back():
         await one.leave()
         await two.leave()
 
-    in_a_hall(visit)
+    with_server(scenario)
 
 
 def test_a_provider_that_asks_one_run_to_wait_slows_the_others():
-    async def visit(hall):
-        one, two, other = Visitor(hall, "one"), Visitor(hall, "two"), Visitor(hall, "other", "another provider")
-        assert await asyncio.to_thread(two.company.wait_s, 0.0) == 0.0
-        assert await asyncio.to_thread(one.company.wait_s, 30.0) == 30.0
-        assert 29.0 < await asyncio.to_thread(two.company.wait_s, 0.0) <= 30.0
-        assert await asyncio.to_thread(other.company.wait_s, 0.0) == 0.0
-        for visitor in (one, two, other):
-            await visitor.leave()
+    async def scenario(server):
+        one, two, other = FakeRun(server, "one"), FakeRun(server, "two"), FakeRun(server, "other", "another provider")
+        assert await asyncio.to_thread(two.rate_limits.wait_s, 0.0) == 0.0
+        assert await asyncio.to_thread(one.rate_limits.wait_s, 30.0) == 30.0
+        assert 29.0 < await asyncio.to_thread(two.rate_limits.wait_s, 0.0) <= 30.0
+        assert await asyncio.to_thread(other.rate_limits.wait_s, 0.0) == 0.0
+        for run in (one, two, other):
+            await run.leave()
 
-    in_a_hall(visit)
+    with_server(scenario)
 
 
-def test_the_foreman_learns_that_an_agent_is_gone():
-    async def visit(hall):
-        one = Visitor(hall, "one")
-        await asyncio.to_thread(one.company.agent_is_gone)
+def test_the_scheduler_learns_that_an_agent_is_gone():
+    async def scenario(server):
+        one = FakeRun(server, "one")
+        await asyncio.to_thread(one.rate_limits.agent_is_gone)
         assert one.gone == ["one"]
         await one.leave()
 
-    in_a_hall(visit)
+    with_server(scenario)
 
 
 @pytest.mark.parametrize("deed", ["look", "want", "give back", "ask"])
-def test_without_its_foreman_a_run_ends_at_once(deed):
+def test_without_its_scheduler_a_run_ends_at_once(deed):
     """A moment later the kernel would end it: what goes wrong until then must not be recorded as a fault."""
     ours, theirs = socket.socketpair()
-    slots, company = PooledSlots(theirs, 2), SharedRateLimits(theirs, "provider")
+    slots, rate_limits = PooledSlots(theirs, 2), SharedRateLimits(theirs, "provider")
     child = os.fork()
     if child == 0:
         ours.close()
@@ -114,7 +114,7 @@ def test_without_its_foreman_a_run_ends_at_once(deed):
             "look": slots.granted,
             "want": lambda: slots.want(0, True) or slots.want(1, True),
             "give back": lambda: slots.give_back(1),
-            "ask": lambda: company.wait_s(1.0),
+            "ask": lambda: rate_limits.wait_s(1.0),
         }
         try:
             deeds[deed]()
