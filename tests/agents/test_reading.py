@@ -14,7 +14,7 @@ from evopolicygym.agents.lines import LONGEST_LINE, ReadingLimit, lines
 from evopolicygym.agents.reading import Ended
 from evopolicygym.agents.turns import FailureKind, Turn, Usage, total
 from evopolicygym.judge.ledger import Ledger
-from evopolicygym.runs.agent_loop import _turned
+from evopolicygym.runs.agent_loop import turn_event
 
 
 def read(name: str, *events, code: int | None = 0, home: Path = Path("/nonexistent"), **more) -> Turn:
@@ -168,7 +168,7 @@ def test_whatever_it_says_can_be_written_down(line, tmp_path):
     """In a ledger, by the driver's own words, and read again."""
     turn = read("claude", line)
     judge_ledger = Ledger(tmp_path / "ledger.jsonl")
-    judge_ledger.append(_turned(turn, 0, None, None))
+    judge_ledger.append(turn_event(turn, 0, None, None))
     assert [line.kind for line in Ledger(tmp_path / "ledger.jsonl").replay()] == ["turned"]
 
 

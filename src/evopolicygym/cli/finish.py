@@ -84,7 +84,7 @@ def score(
         with open_run(run, **given) as owner, progress(total) as advance:
             tell_notice(owner.notice)
             if all_checkpoints and missing:
-                with hidden_cases_lock(serve.case_set(owner), str(run), "Ctrl-C loses nothing: score it later."):
+                with hidden_cases_lock(owner.case_set, str(run), "Ctrl-C loses nothing: score it later."):
                     for one in owner.judge.state.candidates:
                         scoring.score(owner.judge, one.charged.checkpoint, advance)
             owner.write_record()

@@ -162,11 +162,11 @@ async def _drive(owner: OpenRun, who: AgentSetup, root: Path) -> None:
         asyncio.get_running_loop().add_signal_handler(number, _stop, number, root)
     talk.print(f"{root}: {who.client.name} plays {owner.judge.context.task.id}")
     tell_notice(owner.notice)
-    for path in who.shown_alone(owner.place):
+    for path in who.shown_alone(owner.paths):
         talk.print(f"the agent sees {path}, and nothing beside it: {ALONE}")
     tell_refused(owner.judge.context.engine.nodes)
     with watching(lambda: owner.judge.state):
-        await play_agent(owner, lambda api: who.player(owner.place, api), who.settings.allowance, table=who.prices)
+        await play_agent(owner, who)
 
 
 def _stop(number: int, root: Path) -> None:

@@ -86,12 +86,12 @@ async def _serve(owner: OpenRun, run: Path, json: bool) -> None:
 def _announce(owner: OpenRun, run: Path, url: str, json: bool) -> None:
     state = owner.judge.state
     if json:
-        facts = {"run": str(run), "workspace": str(owner.place.workspace), "api": url, "remaining": state.remaining}
+        facts = {"run": str(run), "workspace": str(owner.paths.workspace), "api": url, "remaining": state.remaining}
         print(json_module.dumps(facts), flush=True)
         return
     data.print(f"run        {run}: {owner.judge.context.task.id}, {state.remaining} of {state.budget} episodes left")
     data.print(f"door       {url}")
-    data.print(f"workspace  {owner.place.workspace}")
+    data.print(f"workspace  {owner.paths.workspace}")
     cases, meaning = example_cases(state.remaining)
     talk.block(HOW_TO.format(workspace=run / "workspace", run=run, cases=cases, meaning=meaning))
 

@@ -71,10 +71,10 @@ def _opened(root: Path) -> Opened:
 
 
 def _lines(root: Path) -> list[tuple[LedgerLine, bytes]]:
-    place = RunPaths(root)
-    if not place.ledger.exists():
+    paths = RunPaths(root)
+    if not paths.ledger.exists():
         raise UserError(f"{root} holds no run", "Name the folder of a run: the one with ledger.jsonl.")
-    return list(read(place.ledger))
+    return list(read(paths.ledger))
 
 
 def _state(root: Path, lines: list[tuple[LedgerLine, bytes]]) -> RunState:

@@ -30,11 +30,11 @@ async def serve_run(owner: OpenRun, play: Play) -> None:
     asks to finish the run ends it, too."""
     desk = Desk(owner.judge)
     service = _Service(owner, desk)
-    means, listener = owner.judge.context, bind(owner.place.root)
+    means, listener = owner.judge.context, bind(owner.paths.root)
     facts = Facts(means.task, owner.task_text, means.engine.obs_space, means.engine.action_space)
-    async with control.listening(owner.place.root, service.answer), service.telling_how_it_ends():
+    async with control.listening(owner.paths.root, service.answer), service.telling_how_it_ends():
         async with open_door(app(desk, facts, listener[1].token), listener[0]):
-            workspace.write_door(owner.place, listener[1].url)
+            workspace.write_door(owner.paths, listener[1].url)
             desk.resume()
             await desk.close(await service.played(play(listener[1].url)))
         await service.score()
@@ -107,33 +107,28 @@ class _Service:
 
 def finish_run(owner: OpenRun, advance: scoring.Advance = lambda: None, tell: locks.Notify | None = None) -> None:
     """Selection and score of a closed run, and its record. Waits for agents on the same cases; ``tell`` is told so."""
-    disk_reserve.release(owner.place)
+    disk_reserve.release(owner.paths)
     if owner.judge.state.phase is RunPhase.CLOSED:  # from here on nothing is written there: hidden cases are played
-        workspace.write_closed(owner.place)
+        workspace.write_closed(owner.paths)
     if owner.judge.state.phase is not RunPhase.FINISHED:
         owner.write_record()
         with _hidden_cases(owner, tell) if scoring.left_to_play(owner.judge.state) else nullcontext():
             scoring.finish(owner.judge, advance, lambda: _inspect(owner))
     if owner.settings.agent:
-        delete_credentials(owner.place, owner.settings.agent.name)
+        delete_credentials(owner.paths, owner.settings.agent.name)
     owner.write_record()
 
 
 def _hidden_cases(owner: OpenRun, tell: locks.Notify | None) -> AbstractContextManager[None]:
-    root = owner.place.root
+    root = owner.paths.root
     remedy = f"Ctrl-C loses nothing: `evopolicygym finish {root}` scores the run later."
-    return locks.hidden_cases_lock(case_set(owner), str(root), remedy, tell)
-
-
-def case_set(owner: OpenRun) -> locks.CaseSet:
-    means = owner.judge.context
-    return locks.CaseSet(means.task.id, means.splits.id)
+    return locks.hidden_cases_lock(owner.case_set, str(root), remedy, tell)
 
 
 def _inspect(owner: OpenRun) -> None:
     """What an agent left, once. A workspace without one is a person's own."""
     if owner.settings.agent and owner.judge.state.inspected is None:
-        owner.judge.record(Inspected(_redacted(integrity.inspect(owner.place), owner.judge.redact)))
+        owner.judge.record(Inspected(_redacted(integrity.inspect(owner.paths), owner.judge.redact)))
 
 
 def _redacted(note: Any, redact: Callable[[str], str]) -> Any:

@@ -134,7 +134,7 @@ class AgentSettings(StrictModel):
         return (AgentLevel.A, AgentLevel.B) if self.isolation == "auto" else (AgentLevel(self.isolation),)
 
     @property
-    def allowance(self) -> AgentLimits:
+    def limits(self) -> AgentLimits:
         return AgentLimits(self.turns, self.hours, self.tokens, self.dollars, self.retries, self.silent_minutes)
 
 
