@@ -14,9 +14,7 @@ import pytest
 
 from blocked_syscalls import run_with_blocked
 from conftest import policy_source, write_policy
-from evopolicygym.cli import importing
-from evopolicygym.cli.doctor import _exposure
-from evopolicygym.cli.importing import import_errors
+from evopolicygym.cli.doctor import _exposure, import_errors
 from evopolicygym.cli.numbers import counted
 from evopolicygym.sandbox.agent.exposure import Exposure
 from evopolicygym.tasks import pins, simulator
