@@ -14,8 +14,7 @@ from evopolicygym.analysis.groups import groups
 from evopolicygym.analysis.rows import row
 from evopolicygym.analysis.survey import Survey, survey
 from evopolicygym.cli.analyze_text import show_runs
-from evopolicygym.cli.output import print_json
-from evopolicygym.cli.skipped import report_skipped
+from evopolicygym.cli.output import print_json, report_skipped
 from evopolicygym.errors import UserError
 
 

@@ -8,8 +8,7 @@ from typing import Annotated
 
 import typer
 
-from evopolicygym.cli.output import print_json
-from evopolicygym.cli.skipped import report_skipped
+from evopolicygym.cli.output import print_json, report_skipped
 
 
 def leaderboard(

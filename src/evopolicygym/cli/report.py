@@ -9,8 +9,7 @@ from typing import Annotated
 import typer
 
 from evopolicygym.cli.numbers import counted
-from evopolicygym.cli.output import print_json, talk
-from evopolicygym.cli.skipped import report_skipped
+from evopolicygym.cli.output import print_json, report_skipped, talk
 from evopolicygym.errors import UserError
 
 
