@@ -6,7 +6,7 @@ import threading
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from evopolicygym.cli import live
+from evopolicygym.cli import run_text
 from evopolicygym.judge.events import Opened, Turned
 from evopolicygym.judge.state import RunPhase, RunState
 
@@ -27,6 +27,6 @@ def test_each_phase_is_told_once(monkeypatch, capsys):
             done.set()
         return states.pop(0)
 
-    live._plain(look, done)
+    run_text._plain(look, done)
     told = [line.rpartition(", ")[2] for line in capsys.readouterr().err.splitlines()]
     assert told == ["turn 1", "turn 2", "validating: 0 of 0 checkpoints"]
