@@ -17,7 +17,7 @@ from evopolicygym.execution.records import Node
 from evopolicygym.report.text import replace_unseen
 
 if TYPE_CHECKING:
-    from evopolicygym.analysis.collect import Skipped
+    from evopolicygym.analysis.loading import Skipped
 
 
 BROKEN_PIPE: Final = 141
