@@ -19,12 +19,12 @@ from evopolicygym.analysis.stats.hit_rates import HitCount, HitRate, hit_rate
 
 
 @dataclass(frozen=True)
-class Analysis:
+class AnalyzedRuns:
     runs: tuple[Diagnosis, ...]
     skipped: tuple[Skipped, ...]
 
 
-def analyze_runs(paths: Sequence[Path]) -> Analysis:
+def analyze_runs(paths: Sequence[Path]) -> AnalyzedRuns:
     """Records are read and let go one by one: memory holds their diagnoses alone."""
     runs: list[Diagnosis] = []
     skipped: list[Skipped] = []
@@ -34,7 +34,7 @@ def analyze_runs(paths: Sequence[Path]) -> Analysis:
             runs.append(found)
         else:
             skipped.append(found)
-    return Analysis(tuple(runs), tuple(skipped))
+    return AnalyzedRuns(tuple(runs), tuple(skipped))
 
 
 ALL: Final = "all"

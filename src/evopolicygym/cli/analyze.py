@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from evopolicygym.analysis.analyze import Analysis, analyze_runs, flat_row, summarize_entrants
+from evopolicygym.analysis.analyze import AnalyzedRuns, analyze_runs, flat_row, summarize_entrants
 from evopolicygym.cli.analyze_text import show_runs
 from evopolicygym.cli.output import print_json, report_skipped
 from evopolicygym.errors import UserError
@@ -35,7 +35,7 @@ def analyze(
     raise typer.Exit(1 if found.skipped else 0)
 
 
-def _print_json(found: Analysis) -> None:
+def _print_json(found: AnalyzedRuns) -> None:
     print_json(
         {
             "runs": [run.as_dict() for run in found.runs],
@@ -45,7 +45,7 @@ def _print_json(found: Analysis) -> None:
     )
 
 
-def _print_csv(found: Analysis) -> None:
+def _print_csv(found: AnalyzedRuns) -> None:
     table = [flat_row(run) for run in found.runs]
     if table:
         writer = csv.DictWriter(sys.stdout, list(table[0]), lineterminator="\n")
