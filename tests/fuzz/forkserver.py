@@ -18,7 +18,9 @@ def main() -> None:
 
     _app()
     from evopolicygym.analysis.leaderboard import build  # noqa: F401
-    from evopolicygym.report import gather, page  # noqa: F401
+    from evopolicygym.report import (
+        report_data,  # noqa: F401
+    )
     from evopolicygym.runs import verify  # noqa: F401
 
     print("ready", flush=True)

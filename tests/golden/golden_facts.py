@@ -23,11 +23,11 @@ from evopolicygym import run_paths
 from evopolicygym.agents.client import Client
 from evopolicygym.agents.prices import Price
 from evopolicygym.agents.turns import FailureKind, Usage
-from evopolicygym.analysis.collect import SkipKind
 from evopolicygym.analysis.edits import kinds
-from evopolicygym.analysis.edits.sizes import Size
+from evopolicygym.analysis.edits.kinds import SizeClass
 from evopolicygym.analysis.leaderboard import task_results
 from evopolicygym.analysis.leaderboard.build import PaperRows
+from evopolicygym.analysis.loading import SkipKind
 from evopolicygym.judge.judge import Videos
 from evopolicygym.judge.state import RunPhase
 from evopolicygym.judge.verdicts import Reason, Verdict
@@ -299,9 +299,9 @@ VOCABULARIES: dict[str, type[StrEnum]] = {
     "engine": EngineName,
     "validate_when": ValidateWhen,
     "video": Videos,
-    "kind of edit": kinds.Kind,
-    "size of an edit": Size,
-    "kind of entrant": task_results.Kind,
+    "kind of edit": kinds.EditKind,
+    "size of an edit": SizeClass,
+    "kind of entrant": task_results.EntryKind,
     "rows of the paper": PaperRows,
     "why a folder is skipped": SkipKind,
 }

@@ -18,7 +18,7 @@ from evopolicygym.errors import UserError
 if TYPE_CHECKING:
     import pandas
 
-    from evopolicygym.analysis.collect import Skipped
+    from evopolicygym.analysis.loading import Skipped
     from evopolicygym.analysis.scores import RunScore
     from evopolicygym.run_record import RunRecord
 
@@ -169,7 +169,7 @@ def load_run(path: str | os.PathLike[str]) -> Run:
     >>> len(run.returns)
     32
     """
-    from evopolicygym.analysis.collect import read_record
+    from evopolicygym.analysis.loading import read_record
 
     return _run(Path(path), read_record(Path(path)))
 
@@ -201,7 +201,7 @@ def load_runs(path: str | os.PathLike[str]) -> Runs:
 
 def read_runs(path: Path) -> Runs:
     """Return all runs at or below ``path``. Those that cannot be read are in ``skipped``."""
-    from evopolicygym.analysis.collect import read_record, run_folders, unreadable
+    from evopolicygym.analysis.loading import read_record, run_folders, skip_unreadable
 
     if not path.exists():
         raise UserError(f"{path} does not exist", "Name a run or a folder of runs.")
@@ -213,7 +213,7 @@ def read_runs(path: Path) -> Runs:
         try:
             runs.append(_run(folder, read_record(folder)))
         except UserError as error:
-            skipped.append(unreadable(folder, error))
+            skipped.append(skip_unreadable(folder, error))
     return Runs(str(path), tuple(runs), tuple(skipped))
 
 

@@ -14,12 +14,11 @@ from evopolicygym.errors import UserError
 if TYPE_CHECKING:
     import pandas
 
-    from evopolicygym.analysis.collect import Skipped
-    from evopolicygym.analysis.compare import Pair
+    from evopolicygym.analysis.analyze import EntrantSummary
+    from evopolicygym.analysis.compare import ComparedEntrant, PairComparison
     from evopolicygym.analysis.diagnostics import Diagnosis
-    from evopolicygym.analysis.groups import Group
     from evopolicygym.analysis.leaderboard.build import Leaderboard
-    from evopolicygym.analysis.sides import Side
+    from evopolicygym.analysis.loading import Skipped
 
 
 @dataclass(frozen=True)
@@ -27,8 +26,8 @@ class Comparison:
     """Entrants against each other. ``pairs`` hold the paired differences; ``sides`` say who was compared, and which of
     their runs have no score; ``skipped`` are folders that could not be read."""
 
-    pairs: tuple[Pair, ...]
-    sides: tuple[Side, ...]
+    pairs: tuple[PairComparison, ...]
+    sides: tuple[ComparedEntrant, ...]
     skipped: tuple[Skipped, ...]
 
     def as_dict(self) -> dict[str, Any]:
@@ -44,14 +43,14 @@ class Analysis:
     together by entrant and kind of task; ``skipped`` are folders that could not be analysed."""
 
     runs: tuple[Diagnosis, ...]
-    groups: tuple[Group, ...]
+    groups: tuple[EntrantSummary, ...]
     skipped: tuple[Skipped, ...]
 
     def rows(self) -> list[dict[str, Any]]:
         """Return one flat row of plain values per run, as `analyze --csv` prints it."""
-        from evopolicygym.analysis.rows import row
+        from evopolicygym.analysis.analyze import flat_row
 
-        return [row(run) for run in self.runs]
+        return [flat_row(run) for run in self.runs]
 
     def to_pandas(self) -> pandas.DataFrame:
         """Return ``rows`` as a data frame."""
@@ -115,11 +114,11 @@ def compare(*runs: RunsLike) -> Comparison:
     (3, 3)
     """
     from evopolicygym.analysis import compare as analysis
-    from evopolicygym.analysis.sides import sides
+    from evopolicygym.analysis.compare import compared_entrants
 
     gathered = [gather(side) for side in runs]
     skipped = tuple(skip for side in gathered for skip in side.skipped)
-    found = sides(_by_label(gathered))
+    found = compared_entrants(_by_label(gathered))
     if len(found) < 2:
         left_out = "".join(f"\n{skip.path} is left out: {skip.why}" for skip in skipped)
         raise UserError(
@@ -143,11 +142,10 @@ def analyze(runs: RunsLike | Iterable[str | os.PathLike[str]]) -> Analysis:
     >>> made.to_pandas()["outcome"].tolist()
     ['scored']
     """
-    from evopolicygym.analysis.groups import groups
-    from evopolicygym.analysis.survey import survey
+    from evopolicygym.analysis.analyze import analyze_runs, summarize_entrants
 
-    found = survey(_paths(runs))
-    return Analysis(found.runs, tuple(groups(found.runs)), found.skipped)
+    found = analyze_runs(_paths(runs))
+    return Analysis(found.runs, tuple(summarize_entrants(found.runs)), found.skipped)
 
 
 def _paths(runs: RunsLike | Iterable[str | os.PathLike[str]]) -> list[Path]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from evopolicygym.analysis.entrants import entrant
-from evopolicygym.analysis.leaderboard.costs import cost
+from evopolicygym.analysis.leaderboard.build import mean_cost
+from evopolicygym.analysis.scores import entrant
 from evopolicygym.api.results import Run
 from evopolicygym.reference.scale import scales
 from evopolicygym.run_record import CheckpointRecord, Result
@@ -32,7 +32,7 @@ EPISODE: Final = (*OF_RUN, "split", "submission", "checkpoint", "selected", "cas
 
 def run_row(run: Run) -> dict[str, Any]:
     record, score = run.record, run.score
-    agent, outcome, used = record.agent, record.outcome, cost([record])
+    agent, outcome, used = record.agent, record.outcome, mean_cost([record])
     scale = scales().get(run.task)
     return _of_run(run) | {
         "family": record.task.family,

@@ -10,8 +10,8 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from evopolicygym.cli.outcome import check_outcome, show_outcome, show_scores
 from evopolicygym.cli.output import data, print_json, progress, talk, tell_notice
+from evopolicygym.cli.run_text import check_outcome, show_outcome, show_scores
 from evopolicygym.errors import Fault, UserError
 from evopolicygym.execution.slots import check_jobs
 from evopolicygym.judge import scoring, submission

@@ -13,9 +13,8 @@ from typing import Annotated, Any, Final
 import typer
 
 from evopolicygym.agents.definitions import COMMAND
-from evopolicygym.cli.live import watching
-from evopolicygym.cli.outcome import check_outcome, is_without_score, show_outcome
 from evopolicygym.cli.output import talk, tell_notice, tell_refused
+from evopolicygym.cli.run_text import check_outcome, is_without_score, show_outcome, watching
 from evopolicygym.errors import UserError
 from evopolicygym.execution.slots import check_jobs
 from evopolicygym.judge.judge import Videos

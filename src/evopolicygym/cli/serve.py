@@ -11,8 +11,8 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from evopolicygym.cli.outcome import check_outcome, show_outcome
 from evopolicygym.cli.output import data, talk, tell_notice
+from evopolicygym.cli.run_text import check_outcome, show_outcome
 from evopolicygym.judge.judge import Videos
 from evopolicygym.judge.state import RunPhase
 from evopolicygym.runs.open_run import OpenRun, open_run

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from evopolicygym.analysis.collect import SUPERSEDED
+from evopolicygym.analysis.loading import SUPERSEDED
 from evopolicygym.errors import UserError
 from evopolicygym.runs.locks import RunIsOwned, RunLock
 from evopolicygym.runs.run_status import has_begun, read_state

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
+from evopolicygym.analysis.edits.code_reader import code_facts
+from evopolicygym.analysis.scores import unfinished_reason
 from evopolicygym.errors import UserError
-from evopolicygym.run_record import Result, RunRecord, load
+from evopolicygym.files import is_folder
+from evopolicygym.run_paths import check_run_folder
+from evopolicygym.run_record import CheckpointRecord, Code, Result, RunRecord, RunStatus, load
 
 RECORD: Final = "run.json"
 LEDGER: Final = "ledger.jsonl"
@@ -42,12 +46,12 @@ class Skipped:
 
 
 @dataclass(frozen=True)
-class Collected:
+class CollectedRuns:
     runs: tuple[RunRecord, ...]
     skipped: tuple[Skipped, ...]
 
 
-def collect(path: Path) -> Collected:
+def collect_runs(path: Path) -> CollectedRuns:
     """All runs at or below ``path``, in the order of their paths."""
     if not path.exists():
         raise UserError(f"{path} does not exist", "Name a run or a folder of runs.")
@@ -55,7 +59,7 @@ def collect(path: Path) -> Collected:
     if not folders:
         raise UserError(f"there is no run below {path}", "A run is a folder with run.json.")
     read = [_read(folder) for folder in folders]
-    return Collected(
+    return CollectedRuns(
         tuple(one for one in read if isinstance(one, RunRecord)), tuple(one for one in read if isinstance(one, Skipped))
     )
 
@@ -77,7 +81,7 @@ def _read(folder: Path) -> RunRecord | Skipped:
     try:
         return read_record(folder)
     except UserError as error:
-        return unreadable(folder, error)
+        return skip_unreadable(folder, error)
 
 
 def read_record(folder: Path) -> RunRecord:
@@ -103,9 +107,80 @@ def _of_results(results: Iterable[Result | None]) -> Iterator[float]:
             yield from (*result.returns, result.mean, result.std)
 
 
-def unreadable(folder: Path, error: UserError) -> Skipped:
+def skip_unreadable(folder: Path, error: UserError) -> Skipped:
     """A ledger without a record is a run whose first record is still to be written."""
     if (folder / LEDGER).is_file() and not os.path.lexists(folder / RECORD):
         reason = "there is a ledger, but no run.json yet (`evopolicygym finish` writes it)"
         return Skipped(str(folder), SkipKind.UNFINISHED, reason)
     return Skipped(str(folder), SkipKind.BROKEN, error.message)
+
+
+Found = TypeVar("Found")
+REASON_CHARACTERS: Final = 300
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """A finished run, with the code of every checkpoint that has a validation result."""
+
+    folder: Path
+    run: RunRecord
+    code: Mapping[str, Code]
+
+    def checkpoint(self, name: str) -> Path:
+        return self.folder / "checkpoints" / name
+
+
+class _Broken(Exception):
+    """Why a folder cannot be analysed."""
+
+
+def find_run_folders(paths: Sequence[Path]) -> list[Path]:
+    """Each path is a run folder, or holds some at any depth. In the order of their names, each once."""
+    found: dict[Path, Path] = {}
+    for path in paths:
+        if not path.is_dir():
+            raise UserError(f"{path} is not a folder", "Name a run folder, or a folder that holds some.")
+        found |= {folder.resolve(): folder for folder in run_folders(path)}
+    if not found:
+        raise UserError(f"there is no run in {', '.join(map(str, paths))}", "A run folder holds a file run.json.")
+    return sorted(found.values())
+
+
+def analyze_folder(folder: Path, look: Callable[[RunFolder], Found]) -> Found | Skipped:
+    """What ``look`` finds in a run folder. Whatever a folder from elsewhere makes of us costs that run alone."""
+    opened = open_run(folder)
+    if isinstance(opened, Skipped):
+        return opened
+    try:
+        return look(opened)
+    except Exception as error:  # a record can be well-formed and still be nonsense in more ways than we can list
+        reason = f"it cannot be analysed: {type(error).__name__}: {error}"
+        return Skipped(str(folder), SkipKind.BROKEN, reason[:REASON_CHARACTERS])
+
+
+def open_run(folder: Path) -> RunFolder | Skipped:
+    try:
+        run = read_record(folder)
+        check_run_folder(folder)
+        if run.status is not RunStatus.FINISHED:
+            return Skipped(str(folder), SkipKind.UNFINISHED, unfinished_reason(run.status))
+        return RunFolder(folder, run, dict(_code(folder, run)))
+    except UserError as error:
+        return skip_unreadable(folder, error)
+    except _Broken as error:
+        return Skipped(str(folder), SkipKind.BROKEN, str(error))
+
+
+def _code(folder: Path, run: RunRecord) -> Iterator[tuple[str, Code]]:
+    """As recorded; read from the checkpoint where it is not."""
+    for checkpoint in run.checkpoints:
+        if checkpoint.validation is not None:
+            yield checkpoint.hash, checkpoint.code or _read_code(folder, checkpoint)
+
+
+def _read_code(folder: Path, checkpoint: CheckpointRecord) -> Code:
+    stored = f"checkpoints/{checkpoint.hash}"
+    if not is_folder(folder, stored):
+        raise _Broken(f"checkpoint {checkpoint.hash[:12]} has neither recorded code nor a folder")
+    return code_facts(folder / stored)

@@ -1,4 +1,4 @@
-"""What a run says as it goes on, where no terminal is."""
+"""The progress lines of a run when the output is not a terminal."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import threading
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from evopolicygym.cli import live
+from evopolicygym.cli import run_text
 from evopolicygym.judge.events import Opened, Turned
 from evopolicygym.judge.state import RunPhase, RunState
 
@@ -15,7 +15,7 @@ TURN = Turned(None, 0, 1.0, 0, None, None, "", False)
 
 def test_each_phase_is_told_once(monkeypatch, capsys):
     """The last turn is written down when the run is closed already."""
-    monkeypatch.setattr(live, "REFRESH_S", 0.0)
+    monkeypatch.setattr(run_text, "REFRESH_S", 0.0)
     opened = RunState(opened=Opened("x", 10, 1, 1, {}), opened_at=datetime.now(UTC))
     between = replace(opened, turns=(TURN,))
     closed = replace(between, phase=RunPhase.CLOSED)
@@ -27,6 +27,6 @@ def test_each_phase_is_told_once(monkeypatch, capsys):
             done.set()
         return states.pop(0)
 
-    live._plain(look, done)
+    run_text._print_progress(look, done)
     told = [line.rpartition(", ")[2] for line in capsys.readouterr().err.splitlines()]
     assert told == ["turn 1", "turn 2", "validating: 0 of 0 checkpoints"]

@@ -10,7 +10,8 @@ from typing import Final
 
 from markupsafe import Markup
 
-from evopolicygym.report.svg import line, words
+from evopolicygym.report.svg import group, line, shorten_to_width, svg_text, tooltip
+from evopolicygym.report.svg import text_width as width_of
 from evopolicygym.report.text import number
 
 # Okabe and Ito (2008), told apart by all common kinds of sight. Black and yellow are left out: one of them is
@@ -27,23 +28,23 @@ DASHES: Final = ("none", "6 3", "2 3", "8 3 2 3")
 
 
 @dataclass(frozen=True)
-class Look:
+class EntrantStyle:
     """Of one entrant, the same in all figures."""
 
     colour: str
     dash: str
 
 
-def looks(names: Iterable[str]) -> dict[str, Look]:
+def entrant_styles(names: Iterable[str]) -> dict[str, EntrantStyle]:
     """When the colours are used up the dashes change."""
     return {
-        name: Look(COLOURS[i % len(COLOURS)], DASHES[i // len(COLOURS) % len(DASHES)])
+        name: EntrantStyle(COLOURS[i % len(COLOURS)], DASHES[i // len(COLOURS) % len(DASHES)])
         for i, name in enumerate(sorted(set(names)))
     }
 
 
 @dataclass(frozen=True)
-class Scale:
+class Axis:
     """From ``low`` to ``high`` onto the pixels from ``start`` to ``end``."""
 
     low: float
@@ -60,16 +61,16 @@ class Scale:
         return [place * step for place in range(first, last + 1)]
 
 
-def fitted(values: Iterable[float], start: float, end: float, margin: float = 0.05) -> Scale:
+def fit_axis(values: Iterable[float], start: float, end: float, margin: float = 0.05) -> Axis:
     """With some room about the values; a single value stands in the middle."""
     known = [value for value in values if math.isfinite(value)] or [0.0]
     low, high = min(known), max(known)
     room = (high - low) * margin or abs(low) * 0.1 or 1.0
-    return Scale(low - room, high + room, start, end)
+    return Axis(low - room, high + room, start, end)
 
 
 @dataclass(frozen=True)
-class Box:
+class PlotArea:
     """The plane of a chart in pixels, y growing downwards."""
 
     left: float
@@ -78,28 +79,50 @@ class Box:
     bottom: float
 
 
-def frame(box: Box, x: Scale, y: Scale, x_label: str, y_label: str) -> Iterator[Markup]:
-    yield from chain(below(box, x, x_label), beside(box, y, y_label))
+def frame(box: PlotArea, x: Axis, y: Axis, x_label: str, y_label: str) -> Iterator[Markup]:
+    yield from chain(x_axis(box, x, x_label), y_axis(box, y, y_label))
 
 
-def below(box: Box, x: Scale, label: str, ticks: Sequence[float] | None = None) -> Iterator[Markup]:
+def x_axis(box: PlotArea, x: Axis, label: str, ticks: Sequence[float] | None = None) -> Iterator[Markup]:
     """The axis under a chart, its grid lines and its name."""
     for value in ticks if ticks is not None else x.ticks(6):
         yield line(x(value), box.top, x(value), box.bottom, class_="grid")
-        yield words(x(value), box.bottom + 16, number(value), "middle quiet")
+        yield svg_text(x(value), box.bottom + 16, number(value), "middle quiet")
     yield line(box.left, box.bottom, box.right, box.bottom, class_="axis")
-    yield words((box.left + box.right) / 2, box.bottom + 34, label, "middle")
+    yield svg_text((box.left + box.right) / 2, box.bottom + 34, label, "middle")
 
 
-def beside(box: Box, y: Scale, label: str) -> Iterator[Markup]:
+def y_axis(box: PlotArea, y: Axis, label: str) -> Iterator[Markup]:
     for value in y.ticks():
         yield line(box.left, y(value), box.right, y(value), class_="grid")
-        yield words(box.left - 6, y(value) + 4, number(value), "end quiet")
+        yield svg_text(box.left - 6, y(value) + 4, number(value), "end quiet")
     yield line(box.left, box.top, box.left, box.bottom, class_="axis")
     middle = (box.top + box.bottom) / 2
-    yield words(14, middle, label, "middle", transform=f"rotate(-90 14 {middle:g})")
+    yield svg_text(14, middle, label, "middle", transform=f"rotate(-90 14 {middle:g})")
 
 
 def _round_step(rough: float) -> float:
     power = 10.0 ** math.floor(math.log10(rough))
     return next((m * power for m in (1.0, 2.0, 5.0) if m * power >= rough * 0.999), 10.0 * power)
+
+
+ROW: Final = 18
+LONGEST: Final = 330  # pixels
+
+
+def legend(entries: Sequence[tuple[Markup, str]], left: float, top: float, width: float) -> tuple[Markup, float]:
+    """Marks are drawn about the origin, 20 pixels wide. Gives the height that it needs, too."""
+    placed, x, y = [], left, top
+    for mark, name in entries:
+        text = shorten_to_width(name, LONGEST)
+        needs = 28 + width_of(text) + 8
+        if x > left and x + needs > left + width:
+            x, y = left, y + ROW
+        moved = group([mark], transform=f"translate({x + 10:g} {y:g})")
+        placed.append(group([tooltip(name), moved, svg_text(x + 26, y + 4, text)]))
+        x += needs
+    return group(placed), y - top + ROW
+
+
+def stroke(look: EntrantStyle) -> Markup:
+    return line(-10, 0, 10, 0, stroke=look.colour, stroke_width=2.5, stroke_dasharray=look.dash)
