@@ -118,7 +118,7 @@ class AgentCommand:
 
 
 class CliAgent:
-    """Starts the client anew for each turn. A client with ``turns = "once"`` gets one turn, and more only if it fails."""
+    """Starts the client anew for each turn. A client with ``turns = "once"`` gets another only after a failure."""
 
     def __init__(self, command: AgentCommand, sandbox: AgentSandbox, level: AgentLevel, transcripts: Path) -> None:
         self._command, self._sandbox, self._level, self._transcripts = command, sandbox, level, transcripts
@@ -307,8 +307,8 @@ class JsonLinesAgent:
 
 
 def start_failure(is_first: bool, error: OSError | UserError) -> Failure:
-    """Return the failure of a turn whose program cannot be started again: the agent owns its HOME and workspace, and has
-    spoilt them. Raise the error if it is not the agent's doing: at the first start, or for want of resources."""
+    """Return the failure of a turn whose program cannot be started again: the agent has spoilt its HOME or workspace.
+    Raise the error if it is not the agent's doing: at the first start, or for want of resources."""
     if is_first or is_shortage(error) or (isinstance(error, OSError) and error.errno in FULL):
         raise error
     return Failure(FailureKind.CLIENT, f"it cannot be started again: {error}")
