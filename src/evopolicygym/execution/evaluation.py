@@ -1,4 +1,4 @@
-"""Evaluate one policy folder on a list of cases: snapshot, load once, play all, add up."""
+"""Evaluating one policy folder on a list of cases: snapshot, load once, play all, summarise."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from evopolicygym.tasks.task import Task
 
 
 class PolicyNotLoaded(Exception):
-    """The policy does not import or construct, so there is nothing to play."""
+    """The policy cannot be imported or constructed, so there is nothing to play."""
 
     def __init__(self, error: EpisodeError, stdout: str, stderr: str) -> None:
         super().__init__(error.text)
@@ -29,7 +29,7 @@ class PolicyNotLoaded(Exception):
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Results in the order of the cases asked for; numbers that follow from them."""
+    """Results in the order of the cases asked for, and statistics of them."""
 
     task: Task
     splits_id: str
@@ -49,7 +49,7 @@ class Evaluation:
 
     @property
     def mean(self) -> float | None:
-        """None when an episode is missing: half a mean is no mean."""
+        """The mean score; None if a fault left an episode without a score."""
         return mean(self.scores) if self.results and not self.faults else None
 
     @property
@@ -73,7 +73,7 @@ class Evaluation:
         return ids(self.task, self.splits_id)
 
     def as_dict(self) -> dict[str, Any]:
-        """For scripts. Cases are named by index: a seed is never shown."""
+        """Return the evaluation as JSON for scripts. Cases are named by index; a seed is never shown."""
         return {
             "loaded": True,
             "task": self.task.id,

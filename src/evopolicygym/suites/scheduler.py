@@ -64,7 +64,7 @@ class Scheduler:
         self._planned = {one.name: one for one in planned}
         self._cases = {one.name: Cases(one.task.id, one.settings.splits().id) for one in planned}
         self._fleet, self._places = fleet, parallel_runs
-        self._slots = set(fleet.seats if fleet else range(jobs))
+        self._slots = set(fleet.workers if fleet else range(jobs))
         self._hall = SlotServer(SlotPool(self._slots))
         self._members: dict[str, RunProcess] = {}
         self._tried: set[str] = set()
@@ -195,7 +195,7 @@ class Scheduler:
             root=self._folder.run(planned.name),
             settings=planned.settings.model_copy(update={"engine": engine}),
             slots=len(self._slots),
-            seats=self._fleet.whereabouts if self._fleet else None,
+            seats=self._fleet.info if self._fleet else None,
             slots_socket=sockets[0],
             talk_socket=sockets[1],
             foreman=os.getpid(),
