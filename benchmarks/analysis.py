@@ -20,12 +20,11 @@ from pathlib import Path
 
 import numpy as np
 
+from evopolicygym.analysis.analyze import analyze_runs, summarize_entrants
 from evopolicygym.analysis.edits.code_reader import code_facts
-from evopolicygym.analysis.groups import groups
-from evopolicygym.analysis.stats.hit_rates import Count, hit_rate
-from evopolicygym.analysis.survey import survey
-from evopolicygym.report.gather import gather
+from evopolicygym.analysis.stats.hit_rates import HitCount, hit_rate
 from evopolicygym.report.page import write_page
+from evopolicygym.report.report_data import collect_report
 
 sys.path.append(str(Path(__file__).parents[1] / "tests" / "analysis"))
 from run_folders import Step, write_run  # type: ignore[import-not-found]
@@ -80,10 +79,12 @@ def one(command: str, folder: Path, count: int) -> None:
     runs = sorted(folder.iterdir())[:count]
     began = time.process_time()
     if command == "report":
-        write_page(gather(runs, folder), folder.parent / "report.html")
+        write_page(collect_report(runs, folder), folder.parent / "report.html")
     else:
-        found = survey(runs)
-        json.dumps([run.as_dict() for run in found.runs] + [group.as_dict() for group in groups(found.runs)])
+        found = analyze_runs(runs)
+        json.dumps(
+            [run.as_dict() for run in found.runs] + [group.as_dict() for group in summarize_entrants(found.runs)]
+        )
     print(time.process_time() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
 
 
@@ -125,7 +126,7 @@ def covered(generator: np.random.Generator, truth: float, correlation: float, ru
         scale = (1 - correlation) / correlation if correlation else 0.0
         own = generator.beta(truth * scale, (1 - truth) * scale, runs) if correlation else np.full(runs, truth)
         hits = generator.binomial(n, own)
-        rate = hit_rate([Count(int(a), int(b)) for a, b in zip(n, hits, strict=True)])
+        rate = hit_rate([HitCount(int(a), int(b)) for a, b in zip(n, hits, strict=True)])
         assert rate.low is not None and rate.high is not None
         inside += rate.low <= truth <= rate.high
     return inside / SIMULATIONS

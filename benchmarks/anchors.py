@@ -17,7 +17,7 @@ from pathlib import Path
 from evopolicygym.execution.anchors import measure
 from evopolicygym.execution.engine import LocalEngine
 from evopolicygym.reference.anchors import AnchorFile, TaskAnchors, dump, load
-from evopolicygym.runs.locks import Cases, hidden_cases
+from evopolicygym.runs.locks import CaseSet, hidden_cases_lock
 from evopolicygym.tasks.registry import core16, resolve
 from evopolicygym.tasks.sealing import load_key
 from evopolicygym.tasks.splits import PaperSplits, SealedSplits, Splits
@@ -39,7 +39,7 @@ def main() -> None:
 
 def _measured(name: str, splits: Splits, jobs: int) -> dict[str, TaskAnchors]:
     task, began = resolve(name), time.monotonic()
-    apart = hidden_cases(Cases(task.id, splits.id), "benchmarks/anchors.py", "Ctrl-C keeps what is measured.")
+    apart = hidden_cases_lock(CaseSet(task.id, splits.id), "benchmarks/anchors.py", "Ctrl-C keeps what is measured.")
     with apart, LocalEngine(task, jobs) as engine:
         anchors = measure(engine, task, splits)
     means = "  ".join(f"{kind} {one.mean(anchors.heldout_cases):.6g}" for kind, one in anchors.trivial().items())

@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 
 from evopolicygym.analysis.stats.aggregates import interquartile_mean, optimality_gap
 from evopolicygym.analysis.stats.bootstrap import draw, percentile_interval
-from evopolicygym.analysis.stats.estimates import Interval, average, difference, score
-from evopolicygym.analysis.stats.rank_intervals import places
+from evopolicygym.analysis.stats.estimates import Interval, average, estimate_difference, estimate_score
+from evopolicygym.analysis.stats.ranks import rank_intervals
 
 Matrix = NDArray[np.float64]
 Effect = Callable[[np.random.Generator, tuple[int, ...]], Matrix]
@@ -123,7 +123,7 @@ def coverage(setting: Setting, runs: int, suites: int) -> dict[str, float]:
     generator = _generator(setting.name, runs)
     held: dict[str, list[bool]] = {"task": [], "family": [], "suite": []}
     for _ in range(suites):
-        estimates = [score(setting.returns(generator, runs)) for _ in range(TASKS)]
+        estimates = [estimate_score(setting.returns(generator, runs)) for _ in range(TASKS)]
         held["task"] += [_holds(one.interval(), 0.0) for one in estimates[:FAMILY]]
         held["family"].append(_holds(average(estimates[:FAMILY]).interval(), 0.0))
         held["suite"].append(_holds(average(estimates).interval(), 0.0))
@@ -147,15 +147,17 @@ def _judged(
     """Three entrants: two equal ones, and one that is better by 0.05, on the same cases."""
     levels = (0.0, 0.0, 0.05)
     tasks = [_entrants(generator, setting, unit, level, runs, levels) for setting, unit, level in MIXED]
-    pairs = {(i, j): average([difference(task[i], task[j]) for task in tasks]) for i in range(3) for j in range(3)}
+    pairs = {
+        (i, j): average([estimate_difference(task[i], task[j]) for task in tasks]) for i in range(3) for j in range(3)
+    }
     yield "paired difference of two", _holds(pairs[2, 0].interval(), 0.05)
     yield "paired difference of equals", _holds(pairs[1, 0].interval(), 0.0)
-    found = places(3, lambda i, j: pairs[i, j])
+    found = rank_intervals(3, lambda i, j: pairs[i, j])
     yield (
         "places (all three sets)",
         found[2].first == 1 and all(found[i].first <= 3 and found[i].last >= 2 for i in (0, 1)),
     )
-    estimate = average([score(task[0]) for task in tasks])
+    estimate = average([estimate_score(task[0]) for task in tasks])
     yield "mean", _holds(estimate.interval(), float(np.mean([level for _, _, level in MIXED])))
     pooled = np.concatenate([task[0].mean(axis=1) for task in tasks])
     drawn = np.concatenate([draw({0: task[0]}, generator, DRAWS)[0] for task in tasks])

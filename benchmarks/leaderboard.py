@@ -15,8 +15,7 @@ from collections.abc import Callable
 import numpy as np
 
 from evopolicygym.analysis.leaderboard.aggregates import aggregate
-from evopolicygym.analysis.leaderboard.anchors import NoLines
-from evopolicygym.analysis.leaderboard.task_results import Entry, Field, Kind
+from evopolicygym.analysis.leaderboard.task_results import EntryKind, NoAnchors, TaskEntry, TaskResults
 from evopolicygym.analysis.leaderboard.task_table import task_table
 from evopolicygym.analysis.scores import task_score
 from evopolicygym.analysis.stats.bootstrap import DRAWS
@@ -39,16 +38,18 @@ def main() -> None:
     print(f"{'plain sums, no tables':22}{1.0:>20.3f}{plain_s:>10.2f}")
 
 
-def _field(task: str, generator: np.random.Generator) -> Field:
+def _field(task: str, generator: np.random.Generator) -> TaskResults:
     cases = generator.normal(size=CASES)
     matrices = [
         cases + generator.normal(size=(RUNS, 1)) + generator.normal(size=(RUNS, CASES)) for _ in range(ENTRANTS)
     ]
-    entries = [Entry(f"entrant {i}", Kind.RUNS, task_score(matrix), matrix) for i, matrix in enumerate(matrices)]
-    return Field(task, "c-0", CASES, tuple(entries), (), NoLines("none"))
+    entries = [
+        TaskEntry(f"entrant {i}", EntryKind.RUNS, task_score(matrix), matrix) for i, matrix in enumerate(matrices)
+    ]
+    return TaskResults(task, "c-0", CASES, tuple(entries), (), NoAnchors("none"))
 
 
-def _rows(entry: Entry) -> list[list[float]]:
+def _rows(entry: TaskEntry) -> list[list[float]]:
     assert entry.matrix is not None
     rows: list[list[float]] = entry.matrix.tolist()
     return rows

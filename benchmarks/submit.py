@@ -32,7 +32,7 @@ from evopolicygym.judge.judge import Judge
 from evopolicygym.judge.requests import SubmitRequest
 from evopolicygym.judge.submission import accept, execute
 from evopolicygym.judge.verdicts import Verdict
-from evopolicygym.runs.open_run import own
+from evopolicygym.runs.open_run import open_run
 from evopolicygym.tasks.splits import Split
 
 TASK = "core16/reacher"
@@ -67,7 +67,7 @@ def through_the_door(folder: Path, count: int) -> None:
     with served(folder / "served") as api:
         write_policy(folder / "served" / "workspace" / "system")
         connection = http.client.HTTPConnection(urlsplit(api).netloc)
-        with own(folder / "bare", task=TASK, **OPTIONS) as owner:
+        with open_run(folder / "bare", task=TASK, **OPTIONS) as owner:
             means = owner.judge.context
             cases = owner.judge.cases(Split.TRAIN, list(range(count)))
         rows = []
@@ -126,7 +126,7 @@ class Parts:
 
 
 def parts(folder: Path, count: int) -> None:
-    with own(folder / "parts", task=TASK, **OPTIONS) as owner:
+    with open_run(folder / "parts", task=TASK, **OPTIONS) as owner:
         write_policy(owner.place.system)
         measured = Parts(owner.judge)
         for number in range(count):

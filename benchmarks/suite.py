@@ -96,19 +96,19 @@ def ticks() -> tuple[int, int]:
 async def work(suite: Suite, planned: list[PlannedRun], root: Path, parallel_runs: int) -> tuple[float, Cores]:
     folder = SuiteFolder(root)
     folder.make()
-    foreman = Scheduler(folder, planned, suite.cap, CORES, parallel_runs)
+    scheduler = Scheduler(folder, planned, suite.cap, CORES, parallel_runs)
     cores, began = Cores(), time.monotonic()
 
     async def watch() -> None:
         while True:
             await asyncio.sleep(SAMPLE_S)
-            cores.sample(foreman.is_work_queued)
+            cores.sample(scheduler.is_work_queued)
 
     watching = asyncio.create_task(watch())
-    await foreman.work(lambda: None)
+    await scheduler.run(lambda: None)
     watching.cancel()
     wall_s = time.monotonic() - began
-    assert all(row.is_over for row in foreman.survey.rows()), "a run has no score"
+    assert all(row.is_over for row in scheduler.status.rows()), "a run has no score"
     return wall_s, cores
 
 

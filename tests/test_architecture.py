@@ -1,4 +1,4 @@
-"""The shape of the house: arrows point downwards, the root is light, files hold one idea."""
+"""The structure of the package: import direction, unique class names, light imports, sizes of files and functions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ import pytest
 import evopolicygym
 
 SOURCE = Path(evopolicygym.__file__).parent
-BELOW = {
+# For each package, the packages that it may import.
+MAY_IMPORT = {
     "fast": set(),
     "reference": set(),
     "analysis": {"agents", "reference"},
@@ -25,9 +26,11 @@ BELOW = {
     "server": {"execution", "judge", "sandbox", "tasks"},
     "runs": {"agents", "analysis", "execution", "judge", "reference", "sandbox", "server", "tasks"},
     "suites": {"agents", "analysis", "execution", "judge", "reference", "runs", "sandbox", "tasks"},
+    "api": {"agents", "analysis", "execution", "judge", "reference", "runs", "sandbox", "tasks"},
     "cli": {
         "agents",
         "analysis",
+        "api",
         "execution",
         "fast",
         "judge",
@@ -40,29 +43,31 @@ BELOW = {
         "tasks",
     },
 }
+# Root modules that every package may import.
 SHARED = {"__version__", "config", "errors", "files", "json_schema", "limits", "run_paths", "run_record"}
 
 
 def imports(path: Path) -> set[str]:
-    found = set()
+    """Return the packages and root modules of evopolicygym that a file imports, at any depth of its code."""
+    names = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("evopolicygym"):
             rest = node.module.split(".")[1:]
-            found |= {rest[0]} if rest else {alias.name for alias in node.names}
+            names |= {rest[0]} if rest else {alias.name for alias in node.names}
         elif isinstance(node, ast.Import):
-            found |= {alias.name.split(".")[1] for alias in node.names if alias.name.startswith("evopolicygym.")}
-    return found
+            names |= {alias.name.split(".")[1] for alias in node.names if alias.name.startswith("evopolicygym.")}
+    return names
 
 
-@pytest.mark.parametrize("package", BELOW)
-def test_dependencies_point_downwards(package):
+@pytest.mark.parametrize("package", MAY_IMPORT)
+def test_packages_import_only_what_is_below_them(package):
     for path in (SOURCE / package).rglob("*.py"):
-        assert imports(path) <= BELOW[package] | {package} | SHARED, path
+        assert imports(path) <= MAY_IMPORT[package] | {package} | SHARED, path
 
 
-def test_every_package_has_its_arrows():
+def test_every_package_is_listed():
     packages = {path.name for path in SOURCE.iterdir() if (path / "__init__.py").exists()}
-    assert packages == set(BELOW)
+    assert packages == set(MAY_IMPORT)
 
 
 def test_importing_the_package_loads_nothing_heavy():
@@ -70,26 +75,40 @@ def test_importing_the_package_loads_nothing_heavy():
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "set()"
 
 
-def test_ray_is_loaded_only_by_those_who_play_on_it():
+def test_ray_is_imported_only_when_it_is_used():
+    """It is an optional dependency, and importing it takes seconds."""
     code = "import sys, evopolicygym.cli.run, evopolicygym.suites.scheduler; print('ray' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "False"
 
 
 def test_the_zygote_loads_no_judge_code():
-    """It must start with the standard library and numpy alone: whatever it holds, policies inherit."""
+    """Policies are forked from it and inherit its memory: it may hold the standard library and numpy alone."""
     code = "import sys, evopolicygym.execution.worker_entry; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True).stdout.split()
     assert "evopolicygym.sandbox.policy.zygote" in loaded
-    judges = ("evopolicygym.tasks", "evopolicygym.fast", "gymnasium", "msgspec")
-    assert not [name for name in loaded if name.startswith(judges)]
+    judge_modules = ("evopolicygym.tasks", "evopolicygym.fast", "gymnasium", "msgspec")
+    assert not [name for name in loaded if name.startswith(judge_modules)]
     of_judge = {"execution.worker", "execution.messages", "sandbox.policy.launcher", "sandbox.policy.channel"}
     assert not {f"evopolicygym.{name}" for name in of_judge} & set(loaded)
 
 
-def test_the_public_names_are_few():
-    assert evopolicygym.__all__ == ["__version__", "load_runs"]
-
-
-def test_no_file_does_too_much():
+def test_no_file_is_longer_than_400_lines():
     long = {str(path): n for path in SOURCE.rglob("*.py") if (n := len(path.read_text().splitlines())) > 400}
     assert not long
+
+
+def test_no_function_is_longer_than_85_lines():
+    """Without its signature, where each option of a command is a line or two, and without its documentation."""
+    functions = (
+        (path, node)
+        for path in SOURCE.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    )
+    lines = {
+        f"{path}:{node.name}": (node.end_lineno or 0) - (node.body[0].end_lineno or 0)
+        if ast.get_docstring(node) is not None
+        else (node.end_lineno or 0) - node.body[0].lineno + 1
+        for path, node in functions
+    }
+    assert not {name: length for name, length in lines.items() if length > 85}

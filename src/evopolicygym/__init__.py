@@ -1,17 +1,74 @@
-"""EvoPolicyGym measures how coding agents improve executable policies."""
+"""EvoPolicyGym measures how coding agents improve executable policies.
+
+The public Python API: docs/python.md is the guide. Names are loaded when they are first used, so that importing the
+package stays light.
+"""
 
 from __future__ import annotations
 
-from os import PathLike
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from evopolicygym.api.evaluate import evaluate
+    from evopolicygym.api.results import Run, Runs, load_run, load_runs
+    from evopolicygym.api.run import RunProgress, run
+    from evopolicygym.api.statistics import Analysis, Comparison, analyze, compare, leaderboard
+    from evopolicygym.api.tasks import list_tasks, load_task
+    from evopolicygym.api.workspace import Feedback, RunClosed, SubmissionRefused, Workspace
+    from evopolicygym.errors import Fault, UserError
+    from evopolicygym.execution.evaluation import Evaluation, PolicyNotLoaded
+    from evopolicygym.tasks.task import Task
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "load_runs"]
+__all__ = [
+    "Analysis",
+    "Comparison",
+    "Evaluation",
+    "Fault",
+    "Feedback",
+    "PolicyNotLoaded",
+    "Run",
+    "RunClosed",
+    "RunProgress",
+    "Runs",
+    "SubmissionRefused",
+    "Task",
+    "UserError",
+    "Workspace",
+    "__version__",
+    "analyze",
+    "compare",
+    "evaluate",
+    "leaderboard",
+    "list_tasks",
+    "load_run",
+    "load_runs",
+    "load_task",
+    "run",
+]
+
+_MODULES: Final = {
+    "api.evaluate": ("evaluate",),
+    "api.results": ("Run", "Runs", "load_run", "load_runs"),
+    "api.run": ("RunProgress", "run"),
+    "api.statistics": ("Analysis", "Comparison", "analyze", "compare", "leaderboard"),
+    "api.tasks": ("list_tasks", "load_task"),
+    "api.workspace": ("Feedback", "RunClosed", "SubmissionRefused", "Workspace"),
+    "errors": ("Fault", "UserError"),
+    "execution.evaluation": ("Evaluation", "PolicyNotLoaded"),
+    "tasks.task": ("Task",),
+}
+_HOME: Final = {name: module for module, names in _MODULES.items() for name in names}
 
 
-def load_runs(path: str | PathLike[str]) -> list[dict[str, Any]]:
-    """One flat row per finished run in ``path`` or below it, for ``pandas.DataFrame``: what was scored and how it went.
-    Folders that cannot be read are left out with a warning. docs/diagnostics.md says what the columns mean."""
-    from evopolicygym.analysis import rows  # here, so that importing the package stays light
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
 
-    return rows.load_runs(path)
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

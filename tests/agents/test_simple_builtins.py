@@ -11,13 +11,13 @@ import pytest
 from builtin_helpers import play_builtin
 
 from conftest import policy_source
-from evopolicygym.runs.run_status import look
+from evopolicygym.runs.run_status import read_state
 from evopolicygym.tasks.registry import CORE16_ORDER
 from server_helpers import command
 
 
 def submissions(server):
-    return [(one.charged.checkpoint.hash, one.charged.cases) for one in look(server.root).submissions.values()]
+    return [(one.charged.checkpoint.hash, one.charged.cases) for one in read_state(server.root).submissions.values()]
 
 
 def test_nop_submits_nothing(serve):
@@ -84,11 +84,13 @@ def test_a_judge_that_fails_before_it_charges_is_asked_again(serve):
     server = serve()
     store = server.root / "checkpoints"
     store.rename(server.root / "away")
+    store.touch()  # no checkpoint can be written
     assert server.submit([0])[0] == 503
     with ThreadPoolExecutor(1) as player:
         done = player.submit(play_builtin, server, "starter")
         time.sleep(1.5)
         assert not done.done()
+        store.unlink()
         (server.root / "away").rename(store)
         assert done.result().returncode == 0
     assert server.remaining() == 124

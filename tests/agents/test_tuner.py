@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from builtin_helpers import AGENTS, play_builtin, start_builtin
 
-from evopolicygym.runs.run_status import look
+from evopolicygym.runs.run_status import read_state
 from evopolicygym.tasks.registry import CORE16_ORDER
 
 SMALL = ("--budget", "48", "--validation-cases", "1", "--heldout-cases", "2", "--jobs", "1", "--seeds", "paper")
@@ -20,7 +20,7 @@ SMALL = ("--budget", "48", "--validation-cases", "1", "--heldout-cases", "2", "-
 
 def submissions(server):
     """Checkpoint and cases of each, in order."""
-    return [(one.charged.checkpoint.hash, one.charged.cases) for one in look(server.root).submissions.values()]
+    return [(one.charged.checkpoint.hash, one.charged.cases) for one in read_state(server.root).submissions.values()]
 
 
 def wait_for_budget(server, left):

@@ -14,9 +14,9 @@ import pytest
 from run_folders import source, write_run
 
 from evopolicygym.agents.transcripts import read_transcript
-from evopolicygym.analysis.between import between
 from evopolicygym.analysis.diagnostics import diagnose
-from evopolicygym.analysis.load import open_run
+from evopolicygym.analysis.loading import open_run
+from evopolicygym.analysis.spending import effort_by_submission
 from evopolicygym.run_record import load
 
 RECORDED = Path(__file__).parent / "transcripts"
@@ -61,7 +61,7 @@ def played(folder: Path, client: str) -> Path:
 
 @pytest.mark.parametrize("client", CLIENTS)
 def test_files_are_seen_in_what_each_client_tells_its_tools(client, tmp_path):
-    found = between(load(played(tmp_path / "run", client)), tmp_path / "run")
+    found = effort_by_submission(load(played(tmp_path / "run", client)), tmp_path / "run")
     assert {number: one.feedback_opened for number, one in found.items()} == FILES
 
 
@@ -69,7 +69,7 @@ def test_files_are_seen_in_what_each_client_tells_its_tools(client, tmp_path):
 def test_tokens_are_split_by_request_where_requests_add_up(client, tmp_path):
     """Three requests until the first submission; its turn ends with a fourth, which is the next one's. One more to
     read, to write and to submit each time, and last words that are nobody's."""
-    found = between(load(played(tmp_path / "run", client)), tmp_path / "run")
+    found = effort_by_submission(load(played(tmp_path / "run", client)), tmp_path / "run")
     known = BY_REQUEST.get(client, set())
     for number, requests in ((1, 3), (2, 4), (3, 3)):
         tokens = found[number].tokens
@@ -87,7 +87,7 @@ def test_figures_that_do_not_add_up_are_not_used(tmp_path):
     facts = json.loads((run / "run.json").read_text())
     facts["turns"][1]["usage"]["output"] += 1  # a request that the client does not show
     (run / "run.json").write_text(json.dumps(facts))
-    found = between(load(run), run)
+    found = effort_by_submission(load(run), run)
     assert found[2].tokens.output is None and found[2].tokens.fresh_input == 4 * 900
 
 
@@ -95,7 +95,7 @@ def test_turns_with_one_submission_are_that_submissions(tmp_path):
     """A turn without any belongs to the next; of a turn with two nobody knows who used what."""
     usage = [{"fresh_input": n, "output": 1} for n in (10, 20, 40, 80)]
     run = a_run(tmp_path / "run", [(0, usage[0]), (1, usage[1]), (3, usage[2]), (4, usage[3])])
-    found = between(load(run), run)
+    found = effort_by_submission(load(run), run)
     assert [one.tokens.fresh_input if one.tokens else None for one in found.values()] == [30, None, None, 80]
     assert [one.tokens_by for one in found.values()] == ["turn", None, None, "turn"]
     assert {one.feedback_opened for one in found.values()} == {None}
@@ -112,7 +112,7 @@ def test_a_turn_that_nobody_metered_is_unknown(tmp_path):
     run = a_run(
         tmp_path / "run", [(1, {"fresh_input": 5, "output": 1}), (2, None), (3, {"fresh_input": 7, "output": 1})]
     )
-    found = between(load(run), run)
+    found = effort_by_submission(load(run), run)
     assert [one.tokens.fresh_input if one.tokens else None for one in found.values()] == [5, None, 7]
 
 
@@ -133,7 +133,7 @@ def write_turns(folder: Path, *texts: str) -> Path:
 def opened(tmp_path: Path, submissions: list[int], *texts: str) -> list[tuple[str, ...] | None]:
     turns = write_turns(tmp_path / "transcripts", *texts)
     run = a_run(tmp_path / "run", [(many, None) for many in submissions], turns)
-    return [one.feedback_opened for one in between(load(run), run).values()]
+    return [one.feedback_opened for one in effort_by_submission(load(run), run).values()]
 
 
 def test_what_counts_as_opened(tmp_path):

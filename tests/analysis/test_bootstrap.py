@@ -13,7 +13,7 @@ from evopolicygym.analysis.stats.aggregates import (
     probability_of_improvement,
 )
 from evopolicygym.analysis.stats.bootstrap import draw, percentile_interval
-from evopolicygym.analysis.stats.estimates import score
+from evopolicygym.analysis.stats.estimates import estimate_score
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def test_runs_are_drawn_for_each_entrant_by_itself():
 
 def test_means_of_draws_spread_as_the_estimate_says(matrices):
     for name, drawn in draw(matrices, np.random.default_rng(4), 4000).items():
-        assert drawn.mean(axis=0).std() == pytest.approx(score(matrices[name]).error)
+        assert drawn.mean(axis=0).std() == pytest.approx(estimate_score(matrices[name]).error)
 
 
 def test_runs_without_any_spread_stay_where_they_are():

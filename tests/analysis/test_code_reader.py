@@ -10,8 +10,8 @@ from evopolicygym.analysis.diagnostics import diagnose
 from evopolicygym.analysis.edits import code_reader
 from evopolicygym.analysis.edits.code_reader import code_facts
 from evopolicygym.analysis.edits.code_reader_child import read_code
-from evopolicygym.analysis.edits.kinds import Kind
-from evopolicygym.analysis.load import open_run
+from evopolicygym.analysis.edits.kinds import EditKind
+from evopolicygym.analysis.loading import open_run
 from evopolicygym.run_record import Code
 
 HOSTILE = {
@@ -95,5 +95,10 @@ def test_an_edit_of_unreadable_source_is_of_no_kind(tmp_path):
     written.facts["checkpoints"][1]["code"] |= {"tree": None, "topology": None, "error": "reading it took long"}
     written.rewrite()
     run = diagnose(open_run(written.folder))
-    assert [event.kind for event in run.timeline] == [Kind.FIRST, Kind.UNKNOWN, Kind.UNKNOWN, Kind.RETEST]
-    assert run.edits[Kind.UNKNOWN].n == 2
+    assert [event.kind for event in run.timeline] == [
+        EditKind.FIRST,
+        EditKind.UNKNOWN,
+        EditKind.UNKNOWN,
+        EditKind.RETEST,
+    ]
+    assert run.edits[EditKind.UNKNOWN].n == 2

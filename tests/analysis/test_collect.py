@@ -5,19 +5,19 @@ from __future__ import annotations
 import pytest
 from synthetic_records import synthetic_run, write
 
-from evopolicygym.analysis.collect import collect
+from evopolicygym.analysis.loading import collect_runs
 from evopolicygym.errors import UserError
 
 
 def test_runs_are_found_at_any_depth(tmp_path):
     write([synthetic_run(name="one"), synthetic_run(name="two")], tmp_path / "deep" / "er")
-    assert [run.id for run in collect(tmp_path).runs] == ["one", "two"]
+    assert [run.id for run in collect_runs(tmp_path).runs] == ["one", "two"]
 
 
 def test_one_run_is_a_path_too(tmp_path):
     write([synthetic_run(name="one")], tmp_path)
-    assert [run.id for run in collect(tmp_path / "000").runs] == ["one"]
-    assert [run.id for run in collect(tmp_path / "000" / "run.json").runs] == ["one"]
+    assert [run.id for run in collect_runs(tmp_path / "000").runs] == ["one"]
+    assert [run.id for run in collect_runs(tmp_path / "000" / "run.json").runs] == ["one"]
 
 
 def test_broken_and_half_written_runs_are_named_and_left_out(tmp_path):
@@ -26,7 +26,7 @@ def test_broken_and_half_written_runs_are_named_and_left_out(tmp_path):
     (tmp_path / "torn" / "run.json").write_text('{"schema_version": 1, "id"')
     (tmp_path / "young").mkdir()
     (tmp_path / "young" / "ledger.jsonl").write_text("")
-    found = collect(tmp_path)
+    found = collect_runs(tmp_path)
     assert [run.id for run in found.runs] == ["good"]
     assert [one.path.rsplit("/", 1)[1] for one in found.skipped] == ["torn", "young"]
     assert [one.kind for one in found.skipped] == ["broken", "unfinished"]
@@ -35,7 +35,7 @@ def test_broken_and_half_written_runs_are_named_and_left_out(tmp_path):
 def test_a_record_that_an_agent_wrote_into_its_workspace_is_not_read(tmp_path):
     write([synthetic_run(name="honest")], tmp_path)
     write([synthetic_run((1e9,), name="forged")], tmp_path / "000" / "workspace" / "system")
-    assert [run.id for run in collect(tmp_path).runs] == ["honest"]
+    assert [run.id for run in collect_runs(tmp_path).runs] == ["honest"]
 
 
 @pytest.mark.parametrize("make", [False, True])
@@ -44,4 +44,4 @@ def test_nothing_to_read_is_the_users_to_mend(tmp_path, make):
     if make:
         place.mkdir()
     with pytest.raises(UserError):
-        collect(place)
+        collect_runs(place)

@@ -6,16 +6,15 @@ import numpy as np
 import pytest
 from synthetic_records import suite, synthetic_run
 
-from evopolicygym.analysis.compare import compare, holm
-from evopolicygym.analysis.sides import sides
-from evopolicygym.analysis.stats.estimates import difference
-from evopolicygym.analysis.stats.power import Components, components, plans, power
+from evopolicygym.analysis.compare import compare, compared_entrants, holm
+from evopolicygym.analysis.stats.estimates import estimate_difference
+from evopolicygym.analysis.stats.power import VarianceComponents, power, runs_needed, variance_components
 
 DRAWS = 300
 
 
 def pair(first, second):
-    (only,) = compare(sides({"a": first, "b": second}), DRAWS)
+    (only,) = compare(compared_entrants({"a": first, "b": second}), DRAWS)
     return only
 
 
@@ -46,7 +45,7 @@ def noise(seed):
 
 def test_the_overall_difference_and_its_corrections():
     runs = suite({"one": 0.9, "two": 0.4, "three": 0.4}, 3)
-    found = compare(sides({"runs": runs}), DRAWS)
+    found = compare(compared_entrants({"runs": runs}), DRAWS)
     assert [(one.first, one.second) for one in found] == [
         ("one m", "three m"), ("one m", "two m"), ("three m", "two m"),
     ]  # fmt: skip
@@ -81,12 +80,14 @@ def test_a_task_counts_once_under_the_comparable_id_with_most_runs():
 
 
 def test_runs_without_a_score_are_missing():
-    first, _ = sides({"a": [synthetic_run(), synthetic_run(None, status="open", name="young")], "b": [synthetic_run()]})
+    first, _ = compared_entrants(
+        {"a": [synthetic_run(), synthetic_run(None, status="open", name="young")], "b": [synthetic_run()]}
+    )
     assert list(first.missing) == ["young"] and "still played" in first.missing["young"]
 
 
 def test_weak_isolation_is_said():
-    first, second = sides(
+    first, second = compared_entrants(
         {"a": [synthetic_run(network="open"), synthetic_run(network="open")], "b": [synthetic_run(agent="kimi")]}
     )
     assert first.apart == ("the agent's network was open",)
@@ -97,8 +98,8 @@ def test_the_planned_number_of_runs_has_the_planned_power():
     """Simulated: with as many runs as planned the difference is found as often as promised, with few it is not."""
     generator = np.random.default_rng(1)
     cases = generator.normal(size=400)
-    seen = components(crossed(generator, 400, 0.6, cases), crossed(generator, 400, 0.0, cases))
-    planned = plans(0.6, seen)[0].runs
+    seen = variance_components(crossed(generator, 400, 0.6, cases), crossed(generator, 400, 0.0, cases))
+    planned = runs_needed(0.6, seen)[0].runs
     assert 0.7 < found_by(generator, planned) < 0.92
     assert found_by(generator, planned // 4) < 0.5
     assert power(0.6, seen, [planned], 32)[0] >= 0.8 > power(0.6, seen, [planned - 1], 32)[0]
@@ -108,13 +109,16 @@ def found_by(generator, runs, tries=300):
     found = 0
     for _ in range(tries):
         cases = generator.normal(size=32)
-        found += difference(crossed(generator, runs, 0.6, cases), crossed(generator, runs, 0.0, cases)).p_value() < 0.05
+        found += (
+            estimate_difference(crossed(generator, runs, 0.6, cases), crossed(generator, runs, 0.0, cases)).p_value()
+            < 0.05
+        )
     return found / tries
 
 
 def test_no_number_of_runs_makes_up_for_too_few_cases():
-    few, *_, many = plans(0.1, Components(runs=0.01, cases=1.0, rest=0.0))
+    few, *_, many = runs_needed(0.1, VarianceComponents(runs=0.01, cases=1.0, rest=0.0))
     assert few.runs is None
-    assert plans(0.3, Components(runs=0.001, cases=1.0, rest=0.0))[-1].runs == 2
+    assert runs_needed(0.3, VarianceComponents(runs=0.001, cases=1.0, rest=0.0))[-1].runs == 2
     assert many.cases == 256
-    assert plans(0.0, Components(1.0, 0.0, 0.0))[0].runs is None
+    assert runs_needed(0.0, VarianceComponents(1.0, 0.0, 0.0))[0].runs is None

@@ -19,9 +19,9 @@ from run_folders import write_checkpoint, write_run
 
 from evopolicygym.analysis.diagnostics import diagnose
 from evopolicygym.analysis.edits.code_reader_child import read_code
-from evopolicygym.analysis.edits.kinds import EDITS, Kind
+from evopolicygym.analysis.edits.kinds import EDITS, EditKind
 from evopolicygym.analysis.limited_process import FLAGS, HARNESS
-from evopolicygym.analysis.load import RunFolder, open_run
+from evopolicygym.analysis.loading import RunFolder, open_run
 
 PAIRS = labelled_edits()
 READ_ALL = """
@@ -41,7 +41,7 @@ def test_a_labelled_pair(pair, tmp_path):
 
 def test_the_corpus_is_large_and_knows_every_label():
     assert len({pair.name for pair in PAIRS}) == len(PAIRS) >= 60
-    assert {pair.label for pair in PAIRS} == {*EDITS} - {Kind.UNKNOWN}
+    assert {pair.label for pair in PAIRS} == {*EDITS} - {EditKind.UNKNOWN}
 
 
 @pytest.fixture(scope="module")

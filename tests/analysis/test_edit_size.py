@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from run_folders import source, write_run
 
 from evopolicygym.analysis.diagnostics import diagnose
-from evopolicygym.analysis.edits.sizes import MAX_SHARED_LINES, Size, bucket, common_lines, edit_size
-from evopolicygym.analysis.load import open_run
+from evopolicygym.analysis.edits.kinds import MAX_SHARED_LINES, SizeClass, common_lines, edit_size, size_class
+from evopolicygym.analysis.loading import open_run
 
 LINES = st.lists(st.sampled_from([b"a", b"b", b"c", b"d"]), max_size=12)
 
@@ -52,18 +52,18 @@ def test_size_is_added_and_deleted_over_all(before, after, size):
 @pytest.mark.parametrize(
     ("size", "name"),
     [
-        (0.0, Size.SAME),
-        (1e-9, Size.SMALL),
-        (0.05, Size.SMALL),
-        (0.0501, Size.MEDIUM),
-        (0.2, Size.MEDIUM),
-        (0.5, Size.LARGE),
-        (0.51, Size.REWRITE),
-        (1.0, Size.REWRITE),
+        (0.0, SizeClass.SAME),
+        (1e-9, SizeClass.SMALL),
+        (0.05, SizeClass.SMALL),
+        (0.0501, SizeClass.MEDIUM),
+        (0.2, SizeClass.MEDIUM),
+        (0.5, SizeClass.LARGE),
+        (0.51, SizeClass.REWRITE),
+        (1.0, SizeClass.REWRITE),
     ],
 )
 def test_bounds_belong_to_the_smaller_bucket(size, name):
-    assert bucket(size) is name
+    assert size_class(size) is name
 
 
 def test_too_many_shuffled_lines_are_not_compared():
@@ -79,7 +79,7 @@ def test_sizes_of_a_run(tmp_path):
     texts = ["\n".join(lines), "\n\n".join(lines) + "  \n", "\n".join([*lines[:-1], "x = 7"]), "y = 1"]
     events = diagnose(open_run(write_run(tmp_path / "run", [source(text) for text in texts]).folder)).timeline
     assert [event.edit_size for event in events] == [None, 0.0, 2 / 40, 21 / 21]
-    assert [event.size for event in events] == [None, Size.SAME, Size.SMALL, Size.REWRITE]
+    assert [event.size for event in events] == [None, SizeClass.SAME, SizeClass.SMALL, SizeClass.REWRITE]
 
 
 def test_sizes_are_unknown_without_the_checkpoints(tmp_path):

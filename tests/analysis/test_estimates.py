@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from evopolicygym.analysis.stats.estimates import average, difference, score
+from evopolicygym.analysis.stats.estimates import average, estimate_difference, estimate_score
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "coverage.py"
 
@@ -42,13 +42,13 @@ def test_the_variance_is_that_of_the_two_way_layout():
     rest = whole / ((runs - 1) * (cases - 1))
     variance = of_runs + of_cases - rest
     degrees = variance**2 / (of_runs**2 / (runs - 1) + of_cases**2 / (cases - 1) + rest**2 / ((runs - 1) * (cases - 1)))
-    assert score(matrix).variance == pytest.approx(variance / (runs * cases))
-    assert score(matrix).degrees == pytest.approx(degrees)
+    assert estimate_score(matrix).variance == pytest.approx(variance / (runs * cases))
+    assert estimate_score(matrix).degrees == pytest.approx(degrees)
 
 
 def test_one_run_gives_the_t_interval_of_its_cases_and_says_so():
     matrix = np.array([[-1.0, 0.0, 0.0, 1.0]])  # symmetric: no skewness to correct
-    estimate = score(matrix)
+    estimate = estimate_score(matrix)
     reach = stats.t.ppf(0.975, 3) * matrix.std(ddof=1) / 2
     assert estimate.scope == "cases only: one run"
     assert estimate.interval().high == pytest.approx(reach)
@@ -56,37 +56,37 @@ def test_one_run_gives_the_t_interval_of_its_cases_and_says_so():
 
 
 def test_no_spread_at_all_is_said():
-    estimate = score(np.zeros((3, 32)))
+    estimate = estimate_score(np.zeros((3, 32)))
     assert estimate.scope == "runs and cases; nothing varied"
     assert (estimate.interval().low, estimate.interval().high) == (0.0, 0.0)
     assert estimate.p_value() == 1.0
 
 
 def test_one_case_gives_the_interval_of_its_runs_and_says_so():
-    estimate = score(np.array([[1.0], [2.0], [3.0]]))
+    estimate = estimate_score(np.array([[1.0], [2.0], [3.0]]))
     assert estimate.scope == "runs only: one case"
     assert estimate.interval().high == pytest.approx(2.0 + stats.t.ppf(0.975, 2) / np.sqrt(3))
 
 
 def test_one_number_has_no_interval():
-    assert score(np.array([[1.0]])).interval() is None
-    assert score(np.array([[1.0]])).p_value() is None
+    assert estimate_score(np.array([[1.0]])).interval() is None
+    assert estimate_score(np.array([[1.0]])).p_value() is None
 
 
 def test_an_average_says_how_many_of_its_tasks_have_one_run():
-    estimates = [score(table(seed, runs)) for seed, runs in enumerate((1, 4, 1))]
+    estimates = [estimate_score(table(seed, runs)) for seed, runs in enumerate((1, 4, 1))]
     assert average(estimates).scope == "cases only in 2 of 3 tasks: one run"
 
 
 def test_intervals_follow_shift_and_scale():
     matrix = table(1, 4)
-    one, other = score(matrix).interval(), score(-2.0 * matrix + 5.0).interval()
+    one, other = estimate_score(matrix).interval(), estimate_score(-2.0 * matrix + 5.0).interval()
     assert other.low == pytest.approx(-2.0 * one.high + 5.0)
     assert other.high == pytest.approx(-2.0 * one.low + 5.0)
 
 
 def test_skewed_cases_reach_further_on_their_side():
-    interval = score(np.array([[0.0] * 30 + [-8.0, -9.0]])).interval()
+    interval = estimate_score(np.array([[0.0] * 30 + [-8.0, -9.0]])).interval()
     middle = -17.0 / 32
     assert middle - interval.low > 1.05 * (interval.high - middle)
 
@@ -94,13 +94,13 @@ def test_skewed_cases_reach_further_on_their_side():
 def test_paired_differences_take_the_cases_out():
     cases = np.random.default_rng(2).normal(0.0, 10.0, 32)
     first, second = np.array([cases + 1.0]), np.array([cases])
-    assert difference(first, second).value == pytest.approx(1.0)
-    assert difference(first, second).variance == pytest.approx(0.0, abs=1e-20)
-    assert score(first).variance > 1.0
+    assert estimate_difference(first, second).value == pytest.approx(1.0)
+    assert estimate_difference(first, second).variance == pytest.approx(0.0, abs=1e-20)
+    assert estimate_score(first).variance > 1.0
 
 
 def test_unequal_numbers_of_runs_are_allowed():
-    estimate = difference(table(3, 7), table(4, 2))
+    estimate = estimate_difference(table(3, 7), table(4, 2))
     assert estimate.scope == "runs and cases"
     assert estimate.interval().low < estimate.value < estimate.interval().high
 
@@ -108,7 +108,7 @@ def test_unequal_numbers_of_runs_are_allowed():
 @settings(max_examples=60)
 @given(st.integers(0, 10_000), st.integers(1, 6), st.floats(-6.0, 6.0))
 def test_p_values_and_intervals_agree(seed, runs, shift):
-    estimate = score(table(seed, runs) - 3.0 + shift)
+    estimate = estimate_score(table(seed, runs) - 3.0 + shift)
     interval = estimate.interval()
     assert (estimate.p_value() < 0.05) == (interval.low > 0.0 or interval.high < 0.0)
 

@@ -8,45 +8,46 @@ from hypothesis import given
 from hypothesis import strategies as st
 from run_folders import Step, source, write_run
 
-from evopolicygym.analysis.groups import groups
-from evopolicygym.analysis.stats.hit_rates import Count, design_effect, hit_rate, quantile, wilson
-from evopolicygym.analysis.survey import survey
+from evopolicygym.analysis.analyze import analyze_runs, summarize_entrants
+from evopolicygym.analysis.stats.hit_rates import HitCount, design_effect, hit_rate, t_quantile, wilson
 
 
 @pytest.mark.parametrize(
     ("freedom", "value"), [(1, 12.7062), (2, 4.3027), (4, 2.7764), (9, 2.2622), (30, 2.0423), (1000, 1.9623)]
 )
 def test_quantiles_of_student(freedom, value):
-    assert quantile(freedom) == pytest.approx(value, abs=5e-5)
+    assert t_quantile(freedom) == pytest.approx(value, abs=5e-5)
 
 
 def test_one_run_has_the_plain_wilson_interval():
     """Newcombe 1998, table I: 81 of 263."""
-    rate = hit_rate([Count(263, 81)])
+    rate = hit_rate([HitCount(263, 81)])
     assert (rate.low, rate.high) == (pytest.approx(0.2553, abs=5e-5), pytest.approx(0.3662, abs=5e-5))
     assert rate.runs == 1
 
 
 def test_few_runs_have_wide_intervals():
     """Two runs that agree: no more is known of other runs than Student allows."""
-    rate = hit_rate([Count(20, 10), Count(20, 10)])
-    assert (rate.low, rate.high) == wilson(0.5, 40, quantile(1))
+    rate = hit_rate([HitCount(20, 10), HitCount(20, 10)])
+    assert (rate.low, rate.high) == wilson(0.5, 40, t_quantile(1))
 
 
 def test_nothing_is_known_of_no_edits():
-    assert hit_rate([Count(0, 0), Count()]).rate is None
+    assert hit_rate([HitCount(0, 0), HitCount()]).rate is None
 
 
 def test_runs_that_agree_inside_and_differ_among_each_other_count_as_few():
     """Twenty edits that are all hits in one run and none in the other are two observations, not forty."""
-    assert design_effect([Count(20, 20), Count(20, 0)]) == pytest.approx(40)
-    assert design_effect([Count(20, 10), Count(20, 10)]) == 1.0
-    clustered, mixed = hit_rate([Count(20, 20), Count(20, 0)] * 3), hit_rate([Count(20, 10)] * 6)
+    assert design_effect([HitCount(20, 20), HitCount(20, 0)]) == pytest.approx(40)
+    assert design_effect([HitCount(20, 10), HitCount(20, 10)]) == 1.0
+    clustered, mixed = hit_rate([HitCount(20, 20), HitCount(20, 0)] * 3), hit_rate([HitCount(20, 10)] * 6)
     assert clustered.rate == mixed.rate
     assert clustered.high - clustered.low > 1.5 * (mixed.high - mixed.low)
 
 
-@given(st.lists(st.integers(1, 30).flatmap(lambda n: st.integers(0, n).map(lambda hits: Count(n, hits))), min_size=1))
+@given(
+    st.lists(st.integers(1, 30).flatmap(lambda n: st.integers(0, n).map(lambda hits: HitCount(n, hits))), min_size=1)
+)
 def test_an_interval_holds_its_rate(counts):
     rate = hit_rate(counts)
     assert 0 <= rate.low <= rate.rate <= rate.high <= 1
@@ -60,8 +61,8 @@ def test_coverage_when_runs_differ():
     for _ in range(1000):
         n = generator.integers(2, 16, 10)
         hits = generator.binomial(n, generator.beta(0.7, 0.7 * 7 / 3, 10))
-        rate = hit_rate([Count(int(a), int(b)) for a, b in zip(n, hits, strict=True)])
-        low, high = wilson(rate.rate, rate.n, quantile(0))
+        rate = hit_rate([HitCount(int(a), int(b)) for a, b in zip(n, hits, strict=True)])
+        low, high = wilson(rate.rate, rate.n, t_quantile(0))
         covered["clustered"] += rate.low <= 0.3 <= rate.high
         covered["plain"] += low <= 0.3 <= high
     assert covered["clustered"] > 900
@@ -71,7 +72,7 @@ def test_coverage_when_runs_differ():
 def analysed(folder, *runs: tuple[str, str, list[Step]]):
     for number, (agent, demand, steps) in enumerate(runs):
         write_run(folder / str(number), steps, agent=agent, demand=demand)
-    return {(group.agent, group.tasks): group for group in groups(survey([folder]).runs)}
+    return {(group.agent, group.tasks): group for group in summarize_entrants(analyze_runs([folder]).runs)}
 
 
 def test_groups_are_agents_and_demands(tmp_path):

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import os
 import warnings
+from pathlib import Path
 
 import pytest
 from run_folders import source, write_run
 
 import evopolicygym
-from evopolicygym.analysis.collect import Skipped
-from evopolicygym.analysis.load import examine, find_run_folders, open_run
-from evopolicygym.analysis.survey import survey
+from evopolicygym.analysis.analyze import analyze_runs
+from evopolicygym.analysis.loading import Skipped, analyze_folder, find_run_folders, open_run
 from evopolicygym.errors import UserError
 
 STEPS = [source("x = 1", validation=1), source("x = 2", validation=2)]
@@ -67,7 +67,7 @@ def test_broken_folders_are_named_and_the_rest_is_read(tmp_path):
     (tmp_path / "half written").mkdir()
     (tmp_path / "half written" / "ledger.jsonl").touch()
     (tmp_path / "a folder" / "run.json").mkdir(parents=True)
-    found = survey([tmp_path])
+    found = analyze_runs([tmp_path])
     assert [run.who.id for run in found.runs] == ["whole"]
     reasons = {skipped.path.rpartition("/")[2]: skipped.why for skipped in found.skipped}
     expected = {name: says for name, (_, says) in ways.items()}
@@ -98,7 +98,7 @@ def test_rows_for_pandas(tmp_path):
     write_run(tmp_path / "two", [], agent=None)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        rows = evopolicygym.load_runs(tmp_path)
+        rows = evopolicygym.analyze(tmp_path).rows()
     frame = pandas.DataFrame(rows).set_index("id")
     assert frame.loc["one", "heldout_mean"] == 1.0
     assert frame.loc["one", "parametric_edits"] == frame.loc["one", "parametric_hits"] == 1
@@ -110,14 +110,13 @@ def test_rows_for_pandas(tmp_path):
     assert all(isinstance(value, str | int | float | None) for row in rows for value in row.values())
 
 
-def test_rows_leave_broken_runs_out_with_a_warning(tmp_path):
+def test_rows_leave_broken_runs_out(tmp_path):
     write_run(tmp_path / "one", STEPS)
     (tmp_path / "two").mkdir()
     (tmp_path / "two" / "ledger.jsonl").touch()
-    with pytest.warns(UserWarning, match="two is left out: unfinished: there is a ledger") as caught:
-        rows = evopolicygym.load_runs(str(tmp_path))
-    assert len(rows) == 1
-    assert caught[0].filename == __file__
+    found = evopolicygym.analyze(tmp_path)
+    assert len(found.rows()) == 1
+    assert [(Path(skip.path).name, skip.kind) for skip in found.skipped] == [("two", "unfinished")]
 
 
 LINES = {
@@ -138,15 +137,15 @@ def test_one_line_of_a_transcript_ends_no_analysis(tmp_path, line):
     logs = tmp_path / "hostile" / "logs" / "agent"
     logs.mkdir(parents=True)
     (logs / "turn_001.out").write_text(f'{LINES[line]}\n{{"type": "tool_result", "output": "submit_001 submit_002"}}\n')
-    found = survey([tmp_path])
+    found = analyze_runs([tmp_path])
     assert not found.skipped and [run.who.id for run in found.runs] == ["hostile", "other"]
 
 
 def test_a_run_that_cannot_be_analysed_is_named_and_the_rest_is_read(tmp_path):
     folder = write_run(tmp_path / "run", STEPS).folder
-    skipped = examine(folder, lambda opened: 1 / len(opened.run.turns))
+    skipped = analyze_folder(folder, lambda opened: 1 / len(opened.run.turns))
     assert isinstance(skipped, Skipped) and "cannot be analysed: ZeroDivisionError" in skipped.why
-    assert examine(folder, lambda opened: opened.run.id) == "run"
+    assert analyze_folder(folder, lambda opened: opened.run.id) == "run"
 
 
 HOSTILE = {
@@ -172,7 +171,7 @@ def test_numbers_and_names_are_bounded(tmp_path, name):
     written, (change, says) = write_run(tmp_path / "run", STEPS), HOSTILE[name]
     change(written.facts)
     written.rewrite()
-    (skipped,) = survey([tmp_path]).skipped
+    (skipped,) = analyze_runs([tmp_path]).skipped
     assert skipped.kind == "broken" and says in skipped.reason
 
 
@@ -183,5 +182,5 @@ def test_sizes_and_kinds_of_records_are_bounded(tmp_path):
         file.truncate(8 << 40)
     os.mkfifo(tmp_path / "pipe" / "run.json")
     (tmp_path / "link" / "run.json").symlink_to(write_run(tmp_path / "whole", STEPS).folder / "run.json")
-    reasons = {skipped.path.rpartition("/")[2]: skipped.reason for skipped in survey([tmp_path]).skipped}
+    reasons = {skipped.path.rpartition("/")[2]: skipped.reason for skipped in analyze_runs([tmp_path]).skipped}
     assert "larger than" in reasons["sparse"] and "not a plain file" in reasons["pipe"] and "link" in reasons["link"]

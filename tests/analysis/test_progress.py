@@ -7,55 +7,54 @@ from hypothesis import given
 from hypothesis import strategies as st
 from run_folders import Step, source, write_run
 
-from evopolicygym.analysis.between import Between
 from evopolicygym.analysis.diagnostics import Diagnosis, diagnose
-from evopolicygym.analysis.edits.kinds import Kind
-from evopolicygym.analysis.edits.progress import Point, progress
-from evopolicygym.analysis.edits.timeline import Event
-from evopolicygym.analysis.load import open_run
+from evopolicygym.analysis.edits.kinds import EditKind
+from evopolicygym.analysis.edits.timeline import CurvePoint, TimelineEvent, run_progress
+from evopolicygym.analysis.loading import open_run
+from evopolicygym.analysis.spending import SubmissionEffort
 
 
 def run_of(folder, steps: list[Step], budget: int = 128) -> Diagnosis:
     return diagnose(open_run(write_run(folder / "run", steps, budget=budget).folder))
 
 
-def events(*scored: tuple[int, float]) -> list[Event]:
+def events(*scored: tuple[int, float]) -> list[TimelineEvent]:
     """Parametric edits with these means, after so many episodes."""
-    found: list[Event] = []
+    found: list[TimelineEvent] = []
     for number, (consumed, mean) in enumerate(scored, start=1):
         best = max(mean, found[-1].best) if found else mean
-        kind = Kind.PARAMETRIC if found else Kind.FIRST
+        kind = EditKind.PARAMETRIC if found else EditKind.FIRST
         hit = bool(found) and mean > found[-1].best
-        found.append(Event(number, str(number), kind, "ok", consumed, mean, best, hit, None, None))
+        found.append(TimelineEvent(number, str(number), kind, "ok", consumed, mean, best, hit, None, None))
     return found
 
 
 def test_the_curve_and_its_area():
-    made = progress(events((10, 0.0), (20, -5.0), (60, 10.0), (100, 20.0)), budget=110)
-    assert made.curve == (Point(10, 0.0), Point(60, 10.0), Point(100, 20.0))
+    made = run_progress(events((10, 0.0), (20, -5.0), (60, 10.0), (100, 20.0)), budget=110)
+    assert made.curve == (CurvePoint(10, 0.0), CurvePoint(60, 10.0), CurvePoint(100, 20.0))
     assert made.area == (50 * 0.0 + 40 * 10.0 + 10 * 20.0) / 100
     assert made.episodes_to == {50: 60, 80: 100, 95: 100}
     assert made.best_submission == 4
 
 
 def test_negative_scores_are_measured_from_the_first():
-    made = progress(events((1, -500.0), (2, -300.0), (3, -110.0), (4, -100.0)), budget=10)
+    made = run_progress(events((1, -500.0), (2, -300.0), (3, -110.0), (4, -100.0)), budget=10)
     assert made.episodes_to == {50: 2, 80: 3, 95: 3}
 
 
 def test_a_run_that_never_improves_is_there_at_once():
-    made = progress(events((8, 3.0), (16, 1.0), (24, 3.0)), budget=128)
+    made = run_progress(events((8, 3.0), (16, 1.0), (24, 3.0)), budget=128)
     assert made.episodes_to == {50: 8, 80: 8, 95: 8}
     assert made.area == 3.0
     assert (made.submissions_after_best, made.drops, made.last_minus_best) == (2, 1, 0.0)
 
 
 def test_the_whole_budget_in_one_submission():
-    assert progress(events((128, 7.0)), budget=128).area == 7.0
+    assert run_progress(events((128, 7.0)), budget=128).area == 7.0
 
 
 def test_without_a_score_nothing_is_known():
-    made = progress([], budget=128)
+    made = run_progress([], budget=128)
     assert (made.curve, made.area, made.best_submission, made.last_minus_best) == ((), None, None, None)
     assert made.episodes_to == {50: None, 80: None, 95: None}
 
@@ -63,7 +62,7 @@ def test_without_a_score_nothing_is_known():
 @given(st.lists(st.tuples(st.integers(1, 20), st.floats(-1e6, 1e6)), min_size=1, max_size=10))
 def test_the_area_lies_between_the_first_and_the_best(steps):
     consumed = [sum(cost for cost, _ in steps[: place + 1]) for place in range(len(steps))]
-    made = progress(events(*zip(consumed, [mean for _, mean in steps], strict=True)), budget=consumed[-1] + 5)
+    made = run_progress(events(*zip(consumed, [mean for _, mean in steps], strict=True)), budget=consumed[-1] + 5)
     slack = 1e-6
     assert made.curve[0].best - slack <= made.area <= made.curve[-1].best + slack
     assert sorted(made.episodes_to.values()) == list(made.episodes_to.values())
@@ -101,7 +100,7 @@ def test_the_worked_example_of_the_docs(tmp_path):
     kinds = ["first", "parametric", "failed", "synthesis", "rollback", "retest"]
     assert [event.kind for event in run.timeline] == kinds
     assert [event.submission for event in run.timeline if event.hit] == [2, 5]
-    assert run.progress.curve == (Point(8, 10.0), Point(12, 14.0), Point(19, 16.0))
+    assert run.progress.curve == (CurvePoint(8, 10.0), CurvePoint(12, 14.0), CurvePoint(19, 16.0))
     assert run.progress.area == (4 * 10 + 7 * 14 + 1 * 16) / 12
     assert run.progress.episodes_to == {50: 12, 80: 19, 95: 19}
     assert (run.progress.drops, run.progress.drops_rolled_back, run.progress.submissions_after_best) == (1, 1.0, 1)
@@ -129,7 +128,7 @@ def test_spending(tmp_path):
         (4, 1, 40.0),
     ]
     assert (spent.agent_s, spent.judge_s) == (70.0, 3.0)
-    assert {one.between for one in spent.by_submission} == {Between()}
+    assert {one.between for one in spent.by_submission} == {SubmissionEffort()}
 
 
 def test_a_time_that_is_unknown_stays_unknown(tmp_path):

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evopolicygym.analysis.stats.estimates import Estimate
-from evopolicygym.analysis.stats.rank_intervals import Places, places
-from evopolicygym.analysis.stats.ranks import drawn_ranks, over_tasks, rank_score, ranks
+from evopolicygym.analysis.stats.ranks import RankInterval, drawn_ranks, over_tasks, rank_intervals, rank_score, ranks
 
 VALUES = st.lists(st.sampled_from([-1.5, 0.0, 0.25, 7.0, 1e9]) | st.floats(-10, 10), min_size=1, max_size=8)
 
@@ -56,9 +55,12 @@ def test_the_order_of_summation_makes_no_difference_between_draws():
 def test_places_follow_from_what_is_sure():
     """The first surely beats the third; nothing else is sure."""
     sure, unsure = Estimate(1.0, variance=1e-4, wobble=1e-10), Estimate(0.1, variance=1.0, wobble=0.1)
-    found = places(3, lambda i, j: sure.scaled(-1.0) if (i, j) == (2, 0) else unsure)
-    assert found == [Places(1, 2), Places(1, 3), Places(2, 3)]
+    found = rank_intervals(3, lambda i, j: sure.scaled(-1.0) if (i, j) == (2, 0) else unsure)
+    assert found == [RankInterval(1, 2), RankInterval(1, 3), RankInterval(2, 3)]
 
 
 def test_nothing_known_is_any_place():
-    assert places(2, lambda i, j: Estimate(5.0, one_run=1, one_case=1)) == [Places(1, 2), Places(1, 2)]
+    assert rank_intervals(2, lambda i, j: Estimate(5.0, one_run=1, one_case=1)) == [
+        RankInterval(1, 2),
+        RankInterval(1, 2),
+    ]

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from synthetic_records import synthetic_run
 
-from evopolicygym.analysis.leaderboard.anchors import Lines, lines
+from evopolicygym.analysis.leaderboard.task_results import TrivialScores, trivial_scores
 from evopolicygym.analysis.scores import task_score
-from evopolicygym.analysis.stats.estimates import score
+from evopolicygym.analysis.stats.estimates import estimate_score
 from evopolicygym.errors import UserError
 from evopolicygym.execution.anchors import candidates, measure
 from evopolicygym.execution.engine import LocalEngine
@@ -93,7 +93,9 @@ def test_anchors_can_be_measured_on_any_cases(tmp_path):
         found = measure(engine, task, splits, heldout_cases=2, train_cases=1, repeats=2)
     assert found.fingerprint["splits"] == splits.id
     run = synthetic_run((0.0, 0.0), task.id, splits=splits.id, facts=found.fingerprint)
-    assert isinstance(lines([stored_anchors().model_copy(update={"tasks": {task.id: found}})], run), Lines)
+    assert isinstance(
+        trivial_scores([stored_anchors().model_copy(update={"tasks": {task.id: found}})], run), TrivialScores
+    )
 
 
 def test_files_of_anchors_are_read_back(tmp_path):
@@ -117,6 +119,6 @@ def test_candidates_of_a_box_are_zero_single_ends_and_corners():
 
 def test_the_random_anchor_has_an_interval():
     random = stored_anchors().tasks["core16/pusher"].random
-    estimate = score(np.array(random.returns))
+    estimate = estimate_score(np.array(random.returns))
     assert estimate.scope == "runs and cases"
     assert -152.0 < estimate.interval().low < estimate.value < estimate.interval().high < -147.0

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from synthetic_records import suite, synthetic_run
 
-from evopolicygym.analysis.leaderboard.build import leaderboard
-from evopolicygym.analysis.leaderboard.costs import cost, pareto, per_dollar
+from evopolicygym.analysis.leaderboard.build import leaderboard, mean_cost, pareto, per_dollar
 from evopolicygym.analysis.leaderboard.selection import selection, selections
 
 
@@ -29,15 +28,15 @@ def test_nothing_selected_is_no_selection():
 
 
 def test_costs_are_means_and_unknown_stays_unknown():
-    known = cost(
+    known = mean_cost(
         [
             synthetic_run(usage={"dollars": 1.0, "input_tokens": 10}),
             synthetic_run(usage={"dollars": 3, "input_tokens": 30}),
         ]
     )
     assert (known.dollars, known.input_tokens, known.output_tokens, known.wall_s) == (2.0, 20.0, None, 3600.0)
-    assert cost([synthetic_run(usage={"dollars": 1.0}), synthetic_run()]).dollars is None
-    assert cost([synthetic_run(usage={"dollars": "free"})]).dollars is None
+    assert mean_cost([synthetic_run(usage={"dollars": 1.0}), synthetic_run()]).dollars is None
+    assert mean_cost([synthetic_run(usage={"dollars": "free"})]).dollars is None
 
 
 @pytest.mark.parametrize(("score", "dollars"), [(None, 1.0), (1.0, None), (1.0, 0.0)])

@@ -7,7 +7,7 @@ import textwrap
 
 import pytest
 
-from evopolicygym.analysis.edits.structure import Structure, measure, total
+from evopolicygym.analysis.edits.syntax_tree import Structure, measure, total
 
 
 def structure(source: str) -> Structure:

@@ -6,7 +6,7 @@ import pytest
 from run_folders import Step, source, write_run
 
 from evopolicygym.analysis.diagnostics import Diagnosis, diagnose
-from evopolicygym.analysis.load import RunFolder, open_run
+from evopolicygym.analysis.loading import RunFolder, open_run
 
 # One letter is one submission: capital letters are shapes, a digit after it is the number in it.
 SOURCES = {"A": "a = {}", "B": "b = [{}]", "C": "def c(): return {}", "D": "d = ({},)"}

@@ -28,8 +28,8 @@ from evopolicygym.execution.worker import Worker
 from evopolicygym.limits import Limits
 from evopolicygym.sandbox.checkpoints import Checkpoint, CheckpointStore
 from evopolicygym.sandbox.policy.jail import Level
-from evopolicygym.sandbox.policy.launcher import Zygote
 from evopolicygym.sandbox.policy.zygote import NUMPY
+from evopolicygym.sandbox.policy.zygote_client import Zygote
 from evopolicygym.tasks.splits import Case, Split
 from evopolicygym.tasks.task import FailureReturn, Task
 

@@ -6,7 +6,7 @@ import os
 
 from evopolicygym.sandbox import kernel
 from evopolicygym.sandbox.policy.failures import ErrorKind
-from evopolicygym.sandbox.policy.watchdog import Watch
+from evopolicygym.sandbox.policy.watchdog import ProcessWatch
 
 
 def test_it_survives_a_policy_that_dies_just_when_it_is_late():
@@ -15,7 +15,7 @@ def test_it_survives_a_policy_that_dies_just_when_it_is_late():
     if child == 0:
         os._exit(0)
     pidfd = kernel.pidfd_open(child)
-    watch = Watch(pidfd, episode_cpu_s=1.0)
+    watch = ProcessWatch(pidfd, episode_cpu_s=1.0)
     os.waitpid(child, 0)
     watch.expect_within(0.0, ErrorKind.TIMEOUT)
     watch.question = b"nonce"

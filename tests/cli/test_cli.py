@@ -14,9 +14,8 @@ import pytest
 
 from blocked_syscalls import run_with_blocked
 from conftest import policy_source, write_policy
-from evopolicygym.cli import importing
-from evopolicygym.cli.doctor import _exposure
-from evopolicygym.cli.importing import import_errors
+from evopolicygym.cli import doctor
+from evopolicygym.cli.doctor import _exposure, import_errors
 from evopolicygym.cli.numbers import counted
 from evopolicygym.sandbox.agent.exposure import Exposure
 from evopolicygym.tasks import pins, simulator
@@ -358,7 +357,7 @@ def test_packages_that_crash_or_hang_their_process_are_named(tmp_path, monkeypat
     errors = import_errors(["json", "crashing", "printing", "no_such_module"])
     assert errors["json"] == errors["printing"] == "" and "exit code -6" in errors["crashing"]
     assert "No module named 'no_such_module'" in errors["no_such_module"]
-    monkeypatch.setattr(importing, "PATIENCE_S", 2.0)
+    monkeypatch.setattr(doctor, "IMPORT_TIMEOUT_S", 2.0)
     assert "did not end" in import_errors(["hanging"])["hanging"]
 
 

@@ -34,3 +34,25 @@ def test_every_page_that_the_source_names_is_there():
             )
     assert len(named) > 5
     assert not [name for name in named if not (DOCS / f"{name}.md").exists()]
+
+
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(), re.M)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_links_between_pages_lead_somewhere():
+    pages = [*TESTS.parent.glob("*.md"), *DOCS.glob("*.md"), *(TESTS.parent / "examples").rglob("README.md")]
+    targets = [(page, link) for page in pages for link in LINK.findall(page.read_text()) if "://" not in link]
+    assert len(targets) > 50
+    dead = []
+    for page, link in targets:
+        path, _, anchor = link.partition("#")
+        target = page.parent / path if path else page
+        if not target.exists() or (anchor and anchor not in anchors(target)):
+            dead.append(f"{page.name}: {link}")
+    assert not dead

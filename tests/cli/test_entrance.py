@@ -57,7 +57,7 @@ def test_an_unknown_command_is_told_its_neighbour():
 @pytest.mark.parametrize("when", ["while modules load", "in the command"])
 def test_ctrl_c_is_no_traceback(when):
     """Stopped on its way, by its own hand: the same moment each time."""
-    place = "typer" if when == "while modules load" else "evopolicygym.analysis.collect"
+    place = "typer" if when == "while modules load" else "evopolicygym.analysis.loading"
     code = f"""
 import importlib.abc, os, signal, sys
 class Stumble(importlib.abc.MetaPathFinder):

@@ -15,11 +15,11 @@ from evopolicygym.execution.engine import NOT_FILMED
 from evopolicygym.execution.jail_speed import BOX
 from evopolicygym.execution.records import EpisodeResult, FaultReport, Recording
 from evopolicygym.limits import Limits
-from evopolicygym.sandbox.policy import channel
-from evopolicygym.sandbox.policy.channel import Contract, PolicyProcess
+from evopolicygym.sandbox.policy import policy_process
 from evopolicygym.sandbox.policy.failures import ErrorKind
 from evopolicygym.sandbox.policy.jail import Level
-from evopolicygym.sandbox.policy.launcher import Zygote
+from evopolicygym.sandbox.policy.policy_process import PolicyArguments, PolicyProcess
+from evopolicygym.sandbox.policy.zygote_client import Zygote
 
 EVIL_NUMBER = """
 class Evil:
@@ -226,8 +226,8 @@ def test_what_a_simulator_raised_at_is_recorded_as_it_was_played(stage, tmp_path
 
 def test_actions_too_long_to_be_kept_are_the_policys_doing(monkeypatch):
     """Memory stays bounded, and a policy cannot make its actions unrepeatable to have its error called a fault."""
-    contract = Contract(BOX, BOX, {})
-    monkeypatch.setattr(channel, "MAX_RECORD_BYTES", 100 * 73)
+    contract = PolicyArguments(BOX, BOX, {})
+    monkeypatch.setattr(policy_process, "MAX_RECORD_BYTES", 100 * 73)
     with tempfile.TemporaryDirectory() as folder:
         write_policy(Path(folder) / "p", policy_source(act="return obs"))
         zygote = Zygote(Level.NONE, Path(folder))

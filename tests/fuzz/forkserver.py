@@ -18,7 +18,9 @@ def main() -> None:
 
     _app()
     from evopolicygym.analysis.leaderboard import build  # noqa: F401
-    from evopolicygym.report import gather, page  # noqa: F401
+    from evopolicygym.report import (
+        report_data,  # noqa: F401
+    )
     from evopolicygym.runs import verify  # noqa: F401
 
     print("ready", flush=True)
@@ -89,7 +91,8 @@ def _play(argv: list[str]) -> None:
     if argv[0] == "load_runs":
         import evopolicygym
 
-        print(evopolicygym.load_runs(argv[1]))
+        found = evopolicygym.load_runs(argv[1])
+        print(found, found.runs, found.submissions, found.episodes)
         return
     from evopolicygym.cli.main import main as command_line
 

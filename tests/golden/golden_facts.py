@@ -23,23 +23,23 @@ from evopolicygym import run_paths
 from evopolicygym.agents.client import Client
 from evopolicygym.agents.prices import Price
 from evopolicygym.agents.turns import FailureKind, Usage
-from evopolicygym.analysis.collect import SkipKind
 from evopolicygym.analysis.edits import kinds
-from evopolicygym.analysis.edits.sizes import Size
+from evopolicygym.analysis.edits.kinds import SizeClass
 from evopolicygym.analysis.leaderboard import task_results
 from evopolicygym.analysis.leaderboard.build import PaperRows
+from evopolicygym.analysis.loading import SkipKind
 from evopolicygym.judge.judge import Videos
 from evopolicygym.judge.state import RunPhase
 from evopolicygym.judge.verdicts import Reason, Verdict
 from evopolicygym.run_paths import RunPaths
 from evopolicygym.run_record import OutcomeKind, Repeat, RunStatus
 from evopolicygym.runs import workspace
-from evopolicygym.runs.agent_limits import Allowance
+from evopolicygym.runs.agent_limits import AgentLimits
 from evopolicygym.runs.open_run import run_ids
-from evopolicygym.runs.settings import EngineName, Isolation, Seeds, Settings, ValidateWhen
+from evopolicygym.runs.settings import EngineName, IsolationChoice, RunSettings, Seeds, ValidateWhen
 from evopolicygym.runs.verify import Replay
-from evopolicygym.sandbox.agent.cell import AgentLevel, Network
-from evopolicygym.sandbox.agent.gateway import Traffic
+from evopolicygym.sandbox.agent.agent_sandbox import AgentLevel, NetworkAccess
+from evopolicygym.sandbox.agent.gateway import ProxyTraffic
 from evopolicygym.sandbox.policy.failures import ErrorKind
 from evopolicygym.sandbox.policy.jail import Level
 from evopolicygym.suites import status
@@ -109,12 +109,12 @@ def comparable_ids(_: Path) -> Any:
     return {
         "task": {task.id: ids(task, "paper").comparable_id for task in tasks},
         "run": {
-            task.id: run_ids(task, PaperSplits(), Settings.make(task=task.id, seeds="paper"))["comparable_id"]
+            task.id: run_ids(task, PaperSplits(), RunSettings.make(task=task.id, seeds="paper"))["comparable_id"]
             for task in tasks
         },
         "run with another budget and a limit on candidates": {
             task.id: run_ids(
-                task, PaperSplits(), Settings.make(task=task.id, seeds="paper", budget=64, max_candidates=4)
+                task, PaperSplits(), RunSettings.make(task=task.id, seeds="paper", budget=64, max_candidates=4)
             )["comparable_id"]
             for task in tasks
         },
@@ -163,7 +163,7 @@ def command_record(scratch: Path) -> Any:
 
 def samples(_: Path) -> Any:
     """All numbers that analysis finds in the sample runs. `verify` of them is in tests/report/test_sample.py."""
-    rows = evopolicygym.load_runs(REPOSITORY / SAMPLE)
+    rows = evopolicygym.analyze(REPOSITORY / SAMPLE).rows()
     return {
         "analyze": output("analyze", SAMPLE, "--json"),
         "leaderboard": output("leaderboard", SAMPLE, "--json"),
@@ -251,7 +251,7 @@ def evaluation(scratch: Path) -> Any:
 
 def settings_keys(_: Path) -> Any:
     """Keys of the files that people write, and of config.toml, with types and defaults."""
-    config = Settings.model_json_schema()
+    config = RunSettings.model_json_schema()
     config["properties"]["jobs"].pop("default")  # as many as there are cores
     return {
         "suite file": bare_schema(Suite.model_json_schema()),
@@ -265,13 +265,13 @@ def settings_keys(_: Path) -> Any:
 def names(_: Path) -> Any:
     """Words that are on disk or on the wire and belong to no schema above."""
     texts = [path.read_text() for path in SOURCE.rglob("*") if path.suffix in (".py", ".toml", ".md", ".json")]
-    everything = Allowance(turns=1, hours=1.0, tokens=1, dollars=1.0)
+    everything = AgentLimits(turns=1, hours=1.0, tokens=1, dollars=1.0)
     return {
         "variables in the source": sorted({name for text in texts for name in re.findall(r"EVOPOLICYGYM_\w+", text)}),
-        "variables of an agent": workspace.environment(RunPaths(Path("/run")), "http://127.0.0.1:1/token"),
+        "variables of an agent": workspace.agent_environment(RunPaths(Path("/run")), "http://127.0.0.1:1/token"),
         "files of a run": [*run_paths.FILES, *run_paths.FOLDERS],
         "usage of a turn": asdict(Usage()),
-        "traffic of an agent": [column.name for column in fields(Traffic)],
+        "traffic of an agent": [column.name for column in fields(ProxyTraffic)],
         "row of a suite": [column.name for column in fields(status.SuiteRow)],
         "limits of an agent": [limit.name for limit in everything.limits([])],
         "messages of a suite": sorted(KINDS),
@@ -292,16 +292,16 @@ VOCABULARIES: dict[str, type[StrEnum]] = {
     "replay of verify": Replay,
     "isolation of policies": Level,
     "isolation of agents": AgentLevel,
-    "isolation asked for": Isolation,
-    "network of agents": Network,
+    "isolation asked for": IsolationChoice,
+    "network of agents": NetworkAccess,
     "split": Split,
     "seeds": Seeds,
     "engine": EngineName,
     "validate_when": ValidateWhen,
     "video": Videos,
-    "kind of edit": kinds.Kind,
-    "size of an edit": Size,
-    "kind of entrant": task_results.Kind,
+    "kind of edit": kinds.EditKind,
+    "size of an edit": SizeClass,
+    "kind of entrant": task_results.EntryKind,
     "rows of the paper": PaperRows,
     "why a folder is skipped": SkipKind,
 }

@@ -12,7 +12,7 @@ import pytest
 from conftest import TESTS, policy_source, toy_task
 from evopolicygym.errors import Fault, IsolationUnavailable, UserError, is_permanent
 from evopolicygym.execution.records import FaultReport
-from evopolicygym.runs.run_status import look
+from evopolicygym.runs.run_status import read_state
 from server_helpers import SMALL, Server, command
 
 MISSING = "raise ModuleNotFoundError(\"No module named 'av'\", name='av')"
@@ -104,11 +104,11 @@ def test_a_package_that_vanishes_ends_the_run_and_it_is_finished_when_it_is_back
     kill_worker(server)
     code, fault = server.submit([0])
     assert code == 503 and "something_that_is_not_there" in fault["message"] and "stop here" in fault["message"]
-    state = look(server.root)
+    state = read_state(server.root)
     assert state.refunds == 1 and state.remaining == 127
     failed = command("finish", server.root)
     assert failed.returncode == 4 and "something_that_is_not_there" in failed.stderr
-    assert server.process.wait(60) == 4 and look(server.root).phase == "closed"
+    assert server.process.wait(60) == 4 and read_state(server.root).phase == "closed"
     shadow(tmp_path / "own", "flimsy", "")
     done = command("finish", server.root, "--json", env=os.environ | {"PYTHONPATH": path_with(tmp_path / "own")})
     outcome = json.loads(done.stdout)["outcome"]
@@ -121,7 +121,7 @@ def test_every_submission_refunded_is_a_judge_fault_though_the_agent_gave_up(ser
     server.policy()
     code, fault = server.submit([0])
     assert code == 503 and "submit again" in fault["message"]
-    assert look(server.root).phase == "open"
+    assert read_state(server.root).phase == "open"
     outcome = server.finish(exit_code=4)["outcome"]
     assert outcome["kind"] == "judge_fault" and "only once" in outcome["cause"]
 

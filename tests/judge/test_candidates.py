@@ -12,7 +12,7 @@ from evopolicygym.judge.events import Charged, EpisodeStats, Judged, Opened
 from evopolicygym.judge.state import RunState, apply
 from evopolicygym.run_record import load
 from evopolicygym.runs.open_run import run_ids
-from evopolicygym.runs.settings import Settings
+from evopolicygym.runs.settings import RunSettings
 from evopolicygym.sandbox.checkpoints import Checkpoint
 from evopolicygym.tasks.registry import resolve
 from evopolicygym.tasks.splits import PaperSplits
@@ -73,7 +73,7 @@ def test_without_a_limit_the_best_of_all_is_chosen(serve):
 def test_a_limit_makes_another_leaderboard_and_none_changes_nothing():
     task, splits = resolve("core16/acrobot"), PaperSplits()
     plain, limited, other = (
-        run_ids(task, splits, Settings(task="core16/acrobot", max_candidates=limit))["comparable_id"]
+        run_ids(task, splits, RunSettings(task="core16/acrobot", max_candidates=limit))["comparable_id"]
         for limit in (None, 4, 5)
     )
     assert len({plain, limited, other}) == 3

@@ -19,7 +19,7 @@ from evopolicygym.judge.events import Repeated, Scored, Validated
 from evopolicygym.judge.feedback import digest
 from evopolicygym.judge.ledger import read
 from evopolicygym.judge.state import RunPhase
-from evopolicygym.runs.run_status import look
+from evopolicygym.runs.run_status import read_state
 from server_helpers import SMALL, Server, command
 
 CASES = [3, 1, 3]
@@ -100,7 +100,7 @@ class Agent:
 
 def check_feedback(root: Path) -> None:
     """Both copies of every submission are what was judged."""
-    for one in look(root).submissions.values():
+    for one in read_state(root).submissions.values():
         assert one.judged and len(one.judged.summary["returns"]) == COST
         copies = root / "feedback" / one.name, root / "workspace" / "feedback" / one.name
         assert [digest(copy) for copy in copies] == [one.judged.feedback] * 2
@@ -121,7 +121,7 @@ def test_kills_on_the_way_of_a_submission(serve):
     keys = ["key-01"] * 3 + [f"key-{number:02}" for number in range(2, len(SUBMITTING) - 1)]  # two of the kills
     for key, name, following in zip(keys, SUBMITTING, (*SUBMITTING[1:], None), strict=True):
         assert agent.is_cut_off(key), name
-        charged = {one.charged.key: one.cost for one in look(server.root).submissions.values()}
+        charged = {one.charged.key: one.cost for one in read_state(server.root).submissions.values()}
         assert sum(charged.values()) == spent + COST * (key in charged and key not in agent.replies), name
         server.start(**(armed(following) if following else {}))
         if following in SUBMITTING[1:3]:  # come before the first charge: the next kill is on the same submission
@@ -180,6 +180,6 @@ def check_outcome(server: Server) -> None:
     events = [line.event() for line, _ in read(server.root / "ledger.jsonl")]
     counts = {kind: sum(isinstance(event, kind) for event in events) for kind in (Validated, Scored, Repeated)}
     assert counts == {Validated: 2, Scored: 1, Repeated: 1}  # what was done is not done again
-    assert look(server.root).phase is RunPhase.FINISHED
+    assert read_state(server.root).phase is RunPhase.FINISHED
     verified = command("verify", server.root, "--jobs", "1")
     assert verified.returncode == 0, verified.stdout

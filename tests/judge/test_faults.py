@@ -11,7 +11,7 @@ from pathlib import Path
 
 from conftest import policy_source
 from evopolicygym.judge.ledger import read
-from evopolicygym.runs.run_status import look
+from evopolicygym.runs.run_status import read_state
 from evopolicygym.server import control
 from process_helpers import wait_until
 from server_helpers import SMALL, Server, command
@@ -130,10 +130,10 @@ def test_a_full_disk_loses_nothing(serve):
     assert "cannot write to the ledger" in answer["error"]
     assert server.process.wait(60) == 4
     assert server.process.stderr and "Traceback" not in server.process.stderr.read()
-    assert look(server.root).running is not None
+    assert read_state(server.root).running is not None
     server.start()
     assert server.submit([0], Idempotency_Key="last")[1]["status"] == "ok"
-    assert server.remaining() == 124 and look(server.root).charged == 4
+    assert server.remaining() == 124 and read_state(server.root).charged == 4
 
 
 def test_a_dead_worker_is_replaced_and_nothing_is_refunded(serve):

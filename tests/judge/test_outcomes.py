@@ -14,7 +14,7 @@ import pytest
 from conftest import policy_source
 from evopolicygym.judge.events import Validated
 from evopolicygym.judge.ledger import START, line_hash, read
-from evopolicygym.runs.verify import Replay, Report, verify
+from evopolicygym.runs.verify import Replay, VerifyReport, verify
 from evopolicygym.sandbox.policy.jail import Level, residues
 from evopolicygym.tasks.ids import comparable_id
 from server_helpers import TOY, Server, command
@@ -52,7 +52,7 @@ def record(run: Path) -> dict[str, Any]:
     return parsed
 
 
-def failing(report: Report) -> dict[str, str]:
+def failing(report: VerifyReport) -> dict[str, str]:
     return {finding.what: finding.detail for finding in report.findings if not finding.ok}
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from conftest import policy_source
 from evopolicygym.judge.state import RunPhase
-from evopolicygym.runs.run_status import look
+from evopolicygym.runs.run_status import read_state
 from evopolicygym.server import control
 from process_helpers import alive, descendants, wait_until
 from server_helpers import COMMAND, SMALL, command, with_task
@@ -73,7 +73,7 @@ def test_a_stopped_server_leaves_no_process_and_the_run_goes_on(serve, ending):
     assert len(relatives) >= 2
     assert server.kill(ending) == 128 + ending
     assert wait_until(lambda: not alive(relatives))
-    assert look(server.root).running is not None
+    assert read_state(server.root).running is not None
     server.start()
     assert server.submit([0], Idempotency_Key="k")[1]["status"] == "ok"
     assert server.remaining() == 127
@@ -93,4 +93,4 @@ def test_a_connection_that_asks_nothing_does_not_keep_the_owner(serve):
     with socket.socket(socket.AF_UNIX) as idle, control._address(server.root) as address:
         idle.connect(address)
         assert server.finish()["outcome"]["kind"] == "no_ok_submit"
-        assert look(server.root).phase is RunPhase.FINISHED
+        assert read_state(server.root).phase is RunPhase.FINISHED

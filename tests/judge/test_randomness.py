@@ -81,7 +81,7 @@ def test_a_public_table_recognises_cases_without_a_salt_alone(tmp_path, salt, is
     heldout = cases(PaperSplits(), TASK, Split.HELDOUT, [0, 1])
     with LocalEngine(task) as engine:
         report = evaluate_folder(engine, task, folder, heldout, "paper", salt_of=lambda _: salt)
-    assert [score >= RECOGNISED for score in report.scores] == [is_recognised] * 2
+    assert [score >= RECOGNISED for score in report.returns] == [is_recognised] * 2
 
 
 def test_in_a_run_no_case_is_recognised(run):

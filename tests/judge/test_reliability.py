@@ -19,7 +19,7 @@ import pytest
 
 from conftest import policy_source
 from evopolicygym.judge.feedback import digest
-from evopolicygym.runs.run_status import look
+from evopolicygym.runs.run_status import read_state
 from process_helpers import descendants
 from server_helpers import SMALL, Server, command
 
@@ -110,7 +110,7 @@ def kill_while_starting(server: Server, chance: random.Random) -> int:
 
 def instants(root: Path) -> list[str]:
     """What the kill interrupted, by what it left on disk."""
-    state, found = look(root), []
+    state, found = read_state(root), []
     if not (root / "ledger.jsonl").read_bytes().endswith(b"\n"):
         found.append("torn")
     if state.running:
@@ -138,7 +138,7 @@ def check(agent: Agent) -> None:
 
 def check_books(root: Path, agent: Agent) -> None:
     """Each key charged once, for its cases; each case the same return for ever; both copies of all feedback whole."""
-    state = look(root)
+    state = read_state(root)
     charged = {one.charged.key: list(one.charged.cases) for one in state.submissions.values()}
     assert charged == agent.sent and len(state.submissions) == len(charged)
     returns: dict[int, float] = {}

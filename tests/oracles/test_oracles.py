@@ -28,7 +28,7 @@ def mean(slug: str, folder: Path, count: int) -> float:
     train = cases(PaperSplits(), task.id, Split.TRAIN, list(range(count)))
     with LocalEngine(task, jobs=2) as engine:
         report = evaluate_folder(engine, task, folder, train, "paper")
-    assert report.failed == 0, [result.error for result in report.results if result.error]
+    assert report.failed == 0, [result.error for result in report.episodes if result.error]
     assert report.mean is not None
     return report.mean
 

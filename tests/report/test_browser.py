@@ -9,8 +9,8 @@ from devtools import Browser
 from report_helpers import source, three_agents, whole_collection, write_run
 from test_hostile import hostile
 
-from evopolicygym.report.gather import gather
 from evopolicygym.report.page import write_page
+from evopolicygym.report.report_data import collect_report
 
 SAMPLE = Path(__file__).parents[2] / "examples" / "runs"
 PAPER = 718  # pixels: A4 without its margins
@@ -85,7 +85,7 @@ def pages(tmp_path_factory):
     }
     runs["injected"] = hostile(folder / "injected")
     for name, place in runs.items():
-        write_page(gather([place], folder), folder / f"{name}.html")
+        write_page(collect_report([place], folder), folder / f"{name}.html")
     return folder
 
 
@@ -119,7 +119,7 @@ def test_text_can_be_read_against_the_page(look, pages, browser):
 def test_a_figure_of_its_own(pages, browser, tmp_path):
     """Opened alone, as a file."""
     browser.look(1280)
-    for figure in write_page(gather([pages / "study"], tmp_path), tmp_path / "page.html"):
+    for figure in write_page(collect_report([pages / "study"], tmp_path), tmp_path / "page.html"):
         path = tmp_path / f"{figure.name}.svg"
         path.write_text(figure.standalone())
         assert not complaints(browser.open(path))

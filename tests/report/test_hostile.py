@@ -7,9 +7,9 @@ from xml.etree import ElementTree
 
 from report_helpers import Step, read, write_run
 
-from evopolicygym.report.files import write_figures
-from evopolicygym.report.gather import gather
 from evopolicygym.report.page import write_page
+from evopolicygym.report.pdf import write_figures
+from evopolicygym.report.report_data import collect_report
 
 EVIL = "<script>alert(1)</script>\"onload='alert(2)' & </title></style></pre><svg onload=alert(3)>{{ 7 * 7 }}"
 UNSEEN = "a\x00b\x1b[31m\u202eevil"
@@ -49,7 +49,7 @@ def hostile(folder):
 
 
 def test_hostile_text_is_inert(tmp_path):
-    drawn = write_page(gather([hostile(tmp_path)], tmp_path), tmp_path / "report.html")
+    drawn = write_page(collect_report([hostile(tmp_path)], tmp_path), tmp_path / "report.html")
     page = read(tmp_path / "report.html")
     assert {tag for tag, _ in page.tags} <= KNOWN
     assert not [name for _, attributes in page.tags for name in attributes if name.startswith("on")]
@@ -64,7 +64,7 @@ def test_hostile_text_is_inert(tmp_path):
 
 
 def test_every_attribute_is_one_of_ours(tmp_path):
-    write_page(gather([hostile(tmp_path)], tmp_path), tmp_path / "report.html")
+    write_page(collect_report([hostile(tmp_path)], tmp_path), tmp_path / "report.html")
     values = [value or "" for tag, attributes in read(tmp_path / "report.html").tags for value in attributes.values()]
     assert not [value for value in values if "alert" in value]
 
@@ -75,7 +75,7 @@ def test_names_that_are_no_text_are_shown_as_far_as_they_are(tmp_path):
     (checkpoint / "bad\udcff.txt").write_text("a")
     (tmp_path / "runs" / "broken\udcff").mkdir()
     (tmp_path / "runs" / "broken\udcff" / "run.json").write_text("{}")
-    write_page(gather([tmp_path / "runs"], tmp_path), tmp_path / "report.html")
+    write_page(collect_report([tmp_path / "runs"], tmp_path), tmp_path / "report.html")
     text = (tmp_path / "report.html").read_text()
     assert "bad\N{REPLACEMENT CHARACTER}.txt" in text and "broken\N{REPLACEMENT CHARACTER}" in text
 
@@ -85,7 +85,7 @@ SECRET = "a-secret-of-the-reader"
 
 def shown(folder, run) -> str:
     """What a page shows of a collection with this run in it."""
-    write_page(gather([run], folder), folder / "report.html")
+    write_page(collect_report([run], folder), folder / "report.html")
     return (folder / "report.html").read_text()
 
 

@@ -7,14 +7,14 @@ from xml.etree import ElementTree
 import pytest
 from report_helpers import Page, read, source, three_agents, write_run
 
-from evopolicygym.report.files import write_figures
-from evopolicygym.report.gather import gather
 from evopolicygym.report.page import write_page
+from evopolicygym.report.pdf import write_figures
+from evopolicygym.report.report_data import collect_report
 from evopolicygym.report.svg import Figure
 
 
 def make(runs: Path, out: Path) -> tuple[Page, list[Figure]]:
-    drawn = write_page(gather([runs], out.parent), out)
+    drawn = write_page(collect_report([runs], out.parent), out)
     return read(out), drawn
 
 
@@ -85,7 +85,7 @@ def test_figures_are_files_of_their_own(made):
 
 def test_the_same_runs_give_the_same_page(made, tmp_path):
     folder = made[2]
-    write_page(gather([folder / "runs"], folder), tmp_path / "again.html")
+    write_page(collect_report([folder / "runs"], folder), tmp_path / "again.html")
     assert (tmp_path / "again.html").read_bytes() == (folder / "report.html").read_bytes()
 
 

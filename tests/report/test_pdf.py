@@ -10,10 +10,10 @@ import pytest
 from markupsafe import Markup
 from report_helpers import three_agents
 
-from evopolicygym.report.gather import gather
 from evopolicygym.report.page import write_page
 from evopolicygym.report.pdf import write_pdf
-from evopolicygym.report.svg import Figure, element, group, words
+from evopolicygym.report.report_data import collect_report
+from evopolicygym.report.svg import Figure, element, group, svg_text
 
 SHAPES = ("line", "rect", "circle", "path")
 
@@ -21,7 +21,7 @@ SHAPES = ("line", "rect", "circle", "path")
 @pytest.fixture(scope="module")
 def drawn(tmp_path_factory):
     folder = tmp_path_factory.mktemp("pdf")
-    return write_page(gather([three_agents(folder / "runs", seeds=1)], folder), folder / "page.html")
+    return write_page(collect_report([three_agents(folder / "runs", seeds=1)], folder), folder / "page.html")
 
 
 def drawing(path) -> str:
@@ -52,7 +52,7 @@ def test_the_same_figure_gives_the_same_bytes(drawn, tmp_path):
 
 @pytest.mark.parametrize("text", ["$x^2$", r"\frac{1", "日本語", "a\u0301", "<b>&amp;", "_" * 500, ""])
 def test_any_name_can_be_drawn(text, tmp_path, recwarn):
-    body = group([words(10, 20, text, "middle"), element("path", d="M0 0L10.5 -3H4V2Z", fill="#009E73")])
+    body = group([svg_text(10, 20, text, "middle"), element("path", d="M0 0L10.5 -3H4V2Z", fill="#009E73")])
     write_pdf(Figure("name", text or "title", 200, 50, Markup(body)), tmp_path / "figure.pdf")
     assert (tmp_path / "figure.pdf").read_bytes().startswith(b"%PDF")
     assert not recwarn.list

@@ -64,9 +64,9 @@ def test_it_reports_without_a_word_of_warning(tmp_path, recwarn):
 
 
 def test_its_rows_load(recwarn):
-    rows = evopolicygym.load_runs(SAMPLE)
-    assert len(rows) == 12 and not recwarn.list
-    assert {row["entrant"].split()[0] for row in rows} == {"starter", "tuner", "command"}
+    found = evopolicygym.load_runs(SAMPLE)
+    assert len(found) == 12 and not recwarn.list
+    assert {name.split()[0] for name in found.runs["entrant"]} == {"starter", "tuner", "command"}
 
 
 @pytest.mark.parametrize(("machine", "folders"), [("this", RUNS[::6]), ("another", RUNS)])

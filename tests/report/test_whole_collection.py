@@ -5,12 +5,12 @@ from __future__ import annotations
 from report_helpers import read, result, source, whole_collection, write_run
 
 from evopolicygym.reference import paper
-from evopolicygym.report.gather import gather
 from evopolicygym.report.page import write_page
+from evopolicygym.report.report_data import collect_report
 
 
 def test_standings_and_costs_are_drawn(tmp_path):
-    drawn = write_page(gather([whole_collection(tmp_path / "runs")], tmp_path), tmp_path / "report.html")
+    drawn = write_page(collect_report([whole_collection(tmp_path / "runs")], tmp_path), tmp_path / "report.html")
     assert {"standings-1", "cost-1"} <= {figure.name for figure in drawn}
     text = "".join(read(tmp_path / "report.html").text)
     assert "dollars per run" in text and "core16: 16 tasks" in text and "normalised score" in text
@@ -26,11 +26,11 @@ def test_published_rows_follow_the_rules_of_the_leaderboard(tmp_path):
         written.facts["outcome"]["heldout"] = result([-80.0] * 32)
         written.facts["ids"] |= {"comparable_id": f"c-{budget}", "fingerprint": {"budget": budget}}
         written.rewrite()
-    write_page(gather([tmp_path / "runs"], tmp_path, with_paper=True), tmp_path / "report.html")
+    write_page(collect_report([tmp_path / "runs"], tmp_path, with_paper=True), tmp_path / "report.html")
     text = "\n".join(read(tmp_path / "report.html").text)
     mixed, apart = text.split("Board 2")
     assert f"{paper.best_agent('core16/acrobot')} (paper)" in mixed and "For reference only" not in mixed
     assert "(paper)" not in apart.split("P(first) from")[0] and "For reference only" in apart
-    write_page(gather([tmp_path / "runs"], tmp_path), tmp_path / "report.html")
+    write_page(collect_report([tmp_path / "runs"], tmp_path), tmp_path / "report.html")
     text = "\n".join(read(tmp_path / "report.html").text)
     assert "(paper)" not in text and "For reference only" not in text

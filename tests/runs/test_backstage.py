@@ -11,7 +11,7 @@ import pytest
 
 from evopolicygym.agents import definitions
 from evopolicygym.run_paths import RunPaths
-from evopolicygym.runs.agent_setup import forget_logins, set_up
+from evopolicygym.runs.agent_setup import delete_credentials, make_agent_home
 from process_helpers import assert_killed_in, kill_self
 
 
@@ -36,8 +36,8 @@ def test_programs_that_ship_are_whole_although_their_maker_was_killed(tmp_path, 
     place, tuner = RunPaths(tmp_path), definitions.load("tuner")
     with monkeypatch.context() as patch:
         patch.setattr(shutil, "copystat", _copies(after))
-        assert_killed_in(lambda: set_up(place, tuner))
-    stage = set_up(place, tuner)
+        assert_killed_in(lambda: make_agent_home(place, tuner))
+    stage = make_agent_home(place, tuner)
     assert _files(stage.programs / "builtin") == _files(Path(str(files("evopolicygym.agents") / "builtin")))
     assert [path.name for path in stage.programs.iterdir()] == ["builtin"]
 
@@ -48,7 +48,7 @@ def test_a_login_does_not_stay_in_a_run_that_is_over(tmp_path):
     login.parent.mkdir(parents=True)
     for path in (login, other):
         path.write_text("{}")
-    forget_logins(place, str(tmp_path / "gone.toml"))
+    delete_credentials(place, str(tmp_path / "gone.toml"))
     assert login.exists()
-    forget_logins(place, "codex")
+    delete_credentials(place, "codex")
     assert not login.exists() and other.exists()

@@ -8,8 +8,8 @@ import pytest
 
 from evopolicygym.judge.events import Closed, Opened, Turned
 from evopolicygym.judge.state import RunState, apply
-from evopolicygym.runs.agent_limits import Allowance
-from evopolicygym.runs.agent_loop import Over, Prompt, next_step
+from evopolicygym.runs.agent_limits import AgentLimits
+from evopolicygym.runs.agent_loop import CloseRun, PromptAgent, decide
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 OPENED = apply(RunState(), Opened("r", 128, 16, 32, {}), NOW)
@@ -20,37 +20,37 @@ def turned(submissions: int = 0, failure: str | None = None, **more: object) -> 
     return Turned(submissions=submissions, failure=failure, **facts | more)
 
 
-def after(*turns: Turned, allowance: Allowance = Allowance()) -> Over | Prompt:  # noqa: B008
+def after(*turns: Turned, allowance: AgentLimits = AgentLimits()) -> CloseRun | PromptAgent:  # noqa: B008
     state = OPENED
     for turn in turns:
         state = apply(state, turn, NOW)
-    return next_step(state, allowance)
+    return decide(state, allowance)
 
 
 def test_the_first_words_open_a_session():
-    assert after() == Prompt(None)
+    assert after() == PromptAgent(None)
     assert after().is_opening
 
 
 def test_an_agent_that_submits_is_prompted_on():
-    assert after(*(turned(n) for n in range(1, 20))) == Prompt("s")
+    assert after(*(turned(n) for n in range(1, 20))) == PromptAgent("s")
 
 
 def test_an_agent_that_says_stop_is_done():
-    assert after(turned(1, stop=True)) == Over("agent_stopped")
+    assert after(turned(1, stop=True)) == CloseRun("agent_stopped")
 
 
 def test_three_turns_without_a_submission_are_an_end():
-    assert after(turned(1), turned(1), turned(1)) == Prompt("s")
-    assert after(turned(1), turned(1), turned(1), turned(1)) == Over("agent_stopped")
-    assert after(turned(0), turned(0), turned(1), turned(1), turned(1)) == Prompt("s")
+    assert after(turned(1), turned(1), turned(1)) == PromptAgent("s")
+    assert after(turned(1), turned(1), turned(1), turned(1)) == CloseRun("agent_stopped")
+    assert after(turned(0), turned(0), turned(1), turned(1), turned(1)) == PromptAgent("s")
 
 
 def test_overload_is_waited_out_with_growing_patience():
     waits = [after(turned(1), *[turned(1, "rate_limit")] * n).wait_s for n in range(1, 9)]
     assert waits == [1, 3, 9, 27, 81, 243, 300, 300]
-    assert after(turned(1), *[turned(1, "provider")] * 9) == Over("provider_down")
-    assert after(*[turned(1, "provider")] * 2000, allowance=Allowance(retries=2000, hours=None)).wait_s == 300
+    assert after(turned(1), *[turned(1, "provider")] * 9) == CloseRun("provider_down")
+    assert after(*[turned(1, "provider")] * 2000, allowance=AgentLimits(retries=2000, hours=None)).wait_s == 300
 
 
 def test_a_success_forgets_earlier_overload():
@@ -58,52 +58,52 @@ def test_a_success_forgets_earlier_overload():
 
 
 def test_idle_turns_and_failed_turns_are_counted_apart():
-    assert after(turned(0), turned(0), turned(0, "client")) == Prompt("s")
-    assert after(*[turned(0, "client")] * 3) == Over("agent_failed")
-    assert after(turned(0, "client"), turned(0, "rate_limit"), *[turned(0, "client")] * 2) == Over("agent_failed")
+    assert after(turned(0), turned(0), turned(0, "client")) == PromptAgent("s")
+    assert after(*[turned(0, "client")] * 3) == CloseRun("agent_failed")
+    assert after(turned(0, "client"), turned(0, "rate_limit"), *[turned(0, "client")] * 2) == CloseRun("agent_failed")
 
 
 def test_an_agent_that_fails_and_idles_by_turns_comes_to_an_end():
     by_turns = [turned(1, "client"), turned(1)] * 3
-    assert after(turned(1), *by_turns[:4]) == Prompt("s")
-    assert after(turned(1), *by_turns) == Over("agent_stopped")
-    assert after(turned(1), *by_turns[:4], turned(2), *[turned(2, "client"), turned(2)] * 2) == Prompt("s")
+    assert after(turned(1), *by_turns[:4]) == PromptAgent("s")
+    assert after(turned(1), *by_turns) == CloseRun("agent_stopped")
+    assert after(turned(1), *by_turns[:4], turned(2), *[turned(2, "client"), turned(2)] * 2) == PromptAgent("s")
 
 
 def test_a_wrong_key_is_not_tried_again():
-    assert after(turned(0, "authentication")) == Over("agent_failed")
+    assert after(turned(0, "authentication")) == CloseRun("agent_failed")
 
 
 @pytest.mark.parametrize(
     ("allowance", "reason"),
     [
-        (Allowance(turns=2), "limit_turns"),
-        (Allowance(hours=1 / 30), "limit_hours"),
-        (Allowance(tokens=300), "limit_tokens"),
-        (Allowance(dollars=0.5), "limit_dollars"),
+        (AgentLimits(turns=2), "limit_turns"),
+        (AgentLimits(hours=1 / 30), "limit_hours"),
+        (AgentLimits(tokens=300), "limit_tokens"),
+        (AgentLimits(dollars=0.5), "limit_dollars"),
     ],
 )
 def test_limits_end_a_run(allowance, reason):
     usage = {"fresh_input": 100, "cache_read": 30, "cache_write": 0, "output": 20, "reasoning": 10, "cost_usd": 0.25}
     turns = [turned(n, usage=usage) for n in (1, 2)]
-    assert isinstance(after(turns[0], allowance=allowance), Prompt)
-    assert after(*turns, allowance=allowance) == Over(reason)
+    assert isinstance(after(turns[0], allowance=allowance), PromptAgent)
+    assert after(*turns, allowance=allowance) == CloseRun(reason)
 
 
 def test_what_nobody_metered_hits_no_limit():
-    assert after(turned(1), allowance=Allowance(tokens=1, dollars=0.0001)) == Prompt("s")
+    assert after(turned(1), allowance=AgentLimits(tokens=1, dollars=0.0001)) == PromptAgent("s")
 
 
 def test_a_closed_run_is_over():
-    assert next_step(apply(OPENED, Closed("budget_spent"), NOW), Allowance()) == Over("budget_spent")
+    assert decide(apply(OPENED, Closed("budget_spent"), NOW), AgentLimits()) == CloseRun("budget_spent")
 
 
 def test_what_is_left_is_told_in_words():
     usage = {"fresh_input": 100, "cache_read": 0, "cache_write": 0, "output": 20, "reasoning": 0, "cost_usd": 0.25}
-    left = Allowance(turns=3, hours=2, tokens=10_120, dollars=1).left([turned(1, usage=usage, wall_s=1800.0)])
+    left = AgentLimits(turns=3, hours=2, tokens=10_120, dollars=1).left([turned(1, usage=usage, wall_s=1800.0)])
     assert left == ["2 turns", "1.5 hours", "10,000 tokens"]
 
 
 @pytest.mark.parametrize(("hours", "words"), [(100, "100 hours"), (23.72, "23.7 hours"), (0.001, "1 minutes")])
 def test_hours_are_told_as_people_do(hours, words):
-    assert Allowance(turns=1, hours=hours).left([]) == ["1 turn, which is this one", words]
+    assert AgentLimits(turns=1, hours=hours).left([]) == ["1 turn, which is this one", words]

@@ -16,7 +16,7 @@ import evopolicygym
 from conftest import policy_source
 from evopolicygym.errors import UserError
 from evopolicygym.run_paths import RunPaths, check_run_folder
-from evopolicygym.runs.agent_setup import forget_logins
+from evopolicygym.runs.agent_setup import delete_credentials
 from evopolicygym.runs.verify import Replay, verify
 from server_helpers import COMMAND, TOY, Server, command
 
@@ -347,7 +347,7 @@ def test_a_client_that_a_folder_names_removes_no_file_of_the_reader(tmp_path):
     for path in (*victims, home / "login"):
         path.write_text("mine")
     (tmp_path / "run" / "client.toml").write_text(CLIENT % victims[1])
-    forget_logins(RunPaths(tmp_path / "run"), str(tmp_path / "run" / "client.toml"))
+    delete_credentials(RunPaths(tmp_path / "run"), str(tmp_path / "run" / "client.toml"))
     assert all(path.exists() for path in victims) and not (home / "login").exists()
 
 

@@ -28,7 +28,7 @@ def place(tmp_path, monkeypatch):
 
 
 def kinds(place):
-    return {sign["kind"] for sign in integrity_scan.look(place.root)["signs"]}
+    return {sign["kind"] for sign in integrity_scan.find_signs(place.root)["signs"]}
 
 
 @pytest.mark.parametrize(
@@ -125,11 +125,11 @@ def test_at_any_depth(place):
 
 
 def test_more_than_can_be_looked_at_is_said(place, monkeypatch):
-    monkeypatch.setattr(integrity_scan.Walk.__init__, "__defaults__", (10,))
+    monkeypatch.setattr(integrity_scan.FolderWalk.__init__, "__defaults__", (10,))
     for number in range(20):
         (place.workspace / f"a{number}").mkdir()
     (place.workspace / ".git").mkdir()
-    part = integrity_scan.disarm(place.root)
+    part = integrity_scan.rename_autorun(place.root)
     assert part["renamed"] == ["workspace/.git"], "what lies on top is asked for by name"
     assert any("beyond the first 10" in text for text in part["not_checked"])
 
@@ -161,7 +161,8 @@ def test_a_process_that_does_not_live_to_tell_is_a_note(place, monkeypatch, body
 def test_what_was_renamed_is_known_when_the_rest_fails(place, monkeypatch):
     (place.workspace / ".envrc").write_text("touch mark")
     monkeypatch.setattr(limited_process, "CODE", "import os, sys\nsys.path.append(sys.argv[1])\n"
-                        "from evopolicygym.runs import integrity_scan\nintegrity_scan.look = lambda root: os.abort()\n"
+                        "from evopolicygym.runs import integrity_scan\n"
+                        "integrity_scan.find_signs = lambda root: os.abort()\n"
                         "integrity_scan.main(sys.argv[3])")  # fmt: skip
     note = inspect(place)
     assert note["renamed"] == ["workspace/.envrc"] and "SIGABRT" in note["error"]
@@ -176,7 +177,7 @@ for mode in (0o000, 0o111, 0o555):
     folder = root / "workspace" / oct(mode)
     (folder / ".git").mkdir(parents=True)
     folder.chmod(mode)
-part = integrity_scan.disarm(root)
+part = integrity_scan.rename_autorun(root)
 print(len(part["renamed"]), part["not_checked"], *sorted(os.listdir(root / "workspace/0o555")))
 """
 

@@ -17,30 +17,30 @@ from test_foreign_folders import reconfigure
 
 from conftest import policy_source, write_policy
 from evopolicygym.errors import UserError
-from evopolicygym.runs.locks import MUTEX, VARIABLE, Cases, hidden_cases
+from evopolicygym.runs.locks import MUTEX, VARIABLE, CaseSet, hidden_cases_lock
 from process_helpers import wait_until
 from server_helpers import COMMAND, command, with_task
 
 TASK = "toys:Toy-v0"
-TOY = Cases(TASK, "paper")
+TOY = CaseSet(TASK, "paper")
 SMALL = ("--validation-cases", "2", "--heldout-cases", "2", "--jobs", "1", "--seeds", "paper", "--budget", "12")
 HOLDER = """
 import asyncio, sys
-from evopolicygym.runs.locks import Cases, hidden_cases, living_agent
+from evopolicygym.runs.locks import CaseSet, hidden_cases_lock, living_agent_lock
 
 def say(text):
     print(text, flush=True)
 
 async def live(cases):
-    async with living_agent(cases, sys.argv[2], "Wait.", say):
+    async with living_agent_lock(cases, sys.argv[2], "Wait.", say):
         say("holds")
         sys.stdin.read()
 
-cases = Cases(sys.argv[3], "paper")
+cases = CaseSet(sys.argv[3], "paper")
 if sys.argv[1] == "agent":
     asyncio.run(live(cases))
 else:
-    with hidden_cases(cases, sys.argv[2], "Wait.", say):
+    with hidden_cases_lock(cases, sys.argv[2], "Wait.", say):
         say("holds")
         sys.stdin.read()
 """
@@ -148,7 +148,7 @@ def test_a_folder_that_is_not_ours_alone_is_refused(trouble, locks, tmp_path):
         locks.mkdir()
         locks.chmod(0o777 if trouble == "open to others" else 0o700)
         os.chown(locks, 65534 if trouble == "of another user" else -1, -1)
-    with pytest.raises(UserError, match=VARIABLE), hidden_cases(TOY, "x", "Wait."):
+    with pytest.raises(UserError, match=VARIABLE), hidden_cases_lock(TOY, "x", "Wait."):
         pass
 
 
@@ -272,7 +272,7 @@ def test_whatever_plays_hidden_cases_waits_likewise(neighbour, tmp_path, serve):
 
 
 def test_no_agent_starts_while_hidden_cases_of_its_task_are_played(locks, tmp_path):
-    with hidden_cases(TOY, "a test", "Wait."):
+    with hidden_cases_lock(TOY, "a test", "Wait."):
         run = Running(tmp_path / "run", LEAVES)
         assert wait_until(lambda: "waiting: no agent starts" in run.said or run.process.poll() is not None)
         assert "(hidden: a test)" in run.said and f"run --resume {run.root}" in run.said

@@ -5,12 +5,12 @@ from __future__ import annotations
 from evopolicygym.execution.records import Node
 from evopolicygym.judge.events import Joined, Owned
 from evopolicygym.run_record import load
-from evopolicygym.runs.open_run import own
+from evopolicygym.runs.open_run import open_run
 
 
 def test_nodes_are_recorded_and_the_lowest_level_counts(tmp_path):
     here, there = Node("1", "here", "A", 2), Node("2", "there", "", 0, "another bit_id")
-    with own(tmp_path / "run", task="toys:Toy-v0", seeds="paper", jobs=1) as owner:
+    with open_run(tmp_path / "run", task="toys:Toy-v0", seeds="paper", jobs=1) as owner:
         owner.judge.record(Owned("A", "stock", (here, there)))
         owner.judge.record(Joined(Node("3", "late", "B", 4)))
         owner.write_record()

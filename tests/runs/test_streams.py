@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from evopolicygym.runs.agent_output import Redactor, StreamCopy, Transcript, plain
+from evopolicygym.runs.agent_output import Redactor, StreamCopy, Transcript, open_plain
 from process_helpers import wait_until
 
 KEYS = {"KEY": "secret-key", "LONGER": "secret-key-2", "OTHER": "key-2-of-mine", "SHORT": "word", "BYTES": "\udcff" * 8}
@@ -99,6 +99,6 @@ def test_what_is_no_file_is_neither_written_nor_read(kind, tmp_path):
     transcript = Transcript(path, {}, 1000)
     transcript.write(b"hello")
     transcript.close()
-    with plain(path) as file:
+    with open_plain(path) as file:
         assert file.read() == b""
     assert target.read_bytes() == b"mine" and transcript.left_out == 5

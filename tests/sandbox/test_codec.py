@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from evopolicygym.errors import Fault
-from evopolicygym.sandbox.policy.actions import Clipped, action_decoder
+from evopolicygym.sandbox.policy.action_decoder import Clipped, action_decoder
 from evopolicygym.sandbox.policy.codec import (
     InvalidAction,
     action_encoder,

@@ -16,7 +16,7 @@ from conftest import policy_source, toy_task
 from evopolicygym.errors import IsolationUnavailable
 from evopolicygym.limits import Limits
 from evopolicygym.sandbox.policy.jail import Level
-from evopolicygym.sandbox.policy.launcher import Zygote
+from evopolicygym.sandbox.policy.zygote_client import Zygote
 from evopolicygym.sandbox.runtime import runtime
 
 ROOMY = toy_task(limits=Limits(init_cpu_s=30, act_cpu_s=30, episode_cpu_s=60, memory_mb=2048))

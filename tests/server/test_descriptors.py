@@ -22,7 +22,7 @@ from raw_requests import Gate, connect, read_response, request_head
 from conftest import policy_source
 from evopolicygym.judge.ledger import read
 from evopolicygym.judge.state import Submission
-from evopolicygym.runs.run_status import look
+from evopolicygym.runs.run_status import read_state
 from process_helpers import descendants, wait_until
 from server_helpers import SMALL, Server, command
 
@@ -70,7 +70,7 @@ def ask(connection: socket.socket, door: Server, key: str) -> None:
 
 
 def charged(door: Server, key: str) -> Submission | None:
-    return look(door.root).by_key(key)
+    return read_state(door.root).by_key(key)
 
 
 def delivered(door: Server, submission: Submission) -> bool:
@@ -82,7 +82,7 @@ def check_that_all_is_well(door: Server, before: set[int]) -> None:
     answer = door.submit([0, 1])[1]
     assert answer["status"] == "ok" and (door.workspace / "feedback" / answer["submit_id"]).exists()
     assert wait_until(lambda: len(descriptors(door)) <= len(before), 60), sorted(descriptors(door) - before)
-    state = look(door.root)
+    state = read_state(door.root)
     assert state.running is None and list(read(door.root / "ledger.jsonl"))
     assert door.remaining() == 1000 - state.charged
     door.kill()
@@ -98,7 +98,7 @@ def test_connections_leave_the_judge_its_descriptors(door):
                 answer = door.submit([0, 1])[1]
                 assert answer["status"] == "ok" and (door.workspace / "feedback" / answer["submit_id"]).exists()
                 assert len(descriptors(door)) < FEW - 20
-    assert look(door.root).refunds == 0
+    assert read_state(door.root).refunds == 0
     check_that_all_is_well(door, before)
 
 
@@ -268,7 +268,7 @@ def test_a_flood_of_connections_beside_real_work(serve, record_property, limit):
             process.wait()
     assert [answer["status"] for answer in answers] == ["ok"] * 150
     assert all((server.workspace / "feedback" / answer["submit_id"]).exists() for answer in answers)
-    state = look(server.root)
+    state = read_state(server.root)
     assert (state.charged, state.refunds, len(state.submissions)) == (301, 0, 151)
     assert wait_until(lambda: len(descriptors(server)) <= len(before))
     assert server.finish()["outcome"]["kind"] == "scored"

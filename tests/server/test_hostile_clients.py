@@ -17,7 +17,7 @@ import pytest
 from raw_requests import Gate, connect, read_response, request_head
 
 from conftest import policy_source
-from evopolicygym.runs.run_status import look
+from evopolicygym.runs.run_status import read_state
 from process_helpers import wait_until
 from server_helpers import SMALL, Server
 
@@ -36,11 +36,11 @@ def shared(serve_for_all: Callable[..., Server]) -> Server:
 @pytest.fixture
 def door(shared: Server) -> Iterator[Server]:
     """Afterwards it answers, it plays, nothing was charged but that, and it has said nothing on its way."""
-    left, submissions = shared.remaining(), len(look(shared.root).submissions)
+    left, submissions = shared.remaining(), len(read_state(shared.root).submissions)
     yield shared
     assert shared.call("GET", "/info")[0] == 200
     assert shared.submit([0])[1]["status"] == "ok"
-    assert shared.remaining() == left - 1 and len(look(shared.root).submissions) == submissions + 1
+    assert shared.remaining() == left - 1 and len(read_state(shared.root).submissions) == submissions + 1
     assert not select.select([shared.process.stderr], [], [], 0)[0]
 
 
@@ -204,7 +204,7 @@ def test_the_same_key_pipelined_and_at_once_is_one_charge(serve):
     with ThreadPoolExecutor(10) as pool:
         codes = [code for each in pool.map(ask, range(10)) for code in each]
     assert set(codes) == {"200"}
-    assert server.remaining() == 999 and len(look(server.root).submissions) == 1
+    assert server.remaining() == 999 and len(read_state(server.root).submissions) == 1
 
 
 def test_submissions_while_the_run_is_finished(serve, tmp_path):
@@ -232,7 +232,7 @@ def test_submissions_while_the_run_is_finished(serve, tmp_path):
     stop.set()
     for thread in pressing:
         thread.join()
-    state = look(server.root)
+    state = read_state(server.root)
     assert state.submissions[1].name == running and all(one.is_ok for one in state.submissions.values())
     assert record["outcome"]["kind"] == "scored" and record["budget"]["charged"] == len(state.submissions)
     assert codes <= {200, 202, 409, "gone"}

@@ -46,16 +46,16 @@ def test_neighbours_in_the_plan_have_different_tasks_and_agents(tmp_path):
 def test_an_agent_whose_task_is_being_scored_is_held_back(tmp_path):
     async def begun() -> list[list[str]]:
         suite = read(tmp_path, "repeats = 2\n" + TWO)
-        foreman = Scheduler(SuiteFolder(tmp_path / "out"), plan(suite), suite.cap, 1, 3)
+        scheduler = Scheduler(SuiteFolder(tmp_path / "out"), plan(suite), suite.cap, 1, 3)
 
         def begin() -> list[str]:
-            return [member.planned.name for member in foreman._next_ones()]
+            return [process.planned.name for process in scheduler._next_processes()]
 
         first = begin()
-        foreman._gone(foreman._members["toys-Levels-v0__nop__s0"])
+        scheduler._agent_gone(scheduler._processes["toys-Levels-v0__nop__s0"])
         second = begin()
         for name in ("toys-Levels-v0__nop__s0", "toys-Toy-v0__nop__s0"):  # are scored
-            del foreman._members[name]
+            del scheduler._processes[name]
         return [first, second, begin()]
 
     first, second, third = asyncio.run(begun())

@@ -6,22 +6,26 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from evopolicygym.analysis.between import between
-from evopolicygym.analysis.edits.kinds import EDITS, Kind, Version
-from evopolicygym.analysis.edits.phases import Phase, phases
-from evopolicygym.analysis.edits.progress import Progress, progress
-from evopolicygym.analysis.edits.sizes import edit_size, read_lines
-from evopolicygym.analysis.edits.timeline import Event, Measure, timeline
-from evopolicygym.analysis.entrants import entrant
+from evopolicygym.analysis.edits.kinds import EDITS, EditKind, Version, edit_size, read_lines
+from evopolicygym.analysis.edits.timeline import (
+    EditPhase,
+    EditSizer,
+    RunProgress,
+    TimelineEvent,
+    edit_phases,
+    run_progress,
+    timeline,
+)
 from evopolicygym.analysis.leaderboard.selection import candidates
-from evopolicygym.analysis.load import RunFolder
-from evopolicygym.analysis.spending import Spending, spending
-from evopolicygym.analysis.stats.hit_rates import Count
+from evopolicygym.analysis.loading import RunFolder
+from evopolicygym.analysis.scores import entrant
+from evopolicygym.analysis.spending import Spending, effort_by_submission, run_spending
+from evopolicygym.analysis.stats.hit_rates import HitCount
 from evopolicygym.run_record import Code, RunRecord
 
 
 @dataclass(frozen=True)
-class Shape:
+class CodeSize:
     """How much code there is in a bundle."""
 
     files: int
@@ -34,18 +38,18 @@ class Shape:
 
 
 @dataclass(frozen=True)
-class Shapes:
+class CodeSizes:
     """Of the first, the selected and the last score-bearing submission; ``growth`` is last minus first. Null where
     there is none, or its source could not be read."""
 
-    first: Shape | None
-    selected: Shape | None
-    last: Shape | None
+    first: CodeSize | None
+    selected: CodeSize | None
+    last: CodeSize | None
     growth: dict[str, int] | None
 
 
 @dataclass(frozen=True)
-class Who:
+class RunSummary:
     """Which run this is. A run served by hand has no agent. ``entrant``: whose row it is on a leaderboard.
     ``candidates``: distinct checkpoints that hidden validation chose among."""
 
@@ -69,14 +73,14 @@ class Who:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    who: Who
+    who: RunSummary
     spending: Spending
-    progress: Progress
-    edits: dict[Kind, Count]
-    phases: tuple[Phase, ...]
-    structure: Shapes
+    progress: RunProgress
+    edits: dict[EditKind, HitCount]
+    phases: tuple[EditPhase, ...]
+    structure: CodeSizes
     unresolved_imports: tuple[str, ...]
-    timeline: tuple[Event, ...]
+    timeline: tuple[TimelineEvent, ...]
 
     def as_dict(self) -> dict[str, Any]:
         facts = asdict(self)
@@ -90,10 +94,10 @@ def diagnose(opened: RunFolder) -> Diagnosis:
     selected = opened.code.get(run.outcome.checkpoint or "") if run.outcome else None
     return Diagnosis(
         who=_who(str(opened.folder), run),
-        spending=spending(run, between(run, opened.folder)),
-        progress=progress(events, run.budget.total),
+        spending=run_spending(run, effort_by_submission(run, opened.folder)),
+        progress=run_progress(events, run.budget.total),
         edits={kind: count(events, kind) for kind in EDITS},
-        phases=phases(events),
+        phases=edit_phases(events),
         structure=_structure(
             [opened.code[event.checkpoint] for event in events if event.validation is not None], selected
         ),
@@ -102,15 +106,15 @@ def diagnose(opened: RunFolder) -> Diagnosis:
     )
 
 
-def count(events: Iterable[Event], kind: Kind) -> Count:
+def count(events: Iterable[TimelineEvent], kind: EditKind) -> HitCount:
     hits = [event.hit for event in events if event.kind is kind]
-    return Count(len(hits), sum(hits))
+    return HitCount(len(hits), sum(hits))
 
 
-def _who(folder: str, run: RunRecord) -> Who:
+def _who(folder: str, run: RunRecord) -> RunSummary:
     agent, outcome = run.agent, run.outcome
     assert outcome is not None
-    return Who(
+    return RunSummary(
         folder=folder,
         id=run.id,
         task=run.task.id,
@@ -130,7 +134,7 @@ def _who(folder: str, run: RunRecord) -> Who:
     )
 
 
-def _measure(opened: RunFolder) -> Measure:
+def _measure(opened: RunFolder) -> EditSizer:
     def measure(before: Version, after: Version) -> float | None:
         """Unknown where the checkpoints are not stored with the run."""
         if before.code.bundle_hash == after.code.bundle_hash:
@@ -141,13 +145,13 @@ def _measure(opened: RunFolder) -> Measure:
     return measure
 
 
-def _structure(codes: Sequence[Code], selected: Code | None) -> Shapes:
+def _structure(codes: Sequence[Code], selected: Code | None) -> CodeSizes:
     first, last = (_shape(codes[0]), _shape(codes[-1])) if codes else (None, None)
     growth = {name: value - getattr(first, name) for name, value in asdict(last).items()} if first and last else None
-    return Shapes(first, _shape(selected), last, growth)
+    return CodeSizes(first, _shape(selected), last, growth)
 
 
-def _shape(code: Code | None) -> Shape | None:
+def _shape(code: Code | None) -> CodeSize | None:
     if code is None or code.tree is None:
         return None
-    return Shape(len(code.bundle), code.lines, code.functions, code.branches, code.loops, code.depth, code.state)
+    return CodeSize(len(code.bundle), code.lines, code.functions, code.branches, code.loops, code.depth, code.state)

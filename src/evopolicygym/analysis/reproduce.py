@@ -19,7 +19,7 @@ Scores = dict[str, dict[str, float | None]]
 
 
 @dataclass(frozen=True)
-class Cell:
+class TableCell:
     """``got`` is what was computed, or what the input says; ``printed`` is what the paper says."""
 
     table: str
@@ -41,8 +41,8 @@ class Reproduction:
     table4: Scores
     table8: Scores
     compared: int
-    wrong: tuple[Cell, ...]
-    altered: tuple[Cell, ...]
+    wrong: tuple[TableCell, ...]
+    altered: tuple[TableCell, ...]
 
     @property
     def holds(self) -> bool:
@@ -111,24 +111,24 @@ def _entrants(given: Document) -> list[str]:
     return list(next(iter(given.table1.values())))
 
 
-def _cells(table: str, computed: Scores, printed: Table) -> Iterator[Cell]:
+def _cells(table: str, computed: Scores, printed: Table) -> Iterator[TableCell]:
     for row, columns in computed.items():
         for column, value in columns.items():
-            yield Cell(table, row, column, value, printed.get(row, {}).get(column))
+            yield TableCell(table, row, column, value, printed.get(row, {}).get(column))
 
 
-def _shown(value: float | None, cell: Cell) -> str:
+def _shown(value: float | None, cell: TableCell) -> str:
     """With the digits of the paper, which rounds halves to even: 0.8125 is 0.812, and 0.9375 is 0.938."""
     digits = 0 if cell.column in COUNTS else DIGITS[cell.table]
     return "none" if value is None else f"{value:.{digits}f}"
 
 
-def _altered(given: Document, stored: Document) -> Iterator[Cell]:
+def _altered(given: Document, stored: Document) -> Iterator[TableCell]:
     mine, theirs = (dict(_flat(one.model_dump())) for one in (given, stored))
     for path in {**theirs, **mine}:
         if mine.get(path) != theirs.get(path):
             table, *row, column = path
-            yield Cell(NAMES.get(table, table), " ".join(row), column, mine.get(path), theirs.get(path))
+            yield TableCell(NAMES.get(table, table), " ".join(row), column, mine.get(path), theirs.get(path))
 
 
 def _flat(value: Mapping[str, Any], before: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:

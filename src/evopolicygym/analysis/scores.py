@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from pathlib import Path
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,7 +43,7 @@ def run_score(run: RunRecord) -> RunScore:
 def _missing(run: RunRecord) -> str | None:
     """Nobody's score. An agent that merely failed is not missing."""
     if run.outcome is None:
-        return unfinished(run.status)
+        return unfinished_reason(run.status)
     if run.outcome.kind is OutcomeKind.JUDGE_FAULT:
         return f"the judge failed{f' ({run.outcome.cause})' if run.outcome.cause else ''}; {AGAIN}"
     if run.outcome.kind is OutcomeKind.SCORED:
@@ -57,7 +58,7 @@ def _missing(run: RunRecord) -> str | None:
     return None
 
 
-def unfinished(status: RunStatus) -> str:
+def unfinished_reason(status: RunStatus) -> str:
     """Not broken, and not done: it may be played at this moment."""
     if status is RunStatus.CLOSED:
         return "closed, but not scored yet (`evopolicygym finish` does that)"
@@ -99,3 +100,26 @@ def paper_normalised(scores: Mapping[str, float], random: float) -> dict[str, fl
     if best <= random:
         return dict.fromkeys(scores)
     return {name: min(max((score - random) / (best - random), 0.0), 1.0) for name, score in scores.items()}
+
+
+RANDOM: Final = "random policy"
+BY_HAND: Final = "by hand"
+PUBLISHED: Final = " (paper)"
+HASH_DIGITS: Final = 12
+
+
+def entrant(run: RunRecord) -> str:
+    """Never the name of an anchor or of a published row."""
+    if run.agent is None:
+        return BY_HAND
+    settings = (_setting(name, value) for name, value in sorted(run.agent.settings.items()))
+    name = " ".join(part for part in (run.agent.name, run.agent.model, *settings) if part)
+    return f"{name} (runs)" if name in (RANDOM, BY_HAND) or name.endswith(PUBLISHED) else name
+
+
+def _setting(name: str, value: Any) -> str:
+    """A command without the folder of its program; of the program's hash as much as tells it from all others."""
+    if name == "command" and isinstance(value, list) and value:
+        program, *arguments = map(str, value)
+        return " ".join([Path(program).name, *arguments])
+    return f"{name}={str(value)[:HASH_DIGITS] if name == 'sha256' else value}"

@@ -15,7 +15,7 @@ from evopolicygym.agents.installed import Readiness
 from evopolicygym.agents.installed import check as look
 from evopolicygym.cli.output import data, print_json
 from evopolicygym.cli.tables import hint, show
-from evopolicygym.runs.install_paths import Footprint, footprint
+from evopolicygym.runs.install_paths import InstallPaths, find_install_paths
 from evopolicygym.sandbox.agent.exposure import exposure
 
 app = typer.Typer(no_args_is_help=True, help="List and check agents.")
@@ -53,7 +53,7 @@ def check(
 
 def _simulators(program: str | None) -> list[str]:
     """A client is shown its installation whole."""
-    installation = footprint(Path(program)) if program else Footprint()
+    installation = find_install_paths(Path(program)) if program else InstallPaths()
     seen = exposure(installation.readable, installation.libraries).seen
     found = f"it would see {', '.join(seen)}, and could simulate off budget, which its records would say"
     return [f"{found}: install it without them"] if seen else []

@@ -10,12 +10,9 @@ from typing import Annotated
 
 import typer
 
-from evopolicygym.analysis.groups import groups
-from evopolicygym.analysis.rows import row
-from evopolicygym.analysis.survey import Survey, survey
+from evopolicygym.analysis.analyze import AnalyzedRuns, analyze_runs, flat_row, summarize_entrants
 from evopolicygym.cli.analyze_text import show_runs
-from evopolicygym.cli.output import print_json
-from evopolicygym.cli.skipped import report_skipped
+from evopolicygym.cli.output import print_json, report_skipped
 from evopolicygym.errors import UserError
 
 
@@ -27,7 +24,7 @@ def analyze(
     """How runs went: edits and hits, curves, budget, structure. Exit code 1 when a folder had to be skipped."""
     if json and as_csv:
         raise UserError("--json and --csv exclude each other", "Choose one.")
-    found = survey(runs)
+    found = analyze_runs(runs)
     if json:
         _print_json(found)
     elif as_csv:
@@ -38,18 +35,18 @@ def analyze(
     raise typer.Exit(1 if found.skipped else 0)
 
 
-def _print_json(found: Survey) -> None:
+def _print_json(found: AnalyzedRuns) -> None:
     print_json(
         {
             "runs": [run.as_dict() for run in found.runs],
-            "groups": [group.as_dict() for group in groups(found.runs)],
+            "groups": [group.as_dict() for group in summarize_entrants(found.runs)],
             "skipped": [asdict(skipped) for skipped in found.skipped],
         }
     )
 
 
-def _print_csv(found: Survey) -> None:
-    table = [row(run) for run in found.runs]
+def _print_csv(found: AnalyzedRuns) -> None:
+    table = [flat_row(run) for run in found.runs]
     if table:
         writer = csv.DictWriter(sys.stdout, list(table[0]), lineterminator="\n")
         writer.writeheader()

@@ -7,18 +7,17 @@ from dataclasses import fields
 from pathlib import Path
 from statistics import median
 
-from evopolicygym.analysis.between import files_opened
-from evopolicygym.analysis.diagnostics import Diagnosis, Shape
-from evopolicygym.analysis.edits.kinds import EDITS, PAPER_EDITS
-from evopolicygym.analysis.edits.sizes import Size
-from evopolicygym.analysis.groups import Group, groups
-from evopolicygym.analysis.stats.hit_rates import Rate
+from evopolicygym.analysis.analyze import EntrantSummary, summarize_entrants
+from evopolicygym.analysis.diagnostics import CodeSize, Diagnosis
+from evopolicygym.analysis.edits.kinds import EDITS, PAPER_EDITS, SizeClass
+from evopolicygym.analysis.spending import files_opened
+from evopolicygym.analysis.stats.hit_rates import HitRate
 from evopolicygym.cli.numbers import UNKNOWN, number
 from evopolicygym.cli.tables import say, show
 
 
 def show_runs(runs: Sequence[Diagnosis]) -> None:
-    together = groups(runs)
+    together = summarize_entrants(runs)
     _table("runs", RUN_HEADER, [_run(run) for run in runs], RUN_LEAVES)
     _table("progress of the best validation mean", PROGRESS_HEADER, [_progress(run) for run in runs])
     _table("tokens, and feedback files opened between submissions", TOKEN_HEADER, [_tokens(run) for run in runs])
@@ -70,8 +69,8 @@ EDIT_HEADER = ("run", *EDITS, "phases")
 EDIT_LEAVES = ("unknown", "cosmetic", "phases")
 RATE_HEADER = ("agent", "tasks", "runs", "edit", "hits", "number", "rate", "low", "high", "interval of")
 RATE_LEAVES = ("hits", "runs")
-SIZE_HEADER = ("agent", "tasks", *Size)
-SHAPE_HEADER = ("agent", "tasks", *(field.name for field in fields(Shape)))
+SIZE_HEADER = ("agent", "tasks", *SizeClass)
+SHAPE_HEADER = ("agent", "tasks", *(field.name for field in fields(CodeSize)))
 
 
 def _run(run: Diagnosis) -> Sequence[str]:
@@ -127,25 +126,25 @@ def _edits(run: Diagnosis) -> Sequence[str]:
     return (_name(run), *(f"{one.hits}/{one.n}" for one in run.edits.values()), str(len(run.phases)))
 
 
-def _rates(together: Sequence[Group]) -> list[Sequence[str]]:
+def _rates(together: Sequence[EntrantSummary]) -> list[Sequence[str]]:
     """The paper's two edits: data edits and cosmetics are unknown to it, rollbacks and retests it counts apart."""
     return [
         (*_group(group), str(group.runs), kind, *_rate(group.edits[kind])) for group in together for kind in PAPER_EDITS
     ]
 
 
-def _rate(rate: Rate) -> Sequence[str]:
+def _rate(rate: HitRate) -> Sequence[str]:
     about = UNKNOWN if not rate.runs else "this run alone" if rate.runs == 1 else "runs"
     return str(rate.hits), str(rate.n), _percent(rate.rate), _percent(rate.low), _percent(rate.high), about
 
 
-def _sizes(group: Group) -> Sequence[str]:
+def _sizes(group: EntrantSummary) -> Sequence[str]:
     return (*_group(group), *(f"{rate.hits}/{rate.n}" for rate in group.sizes.values()))
 
 
-def _shape(group: Group) -> Sequence[str]:
+def _shape(group: EntrantSummary) -> Sequence[str]:
     numbers = group.structure or {}
-    return (*_group(group), *(number(numbers.get(field.name)) for field in fields(Shape)))
+    return (*_group(group), *(number(numbers.get(field.name)) for field in fields(CodeSize)))
 
 
 def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], leaves: Sequence[str] = ()) -> None:
@@ -154,7 +153,7 @@ def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], le
     say()
 
 
-def _group(group: Group) -> tuple[str, str]:
+def _group(group: EntrantSummary) -> tuple[str, str]:
     return group.entrant, group.tasks
 
 

@@ -8,8 +8,7 @@ from typing import Annotated
 
 import typer
 
-from evopolicygym.cli.output import print_json
-from evopolicygym.cli.skipped import report_skipped
+from evopolicygym.cli.output import print_json, report_skipped
 from evopolicygym.errors import UserError
 
 
@@ -19,12 +18,12 @@ def compare(
 ) -> None:
     """Paired differences with intervals, per task and overall. A folder with several entrants is one side for each."""
     from evopolicygym.analysis import compare as analysis
-    from evopolicygym.analysis.collect import collect
-    from evopolicygym.analysis.sides import sides
+    from evopolicygym.analysis.compare import compared_entrants
+    from evopolicygym.analysis.loading import collect_runs
     from evopolicygym.cli.compare_text import show_pairs
 
-    collected = {str(path): collect(path) for path in paths}
-    found = sides({path: one.runs for path, one in collected.items()})
+    collected = {str(path): collect_runs(path) for path in paths}
+    found = compared_entrants({path: one.runs for path, one in collected.items()})
     skipped = tuple(skip for one in collected.values() for skip in one.skipped)
     if len(found) < 2:
         report_skipped(skipped)  # perhaps that is why

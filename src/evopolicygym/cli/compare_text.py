@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from evopolicygym.analysis.compare import Difference, Pair, TaskComparison
-from evopolicygym.analysis.sides import Side
+from evopolicygym.analysis.compare import ComparedEntrant, PairComparison, ScoreDifference, TaskComparison
 from evopolicygym.analysis.stats.estimates import LEVEL
-from evopolicygym.analysis.stats.power import CASES, POWER, Plan
+from evopolicygym.analysis.stats.power import CASES, POWER, RunsNeeded
 from evopolicygym.cli.numbers import between, caution, fixed, number, probability, with_interval
 from evopolicygym.cli.tables import say, show
 
@@ -17,7 +16,7 @@ BESIDE = ("task", "P(improvement)", "correlation by case", "gain from pairing", 
 OVERALL = "overall, normalised"
 
 
-def show_pairs(pairs: Sequence[Pair], found: Sequence[Side]) -> None:
+def show_pairs(pairs: Sequence[PairComparison], found: Sequence[ComparedEntrant]) -> None:
     for pair in pairs:
         _show_pair(pair)
     for side in found:
@@ -28,7 +27,7 @@ def show_pairs(pairs: Sequence[Pair], found: Sequence[Side]) -> None:
     say(f"runs needed: of each side, with {CASES[0]} cases, to find this difference with a probability of {POWER:.0%}")
 
 
-def _show_pair(pair: Pair) -> None:
+def _show_pair(pair: PairComparison) -> None:
     say(f"{pair.first} (first) against {pair.second} (second)")
     if pair.tasks:
         whole = [pair.overall] if pair.overall else []
@@ -47,11 +46,11 @@ def _task(one: TaskComparison) -> tuple[str, ...]:
     return (one.task, f"{one.runs[0]}, {one.runs[1]}", *scores, *_difference(one.difference))
 
 
-def _overall(found: Difference) -> tuple[str, ...]:
+def _overall(found: ScoreDifference) -> tuple[str, ...]:
     return (OVERALL, "", "", "", *_difference(found))
 
 
-def _difference(found: Difference) -> tuple[str, ...]:
+def _difference(found: ScoreDifference) -> tuple[str, ...]:
     value, scope = found.value, "; ".join([found.scope, *caution(found.coverage)])
     return number(value.value), between(value.interval), probability(found.p), probability(found.p_holm), scope
 
@@ -61,13 +60,13 @@ def _beside(one: TaskComparison) -> tuple[str, ...]:
     return (one.task, with_interval(one.difference.p_improvement, 2), *pairing, _planned(one.difference))
 
 
-def _overall_beside(found: Difference) -> tuple[str, ...]:
+def _overall_beside(found: ScoreDifference) -> tuple[str, ...]:
     return OVERALL, with_interval(found.p_improvement, 2), "", "", _planned(found)
 
 
-def _planned(found: Difference) -> str:
+def _planned(found: ScoreDifference) -> str:
     return _needed(found.plans[0]) if found.plans else "-"
 
 
-def _needed(plan: Plan) -> str:
+def _needed(plan: RunsNeeded) -> str:
     return ">1000" if plan.runs is None else str(plan.runs)

@@ -1,26 +1,26 @@
-"""`evopolicygym doctor`: what this machine can do, what is wrong, and how to mend it."""
+"""`evopolicygym doctor`: check what this machine can do, and say how to repair what is broken."""
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Annotated, Final
 
 import typer
 from rich.text import Text
 
-from evopolicygym.cli.importing import import_errors
 from evopolicygym.cli.numbers import counted
 from evopolicygym.cli.output import data, one_line, print_json, talk
 from evopolicygym.errors import IsolationUnavailable, UserError
 from evopolicygym.execution.jail_speed import measure_jail
 from evopolicygym.fast.catalogue import CATALOGUE, why_stock
 from evopolicygym.sandbox import probes
-from evopolicygym.sandbox.agent.cell import AgentLevel, Network
+from evopolicygym.sandbox.agent.agent_sandbox import AgentLevel, NetworkAccess
 from evopolicygym.sandbox.agent.exposure import Exposure, exposure
 from evopolicygym.sandbox.agent.levels import best_level, standing
 from evopolicygym.sandbox.policy.jail import MEANING, Level, residues
@@ -29,17 +29,30 @@ from evopolicygym.tasks import pins, simulator
 from evopolicygym.tasks.ids import machine_facts
 from evopolicygym.tasks.registry import core16
 from evopolicygym.tasks.sealing import key_file
+from evopolicygym.tasks.simulator import HEADLESS
 from evopolicygym.tasks.task import Task
 
 DRAWN: Final = ("core16/reacher", "core16/car-racing", "core16/door-key", "core16/parking")
 HEALTH: Final = ("versions", "imports", "simulators")
-ALLOWED: Final = Network.ALLOWED  # what agents get by default
+ALLOWED: Final = NetworkAccess.ALLOWED  # what agents get by default
 EXAMPLES: Final = 5
+IMPORT_TIMEOUT_S: Final = 120.0  # for a group of packages that takes seconds: a cold disk is slow
+IMPORTED: Final = "imported "  # marks our lines among those that packages print
+IMPORTER: Final = """
+import importlib, json, sys
+for name in sys.argv[1:]:
+    try:
+        importlib.import_module(name)
+        error = ""
+    except BaseException as failure:
+        error = f"{type(failure).__name__}: {failure}"
+    print("\\nimported " + json.dumps([name, error]), flush=True)
+"""
 DRAW: Final = "from evopolicygym.cli.doctor import draw; draw({!r})"
 
 
 def doctor(json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
-    """Probe isolation, simulators, versions and rendering by using them. Exit code 0 when results are publishable."""
+    """Check isolation, simulators, versions and rendering by using them. Exit code 0 if results are publishable."""
     sections = {
         "isolation": probes.isolation(),
         "agents": list(_agents()),
@@ -52,17 +65,17 @@ def doctor(json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = F
     healthy = level is not None and all(probe.ok for name in HEALTH for probe in sections[name])
     speed = measure_jail(level) if level else {}
     if json:
-        found = {name: [asdict(probe) for probe in found] for name, found in sections.items()}
+        findings = {name: [asdict(probe) for probe in section] for name, section in sections.items()}
         not_stopped = residues(level or Level.NONE)
-        told = {"level": level, "policy_residues": not_stopped, "publishable": healthy, "speed": speed}
-        print_json({"system": _system(), **told, **found})
+        summary = {"level": level, "policy_residues": not_stopped, "publishable": healthy, "speed": speed}
+        print_json({"system": _system(), **summary, **findings})
     else:
         _print(sections, level, healthy, speed)
     raise typer.Exit(0 if healthy else 1 if level else 3)
 
 
 def draw(task_id: str) -> None:
-    """In a process of its own: OpenGL that is half there can take its process with it."""
+    """Render one frame. Call it in a separate process: a broken OpenGL can crash it."""
     env = simulator.make(core16()[task_id], video=True)
     simulator.reset(env, 0)
     frame = env.render()
@@ -71,7 +84,7 @@ def draw(task_id: str) -> None:
 
 
 def _agents() -> Iterator[Probe]:
-    """Levels of an agent's jail, tried by starting a program in one; and what is seen of simulators at any of them."""
+    """Try each isolation level of agents by starting a program in it, and list the simulators that agents can see."""
     for level in (AgentLevel.A, AgentLevel.B):
         try:
             best_level((level,))
@@ -81,13 +94,14 @@ def _agents() -> Iterator[Probe]:
     yield from _exposure(exposure())
 
 
-def _exposure(found: Exposure) -> Iterator[Probe]:
-    names = ", ".join(found.hidden_simulators[:EXAMPLES]) or "none"
-    more = f" and {len(found.hidden_simulators) - EXAMPLES} more" if len(found.hidden_simulators) > EXAMPLES else ""
-    places = counted(len(found.hidden), "place")
-    yield Probe("hidden from agents", True, f"{places} with packages; simulators there: {names}{more}")
+def _exposure(packages: Exposure) -> Iterator[Probe]:
+    names = ", ".join(packages.hidden_simulators[:EXAMPLES]) or "none"
+    more = len(packages.hidden_simulators) - EXAMPLES
+    names += f" and {more} more" if more > 0 else ""
+    places = counted(len(packages.hidden), "place")
+    yield Probe("hidden from agents", True, f"{places} with packages; simulators there: {names}")
     remedy = "uninstall them, or move them out of /usr: every agent on this machine can simulate off budget"
-    seen = [*found.seen, *(f"{tree}: too many folders to search" for tree in found.unsearched)]
+    seen = [*packages.seen, *(f"{tree}: too many folders to search" for tree in packages.unsearched)]
     yield Probe("simulators that agents see", not seen, ", ".join(seen) or "none", remedy if seen else "")
 
 
@@ -105,12 +119,12 @@ def _versions() -> Iterator[Probe]:
         yield Probe("pinned version", False, what, remedy)
     if not complaints:
         yield Probe(f"all {len(pins.pins())} pinned packages", True, f"drawing by {pins.pygame_provider()}")
-    yield Probe("Ray", True, pins.installed("ray") or "not installed: needed for --engine ray alone")
+    yield Probe("Ray", True, pins.installed("ray") or "not installed; only --engine ray needs it")
 
 
 def _imports() -> Iterator[Probe]:
-    """Every package that a run needs, really imported, in processes of their own: one of them may take its process with
-    it. Simulators apart from the rest: they change what is imported after them."""
+    """Import every package that a run needs, in separate processes, which a broken package may crash. Simulators are
+    imported apart from the rest: they change what is imported after them."""
     needed = {name: pins.module_of(name) for name in pins.requirements()}
     behind = {name for task in core16().values() for name in pins.distributions(task.requires)}
     groups = [[name for name in needed if (name in behind) is simulates] for simulates in (False, True)]
@@ -122,6 +136,38 @@ def _imports() -> Iterator[Probe]:
         yield Probe(f"import {needed[name]}", False, error, pins.remedy(name))
     if not broken:
         yield Probe(f"all {len(needed)} required packages", True)
+
+
+def import_errors(modules: Sequence[str]) -> dict[str, str]:
+    """Return, for each module, what its import raised; an empty text if it succeeded."""
+    errors: dict[str, str] = {}
+    while untried := [module for module in modules if module not in errors]:
+        reported, ending = _try_imports(untried)
+        errors |= reported
+        if unreported := [module for module in untried if module not in reported]:
+            errors[unreported[0]] = ending
+    return errors
+
+
+def _try_imports(modules: Sequence[str]) -> tuple[dict[str, str], str]:
+    """Return what a child process reported before it ended, and how it ended."""
+    command = [sys.executable, "-P", "-c", IMPORTER, *modules]
+    try:
+        done = subprocess.run(
+            command,
+            env={**os.environ, **HEADLESS},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            errors="replace",
+            timeout=IMPORT_TIMEOUT_S,
+        )
+        output, ending = done.stdout, f"its process ended with exit code {done.returncode}"
+    except subprocess.TimeoutExpired as error:
+        output = error.stdout.decode(errors="replace") if isinstance(error.stdout, bytes) else error.stdout or ""
+        ending = f"the import did not end within {IMPORT_TIMEOUT_S:.0f} s"
+    lines = [line.removeprefix(IMPORTED) for line in output.splitlines() if line.startswith(IMPORTED)]
+    return dict(json.loads(line) for line in lines), ending
 
 
 def _simulators() -> Iterator[Probe]:
@@ -155,14 +201,14 @@ def _rendering() -> Iterator[Probe]:
 def _print(sections: dict[str, list[Probe]], level: Level | None, healthy: bool, speed: dict[str, float]) -> None:
     for name, value in _system().items():
         data.print(f"{name:14} {' '.join(value) if isinstance(value, tuple) else value}")
-    for section, found in sections.items():
-        data.print(f"\n{section}", style="bold")
-        for probe in found:
+    for name, section in sections.items():
+        data.print(f"\n{name}", style="bold")
+        for probe in section:
             mark = Text("  ok " if probe.ok else "  no ", style="green" if probe.ok else "red")
             data.print(mark + Text(one_line(f"{probe.name}  {probe.detail}")))
             if probe.remedy:
                 data.print(f"       -> {probe.remedy}")
-    data.print(f"\nisolation      {f'level {level}: {MEANING[level]}' if level else 'none that holds'}")
+    data.print(f"\nisolation      {f'level {level}: {MEANING[level]}' if level else 'none works on this machine'}")
     for text in residues(level) if level else ():
         data.print(f"  not stopped  {text}")
     for name, number in speed.items():

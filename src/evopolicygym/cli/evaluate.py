@@ -23,8 +23,8 @@ from evopolicygym.execution.evaluation import (
 from evopolicygym.execution.ray.engine import ray_engine
 from evopolicygym.files import open_unnamed
 from evopolicygym.reference.paper import HELDOUT_CASES, best_agent, published
-from evopolicygym.runs.locks import Cases, hidden_cases
-from evopolicygym.runs.settings import CORES, EngineName, Isolation, Seeds
+from evopolicygym.runs.locks import CaseSet, hidden_cases_lock
+from evopolicygym.runs.settings import CORES, EngineName, IsolationChoice, Seeds
 from evopolicygym.sandbox.checkpoints import Checkpoint, SnapshotRefused
 from evopolicygym.sandbox.policy.jail import MEANING, Level
 from evopolicygym.tasks import pins
@@ -45,7 +45,7 @@ def evaluate(
     jobs: Annotated[int, typer.Option(min=1, help="Episodes at a time, on this machine.")] = CORES,
     engine_name: Annotated[EngineName, typer.Option("--engine", help="This machine, or Ray.")] = EngineName.LOCAL,
     ray_address: Annotated[str | None, typer.Option(help="A Ray cluster, or auto (default: a Ray of our own).")] = None,
-    isolation: Annotated[Isolation, typer.Option(help="auto is the best of A and B.")] = Isolation.AUTO,
+    isolation: Annotated[IsolationChoice, typer.Option(help="auto is the best of A and B.")] = IsolationChoice.AUTO,
     record: Annotated[Path | None, typer.Option(help="New folder for a trajectory of each episode.")] = None,
     video: Annotated[bool, typer.Option(help="With --record: a video of each episode, too.")] = False,
     stock: Annotated[bool, typer.Option(help="Stock environments, not their bit-exact fast versions.")] = False,
@@ -68,7 +68,9 @@ def evaluate(
     remote = partial(ray_engine, found, workers, ray_address, levels)
     make = local if engine_name is EngineName.LOCAL else remote
     label = f"evaluate {policy_dir}"
-    apart = hidden_cases(Cases(found.id, splits.id), label, "Ctrl-C ends this; evaluate it later, or on train cases.")
+    apart = hidden_cases_lock(
+        CaseSet(found.id, splits.id), label, "Ctrl-C ends this; evaluate it later, or on train cases."
+    )
     try:
         with (
             nullcontext() if split is Split.TRAIN else apart,
@@ -109,10 +111,10 @@ def _salt_of(given: str | None, seal_key: Path | None) -> Callable[[Checkpoint],
     return lambda checkpoint: evaluation_salt(key, checkpoint.hash)
 
 
-def _warn(complaints: list[str], isolation: Isolation) -> None:
+def _warn(complaints: list[str], isolation: IsolationChoice) -> None:
     for complaint in complaints:
         talk.print(f"warning: {complaint}")
-    if isolation is Isolation.NONE:
+    if isolation is IsolationChoice.NONE:
         talk.print(f"warning: --isolation none is {MEANING[Level.NONE]}")
 
 
@@ -153,7 +155,7 @@ def _report_not_loaded(error: PolicyNotLoaded, json: bool) -> None:
 
 def _print(report: Evaluation) -> None:
     data.print(f"{'case':5} {'return':>12} {'steps':>6}  end")
-    for result in report.results:
+    for result in report.episodes:
         ending = result.error.kind if result.error else "terminated" if result.terminated else "truncated"
         data.print(f"{result.case.index:<5} {result.score:12.4f} {result.length:6}  {ending}")
     for line in _failures(report):
@@ -166,7 +168,7 @@ def _print(report: Evaluation) -> None:
 def _failures(report: Evaluation) -> Iterator[str]:
     """Each distinct failure once, with the first case it happened on."""
     seen = set()
-    for result in report.results:
+    for result in report.episodes:
         if result.error and (result.error.kind, result.error.text) not in seen:
             seen.add((result.error.kind, result.error.text))
             yield f"\ncase {result.case.index} failed: {result.error.kind}\n{result.error.text.rstrip()}"
@@ -175,15 +177,15 @@ def _failures(report: Evaluation) -> Iterator[str]:
 
 
 def _summary(report: Evaluation) -> Iterator[tuple[str, str]]:
-    scores = report.scores
+    scores = report.returns
     yield "task", f"{report.task.id} ({report.task.env_id}), {report.split} cases of {report.splits_id[:23]}"
     files = f"{report.checkpoint.files} file{'s' if report.checkpoint.files != 1 else ''}"
     yield "policy", f"{report.checkpoint.hash[:16]} ({files}, {report.checkpoint.bytes} bytes)"
     if report.mean is not None:
         yield "mean", f"{report.mean:.6g}  (std {report.std:.4g}, min {min(scores):.6g}, max {max(scores):.6g})"
     yield "failed", f"{report.failed} of {len(scores)} episodes"
-    yield "clipped", f"{sum(result.clipped_actions for result in report.results)} actions"
-    if cut := [result for result in report.results if result.left_out]:
+    yield "clipped", f"{sum(result.clipped_actions for result in report.episodes)} actions"
+    if cut := [result for result in report.episodes if result.left_out]:
         first = "; ".join(cut[0].left_out)
         yield "recorded", f"not in full: {len(cut)} of {len(scores)} episodes (case {cut[0].case.index}: {first})"
     yield "speed", f"{report.steps} steps in {report.wall_s:.2f} s ({report.steps_per_s:,.0f} steps/s)"

@@ -10,8 +10,8 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from evopolicygym.cli.outcome import check_outcome, show_outcome, show_scores
 from evopolicygym.cli.output import data, print_json, progress, talk, tell_notice
+from evopolicygym.cli.run_text import check_outcome, show_outcome, show_scores
 from evopolicygym.errors import Fault, UserError
 from evopolicygym.execution.slots import check_jobs
 from evopolicygym.judge import scoring, submission
@@ -19,11 +19,11 @@ from evopolicygym.judge.state import RunPhase
 from evopolicygym.run_paths import RunPaths
 from evopolicygym.run_record import load
 from evopolicygym.runs import serve
-from evopolicygym.runs.locks import RunIsOwned, hidden_cases
-from evopolicygym.runs.open_run import own
-from evopolicygym.runs.run_status import has_outcome, look
-from evopolicygym.runs.settings import CORES, EngineName, Isolation
-from evopolicygym.runs.verify import Finding, Replay, Report
+from evopolicygym.runs.locks import RunIsOwned, hidden_cases_lock
+from evopolicygym.runs.open_run import open_run
+from evopolicygym.runs.run_status import has_outcome, read_state
+from evopolicygym.runs.settings import CORES, EngineName, IsolationChoice
+from evopolicygym.runs.verify import Replay, VerifyCheck, VerifyReport
 from evopolicygym.runs.verify import verify as verify_run
 from evopolicygym.server import control
 from evopolicygym.tasks.registry import absolute_name
@@ -33,7 +33,8 @@ Run = Annotated[Path, typer.Argument(help="Folder of the run.")]
 Jobs = Annotated[int, typer.Option(min=1, help="Episodes at a time.")]
 Where = Annotated[EngineName | None, typer.Option("--engine", help="This machine or Ray (default: as it was opened).")]
 Jail = Annotated[
-    Isolation | None, typer.Option("--isolation", help="Of policies: auto is the best of A and B; none trusts them.")
+    IsolationChoice | None,
+    typer.Option("--isolation", help="Of policies: auto is the best of A and B; none trusts them."),
 ]
 Named = Annotated[
     str | None,
@@ -73,17 +74,17 @@ def score(
     json: AsJson = False,
 ) -> None:
     """What each candidate scored. With --all-checkpoints those that were not selected are measured, too."""
-    state = look(run)
+    state = read_state(run)
     if state.phase is not RunPhase.FINISHED:
         raise UserError(f"{run} has no outcome yet", f"Finish it first: evopolicygym finish {run}")
     missing = {one.charged.checkpoint.hash for one in state.candidates} - set(state.heldout)
     if (all_checkpoints and missing) or not has_outcome(run):
         total = len(missing) * scoring.count(state, Split.HELDOUT)
         given = {"task": task and absolute_name(task), "jobs": jobs, "engine": engine, "isolation": isolation}
-        with own(run, **given) as owner, progress(total) as advance:
+        with open_run(run, **given) as owner, progress(total) as advance:
             tell_notice(owner.notice)
             if all_checkpoints and missing:
-                with hidden_cases(serve.cases_of(owner), str(run), "Ctrl-C loses nothing: score it later."):
+                with hidden_cases_lock(serve.case_set(owner), str(run), "Ctrl-C loses nothing: score it later."):
                     for one in owner.judge.state.candidates:
                         scoring.score(owner.judge, one.charged.checkpoint, advance)
             owner.write_record()
@@ -97,7 +98,7 @@ def verify(run: Run, task: Named = None, jobs: Jobs = CORES, isolation: Jail = N
     if not os.path.lexists(place.ledger) and not os.path.lexists(place.record):
         raise UserError(f"{run} holds no run", "Name the folder of a run: the one with run.json and ledger.jsonl.")
     check_jobs(jobs)
-    report = verify_run(run, jobs, isolation or Isolation.AUTO, task and absolute_name(task))
+    report = verify_run(run, jobs, isolation or IsolationChoice.AUTO, task and absolute_name(task))
     if json:
         print_json(report.as_dict())
     else:
@@ -107,7 +108,7 @@ def verify(run: Run, task: Named = None, jobs: Jobs = CORES, isolation: Jail = N
         raise typer.Exit(1)
 
 
-def _mark(finding: Finding, report: Report) -> str:
+def _mark(finding: VerifyCheck, report: VerifyReport) -> str:
     """Other returns on another kind of machine are no failure of the run: equal bits are not promised there."""
     if finding.ok:
         return "ok  "
@@ -155,7 +156,7 @@ def _ask_the_owner(run: Path) -> None:
 
 
 def _finish_here(run: Path, given: dict[str, Any]) -> None:
-    with own(run, **given) as owner:
+    with open_run(run, **given) as owner:
         tell_notice(owner.notice)
         if interrupted := owner.judge.state.running:
             submission.execute(owner.judge, interrupted)

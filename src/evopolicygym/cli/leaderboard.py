@@ -8,8 +8,7 @@ from typing import Annotated
 
 import typer
 
-from evopolicygym.cli.output import print_json
-from evopolicygym.cli.skipped import report_skipped
+from evopolicygym.cli.output import print_json, report_skipped
 
 
 def leaderboard(
@@ -21,12 +20,12 @@ def leaderboard(
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Tables with intervals. Only runs with the same comparable_id share one; what differs is shown apart."""
-    from evopolicygym.analysis.collect import collect
     from evopolicygym.analysis.leaderboard import build as analysis
+    from evopolicygym.analysis.loading import collect_runs
     from evopolicygym.cli import leaderboard_text
     from evopolicygym.reference.anchors import load, stored_anchors
 
-    collected = collect(runs)
+    collected = collect_runs(runs)
     made = analysis.leaderboard(collected.runs, [*(load(path) for path in anchors or []), stored_anchors()], paper)
     if json:
         print_json({**asdict(made), "skipped": [asdict(one) for one in collected.skipped]})

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import zip_longest
 
-from evopolicygym.analysis.leaderboard.aggregates import Aggregate, Standing
+from evopolicygym.analysis.leaderboard.aggregates import Aggregate, AggregateRow
 from evopolicygym.analysis.leaderboard.build import BoardTable, CostRow, Leaderboard, PaperRows
-from evopolicygym.analysis.leaderboard.task_table import Row, TaskTable
-from evopolicygym.analysis.stats.estimates import LEVEL, WHOLE
+from evopolicygym.analysis.leaderboard.task_table import TaskRow, TaskTable
+from evopolicygym.analysis.stats.estimates import FULL_SCOPE, LEVEL
 from evopolicygym.cli.numbers import between, caution, count, fixed, number, probability, span, with_interval
 from evopolicygym.cli.tables import say, show
 
@@ -70,7 +70,7 @@ def _show_aggregate(aggregate: Aggregate) -> None:
         say(f"  {entrant}: {tasks} of {aggregate.tasks}, no rank")
 
 
-def _standing(one: Standing) -> tuple[str, ...]:
+def _standing(one: AggregateRow) -> tuple[str, ...]:
     return (
         str(one.rank),
         one.entrant,
@@ -84,7 +84,7 @@ def _standing(one: Standing) -> tuple[str, ...]:
     )
 
 
-def _beside(one: Standing, after: Standing | None) -> tuple[str, ...]:
+def _beside(one: AggregateRow, after: AggregateRow | None) -> tuple[str, ...]:
     middle, gap = with_interval(one.interquartile_mean), with_interval(one.optimality_gap)
     better = fixed(one.p_improvement[after.entrant]) if after else "-"
     return one.entrant, middle, gap, better, fixed(one.paper_normalised)
@@ -103,7 +103,7 @@ def _show_task(table: TaskTable) -> None:
         say(f"  missing: {one.entrant}, {one.run}: {one.reason}")
 
 
-def _row(row: Row, table: TaskTable) -> tuple[str, ...]:
+def _row(row: TaskRow, table: TaskTable) -> tuple[str, ...]:
     return (
         str(row.rank),
         row.entrant,
@@ -120,8 +120,8 @@ def _row(row: Row, table: TaskTable) -> tuple[str, ...]:
     )
 
 
-def _notes(row: Row, table: TaskTable) -> Iterator[str]:
-    if row.scope != WHOLE:
+def _notes(row: TaskRow, table: TaskTable) -> Iterator[str]:
+    if row.scope != FULL_SCOPE:
         yield row.scope
     if row.interval:
         yield from caution(row.coverage)

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from evopolicygym.analysis.leaderboard.aggregates import Number
     from evopolicygym.analysis.stats.coverage import Coverage
     from evopolicygym.analysis.stats.estimates import Interval
-    from evopolicygym.analysis.stats.rank_intervals import Places
+    from evopolicygym.analysis.stats.ranks import RankInterval
 
 UNKNOWN: Final = "-"
 
@@ -42,7 +42,7 @@ def with_interval(found: Number | None, digits: int = 3) -> str:
     return f"{found.value:.{digits}f}{inner}"
 
 
-def span(places: Places) -> str:
+def span(places: RankInterval) -> str:
     return f"{places.first}" if places.first == places.last else f"{places.first}-{places.last}"
 
 

@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final, TextIO
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -15,6 +15,10 @@ from rich.segment import Segment
 
 from evopolicygym.execution.records import Node
 from evopolicygym.report.text import replace_unseen
+
+if TYPE_CHECKING:
+    from evopolicygym.analysis.loading import Skipped
+
 
 BROKEN_PIPE: Final = 141
 
@@ -99,3 +103,8 @@ def progress(total: int) -> Iterator[Callable[[], None]]:
     with Progress(*columns, console=talk, transient=True, disable=not talk.is_terminal) as bar:
         line = bar.add_task("episodes", total=total)
         yield lambda: bar.advance(line)
+
+
+def report_skipped(skipped: tuple[Skipped, ...]) -> None:
+    for one in skipped:
+        talk.print(f"skipped {one.path}: {one.why}")

@@ -9,8 +9,7 @@ from typing import Annotated
 import typer
 
 from evopolicygym.cli.numbers import counted
-from evopolicygym.cli.output import print_json, talk
-from evopolicygym.cli.skipped import report_skipped
+from evopolicygym.cli.output import print_json, report_skipped, talk
 from evopolicygym.errors import UserError
 
 
@@ -26,8 +25,8 @@ def report(
 ) -> None:
     """Leaderboard, curves, timelines, edits and diffs on one page. Exit code 1 when a folder had to be skipped."""
     from evopolicygym.reference.anchors import load
-    from evopolicygym.report.gather import gather
     from evopolicygym.report.page import write_page
+    from evopolicygym.report.report_data import collect_report
 
     if not output.parent.is_dir():
         raise UserError(f"there is no folder {output.parent}", "Make it, or name another with -o.")
@@ -35,13 +34,13 @@ def report(
         raise UserError(f"{output} is a folder", "Name a file with -o.")
     if figures and figures.exists() and not figures.is_dir():
         raise UserError(f"{figures} is a file", "Name a folder with --figures.")
-    found = gather(runs, output.parent, [load(path) for path in anchors or []], paper)
+    found = collect_report(runs, output.parent, [load(path) for path in anchors or []], paper)
     try:
         drawn = write_page(found, output)
     except OSError as error:
         raise UserError(f"{output} cannot be written: {error.strerror}", "Name another file with -o.") from error
     if figures:
-        from evopolicygym.report.files import write_figures
+        from evopolicygym.report.pdf import write_figures
 
         write_figures(drawn, figures)
     if json:

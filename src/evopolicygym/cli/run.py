@@ -13,21 +13,20 @@ from typing import Annotated, Any, Final
 import typer
 
 from evopolicygym.agents.definitions import COMMAND
-from evopolicygym.cli.live import watching
-from evopolicygym.cli.outcome import check_outcome, is_without_score, show_outcome
 from evopolicygym.cli.output import talk, tell_notice, tell_refused
+from evopolicygym.cli.run_text import check_outcome, is_without_score, show_outcome, watching
 from evopolicygym.errors import UserError
 from evopolicygym.execution.slots import check_jobs
 from evopolicygym.judge.judge import Videos
 from evopolicygym.run_paths import RunPaths
-from evopolicygym.runs.agent_loop import drive
-from evopolicygym.runs.agent_setup import Cast, cast
-from evopolicygym.runs.install_paths import settled
-from evopolicygym.runs.open_run import Owner, agreed, own
-from evopolicygym.runs.run_status import has_outcome, look, recorded_settings
-from evopolicygym.runs.settings import CORES, MAY_DIFFER, AgentSettings, EngineName, Isolation, Seeds, Settings
-from evopolicygym.runs.trust import granted, granted_command, is_signed_here
-from evopolicygym.sandbox.agent.cell import Network
+from evopolicygym.runs.agent_loop import play_agent
+from evopolicygym.runs.agent_setup import AgentSetup, set_up_agent
+from evopolicygym.runs.install_paths import resolve_command
+from evopolicygym.runs.open_run import OpenRun, open_run, resume_settings
+from evopolicygym.runs.run_status import has_outcome, read_state, recorded_settings
+from evopolicygym.runs.settings import CORES, MAY_DIFFER, AgentSettings, EngineName, IsolationChoice, RunSettings, Seeds
+from evopolicygym.runs.trust import granted_command, granted_options, is_signed_here
+from evopolicygym.sandbox.agent.agent_sandbox import NetworkAccess
 from evopolicygym.tasks.registry import absolute_name, resolve
 
 LIMITS: Final = {
@@ -53,8 +52,10 @@ def run(
     seed: Annotated[int, typer.Option(help="The agent's seed; cases do not depend on it.")] = 0,
     folder: Annotated[Path | None, typer.Option("--run", help="Folder of the run (default: new, in runs/).")] = None,
     resume: Annotated[Path | None, typer.Option(help="Go on with this run.")] = None,
-    agent_isolation: Annotated[Isolation, typer.Option(help="auto is the best of A and B.")] = Isolation.AUTO,
-    agent_network: Annotated[Network, typer.Option(help="What the agent can reach.")] = Network.ALLOWED,
+    agent_isolation: Annotated[
+        IsolationChoice, typer.Option(help="auto is the best of A and B.")
+    ] = IsolationChoice.AUTO,
+    agent_network: Annotated[NetworkAccess, typer.Option(help="What the agent can reach.")] = NetworkAccess.ALLOWED,
     agent_env: Annotated[list[str] | None, typer.Option(help="A variable that is passed on, by NAME.")] = None,
     agent_host: Annotated[list[str] | None, typer.Option(help="One more HOST[:PORT] that it can reach.")] = None,
     show: Annotated[list[Path] | None, typer.Option(help="A file or folder that it can read.")] = None,
@@ -75,7 +76,9 @@ def run(
     max_candidates: Annotated[
         int | None, typer.Option(min=1, help="Choose among the last N distinct checkpoints (default: all).")
     ] = None,
-    isolation: Annotated[Isolation, typer.Option(help="Of policies: auto is the best of A and B.")] = Isolation.AUTO,
+    isolation: Annotated[
+        IsolationChoice, typer.Option(help="Of policies: auto is the best of A and B.")
+    ] = IsolationChoice.AUTO,
     jobs: Annotated[int, typer.Option(min=1, help="Episodes at a time, on this machine.")] = CORES,
     engine: Annotated[EngineName | None, typer.Option(help="This machine (default), or Ray.")] = None,
     ray_address: Annotated[str | None, typer.Option(help="A Ray cluster, or auto (default: a Ray of our own).")] = None,
@@ -90,7 +93,7 @@ def run(
             _check_finished(resume, settings, given)
             _show(resume, json)
             return
-        _check_granted(context, settings, is_own=is_signed_here(look(resume).opened))
+        _check_granted(context, settings, is_own=is_signed_here(read_state(resume).opened))
         play(resume, settings.agent, given, json)
         return
     if task is None:
@@ -102,7 +105,7 @@ def run(
         base_url=model_url,
         seed=seed,
         options=dict(_option(text) for text in option or []),
-        command=settled(command or []) if agent == COMMAND else command or [],
+        command=resolve_command(command or []) if agent == COMMAND else command or [],
         variables=agent_env or [],
         hosts=agent_host or [],
         shown=[path.resolve() for path in show or []],
@@ -140,8 +143,8 @@ def run(
 def play(root: Path, settings: AgentSettings | None, given: dict[str, Any], json: bool) -> None:
     if settings is None:
         raise UserError(f"{root} is played by hand", f"Go on with `evopolicygym serve TASK --run {root}`.")
-    who = cast(settings)
-    with own(root, who.facts(root), **given) as owner:
+    who = set_up_agent(settings)
+    with open_run(root, who.facts(root), **given) as owner:
         asyncio.run(_drive(owner, who, root))
     _show(root, json)
 
@@ -153,7 +156,7 @@ def _show(root: Path, json: bool) -> None:
         raise typer.Exit(1)
 
 
-async def _drive(owner: Owner, who: Cast, root: Path) -> None:
+async def _drive(owner: OpenRun, who: AgentSetup, root: Path) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, _stop, number, root)
     talk.print(f"{root}: {who.client.name} plays {owner.judge.context.task.id}")
@@ -162,7 +165,7 @@ async def _drive(owner: Owner, who: Cast, root: Path) -> None:
         talk.print(f"the agent sees {path}, and nothing beside it: {ALONE}")
     tell_refused(owner.judge.context.engine.nodes)
     with watching(lambda: owner.judge.state):
-        await drive(owner, lambda api: who.player(owner.place, api), who.settings.allowance, table=who.prices)
+        await play_agent(owner, lambda api: who.player(owner.place, api), who.settings.allowance, table=who.prices)
 
 
 def _stop(number: int, root: Path) -> None:
@@ -171,11 +174,11 @@ def _stop(number: int, root: Path) -> None:
     os._exit(128 + number)
 
 
-def _given_to_resume(context: typer.Context, settings: Settings) -> dict[str, Any]:
+def _given_to_resume(context: typer.Context, settings: RunSettings) -> dict[str, Any]:
     """What was written beside --resume. A run goes on as it was opened: what cannot change is refused, not ignored."""
     written = _written(context)
     task, command = _task_and_command(context, settings)
-    grants = granted(settings)
+    grants = granted_options(settings)
     known = {"task", "resume", "json", *MAY_DIFFER, *grants} | (set() if command else {"command"})
     if refused := [flag for name, flag in written.items() if name not in known]:
         raise UserError(
@@ -195,7 +198,7 @@ def _written(context: typer.Context) -> dict[str, str]:
     }
 
 
-def _task_and_command(context: typer.Context, settings: Settings) -> tuple[str | None, list[str]]:
+def _task_and_command(context: typer.Context, settings: RunSettings) -> tuple[str | None, list[str]]:
     """With --resume the task may be left out: then all words after the dashes are the agent's command. What is left of
     a command that is not the recorded one is returned."""
     task, command = context.params["task"], list(context.params["command"] or [])
@@ -207,15 +210,15 @@ def _task_and_command(context: typer.Context, settings: Settings) -> tuple[str |
 
 def _is_command(words: list[str], recorded: list[str]) -> bool:
     try:
-        return words == recorded or settled(words) == recorded
+        return words == recorded or resolve_command(words) == recorded
     except UserError:
         return False
 
 
-def _check_granted(context: typer.Context, settings: Settings, is_own: bool) -> None:
+def _check_granted(context: typer.Context, settings: RunSettings, is_own: bool) -> None:
     """What the agent was granted beyond the usual must be written again, unless this installation opened the run: the
     folder may come from somebody else."""
-    grants, written = granted(settings), _written(context)
+    grants, written = granted_options(settings), _written(context)
     given = {name: context.params[name] if name in written else None for name in grants}
     if extra := [flags for name, grant in grants.items() if (flags := grant.extra(given[name]).flags)]:
         raise UserError(
@@ -235,9 +238,9 @@ def _check_granted(context: typer.Context, settings: Settings, is_own: bool) -> 
         )
 
 
-def _check_finished(root: Path, settings: Settings, given: dict[str, Any]) -> None:
+def _check_finished(root: Path, settings: RunSettings, given: dict[str, Any]) -> None:
     """Nothing is played in a run that has its outcome; what was written must still fit it."""
-    agreed(settings, given, RunPaths(root))
+    resume_settings(settings, given, RunPaths(root))
     if jobs := given.get("jobs"):
         check_jobs(jobs)
 

@@ -11,16 +11,16 @@ from evopolicygym.cli.output import data, print_json
 from evopolicygym.tasks.sealing import create_key, key_file, load_key
 from evopolicygym.tasks.splits import commitment
 
-app = typer.Typer(no_args_is_help=True, help="Make and disclose the sealing key behind the hidden cases.")
+app = typer.Typer(no_args_is_help=True, help="Create or print the sealing key behind the hidden cases.")
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @app.command()
 def new(
-    out: Annotated[Path | None, typer.Option(help="File to write (default: the key file).")] = None,
+    out: Annotated[Path | None, typer.Option(help="File to write (default: the standard key file).")] = None,
     json: AsJson = False,
 ) -> None:
-    """Make a new key of 256 random bits, readable by you alone. An existing key is never overwritten."""
+    """Create a key of 256 random bits that only you can read. An existing key is never overwritten."""
     path = out or key_file()
     _show({"file": str(path), "splits_id": f"sealed:{commitment(create_key(path))}"}, json)
 
@@ -29,7 +29,7 @@ def new(
 def disclose(
     file: Annotated[Path | None, typer.Option(help="Key file (default: the key in use).")] = None, json: AsJson = False
 ) -> None:
-    """Print the key, so that others can recompute the cases. Whoever has it knows every hidden case."""
+    """Print the key, so that others can recompute the cases. It reveals every hidden case."""
     key = load_key(file)
     _show({"splits_id": f"sealed:{commitment(key)}", "key": key.hex()}, json)
 

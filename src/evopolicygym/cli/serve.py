@@ -11,13 +11,13 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from evopolicygym.cli.outcome import check_outcome, show_outcome
 from evopolicygym.cli.output import data, talk, tell_notice
+from evopolicygym.cli.run_text import check_outcome, show_outcome
 from evopolicygym.judge.judge import Videos
 from evopolicygym.judge.state import RunPhase
-from evopolicygym.runs.open_run import Owner, own
+from evopolicygym.runs.open_run import OpenRun, open_run
 from evopolicygym.runs.serve import serve_run
-from evopolicygym.runs.settings import CORES, Isolation, Seeds, ValidateWhen
+from evopolicygym.runs.settings import CORES, IsolationChoice, Seeds, ValidateWhen
 from evopolicygym.runs.workspace import example_cases
 from evopolicygym.tasks.registry import absolute_name
 
@@ -43,7 +43,7 @@ def serve(
     max_candidates: Annotated[
         int | None, typer.Option(min=1, help="Choose among the last N distinct checkpoints (default: all).")
     ] = None,
-    isolation: Annotated[Isolation | None, typer.Option(help="auto (default) is the best of A and B.")] = None,
+    isolation: Annotated[IsolationChoice | None, typer.Option(help="auto (default) is the best of A and B.")] = None,
     jobs: Annotated[int | None, typer.Option(min=1, help=f"Episodes at a time (default {CORES}).")] = None,
     json: Annotated[bool, typer.Option("--json", help="JSON lines: where the door is, then the outcome.")] = False,
 ) -> None:
@@ -62,7 +62,7 @@ def serve(
         "isolation": isolation,
         "jobs": jobs,
     }
-    with own(run, **given) as owner:
+    with open_run(run, **given) as owner:
         if owner.judge.state.phase is RunPhase.FINISHED:
             talk.print(f"{run} is finished: there is nothing to submit to")
         else:
@@ -72,7 +72,7 @@ def serve(
     check_outcome(run)
 
 
-async def _serve(owner: Owner, run: Path, json: bool) -> None:
+async def _serve(owner: OpenRun, run: Path, json: bool) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, _stop, number, run)
 
@@ -83,7 +83,7 @@ async def _serve(owner: Owner, run: Path, json: bool) -> None:
     await serve_run(owner, wait)
 
 
-def _announce(owner: Owner, run: Path, url: str, json: bool) -> None:
+def _announce(owner: OpenRun, run: Path, url: str, json: bool) -> None:
     state = owner.judge.state
     if json:
         facts = {"run": str(run), "workspace": str(owner.place.workspace), "api": url, "remaining": state.remaining}

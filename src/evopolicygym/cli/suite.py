@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
-import os
 import shlex
 import signal
 import sys
@@ -15,167 +13,165 @@ from typing import Annotated
 
 import typer
 
-from evopolicygym.cli import suite_table
+from evopolicygym.cli import suite_text
 from evopolicygym.cli.numbers import counted
 from evopolicygym.cli.output import print_json, talk, tell_refused
-from evopolicygym.cli.suite_plan import show_plan
 from evopolicygym.errors import UserError
 from evopolicygym.execution.ray.cluster import RayCluster
 from evopolicygym.execution.slots import check_jobs
 from evopolicygym.files import write_atomic
 from evopolicygym.runs.settings import CORES, EngineName
-from evopolicygym.suites import worker as members
+from evopolicygym.suites import worker as run_worker
+from evopolicygym.suites.estimate import estimate
 from evopolicygym.suites.file import Suite
 from evopolicygym.suites.folder import FILE, SuiteFolder, check_unchanged, is_owned
 from evopolicygym.suites.plan import PlannedRun, plan
 from evopolicygym.suites.scheduler import Scheduler
-from evopolicygym.suites.status import SuiteRow, SuiteStatus, table, write_table
+from evopolicygym.suites.status import SuiteRow, SuiteStatus, status_json, write_status
 
-app = typer.Typer(no_args_is_help=True, help="Many runs with one command: tasks x agents x repeats.")
+app = typer.Typer(no_args_is_help=True, help="Run a whole table of runs: tasks x agents x repeats.")
 INTERRUPTED = 130
 
 
 @app.command()
 def run(
-    file: Annotated[Path, typer.Argument(help="A suite file, or the folder of a suite that has begun.")],
-    folder: Annotated[Path | None, typer.Option(help="Where its runs go (default: runs/NAME).")] = None,
-    set_: Annotated[list[str] | None, typer.Option("--set", help="NAME=VALUE, as agents.codex.model=X.")] = None,
-    jobs: Annotated[int, typer.Option(min=1, help="Episodes at a time, over all runs, on this machine.")] = CORES,
-    engine: Annotated[EngineName, typer.Option(help="This machine, or Ray.")] = EngineName.LOCAL,
-    ray_address: Annotated[str | None, typer.Option(help="A Ray cluster, or auto (default: a Ray of our own).")] = None,
-    parallel_runs: Annotated[int, typer.Option(min=1, help="Agents at a time.")] = 4,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print suite.json at the end, or the plan.")] = False,
+    file: Annotated[Path, typer.Argument(help="Suite file, or the folder of a suite to continue.")],
+    folder: Annotated[Path | None, typer.Option(help="Folder for the runs (default: runs/NAME).")] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="Replace a value of the file: agents.codex.model=X. Repeatable.")
+    ] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="Episodes played in parallel, over all runs.")] = CORES,
+    engine: Annotated[EngineName, typer.Option(help="Where episodes are played.")] = EngineName.LOCAL,
+    ray_address: Annotated[
+        str | None, typer.Option(help="Ray cluster to use, or auto (default: start one on this machine).")
+    ] = None,
+    parallel_runs: Annotated[int, typer.Option(min=1, help="Agents that work in parallel.")] = 4,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be done and what it may cost.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print suite.json, or the plan, as JSON.")] = False,
 ) -> None:
-    """Do what is missing of a suite. Run it again, and it goes on."""
+    """Play every run of a suite that has no score yet. The same command continues an interrupted suite."""
     engine.check_address(ray_address)
     if engine is EngineName.LOCAL:
         check_jobs(jobs)
     path = file / FILE if file.is_dir() else file
     suite = Suite.read(path, set_ or [])
-    place = SuiteFolder((folder or _folder(path, suite)).absolute())
+    suite_folder = SuiteFolder((folder or _default_folder(path, suite)).absolute())
     planned = plan(suite)
-    check_unchanged(place, planned)
+    check_unchanged(suite_folder, planned)
     if dry_run:
-        show_plan(suite, planned, SuiteStatus(place, planned, lambda name: is_owned(place.run(name))).rows(), json)
+        _show_plan(suite, suite_folder, planned, json)
         return
-    planned[0].settings.splits()  # a sealing key is made once, not by many runs at a time
-    place.make()
-    with _alone(place.root), _fleet(planned, jobs, ray_address) if engine is EngineName.RAY else nullcontext() as fleet:
-        write_atomic(place.file, suite.toml().encode())
-        foreman = Scheduler(place, planned, suite.cap, jobs, parallel_runs, fleet)
-        asyncio.run(_work(foreman, place, suite))
-    _conclude(foreman, place, suite, planned, json)
+    planned[0].settings.splits()  # creates a missing sealing key here, once, instead of in many runs at a time
+    suite_folder.make()
+    on_cluster = _ray_cluster(planned, jobs, ray_address) if engine is EngineName.RAY else nullcontext()
+    with suite_folder.locked(), on_cluster as cluster:
+        write_atomic(suite_folder.file, suite.toml().encode())
+        scheduler = Scheduler(suite_folder, planned, suite.cap, jobs, parallel_runs, cluster)
+        asyncio.run(_run(scheduler, suite_folder, suite))
+    _conclude(scheduler, suite_folder, suite, planned, json)
 
 
 @app.command()
 def status(
-    folder: Annotated[Path, typer.Argument(help="The folder of a suite.")],
-    json: Annotated[bool, typer.Option("--json", help="Print what suite.json holds, as of now.")] = False,
+    folder: Annotated[Path, typer.Argument(help="Folder of a suite.")],
+    json: Annotated[bool, typer.Option("--json", help="Print the current content of suite.json.")] = False,
 ) -> None:
-    """How the runs of a suite stand."""
-    suite, place, planned = _open(folder)
-    rows = SuiteStatus(place, planned, lambda name: is_owned(place.run(name))).rows()
+    """Show how far each run of a suite is. Exit code 1 until every run has a score."""
+    suite_folder = SuiteFolder(folder.absolute())
+    if not suite_folder.file.exists():
+        raise UserError(f"{folder} holds no suite", f"Name the folder of a suite: the one with {FILE}.")
+    suite = Suite.read(suite_folder.file)
+    rows = _current_rows(suite_folder, plan(suite))
     if json:
-        print_json(table(suite, rows))
+        print_json(status_json(suite, rows))
     else:
-        suite_table.show(suite.name, rows)
+        suite_text.show_status(suite.name, rows)
     sys.exit(0 if all(row.is_over for row in rows) else 1)
 
 
 @app.command(hidden=True)
-def member() -> None:
-    """One run of a suite. Its foreman says which."""
-    members.main()
+def worker() -> None:
+    """Play one run of a suite; the scheduler writes its configuration to standard input."""
+    run_worker.main()
+
+
+def _show_plan(suite: Suite, suite_folder: SuiteFolder, planned: list[PlannedRun], json: bool) -> None:
+    costs = estimate(planned, _current_rows(suite_folder, planned))
+    if json:
+        print_json(costs.facts())
+    else:
+        suite_text.show_estimate(suite.name, costs)
+
+
+def _current_rows(suite_folder: SuiteFolder, planned: list[PlannedRun]) -> list[SuiteRow]:
+    return SuiteStatus(suite_folder, planned, lambda name: is_owned(suite_folder.run(name))).rows()
 
 
 @contextmanager
-def _fleet(planned: list[PlannedRun], jobs: int, address: str | None) -> Iterator[RayCluster]:
-    tasks = {one.task.id: one.task for one in planned}
+def _ray_cluster(planned: list[PlannedRun], jobs: int, address: str | None) -> Iterator[RayCluster]:
+    tasks = {run.task.id: run.task for run in planned}
     levels = planned[0].settings.isolation.levels()
-    with RayCluster(list(tasks.values()), levels, address, None if address else jobs) as fleet:
-        tell_refused(fleet.nodes)
-        yield fleet
+    with RayCluster(list(tasks.values()), levels, address, None if address else jobs) as cluster:
+        tell_refused(cluster.nodes)
+        yield cluster
 
 
-async def _work(foreman: Scheduler, place: SuiteFolder, suite: Suite) -> None:
+async def _run(scheduler: Scheduler, suite_folder: SuiteFolder, suite: Suite) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, _stop, foreman)
+        loop.add_signal_handler(number, _stop, scheduler)
     written: list[SuiteRow] = []
-    with suite_table.watching(suite.name, place.root) as show:
+    with suite_text.progress(suite.name, suite_folder.root) as show:
 
         def tick() -> None:
-            rows = foreman.survey.rows()
+            rows = scheduler.status.rows()
             if rows != written:
-                write_table(place, suite, rows)
+                write_status(suite_folder, suite, rows)
                 written[:] = rows
             show(rows)
 
-        await foreman.work(tick)
+        await scheduler.run(tick)
 
 
-def _stop(foreman: Scheduler) -> None:
-    if not foreman.is_stopped:
-        talk.print(
-            f"stopping: {counted(foreman.running, 'run')} to end the submission under way; Ctrl-C again stops at once"
-        )
-    foreman.stop()
+def _stop(scheduler: Scheduler) -> None:
+    if not scheduler.is_stopped:
+        running = counted(scheduler.running, "run")
+        talk.print(f"stopping: waiting for {running} to end the current submission; Ctrl-C again stops at once")
+    scheduler.stop()
 
 
-def _conclude(foreman: Scheduler, place: SuiteFolder, suite: Suite, planned: list[PlannedRun], json: bool) -> None:
-    """Exit code 0 only when every run has a score."""
-    rows = foreman.survey.rows()
-    write_table(place, suite, rows)
+def _conclude(
+    scheduler: Scheduler, suite_folder: SuiteFolder, suite: Suite, planned: list[PlannedRun], json: bool
+) -> None:
+    """Show the final status. Exit with 0 only if every run has a score."""
+    rows = scheduler.status.rows()
+    write_status(suite_folder, suite, rows)
     if json:
-        print_json(table(suite, rows))
+        print_json(status_json(suite, rows))
     else:
-        suite_table.show(suite.name, rows)
-    left = sum(not row.is_over for row in rows)
-    if others := len(place.others(planned)):
+        suite_text.show_status(suite.name, rows)
+    unscored = sum(not row.is_over for row in rows)
+    if others := len(suite_folder.others(planned)):
+        runs = _relative(suite_folder.root / "runs")
+        talk.print(f"{others} more in {runs} are not in this suite; the leaderboard of the folder counts them")
+    if scheduler.is_capped and unscored:
+        talk.print("no new run was started: the suite's cap on spending is reached")
+    folder = _relative(suite_folder.root)
+    if unscored:
         talk.print(
-            f"{others} more in {_shown(place.root / 'runs')} are not in this suite; tables of the folder count them"
+            f"no score: {unscored} of {counted(len(rows), 'run')}; continue with `evopolicygym suite run {folder}`"
         )
-    if foreman.is_capped and left:
-        talk.print("the suite's cap on spending is reached: no new run was begun")
-    if left:
-        talk.print(
-            f"no score: {left} of {counted(len(rows), 'run')}; `evopolicygym suite run {_shown(place.root)}` goes on",
-        )
-        sys.exit(INTERRUPTED if foreman.is_stopped else 1)
+        sys.exit(INTERRUPTED if scheduler.is_stopped else 1)
     have = "the run has" if len(rows) == 1 else f"all {len(rows)} runs have"
-    talk.print(f"{have} a score; next: `evopolicygym leaderboard {_shown(place.root)}`")
+    talk.print(f"{have} a score; next: `evopolicygym leaderboard {folder}`")
 
 
-def _open(folder: Path) -> tuple[Suite, SuiteFolder, list[PlannedRun]]:
-    place = SuiteFolder(folder.absolute())
-    if not place.file.exists():
-        raise UserError(f"{folder} holds no suite", f"Name the folder of a suite: the one with {FILE}.")
-    suite = Suite.read(place.file)
-    return suite, place, plan(suite)
-
-
-def _folder(path: Path, suite: Suite) -> Path:
-    """A resolved file lies beside its runs."""
+def _default_folder(path: Path, suite: Suite) -> Path:
+    """Return the folder of the file if it is the resolved file of a suite, else runs/NAME."""
     is_resolved = path.name == FILE and (path.parent / "runs").is_dir()
     return path.parent if is_resolved else Path("runs", suite.name)
 
 
-def _shown(root: Path) -> str:
-    """As a person here would type it."""
+def _relative(root: Path) -> str:
+    """Return a path as a person in this folder would type it."""
     return shlex.quote(str(root.relative_to(Path.cwd()) if root.is_relative_to(Path.cwd()) else root))
-
-
-@contextmanager
-def _alone(root: Path) -> Iterator[None]:
-    """One foreman for one suite; the lock dies with its holder."""
-    lock = os.open(root / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        remedy = f"Look at it with `evopolicygym suite status {_shown(root)}`."
-        raise UserError(f"another process works on the suite in {root}", remedy) from None
-    try:
-        yield
-    finally:
-        os.close(lock)

@@ -102,4 +102,4 @@ def _returns(engine: Engine, task: Task, splits_id: str, on: list[Case], fill: F
         report = evaluate_folder(engine, task, Path(folder), on, splits_id)
     if report.faults:
         raise Fault(f"{task.id} case {report.faults[0].case.index}: {report.faults[0].text}")
-    return report.scores
+    return list(report.returns)

@@ -7,20 +7,24 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
-from evopolicygym.execution.engine import Engine
 from evopolicygym.execution.records import Episode, EpisodeError, EpisodeResult, FaultReport, Recording, mean
-from evopolicygym.reference.paper import HELDOUT_CASES
 from evopolicygym.sandbox.checkpoints import Checkpoint
 from evopolicygym.sandbox.policy.jail import Level
-from evopolicygym.tasks.ids import Ids, comparable_facts, ids, machine_facts
 from evopolicygym.tasks.splits import Case, Split
 from evopolicygym.tasks.task import Task
 
+if TYPE_CHECKING:  # this module is part of the public API, which must be light to import
+    import pandas
+
+    from evopolicygym.execution.engine import Engine
+    from evopolicygym.tasks.ids import Ids
+
 
 class PolicyNotLoaded(Exception):
-    """The policy cannot be imported or constructed, so there is nothing to play."""
+    """The policy does not import or construct, so no episode was played. ``error`` says why; ``stdout`` and ``stderr``
+    are what it printed."""
 
     def __init__(self, error: EpisodeError, stdout: str, stderr: str) -> None:
         super().__init__(error.text)
@@ -29,7 +33,11 @@ class PolicyNotLoaded(Exception):
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Results in the order of the cases asked for, and statistics of them."""
+    """A policy played on a list of cases, in the order in which they were asked for.
+
+    ``episodes`` are the results of the episodes, ``faults`` the episodes that the judge itself failed to play (no
+    score). ``level`` is the isolation level that was achieved, ``salt`` the secret from which the policy's random
+    numbers follow: pass it to ``evaluate`` to repeat the draws."""
 
     task: Task
     splits_id: str
@@ -38,42 +46,58 @@ class Evaluation:
     implementation: str
     indices: tuple[int, ...]
     split: Split
-    results: tuple[EpisodeResult, ...]
+    episodes: tuple[EpisodeResult, ...]
     faults: tuple[FaultReport, ...]
     wall_s: float
     salt: str = ""
 
     @property
-    def scores(self) -> list[float]:
-        return [result.score for result in self.results]
+    def returns(self) -> tuple[float, ...]:
+        """The return of each episode; of a failed one, what it scores instead."""
+        return tuple(episode.score for episode in self.episodes)
 
     @property
     def mean(self) -> float | None:
-        """The mean score; None if a fault left an episode without a score."""
-        return mean(self.scores) if self.results and not self.faults else None
+        """The mean return, or None where an episode is missing."""
+        return mean(self.returns) if self.episodes and not self.faults else None
 
     @property
     def std(self) -> float | None:
-        return statistics.pstdev(self.scores) if self.results and not self.faults else None
+        """The population standard deviation of the returns, or None where an episode is missing."""
+        return statistics.pstdev(self.returns) if self.episodes and not self.faults else None
 
     @property
     def failed(self) -> int:
-        return sum(result.error is not None for result in self.results)
+        """How many episodes ended with an error of the policy."""
+        return sum(episode.error is not None for episode in self.episodes)
 
     @property
     def steps(self) -> int:
-        return sum(result.length for result in self.results)
+        """Environment steps of all episodes."""
+        return sum(episode.length for episode in self.episodes)
 
     @property
     def steps_per_s(self) -> float:
+        """Environment steps per second of wall time."""
         return self.steps / self.wall_s if self.wall_s else 0.0
 
     @property
     def ids(self) -> Ids:
+        """The comparable_id and bit_id of these returns."""
+        from evopolicygym.tasks.ids import ids
+
         return ids(self.task, self.splits_id)
 
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return one row per episode: case, return, length, terminated, truncated, clipped_actions, error, ..."""
+        import pandas
+
+        return pandas.DataFrame(map(_row, self.episodes), columns=list(ROW))
+
     def as_dict(self) -> dict[str, Any]:
-        """Return the evaluation as JSON for scripts. Cases are named by index; a seed is never shown."""
+        """Return everything as plain values, as `evaluate --json` prints it. Cases are named by index, not by seed."""
+        from evopolicygym.tasks.ids import comparable_facts, machine_facts
+
         return {
             "loaded": True,
             "task": self.task.id,
@@ -86,13 +110,13 @@ class Evaluation:
             "implementation": self.implementation,
             "mean": self.mean,
             "std": self.std,
-            "min": min(self.scores, default=None),
-            "max": max(self.scores, default=None),
+            "min": min(self.returns, default=None),
+            "max": max(self.returns, default=None),
             "failed": self.failed,
             "steps": self.steps,
             "wall_s": self.wall_s,
             "steps_per_s": self.steps_per_s,
-            "episodes": [_episode(result) for result in self.results],
+            "episodes": [_episode(episode) for episode in self.episodes],
             "faults": [{"case": fault.case.index, "text": fault.text} for fault in self.faults],
             **asdict(self.ids),
             "fingerprint": comparable_facts(self.task, self.splits_id) | {"on": machine_facts()},
@@ -134,7 +158,7 @@ def evaluate_folder(
         implementation=engine.implementation,
         indices=tuple(case.index for case in cases),
         split=cases[0].split,
-        results=tuple(outcome for outcome in ordered if isinstance(outcome, EpisodeResult)),
+        episodes=tuple(outcome for outcome in ordered if isinstance(outcome, EpisodeResult)),
         faults=tuple(outcome for outcome in ordered if isinstance(outcome, FaultReport)),
         wall_s=wall_s,
         salt=salt,
@@ -156,9 +180,25 @@ def _episode(result: EpisodeResult) -> dict[str, Any]:
 
 
 def are_paper_heldout_cases(splits_id: str, split: Split, indices: tuple[int, ...]) -> bool:
+    """Whether the cases are exactly those of the paper's rows."""
+    from evopolicygym.reference.paper import HELDOUT_CASES
+
     return are_among_paper_heldout_cases(splits_id, split, indices) and indices == tuple(range(HELDOUT_CASES))
 
 
 def are_among_paper_heldout_cases(splits_id: str, split: Split, indices: tuple[int, ...]) -> bool:
     """Whether all cases are among those of the paper's rows."""
+    from evopolicygym.reference.paper import HELDOUT_CASES
+
     return splits_id == "paper" and split is Split.HELDOUT and set(indices) <= set(range(HELDOUT_CASES))
+
+
+ROW: Final = (
+    *("case", "return", "length", "terminated", "truncated", "clipped_actions", "error"),
+    *("wall_s", "policy_cpu_s", "stdout", "stderr"),
+)
+
+
+def _row(episode: EpisodeResult) -> dict[str, Any]:
+    facts = asdict(episode) | {"case": episode.case.index, "return": episode.score}
+    return {name: facts[name] for name in ROW} | {"error": episode.error.kind if episode.error else None}

@@ -14,9 +14,9 @@ from typing import Final
 import numpy as np
 
 from evopolicygym.limits import Limits
-from evopolicygym.sandbox.policy.channel import Contract, PolicyProcess
 from evopolicygym.sandbox.policy.jail import Level
-from evopolicygym.sandbox.policy.launcher import Zygote
+from evopolicygym.sandbox.policy.policy_process import PolicyArguments, PolicyProcess
+from evopolicygym.sandbox.policy.zygote_client import Zygote
 
 BOX: Final = {"type": "Box", "shape": [8], "dtype": "float64", "low": -1.0, "high": 1.0}
 STARTS: Final = 20
@@ -49,7 +49,7 @@ def measure_jail(level: Level) -> dict[str, float]:
 
 
 def _process(zygote: Zygote) -> PolicyProcess:
-    return PolicyProcess(zygote, "p", Contract(BOX, BOX, {}), Limits(), bytes(32))
+    return PolicyProcess(zygote, "p", PolicyArguments(BOX, BOX, {}), Limits(), bytes(32))
 
 
 def _start_s(zygote: Zygote) -> float:

@@ -22,11 +22,11 @@ from evopolicygym.execution.recording import Recorders
 from evopolicygym.execution.records import Episode, EpisodeError, EpisodeResult, LoadResult
 from evopolicygym.sandbox import kernel
 from evopolicygym.sandbox.checkpoints import Checkpoint, remove_tree
-from evopolicygym.sandbox.policy.channel import Contract, Leftovers, PolicyProcess, RecordedActions
 from evopolicygym.sandbox.policy.codec import action_size, size_of
 from evopolicygym.sandbox.policy.failures import ErrorKind, PolicyFailure
-from evopolicygym.sandbox.policy.launcher import Nursery, Zygote, start_by_exec
+from evopolicygym.sandbox.policy.policy_process import PolicyArguments, PolicyProcess, ProcessResult, RecordedActions
 from evopolicygym.sandbox.policy.zygote import NUMPY, SCIPY
+from evopolicygym.sandbox.policy.zygote_client import Zygote, ZygoteForker, start_by_exec
 from evopolicygym.tasks import simulator
 from evopolicygym.tasks.spaces import json_safe
 
@@ -36,7 +36,7 @@ ERROR_IN_EPISODE = {ErrorKind.DENIED_IMPORT: ErrorKind.IMPORT_ERROR, ErrorKind.I
 class Worker:
     """Plays episodes one after another."""
 
-    def __init__(self, settings: WorkerSettings, nursery: Nursery | None = None) -> None:
+    def __init__(self, settings: WorkerSettings, nursery: ZygoteForker | None = None) -> None:
         self._settings, self._task, self._stage = settings, settings.task, Path(settings.stage)
         self._stage.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._start_zygote = nursery.start if nursery else start_by_exec
@@ -46,7 +46,7 @@ class Worker:
         env = self._make()
         observation, action = simulator.schemas(self._task, env)
         env.close()
-        self.contract = Contract(observation, action, self._task.env_meta())
+        self.contract = PolicyArguments(observation, action, self._task.env_meta())
         try:
             size_of(observation), action_size(action)
         except ValueError as error:
@@ -57,12 +57,12 @@ class Worker:
         policy = self._start(checkpoint, bytes(32))
         try:
             policy.wait_ready()
-            leftovers = policy.close()
-            return LoadResult(None, leftovers.stdout, leftovers.stderr)
+            process = policy.close()
+            return LoadResult(None, process.stdout, process.stderr)
         except PolicyFailure as failure:
-            leftovers = policy.close()
+            process = policy.close()
             error = EpisodeError(failure.kind, failure.text)
-            return LoadResult(error, leftovers.stdout, leftovers.stderr)
+            return LoadResult(error, process.stdout, process.stderr)
 
     def play(self, episode: Episode) -> EpisodeResult:
         """Play one episode. The policy starts before the environment, whose caches are then warm for the first step."""
@@ -77,8 +77,8 @@ class Worker:
             policy.close()
             progress = self._repeat(episode, policy.recorded(), error)
         finally:
-            leftovers = policy.close()
-        return self._result(episode, progress, leftovers, policy.clipped_actions, time.perf_counter() - began)
+            process = policy.close()
+        return self._result(episode, progress, process, policy.clipped_actions, time.perf_counter() - began)
 
     def _repeat(self, episode: Episode, actions: RecordedActions | None, error: SimulatorError) -> EpisodeProgress:
         """Repeat the actions at which the simulator raised. If it raises again, the policy caused the error; if not, it
@@ -122,7 +122,7 @@ class Worker:
         return PolicyProcess(self._zygotes[preload], checkpoint.hash, self.contract, self._task.limits, key)
 
     def _result(
-        self, episode: Episode, progress: EpisodeProgress, leftovers: Leftovers, clipped: int, wall_s: float
+        self, episode: Episode, progress: EpisodeProgress, process: ProcessResult, clipped: int, wall_s: float
     ) -> EpisodeResult:
         failure = progress.failure
         kind = ERROR_IN_EPISODE.get(failure.kind, failure.kind) if failure else None
@@ -136,13 +136,13 @@ class Worker:
             truncated=progress.truncated,
             clipped_actions=clipped,
             error=EpisodeError(kind, failure.text) if failure and kind else None,
-            stdout=leftovers.stdout,
-            stderr=leftovers.stderr,
+            stdout=process.stdout,
+            stderr=process.stderr,
             wall_s=wall_s,
             rollout_s=progress.seconds,
-            policy_cpu_s=leftovers.ended.cpu_s,
+            policy_cpu_s=process.ended.cpu_s,
             left_out=progress.left_out,
-            policy_wall_s=leftovers.waited_s,
+            policy_wall_s=process.waited_s,
         )
 
 
@@ -160,7 +160,7 @@ def serve(connection: socket.socket, worker: Worker) -> None:
         send(connection, answer)
 
 
-def main(connection: socket.socket, nursery: Nursery) -> NoReturn:
+def main(connection: socket.socket, nursery: ZygoteForker) -> NoReturn:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     settings = receive(connection, WorkerSettings)
     if settings is None:

@@ -13,7 +13,7 @@ from typing import NoReturn
 if __name__ == "__main__":
     sys.path[:0] = sys.argv[1:3]
 
-from evopolicygym.sandbox.policy import nursery
+from evopolicygym.sandbox.policy import zygote_forker
 
 
 def become_worker(connection: socket.socket, nursery_line: socket.socket) -> NoReturn:
@@ -28,11 +28,11 @@ def become_worker(connection: socket.socket, nursery_line: socket.socket) -> NoR
     np.random.seed()  # the other half keeps the state from before the fork
 
     from evopolicygym.execution.worker import main
-    from evopolicygym.sandbox.policy.launcher import Nursery
+    from evopolicygym.sandbox.policy.zygote_client import ZygoteForker
 
-    main(connection, Nursery(nursery_line))
+    main(connection, ZygoteForker(nursery_line))
 
 
 if __name__ == "__main__":
-    _line = nursery.split()
+    _line = zygote_forker.split()
     become_worker(socket.socket(fileno=int(sys.argv[3])), _line)

@@ -26,7 +26,7 @@ Opcode = tuple[str, int, int, int, int]
 
 
 @dataclass(frozen=True)
-class File:
+class CheckpointFile:
     """Of a checkpoint. Equal digests mean equal contents; a file that cannot be read has none."""
 
     folder: Path
@@ -42,11 +42,11 @@ class File:
         return None if b"\0" in data else data.decode(errors="replace").removesuffix("\n").split("\n")
 
 
-Tree = Mapping[str, File]
+Tree = Mapping[str, CheckpointFile]
 
 
 @dataclass(frozen=True)
-class Line:
+class DiffLine:
     """``kind``: add, delete, same, or head for the lines that say where."""
 
     kind: str
@@ -55,7 +55,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Diff:
-    lines: tuple[Line, ...]
+    lines: tuple[DiffLine, ...]
     cut: bool
 
 
@@ -65,12 +65,12 @@ def read_tree(folder: Path) -> Tree | None:
         names = list_files(folder.parent, folder.name, MAX_FILES, MAX_DEPTH)
     except OSError:
         return None
-    return {name: File(folder, name, _digest(folder, name)) for name in names}
+    return {name: CheckpointFile(folder, name, _digest(folder, name)) for name in names}
 
 
 def diff(before: Tree, after: Tree) -> Diff:
     lines = list(islice(_all_lines(before, after), MAX_LINES + 1))
-    shown = (Line(line.kind, short(line.text, MAX_CHARACTERS)) for line in lines[:MAX_LINES])
+    shown = (DiffLine(line.kind, short(line.text, MAX_CHARACTERS)) for line in lines[:MAX_LINES])
     return Diff(tuple(shown), len(lines) > MAX_LINES)
 
 
@@ -81,35 +81,35 @@ def _digest(folder: Path, name: str) -> str | None:
         return None
 
 
-def _all_lines(before: Tree, after: Tree) -> Iterator[Line]:
+def _all_lines(before: Tree, after: Tree) -> Iterator[DiffLine]:
     """The policy itself comes first."""
     for path in sorted(before.keys() | after.keys(), key=lambda name: (name != POLICY, name)):
         old, new = before.get(path), after.get(path)
         if old is None or new is None or old.digest is None or old.digest != new.digest:
-            yield Line("head", f"--- {path if old else 'nothing'}")
-            yield Line("head", f"+++ {path if new else 'nothing'}")
+            yield DiffLine("head", f"--- {path if old else 'nothing'}")
+            yield DiffLine("head", f"+++ {path if new else 'nothing'}")
             yield from _changes(old.lines() if old else [], new.lines() if new else [])
 
 
-def _changes(before: list[str] | None, after: list[str] | None) -> Iterator[Line]:
+def _changes(before: list[str] | None, after: list[str] | None) -> Iterator[DiffLine]:
     if before is None or after is None:
-        yield Line("head", "(binary, or too large to show)")
+        yield DiffLine("head", "(binary, or too large to show)")
     elif before == after:
-        yield Line("head", "(nothing in its lines)")
+        yield DiffLine("head", "(nothing in its lines)")
     else:
         yield from _hunks(before, after)
 
 
-def _hunks(before: list[str], after: list[str]) -> Iterator[Line]:
+def _hunks(before: list[str], after: list[str]) -> Iterator[DiffLine]:
     for hunk in _grouped(_opcodes(before, after)):
         (_, i1, _, j1, _), (_, _, i2, _, j2) = hunk[0], hunk[-1]
-        yield Line("head", f"@@ -{i1 + (i2 > i1)},{i2 - i1} +{j1 + (j2 > j1)},{j2 - j1} @@")
+        yield DiffLine("head", f"@@ -{i1 + (i2 > i1)},{i2 - i1} +{j1 + (j2 > j1)},{j2 - j1} @@")
         for tag, a, b, c, d in hunk:
             if tag == "equal":
-                yield from (Line("same", f" {text}") for text in before[a:b])
+                yield from (DiffLine("same", f" {text}") for text in before[a:b])
             else:
-                yield from (Line("delete", f"-{text}") for text in before[a:b])
-                yield from (Line("add", f"+{text}") for text in after[c:d])
+                yield from (DiffLine("delete", f"-{text}") for text in before[a:b])
+                yield from (DiffLine("add", f"+{text}") for text in after[c:d])
 
 
 def _opcodes(before: list[str], after: list[str]) -> list[Opcode]:

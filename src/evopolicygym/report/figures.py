@@ -8,18 +8,15 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import TypeVar
 
+from evopolicygym.analysis.analyze import ALL, EntrantSummary, summarize_entrants
 from evopolicygym.analysis.edits.kinds import EDITS
-from evopolicygym.analysis.groups import ALL, Group, groups
 from evopolicygym.analysis.leaderboard.build import BoardTable
 from evopolicygym.analysis.leaderboard.task_table import TaskTable
-from evopolicygym.report.bars import Mix, edit_mix
-from evopolicygym.report.curves import Curve, best_so_far
-from evopolicygym.report.gather import Gathered, Story
-from evopolicygym.report.pareto import cost_pareto
-from evopolicygym.report.points import Dot, forest, hits_by_size
-from evopolicygym.report.scales import GREY, Look, looks
+from evopolicygym.report.axes import GREY, EntrantStyle, entrant_styles
+from evopolicygym.report.edit_charts import Curve, EditMix, RunTrack, best_so_far, edit_mix, edit_timeline
+from evopolicygym.report.report_data import ReportData, RunStory
+from evopolicygym.report.score_charts import ForestPoint, cost_pareto, forest, hits_by_size
 from evopolicygym.report.svg import Figure
-from evopolicygym.report.timelines import Track, edit_timeline
 
 Key = TypeVar("Key")
 
@@ -44,9 +41,9 @@ class Figures:
         return [figure for part in parts for figure in part]
 
 
-def figures(gathered: Gathered) -> Figures:
-    colours = looks(story.entrant for story in gathered.stories)
-    found = groups([story.diagnosis for story in gathered.stories])
+def figures(gathered: ReportData) -> Figures:
+    colours = entrant_styles(story.entrant for story in gathered.stories)
+    found = summarize_entrants([story.diagnosis for story in gathered.stories])
     agents = _agents(found)
     boards = dict(enumerate(gathered.leaderboard.boards, 1))
     tasks = by_task(gathered.stories)
@@ -68,8 +65,8 @@ def figures(gathered: Gathered) -> Figures:
     )  # fmt: skip
 
 
-def by_task(stories: Sequence[Story]) -> dict[str, list[Story]]:
-    found: dict[str, list[Story]] = defaultdict(list)
+def by_task(stories: Sequence[RunStory]) -> dict[str, list[RunStory]]:
+    found: dict[str, list[RunStory]] = defaultdict(list)
     for story in sorted(stories, key=lambda one: (one.diagnosis.who.task, one.entrant, one.label)):
         found[story.diagnosis.who.task].append(story)
     return dict(found)
@@ -84,29 +81,29 @@ def _safe(name: str) -> str:
     return "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in name)[:60]
 
 
-def _agents(found: Sequence[Group]) -> dict[str, Group]:
+def _agents(found: Sequence[EntrantSummary]) -> dict[str, EntrantSummary]:
     """Over all tasks of each entrant; it is the only group of one that played tasks of one demand."""
-    kept: dict[str, Group] = {}
+    kept: dict[str, EntrantSummary] = {}
     for one in found:
         if one.entrant not in kept or one.tasks == ALL:
             kept[one.entrant] = one
     return kept
 
 
-def _mix(one: Group, agents: Mapping[str, Group]) -> Mix:
+def _mix(one: EntrantSummary, agents: Mapping[str, EntrantSummary]) -> EditMix:
     """Of whoever played tasks of one demand there is no need to say which."""
     name = f"{one.entrant}: {one.tasks} tasks" if agents[one.entrant].tasks == ALL else one.entrant
-    return Mix(name, {kind: one.edits[kind].n for kind in EDITS})
+    return EditMix(name, {kind: one.edits[kind].n for kind in EDITS})
 
 
-def _colour(name: str, colours: Mapping[str, Look]) -> str:
+def _colour(name: str, colours: Mapping[str, EntrantStyle]) -> str:
     return colours[name].colour if name in colours else GREY
 
 
-def _standings(place: int, board: BoardTable, colours: Mapping[str, Look]) -> Figure | None:
+def _standings(place: int, board: BoardTable, colours: Mapping[str, EntrantStyle]) -> Figure | None:
     whole = board.aggregates[0] if board.aggregates else None
     dots = [
-        Dot(one.entrant, one.normalised.value, held.low if held else None, held.high if held else None,
+        ForestPoint(one.entrant, one.normalised.value, held.low if held else None, held.high if held else None,
             _colour(one.entrant, colours))
         for one in (whole.standings if whole else ()) for held in [one.normalised.interval]
     ]  # fmt: skip
@@ -115,26 +112,26 @@ def _standings(place: int, board: BoardTable, colours: Mapping[str, Look]) -> Fi
     )
 
 
-def _scores(place: int, table: TaskTable, name: str, colours: Mapping[str, Look]) -> Figure | None:
+def _scores(place: int, table: TaskTable, name: str, colours: Mapping[str, EntrantStyle]) -> Figure | None:
     dots = [
-        Dot(row.entrant, row.score, row.interval.low if row.interval else None,
+        ForestPoint(row.entrant, row.score, row.interval.low if row.interval else None,
             row.interval.high if row.interval else None, _colour(row.entrant, colours))
         for row in table.rows
     ]  # fmt: skip
     return forest(f"{name}-scores-{place}", f"Held-out scores on {table.task}", "held-out mean return", dots)
 
 
-def _curves(name: str, task: str, members: Sequence[Story], colours: Mapping[str, Look]) -> Figure | None:
+def _curves(name: str, task: str, members: Sequence[RunStory], colours: Mapping[str, EntrantStyle]) -> Figure | None:
     curves = [
         Curve(one.entrant, one.label, one.diagnosis.progress.curve, one.diagnosis.spending.charged) for one in members
     ]
     return best_so_far(f"{name}-curves", f"Best validation mean so far on {task}", curves, colours)
 
 
-def _timeline(name: str, task: str, members: Sequence[Story]) -> Figure | None:
+def _timeline(name: str, task: str, members: Sequence[RunStory]) -> Figure | None:
     told = _distinct([one.label for one in members])
     tracks = [
-        Track(name, one.diagnosis.timeline, one.diagnosis.phases) for name, one in zip(told, members, strict=True)
+        RunTrack(name, one.diagnosis.timeline, one.diagnosis.phases) for name, one in zip(told, members, strict=True)
     ]
     return edit_timeline(f"{name}-timeline", f"Submissions and phases on {task}", tracks)
 

@@ -10,15 +10,15 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from evopolicygym import __version__
-from evopolicygym.analysis.groups import groups
+from evopolicygym.analysis.analyze import summarize_entrants
 from evopolicygym.report import tables
 from evopolicygym.report.figures import by_task, figures
-from evopolicygym.report.gather import Gathered
+from evopolicygym.report.report_data import ReportData
 from evopolicygym.report.svg import STYLE, Figure
 from evopolicygym.report.text import clean, number, percent
 
 
-def write_page(gathered: Gathered, path: Path) -> list[Figure]:
+def write_page(gathered: ReportData, path: Path) -> list[Figure]:
     """Whole or not at all. Gives the figures in it."""
     drawn = figures(gathered)
     stream = _environment().get_template("page.html.j2").stream(_facts(gathered), figures=drawn)
@@ -47,8 +47,8 @@ def _environment() -> Environment:
     return made
 
 
-def _facts(gathered: Gathered) -> dict[str, Any]:
-    together = groups([story.diagnosis for story in gathered.stories])
+def _facts(gathered: ReportData) -> dict[str, Any]:
+    together = summarize_entrants([story.diagnosis for story in gathered.stories])
     tasks = by_task(gathered.stories)
     return {
         "version": __version__,

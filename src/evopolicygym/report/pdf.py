@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path as File
 from typing import Any, Final, Literal
@@ -146,3 +146,11 @@ def _commands(text: str) -> Iterator[tuple[str, list[float]]]:
 
 
 PATHS: Final[dict[str, Callable[[Element], Path]]] = {"line": _line, "rect": _rect, "circle": _circle, "path": _path}
+
+
+def write_figures(drawn: Sequence[Figure], folder: File) -> None:
+    """Each as SVG and as PDF."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for figure in drawn:
+        (folder / f"{figure.name}.svg").write_text(figure.standalone(), encoding="utf-8")
+        write_pdf(figure, folder / f"{figure.name}.pdf")

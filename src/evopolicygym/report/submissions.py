@@ -2,28 +2,121 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+from urllib.parse import quote_from_bytes
 
-from evopolicygym.analysis.between import Between, By
 from evopolicygym.analysis.diagnostics import Diagnosis
-from evopolicygym.analysis.edits.timeline import Event
-from evopolicygym.analysis.load import RunFolder
+from evopolicygym.analysis.edits.timeline import TimelineEvent
+from evopolicygym.analysis.loading import RunFolder
+from evopolicygym.analysis.spending import SubmissionEffort, TokenPrecision
+from evopolicygym.files import list_files, read_file
 from evopolicygym.report.diffs import Diff, Tree, diff, read_tree
-from evopolicygym.report.feedback import FeedbackFiles, feedback
-from evopolicygym.report.text import short
-from evopolicygym.report.timelines import fate
+from evopolicygym.report.edit_charts import fate
+from evopolicygym.report.text import number, short
 from evopolicygym.run_record import SubmissionRecord
 
+MAX_BYTES: Final = 1 << 20
+MAX_ERRORS: Final = 3
+MAX_ERROR_CHARACTERS: Final = 240
+MAX_VIDEOS: Final = 16
+MAX_FEEDBACK_FILES: Final = 100_000
+VIDEO: Final = "video.mp4"
+
+
+@dataclass(frozen=True)
+class VideoLink:
+    label: str
+    href: str
+
+
+@dataclass(frozen=True)
+class FeedbackFiles:
+    facts: tuple[str, ...]
+    errors: tuple[str, ...]
+    videos: tuple[VideoLink, ...]
+
+
+def summarize_feedback(run: Path, submission: SubmissionRecord, page: Path) -> FeedbackFiles:
+    """``page`` is the folder that links start from. Where the folder of feedback is gone the record has to do."""
+    name = f"feedback/submit_{submission.number:03d}"
+    summary = _summary(run, f"{name}/summary.json")
+    return FeedbackFiles(
+        tuple(_facts(submission, summary)),
+        tuple(_errors(submission, summary)),
+        tuple(_videos(run, f"{name}/episodes", page)),
+    )
+
+
+def _summary(run: Path, name: str) -> dict[str, Any]:
+    try:
+        found = json.loads(read_file(run, name, MAX_BYTES))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _facts(submission: SubmissionRecord, summary: dict[str, Any]) -> Iterator[str]:
+    episodes = len(submission.cases)
+    yield (
+        f"{episodes} episode{'s' * (episodes != 1)}, {submission.charged} charged" + " (refunded)" * submission.refunded
+    )
+    if train := submission.train:
+        yield f"returns {number(min(train.returns, default=None))} to {number(max(train.returns, default=None))}"
+        yield f"lengths {min(train.lengths, default=0)} to {max(train.lengths, default=0)}"
+    failed = summary.get(
+        "n_failed", sum(error is not None for error in submission.train.errors) if submission.train else 0
+    )
+    if failed:
+        yield f"{failed} episode{'s' * (failed != 1)} failed"
+    if submission.clipped_actions:
+        yield f"{submission.clipped_actions} actions clipped"
+
+
+def _errors(submission: SubmissionRecord, summary: dict[str, Any]) -> Iterator[str]:
+    told = summary.get("errors")
+    if isinstance(told, list):
+        kinds = [_error(one) for one in told]
+    else:
+        kinds = [kind for kind in submission.train.errors if kind] if submission.train else []
+    yield from list(dict.fromkeys(short(text, MAX_ERROR_CHARACTERS) for text in kinds))[:MAX_ERRORS]
+
+
+def _error(told: object) -> str:
+    if not isinstance(told, dict):
+        return str(told)
+    return f"{told.get('kind')}: {told.get('message')}"
+
+
+def _videos(run: Path, name: str, page: Path) -> Iterator[VideoLink]:
+    try:
+        found = [path for path in list_files(run, name, MAX_FEEDBACK_FILES, 1) if path.endswith(f"/{VIDEO}")]
+    except OSError:
+        return
+    for path in (run / name / path for path in found[:MAX_VIDEOS]):
+        if path.is_file() and not path.is_symlink():
+            yield VideoLink(path.parent.name, link(path, page))
+
+
+def link(path: Path, page: Path) -> str:
+    """Relative and quoted, colons too: the name of a folder must not read as a scheme."""
+    return quote_from_bytes(os.fsencode(os.path.relpath(path.resolve(), page.resolve())))
+
+
 MAX_FILES: Final = 12
-TOLD_BY: Final[Mapping[By | None, str]] = {By.TURN: " (its whole turn)", By.MIXED: " (some of them of its whole turn)"}
+TOLD_BY: Final[Mapping[TokenPrecision | None, str]] = {
+    TokenPrecision.TURN: " (its whole turn)",
+    TokenPrecision.MIXED: " (some of them of its whole turn)",
+}
 MAX_CHARACTERS: Final = 600
 
 
 @dataclass(frozen=True)
-class Row:
+class SubmissionRow:
     """``before``: what the agent used and opened since the last submission, in words. ``diff`` to the checkpoint
     before; ``no_diff`` says why there is none."""
 
@@ -42,7 +135,7 @@ class Row:
     no_diff: str | None
 
 
-def submission_rows(opened: RunFolder, found: Diagnosis, page: Path) -> Iterator[Row]:
+def submission_rows(opened: RunFolder, found: Diagnosis, page: Path) -> Iterator[SubmissionRow]:
     """Holds two checkpoints at a time."""
     before: Tree | None = {}
     previous: str | None = None
@@ -52,13 +145,13 @@ def submission_rows(opened: RunFolder, found: Diagnosis, page: Path) -> Iterator
         same = submission.checkpoint == previous
         after = before if same else read_tree(opened.checkpoint(submission.checkpoint))
         change, reason = _change(before, after, same)
-        told = feedback(opened.folder, submission, page)
+        told = summarize_feedback(opened.folder, submission, page)
         row = _row(submission, event, submission.number == selected, told, change, reason)
         yield replace(row, before=meanwhile.get(submission.number, ()))
         before, previous = after, submission.checkpoint
 
 
-def _meanwhile(told: Between) -> Iterator[str]:
+def _meanwhile(told: SubmissionEffort) -> Iterator[str]:
     if told.tokens:
         amounts = {"fresh": told.tokens.fresh_input, "cached": told.tokens.cache_read, "output": told.tokens.output}
         known = ", ".join(f"{amount:,} {name}" for name, amount in amounts.items() if amount is not None)
@@ -79,13 +172,13 @@ def _change(before: Tree | None, after: Tree | None, same: bool) -> tuple[Diff |
 
 def _row(
     submission: SubmissionRecord,
-    event: Event,
+    event: TimelineEvent,
     selected: bool,
     told: FeedbackFiles,
     change: Diff | None,
     reason: str | None,
-) -> Row:
-    return Row(
+) -> SubmissionRow:
+    return SubmissionRow(
         number=submission.number,
         kind=event.kind,
         fate=fate(event),

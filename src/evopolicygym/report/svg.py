@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
@@ -37,7 +38,7 @@ def group(children: Iterable[Markup], **attributes: object) -> Markup:
     return element("g", *children, **attributes)
 
 
-def words(x: float, y: float, text: object, class_: str = "start", **attributes: object) -> Markup:
+def svg_text(x: float, y: float, text: object, class_: str = "start", **attributes: object) -> Markup:
     return element("text", text, x=x, y=y, class_=class_, **attributes)
 
 
@@ -45,7 +46,7 @@ def line(x1: float, y1: float, x2: float, y2: float, **attributes: object) -> Ma
     return element("line", x1=x1, y1=y1, x2=x2, y2=y2, **attributes)
 
 
-def hint(text: object) -> Markup:
+def tooltip(text: object) -> Markup:
     """Shown when the pointer rests on the element that holds it."""
     return element("title", text)
 
@@ -78,3 +79,29 @@ def _attribute(key: str) -> str:
 
 def _value(value: object) -> Markup:
     return escape(f"{value:.6g}" if isinstance(value, float) else plain(value))
+
+
+NARROW: Final = frozenset("iIjltfr.,:;'|!()[]/ ")
+WIDE: Final = frozenset("mwMW@%—…")
+SHARES: Final = {"narrow": 0.42, "usual": 0.64, "wide": 1.0}  # of the size
+
+
+def text_width(text: str) -> float:
+    return sum(map(_letter, text))
+
+
+def shorten_to_width(text: str, most: float) -> str:
+    """As much of the text as fits, with dots where something is missing."""
+    if text_width(text) <= most:
+        return text
+    left, kept = most - _letter("…"), 0
+    while kept < len(text) and (left := left - _letter(text[kept])) >= 0:
+        kept += 1
+    return text[:kept] + "…"
+
+
+def _letter(letter: str) -> float:
+    if letter in NARROW:
+        return TEXT_SIZE * SHARES["narrow"]
+    wide = letter in WIDE or letter.isupper() or unicodedata.east_asian_width(letter) in "WFA"
+    return TEXT_SIZE * (SHARES["wide"] if wide else SHARES["usual"])

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 
-from evopolicygym.analysis.diagnostics import Shape
+from evopolicygym.analysis.analyze import EntrantSummary
+from evopolicygym.analysis.diagnostics import CodeSize
 from evopolicygym.analysis.edits.kinds import EDITS
-from evopolicygym.analysis.groups import Group
-from evopolicygym.analysis.leaderboard.aggregates import Aggregate, Number, Standing
+from evopolicygym.analysis.leaderboard.aggregates import Aggregate, AggregateRow, Number
 from evopolicygym.analysis.leaderboard.build import CostRow
-from evopolicygym.analysis.leaderboard.task_table import Row, TaskTable
+from evopolicygym.analysis.leaderboard.task_table import TaskRow, TaskTable
 from evopolicygym.analysis.stats.coverage import Coverage
-from evopolicygym.analysis.stats.estimates import WHOLE, Interval
-from evopolicygym.analysis.stats.hit_rates import Rate
-from evopolicygym.analysis.stats.rank_intervals import Places
+from evopolicygym.analysis.stats.estimates import FULL_SCOPE, Interval
+from evopolicygym.analysis.stats.hit_rates import HitRate
+from evopolicygym.analysis.stats.ranks import RankInterval
 from evopolicygym.report.text import UNKNOWN, number, percent
 
 
 @dataclass(frozen=True)
-class Table:
+class TextTable:
     """The first ``words`` columns and those in ``notes`` hold text, the others numbers."""
 
     title: str
@@ -29,34 +29,34 @@ class Table:
     notes: Sequence[str] = ("notes", "interval of")
 
 
-def standings(whole: Aggregate) -> Table:
+def standings(whole: Aggregate) -> TextTable:
     columns = ("entrant", "place", "score", "95 % interval", "places", "P(first)", "rank score", "wins", "interval of")
-    return Table(f"{whole.name}: {whole.tasks} tasks", columns, [_standing(one) for one in whole.standings])
+    return TextTable(f"{whole.name}: {whole.tasks} tasks", columns, [_standing(one) for one in whole.standings])
 
 
-def beside(whole: Aggregate) -> Table:
+def beside(whole: Aggregate) -> TextTable:
     """Other ways to sum up the same scores."""
     columns = ("entrant", "interquartile mean", "optimality gap", "P(improvement) on the next", "paper's normalised")
     following = [*whole.standings[1:], None]
     rows = [_beside(one, after) for one, after in zip(whole.standings, following, strict=True)]
-    return Table(f"{whole.name}: other aggregates", columns, rows)
+    return TextTable(f"{whole.name}: other aggregates", columns, rows)
 
 
-def scores(table: TaskTable) -> Table:
+def scores(table: TaskTable) -> TextTable:
     columns = ("entrant", "rank", "runs", "checkpoints", "score", "95 % interval", "places", "P(first)", "normalised",
                "validation − held-out", "notes")  # noqa: RUF001  # fmt: skip
     title = f"{table.task}: N = {table.entrants}, {table.cases} held-out cases"
-    return Table(title, columns, [_score(row) for row in table.rows])
+    return TextTable(title, columns, [_score(row) for row in table.rows])
 
 
-def published(rows: Mapping[str, Mapping[str, float]]) -> Table:
+def published(rows: Mapping[str, Mapping[str, float]]) -> TextTable:
     """The paper's numbers where they were not measured like these runs."""
     agents = list(dict.fromkeys(agent for row in rows.values() for agent in row))
     found = [(task, *(number(row.get(agent)) for agent in agents)) for task, row in rows.items()]
-    return Table("For reference only: the paper's rows, measured under other conditions", ("task", *agents), found)
+    return TextTable("For reference only: the paper's rows, measured under other conditions", ("task", *agents), found)
 
 
-def costs(rows: Sequence[CostRow]) -> Table:
+def costs(rows: Sequence[CostRow]) -> TextTable:
     columns = (
         "entrant",
         "runs",
@@ -69,28 +69,28 @@ def costs(rows: Sequence[CostRow]) -> Table:
         "score per dollar",
         "Pareto",
     )
-    return Table("Cost, means over runs", columns, [_cost(row) for row in rows])
+    return TextTable("Cost, means over runs", columns, [_cost(row) for row in rows])
 
 
-def hit_rates(found: Sequence[Group]) -> Table:
-    """Table 4, for all kinds of edits that there were."""
+def hit_rates(found: Sequence[EntrantSummary]) -> TextTable:
+    """TextTable 4, for all kinds of edits that there were."""
     rows = [
         (*_group(one), str(kind), str(one.runs), str(rate.hits), str(rate.n), *_rate(rate))
         for one in found for kind in EDITS if (rate := one.edits[kind]).n
     ]  # fmt: skip
     columns = ("agent", "tasks", "edit", "runs", "new bests", "edits", "rate", "95 % interval")
-    return Table("Hit rates (Table 4)", columns, rows, 3)
+    return TextTable("Hit rates (Table 4)", columns, rows, 3)
 
 
-def structure(found: Sequence[Group]) -> Table:
-    names = [field.name for field in fields(Shape)]
+def structure(found: Sequence[EntrantSummary]) -> TextTable:
+    names = [field.name for field in fields(CodeSize)]
     rows = [
         (*_group(one), str(one.runs), *(number((one.structure or {}).get(name)) for name in names)) for one in found
     ]
-    return Table("Structure of the selected code (Table 3), means", ("agent", "tasks", "runs", *names), rows, 2)
+    return TextTable("Structure of the selected code (Table 3), means", ("agent", "tasks", "runs", *names), rows, 2)
 
 
-def _standing(one: Standing) -> tuple[str, ...]:
+def _standing(one: AggregateRow) -> tuple[str, ...]:
     return (
         one.entrant, str(one.rank), number(one.normalised.value), _between(one.normalised.interval), _span(one.places),
         number(one.p_first, 3), _with_interval(one.rank_score), str(one.wins),
@@ -98,13 +98,13 @@ def _standing(one: Standing) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def _beside(one: Standing, after: Standing | None) -> tuple[str, ...]:
+def _beside(one: AggregateRow, after: AggregateRow | None) -> tuple[str, ...]:
     better = number(one.p_improvement[after.entrant], 3) if after else UNKNOWN
     middle, gap = _with_interval(one.interquartile_mean), _with_interval(one.optimality_gap)
     return one.entrant, middle, gap, better, number(one.paper_normalised, 3)
 
 
-def _score(row: Row) -> tuple[str, ...]:
+def _score(row: TaskRow) -> tuple[str, ...]:
     return (
         row.entrant, str(row.rank), str(row.runs), number(row.checkpoints, 3), number(row.score),
         _between(row.interval), _span(row.places), number(row.p_first, 3), number(row.normalised, 3),
@@ -112,8 +112,8 @@ def _score(row: Row) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def _notes(row: Row) -> Iterator[str]:
-    if row.scope != WHOLE:
+def _notes(row: TaskRow) -> Iterator[str]:
+    if row.scope != FULL_SCOPE:
         yield row.scope
     if row.interval:
         yield from _caution(row.coverage)
@@ -134,12 +134,12 @@ def _cost(row: CostRow) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def _rate(rate: Rate) -> tuple[str, str]:
+def _rate(rate: HitRate) -> tuple[str, str]:
     alone = " (this run alone)" if rate.runs == 1 else ""
     return percent(rate.rate), f"{percent(rate.low)} to {percent(rate.high)}{alone}"
 
 
-def _group(one: Group) -> tuple[str, str]:
+def _group(one: EntrantSummary) -> tuple[str, str]:
     return one.entrant, one.tasks
 
 
@@ -153,7 +153,7 @@ def _with_interval(found: Number | None) -> str:
     return number(found.value, 3) + (f" [{_between(found.interval)}]" if found.interval else "")
 
 
-def _span(places: Places) -> str:
+def _span(places: RankInterval) -> str:
     return f"{places.first}" if places.first == places.last else f"{places.first} to {places.last}"
 
 

@@ -18,7 +18,7 @@ TOKENS = ("fresh_input", "cache_read", "cache_write", "output")
 
 
 @dataclass(frozen=True)
-class Limit:
+class AgentLimit:
     """``used`` is None where nobody knows: such a limit is never hit, and the record says so."""
 
     name: str
@@ -38,7 +38,7 @@ class Limit:
 
 
 @dataclass(frozen=True)
-class Allowance:
+class AgentLimits:
     """None is no limit. ``retries`` of a turn that failed for a reason that waiting may mend, ``silent_minutes`` of a
     turn: what is given to a provider or client in trouble, not to the agent."""
 
@@ -49,14 +49,14 @@ class Allowance:
     retries: int = 8
     silent_minutes: float | None = 60.0
 
-    def limits(self, turns: Iterable[Turned]) -> list[Limit]:
+    def limits(self, turns: Iterable[Turned]) -> list[AgentLimit]:
         turns = list(turns)
         used: dict[str, float | None] = {
             "turns": len(turns),
             "hours": sum(turn.wall_s for turn in turns) / 3600,
-            **asdict(spent(turns)),
+            **asdict(spending(turns)),
         }
-        return [Limit(name, value, used[name]) for name in used if (value := getattr(self, name)) is not None]
+        return [AgentLimit(name, value, used[name]) for name in used if (value := getattr(self, name)) is not None]
 
     def left(self, turns: Iterable[Turned]) -> list[str]:
         """In words, for the agent: of each limit what is not used up yet. Money is nothing that it could count."""
@@ -76,17 +76,17 @@ class Allowance:
 
 
 @dataclass(frozen=True)
-class Spent:
+class AgentSpending:
     """At least this much; None when nobody metered it."""
 
     tokens: float | None
     dollars: float | None
 
 
-def spent(turns: Iterable[Turned]) -> Spent:
+def spending(turns: Iterable[Turned]) -> AgentSpending:
     turns = list(turns)
     dollars = _total(turn.usage["cost_usd"] if turn.usage else None for turn in turns)
-    return Spent(_total(_tokens(turn.usage) for turn in turns), dollars)
+    return AgentSpending(_total(_tokens(turn.usage) for turn in turns), dollars)
 
 
 def _tokens(usage: dict[str, Any] | None) -> float | None:
@@ -109,7 +109,7 @@ METER_SHARE: Final = 20  # and at least so many times as long as the last look t
 
 
 @dataclass(frozen=True)
-class Signs:
+class TurnProgress:
     """Of a turn under way. ``heard`` is how much it has said, None where silence means nothing; ``so_far`` reads what
     is known of it by now."""
 
@@ -117,11 +117,11 @@ class Signs:
     so_far: Callable[[], Turn] | None = None
 
 
-class Watch:
+class TurnWatch:
     """Over one turn. ``price`` turns what was read of it into what the ledger would say."""
 
     def __init__(
-        self, judge: Judge, allowance: Allowance, stop: threading.Event, price: Callable[[Turn], Turned]
+        self, judge: Judge, allowance: AgentLimits, stop: threading.Event, price: Callable[[Turn], Turned]
     ) -> None:
         self._judge, self._allowance, self._stop, self._price = judge, allowance, stop, price
         left = allowance.seconds_left(judge.state.turns)
@@ -131,7 +131,7 @@ class Watch:
         self._alive_at = self._metered_at = time.monotonic()
         self._pause_s = METER_S
 
-    def __call__(self, signs: Signs) -> Failure | None:
+    def __call__(self, signs: TurnProgress) -> Failure | None:
         """Why it must end, if it must."""
         if self._stop.is_set():
             return Failure(FailureKind.TIMEOUT, "it was stopped")
@@ -146,7 +146,7 @@ class Watch:
         is_late = self._deadline is not None and now > self._deadline
         return Failure(FailureKind.TIMEOUT, "its time was over") if is_late else None
 
-    def _silent(self, signs: Signs) -> Failure | None:
+    def _silent(self, signs: TurnProgress) -> Failure | None:
         """Neither a word nor a submission: it hangs, or waits for a provider that does."""
         minutes = self._allowance.silent_minutes
         if signs.heard is None or minutes is None:
@@ -157,7 +157,7 @@ class Watch:
         is_silent = time.monotonic() > self._alive_at + 60 * minutes
         return Failure(FailureKind.TIMEOUT, f"it said nothing for {minutes:g} minutes") if is_silent else None
 
-    def _used_up(self, signs: Signs) -> Failure | None:
+    def _used_up(self, signs: TurnProgress) -> Failure | None:
         """As far as the client tells before its turn ends."""
         began = time.monotonic()
         if signs.so_far is None or not self._allowance.is_metered or began < self._metered_at + self._pause_s:

@@ -20,10 +20,10 @@ from evopolicygym.judge.judge import Judge
 from evopolicygym.judge.ledger import LedgerUnwritable
 from evopolicygym.judge.state import RunPhase, RunState
 from evopolicygym.runs import disk_reserve, serve
-from evopolicygym.runs.agent_limits import Allowance, Watch
-from evopolicygym.runs.agent_process import Asked, MustEnd, Player, not_started_again
-from evopolicygym.runs.locks import living_agent
-from evopolicygym.runs.open_run import Owner
+from evopolicygym.runs.agent_limits import AgentLimits, TurnWatch
+from evopolicygym.runs.agent_process import AgentRunner, MustEnd, TurnRequest, start_failure
+from evopolicygym.runs.locks import living_agent_lock
+from evopolicygym.runs.open_run import OpenRun
 
 AGENT_STOPPED: Final = "agent_stopped"
 AGENT_FAILED: Final = "agent_failed"
@@ -35,14 +35,14 @@ WAITS_S: Final = (1.0, 3.0, 9.0, 27.0, 81.0, 243.0, 300.0)  # short at first: mo
 
 
 @dataclass(frozen=True)
-class Over:
+class CloseRun:
     """``reason`` closes the run."""
 
     reason: str
 
 
 @dataclass(frozen=True)
-class Prompt:
+class PromptAgent:
     """``wait_s`` first: the provider had asked for patience. ``session`` is None for the first words of all."""
 
     session: str | None
@@ -53,14 +53,14 @@ class Prompt:
         return self.session is None
 
 
-def next_step(state: RunState, allowance: Allowance) -> Over | Prompt:
+def decide(state: RunState, allowance: AgentLimits) -> CloseRun | PromptAgent:
     if state.phase is not RunPhase.OPEN:
-        return Over(state.closed.reason if state.closed else "closed")
+        return CloseRun(state.closed.reason if state.closed else "closed")
     if limit := allowance.hit(state.turns):
-        return Over(f"limit_{limit}")
+        return CloseRun(f"limit_{limit}")
     if reason := _given_up(state.turns, allowance.retries):
-        return Over(reason)
-    return Prompt(session_of(state.turns), _wait_s(state.turns))
+        return CloseRun(reason)
+    return PromptAgent(last_session(state.turns), _wait_s(state.turns))
 
 
 def _given_up(turns: tuple[Turned, ...], retries: int) -> str | None:
@@ -101,12 +101,12 @@ def _wait_s(turns: tuple[Turned, ...]) -> float:
     return WAITS_S[min(tries, len(WAITS_S)) - 1] if tries else 0.0
 
 
-def session_of(turns: tuple[Turned, ...]) -> str | None:
+def last_session(turns: tuple[Turned, ...]) -> str | None:
     return next((turn.session for turn in reversed(turns) if turn.session), None)
 
 
-class Company(Protocol):
-    def wait_s(self, own: float) -> float:
+class RateLimitGroup(Protocol):
+    def wait_s(self, seconds: float) -> float:
         """How long to wait before the next prompt, given that the provider asked us to wait this long: others may know
         that it is longer, and learn of ours."""
 
@@ -114,9 +114,9 @@ class Company(Protocol):
         """All that is left is hidden scoring."""
 
 
-class Alone:
-    def wait_s(self, own: float) -> float:
-        return own
+class NoSharing:
+    def wait_s(self, seconds: float) -> float:
+        return seconds
 
     def agent_is_gone(self) -> None:
         pass
@@ -126,16 +126,16 @@ Prices = dict[str, prices.Price]
 LAST_WORDS: Final = 2000  # characters kept in the ledger; the transcript has them all
 
 
-async def drive(
-    owner: Owner,
-    make_player: Callable[[str], Player],
-    allowance: Allowance,
-    company: Company | None = None,
+async def play_agent(
+    owner: OpenRun,
+    make_player: Callable[[str], AgentRunner],
+    allowance: AgentLimits,
+    company: RateLimitGroup | None = None,
     table: Prices | None = None,
 ) -> None:
     """One run from its first prompt to its outcome; or from wherever it was interrupted. ``table``: what tokens cost,
     where that is not what ships."""
-    company = company or Alone()
+    company = company or NoSharing()
 
     async def play(url: str) -> str:
         stop = threading.Event()
@@ -143,7 +143,7 @@ async def drive(
             player = make_player(url)
         except home.Spoilt as error:
             company.agent_is_gone()
-            not_started_again(not owner.judge.state.turns and owner.judge.state.prompted_at is None, error)
+            start_failure(not owner.judge.state.turns and owner.judge.state.prompted_at is None, error)
             return AGENT_FAILED
         talk = asyncio.to_thread(_converse, owner.judge, player, allowance, stop, company.wait_s, table)
         conversation = asyncio.ensure_future(talk)
@@ -162,7 +162,7 @@ async def drive(
             return await play(url)
         root = owner.place.root
         remedy = f"Ctrl-C loses nothing: `evopolicygym run --resume {root}` goes on later."
-        async with living_agent(serve.cases_of(owner), str(root), remedy):
+        async with living_agent_lock(serve.case_set(owner), str(root), remedy):
             return await play(url)
 
     await serve.serve_run(owner, play_apart)
@@ -170,8 +170,8 @@ async def drive(
 
 def _converse(
     judge: Judge,
-    player: Player,
-    allowance: Allowance,
+    player: AgentRunner,
+    allowance: AgentLimits,
     stop: threading.Event,
     wait_s: Callable[[float], float],
     table: Prices | None,
@@ -179,15 +179,15 @@ def _converse(
     """Prompt, record, decide: until it is over. A turn that we were killed in comes first."""
     entry = partial(_turned, asked_for=_model(judge.state), table=table)
     if judge.state.prompted_at:
-        asked = _asked(judge.state, allowance, session_of(judge.state.turns), lambda signs: None)
+        asked = _asked(judge.state, allowance, last_session(judge.state.turns), lambda signs: None)
         turn = player.interrupted(asked)
         _record(judge, entry(turn, len(judge.state.submissions)))
-    while not isinstance(step := next_step(judge.state, allowance), Over):
+    while not isinstance(step := decide(judge.state, allowance), CloseRun):
         if stop.wait(wait_s(step.wait_s)):
             return serve.FINISHED_BY_HAND
         disk_reserve.make(judge.paths)
         _record(judge, Prompted(len(judge.state.turns) + 1))
-        watch = Watch(judge, allowance, stop, partial(entry, submissions=0))
+        watch = TurnWatch(judge, allowance, stop, partial(entry, submissions=0))
         turn = player.turn(_asked(judge.state, allowance, step.session, watch))
         _record(judge, entry(turn, len(judge.state.submissions)))
     return step.reason
@@ -203,7 +203,7 @@ def _record(judge: Judge, event: Prompted | Turned) -> None:
         judge.record(event)
 
 
-def _asked(state: RunState, allowance: Allowance, session: str | None, over: MustEnd) -> Asked:
+def _asked(state: RunState, allowance: AgentLimits, session: str | None, over: MustEnd) -> TurnRequest:
     """The opening words, or the words to go on; a failed turn before them is called an interruption."""
     left = allowance.left(state.turns)
     if not state.turns:
@@ -211,7 +211,7 @@ def _asked(state: RunState, allowance: Allowance, session: str | None, over: Mus
     else:
         text = prompts.go_on(state.remaining, state.budget, state.turns[-1].failure is not None, left)
     earlier = [Usage(**turn.usage) for turn in state.turns if turn.usage and turn.session == session]
-    return Asked(len(state.turns) + 1, text, session, total(earlier), over)
+    return TurnRequest(len(state.turns) + 1, text, session, total(earlier), over)
 
 
 def _model(state: RunState) -> str | None:

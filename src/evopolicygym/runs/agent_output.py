@@ -24,7 +24,7 @@ STDOUT_LIMIT: Final = 256 * MIB  # bytes kept of one turn
 STDERR_LIMIT: Final = 16 * MIB
 CHUNK: Final = 1 << 16
 SHORTEST_SECRET: Final = 8  # what is shorter is a word for a server that asks for no key, and would be found everywhere
-PLAIN: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+PLAIN_FLAGS: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 log = logging.getLogger(__name__)
 
 
@@ -207,7 +207,7 @@ class StreamCopy:
         self.close()
 
 
-def plain(path: Path) -> IO[bytes]:
+def open_plain(path: Path) -> IO[bytes]:
     """A file of the run for reading; nothing where there is none. No link is followed, no pipe is waited for."""
     descriptor = _opened(path, os.O_RDONLY)
     return io.BytesIO() if descriptor is None else open(descriptor, "rb")
@@ -215,7 +215,7 @@ def plain(path: Path) -> IO[bytes]:
 
 def _opened(path: Path, flags: int) -> int | None:
     try:
-        descriptor = os.open(path, flags | PLAIN, 0o644)
+        descriptor = os.open(path, flags | PLAIN_FLAGS, 0o644)
     except FileNotFoundError:
         return None
     except OSError as error:

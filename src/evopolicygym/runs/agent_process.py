@@ -25,24 +25,24 @@ from evopolicygym.agents.reading import Ended
 from evopolicygym.agents.turns import Failure, FailureKind, Turn, Usage
 from evopolicygym.errors import FULL, UserError
 from evopolicygym.files import is_shortage
-from evopolicygym.runs.agent_limits import Signs
+from evopolicygym.runs.agent_limits import TurnProgress
 from evopolicygym.runs.agent_output import (
-    PLAIN,
+    PLAIN_FLAGS,
     STDERR_LIMIT,
     STDOUT_LIMIT,
     AgentPipe,
     Redactor,
     StreamCopy,
     Transcript,
-    plain,
+    open_plain,
 )
-from evopolicygym.sandbox.agent.cell import AgentLevel, Cell
-from evopolicygym.sandbox.agent.launch import AgentProcess, launch
+from evopolicygym.sandbox.agent.agent_sandbox import AgentLevel, AgentSandbox
+from evopolicygym.sandbox.agent.launch import SandboxedProcess, launch
 
 LONGEST: Final = 64
 
 
-class Pulse:
+class Heartbeat:
     """Written down: in a copy of the run a file has another time, and whoever owns a transcript can set it."""
 
     def __init__(self, transcripts: Path) -> None:
@@ -51,7 +51,7 @@ class Pulse:
     def beat(self, turn: int, seconds: float) -> None:
         """Over the last one, at the same width: there is no moment without."""
         with suppress(OSError):  # no run ends for want of it
-            descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | PLAIN, 0o644)
+            descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | PLAIN_FLAGS, 0o644)
             try:
                 os.write(descriptor, f"{turn:9d} {seconds:12.3f}\n".encode())
             finally:
@@ -59,7 +59,7 @@ class Pulse:
 
     def lived(self, turn: int) -> float:
         """Seconds until the last sign of life of a turn that was interrupted."""
-        with plain(self._path) as file:
+        with open_plain(self._path) as file:
             text = file.read(LONGEST).decode(errors="replace")
         found = re.fullmatch(r" *(\d+) +(\d+\.\d+)\n", text, re.ASCII)
         return float(found[2]) if found and int(found[1]) == turn else 0.0
@@ -69,11 +69,11 @@ POLL_S: Final = 0.2
 STDERR_TAIL: Final = 4000
 log = logging.getLogger(__name__)
 
-MustEnd = Callable[[Signs], Failure | None]
+MustEnd = Callable[[TurnProgress], Failure | None]
 
 
 @dataclass(frozen=True)
-class Asked:
+class TurnRequest:
     """One turn to be played. ``before`` is the usage of the earlier turns of its session; ``over`` says when it must
     end, and why."""
 
@@ -84,19 +84,19 @@ class Asked:
     over: MustEnd
 
 
-class Player(Protocol):
+class AgentRunner(Protocol):
     """An agent at work. ``turn`` returns when it has answered or its time is up; then nothing of it is running.
     ``interrupted`` tells what is known of a turn in which its driver was killed, and the agent with it."""
 
-    def turn(self, asked: Asked) -> Turn: ...
+    def turn(self, asked: TurnRequest) -> Turn: ...
 
-    def interrupted(self, asked: Asked) -> Turn: ...
+    def interrupted(self, asked: TurnRequest) -> Turn: ...
 
     def close(self) -> None: ...
 
 
 @dataclass(frozen=True)
-class Seat:
+class AgentCommand:
     """How a client is to be asked, turn after turn. ``keys`` are secrets: they go to the process and nowhere else."""
 
     client: Client
@@ -113,7 +113,7 @@ class Seat:
         for name in self.client.credentials:
             home.remove(self.home, name)
 
-    def command(self, asked: Asked) -> Command:
+    def command(self, asked: TurnRequest) -> Command:
         session = asked.session if self.client.can_resume else None
         return self.client.command(
             Ask(
@@ -135,25 +135,25 @@ class Seat:
         return str(uuid5(NAMESPACE_URL, f"{self.workspace}#{turn}"))
 
 
-class ClientPlayer:
+class CliAgent:
     """Starts the client anew for each turn. One that plays ``once`` has only one, unless it fails."""
 
-    def __init__(self, seat: Seat, cell: Cell, level: AgentLevel, transcripts: Path) -> None:
+    def __init__(self, seat: AgentCommand, cell: AgentSandbox, level: AgentLevel, transcripts: Path) -> None:
         self._seat, self._cell, self._level, self._transcripts = seat, cell, level, transcripts
-        self._process: AgentProcess | None = None
-        self._pulse = Pulse(transcripts)
+        self._process: SandboxedProcess | None = None
+        self._pulse = Heartbeat(transcripts)
         transcripts.mkdir(parents=True, exist_ok=True)
 
-    def turn(self, asked: Asked) -> Turn:
+    def turn(self, asked: TurnRequest) -> Turn:
         command = self._seat.command(asked)
         try:
-            reopen(self._cell)
+            restore_folders(self._cell)
             home.seed(self._seat.home, command.files)
             return self._play(asked, command)
         except (OSError, UserError) as error:
-            return Turn(None, 0.0, failure=not_started_again(asked.number == 1, error))
+            return Turn(None, 0.0, failure=start_failure(asked.number == 1, error))
 
-    def _play(self, asked: Asked, command: Command) -> Turn:
+    def _play(self, asked: TurnRequest, command: Command) -> Turn:
         out, err = self._streams(asked.number)
         began = time.monotonic()
         ended = Ended(None, 0.0, self._seat.home, "", command.session, asked.before)
@@ -174,7 +174,7 @@ class ClientPlayer:
             return replace(turn, failure=told if told and told.is_transient else why, stop=False)
         return turn
 
-    def interrupted(self, asked: Asked) -> Turn:
+    def interrupted(self, asked: TurnRequest) -> Turn:
         """From its transcript: above all the session, so that it can be taken up again."""
         out, err = self._streams(asked.number)
         wall_s = self._pulse.lived(asked.number)
@@ -182,11 +182,11 @@ class ClientPlayer:
         turn = self._read(out, err, Ended(None, wall_s, self._seat.home, "", session, asked.before))
         return replace(turn, failure=Failure(FailureKind.INTERRUPTED, "its driver was killed"), stop=False)
 
-    def _signs(self, out: Path, stdout: StreamCopy, stderr: StreamCopy, ended: Ended) -> Signs:
+    def _signs(self, out: Path, stdout: StreamCopy, stderr: StreamCopy, ended: Ended) -> TurnProgress:
         """A program that is started once may be silent for hours."""
         if self._seat.client.turns == "once":
-            return Signs()
-        return Signs(lambda: stdout.heard + stderr.heard, lambda: self._understood(out, ended))
+            return TurnProgress()
+        return TurnProgress(lambda: stdout.heard + stderr.heard, lambda: self._understood(out, ended))
 
     def _streams(self, number: int) -> tuple[Path, Path]:
         stem = self._transcripts / f"turn_{number:03}"
@@ -198,7 +198,7 @@ class ClientPlayer:
     def _understood(self, out: Path, ended: Ended) -> Turn:
         """Whatever is in the transcript and in HOME: what cannot be read fails the turn, never the run."""
         try:
-            with io.TextIOWrapper(plain(out), "utf-8", "replace") as file:
+            with io.TextIOWrapper(open_plain(out), "utf-8", "replace") as file:
                 return self._seat.client.read(lines(file, ReadingLimit()), ended)
         except Exception as error:
             log.warning("%s cannot be read", out.name, exc_info=True)
@@ -220,12 +220,12 @@ class ClientPlayer:
                 stdout.pipe.given()
                 stderr.pipe.given()
                 try:
-                    return supervise(self._process, over)
+                    return wait_or_kill(self._process, over)
                 finally:
-                    keep_traffic(self._process, net, self._seat.keys)
+                    save_traffic(self._process, net, self._seat.keys)
 
 
-def not_started_again(is_first: bool, error: OSError | UserError) -> Failure:
+def start_failure(is_first: bool, error: OSError | UserError) -> Failure:
     """An agent that was started before, and now cannot be, has seen to that itself: it owns its HOME and workspace.
     Raises what is not its doing."""
     if is_first or is_shortage(error) or (isinstance(error, OSError) and error.errno in FULL):
@@ -233,13 +233,13 @@ def not_started_again(is_first: bool, error: OSError | UserError) -> Failure:
     return Failure(FailureKind.CLIENT, f"it cannot be started again: {error}")
 
 
-def reopen(cell: Cell) -> None:
+def restore_folders(cell: AgentSandbox) -> None:
     """The agent's folders, as its program needs them: an earlier turn may have closed them."""
     for folder in (cell.workspace, cell.home, cell.temporary):
         home.ensure(folder)
 
 
-def supervise(process: AgentProcess, over: Callable[[], Failure | None]) -> tuple[int | None, Failure | None]:
+def wait_or_kill(process: SandboxedProcess, over: Callable[[], Failure | None]) -> tuple[int | None, Failure | None]:
     """The exit code; or why it had to be ended."""
     while (code := process.wait(POLL_S)) is None:
         if why := over():
@@ -248,7 +248,7 @@ def supervise(process: AgentProcess, over: Callable[[], Failure | None]) -> tupl
     return code, None
 
 
-def keep_traffic(process: AgentProcess, path: Path, keys: Mapping[str, str]) -> None:
+def save_traffic(process: SandboxedProcess, path: Path, keys: Mapping[str, str]) -> None:
     """What the proxy let through, and what it refused, beside the transcript. Hosts are in lower case, and so is a key
     that an agent asked for as a host."""
     redactor = Redactor({name: value.lower() for name, value in keys.items()})
@@ -267,7 +267,7 @@ def _stdin(text: str | None) -> IO[bytes]:
 
 
 def _tail(path: Path) -> str:
-    with plain(path) as file:
+    with open_plain(path) as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - STDERR_TAIL))
         return file.read(STDERR_TAIL).decode(errors="replace")
 
@@ -275,27 +275,27 @@ def _tail(path: Path) -> str:
 LISTENER_ENDS_S: Final = 10.0  # at most, for the thread that listens to a program which is gone
 
 
-class TalkingPlayer:
+class JsonLinesAgent:
     """Started with the first prompt. When it goes away, the turn has failed, and the next one starts it anew."""
 
-    def __init__(self, seat: Seat, cell: Cell, level: AgentLevel, transcripts: Path) -> None:
+    def __init__(self, seat: AgentCommand, cell: AgentSandbox, level: AgentLevel, transcripts: Path) -> None:
         self._seat, self._cell, self._level, self._transcripts = seat, cell, level, transcripts
-        self._process: AgentProcess | None = None
-        self._pulse = Pulse(transcripts)
+        self._process: SandboxedProcess | None = None
+        self._pulse = Heartbeat(transcripts)
         self._open = ExitStack()
         self._listener = ThreadPoolExecutor(1, "listener")
         self._conversation: Conversation | None = None
         self._answer: Future[Reply | None] | None = None
         transcripts.mkdir(parents=True, exist_ok=True)
 
-    def turn(self, asked: Asked) -> Turn:
+    def turn(self, asked: TurnRequest) -> Turn:
         began = time.monotonic()
         path = self._transcripts / f"turn_{asked.number:03}.out"
         self._transcript = Transcript(path, self._seat.keys, STDOUT_LIMIT)
         try:
             reply, failure = self._say(asked, began)
         except (OSError, UserError) as error:
-            reply, failure = None, not_started_again(asked.number == 1, error)
+            reply, failure = None, start_failure(asked.number == 1, error)
         if reply is None:
             self._end()
         self._transcript.close()
@@ -305,7 +305,7 @@ class TalkingPlayer:
         text = Redactor(self._seat.keys).text(reply.text)
         return Turn(None, wall_s, text=text, usage=reply.usage, stop=reply.stop)
 
-    def interrupted(self, asked: Asked) -> Turn:
+    def interrupted(self, asked: TurnRequest) -> Turn:
         wall_s = self._pulse.lived(asked.number)
         return Turn(None, wall_s, failure=Failure(FailureKind.INTERRUPTED, "its driver was killed"))
 
@@ -323,7 +323,7 @@ class TalkingPlayer:
         with suppress(BrokenPipeError):  # what it was to be told, and did not stay for
             self._open.close()
 
-    def _say(self, asked: Asked, began: float) -> tuple[Reply | None, Failure | None]:
+    def _say(self, asked: TurnRequest, began: float) -> tuple[Reply | None, Failure | None]:
         conversation = self._conversation or self._start(asked)
         self._answer = self._listener.submit(conversation.say, asked.text)
         try:
@@ -333,17 +333,17 @@ class TalkingPlayer:
                     return reply, None if reply else Failure(FailureKind.CLIENT, "the program ended without an answer")
                 except TimeoutError:
                     self._pulse.beat(asked.number, time.monotonic() - began)
-                    if why := asked.over(Signs()):
+                    if why := asked.over(TurnProgress()):
                         return None, why
         except Misspoken as error:
             return None, Failure(FailureKind.CLIENT, str(error))
         except MemoryError:
             return None, Failure(FailureKind.CLIENT, "its answer does not fit into memory")
 
-    def _start(self, asked: Asked) -> Conversation:
+    def _start(self, asked: TurnRequest) -> Conversation:
         command = self._seat.command(asked)
         cell = replace(self._cell, environment={**self._cell.environment, **command.environment})
-        reopen(cell)
+        restore_folders(cell)
         errors = StreamCopy(self._transcripts / "stderr.txt", self._seat.keys, STDERR_LIMIT, append=True)
         self._open.enter_context(errors)
         self._output = AgentPipe()

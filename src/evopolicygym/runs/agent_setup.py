@@ -20,14 +20,14 @@ from evopolicygym.errors import UserError
 from evopolicygym.files import sync_tree
 from evopolicygym.run_paths import RunPaths
 from evopolicygym.runs import install_paths, workspace
-from evopolicygym.runs.agent_process import ClientPlayer, Player, Seat, TalkingPlayer
-from evopolicygym.runs.install_paths import Footprint, footprint, node
+from evopolicygym.runs.agent_process import AgentCommand, AgentRunner, CliAgent, JsonLinesAgent
+from evopolicygym.runs.install_paths import InstallPaths, find_install_paths, node_interpreter
 from evopolicygym.runs.settings import AgentSettings
-from evopolicygym.sandbox.agent.cell import AgentLevel, Cell, Network
+from evopolicygym.sandbox.agent.agent_sandbox import AgentLevel, AgentSandbox, NetworkAccess
+from evopolicygym.sandbox.agent.allow_list import parse
 from evopolicygym.sandbox.agent.exposure import exposure
 from evopolicygym.sandbox.agent.levels import best_level, standing
-from evopolicygym.sandbox.agent.proxy import parse
-from evopolicygym.sandbox.agent.python import Python, make_python
+from evopolicygym.sandbox.agent.python import AgentPython, make_python
 from evopolicygym.sandbox.checkpoints import STAGED, sweep
 from evopolicygym.sandbox.runtime import runtime
 
@@ -36,15 +36,15 @@ FOLDER: Final = "agent"
 
 
 @dataclass(frozen=True)
-class Backstage:
+class AgentHome:
     home: Path
     temporary: Path
     programs: Path
-    python: Python
+    python: AgentPython
 
-    def cell(self, place: RunPaths, network: Network, hosts: tuple[str, ...], ports: tuple[int, ...],
-             installed: Footprint, environment: dict[str, str]) -> Cell:  # fmt: skip
-        return Cell(
+    def cell(self, place: RunPaths, network: NetworkAccess, hosts: tuple[str, ...], ports: tuple[int, ...],
+             installed: InstallPaths, environment: dict[str, str]) -> AgentSandbox:  # fmt: skip
+        return AgentSandbox(
             workspace=place.workspace,
             home=self.home,
             temporary=self.temporary,
@@ -59,7 +59,7 @@ class Backstage:
         )
 
 
-def set_up(place: RunPaths, client: Client) -> Backstage:
+def make_agent_home(place: RunPaths, client: Client) -> AgentHome:
     """Also when a run is taken up again: what is there stays."""
     root = place.root / FOLDER
     folders = {name: root / name for name in ("home", "tmp", "programs", "python")}
@@ -67,12 +67,12 @@ def set_up(place: RunPaths, client: Client) -> Backstage:
         home.ensure(folder)
     _ship(folders["programs"] / SHIPPED)
     home.copy_credentials(client.credentials, Path.home(), folders["home"])
-    return Backstage(
+    return AgentHome(
         folders["home"], folders["tmp"], folders["programs"], make_python(folders["python"], client.packages)
     )
 
 
-def forget_logins(place: RunPaths, client: str) -> None:
+def delete_credentials(place: RunPaths, client: str) -> None:
     """Of a run that is over: its player may have been killed before it could."""
     with suppress(UserError):  # a definition of the user's own may be gone
         for name in definitions.load(client).credentials:
@@ -99,7 +99,7 @@ LOOPBACK: Final = ("127.0.0.1", "localhost")
 
 
 @dataclass(frozen=True)
-class Cast:
+class AgentSetup:
     """An agent that can play here. ``program`` is None for one that ships."""
 
     settings: AgentSettings
@@ -140,7 +140,7 @@ class Cast:
         return self.settings.command
 
     def _own(self) -> tuple[Path, ...]:
-        return install_paths.own_files(self.argv)
+        return install_paths.command_files(self.argv)
 
     @property
     def prices(self) -> dict[str, Price]:
@@ -148,15 +148,15 @@ class Cast:
 
     def shown_alone(self, place: RunPaths) -> list[Path]:
         """Files of the command whose neighbours the agent does not see."""
-        return [path for path in self._own() if install_paths.is_alone(path, _hidden(place))]
+        return [path for path in self._own() if install_paths.is_shown_alone(path, _hidden(place))]
 
-    def player(self, place: RunPaths, api: str) -> Player:
-        stage = set_up(place, self.client)
+    def player(self, place: RunPaths, api: str) -> AgentRunner:
+        stage = make_agent_home(place, self.client)
         passed = _variables(self.settings)
-        told = workspace.environment(place, api) | {SEED: str(self.settings.seed), "PATH": _path(self.program)}
+        told = workspace.agent_environment(place, api) | {SEED: str(self.settings.seed), "PATH": _path(self.program)}
         ports = (urlsplit(api).port or 0, *self._model_ports())
         cell = stage.cell(place, self.settings.network, self._hosts(), ports, self._footprint(place), told | passed)
-        seat = Seat(
+        seat = AgentCommand(
             self.client,
             place.workspace,
             stage.home,
@@ -166,7 +166,7 @@ class Cast:
             self.settings.options,
             _keys(self.client) | passed,
         )
-        kind = TalkingPlayer if self.client.turns == "json_lines" else ClientPlayer
+        kind = JsonLinesAgent if self.client.turns == "json_lines" else CliAgent
         return kind(seat, cell, self.level, place.logs / "agent")
 
     def _model_ports(self) -> tuple[int, ...]:
@@ -178,29 +178,29 @@ class Cast:
         of_the_model = () if self._model_ports() else self.client.allowed_hosts(self.settings.base_url)
         return (*of_the_model, *self.settings.hosts)
 
-    def _footprint(self, place: RunPaths) -> Footprint:
+    def _footprint(self, place: RunPaths) -> InstallPaths:
         shown = tuple(self.settings.shown)
         if self.client.name == definitions.COMMAND:
-            return Footprint((*install_paths.with_neighbours(self._own(), _hidden(place)), *shown))
-        installation = footprint(Path(self.program)) if self.program else Footprint()
+            return InstallPaths((*install_paths.visible_paths(self._own(), _hidden(place)), *shown))
+        installation = find_install_paths(Path(self.program)) if self.program else InstallPaths()
         return replace(installation, readable=(*installation.readable, *shown))
 
 
-def cast(settings: AgentSettings) -> Cast:
+def set_up_agent(settings: AgentSettings) -> AgentSetup:
     """Raises UserError when the agent cannot play here, with the remedy."""
     _check(settings)
     if settings.name == definitions.COMMAND:
-        settings = settings.model_copy(update={"command": install_paths.settled(settings.command)})
+        settings = settings.model_copy(update={"command": install_paths.resolve_command(settings.command)})
         client = definitions.command(settings.command, settings.json_lines)
         program = client.program if os.path.isabs(client.program) else None
-        return Cast(settings, client, best_level(settings.levels), program, None)
+        return AgentSetup(settings, client, best_level(settings.levels), program, None)
     client = definitions.load(settings.name)
     _check_hosts(client.hosts)
     ready = installed.check(client, os.environ, Path.home())
     if ready.missing:
         raise UserError(f"{client.name} cannot play here: {ready.missing[0]}")
     client.check(settings.model, settings.base_url, settings.options, _keys(client))
-    return Cast(settings, client, best_level(settings.levels), ready.program, ready.version)
+    return AgentSetup(settings, client, best_level(settings.levels), ready.program, ready.version)
 
 
 def _check(settings: AgentSettings) -> None:
@@ -246,7 +246,7 @@ def _check_url(url: str | None) -> None:
 
 def _check_reachable(settings: AgentSettings) -> None:
     """The proxy carries what it cannot read, and nothing else."""
-    url, proxied = urlsplit(settings.base_url or ""), settings.network is Network.ALLOWED
+    url, proxied = urlsplit(settings.base_url or ""), settings.network is NetworkAccess.ALLOWED
     if url.scheme == "http" and url.hostname not in LOOPBACK and proxied and settings.isolation != "none":
         raise UserError(
             f"{settings.base_url} is plain http elsewhere than at 127.0.0.1, and the agent's proxy carries https only",
@@ -263,7 +263,7 @@ def _hidden(place: RunPaths) -> tuple[Path, ...]:
 
 def _path(program: str | None) -> str:
     """Where the client and its interpreter are, before the system's folders."""
-    own = [] if program is None else [str(Path(program).parent), *(str(path.parent) for path in node())]
+    own = [] if program is None else [str(Path(program).parent), *(str(path.parent) for path in node_interpreter())]
     return ":".join([*own, "/usr/local/bin", "/usr/bin", "/bin"])
 
 
@@ -271,7 +271,7 @@ def _keys(client: Client) -> dict[str, str]:
     return {name: value for name in client.keys if (value := os.environ.get(name))}
 
 
-def secrets_of(settings: AgentSettings) -> dict[str, str]:
+def secret_values(settings: AgentSettings) -> dict[str, str]:
     """Values of the variables that an agent is passed, as far as they are set here, by name."""
     names = list(settings.variables)
     with suppress(UserError):  # a definition of the user's own may be gone

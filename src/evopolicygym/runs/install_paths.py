@@ -10,29 +10,29 @@ from pathlib import Path
 from typing import Final
 
 from evopolicygym.errors import UserError
-from evopolicygym.sandbox.agent.cell import DEFAULT_PATH
+from evopolicygym.sandbox.agent.agent_sandbox import DEFAULT_PATH
 
 SYSTEM: Final = ("/usr/", "/bin/", "/lib")
 PREFIXES: Final = ("/", "/usr", "/usr/local")
 
 
 @dataclass(frozen=True)
-class Footprint:
+class InstallPaths:
     """``readable`` is shown whole; of ``libraries``, which are other Pythons', the packages are not."""
 
     readable: tuple[Path, ...] = ()
     libraries: tuple[Path, ...] = ()
 
 
-def footprint(program: Path) -> Footprint:
-    roots = {_root(path) for path in (program, program.resolve(), *node())}
+def find_install_paths(program: Path) -> InstallPaths:
+    roots = {_root(path) for path in (program, program.resolve(), *node_interpreter())}
     pythons = [python.resolve() for root in roots if (python := root / "bin" / "python").exists() and _is_venv(root)]
     libraries = [python.parent.parent / "lib" for python in pythons]
     readable = {*_outside([*roots, *pythons]), *_own_packages(program.resolve())}
-    return Footprint(tuple(sorted(readable)), _outside(library for library in libraries if library.is_dir()))
+    return InstallPaths(tuple(sorted(readable)), _outside(library for library in libraries if library.is_dir()))
 
 
-def node() -> list[Path]:
+def node_interpreter() -> list[Path]:
     """Many clients are scripts of it."""
     return [Path(found).resolve()] if (found := shutil.which("node")) else []
 
@@ -69,7 +69,7 @@ OF_THE_WORKSPACE: Final = "submit.py"
 OWN_PYTHON: Final = ("python", "python3")
 
 
-def settled(argv: Sequence[str]) -> list[str]:
+def resolve_command(argv: Sequence[str]) -> list[str]:
     """With whole paths, so that it means the same in the workspace and after a resume: of the program, where it is a
     path, and of a script that is named after its interpreter. Raises UserError when there is no such program."""
     if not argv:
@@ -85,18 +85,18 @@ def settled(argv: Sequence[str]) -> list[str]:
     return [program, str(Path(rest[0]).resolve()), *rest[1:]] if is_script else [program, *rest]
 
 
-def own_files(argv: Sequence[str]) -> tuple[Path, ...]:
+def command_files(argv: Sequence[str]) -> tuple[Path, ...]:
     """Of a settled command: the program and the script that are not part of the system."""
     found = (Path(item) for item in argv[:2] if os.path.isabs(item) and os.path.isfile(item))
     return tuple(path for path in found if not str(path).startswith(SYSTEM))
 
 
-def with_neighbours(files: Iterable[Path], hidden: Sequence[Path]) -> tuple[Path, ...]:
+def visible_paths(files: Iterable[Path], hidden: Sequence[Path]) -> tuple[Path, ...]:
     """Each with the folder that it lies in, unless something ``hidden`` is there as well: then the file alone."""
-    return tuple(dict.fromkeys(path if is_alone(path, hidden) else path.parent for path in files))
+    return tuple(dict.fromkeys(path if is_shown_alone(path, hidden) else path.parent for path in files))
 
 
-def is_alone(file: Path, hidden: Sequence[Path]) -> bool:
+def is_shown_alone(file: Path, hidden: Sequence[Path]) -> bool:
     return any(one.resolve().is_relative_to(file.parent) for one in hidden)
 
 

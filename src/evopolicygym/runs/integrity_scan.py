@@ -61,7 +61,7 @@ class SignCounter:
         """Another part of what the agent left, of which as much is read again."""
         self._left = MAX_BYTES
 
-    def look_in(self, folder: Folder) -> None:
+    def look_in(self, folder: ScannedFolder) -> None:
         folder.folders = sorted(set(folder.folders) - {FEEDBACK}, reverse=True)
         for name in sorted(set(folder.files) - OURS):
             text = _beginning(name, min(self._left, MAX_FILE_BYTES))
@@ -111,14 +111,14 @@ SUFFIX: Final = ".left-by-agent"
 NAMED: Final = 50
 
 
-class Disarmed:
+class AutorunRenamer:
     """What was renamed, and what could not be."""
 
     def __init__(self) -> None:
         self._renamed, self._count = list[str](), 0
         self._failed, self._failures = "", 0
 
-    def rename_in(self, folder: Folder) -> None:
+    def rename_in(self, folder: ScannedFolder) -> None:
         """In the current folder of this process."""
         for name in _dangerous(folder):
             target = _free(name + SUFFIX)
@@ -141,7 +141,7 @@ class Disarmed:
         return [f"{self._failures} entries that could not be renamed (first: {self._failed}): run no git there"]
 
 
-def _dangerous(folder: Folder) -> list[str]:
+def _dangerous(folder: ScannedFolder) -> list[str]:
     """A folder that is not listed whole is asked for each name."""
     return sorted(found_in(filter(os.path.lexists, NAMES | OF_A_REPOSITORY) if folder.is_cut else folder.names))
 
@@ -167,7 +167,7 @@ SHOWN: Final = 300
 
 
 @dataclass
-class Folder:
+class ScannedFolder:
     """The current folder of this process. ``others`` are links, pipes, sockets and devices. ``is_cut``: there is more
     than is listed. Whoever renames one of ``folders`` says so there, or the walk passes it over."""
 
@@ -186,7 +186,7 @@ class Folder:
         return "/".join([*self.parts[-SHOWN_PARTS:], name])[-SHOWN:]
 
 
-class Walk:
+class FolderWalk:
     """Steps into each folder with the whole process, and out by `..`: no path is ever long, and no link is followed.
     The agent is gone, so nothing moves meanwhile."""
 
@@ -198,7 +198,7 @@ class Walk:
     def is_cut(self) -> bool:
         return self._remaining <= 0
 
-    def below(self, root: Path, name: str) -> Iterator[Folder]:
+    def below(self, root: Path, name: str) -> Iterator[ScannedFolder]:
         """``name`` is what ``root`` is called in paths."""
         parts = [name]
         if not self._enter(str(root)):
@@ -232,8 +232,8 @@ class Walk:
                 return False
         return True
 
-    def _list(self, parts: list[str]) -> Folder:
-        folder = Folder(parts)
+    def _list(self, parts: list[str]) -> ScannedFolder:
+        folder = ScannedFolder(parts)
         with os.scandir(".") as entries:
             for entry in entries:
                 if self._remaining <= 0:
@@ -252,7 +252,7 @@ def _step_into(name: str) -> None:
         os.close(descriptor)
 
 
-def _kind(folder: Folder, entry: os.DirEntry[str]) -> list[str]:
+def _kind(folder: ScannedFolder, entry: os.DirEntry[str]) -> list[str]:
     if entry.is_dir(follow_symlinks=False):
         return folder.folders
     return folder.files if entry.is_file(follow_symlinks=False) else folder.others
@@ -267,22 +267,22 @@ OF_THE_AGENT: Final = (WORKSPACE, "agent/home", "agent/tmp")
 
 def main(root: str) -> None:
     limit(CPU_S, MEMORY)
-    print(json.dumps(disarm(Path(root))), flush=True)
-    print(json.dumps(look(Path(root))), flush=True)
+    print(json.dumps(rename_autorun(Path(root))), flush=True)
+    print(json.dumps(find_signs(Path(root))), flush=True)
 
 
-def disarm(root: Path) -> dict[str, Any]:
+def rename_autorun(root: Path) -> dict[str, Any]:
     """The part of ``records.run.Integrity`` that tells what was renamed, and what could not be."""
-    walk, disarmed = Walk(), Disarmed()
+    walk, disarmed = FolderWalk(), AutorunRenamer()
     for name in OF_THE_AGENT:
         for folder in walk.below(root / name, name):
             disarmed.rename_in(folder)
     return {"signs": [], "renamed": disarmed.names(), "not_checked": [*disarmed.failures(), *_unseen(walk)]}
 
 
-def look(root: Path) -> dict[str, Any]:
+def find_signs(root: Path) -> dict[str, Any]:
     """The part that tells of signs, of the beginnings of transcripts and of the workspace's files."""
-    walk, signs = Walk(), SignCounter()
+    walk, signs = FolderWalk(), SignCounter()
     for name in (TRANSCRIPTS, WORKSPACE):
         signs.begin()
         for folder in walk.below(root / name, name):
@@ -290,7 +290,7 @@ def look(root: Path) -> dict[str, Any]:
     return {"signs": [asdict(sign) for sign in signs.found()], "not_checked": signs.unread()}
 
 
-def _unseen(walk: Walk) -> list[str]:
+def _unseen(walk: FolderWalk) -> list[str]:
     closed = f"{walk.closed} folders that cannot be entered" if walk.closed else ""
     cut = f"entries of the agent's folders beyond the first {walk.entries}" if walk.is_cut else ""
     return [f"{text}: run no program there that looks for its own files, such as git" for text in (closed, cut) if text]

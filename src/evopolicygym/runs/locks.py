@@ -27,14 +27,14 @@ from evopolicygym.errors import UserError
 VARIABLE: Final = "EVOPOLICYGYM_LOCKS"
 POLL_S: Final = 0.2
 MUTEX: Final = "mutex"
-WAITS: Final = "waiting: "  # begins the message of who waits; a suite shows it in its table
+WAITING_PREFIX: Final = "waiting: "  # begins the message of who waits; a suite shows it in its table
 GOES_ON: Final = "the wait is over"
 LONGEST_LABEL: Final = 4096  # bytes read of another holder's file
 NEW: Final = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-Tell = Callable[[str], object]
+Notify = Callable[[str], object]
 
 
-class Use(StrEnum):
+class CaseUse(StrEnum):
     """What a process does with the cases of a task. A scorer that waits keeps new agents out, or a stream of them could
     keep it waiting for ever."""
 
@@ -43,11 +43,11 @@ class Use(StrEnum):
     HIDDEN = "hidden"
 
 
-BARRED_BY: Final = {Use.AGENT: (Use.HIDDEN, Use.WAITING), Use.HIDDEN: (Use.AGENT,)}
+BARRED_BY: Final = {CaseUse.AGENT: (CaseUse.HIDDEN, CaseUse.WAITING), CaseUse.HIDDEN: (CaseUse.AGENT,)}
 
 
 @dataclass(frozen=True)
-class Cases:
+class CaseSet:
     """Whose cases: runs of equal task and splits play the same hidden ones."""
 
     task: str
@@ -59,7 +59,7 @@ class Cases:
 
 
 @contextmanager
-def hidden_cases(cases: Cases, label: str, remedy: str, tell: Tell | None = None) -> Iterator[None]:
+def hidden_cases_lock(cases: CaseSet, label: str, remedy: str, tell: Notify | None = None) -> Iterator[None]:
     """Wait until no agent on these cases is alive, and let none start until the block is left.
 
     Args:
@@ -69,18 +69,18 @@ def hidden_cases(cases: Cases, label: str, remedy: str, tell: Tell | None = None
         tell: gets one message if there is somebody to wait for, and one when the wait is over; default stderr.
     """
     why = f"hidden cases of {cases.task} are not played while an agent on the same cases is alive on this machine"
-    with _Claim(cases, Use.HIDDEN, label) as claim:
+    with _Claim(cases, CaseUse.HIDDEN, label) as claim:
         for _ in claim.attempts(why, remedy, tell or to_stderr):
             time.sleep(POLL_S)
         yield
 
 
 @asynccontextmanager
-async def living_agent(cases: Cases, label: str, remedy: str, tell: Tell | None = None) -> AsyncIterator[None]:
+async def living_agent_lock(cases: CaseSet, label: str, remedy: str, tell: Notify | None = None) -> AsyncIterator[None]:
     """Wait until nobody plays hidden cases of this task and splits or waits to do so, and keep them from it until the
     block is left: by then the agent must be dead. Arguments as of ``hidden_cases``."""
     why = f"no agent starts on {cases.task} while hidden cases of it are played on this machine, or are next"
-    with _Claim(cases, Use.AGENT, label) as claim:
+    with _Claim(cases, CaseUse.AGENT, label) as claim:
         for _ in claim.attempts(why, remedy, tell or to_stderr):
             await asyncio.sleep(POLL_S)
         yield
@@ -94,10 +94,10 @@ def to_stderr(text: str) -> None:
 class _Claim:
     """One holder, or one who waits. Leaving the block lets go of everything."""
 
-    def __init__(self, cases: Cases, use: Use, label: str) -> None:
+    def __init__(self, cases: CaseSet, use: CaseUse, label: str) -> None:
         self._key, self._use, self._label = cases.key, use, label
         self._folder = _folder()
-        self._held: dict[Use, tuple[str, int]] = {}
+        self._held: dict[CaseUse, tuple[str, int]] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -107,12 +107,12 @@ class _Claim:
             self._drop(use)
         os.close(self._folder)
 
-    def attempts(self, why: str, remedy: str, tell: Tell) -> Iterator[None]:
+    def attempts(self, why: str, remedy: str, tell: Notify) -> Iterator[None]:
         """Ends when the claim is held. The caller sleeps at each step."""
         began, told = time.monotonic(), False
         while (others := self._attempt()) is None or others:
             if others and not told:
-                tell(f"{WAITS}{why}: {', '.join(others)}. {remedy}")
+                tell(f"{WAITING_PREFIX}{why}: {', '.join(others)}. {remedy}")
                 told = True
             yield
         if told:
@@ -127,15 +127,15 @@ class _Claim:
                 others = [other for use in BARRED_BY[self._use] for other in self._holders(use)]
                 if not others:
                     self._hold(self._use)
-                elif self._use is Use.HIDDEN:
-                    self._hold(Use.WAITING)
+                elif self._use is CaseUse.HIDDEN:
+                    self._hold(CaseUse.WAITING)
         except OSError as error:
             raise _unusable(str(folder_path()), error.strerror or str(error)) from error
         if not others:
-            self._drop(Use.WAITING)
+            self._drop(CaseUse.WAITING)
         return others
 
-    def _holders(self, use: Use) -> Iterator[str]:
+    def _holders(self, use: CaseUse) -> Iterator[str]:
         for name in sorted(os.listdir(self._folder)):
             if name.startswith(f"{self._key}.{use}.") and (label := self._living(name)):
                 yield label
@@ -156,7 +156,7 @@ class _Claim:
             os.unlink(name, dir_fd=self._folder)
         return None
 
-    def _hold(self, use: Use) -> None:
+    def _hold(self, use: CaseUse) -> None:
         if use in self._held:
             return
         name = f"{self._key}.{use}.{os.getpid()}-{secrets.token_hex(4)}"
@@ -165,7 +165,7 @@ class _Claim:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         os.write(file, f"process {os.getpid()} ({use}: {self._label})".encode(errors="replace"))
 
-    def _drop(self, use: Use) -> None:
+    def _drop(self, use: CaseUse) -> None:
         if use in self._held:
             name, file = self._held.pop(use)
             with suppress(FileNotFoundError):

@@ -31,10 +31,10 @@ from evopolicygym.run_paths import RunPaths, check_run_folder
 from evopolicygym.run_record import Code
 from evopolicygym.runs import disk_reserve, record, workspace
 from evopolicygym.runs.agent_output import Redactor
-from evopolicygym.runs.agent_setup import secrets_of
+from evopolicygym.runs.agent_setup import secret_values
 from evopolicygym.runs.locks import PATIENCE_S, RunLock
-from evopolicygym.runs.run_status import has_begun, look, recorded_settings
-from evopolicygym.runs.settings import EngineName, Isolation, Settings
+from evopolicygym.runs.run_status import has_begun, read_state, recorded_settings
+from evopolicygym.runs.settings import EngineName, IsolationChoice, RunSettings
 from evopolicygym.runs.trust import check_task_is_given, is_signed_here, sign
 from evopolicygym.sandbox.checkpoints import remove_tree, sweep
 from evopolicygym.sandbox.policy.jail import Level, residues
@@ -46,8 +46,8 @@ from evopolicygym.tasks.task import Task
 
 
 @contextmanager
-def engine_of(
-    settings: Settings, task: Task, store: Path, slots: Slots | None = None, seats: ClusterInfo | None = None
+def make_engine(
+    settings: RunSettings, task: Task, store: Path, slots: Slots | None = None, seats: ClusterInfo | None = None
 ) -> Iterator[Engine]:
     """``slots`` where many runs share them, and with Ray the ``seats`` that they are of."""
     filming = Videos(settings.video) is not Videos.NONE
@@ -68,11 +68,11 @@ NO_AGENT: Final[dict[str, Any]] = {"agent": None, "agent_isolation": {"level": "
 
 
 @dataclass(frozen=True)
-class Owner:
+class OpenRun:
     """A run in our hands. ``notice`` is what its user should know of how it goes on."""
 
     place: RunPaths
-    settings: Settings
+    settings: RunSettings
     judge: Judge
     task_text: str
     notice: str = ""
@@ -93,14 +93,14 @@ class Owner:
 
 
 @contextmanager
-def own(
+def open_run(
     root: Path,
     agent_facts: dict[str, Any] = NO_AGENT,
     slots: Slots | None = None,
     seats: ClusterInfo | None = None,
     /,
     **given: Any,
-) -> Iterator[Owner]:
+) -> Iterator[OpenRun]:
     """An existing run or, when a task is given, a new one. Leaving it lets go: another process may take over. ``slots``
     and, with Ray, ``seats`` are there where runs share them."""
     place = RunPaths(_real(root))
@@ -109,12 +109,12 @@ def own(
     is_new = not place.root.exists()
     if not has_begun(place.root):
         _check_new(root, given)
-        _check_settings(Settings.make(**given))
+        _check_settings(RunSettings.make(**given))
         _make(place)
     with RunLock(place.root, PATIENCE_S if slots else 0.0):  # only now it cannot begin under our hands
         is_taken_up = has_begun(place.root)
         place.make_own()
-        settings = _taken_up(place, given) if is_taken_up else Settings.make(**given)
+        settings = _taken_up(place, given) if is_taken_up else RunSettings.make(**given)
         try:
             with _started(place, settings, agent_facts, slots, seats) as owner:
                 yield owner
@@ -137,7 +137,7 @@ def _set_link_aside(workspace: Path) -> None:
         workspace.mkdir(mode=0o755)
 
 
-def _check_settings(settings: Settings) -> None:
+def _check_settings(settings: RunSettings) -> None:
     """Before there is a folder: what is refused leaves nothing behind."""
     resolve(settings.task)
     settings.splits()
@@ -154,14 +154,14 @@ def _make(place: RunPaths) -> None:
         raise UserError(f"{place.root} cannot be made: {error.strerror}", "Name another folder with --run.") from error
 
 
-def _taken_up(place: RunPaths, given: dict[str, Any]) -> Settings:
+def _taken_up(place: RunPaths, given: dict[str, Any]) -> RunSettings:
     """The settings of a run that exists. What makes it less safe than usual must be given here and now: the folder may
     come from somebody else, and so does what its config.toml says."""
-    opened, settings = look(place.root).opened, recorded_settings(place.root)
+    opened, settings = read_state(place.root).opened, recorded_settings(place.root)
     if is_signed_here(opened):
-        return agreed(settings, given, place)
+        return resume_settings(settings, given, place)
     check_task_is_given(settings, given.get("task"))
-    if settings.isolation is Isolation.NONE and not given.get("isolation"):
+    if settings.isolation is IsolationChoice.NONE and not given.get("isolation"):
         raise UserError(
             f"{place.root} was opened without isolation of its policies: they could do all that you can do here",
             "Add --isolation auto to play them in a jail, or --isolation none to trust them.",
@@ -171,17 +171,17 @@ def _taken_up(place: RunPaths, given: dict[str, Any]) -> Settings:
             f"{place.root} was played on Ray ({settings.ray_address or 'of its own'}), whose nodes are trusted",
             "Add --engine local to play here, or --engine ray to play on Ray again.",
         )
-    return agreed(settings, given, place)
+    return resume_settings(settings, given, place)
 
 
-def agreed(settings: Settings, given: dict[str, Any], place: RunPaths) -> Settings:
+def resume_settings(settings: RunSettings, given: dict[str, Any], place: RunPaths) -> RunSettings:
     """The settings of a run that exists; what is asked for must not contradict them. A recorded task that is not
     installed is compared by its text: to resolve it would run code that the folder chose."""
     task = given.get("task")
     if task and is_installed_task(settings.task) and resolve(task).id == resolve(settings.task).id:
         given = given | {"task": settings.task}
     asked = {name: value for name, value in given.items() if value is not None}
-    wanted = Settings.make(**settings.model_dump() | asked)
+    wanted = RunSettings.make(**settings.model_dump() | asked)
     if differences := settings.differences(wanted):
         lines = "\n".join(f"  {difference}" for difference in differences)
         raise UserError(f"{place.root} holds a run with other settings:\n{lines}", "Name a new folder with --run.")
@@ -205,18 +205,18 @@ _PARTS: Final = {"checkpoints", "config.toml", "feedback", "hidden", "ledger.jso
 
 @contextmanager
 def _started(
-    place: RunPaths, settings: Settings, agent_facts: dict[str, Any], slots: Slots | None, seats: ClusterInfo | None
-) -> Iterator[Owner]:
+    place: RunPaths, settings: RunSettings, agent_facts: dict[str, Any], slots: Slots | None, seats: ClusterInfo | None
+) -> Iterator[OpenRun]:
     task, splits = resolve(settings.task), settings.splits(make_key=not has_begun(place.root))
     means = partial(RunContext, task, splits, videos=Videos(settings.video))
-    redactor = Redactor(secrets_of(settings.agent) if settings.agent else {})
+    redactor = Redactor(secret_values(settings.agent) if settings.agent else {})
     with (
         _logging(place.logs / "judge.log"),
-        engine_of(settings, task, place.checkpoints, slots, seats) as engine,
+        make_engine(settings, task, place.checkpoints, slots, seats) as engine,
         closing(Judge(place, means(engine), lambda: disk_reserve.release_part(place), redactor.text)) as judge,
     ):
         text = render(task, engine.obs_space, engine.action_space)
-        owner = Owner(place, settings, judge, text)
+        owner = OpenRun(place, settings, judge, text)
         ids = run_ids(task, splits, settings)
         if judge.state.opened is None:
             _open(owner, task, ids, agent_facts)
@@ -229,12 +229,12 @@ def _started(
         yield owner
 
 
-def _open(owner: Owner, task: Task, ids: dict[str, Any], agent_facts: dict[str, Any]) -> None:
+def _open(owner: OpenRun, task: Task, ids: dict[str, Any], agent_facts: dict[str, Any]) -> None:
     """The ledger's first line comes last: without it there is no run."""
     engine, settings = owner.judge.context.engine, owner.settings
     config = settings.toml().encode()
     write_atomic(owner.place.config, config)
-    workspace.make(
+    workspace.make_workspace(
         owner.place, owner.task_text, engine.action_space, settings.budget, settings.video, settings.max_candidates
     )
     failpoint("opening")
@@ -267,7 +267,7 @@ def _task_facts(task: Task) -> dict[str, Any]:
     return {name: getattr(task, name) for name in names} | {"failure_return": task.failure_return.value}
 
 
-def run_ids(task: Task, splits: Splits, settings: Settings) -> dict[str, Any]:
+def run_ids(task: Task, splits: Splits, settings: RunSettings) -> dict[str, Any]:
     """A budget or number of cases other than the usual makes another leaderboard; so does a limit on candidates, which
     is named only where there is one: ids of runs without it are as they were before there was any."""
     names = ("budget", "validation_cases", "heldout_cases", *(("max_candidates",) if settings.max_candidates else ()))
@@ -287,7 +287,7 @@ def _check_comparable(state: RunState, here: dict[str, Any]) -> None:
         )
 
 
-def other_bit_id(opened: dict[str, Any], played_on: str, here: dict[str, Any]) -> str:
+def bit_id_difference(opened: dict[str, Any], played_on: str, here: dict[str, Any]) -> str:
     """What differs where this bit_id is not the one that episodes were ``played_on``, in words; empty where bits must
     be equal. ``opened`` are the ids that the run was opened with."""
     if played_on == here["bit_id"]:
@@ -302,11 +302,11 @@ def other_bit_id(opened: dict[str, Any], played_on: str, here: dict[str, Any]) -
 def _notice(state: RunState, here: dict[str, Any]) -> str:
     assert state.opened is not None
     opened = state.opened.facts["ids"]
-    elsewhere = other_bit_id(opened, opened["bit_id"], here)
+    elsewhere = bit_id_difference(opened, opened["bit_id"], here)
     return f"{elsewhere}: returns may differ in their last bits from those that were played before" if elsewhere else ""
 
 
-def _tidy(owner: Owner) -> None:
+def _tidy(owner: OpenRun) -> None:
     """What a crash can leave: staged feedback, verdicts whose feedback was not delivered, a run that was over."""
     sweep(owner.place.feedback)
     sweep(owner.place.checkpoints)

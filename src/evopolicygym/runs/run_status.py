@@ -15,11 +15,11 @@ from evopolicygym.judge.state import RunPhase, RunState, fold
 from evopolicygym.run_paths import RunPaths
 from evopolicygym.run_record import load
 from evopolicygym.runs import record
-from evopolicygym.runs.agent_limits import spent
-from evopolicygym.runs.settings import Settings
+from evopolicygym.runs.agent_limits import spending
+from evopolicygym.runs.settings import RunSettings
 
 
-def look(root: Path) -> RunState:
+def read_state(root: Path) -> RunState:
     """The state as of now; somebody may be changing it."""
     return _state(root, _lines(root))
 
@@ -46,16 +46,16 @@ def has_outcome(root: Path) -> bool:
         return False
 
 
-def recorded_settings(root: Path) -> Settings:
+def recorded_settings(root: Path) -> RunSettings:
     """The settings that a run was opened with. Raises UserError where config.toml was altered since."""
-    return Settings.read(root, _opened(root).settings)
+    return RunSettings.read(root, _opened(root).settings)
 
 
-def check_sense(state: RunState) -> None:
+def check_consistent(state: RunState) -> None:
     """Raise LedgerCorrupt for a ledger whose lines are well-formed and still no run: no record follows from it."""
     try:
         record.derive(state, "0" * 64)
-        spent(state.turns)
+        spending(state.turns)
         total([Usage(**turn.usage) for turn in state.turns if turn.usage])
     except Exception as error:  # facts from elsewhere can be wrong in more ways than we can list
         text = f"{type(error).__name__}: {error}"
@@ -81,7 +81,7 @@ def _state(root: Path, lines: list[tuple[LedgerLine, bytes]]) -> RunState:
     state = fold(line for line, _ in lines)
     if state.opened is None:
         raise _never_opened(root)
-    check_sense(state)
+    check_consistent(state)
     return state
 
 

@@ -11,8 +11,8 @@ from evopolicygym.judge import scoring
 from evopolicygym.judge.events import Inspected
 from evopolicygym.judge.state import RunPhase
 from evopolicygym.runs import disk_reserve, integrity, locks, workspace
-from evopolicygym.runs.agent_setup import forget_logins
-from evopolicygym.runs.open_run import Owner
+from evopolicygym.runs.agent_setup import delete_credentials
+from evopolicygym.runs.open_run import OpenRun
 from evopolicygym.server import control
 from evopolicygym.server.desk import Desk
 from evopolicygym.server.door import Facts, app
@@ -25,7 +25,7 @@ FINISHED_BY_HAND: Final = "finished_by_hand"
 Play = Callable[[str], Awaitable[str]]
 
 
-async def serve_run(owner: Owner, play: Play) -> None:
+async def serve_run(owner: OpenRun, play: Play) -> None:
     """From the open door to the outcome. ``play`` is told the URL of the door, and returns why it ended; somebody who
     asks to finish the run ends it, too."""
     desk = Desk(owner.judge)
@@ -34,14 +34,14 @@ async def serve_run(owner: Owner, play: Play) -> None:
     facts = Facts(means.task, owner.task_text, means.engine.obs_space, means.engine.action_space)
     async with control.listening(owner.place.root, service.answer), service.telling_how_it_ends():
         async with open_door(app(desk, facts, listener[1].token), listener[0]):
-            workspace.show_door(owner.place, listener[1].url)
+            workspace.write_door(owner.place, listener[1].url)
             desk.resume()
             await desk.close(await service.played(play(listener[1].url)))
         await service.score()
 
 
 class _Service:
-    def __init__(self, owner: Owner, desk: Desk) -> None:
+    def __init__(self, owner: OpenRun, desk: Desk) -> None:
         self._owner, self._desk = owner, desk
         self._asked = asyncio.Event()
         self._finished: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -105,32 +105,32 @@ class _Service:
             await tell(message)
 
 
-def finish_run(owner: Owner, advance: scoring.Advance = lambda: None, tell: locks.Tell | None = None) -> None:
+def finish_run(owner: OpenRun, advance: scoring.Advance = lambda: None, tell: locks.Notify | None = None) -> None:
     """Selection and score of a closed run, and its record. Waits for agents on the same cases; ``tell`` is told so."""
     disk_reserve.release(owner.place)
     if owner.judge.state.phase is RunPhase.CLOSED:  # from here on nothing is written there: hidden cases are played
-        workspace.show_closed(owner.place)
+        workspace.write_closed(owner.place)
     if owner.judge.state.phase is not RunPhase.FINISHED:
         owner.write_record()
         with _hidden_cases(owner, tell) if scoring.left_to_play(owner.judge.state) else nullcontext():
             scoring.finish(owner.judge, advance, lambda: _inspect(owner))
     if owner.settings.agent:
-        forget_logins(owner.place, owner.settings.agent.name)
+        delete_credentials(owner.place, owner.settings.agent.name)
     owner.write_record()
 
 
-def _hidden_cases(owner: Owner, tell: locks.Tell | None) -> AbstractContextManager[None]:
+def _hidden_cases(owner: OpenRun, tell: locks.Notify | None) -> AbstractContextManager[None]:
     root = owner.place.root
     remedy = f"Ctrl-C loses nothing: `evopolicygym finish {root}` scores the run later."
-    return locks.hidden_cases(cases_of(owner), str(root), remedy, tell)
+    return locks.hidden_cases_lock(case_set(owner), str(root), remedy, tell)
 
 
-def cases_of(owner: Owner) -> locks.Cases:
+def case_set(owner: OpenRun) -> locks.CaseSet:
     means = owner.judge.context
-    return locks.Cases(means.task.id, means.splits.id)
+    return locks.CaseSet(means.task.id, means.splits.id)
 
 
-def _inspect(owner: Owner) -> None:
+def _inspect(owner: OpenRun) -> None:
     """What an agent left, once. A workspace without one is a person's own."""
     if owner.settings.agent and owner.judge.state.inspected is None:
         owner.judge.record(Inspected(_redacted(integrity.inspect(owner.place), owner.judge.redact)))

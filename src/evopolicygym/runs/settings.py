@@ -21,8 +21,8 @@ from evopolicygym.files import read_file
 from evopolicygym.judge.events import MAX_BUDGET
 from evopolicygym.judge.judge import Videos
 from evopolicygym.judge.requests import MAX_EPISODES
-from evopolicygym.runs.agent_limits import Allowance
-from evopolicygym.sandbox.agent.cell import AgentLevel, Network
+from evopolicygym.runs.agent_limits import AgentLimits
+from evopolicygym.sandbox.agent.agent_sandbox import AgentLevel, NetworkAccess
 from evopolicygym.sandbox.policy.jail import Level
 from evopolicygym.tasks.sealing import load_key
 from evopolicygym.tasks.splits import SIZES, PaperSplits, SealedSplits, Split, Splits
@@ -61,14 +61,14 @@ class Seeds(StrEnum):
         return PaperSplits() if self is Seeds.PAPER else SealedSplits(load_key(seal_key, make_key))
 
 
-class Isolation(StrEnum):
+class IsolationChoice(StrEnum):
     AUTO = "auto"
     A = "A"
     B = "B"
     NONE = "none"
 
     def levels(self) -> tuple[Level, ...]:
-        return PUBLISHABLE if self is Isolation.AUTO else (Level(self.value),)
+        return PUBLISHABLE if self is IsolationChoice.AUTO else (Level(self.value),)
 
 
 class EngineName(StrEnum):
@@ -115,7 +115,7 @@ class AgentSettings(StrictModel):
     shown: list[Path] = []
     json_lines: bool = False
     isolation: Literal["auto", "A", "B", "none"] = "auto"
-    network: Network = Network.ALLOWED
+    network: NetworkAccess = NetworkAccess.ALLOWED
     turns: int | None = Field(default=None, ge=1)
     hours: float | None = Field(default=24.0, gt=0)
     tokens: int | None = Field(default=None, ge=1)
@@ -134,11 +134,11 @@ class AgentSettings(StrictModel):
         return (AgentLevel.A, AgentLevel.B) if self.isolation == "auto" else (AgentLevel(self.isolation),)
 
     @property
-    def allowance(self) -> Allowance:
-        return Allowance(self.turns, self.hours, self.tokens, self.dollars, self.retries, self.silent_minutes)
+    def allowance(self) -> AgentLimits:
+        return AgentLimits(self.turns, self.hours, self.tokens, self.dollars, self.retries, self.silent_minutes)
 
 
-class Settings(StrictModel):
+class RunSettings(StrictModel):
     """Resolved: every default is written out. Without an agent a run is served, and played by whoever comes."""
 
     task: str = Field(max_length=MAX_NAME)
@@ -151,7 +151,7 @@ class Settings(StrictModel):
     video: Videos = Videos.NONE
     stock: bool = False
     max_candidates: int | None = Field(None, ge=1)
-    isolation: Isolation = Isolation.AUTO
+    isolation: IsolationChoice = IsolationChoice.AUTO
     jobs: int = Field(CORES, ge=1)
     engine: EngineName = EngineName.LOCAL
     ray_address: str | None = None
@@ -184,9 +184,9 @@ class Settings(StrictModel):
         values = self.model_dump(mode="json", exclude_none=True)
         return config.to_toml(values, "The settings of this run, resolved. Written once.")
 
-    def differences(self, other: Settings) -> list[str]:
+    def differences(self, other: RunSettings) -> list[str]:
         """In words; settings that may differ between owners of one run are none."""
-        mine, theirs = (flat(one.model_dump(mode="json", exclude=set(MAY_DIFFER))) for one in (self, other))
+        mine, theirs = (flatten(one.model_dump(mode="json", exclude=set(MAY_DIFFER))) for one in (self, other))
         return [
             f"{name} is {mine.get(name)!r} there, {theirs.get(name)!r} here"
             for name in {**mine, **theirs}
@@ -204,9 +204,9 @@ def _made(kind: type[Model], values: Mapping[str, Any], called: Mapping[str, str
         raise UserError(f"{called.get(name, name)}: {first['msg']}{given}") from error
 
 
-def flat(values: Mapping[str, Any], within: str = "") -> dict[str, Any]:
+def flatten(values: Mapping[str, Any], within: str = "") -> dict[str, Any]:
     """Nested tables by dotted names."""
     found: dict[str, Any] = {}
     for name, value in values.items():
-        found |= flat(value, f"{within}{name}.") if isinstance(value, dict) else {f"{within}{name}": value}
+        found |= flatten(value, f"{within}{name}.") if isinstance(value, dict) else {f"{within}{name}": value}
     return found

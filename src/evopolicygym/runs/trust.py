@@ -21,8 +21,8 @@ from evopolicygym.agents.definitions import COMMAND
 from evopolicygym.errors import UserError
 from evopolicygym.judge.events import Opened
 from evopolicygym.runs import install_paths
-from evopolicygym.runs.settings import AgentSettings, Settings
-from evopolicygym.sandbox.agent.cell import Network
+from evopolicygym.runs.settings import AgentSettings, RunSettings
+from evopolicygym.sandbox.agent.agent_sandbox import NetworkAccess
 from evopolicygym.tasks.registry import is_installed_task
 from evopolicygym.tasks.sealing import create_key, load_key
 
@@ -30,7 +30,7 @@ PATHS: Final = ("--agent", "--show", "--prices")
 
 
 @dataclass(frozen=True)
-class Grant:
+class OptionGrant:
     """One option of the command line, and what the run's settings hold for it."""
 
     option: str
@@ -40,11 +40,11 @@ class Grant:
     def flags(self) -> str:
         return " ".join(f"{self.option} {shlex.quote(value)}" for value in self.values)
 
-    def missing(self, given: Any) -> Grant:
+    def missing(self, given: Any) -> OptionGrant:
         """What must still be given."""
         return replace(self, values=tuple(value for value in self.values if value not in self._listed(given)))
 
-    def extra(self, given: Any) -> Grant:
+    def extra(self, given: Any) -> OptionGrant:
         """What is given, and was not granted when the run was opened."""
         return replace(self, values=tuple(value for value in self._listed(given) if value not in self.values))
 
@@ -57,12 +57,12 @@ class Grant:
         return os.path.realpath(value) if self.option in PATHS else str(value)
 
 
-def granted(settings: Settings) -> dict[str, Grant]:
+def granted_options(settings: RunSettings) -> dict[str, OptionGrant]:
     """By the name of the command's parameter. Where a setting is a run's usual one there is no grant."""
     return {} if settings.agent is None else _of_agent(settings.agent)
 
 
-def _of_agent(agent: AgentSettings) -> dict[str, Grant]:
+def _of_agent(agent: AgentSettings) -> dict[str, OptionGrant]:
     own_definition = [agent.name] if agent.name.endswith(".toml") else []
     values: dict[str, Sequence[object]] = {
         "agent": own_definition,
@@ -72,10 +72,12 @@ def _of_agent(agent: AgentSettings) -> dict[str, Grant]:
         "agent_host": agent.hosts,
         "show": agent.shown,
         "prices": [agent.prices] if agent.prices else [],
-        "agent_network": [Network.OPEN.value] if agent.network is Network.OPEN else [],
+        "agent_network": [NetworkAccess.OPEN.value] if agent.network is NetworkAccess.OPEN else [],
         "agent_isolation": ["none"] if agent.isolation == "none" else [],
     }
-    grants = {name: Grant(f"--{name.replace('_', '-')}", tuple(map(str, listed))) for name, listed in values.items()}
+    grants = {
+        name: OptionGrant(f"--{name.replace('_', '-')}", tuple(map(str, listed))) for name, listed in values.items()
+    }
     return {name: grant for name, grant in grants.items() if grant.values}
 
 
@@ -83,11 +85,11 @@ def granted_command(agent: AgentSettings | None) -> list[str]:
     """The agent's command, if files of this machine are shown to the agent because the command names them."""
     if agent is None or agent.name != COMMAND:
         return []
-    command = install_paths.settled(agent.command)
-    return command if install_paths.own_files(command) else []
+    command = install_paths.resolve_command(agent.command)
+    return command if install_paths.command_files(command) else []
 
 
-def check_task_is_given(settings: Settings, given: str | None) -> None:
+def check_task_is_given(settings: RunSettings, given: str | None) -> None:
     """Raise UserError for a run whose task is a file or a module of somebody's own, until the caller names it, too:
     its code runs with all rights of the caller. Whether both are equal is for ``agreed``."""
     if given is None and not is_installed_task(settings.task):

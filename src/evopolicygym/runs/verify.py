@@ -29,10 +29,10 @@ from evopolicygym.judge.state import RunPhase, RunState, apply, fold, in_place
 from evopolicygym.run_paths import RunPaths, check_run_folder
 from evopolicygym.run_record import RunRecord, load
 from evopolicygym.runs import record
-from evopolicygym.runs.locks import Cases, hidden_cases
-from evopolicygym.runs.open_run import agreed, other_bit_id, run_ids
-from evopolicygym.runs.run_status import check_sense
-from evopolicygym.runs.settings import Isolation, Settings
+from evopolicygym.runs.locks import CaseSet, hidden_cases_lock
+from evopolicygym.runs.open_run import bit_id_difference, resume_settings, run_ids
+from evopolicygym.runs.run_status import check_consistent
+from evopolicygym.runs.settings import IsolationChoice, RunSettings
 from evopolicygym.runs.trust import check_task_is_given, is_signed_here
 from evopolicygym.sandbox.checkpoints import Checkpoint, CheckpointAltered, CheckpointStore, SnapshotRefused
 from evopolicygym.sandbox.policy.failures import ErrorKind
@@ -75,15 +75,15 @@ MANY: Final = 100  # problems of one kind that are named
 
 
 @dataclass(frozen=True)
-class Finding:
+class VerifyCheck:
     what: str
     ok: bool
     detail: str
 
 
 @dataclass(frozen=True)
-class Report:
-    findings: tuple[Finding, ...]
+class VerifyReport:
+    findings: tuple[VerifyCheck, ...]
     replay: Replay | None
 
     @property
@@ -94,7 +94,9 @@ class Report:
         return {"ok": self.ok, "replay": self.replay, "findings": [asdict(finding) for finding in self.findings]}
 
 
-def verify(root: Path, jobs: int, isolation: Isolation = Isolation.AUTO, task: str | None = None) -> Report:
+def verify(
+    root: Path, jobs: int, isolation: IsolationChoice = IsolationChoice.AUTO, task: str | None = None
+) -> VerifyReport:
     """The folder may come from anybody: ``isolation`` is the caller's word alone, whatever config.toml says. A task
     that is not installed is played only if ``task`` names it, too."""
     place = RunPaths(root.absolute())
@@ -103,13 +105,13 @@ def verify(root: Path, jobs: int, isolation: Isolation = Isolation.AUTO, task: s
         lines = list(read(place.ledger))
         state = fold(line for line, _ in lines)
         if state.opened is None:
-            return Report((Finding("ledger", False, "the run was never opened"),), None)
-        check_sense(state)
+            return VerifyReport((VerifyCheck("ledger", False, "the run was never opened"),), None)
+        check_consistent(state)
     except UserError as error:
-        return Report((Finding("ledger", False, in_one_line(error)),), None)
+        return VerifyReport((VerifyCheck("ledger", False, in_one_line(error)),), None)
     hashes = [line_hash(raw) for _, raw in lines]
     findings = [
-        Finding("ledger", True, f"{len(lines)} lines, the chain holds"),
+        VerifyCheck("ledger", True, f"{len(lines)} lines, the chain holds"),
         _finding(
             "budget", _budget([line for line, _ in lines]), f"{state.charged} + {state.remaining} = {state.budget}"
         ),
@@ -121,20 +123,22 @@ def verify(root: Path, jobs: int, isolation: Isolation = Isolation.AUTO, task: s
     ]
     if not findings[-1].ok:  # a task, cases or a jail that somebody chose later say nothing about this run
         text = "not played: the settings of the run are not known"
-        return Report((*findings, Finding("replay", False, text)), None)
+        return VerifyReport((*findings, VerifyCheck("replay", False, text)), None)
     try:
         replay, detail = _replay(place, state, jobs, isolation, task)
     except (UserError, Fault) as error:
-        return Report((*findings, Finding("replay", False, f"the winner cannot be played: {in_one_line(error)}")), None)
-    return Report((*findings, Finding("replay", replay in GOOD, f"{replay}: {detail}")), replay)
+        return VerifyReport(
+            (*findings, VerifyCheck("replay", False, f"the winner cannot be played: {in_one_line(error)}")), None
+        )
+    return VerifyReport((*findings, VerifyCheck("replay", replay in GOOD, f"{replay}: {detail}")), replay)
 
 
-def _finding(what: str, problems: Iterator[str], fine: str) -> Finding:
+def _finding(what: str, problems: Iterator[str], fine: str) -> VerifyCheck:
     try:
         found = list(islice(problems, MANY))
     except (OSError, UserError) as error:
         found = [f"it cannot be read: {in_one_line(error)}"]
-    return Finding(what, not found, "; ".join(found) if found else fine)
+    return VerifyCheck(what, not found, "; ".join(found) if found else fine)
 
 
 def in_one_line(error: Exception) -> str:
@@ -219,7 +223,7 @@ def _settings(place: RunPaths, state: RunState) -> Iterator[str]:
     """config.toml is what the run was opened with, and what the ledger claims to have been played."""
     assert state.opened is not None
     try:
-        settings = Settings.read(place.root, state.opened.settings)
+        settings = RunSettings.read(place.root, state.opened.settings)
     except UserError as error:
         yield in_one_line(error)
         return
@@ -279,21 +283,23 @@ def _plain(run: RunRecord, name: str) -> Any:
     return value
 
 
-def _replay(place: RunPaths, state: RunState, jobs: int, isolation: Isolation, given: str | None) -> tuple[Replay, str]:
+def _replay(
+    place: RunPaths, state: RunState, jobs: int, isolation: IsolationChoice, given: str | None
+) -> tuple[Replay, str]:
     """Played on any machine: another bit_id is a reason to say so, not to refuse. The winner is played from a copy:
     nothing is written to the run, and no link in it leads anywhere."""
     if state.phase is not RunPhase.FINISHED or state.selected is None or state.opened is None:
         return Replay.NOTHING_TO_REPLAY, MEANING[Replay.NOTHING_TO_REPLAY]
     winner = state.submissions[state.selected].charged.checkpoint
-    settings = Settings.read(place.root, state.opened.settings)
+    settings = RunSettings.read(place.root, state.opened.settings)
     if not is_signed_here(state.opened):
         check_task_is_given(settings, given)
-    agreed(settings, {"task": given}, place)
+    resume_settings(settings, {"task": given}, place)
     task, splits = resolve(settings.task), settings.splits(make_key=False)
     opened, here = state.opened.facts["ids"], run_ids(task, splits, settings)
     _check_played(task, opened, splits.id)
     chosen = cases(splits, task.id, Split.HELDOUT, list(range(state.opened.heldout_cases)), state.opened.salt)
-    apart = hidden_cases(Cases(task.id, splits.id), f"verify {place.root}", "Ctrl-C ends this; verify it later.")
+    apart = hidden_cases_lock(CaseSet(task.id, splits.id), f"verify {place.root}", "Ctrl-C ends this; verify it later.")
     with apart, LocalEngine(task, jobs, isolation.levels(), None, False, settings.stock) as engine:
         copy = _copied(engine, place.checkpoints / winner.hash, winner)
         played, again = (
@@ -303,7 +309,7 @@ def _replay(place: RunPaths, state: RunState, jobs: int, isolation: Isolation, g
     recorded, first, second = scored.returns, played.returns, again.returns
     if len(recorded) != len(chosen) or len(scored.errors) != len(chosen):
         raise UserError(f"it records {len(recorded)} returns for {len(chosen)} held-out cases")
-    elsewhere = other_bit_id(opened, state.scored_on.get(winner.hash) or opened["bit_id"], here)
+    elsewhere = bit_id_difference(opened, state.scored_on.get(winner.hash) or opened["bit_id"], here)
     outcome = _compared(
         recorded, state.repeated.returns if state.repeated else recorded, first, second, bool(elsewhere)
     )

@@ -85,7 +85,7 @@ def example_cases(budget: int) -> tuple[str, str]:
     return (f"0-{last}", f"train cases 0 to {last} ({last + 1} episodes)") if last > 0 else ("0", "train case 0")
 
 
-def make(
+def make_workspace(
     place: RunPaths,
     task_text: str,
     action_space: dict[str, Any],
@@ -117,12 +117,12 @@ def make(
     write_atomic(place.system / "policy.py", starter(action_space).encode())
 
 
-def show_door(place: RunPaths, api: str) -> None:
+def write_door(place: RunPaths, api: str) -> None:
     """Where the door is now; after a restart it may have moved."""
     _write_door(place, {"api": api})
 
 
-def show_closed(place: RunPaths) -> None:
+def write_closed(place: RunPaths) -> None:
     """There is no door any more, and none will come back: whoever still waits need not."""
     _write_door(place, {"closed": True})
 
@@ -135,7 +135,7 @@ def _write_door(place: RunPaths, content: dict[str, Any]) -> None:
         log.warning("%s could not be written to the workspace: %s", DOOR, error)
 
 
-def environment(place: RunPaths, api: str) -> dict[str, str]:
+def agent_environment(place: RunPaths, api: str) -> dict[str, str]:
     """Variables of the public v0.1 protocol, for the agent's process."""
     from evopolicygym.tasks.ids import PROTOCOL
 

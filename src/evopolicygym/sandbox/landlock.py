@@ -45,7 +45,7 @@ class _PathBeneath(ctypes.Structure):
 
 
 @dataclass(frozen=True)
-class Grant:
+class FileGrant:
     """All that is left of the host to a program that works with files: trees to read and run, folders whose names may
     be listed, trees to change, devices to use, and TCP ports to connect to (None: any, and binding is free)."""
 
@@ -77,7 +77,7 @@ def restrict(readable: Iterable[str], writable_files: Iterable[str] = (), max_ab
     return version
 
 
-def confine(grant: Grant, max_abi: int | None = None) -> int:
+def confine(grant: FileGrant, max_abi: int | None = None) -> int:
     """Confine this process, and all that it will ever start, to ``grant``; return the ABI in force."""
     version = usable_abi(max_abi)
     handled = (1 << HANDLED_BY_ABI[version]) - 1

@@ -35,7 +35,7 @@ MAX_PATH_FILE: Final = 1 << 16  # bytes of a `*.pth` file
 
 
 @dataclass(frozen=True)
-class Survey:
+class PackageScan:
     """Real paths. ``packages``: folders that a Python imports from; ``simulators``: folders and files, by name, that
     are not beneath ``packages``. Not ``complete`` where there were too many folders to look at all of them."""
 
@@ -45,7 +45,7 @@ class Survey:
 
 
 @cache
-def survey(root: str) -> Survey:
+def survey(root: str) -> PackageScan:
     """Look at every folder beneath ``root``, a real path; once per process, for agents cannot change what they read."""
     packages, simulators = dict[str, None](), dict[str, None]()
     waiting, looked_at = deque([root]), 0
@@ -62,7 +62,7 @@ def survey(root: str) -> Survey:
             elif entry.is_dir(follow_symlinks=False):
                 waiting.append(entry.path)
     found = [*packages, *(place for folder in packages for place in _added(folder))]
-    return Survey(tuple(dict.fromkeys(found)), tuple(simulators), not waiting)
+    return PackageScan(tuple(dict.fromkeys(found)), tuple(simulators), not waiting)
 
 
 @cache

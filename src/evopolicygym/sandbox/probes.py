@@ -13,7 +13,7 @@ from pathlib import Path
 from evopolicygym.errors import IsolationUnavailable
 from evopolicygym.sandbox import kernel, landlock, seccomp
 from evopolicygym.sandbox.policy.jail import Level
-from evopolicygym.sandbox.policy.launcher import Zygote
+from evopolicygym.sandbox.policy.zygote_client import Zygote
 
 NAMESPACES = {
     "user": kernel.CLONE_NEWUSER,

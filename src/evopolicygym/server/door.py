@@ -22,7 +22,7 @@ from evopolicygym.judge import requests
 from evopolicygym.judge.requests import MAX_EPISODES, MIN_EPISODES, TRAIN_CASES
 from evopolicygym.judge.state import RunPhase, RunState, Submission
 from evopolicygym.judge.verdicts import Reason, Refusal
-from evopolicygym.sandbox.policy.inside import DENIED_IMPORTS
+from evopolicygym.sandbox.policy.policy_main import DENIED_IMPORTS
 from evopolicygym.server import answers, openapi
 from evopolicygym.server.desk import Desk
 from evopolicygym.tasks.ids import PROTOCOL

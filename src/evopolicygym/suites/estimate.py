@@ -1,4 +1,4 @@
-"""What a suite will cost: episodes at most, core time from measured steps, money from what is known."""
+"""Estimate the cost of a suite: episodes, core time and money."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ COSTS: Final = Path(__file__).parent / "costs.toml"
 
 @dataclass(frozen=True)
 class CostEstimate:
-    """Of the runs that are not done. Episodes and hours are upper bounds: every submission a single episode, every
-    episode as long as the task allows."""
+    """Cost of an agent's runs that are not done. Episodes and hours are upper bounds: every submission asks for a
+    single episode, and every episode lasts as long as the task allows."""
 
     agent: str
     runs: int
@@ -41,10 +41,11 @@ class SuiteEstimate:
 
     def notes(self) -> str:
         lines = [
-            "Episodes: the budget, hidden validation of as many checkpoints, held-out twice; most runs need far less."
+            "Episodes are an upper bound: the budget, hidden validation of as many checkpoints, and held-out twice. "
+            "Most runs need far less."
         ]
         if self.unmeasured:
-            lines.append(f"Core time is not known for {', '.join(self.unmeasured)}, and not counted.")
+            lines.append(f"Core time leaves out tasks that were never measured: {', '.join(self.unmeasured)}.")
         return "\n".join(lines)
 
 
@@ -52,49 +53,52 @@ def estimate(planned: Sequence[PlannedRun], rows: Sequence[SuiteRow]) -> SuiteEs
     pairs = list(zip(planned, rows, strict=True))
     agents = [
         _estimate(agent, [pair for pair in pairs if pair[0].agent == agent])
-        for agent in dict.fromkeys(one.agent for one in planned)
+        for agent in dict.fromkeys(run.agent for run in planned)
     ]
-    unmeasured = sorted({one.task.id for one in planned} - set(_step_us()))
+    unmeasured = sorted({run.task.id for run in planned} - set(_step_us()))
     total = replace(_estimate("all", pairs), dollars="")
     return SuiteEstimate(agents, total, unmeasured)
 
 
 def _estimate(agent: str, pairs: list[tuple[PlannedRun, SuiteRow]]) -> CostEstimate:
-    left = [one for one, row in pairs if not row.is_over]
-    seconds = [cost for one in left if (cost := _core_s(one)) is not None]
-    hours = sum(seconds) / 3600 if seconds or not left else None
-    done = len(pairs) - len(left)
+    remaining = [run for run, row in pairs if not row.is_over]
+    seconds = [cost for run in remaining if (cost := _core_s(run)) is not None]
     return CostEstimate(
-        agent, len(pairs), done, sum(map(_episodes, left)), hours, _dollars(left, [row for _, row in pairs])
+        agent=agent,
+        runs=len(pairs),
+        done=len(pairs) - len(remaining),
+        episodes=sum(map(_episodes, remaining)),
+        core_hours=sum(seconds) / 3600 if seconds or not remaining else None,
+        dollars=_dollars(remaining, [row for _, row in pairs]),
     )
 
 
-def _episodes(one: PlannedRun) -> int:
-    settings = one.settings
+def _episodes(run: PlannedRun) -> int:
+    settings = run.settings
     return settings.budget * (1 + settings.validation_cases) + 2 * settings.heldout_cases
 
 
-def _core_s(one: PlannedRun) -> float | None:
-    step_us = _step_us().get(one.task.id)
-    return None if step_us is None else _episodes(one) * (EPISODE_START_S + one.task.horizon * step_us * 1e-6)
+def _core_s(run: PlannedRun) -> float | None:
+    step_us = _step_us().get(run.task.id)
+    return None if step_us is None else _episodes(run) * (EPISODE_START_S + run.task.horizon * step_us * 1e-6)
 
 
-def _dollars(left: list[PlannedRun], rows: list[SuiteRow]) -> str:
-    """By what finished runs of the agent have cost; or by its limit; or nobody knows."""
-    if not left:
+def _dollars(remaining: list[PlannedRun], rows: list[SuiteRow]) -> str:
+    """Estimate from what finished runs of the agent have cost, else from its limit, else "unknown"."""
+    if not remaining:
         return "0"
-    known = [row.dollars for row in rows if row.is_over and row.dollars is not None]
-    settings = left[0].settings.agent
+    costs = [row.dollars for row in rows if row.is_over and row.dollars is not None]
+    settings = remaining[0].settings.agent
     assert settings is not None
-    if known:
-        return f"about {len(left) * sum(known) / len(known):.2f}, as {len(known)} finished runs"
+    if costs:
+        return f"about {len(remaining) * sum(costs) / len(costs):.2f}, from {len(costs)} finished runs"
     if settings.dollars is not None:
-        return f"at most {len(left) * settings.dollars:.2f}"
+        return f"at most {len(remaining) * settings.dollars:.2f}"
     return "0" if settings.name != definitions.COMMAND and not _has_model(settings.name) else "unknown"
 
 
 def _has_model(name: str) -> bool:
-    """Built-ins without a model have neither keys nor hosts."""
+    """Whether an agent uses a model: built-in agents without one have neither keys nor hosts."""
     client = definitions.load(name)
     return bool(client.keys or client.hosts)
 

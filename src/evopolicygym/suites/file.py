@@ -1,4 +1,4 @@
-"""A suite file: tasks x agents x repeats. Every key is known; what is not gets the nearest name."""
+"""Read a suite file: tasks x agents x repeats. For an unknown key the error names the nearest known one."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pydantic import Field, StringConstraints, field_validator
 from evopolicygym import config
 from evopolicygym.config import StrictModel, read_toml, validate
 from evopolicygym.errors import UserError
-from evopolicygym.runs.install_paths import settled
-from evopolicygym.runs.settings import AgentSettings, Settings, ValidateWhen
+from evopolicygym.runs.install_paths import resolve_command
+from evopolicygym.runs.settings import AgentSettings, RunSettings, ValidateWhen
 from evopolicygym.tasks.registry import core16
 
 SEE: Final = "`evopolicygym docs suites` has every key and a whole example."
@@ -22,7 +22,7 @@ Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$",
 
 
 class SuiteSplits(StrictModel):
-    """Whose cases are played, and how many hidden ones. What is not said has the default of a run."""
+    """Which cases are played, and how many hidden ones. A missing key has the default of `evopolicygym run`."""
 
     seeds: str | None = None
     seal_key: Path | None = None
@@ -31,7 +31,7 @@ class SuiteSplits(StrictModel):
 
 
 class RunDefaults(StrictModel):
-    """Of every run. What is not said has the default of a run."""
+    """Settings of every run. A missing key has the default of `evopolicygym run`."""
 
     budget: int | None = None
     validate_when: ValidateWhen | None = None
@@ -42,14 +42,14 @@ class RunDefaults(StrictModel):
 
     @field_validator("validate_when")
     @classmethod
-    def _afterwards(cls, value: ValidateWhen | None) -> ValidateWhen | None:
+    def _check_validate_when(cls, value: ValidateWhen | None) -> ValidateWhen | None:
         if value:
             value.check_new()
         return value
 
 
 class SuiteLimits(StrictModel):
-    """Of each run, unless its agent has its own."""
+    """Limits of each run, unless its agent has limits of its own."""
 
     turns: int | None = None
     hours: float | None = None
@@ -60,14 +60,14 @@ class SuiteLimits(StrictModel):
 
 
 class SpendingCap(StrictModel):
-    """On the spending of all runs together: when it is reached, no new run begins, and those that play play on."""
+    """Limit on the spending of all runs together: when it is reached, no new run starts; running ones continue."""
 
     tokens: int | None = Field(default=None, ge=1)
     dollars: float | None = Field(default=None, gt=0)
 
 
 class SuiteAgent(AgentSettings):
-    """One agent under the name of its table. ``name`` is that of the client, where it is another."""
+    """An agent, under the name of its table. ``name`` is the client's, if that differs."""
 
     name: str = ""
 
@@ -85,13 +85,13 @@ class Suite(StrictModel):
 
     @field_validator("splits")
     @classmethod
-    def _anywhere(cls, value: SuiteSplits) -> SuiteSplits:
+    def _resolve_seal_key(cls, value: SuiteSplits) -> SuiteSplits:
         return value.model_copy(update={"seal_key": value.seal_key and value.seal_key.resolve()})
 
     @field_validator("tasks", mode="before")
     @classmethod
-    def _expanded(cls, value: Any) -> Any:
-        """A collection stands for its tasks, alone or in a list."""
+    def _expand_collections(cls, value: Any) -> Any:
+        """Replace a collection, alone or in a list, by its tasks."""
         names = [value] if isinstance(value, str) else value
         if not isinstance(names, list):
             return value
@@ -105,18 +105,21 @@ class Suite(StrictModel):
             _override(data, text)
         return validate(cls, {"name": path.stem, **data}, f"the suite file {path}", SEE)
 
-    def settings(self, task: str, agent: str, repeat: int) -> Settings:
-        """Of one run. An agent's own limits go before those of the suite."""
-        entrant = self.agents[agent]
-        if "seed" in entrant.model_fields_set:
-            raise UserError(f"agents.{agent}.seed: agents have no seed of their own", "Set the seed of the suite.")
-        own = {name: getattr(entrant, name) for name in entrant.model_fields_set}
-        given = {**_said(self.limits), **own, "name": entrant.name or agent, "seed": self.seed + repeat}
-        who = validate(AgentSettings, given | _whole(entrant), f"agents.{agent}", SEE)
-        return Settings.make(task=task, agent=who, **_said(self.splits), **_said(self.defaults))
+    def settings(self, task: str, agent: str, repeat: int) -> RunSettings:
+        """Return the settings of one run. An agent's own limits go before those of the suite."""
+        entry = self.agents[agent]
+        if "seed" in entry.model_fields_set:
+            raise UserError(
+                f"agents.{agent}.seed: an agent in a suite file cannot have its own seed",
+                "Set `seed` of the suite; repeat number R gets seed + R.",
+            )
+        own = {name: getattr(entry, name) for name in entry.model_fields_set}
+        values = {**_given(self.limits), **own, "name": entry.name or agent, "seed": self.seed + repeat}
+        agent_settings = validate(AgentSettings, values | _absolute_paths(entry), f"agents.{agent}", SEE)
+        return RunSettings.make(task=task, agent=agent_settings, **_given(self.splits), **_given(self.defaults))
 
     def toml(self) -> str:
-        """Resolved: enough to run the suite again, whatever the defaults are then."""
+        """Return the resolved file: it runs the same suite even if defaults change."""
         first = {agent: self.settings(self.tasks[0], agent, 0) for agent in self.agents}
         run = next(iter(first.values())).model_dump(mode="json", exclude_none=True)
         agents = {
@@ -127,26 +130,26 @@ class Suite(StrictModel):
         values = self.model_dump(mode="json", exclude_none=True, exclude={"splits", "defaults", "limits", "agents"})
         values["splits"] = {name: run[name] for name in SuiteSplits.model_fields if name in run}
         values["defaults"] = {name: run[name] for name in RunDefaults.model_fields if name in run}
-        comment = "This suite, resolved. `evopolicygym suite run` on this file goes on with it."
+        comment = "This suite with all settings resolved. `evopolicygym suite run` on this file continues it."
         return config.to_toml(values | {"agents": agents}, comment)
 
 
-def _whole(entrant: SuiteAgent) -> dict[str, Any]:
-    """Its paths, so that they mean the same wherever the suite goes on."""
+def _absolute_paths(agent: SuiteAgent) -> dict[str, Any]:
+    """Return an agent's paths made absolute, so that the suite can be continued from any folder."""
     paths: dict[str, Any] = {
-        "command": settled(entrant.command),
-        "shown": [path.resolve() for path in entrant.shown],
-        "prices": entrant.prices and entrant.prices.resolve(),
+        "command": resolve_command(agent.command),
+        "shown": [path.resolve() for path in agent.shown],
+        "prices": agent.prices and agent.prices.resolve(),
     }
-    return paths | ({"name": str(Path(entrant.name).resolve())} if entrant.name.endswith(".toml") else {})
+    return paths | ({"name": str(Path(agent.name).resolve())} if agent.name.endswith(".toml") else {})
 
 
-def _said(part: StrictModel) -> dict[str, Any]:
+def _given(part: StrictModel) -> dict[str, Any]:
     return part.model_dump(exclude_none=True)
 
 
 def _override(data: dict[str, Any], text: str) -> None:
-    """``agents.codex.model=...``: a TOML value, or else a string."""
+    """Apply one ``--set``, such as ``agents.codex.model=...``: the value is TOML, or else a string."""
     name, equals, value = text.partition("=")
     if not equals or not (keys := _keys(name)):
         raise UserError(f"--set {text} has no value", "Write --set NAME=VALUE, for example --set repeats=3.")
@@ -159,14 +162,14 @@ def _override(data: dict[str, Any], text: str) -> None:
 
 
 def _keys(name: str) -> list[str]:
-    """Of a TOML key: ``agents."gpt-5.5".model`` are three."""
+    """Split a TOML key: ``agents."gpt-5.5".model`` has three parts."""
     try:
-        at: Any = tomllib.loads(f"{name.strip()} = 0")
+        table: Any = tomllib.loads(f"{name.strip()} = 0")
     except tomllib.TOMLDecodeError:
         return []
     keys: list[str] = []
-    while isinstance(at, dict):
-        ((key, at),) = at.items()
+    while isinstance(table, dict):
+        ((key, table),) = table.items()
         keys.append(key)
     return keys
 

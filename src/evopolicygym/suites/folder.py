@@ -1,18 +1,21 @@
-"""A suite on disk: its resolved file, its runs, what was superseded, and one row for each run."""
+"""The folder of a suite: its resolved file, its runs, their logs, and superseded attempts."""
 
 from __future__ import annotations
 
+import fcntl
 import os
-from collections.abc import Iterable
+import shlex
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from evopolicygym.analysis.collect import SUPERSEDED
+from evopolicygym.analysis.loading import SUPERSEDED
 from evopolicygym.errors import UserError
 from evopolicygym.runs.locks import RunIsOwned, RunLock
-from evopolicygym.runs.run_status import has_begun, look
-from evopolicygym.runs.settings import Settings
+from evopolicygym.runs.run_status import has_begun, read_state
+from evopolicygym.runs.settings import RunSettings
 from evopolicygym.suites.plan import PlannedRun
 
 FILE: Final = "suite.toml"
@@ -34,15 +37,15 @@ class SuiteFolder:
         return self.root / "runs" / name
 
     def log(self, name: str) -> Path:
-        """What the process of a run said, all attempts one after another."""
+        """The output of a run's process, all attempts one after another."""
         return self.root / "logs" / f"{name}.log"
 
     def superseded(self, name: str) -> list[Path]:
         return sorted((self.root / SUPERSEDED).glob(f"{name}__[0-9]*"))
 
     def others(self, planned: Iterable[PlannedRun]) -> list[str]:
-        """Runs that lie here, and that the suite does not speak of any more."""
-        names = {one.name for one in planned}
+        """Return the runs in this folder that are not part of the suite."""
+        names = {run.name for run in planned}
         return sorted(path.name for path in (self.root / "runs").glob("*") if path.name not in names)
 
     def make(self) -> None:
@@ -50,13 +53,27 @@ class SuiteFolder:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def supersede(self, name: str) -> None:
-        """An attempt that is nobody's score makes room for the next, and stays as evidence."""
+        """Move an attempt that has no score out of the way of the next one; it stays as evidence."""
         number = len(self.superseded(name)) + 1
         os.rename(self.run(name), self.root / SUPERSEDED / f"{name}__{number}")
 
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the suite's lock, so that one scheduler at a time works on it. The lock ends with its process."""
+        lock = os.open(self.root / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                remedy = f"`evopolicygym suite status {shlex.quote(str(self.root))}` shows its progress."
+                raise UserError(f"another process works on the suite in {self.root}", remedy) from None
+            yield
+        finally:
+            os.close(lock)
+
 
 def is_owned(run: Path) -> bool:
-    """Whether some process is at work on it. A link in a suite's folder is none of its runs."""
+    """Whether a process works on a run. A symbolic link in a suite's folder is not one of its runs."""
     if run.is_symlink():
         return False
     try:
@@ -65,39 +82,40 @@ def is_owned(run: Path) -> bool:
     except RunIsOwned:
         return True
     except OSError:
-        return False  # there is none, or it is not ours to work on
+        return False  # missing, or not accessible to this user
 
 
 def check_unchanged(folder: SuiteFolder, planned: Iterable[PlannedRun]) -> None:
-    """Runs that have begun keep the settings they began with."""
+    """Refuse to continue runs under settings other than those they began with."""
     changes: dict[str, list[str]] = {}
-    for one in planned:
-        root = folder.run(one.name)
-        for difference in _differences(root, one.settings) if has_begun(root) else ():
-            changes.setdefault(difference, []).append(one.name)
+    for run in planned:
+        root = folder.run(run.name)
+        for difference in _differences(root, run.settings) if has_begun(root) else ():
+            changes.setdefault(difference, []).append(run.name)
     if changes:
         lines = [f"  {difference} ({_some(names)})" for difference, names in changes.items()]
         raise UserError(
             f"{folder.root} holds runs of this suite with other settings:\n" + "\n".join(lines),
-            "Nothing was started. Undo the change, give the changed agent another name in the suite file, or begin "
-            "anew in another folder with --folder.",
+            "Nothing was started. Undo the change, give the changed agent another name in the suite file, or start "
+            "a new suite in another folder with --folder.",
         )
 
 
-def _differences(root: Path, settings: Settings) -> list[str]:
-    """None of a run whose settings cannot be read: it is broken, which stops it and nobody else."""
+def _differences(root: Path, settings: RunSettings) -> list[str]:
+    """Return how settings differ. A run whose settings cannot be read has no differences: it fails by itself, and the
+    other runs continue."""
     try:
-        return Settings.read(root).differences(settings) + _other_cases(root, settings)
+        return RunSettings.read(root).differences(settings) + _other_cases(root, settings)
     except UserError:
         return []
 
 
-def _other_cases(root: Path, settings: Settings) -> list[str]:
-    """The same settings with another sealing key are another suite."""
-    opened = look(root).opened
+def _other_cases(root: Path, settings: RunSettings) -> list[str]:
+    """Return a difference when the run was opened with another sealing key."""
+    opened = read_state(root).opened
     assert opened is not None
-    was, now = opened.facts["ids"]["splits_id"], settings.splits().id
-    return [] if was == now else [f"the cases are {was} there, {now} here: by another sealing key"]
+    before, now = opened.facts["ids"]["splits_id"], settings.splits().id
+    return [] if before == now else [f"the cases are {before} there, {now} here: by another sealing key"]
 
 
 def _some(names: list[str]) -> str:

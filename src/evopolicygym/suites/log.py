@@ -1,4 +1,4 @@
-"""What the process of a run said, attempt by attempt: the foreman notes when one begins and how it ended."""
+"""The log of a run's process: its output, and lines by the scheduler that say when each attempt began and ended."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from pathlib import Path
 from typing import Final
 
 from evopolicygym.files import read_file
-from evopolicygym.runs.locks import WAITS
+from evopolicygym.runs.locks import WAITING_PREFIX
 
 BEGUN: Final = "=== begun"
 ENDED: Final = re.compile(r"=== ended, exit code (-?[0-9]{1,3})\b")
 MAX_BYTES: Final = 64 << 20
-COMPLAINT: Final = "evopolicygym: "
+ERROR_PREFIX: Final = "evopolicygym: "
 GAVE_UP: Final = 1
 STOPPED: Final = 128 + signal.SIGTERM  # exit code of a run that was asked to stop
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """``reason`` is None for one that was asked to stop, or went well. ``exit_code`` is None while nobody saw its
-    end."""
+    """One attempt at a run. ``reason`` is None if it succeeded or was asked to stop, ``exit_code`` is None if the
+    scheduler did not see its end."""
 
     exit_code: int | None
     reason: str | None
@@ -34,24 +34,24 @@ class Attempt:
 
 
 def begin(path: Path) -> None:
-    _note(path, f"{BEGUN} {datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}")
+    _append(path, f"{BEGUN} {datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}")
 
 
 def end(path: Path, exit_code: int) -> None:
-    _note(path, f"=== ended, exit code {exit_code}")
+    _append(path, f"=== ended, exit code {exit_code}")
 
 
-def give_up(path: Path, why: str) -> None:
-    """Of one that could not even be started."""
-    _note(path, f"{COMPLAINT}{why}")
+def give_up(path: Path, reason: str) -> None:
+    """Log an attempt whose process could not be started."""
+    _append(path, f"{ERROR_PREFIX}{reason}")
     end(path, GAVE_UP)
 
 
 def last_attempt(path: Path) -> Attempt | None:
-    """None before the first."""
+    """Return the last attempt, or None before the first."""
     try:
         data = read_file(path.parent.parent, f"{path.parent.name}/{path.name}", MAX_BYTES)
-    except OSError:  # there is none, or none that we wrote
+    except OSError:  # missing, or not a file that the scheduler wrote
         return None
     text = data.decode(errors="replace").rpartition(BEGUN)[2]
     ended = ENDED.findall(text)
@@ -60,32 +60,32 @@ def last_attempt(path: Path) -> Attempt | None:
 
 
 def waits_for(path: Path) -> str | None:
-    """Why a run that is at work stands still, if it says so: the last that it said."""
+    """Return why a running run stands still, if the last line of its log says so."""
     try:
-        said = path.read_text(errors="replace").rstrip("\n").rpartition("\n")[2]
+        last_line = path.read_text(errors="replace").rstrip("\n").rpartition("\n")[2]
     except FileNotFoundError:
         return None
-    return said if said.startswith(WAITS) else None
+    return last_line if last_line.startswith(WAITING_PREFIX) else None
 
 
 def _reason(text: str, code: int) -> str:
-    """What killed it; or the complaint of the command line, whole; or else the last that was said."""
+    """Return the signal that killed the process, or its whole error message, or its last line."""
     if code < 0:
-        return f"its process was killed by {_name(-code)}"
-    said = [line.strip() for line in text.splitlines()[1:] if line.strip() and not ENDED.match(line)]
-    complaints = [number for number, line in enumerate(said) if line.startswith(COMPLAINT)]
-    if complaints:
-        return " ".join(said[complaints[-1] :]).removeprefix(COMPLAINT)
-    return said[-1] if said else f"its process ended with exit code {code}"
+        return f"its process was killed by {_signal_name(-code)}"
+    lines = [line.strip() for line in text.splitlines()[1:] if line.strip() and not ENDED.match(line)]
+    errors = [number for number, line in enumerate(lines) if line.startswith(ERROR_PREFIX)]
+    if errors:
+        return " ".join(lines[errors[-1] :]).removeprefix(ERROR_PREFIX)
+    return lines[-1] if lines else f"its process ended with exit code {code}"
 
 
-def _name(number: int) -> str:
+def _signal_name(number: int) -> str:
     try:
         return signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
 
 
-def _note(path: Path, line: str) -> None:
+def _append(path: Path, line: str) -> None:
     with open(path, "a") as file:
         file.write(f"{line}\n")

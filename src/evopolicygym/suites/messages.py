@@ -1,21 +1,21 @@
-"""What a run and the foreman of its suite say to each other: JSON lines over two sockets that only they hold.
+"""Messages between a run's process and the scheduler of its suite: JSON lines over two sockets that only they hold.
 
-Over the first the run asks for slots and gives them back; they come as they are free. Over the second it asks, and is
-answered at once."""
+Over the first socket the run asks for slots and returns them; the scheduler grants slots as they become free. Over the
+second socket every request gets one reply at once.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import msgspec
-
-KIND: Final = "kind"
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class SlotsWanted:
+    """How many slots the run wants to hold. ``urgent`` for train submissions, whose agent waits."""
+
     count: int
     urgent: bool
 
@@ -32,12 +32,12 @@ class SlotGranted:
 
 @dataclass(frozen=True)
 class NoneWanted:
-    """The run wants no more slots, and the foreman knows."""
+    """Confirms that the run wants no more slots: no grant follows."""
 
 
 @dataclass(frozen=True)
 class RateLimited:
-    """``provider`` has asked us to wait. Answered with how long to wait, all runs considered."""
+    """The provider asked this run to wait. The reply says how long to wait, considering all runs of the provider."""
 
     provider: str
     wait_s: float
@@ -45,7 +45,7 @@ class RateLimited:
 
 @dataclass(frozen=True)
 class AgentGone:
-    """The agent is, and what is left is hidden scoring."""
+    """The agent has exited; only hidden scoring remains."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The runs that a suite consists of, in the order in which they are begun."""
+"""Plan the runs of a suite, in the order in which they start."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from evopolicygym.errors import UserError
-from evopolicygym.runs.settings import Settings
+from evopolicygym.runs.settings import RunSettings
 from evopolicygym.suites.file import Suite
 from evopolicygym.tasks.registry import resolve
 from evopolicygym.tasks.task import Task
@@ -14,43 +14,46 @@ from evopolicygym.tasks.task import Task
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """``name`` is that of its folder, so that adding to a suite moves nothing that is there."""
+    """One run of a suite. ``name`` is its folder, and does not depend on other runs: a suite can grow."""
 
     name: str
     task: Task
     agent: str
     repeat: int
-    settings: Settings
+    settings: RunSettings
 
 
 def plan(suite: Suite) -> list[PlannedRun]:
-    """Whole rounds first: what is there after a while compares all agents on all tasks."""
+    """List the runs round by round: after each round, all agents have played all tasks once more."""
     tasks = {name: resolve(name) for name in dict.fromkeys(suite.tasks)}
     planned = [
         _planned(suite, name, tasks[name], agent, repeat)
         for repeat in range(suite.repeats)
         for name, agent in _round(list(tasks), list(suite.agents))
     ]
-    _check_apart(planned)
+    _check_names(planned)
     return planned
 
 
 def _round(tasks: list[str], agents: list[str]) -> Iterator[tuple[str, str]]:
-    """All tasks once, then all of them once more with the next agent each. So neighbours have different tasks, whose
-    hidden scoring need not wait for one another's agents, and different agents, which often means other providers."""
+    """Pair all tasks with an agent each, then all tasks with the next agent each.
+
+    So neighbours have different tasks, whose hidden scoring need not wait for one another's agents, and different
+    agents, which often have different providers.
+    """
     for turn in range(len(agents)):
         for number, task in enumerate(tasks):
             yield task, agents[(number + turn) % len(agents)]
 
 
-def _check_apart(planned: Iterable[PlannedRun]) -> None:
-    """Two runs in one folder would be one run under two names."""
+def _check_names(planned: Iterable[PlannedRun]) -> None:
+    """Refuse two runs that would share one folder."""
     first: dict[str, PlannedRun] = {}
-    for one in planned:
-        other = first.setdefault(one.name, one)
-        if other is not one:
-            pairs = f"{other.settings.task} with {other.agent} and {one.settings.task} with {one.agent}"
-            raise UserError(f"{pairs} would be the same run, {one.name}", "Name each task once, or rename one of them.")
+    for run in planned:
+        other = first.setdefault(run.name, run)
+        if other is not run:
+            pairs = f"{other.settings.task} with {other.agent} and {run.settings.task} with {run.agent}"
+            raise UserError(f"{pairs} would be the same run, {run.name}", "Name each task once, or rename one of them.")
 
 
 def _planned(suite: Suite, name: str, task: Task, agent: str, repeat: int) -> PlannedRun:

@@ -1,7 +1,7 @@
-"""Who may play next: the slots of a machine or a cluster, shared by the runs of a suite. Pure: no clock, no processes.
+"""Share the slots of a machine or a cluster among the runs of a suite.
 
-Train submissions go before hidden scoring, whoever asks: an agent waits for them. Among equals, who holds the fewest
-slots goes first, then who has waited longest.
+`SlotPool` decides who gets the next free slot: pure, without clock or processes. `SlotServer` talks to the runs'
+processes over their sockets.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import socket
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
 from evopolicygym.suites.messages import (
     AgentGone,
@@ -28,14 +27,14 @@ from evopolicygym.suites.messages import (
 
 @dataclass(eq=False)
 class SlotClient:
-    """One run. ``knows`` are slots that it has played on: its simulator is warm there."""
+    """One run that asks for slots. ``used_before`` are slots where its simulator is already warm."""
 
     name: str
     wants: int = 0
     is_urgent: bool = False
-    asked: int = 0
+    queue_number: int = 0
     holds: set[int] = field(default_factory=set)
-    knows: set[int] = field(default_factory=set)
+    used_before: set[int] = field(default_factory=set)
 
     @property
     def is_waiting(self) -> bool:
@@ -43,120 +42,129 @@ class SlotClient:
 
 
 class SlotPool:
+    """Grant slots to clients.
+
+    Train submissions go before hidden scoring, because an agent waits for them. After that the client that holds the
+    fewest slots goes first, then the one that has waited longest.
+    """
+
     def __init__(self, slots: Iterable[int]) -> None:
         self._free, self._lost = set(slots), set[int]()
-        self._guests: list[SlotClient] = []
-        self._asked = 0
+        self._clients: list[SlotClient] = []
+        self._last_queue_number = 0
 
     @property
-    def is_awaited(self) -> bool:
-        """Whether anybody waits for a slot."""
-        return any(guest.is_waiting for guest in self._guests)
+    def has_waiting_clients(self) -> bool:
+        return any(client.is_waiting for client in self._clients)
 
-    def enter(self, guest: SlotClient) -> None:
-        self._guests.append(guest)
+    def add_client(self, client: SlotClient) -> None:
+        self._clients.append(client)
 
-    def leave(self, guest: SlotClient) -> None:
-        for slot in list(guest.holds):
-            self.give_back(guest, slot)
-        self._guests.remove(guest)
+    def remove_client(self, client: SlotClient) -> None:
+        for slot in list(client.holds):
+            self.give_back(client, slot)
+        self._clients.remove(client)
 
-    def want(self, guest: SlotClient, count: int, is_urgent: bool) -> None:
-        if not guest.is_waiting:
-            self._asked += 1
-            guest.asked = self._asked
-        guest.wants, guest.is_urgent = count, is_urgent
+    def want(self, client: SlotClient, count: int, is_urgent: bool) -> None:
+        """Set how many slots a client wants to hold."""
+        if not client.is_waiting:
+            self._queue(client)
+        client.wants, client.is_urgent = count, is_urgent
 
-    def give_back(self, guest: SlotClient, slot: int) -> None:
-        """At the end of the queue again, if it wants another one."""
-        guest.holds.discard(slot)
-        self._asked += 1
-        guest.asked = self._asked
+    def give_back(self, client: SlotClient, slot: int) -> None:
+        """Take a slot back. A client that wants another one queues again at the end."""
+        client.holds.discard(slot)
+        self._queue(client)
         if slot not in self._lost:
             self._free.add(slot)
 
-    def add(self, slot: int) -> None:
+    def add_slot(self, slot: int) -> None:
         self._lost.discard(slot)
         self._free.add(slot)
 
-    def lose(self, slot: int) -> None:
-        """It is no more. Who holds it will give it back, to nobody."""
+    def lose_slot(self, slot: int) -> None:
+        """Stop granting a slot. If a client holds it, the slot disappears when the client gives it back."""
         self._lost.add(slot)
         self._free.discard(slot)
 
     def grants(self) -> list[tuple[SlotClient, int]]:
-        """Slots that change hands now."""
+        """Grant every free slot that a client waits for; return the new grants."""
         granted = []
-        while self._free and (waiting := [guest for guest in self._guests if guest.is_waiting]):
-            guest = min(waiting, key=lambda one: (not one.is_urgent, len(one.holds), one.asked))
-            slot = min(self._free, key=lambda free: (free not in guest.knows, free))
+        while self._free and (waiting := [client for client in self._clients if client.is_waiting]):
+            client = min(waiting, key=lambda waiter: (not waiter.is_urgent, len(waiter.holds), waiter.queue_number))
+            slot = min(self._free, key=lambda free: (free not in client.used_before, free))
             self._free.remove(slot)
-            guest.holds.add(slot)
-            guest.knows.add(slot)
-            granted.append((guest, slot))
+            client.holds.add(slot)
+            client.used_before.add(slot)
+            granted.append((client, slot))
         return granted
 
-
-Handle = Callable[[Any], WaitReply | None]
+    def _queue(self, client: SlotClient) -> None:
+        self._last_queue_number += 1
+        client.queue_number = self._last_queue_number
 
 
 class SlotServer:
-    """One event loop, many runs. A run that dies leaves by the closing of its sockets."""
+    """Serve the pool's slots and the shared rate limits to all runs, in one event loop. When a run dies, its sockets
+    close, and its slots return to the pool."""
 
-    def __init__(self, turnstile: SlotPool) -> None:
-        self.turnstile = turnstile
+    def __init__(self, pool: SlotPool) -> None:
+        self.pool = pool
         self._writers: dict[SlotClient, asyncio.StreamWriter] = {}
-        self._patience: dict[str, float] = {}  # until when, by provider
+        self._wait_until: dict[str, float] = {}  # by provider
 
-    async def host(self, name: str, slots: socket.socket, talk: socket.socket, gone: Callable[[], None]) -> None:
-        """Until the run is gone. ``gone`` is called when its agent is."""
-        guest = SlotClient(name)
-        await asyncio.gather(self._grant(guest, slots), self._answer(talk, gone))
+    async def serve(
+        self, name: str, slots: socket.socket, requests: socket.socket, on_agent_gone: Callable[[], None]
+    ) -> None:
+        """Serve one run until it closes its sockets."""
+        client = SlotClient(name)
+        await asyncio.gather(self._serve_slots(client, slots), self._serve_requests(requests, on_agent_gone))
 
-    def announce(self) -> None:
-        """After any change: who can go on, goes on."""
-        for guest, slot in self.turnstile.grants():
-            self._writers[guest].write(encode(SlotGranted(slot)))
+    def send_grants(self) -> None:
+        """Send new grants to their runs. Call it after every change of the pool."""
+        for client, slot in self.pool.grants():
+            self._writers[client].write(encode(SlotGranted(slot)))
 
-    async def _grant(self, guest: SlotClient, connection: socket.socket) -> None:
+    async def _serve_slots(self, client: SlotClient, connection: socket.socket) -> None:
         reader, writer = await asyncio.open_connection(sock=connection)
-        self._writers[guest] = writer
-        self.turnstile.enter(guest)
+        self._writers[client] = writer
+        self.pool.add_client(client)
         try:
-            while line := await _line(reader):
+            while line := await _read_line(reader):
                 match decode(line):
                     case SlotsWanted(count, urgent):
-                        self.turnstile.want(guest, count, urgent)
+                        self.pool.want(client, count, urgent)
                         if count == 0:
                             writer.write(encode(NoneWanted()))
                     case SlotReturned(slot):
-                        self.turnstile.give_back(guest, slot)
-                self.announce()
+                        self.pool.give_back(client, slot)
+                self.send_grants()
         finally:
-            self.turnstile.leave(guest)
-            del self._writers[guest]
+            self.pool.remove_client(client)
+            del self._writers[client]
             writer.close()
-            self.announce()
+            self.send_grants()
 
-    async def _answer(self, connection: socket.socket, gone: Callable[[], None]) -> None:
+    async def _serve_requests(self, connection: socket.socket, on_agent_gone: Callable[[], None]) -> None:
         reader, writer = await asyncio.open_connection(sock=connection)
-        while line := await _line(reader):
+        while line := await _read_line(reader):
             match decode(line):
                 case RateLimited(provider, wait_s):
-                    writer.write(encode(WaitReply(self._wait(provider, wait_s))))
+                    writer.write(encode(WaitReply(self._shared_wait_s(provider, wait_s))))
                 case AgentGone():
-                    gone()
+                    on_agent_gone()
                     writer.write(encode(WaitReply()))
         writer.close()
 
-    def _wait(self, provider: str, wait_s: float) -> float:
+    def _shared_wait_s(self, provider: str, wait_s: float) -> float:
+        """Return the longest wait that any run of the provider was asked for, counted from now."""
         now = time.monotonic()
-        self._patience[provider] = max(self._patience.get(provider, 0.0), now + wait_s)
-        return max(0.0, self._patience[provider] - now)
+        self._wait_until[provider] = max(self._wait_until.get(provider, 0.0), now + wait_s)
+        return max(0.0, self._wait_until[provider] - now)
 
 
-async def _line(reader: asyncio.StreamReader) -> bytes:
-    """Empty when the other end is gone, however it went."""
+async def _read_line(reader: asyncio.StreamReader) -> bytes:
+    """Return the next line, or nothing when the other end is closed or was reset."""
     try:
         return await reader.readline()
     except ConnectionError:

@@ -1,4 +1,4 @@
-"""How the runs of a suite stand: one row for each, from what lies in the suite's folder and from nothing else."""
+"""The status of a suite: one row for each run, read from the suite's folder alone."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ from evopolicygym.judge import scoring
 from evopolicygym.judge.state import RunPhase, RunState
 from evopolicygym.run_paths import RunPaths
 from evopolicygym.run_record import load
-from evopolicygym.runs.agent_limits import Spent, spent
-from evopolicygym.runs.run_status import has_begun, has_outcome, look
+from evopolicygym.runs.agent_limits import AgentSpending, spending
+from evopolicygym.runs.run_status import has_begun, has_outcome, read_state
 from evopolicygym.suites import log
 from evopolicygym.suites.file import SpendingCap, Suite
 from evopolicygym.suites.folder import SuiteFolder
 from evopolicygym.suites.plan import PlannedRun
 
+VERSION: Final = 1
 PHASES: Final = {
     RunPhase.OPEN: "playing",
     RunPhase.CLOSED: "validating",
@@ -33,8 +34,11 @@ PHASES: Final = {
 
 
 class SuiteRunStatus(StrEnum):
-    """``missing``: finished without a score that counts, by no fault of the agent: the same command does it again.
-    ``failed``: its process gave up. ``interrupted``: its process was killed. The same command goes on with both."""
+    """How a run of a suite stands.
+
+    ``missing``: it finished without a score that counts, through no fault of the agent; the same command does it
+    again. ``failed``: its process gave up. ``interrupted``: its process was killed. The same command continues both.
+    """
 
     WAITING = "waiting"
     RUNNING = "running"
@@ -46,8 +50,11 @@ class SuiteRunStatus(StrEnum):
 
 @dataclass(frozen=True)
 class SuiteRow:
-    """``best`` is the best train mean so far. ``hidden_left`` are episodes until the outcome. ``wasted_tokens`` and
-    ``wasted_dollars`` went into attempts that were superseded."""
+    """One run of a suite, as in suite.json.
+
+    ``best`` is the best train mean so far, ``hidden_left`` the number of hidden episodes until the outcome.
+    ``wasted_tokens`` and ``wasted_dollars`` were spent on attempts that were superseded.
+    """
 
     run: str
     task: str
@@ -76,7 +83,7 @@ class SuiteRow:
 
     @property
     def has_begun(self) -> bool:
-        """There is something to go on with."""
+        """Whether there is a run to continue."""
         return self.phase is not None and self.status is not SuiteRunStatus.MISSING
 
     @property
@@ -84,11 +91,62 @@ class SuiteRow:
         return not self.has_begun or self.phase == PHASES[RunPhase.OPEN]
 
 
-def run_row(folder: SuiteFolder, planned: PlannedRun, is_running: bool) -> SuiteRow:
-    root, told = folder.run(planned.name), log.last_attempt(folder.log(planned.name))
+class SuiteStatus:
+    """All rows of a suite. A row is read again only when the files behind it have changed."""
+
+    def __init__(self, folder: SuiteFolder, planned: Iterable[PlannedRun], is_running: Callable[[str], bool]) -> None:
+        self._folder, self._planned, self._is_running = folder, list(planned), is_running
+        self._cache: dict[str, tuple[Any, SuiteRow]] = {}
+
+    def rows(self) -> list[SuiteRow]:
+        return [self.row(planned) for planned in self._planned]
+
+    def row(self, planned: PlannedRun) -> SuiteRow:
+        paths, is_running = RunPaths(self._folder.run(planned.name)), self._is_running(planned.name)
+        files = (paths.ledger, paths.record, self._folder.log(planned.name))
+        state = (is_running, *map(_modified, files))
+        cached = self._cache.get(planned.name)
+        if cached is None or cached[0] != state:
+            cached = self._cache[planned.name] = (state, _read_row(self._folder, planned, is_running))
+        return cached[1]
+
+
+def is_over_cap(rows: Iterable[SuiteRow], cap: SpendingCap) -> bool:
+    """Whether the runs have spent the cap. Spending that a client does not report is not counted."""
+    rows = list(rows)
+    tokens = sum((row.tokens or 0) + row.wasted_tokens for row in rows)
+    dollars = sum((row.dollars or 0) + row.wasted_dollars for row in rows)
+    return (cap.tokens is not None and tokens >= cap.tokens) or (cap.dollars is not None and dollars >= cap.dollars)
+
+
+def status_json(suite: Suite, rows: Iterable[SuiteRow]) -> dict[str, Any]:
+    """Return the content of suite.json."""
+    listed = list(rows)
+    return {
+        "schema_version": VERSION,
+        "suite": suite.name,
+        "complete": all(row.is_over for row in listed),
+        "runs": [asdict(row) for row in listed],
+    }
+
+
+def write_status(folder: SuiteFolder, suite: Suite, rows: Iterable[SuiteRow]) -> None:
+    write_json(folder.table, status_json(suite, rows))
+
+
+def _modified(path: os.PathLike[str]) -> tuple[int, int]:
+    try:
+        info = os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return (0, 0)
+    return (info.st_mtime_ns, info.st_size)
+
+
+def _read_row(folder: SuiteFolder, planned: PlannedRun, is_running: bool) -> SuiteRow:
+    root, attempt = folder.run(planned.name), log.last_attempt(folder.log(planned.name))
     agent, superseded = planned.settings.agent, folder.superseded(planned.name)
     assert agent is not None
-    wasted = [_wasted(attempt) for attempt in superseded]
+    wasted = [_wasted(path) for path in superseded]
     facts: dict[str, Any] = {
         "run": planned.name,
         "task": planned.task.id,
@@ -97,38 +155,40 @@ def run_row(folder: SuiteFolder, planned: PlannedRun, is_running: bool) -> Suite
         "seed": agent.seed,
         "budget": planned.settings.budget,
         "attempts": len(superseded) + has_begun(root),
-        "wasted_tokens": sum(one.tokens or 0.0 for one in wasted),
-        "wasted_dollars": sum(one.dollars or 0.0 for one in wasted),
+        "wasted_tokens": sum(attempt.tokens or 0.0 for attempt in wasted),
+        "wasted_dollars": sum(attempt.dollars or 0.0 for attempt in wasted),
     }
     if is_running:
         facts |= {"status": SuiteRunStatus.RUNNING, "reason": log.waits_for(folder.log(planned.name))}
-    elif told and told.gave_up:
-        facts |= {"status": SuiteRunStatus.FAILED, "reason": told.reason}
+    elif attempt and attempt.gave_up:
+        facts |= {"status": SuiteRunStatus.FAILED, "reason": attempt.reason}
     else:
         status = SuiteRunStatus.INTERRUPTED if has_begun(root) else SuiteRunStatus.WAITING
-        facts |= {"status": status, "reason": told and told.reason}
+        facts |= {"status": status, "reason": attempt and attempt.reason}
     if has_begun(root):
         try:
-            facts |= _begun(root)
+            facts |= _progress(root)
         except UserError as error:
             facts |= {"status": SuiteRunStatus.FAILED, "reason": error.message}
     return SuiteRow(**facts)
 
 
 @cache
-def _wasted(attempt: Path) -> Spent:
-    """Nobody writes there any more. What cannot be read is not counted."""
+def _wasted(attempt: Path) -> AgentSpending:
+    """Return what a superseded attempt spent; nothing when its ledger cannot be read. The folder no longer changes."""
     try:
-        return spent(look(attempt).turns)
+        return spending(read_state(attempt).turns)
     except UserError:
-        return spent(())
+        return spending(())
 
 
-def _begun(root: Path) -> dict[str, Any]:
-    state = look(root)
+def _progress(root: Path) -> dict[str, Any]:
+    """Return the columns of a run that has begun."""
+    state = read_state(root)
     assert state.opened is not None
-    means = [one.judged.tally.mean for one in state.submissions.values() if one.judged and one.judged.tally]
-    used = spent(state.turns)
+    judged = [submission.judged for submission in state.submissions.values()]
+    means = [verdict.tally.mean for verdict in judged if verdict and verdict.tally]
+    used = spending(state.turns)
     facts = {
         "charged": state.charged,
         "submissions": len(state.submissions),
@@ -139,63 +199,12 @@ def _begun(root: Path) -> dict[str, Any]:
         "tokens": used.tokens,
         "dollars": used.dollars,
     }
-    return facts | (_finished(root, state) if has_outcome(root) else {})
+    return facts | (_outcome(root, state) if has_outcome(root) else {})
 
 
-def _finished(root: Path, state: RunState) -> dict[str, Any]:
+def _outcome(root: Path, state: RunState) -> dict[str, Any]:
     scored = run_score(load(root))
     if scored.missing:
         return {"status": SuiteRunStatus.MISSING, "reason": scored.missing}
     closed = state.closed.reason if state.closed else None
     return {"status": SuiteRunStatus.SCORED, "score": mean(scored.returns), "reason": closed, "hidden_left": 0}
-
-
-VERSION: Final = 1
-
-
-class SuiteStatus:
-    def __init__(self, folder: SuiteFolder, planned: Iterable[PlannedRun], is_running: Callable[[str], bool]) -> None:
-        self._folder, self._planned, self._is_running = folder, list(planned), is_running
-        self._known: dict[str, tuple[Any, SuiteRow]] = {}
-
-    def rows(self) -> list[SuiteRow]:
-        return [self.row(planned) for planned in self._planned]
-
-    def row(self, planned: PlannedRun) -> SuiteRow:
-        place, running = RunPaths(self._folder.run(planned.name)), self._is_running(planned.name)
-        seen = (running, *(_stamp(path) for path in (place.ledger, place.record, self._folder.log(planned.name))))
-        known = self._known.get(planned.name)
-        if known is None or known[0] != seen:
-            known = self._known[planned.name] = (seen, run_row(self._folder, planned, running))
-        return known[1]
-
-
-def _stamp(path: os.PathLike[str]) -> tuple[int, int]:
-    try:
-        facts = os.stat(path)
-    except (FileNotFoundError, NotADirectoryError):
-        return (0, 0)
-    return (facts.st_mtime_ns, facts.st_size)
-
-
-def over_cap(rows: Iterable[SuiteRow], cap: SpendingCap) -> bool:
-    """What nobody metered is not counted: a cap is as good as the clients' word."""
-    rows = list(rows)
-    tokens = sum((row.tokens or 0) + row.wasted_tokens for row in rows)
-    dollars = sum((row.dollars or 0) + row.wasted_dollars for row in rows)
-    return (cap.tokens is not None and tokens >= cap.tokens) or (cap.dollars is not None and dollars >= cap.dollars)
-
-
-def table(suite: Suite, rows: Iterable[SuiteRow]) -> dict[str, Any]:
-    """suite.json."""
-    listed = list(rows)
-    return {
-        "schema_version": VERSION,
-        "suite": suite.name,
-        "complete": all(row.is_over for row in listed),
-        "runs": [asdict(row) for row in listed],
-    }
-
-
-def write_table(folder: SuiteFolder, suite: Suite, rows: Iterable[SuiteRow]) -> None:
-    write_json(folder.table, table(suite, rows))

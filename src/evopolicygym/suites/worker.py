@@ -1,4 +1,7 @@
-"""The process of one run of a suite. Its foreman tells it what to play over its standard input, and grants it slots."""
+"""The process of one run of a suite.
+
+The scheduler writes the configuration to its standard input and grants it slots over a socket.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +20,12 @@ from evopolicygym.config import StrictModel
 from evopolicygym.execution.ray.cluster import ClusterInfo
 from evopolicygym.execution.slots import Waitable
 from evopolicygym.judge.state import RunPhase
-from evopolicygym.runs.agent_loop import drive
-from evopolicygym.runs.agent_setup import Cast, cast
-from evopolicygym.runs.open_run import NO_AGENT, Owner, own
-from evopolicygym.runs.run_status import has_begun, look
+from evopolicygym.runs.agent_loop import play_agent
+from evopolicygym.runs.agent_setup import AgentSetup, set_up_agent
+from evopolicygym.runs.open_run import NO_AGENT, OpenRun, open_run
+from evopolicygym.runs.run_status import has_begun, read_state
 from evopolicygym.runs.serve import finish_run
-from evopolicygym.runs.settings import Settings
+from evopolicygym.runs.settings import RunSettings
 from evopolicygym.sandbox import kernel
 from evopolicygym.suites.log import STOPPED
 from evopolicygym.suites.messages import (
@@ -36,10 +39,46 @@ from evopolicygym.suites.messages import (
     encode,
 )
 
+POLL_S: Final = 0.02
+
+
+class RunWorkerConfig(StrictModel):
+    """What the scheduler tells the process of a run. ``seats`` are the slots of a Ray cluster, ``slots_socket`` and
+    ``requests_socket`` inherited descriptors, ``scheduler`` a process id."""
+
+    root: Path
+    settings: RunSettings
+    slots: int
+    seats: ClusterInfo | None
+    slots_socket: int
+    requests_socket: int
+    scheduler: int
+
+
+def main() -> None:
+    config = RunWorkerConfig.model_validate_json(sys.stdin.buffer.read())
+    kernel.die_with_parent(signal.SIGKILL)
+    if os.getppid() != config.scheduler:
+        sys.exit(STOPPED)  # the scheduler died before the line above took effect
+    slots, requests = PooledSlots(_socket(config.slots_socket), config.slots), _socket(config.requests_socket)
+    settings = dict(config.settings)
+    if _needs_agent(config.root):
+        assert config.settings.agent is not None
+        agent = set_up_agent(config.settings.agent)
+        with open_run(config.root, agent.facts(config.root), slots, config.seats, **settings) as owner:
+            asyncio.run(_play(owner, agent, SharedRateLimits(requests, provider(agent))))
+    else:
+        SharedRateLimits(requests, "").agent_is_gone()
+        with open_run(config.root, NO_AGENT, slots, config.seats, **settings) as owner:
+            finish_run(owner)
+
 
 class PooledSlots:
-    """Leave to play, by the foreman's grace. When we want no more, we wait until the foreman knows: a slot that was on
-    its way goes back at once, instead of lying idle until we look again."""
+    """Slots that the scheduler grants.
+
+    When the run wants no more, it waits for the scheduler's confirmation, and returns slots that were granted in the
+    meantime: otherwise they would lie idle until the run asks again.
+    """
 
     at_once, first_core = 1, 0
 
@@ -52,25 +91,25 @@ class PooledSlots:
         if SlotsWanted(count, urgent) == self._wanted:
             return
         self._wanted = SlotsWanted(count, urgent)
-        self._say(self._wanted)
+        self._send(self._wanted)
         if count == 0:
-            while not self._is_noted():
+            while not self._is_confirmed():
                 select.select(self.waitable, [], [])
 
     def granted(self) -> list[int]:
         return [message.slot for message in self._messages()]
 
     def give_back(self, slot: int) -> None:
-        self._say(SlotReturned(slot))
+        self._send(SlotReturned(slot))
 
-    def _say(self, message: object) -> None:
+    def _send(self, message: object) -> None:
         try:
             self._connection.sendall(encode(message))
         except ConnectionError:
-            _end_like_the_foreman()
+            _exit_after_scheduler()
 
-    def _is_noted(self) -> bool:
-        """The foreman's note comes last: it grants nothing more."""
+    def _is_confirmed(self) -> bool:
+        """Return slots until `NoneWanted` arrives, which is the last message."""
         for message in self._messages():
             if isinstance(message, NoneWanted):
                 return True
@@ -85,25 +124,25 @@ class PooledSlots:
         except ConnectionError:
             data = b""
         if not data:
-            _end_like_the_foreman()
+            _exit_after_scheduler()
         *lines, self._unread = (self._unread + data).split(b"\n")
         yield from map(decode, lines)
 
 
 class SharedRateLimits:
-    """The company of a run in a suite."""
+    """Rate-limit waits shared by all runs of the suite with the same provider."""
 
     def __init__(self, connection: socket.socket, provider: str) -> None:
         self._file, self._provider = connection.makefile("rwb"), provider
         self._lock = threading.Lock()
 
-    def wait_s(self, own: float) -> float:
-        return max(own, self._ask(RateLimited(self._provider, own)).wait_s)
+    def wait_s(self, seconds: float) -> float:
+        return max(seconds, self._request(RateLimited(self._provider, seconds)).wait_s)
 
     def agent_is_gone(self) -> None:
-        self._ask(AgentGone())
+        self._request(AgentGone())
 
-    def _ask(self, message: object) -> WaitReply:
+    def _request(self, message: object) -> WaitReply:
         with self._lock:
             try:
                 self._file.write(encode(message))
@@ -112,79 +151,47 @@ class SharedRateLimits:
             except ConnectionError:
                 line = b""
         if not line:
-            _end_like_the_foreman()
-        answer: WaitReply = decode(line)
-        return answer
+            _exit_after_scheduler()
+        reply: WaitReply = decode(line)
+        return reply
 
 
-def _end_like_the_foreman() -> NoReturn:
-    """It is dead, and we are as good as dead: its sockets close a moment before the kernel ends its children. What goes
-    wrong in this moment is nobody's fault, and must not be recorded as one."""
+def provider(agent: AgentSetup) -> str:
+    """Return the provider key of an agent's model: runs with the same key share rate-limit waits."""
+    return ",".join(sorted(agent.client.allowed_hosts(agent.settings.base_url))) or agent.client.name
+
+
+def _exit_after_scheduler() -> NoReturn:
+    """Exit at once when a socket to the scheduler closes: the scheduler is dead, and the kernel is about to kill this
+    process too. An error in between must not be recorded as a fault of the run."""
     os._exit(STOPPED)
 
 
-POLL_S: Final = 0.02
+def _socket(descriptor: int) -> socket.socket:
+    """Open an inherited socket so that neither simulator workers nor agents inherit it."""
+    os.set_inheritable(descriptor, False)
+    return socket.socket(fileno=descriptor)
 
 
-class RunWorkerConfig(StrictModel):
-    """From the foreman: the run, how many slots there are (with Ray: of which seats), where its sockets are, and who
-    the foreman is."""
-
-    root: Path
-    settings: Settings
-    slots: int
-    seats: ClusterInfo | None
-    slots_socket: int
-    talk_socket: int
-    foreman: int
-
-
-def main() -> None:
-    brief = RunWorkerConfig.model_validate_json(sys.stdin.buffer.read())
-    kernel.die_with_parent(signal.SIGKILL)
-    if os.getppid() != brief.foreman:
-        sys.exit(STOPPED)  # it died before we asked to die with it
-    slots, talk = PooledSlots(_own(brief.slots_socket), brief.slots), _own(brief.talk_socket)
-    given = dict(brief.settings)
-    if _needs_its_agent(brief.root):
-        assert brief.settings.agent is not None
-        who = cast(brief.settings.agent)
-        with own(brief.root, who.facts(brief.root), slots, brief.seats, **given) as owner:
-            asyncio.run(_play(owner, who, SharedRateLimits(talk, provider(who))))
-    else:
-        SharedRateLimits(talk, "").agent_is_gone()
-        with own(brief.root, NO_AGENT, slots, brief.seats, **given) as owner:
-            finish_run(owner)
-
-
-def _own(number: int) -> socket.socket:
-    """Ours alone: neither workers nor agents inherit it."""
-    os.set_inheritable(number, False)
-    return socket.socket(fileno=number)
-
-
-def _needs_its_agent(root: Path) -> bool:
-    """Not for hidden scoring alone. A turn that was interrupted is the agent's to account for, also when its budget
-    was spent in it."""
+def _needs_agent(root: Path) -> bool:
+    """Return False when only hidden scoring remains. An interrupted turn needs the agent's client to account for it,
+    even if the budget was spent in that turn."""
     if not has_begun(root):
         return True
-    state = look(root)
+    state = read_state(root)
     return state.phase is RunPhase.OPEN or (state.phase is RunPhase.CLOSED and state.prompted_at is not None)
 
 
-async def _play(owner: Owner, who: Cast, company: SharedRateLimits) -> None:
+async def _play(owner: OpenRun, agent: AgentSetup, rate_limits: SharedRateLimits) -> None:
     loop = asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGTERM, lambda: loop.create_task(_leave(owner)))
-    await drive(owner, lambda api: who.player(owner.place, api), who.settings.allowance, company, who.prices)
+    loop.add_signal_handler(signal.SIGTERM, lambda: loop.create_task(_exit_between_submissions(owner)))
+    await play_agent(
+        owner, lambda api: agent.player(owner.place, api), agent.settings.allowance, rate_limits, agent.prices
+    )
 
 
-async def _leave(owner: Owner) -> None:
-    """When the submission under way has its verdict: what an agent paid for is not left half done."""
+async def _exit_between_submissions(owner: OpenRun) -> None:
+    """Exit when the running submission has its verdict, so that no charged submission is left half done."""
     while owner.judge.state.running:
         await asyncio.sleep(POLL_S)
     os._exit(STOPPED)
-
-
-def provider(who: Cast) -> str:
-    """Whom the agent's model is asked of: runs of one provider share its rate limits."""
-    return ",".join(sorted(who.client.allowed_hosts(who.settings.base_url))) or who.client.name

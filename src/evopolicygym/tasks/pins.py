@@ -38,9 +38,7 @@ def pins() -> dict[str, str]:
 @cache
 def requirements() -> dict[str, str]:
     """Return the pip requirement of each distribution that this package requires."""
-    lines = [
-        line for line in metadata.requires("evopolicygym") or [] if ";" not in line
-    ]  # without extras
+    lines = [line for line in metadata.requires("evopolicygym") or [] if ";" not in line]  # without extras
     return {re.split(r"[^A-Za-z0-9._-]", line, maxsplit=1)[0].lower(): line for line in lines}
 
 

@@ -26,6 +26,7 @@ LONGEST_RANGE: Final = 40  # characters; longer numbers are no indices
 SALT_DIGITS: Final = 64
 SALT: Final = f"[0-9a-f]{{{SALT_DIGITS}}}"
 SIZES: Final = {Split.TRAIN: 1024, Split.VALIDATION: 64, Split.HELDOUT: 256}
+DEFAULT_CASES: Final = {Split.TRAIN: "0-7", Split.VALIDATION: "0-15", Split.HELDOUT: "0-31"}  # of `evaluate`
 
 
 @dataclass(frozen=True)

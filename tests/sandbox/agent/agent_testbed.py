@@ -23,8 +23,8 @@ from typing import Any
 
 import gymnasium
 
-from evopolicygym.sandbox.agent.cell import AgentLevel, Cell
-from evopolicygym.sandbox.agent.launch import AgentProcess, launch
+from evopolicygym.sandbox.agent.agent_sandbox import AgentLevel, AgentSandbox
+from evopolicygym.sandbox.agent.launch import SandboxedProcess, launch
 from evopolicygym.sandbox.agent.python import make_python
 from evopolicygym.sandbox.runtime import runtime
 
@@ -60,7 +60,7 @@ class AgentTestbed:
     def __exit__(self, *exception: object) -> None:
         self.stack.close()
 
-    def cell(self, **changes: Any) -> Cell:
+    def cell(self, **changes: Any) -> AgentSandbox:
         given = {
             "workspace": self.workspace,
             "home": self.folder / "home",
@@ -69,10 +69,10 @@ class AgentTestbed:
             "feedback": self.folder / "feedback",
             "ports": (self.door,),
         }
-        return Cell(**given | changes)
+        return AgentSandbox(**given | changes)
 
     def start(self, argv: Sequence[str], level: AgentLevel, abi: int | None = None, output: int | None = None,
-              **changes: Any) -> AgentProcess:  # fmt: skip
+              **changes: Any) -> SandboxedProcess:  # fmt: skip
         """Without input; output goes to a file of the testbed unless told otherwise."""
         with open(os.devnull) as nothing, open(self.root / "output", "wb") as file:
             out = file.fileno() if output is None else output

@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from evopolicygym.sandbox.agent.cell import AgentLevel, Cell
+from evopolicygym.sandbox.agent.agent_sandbox import AgentLevel, AgentSandbox
 from evopolicygym.sandbox.agent.launch import launch
 from evopolicygym.sandbox.agent.python import make_python
 
 level, mark, source, run = sys.argv[1:]
 folder = Path(run)
-cell = Cell(folder / "workspace", folder / "home", folder / "tmp", make_python(folder / "python"))
+cell = AgentSandbox(folder / "workspace", folder / "home", folder / "tmp", make_python(folder / "python"))
 launch(["python", "-c", source, mark], cell, AgentLevel(level), 0, 1, 2).wait()

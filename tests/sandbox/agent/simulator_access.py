@@ -13,9 +13,9 @@ from pathlib import Path
 import planted_simulators
 from agent_testbed import AgentTestbed
 
-from evopolicygym.runs.install_paths import footprint
+from evopolicygym.runs.install_paths import find_install_paths
 from evopolicygym.sandbox import probes
-from evopolicygym.sandbox.agent.cell import AgentLevel
+from evopolicygym.sandbox.agent.agent_sandbox import AgentLevel
 from evopolicygym.sandbox.agent.exposure import exposure
 from evopolicygym.sandbox.runtime import runtime
 
@@ -59,7 +59,10 @@ def main(levels: list[str]) -> None:
             seen: dict[str, bool] = {}
             code, text = testbed.run(["python", "-c", PROBE, told], AgentLevel(level))
             assert code == 0, text
-            for name, shown in (("client", footprint(Path(planted_simulators.CLIENT)).readable), ("others", ())):
+            for name, shown in (
+                ("client", find_install_paths(Path(planted_simulators.CLIENT)).readable),
+                ("others", ()),
+            ):
                 seen[name] = (
                     testbed.run(["cat", planted_simulators.CLIENT_CODE], AgentLevel(level), readable=shown)[0] == 0
                 )

@@ -15,7 +15,7 @@ from agent_testbed import AgentTestbed
 
 from evopolicygym.execution.ray.connection import ASK_WITHOUT_TOKEN
 from evopolicygym.execution.ray.local_cluster import LocalRayCluster
-from evopolicygym.sandbox.agent.cell import AgentLevel, Network
+from evopolicygym.sandbox.agent.agent_sandbox import AgentLevel, NetworkAccess
 from process_helpers import descendants
 
 KNOCK_EVERYWHERE = """
@@ -85,7 +85,7 @@ def test_from_outside_the_jail_every_door_can_be_knocked_at(doors):
     assert sum(found.values()) > len(doors.ports)
 
 
-@pytest.mark.parametrize("network", [Network.ALLOWED, Network.OPEN])
+@pytest.mark.parametrize("network", [NetworkAccess.ALLOWED, NetworkAccess.OPEN])
 @pytest.mark.parametrize("level", [AgentLevel.A, AgentLevel.B])
 def test_an_agent_reaches_none_of_them(doors, level, network):
     """Not even where somebody has opened all of the network to it does it see the sockets and the token."""
@@ -93,7 +93,7 @@ def test_an_agent_reaches_none_of_them(doors, level, network):
         code, text = testbed.run(["python", "-c", KNOCK_EVERYWHERE, doors.as_json()], level, network=network)
     assert code == 0, text
     opened = [door for door, opens in json.loads(text).items() if opens]
-    assert not opened or network is Network.OPEN
+    assert not opened or network is NetworkAccess.OPEN
     assert not {"token", *doors.paths} & set(opened)
 
 

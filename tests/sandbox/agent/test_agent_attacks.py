@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from agent_testbed import AgentTestbed
 
-from evopolicygym.sandbox.agent.cell import AgentLevel
+from evopolicygym.sandbox.agent.agent_sandbox import AgentLevel
 from evopolicygym.sandbox.agent.levels import Network, residues
 
 HERE = Path(__file__).parent

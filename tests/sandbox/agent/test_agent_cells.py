@@ -16,7 +16,7 @@ import pytest
 from agent_testbed import AgentTestbed
 
 from evopolicygym.errors import UserError
-from evopolicygym.sandbox.agent.cell import AgentLevel, Network
+from evopolicygym.sandbox.agent.agent_sandbox import AgentLevel, NetworkAccess
 from evopolicygym.sandbox.agent.python import make_python
 from evopolicygym.sandbox.checkpoints import CheckpointStore, SnapshotRefused
 from evopolicygym.sandbox.runtime import runtime
@@ -51,7 +51,7 @@ class TestPython:
     def test_the_environment_is_the_cells_alone(self, testbed, level, monkeypatch):
         monkeypatch.setenv("OPENAI_API_KEY", testbed.canary)
         _, text = testbed.run(["python", "-c", "import json, os; print(json.dumps(dict(os.environ)))"], level,
-                           environment={"TOLD": "yes"}, network=Network.NONE)  # fmt: skip
+                           environment={"TOLD": "yes"}, network=NetworkAccess.NONE)  # fmt: skip
         told = json.loads(text)
         assert set(told) - {"LC_CTYPE"} == {"TOLD", "HOME", "LANG", "PATH", "PWD", "TMPDIR"}
         assert told["HOME"] == str(testbed.folder / "home")

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from agent_testbed import AgentTestbed
 
-from evopolicygym.sandbox.agent.cell import AgentLevel
+from evopolicygym.sandbox.agent.agent_sandbox import AgentLevel
 from process_helpers import wait_until
 
 HERE = Path(__file__).parent

@@ -10,13 +10,13 @@ import pytest
 from agent_testbed import AgentTestbed
 
 from blocked_syscalls import block_syscalls
-from evopolicygym.sandbox.agent.cell import AgentLevel
+from evopolicygym.sandbox.agent.agent_sandbox import AgentLevel
 from evopolicygym.sandbox.agent.keeper import LayerFailed
 from evopolicygym.sandbox.agent.levels import best_level
 
 TRY = """
 import sys
-from evopolicygym.sandbox.agent.cell import AgentLevel
+from evopolicygym.sandbox.agent.agent_sandbox import AgentLevel
 from evopolicygym.sandbox.agent.levels import best_level
 from evopolicygym.errors import IsolationUnavailable
 try:
@@ -54,7 +54,7 @@ def test_a_program_is_never_started_where_a_layer_does_not_take(level, call):
     source = f"""
     import sys
     from agent_testbed import AgentTestbed
-    from evopolicygym.sandbox.agent.cell import AgentLevel
+    from evopolicygym.sandbox.agent.agent_sandbox import AgentLevel
     from evopolicygym.sandbox.agent.keeper import LayerFailed
     with AgentTestbed() as testbed:
         try:

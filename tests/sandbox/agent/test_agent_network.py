@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 from agent_testbed import AgentTestbed
 
-from evopolicygym.sandbox.agent.cell import AgentLevel, Network
-from evopolicygym.sandbox.agent.gateway import Traffic
-from evopolicygym.sandbox.agent.proxy import AllowList, Destination, Refused, parse
+from evopolicygym.sandbox.agent.agent_sandbox import AgentLevel, NetworkAccess
+from evopolicygym.sandbox.agent.allow_list import AllowList, Destination, ProxyRefusal, parse
+from evopolicygym.sandbox.agent.gateway import ProxyTraffic
 from process_helpers import wait_until
 
 CONFINED = [AgentLevel.A, AgentLevel.B]
@@ -69,14 +69,14 @@ def testbed():
 
 @pytest.mark.parametrize("level", CONFINED)
 class TestReach:
-    @pytest.mark.parametrize("network", list(Network))
+    @pytest.mark.parametrize("network", list(NetworkAccess))
     def test_the_door_is_reached_at_its_own_port(self, testbed, level, network):
         assert testbed.run(["python", "-c", ASK, str(testbed.door)], level, network=network)[1] == "the door\n"
 
-    @pytest.mark.parametrize("network", list(Network))
+    @pytest.mark.parametrize("network", list(NetworkAccess))
     def test_another_door_only_when_the_network_is_open(self, testbed, level, network):
         _, text = testbed.run(["python", "-c", ASK, str(testbed.other_door)], level, network=network)
-        assert (testbed.canary in text) == (network is Network.OPEN)
+        assert (testbed.canary in text) == (network is NetworkAccess.OPEN)
 
     def test_the_cloud_and_the_internet_are_out_of_reach(self, testbed, level):
         source = """
@@ -94,14 +94,16 @@ for address in (("169.254.169.254", 80), ("1.1.1.1", 443), ("1.1.1.1", 53)):
         with testbed.start(["python", "-c", TUNNEL, listed], level, hosts=(listed,), ports=()) as process:
             assert process.wait(60) == 0, testbed.output()
             assert "200 Connected" in testbed.output() and testbed.canary in testbed.output()
-            assert process.traffic() == (Traffic("127.0.0.1", testbed.everywhere, True, 1, 0, len(testbed.canary)),)
+            assert process.traffic() == (
+                ProxyTraffic("127.0.0.1", testbed.everywhere, True, 1, 0, len(testbed.canary)),
+            )
 
     def test_the_proxy_refuses_all_others_in_words_and_remembers(self, testbed, level):
         with testbed.start(["python", "-c", TUNNEL, "pypi.org:443"], level, hosts=("api.example.org",)) as process:
             assert process.wait(60) == 0, testbed.output()
             assert "403 Forbidden" in testbed.output()
             assert "pypi.org:443 is not on this run's list of hosts: api.example.org:443" in testbed.output()
-            assert process.traffic() == (Traffic("pypi.org", 443, False, 1, 0, 0),)
+            assert process.traffic() == (ProxyTraffic("pypi.org", 443, False, 1, 0, 0),)
 
     def test_many_connections_use_up_little_of_the_judge(self, testbed, level):
         """At level A they all go through the judge; nobody else may go short of descriptors for it."""
@@ -165,7 +167,7 @@ class TestAllowList:
         ],
     )
     def test_everything_else_is_refused(self, line):
-        with pytest.raises(Refused):
+        with pytest.raises(ProxyRefusal):
             AllowList(["api.example.org"], [9999]).requested(line + b"\r\n\r\n")
 
     def test_what_is_listed_passes_whatever_the_spelling(self):
@@ -178,7 +180,7 @@ class TestAllowList:
     )
     def test_a_listed_name_at_a_private_address_is_refused_unless_that_is_listed(self, address):
         wanted = Destination("api.example.org", 443)
-        with pytest.raises(Refused, match="not public"):
+        with pytest.raises(ProxyRefusal, match="not public"):
             AllowList(["api.example.org"], []).permitted(wanted, [address])
         listed = f"[{address}]" if ":" in address else address
         assert AllowList(["api.example.org", listed], []).permitted(wanted, [address]) == [address]

@@ -16,8 +16,8 @@ import planted_simulators
 import pytest
 from agent_testbed import AgentTestbed
 
-from evopolicygym.runs.install_paths import footprint
-from evopolicygym.sandbox.agent.cell import AgentLevel, Network
+from evopolicygym.runs.install_paths import find_install_paths
+from evopolicygym.sandbox.agent.agent_sandbox import AgentLevel, NetworkAccess
 from evopolicygym.sandbox.agent.exposure import exposure
 from evopolicygym.sandbox.agent.levels import residues
 from evopolicygym.sandbox.packages import simulators_beneath, survey
@@ -140,7 +140,7 @@ def test_a_client_whose_environment_holds_a_simulator_is_shown_it_and_that_is_sa
     program.write_text("#!/usr/bin/env python\n")
     (environment / "pyvenv.cfg").touch()
     (environment / "lib/python3.11/site-packages").mkdir(parents=True)
-    clean = footprint(program)
+    clean = find_install_paths(program)
     assert environment in clean.readable
     assert exposure(clean.readable).residues() == ()
     simulator = plant(environment / "lib/python3.11/site-packages")
@@ -169,7 +169,7 @@ def serve_canary(address: tuple[str, int]) -> socket.socket:
 
 
 @pytest.mark.parametrize("level", CONFINED)
-@pytest.mark.parametrize("network", [Network.ALLOWED, Network.NONE])
+@pytest.mark.parametrize("network", [NetworkAccess.ALLOWED, NetworkAccess.NONE])
 def test_where_the_doors_port_is_reached_at_any_address_the_record_says_so(level, network):
     """The record must neither hide it nor claim it where it is not so."""
     with AgentTestbed() as testbed:
@@ -180,4 +180,4 @@ def test_where_the_doors_port_is_reached_at_any_address_the_record_says_so(level
         listener.close()
     said = any("at any address" in one for one in residues(level, network, abi=7, own_user=True))
     assert ("CANARY" in text) is said is (level is AgentLevel.B)
-    assert not any("at any address" in one for one in residues(level, Network.OPEN, abi=7, own_user=True))
+    assert not any("at any address" in one for one in residues(level, NetworkAccess.OPEN, abi=7, own_user=True))

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from evopolicygym.analysis.edits.bundle import Bundle, SourceFile, read_bundle
-from evopolicygym.analysis.edits.structure import measure, total
-from evopolicygym.analysis.edits.syntax_tree import joined_hash, tree_text
+from evopolicygym.analysis.edits.syntax_tree import joined_hash, measure, total, tree_text
 from evopolicygym.analysis.limited_process import limit
 
 MIB: Final = 1 << 20

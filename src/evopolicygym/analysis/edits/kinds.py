@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import Final
 
+from evopolicygym.analysis.edits.bundle import MAX_SOURCE_BYTES, source_lines
+from evopolicygym.files import read_file
 from evopolicygym.run_record import Code
 
 
-class Kind(StrEnum):
+class EditKind(StrEnum):
     """Of an event in a run. The first seven are edits, in the order in which they are tried."""
 
     RETEST = "retest"
@@ -27,16 +30,16 @@ class Kind(StrEnum):
 
 
 EDITS: Final = (
-    Kind.SYNTHESIS,
-    Kind.PARAMETRIC,
-    Kind.ROLLBACK,
-    Kind.COSMETIC,
-    Kind.DATA,
-    Kind.RETEST,
-    Kind.UNKNOWN,
+    EditKind.SYNTHESIS,
+    EditKind.PARAMETRIC,
+    EditKind.ROLLBACK,
+    EditKind.COSMETIC,
+    EditKind.DATA,
+    EditKind.RETEST,
+    EditKind.UNKNOWN,
 )
 # The paper's Table 4 knows these two; what it calls rollback and retest it counts apart, the rest it does not know.
-PAPER_EDITS: Final = (Kind.SYNTHESIS, Kind.PARAMETRIC)
+PAPER_EDITS: Final = (EditKind.SYNTHESIS, EditKind.PARAMETRIC)
 
 
 @dataclass(frozen=True)
@@ -47,16 +50,84 @@ class Version:
     code: Code
 
 
-def classify(before: Version, after: Version, seen: Set[str]) -> Kind:
+def classify(before: Version, after: Version, seen: Set[str]) -> EditKind:
     """``seen``: topologies of all score-bearing submissions so far. ``unknown`` when a source could not be read."""
     if after.checkpoint == before.checkpoint:
-        return Kind.RETEST
+        return EditKind.RETEST
     if after.code.bundle_hash == before.code.bundle_hash:
-        return Kind.DATA
+        return EditKind.DATA
     if after.code.topology is None or before.code.topology is None:
-        return Kind.UNKNOWN
+        return EditKind.UNKNOWN
     if after.code.tree == before.code.tree:
-        return Kind.COSMETIC
+        return EditKind.COSMETIC
     if after.code.topology == before.code.topology:
-        return Kind.PARAMETRIC
-    return Kind.ROLLBACK if after.code.topology in seen else Kind.SYNTHESIS
+        return EditKind.PARAMETRIC
+    return EditKind.ROLLBACK if after.code.topology in seen else EditKind.SYNTHESIS
+
+
+Lines = list[bytes]
+MAX_SHARED_LINES: Final = 20_000
+
+
+class SizeClass(StrEnum):
+    SAME = "same"
+    SMALL = "small"
+    MEDIUM = "medium"
+    LARGE = "large"
+    REWRITE = "rewrite"
+
+
+BOUNDS: Final = ((SizeClass.SAME, 0.0), (SizeClass.SMALL, 0.05), (SizeClass.MEDIUM, 0.20), (SizeClass.LARGE, 0.50))
+
+
+def size_class(size: float) -> SizeClass:
+    """Bounds belong to the smaller size."""
+    return next((name for name, bound in BOUNDS if size <= bound), SizeClass.REWRITE)
+
+
+def edit_size(before: Mapping[str, Lines], after: Mapping[str, Lines]) -> float | None:
+    """(added + deleted) / (before + after), file by file. None when the files are too large to compare."""
+    everything = sum(map(len, (*before.values(), *after.values())))
+    kept = [common_lines(before[path], after[path]) for path in before.keys() & after.keys()]
+    if None in kept:
+        return None
+    return (everything - 2 * sum(number or 0 for number in kept)) / everything if everything else 0.0
+
+
+def read_lines(folder: Path, paths: list[str]) -> dict[str, Lines] | None:
+    """Of the files of a bundle; None when one of them is not there to be read, or is no file to compare by line."""
+    try:
+        return {path: source_lines(read_file(folder, path, MAX_SOURCE_BYTES)) for path in paths}
+    except OSError:
+        return None
+
+
+def common_lines(before: Lines, after: Lines) -> int | None:
+    """Length of the longest common subsequence: what no diff, however clever, would delete and add again."""
+    start = _common_start(before, after)
+    before, after = before[start:], after[start:]
+    end = _common_start(before[::-1], after[::-1])
+    before, after = before[: len(before) - end], after[: len(after) - end]
+    both = set(before) & set(after)
+    before, after = [line for line in before if line in both], [line for line in after if line in both]
+    if max(len(before), len(after)) > MAX_SHARED_LINES:
+        return None
+    return start + end + _longest_common_subsequence(before, after)
+
+
+def _common_start(before: Lines, after: Lines) -> int:
+    pairs = enumerate(zip(before, after, strict=False))
+    return next((number for number, (one, other) in pairs if one != other), min(len(before), len(after)))
+
+
+def _longest_common_subsequence(before: Lines, after: Lines) -> int:
+    """Crochemore's bits: one column of the table is one integer, so that a column costs a few machine additions."""
+    where: dict[bytes, int] = {}
+    for number, line in enumerate(before):
+        where[line] = where.get(line, 0) | 1 << number
+    full = (1 << len(before)) - 1
+    column = full
+    for line in after:
+        matches = column & where[line]
+        column = ((column + matches) | (column - matches)) & full
+    return len(before) - column.bit_count()

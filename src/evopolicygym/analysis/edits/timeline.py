@@ -2,34 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Final
 
-from evopolicygym.analysis.edits.kinds import Kind, Version, classify
-from evopolicygym.analysis.edits.sizes import Size, bucket
+from evopolicygym.analysis.edits.kinds import EditKind, SizeClass, Version, classify, size_class
 from evopolicygym.run_record import Code, RunRecord, SubmissionRecord
 
-Measure = Callable[[Version, Version], float | None]
+EditSizer = Callable[[Version, Version], float | None]
 
 
 @dataclass(frozen=True)
-class Event:
+class TimelineEvent:
     """One submission. ``consumed`` episodes were charged up to and with it, ``best`` is the best validation mean after
     it. An edit is a ``hit`` when it strictly raises that; ``edit_size`` is None where it is unknown or no edit is."""
 
     submission: int
     checkpoint: str
-    kind: Kind
+    kind: EditKind
     verdict: str | None
     consumed: int
     validation: float | None
     best: float | None
     hit: bool
     edit_size: float | None
-    size: Size | None
+    size: SizeClass | None
 
 
-def timeline(run: RunRecord, code: Mapping[str, Code], measure: Measure) -> tuple[Event, ...]:
+def timeline(run: RunRecord, code: Mapping[str, Code], measure: EditSizer) -> tuple[TimelineEvent, ...]:
     """``code`` of every score-bearing checkpoint, by its hash; ``measure`` gives the size of an edit."""
     story = _Story(measure)
     validation = {checkpoint.hash: checkpoint.validation for checkpoint in run.checkpoints}
@@ -46,17 +47,17 @@ def timeline(run: RunRecord, code: Mapping[str, Code], measure: Measure) -> tupl
 class _Story:
     """What is known when the next submission comes."""
 
-    def __init__(self, measure: Measure) -> None:
+    def __init__(self, measure: EditSizer) -> None:
         self._measure = measure
         self._previous: Version | None = None
         self._seen: set[str] = set()
         self._best: float | None = None
         self._consumed = 0
 
-    def score(self, submission: SubmissionRecord, code: Code, mean: float) -> Event:
+    def score(self, submission: SubmissionRecord, code: Code, mean: float) -> TimelineEvent:
         version = Version(submission.checkpoint, code)
         if self._previous is None:
-            kind, edit_size, hit = Kind.FIRST, None, False
+            kind, edit_size, hit = EditKind.FIRST, None, False
         else:
             kind = classify(self._previous, version, self._seen)
             edit_size = self._measure(self._previous, version)
@@ -67,15 +68,15 @@ class _Story:
         self._best = mean if self._best is None else max(self._best, mean)
         return self._event(submission, kind, mean, hit, edit_size)
 
-    def pass_by(self, submission: SubmissionRecord) -> Event:
+    def pass_by(self, submission: SubmissionRecord) -> TimelineEvent:
         """Nothing that selection could see: it costs, and changes nothing else."""
         return self._event(submission, _without_score(submission), None, False, None)
 
     def _event(
-        self, submission: SubmissionRecord, kind: Kind, mean: float | None, hit: bool, edit_size: float | None
-    ) -> Event:
+        self, submission: SubmissionRecord, kind: EditKind, mean: float | None, hit: bool, edit_size: float | None
+    ) -> TimelineEvent:
         self._consumed += 0 if submission.refunded else submission.charged
-        return Event(
+        return TimelineEvent(
             submission=submission.number,
             checkpoint=submission.checkpoint,
             kind=kind,
@@ -85,11 +86,137 @@ class _Story:
             best=self._best,
             hit=hit,
             edit_size=edit_size,
-            size=None if edit_size is None else bucket(edit_size),
+            size=None if edit_size is None else size_class(edit_size),
         )
 
 
-def _without_score(submission: SubmissionRecord) -> Kind:
+def _without_score(submission: SubmissionRecord) -> EditKind:
     if submission.refunded:
-        return Kind.REFUNDED
-    return Kind.UNSCORED if submission.verdict in (None, "ok") else Kind.FAILED
+        return EditKind.REFUNDED
+    return EditKind.UNSCORED if submission.verdict in (None, "ok") else EditKind.FAILED
+
+
+STRETCHING: Final = (EditKind.SYNTHESIS, EditKind.PARAMETRIC)
+
+
+@dataclass(frozen=True)
+class EditPhase:
+    """From its first edit to its last, by the numbers of their submissions."""
+
+    kind: EditKind
+    first: int
+    last: int
+    edits: int
+    hits: int
+
+
+def edit_phases(events: Iterable[TimelineEvent]) -> tuple[EditPhase, ...]:
+    """A rollback is a phase of its own, and so is the next."""
+    found: list[EditPhase] = []
+    for event in events:
+        if event.kind not in (*STRETCHING, EditKind.ROLLBACK):
+            continue
+        if found and found[-1].kind is event.kind and event.kind in STRETCHING:
+            last = found.pop()
+            found.append(replace(last, last=event.submission, edits=last.edits + 1, hits=last.hits + event.hit))
+        else:
+            found.append(EditPhase(event.kind, event.submission, event.submission, 1, int(event.hit)))
+    return tuple(found)
+
+
+SHARES: Final = (50, 80, 95)
+DELIBERATE: Final = (EditKind.SYNTHESIS, EditKind.PARAMETRIC, EditKind.ROLLBACK, EditKind.UNKNOWN)
+
+
+@dataclass(frozen=True)
+class CurvePoint:
+    """After ``consumed`` episodes the best validation mean was ``best``; it stays so until the next point."""
+
+    consumed: int
+    best: float
+
+
+@dataclass(frozen=True)
+class RunProgress:
+    """``area``: mean height of the curve from its first point to the end of the whole budget. ``episodes_to``: consumed
+    when that share (in percent) of the way from the first score to the final best was covered. A drop is a score below
+    the one before it. Null where there is no score, or no drop to answer."""
+
+    curve: tuple[CurvePoint, ...]
+    area: float | None
+    episodes_to: dict[int, int | None]
+    best_submission: int | None
+    submissions_after_best: int | None
+    drops: int
+    largest_drop: float
+    drops_rolled_back: float | None
+    last_minus_best: float | None
+
+
+def run_progress(events: Sequence[TimelineEvent], budget: int) -> RunProgress:
+    scored = [event for event in events if event.validation is not None]
+    curve = _curve(scored)
+    best = next((event.submission for event in reversed(scored) if event.hit or event.kind is EditKind.FIRST), None)
+    falls = _falls(scored)
+    return RunProgress(
+        curve=curve,
+        area=_area(curve, budget),
+        episodes_to={share: _episodes_to(curve, share / 100) for share in SHARES},
+        best_submission=best,
+        submissions_after_best=None if best is None else _accepted_after(events, best),
+        drops=len(falls),
+        largest_drop=max((fall for _, fall in falls), default=0.0),
+        drops_rolled_back=_rolled_back(scored, falls),
+        last_minus_best=_mean(scored[-1]) - curve[-1].best if scored else None,
+    )
+
+
+def _mean(event: TimelineEvent) -> float:
+    assert event.validation is not None
+    return event.validation
+
+
+def _curve(scored: Sequence[TimelineEvent]) -> tuple[CurvePoint, ...]:
+    """A point for each time that the best was raised, the first score included."""
+    return tuple(
+        CurvePoint(event.consumed, _mean(event)) for event in scored if event.hit or event.kind is EditKind.FIRST
+    )
+
+
+def _area(curve: Sequence[CurvePoint], budget: int) -> float | None:
+    if not curve:
+        return None
+    start, end = curve[0].consumed, max(budget, curve[-1].consumed)
+    if start == end:
+        return curve[-1].best
+    until = [point.consumed for point in curve[1:]] + [end]
+    return sum(point.best * (to - point.consumed) for point, to in zip(curve, until, strict=True)) / (end - start)
+
+
+def _episodes_to(curve: Sequence[CurvePoint], share: float) -> int | None:
+    if not curve:
+        return None
+    first, final = curve[0].best, curve[-1].best
+    return next(
+        (point.consumed for point in curve if point.best >= first + share * (final - first)), curve[-1].consumed
+    )
+
+
+def _accepted_after(events: Sequence[TimelineEvent], number: int) -> int:
+    return sum(event.submission > number and event.kind is not EditKind.REFUNDED for event in events)
+
+
+def _falls(scored: Sequence[TimelineEvent]) -> list[tuple[int, float]]:
+    """Where among the scored events, and by how much."""
+    differences = [_mean(before) - _mean(after) for before, after in pairwise(scored)]
+    return [(place, fall) for place, fall in enumerate(differences, start=1) if fall > 0]
+
+
+def _rolled_back(scored: Sequence[TimelineEvent], falls: Sequence[tuple[int, float]]) -> float | None:
+    """Share of drops whose next edit of code was a rollback; retests, data and cosmetics are passed over."""
+    if not falls:
+        return None
+    answers = [
+        next((event.kind for event in scored[place + 1 :] if event.kind in DELIBERATE), None) for place, _ in falls
+    ]
+    return answers.count(EditKind.ROLLBACK) / len(falls)

@@ -13,10 +13,9 @@ from typing import Final
 
 import numpy as np
 
-from evopolicygym.analysis.entrants import RANDOM
-from evopolicygym.analysis.leaderboard.task_results import Field, Kind
+from evopolicygym.analysis.leaderboard.task_results import EntryKind, TaskResults
 from evopolicygym.analysis.leaderboard.task_table import normalised
-from evopolicygym.analysis.scores import mean_if_known, paper_normalised
+from evopolicygym.analysis.scores import RANDOM, mean_if_known, paper_normalised
 from evopolicygym.analysis.stats.aggregates import (
     interquartile_mean,
     optimality_gap,
@@ -26,8 +25,7 @@ from evopolicygym.analysis.stats.aggregates import (
 from evopolicygym.analysis.stats.bootstrap import Drawn, percentile_interval
 from evopolicygym.analysis.stats.coverage import Coverage, coverage
 from evopolicygym.analysis.stats.estimates import Estimate, Interval, average
-from evopolicygym.analysis.stats.rank_intervals import Places, places
-from evopolicygym.analysis.stats.ranks import RankScore, drawn_ranks, over_tasks, ranks
+from evopolicygym.analysis.stats.ranks import RankInterval, RankScore, drawn_ranks, over_tasks, rank_intervals, ranks
 from evopolicygym.reference import paper
 from evopolicygym.reference.scale import scales
 
@@ -43,7 +41,7 @@ class Number:
 
 
 @dataclass(frozen=True)
-class Standing:
+class AggregateRow:
     """One complete entrant. ``normalised`` is the primary aggregate, and ``rank`` the place by it. ``p_improvement`` is
     the probability that a run of it scores more than one of the other, on average over tasks."""
 
@@ -52,7 +50,7 @@ class Standing:
     scope: str
     coverage: Coverage | None
     rank: int
-    places: Places
+    places: RankInterval
     p_first: float
     interquartile_mean: Number
     optimality_gap: Number
@@ -70,23 +68,23 @@ class Aggregate:
 
     name: str
     tasks: int
-    standings: tuple[Standing, ...]
+    standings: tuple[AggregateRow, ...]
     incomplete: dict[str, int]
 
 
-def groups() -> dict[str, tuple[str, ...]]:
+def task_groups() -> dict[str, tuple[str, ...]]:
     """What is summed up: the collection, its families, its demands."""
     return {"core16": paper.core16(), **paper.families(), **paper.demands()}
 
 
-def aggregate(name: str, tasks: Sequence[str], fields: Mapping[str, Field]) -> Aggregate:
+def aggregate(name: str, tasks: Sequence[str], fields: Mapping[str, TaskResults]) -> Aggregate:
     """Over the fields of the tasks, as far as they are there."""
     present = [fields[task] for task in tasks if task in fields]
     has = {label: sum(label in one.by_label for one in present) for one in present for label in one.by_label}
     complete = [label for label, count in has.items() if count == len(tasks)]
     standings = _Complete(present, complete).standings() if complete else []
     standings.sort(key=lambda one: (one.rank, one.entrant))
-    played = {entry.label for one in present for entry in one.entries if entry.kind is Kind.RUNS}
+    played = {entry.label for one in present for entry in one.entries if entry.kind is EntryKind.RUNS}
     rest = {label: count for label, count in sorted(has.items()) if count < len(tasks) and label in played}
     return Aggregate(name, len(tasks), tuple(standings), rest)
 
@@ -95,16 +93,16 @@ def aggregate(name: str, tasks: Sequence[str], fields: Mapping[str, Field]) -> A
 class _Complete:
     """Entrants that have all the tasks; the methods give a list with an item for each, in the order of ``labels``."""
 
-    fields: list[Field]
+    fields: list[TaskResults]
     labels: list[str]
 
-    def standings(self) -> list[Standing]:
+    def standings(self) -> list[AggregateRow]:
         placed = ranks([estimate.value for estimate in self.estimates])
         first = (drawn_ranks(self._drawn_means()) == 1).mean(axis=1)
-        possible = places(len(self.labels), self._difference)
+        possible = rank_intervals(len(self.labels), self._difference)
         rank_scores, by_paper = self._rank_scores(), self._by_paper()
         return [
-            Standing(
+            AggregateRow(
                 entrant=label,
                 normalised=Number(self.estimates[i].value, self.estimates[i].interval()),
                 scope=self.estimates[i].scope,
@@ -128,7 +126,7 @@ class _Complete:
     def estimates(self) -> list[Estimate]:
         return [average([self._estimate(one, label) for one in self.fields]) for label in self.labels]
 
-    def _estimate(self, one: Field, label: str) -> Estimate:
+    def _estimate(self, one: TaskResults, label: str) -> Estimate:
         return normalised(one.by_label[label].estimate(), scales()[one.task])
 
     def _difference(self, i: int, j: int) -> Estimate:
@@ -179,10 +177,10 @@ def _rank_number(total: RankScore, mean_rank: Drawn, others: int) -> Number | No
     return Number(total.score, percentile_interval(total.score, 1.0 - (mean_rank - 1.0) / others, bounds=(0.0, 1.0)))
 
 
-def _draws(one: Field, label: str) -> Drawn:
+def _draws(one: TaskResults, label: str) -> Drawn:
     return _scaled(one, one.drawn[label])
 
 
-def _scaled(one: Field, scores: Drawn) -> Drawn:
+def _scaled(one: TaskResults, scores: Drawn) -> Drawn:
     scale = scales()[one.task]
     return np.asarray((scores - scale.low) / scale.unit)

@@ -8,21 +8,60 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
-from evopolicygym.analysis.entrants import entrant
-from evopolicygym.analysis.leaderboard.fingerprints import conditions, differences
-from evopolicygym.analysis.scores import RunScore, run_score
+from evopolicygym.analysis.scores import RunScore, entrant, run_score
 from evopolicygym.run_record import RunRecord
+
+Fingerprint = Mapping[str, Any]
+OF_THE_TASK: Final = frozenset(
+    {
+        "task",
+        "env",
+        "task_version",
+        "horizon",
+        "failure_return",
+        "limits",
+        "packages",
+        "pygame",
+        "env_options",
+        "sources",
+    }
+)
+OF_THE_MACHINE: Final = "on"
+ABSENT: Final = "nothing"
+
+
+def conditions(fingerprint: Fingerprint) -> dict[str, Any]:
+    """What is the same for all tasks of one table: protocol, splits, budget and the like."""
+    left_out = OF_THE_TASK | {OF_THE_MACHINE}
+    return {name: value for name, value in fingerprint.items() if name not in left_out}
+
+
+def differences(this: Fingerprint, other: Fingerprint) -> list[str]:
+    """``budget: 64, not 128``, for whatever can move a score. The machine moves only last bits."""
+    mine, theirs = (dict(_flat(facts)) for facts in (this, other))
+    names = [name for name in {**mine, **theirs} if name.split(".")[0] != OF_THE_MACHINE]
+    pairs = [(name, mine.get(name, ABSENT), theirs.get(name, ABSENT)) for name in names]
+    return [f"{name}: {here}, not {there}" for name, here, there in pairs if here != there]
+
+
+def _flat(facts: Fingerprint, before: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in facts.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{before}{name}.")
+        else:
+            yield f"{before}{name}", value
+
 
 OPEN: Final = "open"
 GIVEN: Final = {"hosts": "the agent could reach more hosts", "shown": "the agent was shown more files"}
 
 
 @dataclass(frozen=True)
-class Group:
+class TaskRuns:
     """All runs of one comparable_id, and so of one task."""
 
     task: str
@@ -44,7 +83,7 @@ class Group:
 class Board:
     """``apart`` and ``differs`` say why it is not part of the first board."""
 
-    groups: dict[str, Group]
+    groups: dict[str, TaskRuns]
     apart: tuple[str, ...]
     differs: tuple[str, ...] = ()
 
@@ -62,13 +101,13 @@ def boards(runs: Iterable[RunRecord]) -> list[Board]:
     alike: dict[tuple[tuple[str, ...], str], list[RunRecord]] = defaultdict(list)
     for run in runs:
         shared = json.dumps(conditions(run.ids.fingerprint), sort_keys=True, default=str)
-        alike[(apart(run), shared)].append(run)
+        alike[(separate_reasons(run), shared)].append(run)
     made = [board for (reasons, _), members in alike.items() for board in _layers(members, reasons)]
     made.sort(key=lambda board: (len(board.apart), -board.size))
     return [made[0], *(_compared(board, made[0]) for board in made[1:])] if made else []
 
 
-def apart(run: RunRecord) -> tuple[str, ...]:
+def separate_reasons(run: RunRecord) -> tuple[str, ...]:
     """Why a run shares a table only with its like, whatever its comparable_id."""
     got = run.isolation
     below = () if got.publishable else (f"isolation below B (policy {got.policy}, agent {got.agent})",)
@@ -87,18 +126,18 @@ def _layers(runs: list[RunRecord], reasons: tuple[str, ...]) -> Iterable[Board]:
     """One comparable_id for each task at a time, the one with most runs first."""
     left = _groups(runs)
     while left:
-        layer: dict[str, Group] = {}
+        layer: dict[str, TaskRuns] = {}
         for group in left:
             layer.setdefault(group.task, group)
         left = [group for group in left if group not in layer.values()]
         yield Board(dict(sorted(layer.items())), reasons)
 
 
-def _groups(runs: list[RunRecord]) -> list[Group]:
+def _groups(runs: list[RunRecord]) -> list[TaskRuns]:
     members: dict[tuple[str, str], list[RunScore]] = defaultdict(list)
     for run in runs:
         members[(run.task.id, run.ids.comparable_id)].append(run_score(run))
-    groups = [Group(task, name, tuple(scores)) for (task, name), scores in members.items()]
+    groups = [TaskRuns(task, name, tuple(scores)) for (task, name), scores in members.items()]
     return sorted(groups, key=lambda group: (-len(group.runs), group.comparable_id))
 
 

@@ -2,23 +2,72 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
-from evopolicygym.analysis.leaderboard.aggregates import Aggregate, aggregate, groups
-from evopolicygym.analysis.leaderboard.boards import Board, boards
-from evopolicygym.analysis.leaderboard.costs import Cost, cost, pareto, per_dollar
-from evopolicygym.analysis.leaderboard.fingerprints import conditions
+from evopolicygym.analysis.leaderboard.aggregates import Aggregate, aggregate, task_groups
+from evopolicygym.analysis.leaderboard.boards import Board, boards, conditions
 from evopolicygym.analysis.leaderboard.selection import mean_candidates
-from evopolicygym.analysis.leaderboard.task_results import Field, Kind, field
+from evopolicygym.analysis.leaderboard.task_results import EntryKind, TaskResults, task_results
 from evopolicygym.analysis.leaderboard.task_table import TaskTable, task_table
+from evopolicygym.analysis.scores import mean_if_known
 from evopolicygym.analysis.stats.bootstrap import DRAWS
 from evopolicygym.reference import paper
 from evopolicygym.reference.anchors import AnchorFile
 from evopolicygym.reference.scale import version
 from evopolicygym.run_record import RunRecord
+
+# The keys of ``usage`` in run.json that are read: numbers for the whole run. Cached input is not part of input.
+INPUT: Final = "input_tokens"
+CACHED: Final = "cached_tokens"
+OUTPUT: Final = "output_tokens"
+DOLLARS: Final = "dollars"
+
+
+@dataclass(frozen=True)
+class MeanCost:
+    """Means over runs. ``wall_s`` is from opening to closing: hidden scoring is not the agent's time."""
+
+    input_tokens: float | None
+    cached_tokens: float | None
+    output_tokens: float | None
+    dollars: float | None
+    wall_s: float | None
+
+
+def mean_cost(runs: Iterable[RunRecord]) -> MeanCost:
+    listed = list(runs)
+    return MeanCost(
+        input_tokens=mean_if_known(_usage(run, INPUT) for run in listed),
+        cached_tokens=mean_if_known(_usage(run, CACHED) for run in listed),
+        output_tokens=mean_if_known(_usage(run, OUTPUT) for run in listed),
+        dollars=mean_if_known(_usage(run, DOLLARS) for run in listed),
+        wall_s=mean_if_known(_wall_s(run) for run in listed),
+    )
+
+
+def per_dollar(score: float | None, dollars: float | None) -> float | None:
+    return score / dollars if score is not None and dollars else None
+
+
+def pareto(points: Mapping[str, tuple[float, float]]) -> set[str]:
+    """Names of (dollars, score) that no other point beats in one and equals or beats in the other."""
+    return {name for name, point in points.items() if not any(_dominates(other, point) for other in points.values())}
+
+
+def _dominates(other: tuple[float, float], point: tuple[float, float]) -> bool:
+    return other != point and other[0] <= point[0] and other[1] >= point[1]
+
+
+def _usage(run: RunRecord, key: str) -> float | None:
+    value = (run.usage or {}).get(key)
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _wall_s(run: RunRecord) -> float | None:
+    return (run.times.closed - run.times.opened).total_seconds() if run.times.closed else None
 
 
 class PaperRows(StrEnum):
@@ -37,7 +86,7 @@ class CostRow:
     entrant: str
     runs: int
     checkpoints: float | None
-    cost: Cost
+    cost: MeanCost
     score: float | None
     score_per_dollar: float | None
     pareto: bool | None
@@ -78,8 +127,8 @@ def leaderboard(
 def _board(board: Board, files: Sequence[AnchorFile], with_paper: bool, draws: int) -> BoardTable:
     rows = _paper_rows(board, with_paper)
     mixed = rows is PaperRows.MIXED
-    fields = {task: field(group, files, mixed, draws) for task, group in board.groups.items()}
-    aggregates = [aggregate(name, tasks, fields) for name, tasks in groups().items() if set(tasks) & set(fields)]
+    fields = {task: task_results(group, files, mixed, draws) for task, group in board.groups.items()}
+    aggregates = [aggregate(name, tasks, fields) for name, tasks in task_groups().items() if set(tasks) & set(fields)]
     return BoardTable(
         conditions=conditions(board.sample.ids.fingerprint),
         apart=board.apart,
@@ -106,14 +155,14 @@ def _as_in_the_paper(run: RunRecord) -> bool:
     return same_cases and run.budget.total == paper.BUDGET and run.options.max_candidates is None
 
 
-def _costs(fields: dict[str, Field], aggregates: list[Aggregate]) -> list[CostRow]:
+def _costs(fields: dict[str, TaskResults], aggregates: list[Aggregate]) -> list[CostRow]:
     played: dict[str, list[RunRecord]] = {}
     for one in fields.values():
         for entry in one.entries:
-            if entry.kind is Kind.RUNS:
+            if entry.kind is EntryKind.RUNS:
                 played.setdefault(entry.label, []).extend(entry.runs)
     scores = {one.entrant: one.normalised.value for whole in aggregates[:1] for one in whole.standings}
-    costs = {label: cost(runs) for label, runs in played.items()}
+    costs = {label: mean_cost(runs) for label, runs in played.items()}
     points = {label: (costs[label].dollars, scores.get(label)) for label in played}
     known = {label: (x, y) for label, (x, y) in points.items() if x is not None and y is not None}
     best = pareto(known)

@@ -10,21 +10,65 @@ from functools import cached_property
 
 import numpy as np
 
-from evopolicygym.analysis.entrants import PUBLISHED, RANDOM
-from evopolicygym.analysis.leaderboard.anchors import Lines, NoLines, lines
-from evopolicygym.analysis.leaderboard.boards import Group
-from evopolicygym.analysis.scores import Matrix, RunScore, task_score
+from evopolicygym.analysis.leaderboard.boards import TaskRuns, differences
+from evopolicygym.analysis.scores import PUBLISHED, RANDOM, Matrix, RunScore, task_score
 from evopolicygym.analysis.stats.bootstrap import DRAWS, SEED, Drawn, draw
-from evopolicygym.analysis.stats.estimates import Estimate, difference, score
+from evopolicygym.analysis.stats.estimates import Estimate, estimate_difference, estimate_score
 from evopolicygym.reference import paper
-from evopolicygym.reference.anchors import AnchorFile
+from evopolicygym.reference.anchors import AnchorFile, TaskAnchors
 from evopolicygym.reference.scale import Scale, scales
 from evopolicygym.run_record import RunRecord
+
+
+@dataclass(frozen=True)
+class TrivialScores:
+    """Anchors on the cases of a task's runs. ``random`` has a row for each repeat."""
+
+    random: Matrix
+    means: dict[str, float]
+
+    @property
+    def best(self) -> str:
+        """The trivial policy that scores most."""
+        return max(self.means, key=self.means.__getitem__)
+
+
+@dataclass(frozen=True)
+class NoAnchors:
+    why: str
+
+
+def trivial_scores(files: Sequence[AnchorFile], run: RunRecord) -> TrivialScores | NoAnchors:
+    """Anchors that were measured as the run was: same cases, versions and limits. Otherwise why there are none."""
+    why = "no anchors are stored for this task"
+    for file in files:
+        anchors = file.tasks.get(run.task.id)
+        if anchors is None:
+            continue
+        why = _misfit(anchors, run)
+        if not why:
+            return _lines(anchors, run.options.heldout_cases)
+    return NoAnchors(why)
+
+
+def _misfit(anchors: TaskAnchors, run: RunRecord) -> str:
+    measured = {name: run.ids.fingerprint[name] for name in anchors.fingerprint if name in run.ids.fingerprint}
+    if found := differences(anchors.fingerprint, measured):
+        return "the stored anchors differ: " + "; ".join(found)
+    if anchors.heldout_cases < run.options.heldout_cases:
+        return f"the stored anchors have {anchors.heldout_cases} cases, not {run.options.heldout_cases}"
+    return ""
+
+
+def _lines(anchors: TaskAnchors, cases: int) -> TrivialScores:
+    random = np.array([repeat[:cases] for repeat in anchors.random.returns])
+    return TrivialScores(random, {name: anchor.mean(cases) for name, anchor in anchors.trivial().items()})
+
 
 UNKNOWN = Estimate(0.0, one_run=1, one_case=1)
 
 
-class Kind(StrEnum):
+class EntryKind(StrEnum):
     """Where an entry comes from. Of a published one only its mean is known."""
 
     RUNS = "runs"
@@ -33,11 +77,11 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, eq=False)
-class Entry:
+class TaskEntry:
     """One entrant on one task."""
 
     label: str
-    kind: Kind
+    kind: EntryKind
     score: float
     matrix: Matrix | None
     runs: tuple[RunRecord, ...] = ()
@@ -51,35 +95,35 @@ class Entry:
         return np.array([self.score]) if self.matrix is None else np.asarray(self.matrix.mean(axis=1))
 
     def estimate(self) -> Estimate:
-        return UNKNOWN.shifted(self.score) if self.matrix is None else score(self.matrix)
+        return UNKNOWN.shifted(self.score) if self.matrix is None else estimate_score(self.matrix)
 
-    def minus(self, other: Entry) -> Estimate:
+    def minus(self, other: TaskEntry) -> Estimate:
         """Paired by case where both are known by case."""
         if self.matrix is not None and other.matrix is not None:
-            return difference(self.matrix, other.matrix)
+            return estimate_difference(self.matrix, other.matrix)
         known, sign = (self, 1.0) if other.matrix is None else (other, -1.0)
         if known.matrix is None:
             return UNKNOWN.shifted(self.score - other.score)
-        return score(known.matrix).scaled(sign).shifted(-other.score if sign > 0 else self.score)
+        return estimate_score(known.matrix).scaled(sign).shifted(-other.score if sign > 0 else self.score)
 
 
 @dataclass(frozen=True)
-class Missing:
+class MissingRun:
     entrant: str
     run: str
     reason: str
 
 
 @dataclass(frozen=True, eq=False)
-class Field:
+class TaskResults:
     """``anchors`` are trivial policies on the same cases, or why there are none."""
 
     task: str
     comparable_id: str
     cases: int
-    entries: tuple[Entry, ...]
-    missing: tuple[Missing, ...]
-    anchors: Lines | NoLines
+    entries: tuple[TaskEntry, ...]
+    missing: tuple[MissingRun, ...]
+    anchors: TrivialScores | NoAnchors
     draws: int = DRAWS
 
     @cached_property
@@ -95,34 +139,38 @@ class Field:
         return scales().get(self.task)
 
     @property
-    def by_label(self) -> dict[str, Entry]:
+    def by_label(self) -> dict[str, TaskEntry]:
         return {entry.label: entry for entry in self.entries}
 
 
-def field(group: Group, files: Sequence[AnchorFile], with_paper: bool, draws: int = DRAWS) -> Field:
+def task_results(group: TaskRuns, files: Sequence[AnchorFile], with_paper: bool, draws: int = DRAWS) -> TaskResults:
     """``with_paper`` mixes the published rows in; the caller knows whether they are comparable."""
     cases = group.sample.options.heldout_cases
-    anchors = lines(files, group.sample)
+    anchors = trivial_scores(files, group.sample)
     entries, missing = [], []
     for who, runs in group.by_entrant().items():
-        missing += [Missing(who, one.run.id, one.missing) for one in runs if one.missing]
+        missing += [MissingRun(who, one.run.id, one.missing) for one in runs if one.missing]
         if counted := [one for one in runs if not one.missing]:
             entries.append(_entry(who, counted))
-    if isinstance(anchors, Lines):
-        entries.append(Entry(RANDOM, Kind.ANCHOR, task_score(anchors.random), anchors.random))
+    if isinstance(anchors, TrivialScores):
+        entries.append(TaskEntry(RANDOM, EntryKind.ANCHOR, task_score(anchors.random), anchors.random))
     if with_paper:
         entries += published_entries(group.task)
-    return Field(group.task, group.comparable_id, cases, tuple(entries), tuple(missing), anchors, draws)
+    return TaskResults(group.task, group.comparable_id, cases, tuple(entries), tuple(missing), anchors, draws)
 
 
-def published_entries(task: str) -> list[Entry]:
+def published_entries(task: str) -> list[TaskEntry]:
     """The agents of Table 1. Its random policy is left out: the measured one is the entrant."""
     row = paper.published().get(task, {})
-    return [Entry(f"{name}{PUBLISHED}", Kind.PAPER, mean, None) for name, mean in row.items() if name != paper.RANDOM]
+    return [
+        TaskEntry(f"{name}{PUBLISHED}", EntryKind.PAPER, mean, None)
+        for name, mean in row.items()
+        if name != paper.RANDOM
+    ]
 
 
-def _entry(label: str, runs: list[RunScore]) -> Entry:
+def _entry(label: str, runs: list[RunScore]) -> TaskEntry:
     matrix = np.array([one.returns for one in runs], dtype=np.float64)
     flags = [flag for one in runs for flag in one.flags]
     counted = tuple(f"{flag} ({flags.count(flag)} of {len(runs)})" for flag in dict.fromkeys(flags))
-    return Entry(label, Kind.RUNS, task_score(matrix), matrix, tuple(one.run for one in runs), counted)
+    return TaskEntry(label, EntryKind.RUNS, task_score(matrix), matrix, tuple(one.run for one in runs), counted)

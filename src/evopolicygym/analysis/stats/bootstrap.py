@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from evopolicygym.analysis.scores import Matrix
-from evopolicygym.analysis.stats.estimates import LEVEL, Interval, score
+from evopolicygym.analysis.stats.estimates import LEVEL, Interval, estimate_score
 
 DRAWS: Final = 10_000
 SEED: Final = 20_260_702
@@ -43,7 +43,7 @@ def _matched(drawn: Drawn, matrix: Matrix) -> Drawn:
     """Move whole draws so that their means spread as they should."""
     means = drawn.mean(axis=0)
     spread = float(means.std())
-    factor = score(matrix).error / spread if spread else 1.0
+    factor = estimate_score(matrix).error / spread if spread else 1.0
     return np.asarray(drawn + (factor - 1.0) * (means - float(matrix.mean())))
 
 

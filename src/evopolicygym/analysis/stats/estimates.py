@@ -24,8 +24,8 @@ from scipy import stats
 from evopolicygym.analysis.scores import Matrix, task_score
 
 LEVEL: Final = 0.95
-WHOLE: Final = "runs and cases"
-MOST_SKEWNESS: Final = 0.1  # of the mean; chosen in benchmarks/coverage.py: more helps one-sided runs, harms two-sided
+FULL_SCOPE: Final = "runs and cases"
+MAX_SKEWNESS: Final = 0.1  # of the mean; chosen in benchmarks/coverage.py: more helps one-sided runs, harms two-sided
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class Estimate:
     def _skewness(self) -> float:
         if not self.variance:
             return 0.0
-        return min(max(self.third / self.error**3, -MOST_SKEWNESS), MOST_SKEWNESS)
+        return min(max(self.third / self.error**3, -MAX_SKEWNESS), MAX_SKEWNESS)
 
     @property
     def scope(self) -> str:
@@ -102,7 +102,7 @@ class Estimate:
             return "no interval: one number on each task"
         blind = [_blind(self.one_run, self.parts, "cases only", "one run")]
         blind += [_blind(self.one_case, self.parts, "runs only", "one case")]
-        told = [part for part in blind if part] or [WHOLE]
+        told = [part for part in blind if part] or [FULL_SCOPE]
         return "; ".join(told if self.variance else [*told, "nothing varied"])
 
 
@@ -124,11 +124,11 @@ def contrast(weighted: Sequence[tuple[float, Matrix]]) -> Estimate:
     )
 
 
-def score(matrix: Matrix) -> Estimate:
+def estimate_score(matrix: Matrix) -> Estimate:
     return contrast([(1.0, matrix)])
 
 
-def difference(first: Matrix, second: Matrix) -> Estimate:
+def estimate_difference(first: Matrix, second: Matrix) -> Estimate:
     return contrast([(1.0, first), (-1.0, second)])
 
 

@@ -13,7 +13,7 @@ CONFIDENCE: Final = 0.95
 
 
 @dataclass(frozen=True)
-class Count:
+class HitCount:
     """Edits of one kind in one run, and how many of them were hits."""
 
     n: int = 0
@@ -21,7 +21,7 @@ class Count:
 
 
 @dataclass(frozen=True)
-class Rate:
+class HitRate:
     """Over ``runs`` that have any such edit. With one run the interval is of that run alone, and says so."""
 
     n: int
@@ -32,14 +32,14 @@ class Rate:
     high: float | None
 
 
-def hit_rate(counts: Sequence[Count]) -> Rate:
+def hit_rate(counts: Sequence[HitCount]) -> HitRate:
     """One count per run."""
     counts = [count for count in counts if count.n]
     n, hits, runs = sum(count.n for count in counts), sum(count.hits for count in counts), len(counts)
     if not n:
-        return Rate(0, 0, 0, None, None, None)
-    low, high = wilson(hits / n, n / design_effect(counts), quantile(runs - 1))
-    return Rate(n, hits, runs, hits / n, low, high)
+        return HitRate(0, 0, 0, None, None, None)
+    low, high = wilson(hits / n, n / design_effect(counts), t_quantile(runs - 1))
+    return HitRate(n, hits, runs, hits / n, low, high)
 
 
 def wilson(rate: float, n: float, z: float) -> tuple[float, float]:
@@ -49,7 +49,7 @@ def wilson(rate: float, n: float, z: float) -> tuple[float, float]:
     return min(rate, max(0.0, centre - half)), max(rate, min(1.0, centre + half))  # also where rounding says otherwise
 
 
-def design_effect(counts: Sequence[Count]) -> float:
+def design_effect(counts: Sequence[HitCount]) -> float:
     """Variance of the rate when runs are drawn, over that when edits are; at least 1. One run cannot tell: 1."""
     n, hits, runs = sum(count.n for count in counts), sum(count.hits for count in counts), len(counts)
     rate = hits / n
@@ -60,7 +60,7 @@ def design_effect(counts: Sequence[Count]) -> float:
 
 
 @cache
-def quantile(freedom: int) -> float:
+def t_quantile(freedom: int) -> float:
     """Of Student's t, two-sided at ``CONFIDENCE``: few runs know little of how runs differ. Normal when there is one
     run, whose interval is not about other runs."""
     if freedom < 1:

@@ -20,18 +20,18 @@ Counts = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Components:
+class VarianceComponents:
     """Of the variance of a paired difference: between runs, between cases, and the rest. Never below 0."""
 
     runs: float
     cases: float
     rest: float
 
-    def __add__(self, other: Components) -> Components:
-        return Components(self.runs + other.runs, self.cases + other.cases, self.rest + other.rest)
+    def __add__(self, other: VarianceComponents) -> VarianceComponents:
+        return VarianceComponents(self.runs + other.runs, self.cases + other.cases, self.rest + other.rest)
 
-    def scaled(self, factor: float) -> Components:
-        return Components(self.runs * factor, self.cases * factor, self.rest * factor)
+    def scaled(self, factor: float) -> VarianceComponents:
+        return VarianceComponents(self.runs * factor, self.cases * factor, self.rest * factor)
 
     def split(self, runs: Counts, cases: int) -> tuple[NDArray[np.float64], float]:
         """The variance of the mean that runs bring, with that many of each entrant, and the one that cases bring."""
@@ -39,14 +39,14 @@ class Components:
 
 
 @dataclass(frozen=True)
-class Plan:
+class RunsNeeded:
     """``runs`` of each entrant on each task; null when no number up to 1,000 is enough with so few cases."""
 
     cases: int
     runs: int | None
 
 
-def components(first: Matrix, second: Matrix) -> Components | None:
+def variance_components(first: Matrix, second: Matrix) -> VarianceComponents | None:
     """None when an entrant has one run: nothing shows how much its runs differ."""
     if min(len(first), len(second)) < 2 or first.shape[1] < 2:
         return None
@@ -58,15 +58,17 @@ def components(first: Matrix, second: Matrix) -> Components | None:
     ]
     by_case = float((first.mean(axis=0) - second.mean(axis=0)).var(ddof=1))
     cases = by_case - sum(left / len(matrix) for matrix, left in zip(sides, rest, strict=True))
-    return Components(sum(max(value, 0.0) for value in runs), max(cases, 0.0), sum(rest))
+    return VarianceComponents(sum(max(value, 0.0) for value in runs), max(cases, 0.0), sum(rest))
 
 
-def plans(difference: float, parts: Components, tasks: int = 1) -> tuple[Plan, ...]:
+def runs_needed(difference: float, parts: VarianceComponents, tasks: int = 1) -> tuple[RunsNeeded, ...]:
     """For each number of cases the fewest runs that find the difference with a probability of 80 %."""
-    return tuple(Plan(cases, _fewest(difference, parts, cases, tasks)) for cases in CASES)
+    return tuple(RunsNeeded(cases, _fewest(difference, parts, cases, tasks)) for cases in CASES)
 
 
-def power(difference: float, parts: Components, runs: Sequence[int], cases: int, tasks: int = 1) -> NDArray[np.float64]:
+def power(
+    difference: float, parts: VarianceComponents, runs: Sequence[int], cases: int, tasks: int = 1
+) -> NDArray[np.float64]:
     """Of the two-sided test at 5 %, with Satterthwaite's degrees of freedom, as if the tasks were alike."""
     counts = np.asarray(runs, dtype=np.int64)
     by_runs, by_cases = parts.split(counts, cases)
@@ -77,7 +79,7 @@ def power(difference: float, parts: Components, runs: Sequence[int], cases: int,
     return np.asarray(stats.t.cdf(abs(difference) / np.sqrt(variance) - reach, degrees))
 
 
-def _fewest(difference: float, parts: Components, cases: int, tasks: int) -> int | None:
+def _fewest(difference: float, parts: VarianceComponents, cases: int, tasks: int) -> int | None:
     counts = range(2, MOST_RUNS + 1)
     enough = power(difference, parts, counts, cases, tasks) >= POWER
     return counts[int(enough.argmax())] if difference and enough.any() else None

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from evopolicygym.analysis.scores import mean_if_known
+from evopolicygym.analysis.stats.estimates import LEVEL, Estimate
 
 Draws = NDArray[np.float64]
 SAME = 1e-9  # of the largest value: what differs by less in a bootstrap draw differs by the order of summation
@@ -47,3 +48,32 @@ def drawn_ranks(draws: Draws) -> NDArray[np.int64]:
     least = SAME * np.abs(draws).max(axis=0)
     greater = draws[None, :, :] - draws[:, None, :] > least
     return np.asarray(1 + greater.sum(axis=1))
+
+
+@dataclass(frozen=True)
+class RankInterval:
+    first: int
+    last: int
+
+
+def rank_intervals(count: int, difference: Callable[[int, int], Estimate]) -> list[RankInterval]:
+    """``difference(i, j)`` is the score of i minus that of j. Called once for each pair."""
+    level = 1.0 - (1.0 - LEVEL) / max(count - 1, 1)
+    surer = [[0] * count for _ in range(count)]
+    for i in range(count):
+        for j in range(i):
+            surer[i][j] = _sign(difference(i, j), level)
+            surer[j][i] = -surer[i][j]
+    return [_places(row) for row in surer]
+
+
+def _places(row: Sequence[int]) -> RankInterval:
+    return RankInterval(1 + sum(sign < 0 for sign in row), len(row) - sum(sign > 0 for sign in row))
+
+
+def _sign(difference: Estimate, level: float) -> int:
+    """1 surely above, -1 surely below, 0 undecided."""
+    interval = difference.interval(level)
+    if interval is None:
+        return 0
+    return int(interval.low > 0.0) - int(interval.high < 0.0)

@@ -33,7 +33,7 @@ from evopolicygym.execution.ray.messages import (
 from evopolicygym.execution.records import Episode, EpisodeResult, FaultReport, Node
 from evopolicygym.sandbox.checkpoints import Checkpoint, remove_tree
 from evopolicygym.sandbox.policy.jail import Level
-from evopolicygym.sandbox.policy.launcher import Zygote
+from evopolicygym.sandbox.policy.zygote_client import Zygote
 from evopolicygym.tasks.ids import ids
 from evopolicygym.tasks.task import Task
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from evopolicygym.sandbox.agent.proxy import AllowList, Destination, Refused
+from evopolicygym.sandbox.agent.allow_list import AllowList, Destination, ProxyRefusal
 
 CHUNK: Final = 1 << 16
 CONNECTIONS: Final = 64
@@ -31,7 +31,7 @@ Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Coroutine[None, N
 
 
 @dataclass(frozen=True)
-class Traffic:
+class ProxyTraffic:
     """Connections to one destination through the proxy: how often, whether let through, bytes out and in."""
 
     host: str
@@ -55,10 +55,10 @@ class Gateway:
         self._thread.start()
         self._ready.wait()
 
-    def traffic(self) -> tuple[Traffic, ...]:
+    def traffic(self) -> tuple[ProxyTraffic, ...]:
         """What the proxy decided, so far."""
         kept = sorted((key, tuple(counts)) for key, counts in list(self._traffic.items()))
-        return tuple(Traffic(*key, *counts) for key, counts in kept)
+        return tuple(ProxyTraffic(*key, *counts) for key, counts in kept)
 
     def close(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -120,13 +120,13 @@ class Gateway:
         """One client of the proxy."""
         try:
             await self._tunnel(reader, writer)
-        except Refused as refusal:
+        except ProxyRefusal as refusal:
             if refusal.destination:
                 self._count(refusal.destination, False)
             writer.write(refusal.answer())
         except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
             problem = str(error) or type(error).__name__
-            writer.write(Refused("502 Bad Gateway", f"the host cannot be reached: {problem}").answer())
+            writer.write(ProxyRefusal("502 Bad Gateway", f"the host cannot be reached: {problem}").answer())
 
     async def _tunnel(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         async with asyncio.timeout(HEAD_S):

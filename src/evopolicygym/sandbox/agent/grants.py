@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from typing import Final
 
-from evopolicygym.sandbox.agent.cell import Cell, Network
-from evopolicygym.sandbox.agent.view import RESOLVER, View
-from evopolicygym.sandbox.landlock import Grant
+from evopolicygym.sandbox.agent.agent_sandbox import AgentSandbox, NetworkAccess
+from evopolicygym.sandbox.agent.view import RESOLVER, VisibleFiles
+from evopolicygym.sandbox.landlock import FileGrant
 
 DEVICES: Final = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty")
 # Of a terminal the kernel asks only the owner: granted only where the agent is a user of its own.
@@ -22,10 +22,10 @@ OWN_MEMORY_MAP: Final = "/proc/self/maps"
 WHO: Final = ("/etc/passwd", "/etc/group", "/etc/nsswitch.conf", "/etc/hosts")
 
 
-def grant_of(cell: Cell, view: View, own_user: bool, ports: tuple[int, ...]) -> Grant:
-    outside = cell.network is Network.OPEN
+def grant_of(cell: AgentSandbox, view: VisibleFiles, own_user: bool, ports: tuple[int, ...]) -> FileGrant:
+    outside = cell.network is NetworkAccess.OPEN
     read = (*view.readable(), *FACTS, *WHO, *(RESOLVER if outside else ()))
-    return Grant(
+    return FileGrant(
         read=(*_there(read), OWN_MEMORY_MAP),
         browse=_there(view.ways()),
         change=cell.writable,

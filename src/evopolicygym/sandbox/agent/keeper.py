@@ -10,8 +10,8 @@ from contextlib import suppress
 from typing import Any, Final
 
 from evopolicygym.errors import Fault, UserError
-from evopolicygym.sandbox.agent import warden
-from evopolicygym.sandbox.agent.orders import Orders
+from evopolicygym.sandbox.agent import supervisor_main
+from evopolicygym.sandbox.agent.orders import LaunchRequest
 from evopolicygym.sandbox.agent.program import LAYER
 from evopolicygym.sandbox.runtime import runtime
 
@@ -24,15 +24,15 @@ class LayerFailed(Fault):
     """A layer of the cell did not take; the program was never started."""
 
 
-class Keeper:
+class Supervisor:
     """The process that keeps the cell, and what it says."""
 
-    def __init__(self, orders: Orders, streams: tuple[int, int, int]) -> None:
+    def __init__(self, orders: LaunchRequest, streams: tuple[int, int, int]) -> None:
         self._control, theirs = socket.socketpair()
         own = runtime()
         with theirs:
             self._process = subprocess.Popen(
-                [own.python, *FLAGS, warden.__file__, own.harness, str(theirs.fileno())],
+                [own.python, *FLAGS, supervisor_main.__file__, own.harness, str(theirs.fileno())],
                 stdin=streams[0],
                 stdout=streams[1],
                 stderr=streams[2],

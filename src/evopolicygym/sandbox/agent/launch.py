@@ -8,29 +8,29 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Self
 
-from evopolicygym.sandbox.agent import warden
-from evopolicygym.sandbox.agent.cell import AgentLevel, Cell
-from evopolicygym.sandbox.agent.gateway import Traffic
+from evopolicygym.sandbox.agent import supervisor_main
+from evopolicygym.sandbox.agent.agent_sandbox import AgentLevel, AgentSandbox
+from evopolicygym.sandbox.agent.agent_user import agent_uid, hand_over
+from evopolicygym.sandbox.agent.gateway import ProxyTraffic
 from evopolicygym.sandbox.agent.grants import grant_of
-from evopolicygym.sandbox.agent.keeper import Keeper
+from evopolicygym.sandbox.agent.keeper import Supervisor
 from evopolicygym.sandbox.agent.layers import Layers
-from evopolicygym.sandbox.agent.orders import Orders
-from evopolicygym.sandbox.agent.ownership import agent_uid, hand_over
-from evopolicygym.sandbox.agent.reach import Reach
-from evopolicygym.sandbox.agent.view import SYSTEM, View, view_of
+from evopolicygym.sandbox.agent.orders import LaunchRequest
+from evopolicygym.sandbox.agent.reach import AgentNetwork
+from evopolicygym.sandbox.agent.view import SYSTEM, VisibleFiles, view_of
 from evopolicygym.sandbox.packages import simulators_in
 from evopolicygym.sandbox.runtime import is_within, runtime
 
 
 def launch(
     argv: Sequence[str],
-    cell: Cell,
+    cell: AgentSandbox,
     level: AgentLevel,
     stdin: int,
     stdout: int,
     stderr: int,
     max_landlock_abi: int | None = None,
-) -> AgentProcess:
+) -> SandboxedProcess:
     """Start ``argv`` in ``cell``. Raises LayerFailed, or UserError if the program cannot be run there."""
     cell.check((runtime().harness, runtime().site))
     with ExitStack() as stack:
@@ -38,20 +38,20 @@ def launch(
         view = view_of(cell)
         if uid is not None:
             _hand_over(cell, uid)
-        network = Reach(cell, level)
+        network = AgentNetwork(cell, level)
         stack.callback(network.close)
         grant = grant_of(cell, view, uid is not None, network.reachable) if level is AgentLevel.B else None
         layers = Layers(level, cell.network, uid, cell.processes, grant, max_landlock_abi)
-        process = Keeper(_orders(argv, cell, view, layers, network), (stdin, stdout, stderr))
+        process = Supervisor(_orders(argv, cell, view, layers, network), (stdin, stdout, stderr))
         stack.callback(process.end)
         network.open(process.listeners)
-        return AgentProcess(level, process, network, stack.pop_all())
+        return SandboxedProcess(level, process, network, stack.pop_all())
 
 
-class AgentProcess:
+class SandboxedProcess:
     """A program in its cell. When it ends, all that it has started ends with it."""
 
-    def __init__(self, level: AgentLevel, process: Keeper, network: Reach, cleanup: ExitStack) -> None:
+    def __init__(self, level: AgentLevel, process: Supervisor, network: AgentNetwork, cleanup: ExitStack) -> None:
         self.level, self._process, self._network, self._cleanup = level, process, network, cleanup
 
     def wait(self, timeout: float | None = None) -> int | None:
@@ -63,7 +63,7 @@ class AgentProcess:
 
     def terminate(self) -> None:
         """Ask the program, and nobody else, to end: SIGTERM."""
-        self._process.tell(warden.TERMINATE)
+        self._process.tell(supervisor_main.TERMINATE)
 
     def kill(self) -> None:
         """Afterwards no process of the agent exists. Raises Fault if that could not be made sure of."""
@@ -71,7 +71,7 @@ class AgentProcess:
         self._cleanup.close()
         self._process.exit_code()
 
-    def traffic(self) -> tuple[Traffic, ...]:
+    def traffic(self) -> tuple[ProxyTraffic, ...]:
         """What the proxy let through, and what it refused."""
         return self._network.traffic()
 
@@ -84,13 +84,13 @@ class AgentProcess:
         self.kill()
 
 
-def _hand_over(cell: Cell, uid: int) -> None:
+def _hand_over(cell: AgentSandbox, uid: int) -> None:
     hand_over(cell.workspace, uid, keep="feedback")
     hand_over(cell.home, uid)
     hand_over(cell.temporary, uid)
 
 
-def _ways(cell: Cell, view: View) -> tuple[str, ...]:
+def _ways(cell: AgentSandbox, view: VisibleFiles) -> tuple[str, ...]:
     """One path for each folder that must be passed: its own parents say the rest. What the system closes stays so."""
     shown = (*view.trees, *view.shown, *(os.path.realpath(path) for path in cell.readable))
     own = (path for path in shown if not is_within(path, SYSTEM))
@@ -98,19 +98,21 @@ def _ways(cell: Cell, view: View) -> tuple[str, ...]:
     return tuple(dict.fromkeys(os.path.join(os.path.dirname(path), "") for path in paths))
 
 
-def _hidden(view: View) -> tuple[str, ...]:
+def _hidden(view: VisibleFiles) -> tuple[str, ...]:
     """Files that the agent must not be able to open: of this package, and of simulators that were found."""
     found = [path for hole in view.holes for path in simulators_in(hole) if not is_within(path, view.shown)]
     modules = [path if os.path.isfile(path) else os.path.join(path, "__init__.py") for path in found]
     return (os.path.join(runtime().harness, "evopolicygym", "errors.py"), *modules)
 
 
-def _python_parts(cell: Cell) -> tuple[str, ...]:
+def _python_parts(cell: AgentSandbox) -> tuple[str, ...]:
     return (str(cell.python.folder), cell.python.executable, *cell.python.packages)
 
 
-def _orders(argv: Sequence[str], cell: Cell, view: View, layers: Layers, network: Reach) -> Orders:
-    return Orders(
+def _orders(
+    argv: Sequence[str], cell: AgentSandbox, view: VisibleFiles, layers: Layers, network: AgentNetwork
+) -> LaunchRequest:
+    return LaunchRequest(
         argv=tuple(argv),
         environment=cell.full_environment(network.proxy),
         workspace=str(cell.workspace),

@@ -11,7 +11,7 @@ from typing import Final
 
 from evopolicygym.sandbox import kernel, landlock, seccomp
 from evopolicygym.sandbox.agent import filter as refusals
-from evopolicygym.sandbox.agent.cell import AgentLevel, Network
+from evopolicygym.sandbox.agent.agent_sandbox import AgentLevel, NetworkAccess
 from evopolicygym.sandbox.privileges import become_nobody, tasks_of
 
 OUT_OF_MEMORY_FIRST: Final = "500"
@@ -22,10 +22,10 @@ class Layers:
     """``uid``: a user of its own, when the judge is root. ``grant``: for Landlock, at level B."""
 
     level: AgentLevel
-    network: Network
+    network: NetworkAccess
     uid: int | None
     processes: int
-    grant: landlock.Grant | None
+    grant: landlock.FileGrant | None
     max_landlock_abi: int | None
 
     def lay(self) -> None:
@@ -51,13 +51,13 @@ class Layers:
     def _landlock(self) -> int | None:
         if self.grant is not None:
             return landlock.confine(self.grant, self.max_landlock_abi)
-        if self.network is Network.OPEN:  # then abstract sockets are the host's
+        if self.network is NetworkAccess.OPEN:  # then abstract sockets are the host's
             landlock.scope()
         return None
 
     def _refusals(self, abi: int | None) -> refusals.Rules:
         private = self.level is AgentLevel.A
-        return refusals.Rules(private, not private and self.network is not Network.OPEN, abi)
+        return refusals.Rules(private, not private and self.network is not NetworkAccess.OPEN, abi)
 
 
 def _plain_signals() -> None:

@@ -9,7 +9,7 @@ from typing import Final
 
 from evopolicygym.errors import Fault, IsolationUnavailable, UserError
 from evopolicygym.sandbox import landlock
-from evopolicygym.sandbox.agent.cell import AgentLevel, Cell, Network
+from evopolicygym.sandbox.agent.agent_sandbox import AgentLevel, AgentSandbox, NetworkAccess
 from evopolicygym.sandbox.agent.launch import launch
 from evopolicygym.sandbox.agent.python import make_python
 from evopolicygym.sandbox.probes import landlock_remedy, namespace_remedy
@@ -26,11 +26,11 @@ REHEARSAL_S: Final = 60.0
 
 
 @dataclass(frozen=True)
-class Standing:
+class AgentIsolation:
     """For the record: what was in force, and what was not stopped."""
 
     level: AgentLevel
-    network: Network
+    network: NetworkAccess
     landlock_abi: int
     own_user: bool
     residues: tuple[str, ...]
@@ -48,12 +48,12 @@ def best_level(wanted: tuple[AgentLevel, ...] = (AgentLevel.A, AgentLevel.B)) ->
     raise IsolationUnavailable(reasons, "agents", "--agent-isolation none")
 
 
-def standing(level: AgentLevel, network: Network) -> Standing:
+def standing(level: AgentLevel, network: NetworkAccess) -> AgentIsolation:
     abi, own_user = landlock.abi(), os.geteuid() == 0 and level is not AgentLevel.NONE
-    return Standing(level, network, abi, own_user, residues(level, network, abi, own_user))
+    return AgentIsolation(level, network, abi, own_user, residues(level, network, abi, own_user))
 
 
-def residues(level: AgentLevel, network: Network, abi: int, own_user: bool) -> tuple[str, ...]:
+def residues(level: AgentLevel, network: NetworkAccess, abi: int, own_user: bool) -> tuple[str, ...]:
     """In words, for the record and for `docs/security.md`."""
     if level is AgentLevel.NONE:
         return ("nothing is stopped: files, processes and network are the judge's",)
@@ -66,9 +66,9 @@ def residues(level: AgentLevel, network: Network, abi: int, own_user: bool) -> t
     listed = ("what the model's hosts fetch for it (web tools of the model) is not seen",)
     scoped = ("abstract sockets of the host can be connected to (Landlock before ABI 6)",)
     return (
-        *(opened if network is Network.OPEN else ()),
-        *(listed if network is Network.ALLOWED else ()),
-        *(scoped if network is Network.OPEN and abi < 6 else ()),
+        *(opened if network is NetworkAccess.OPEN else ()),
+        *(listed if network is NetworkAccess.ALLOWED else ()),
+        *(scoped if network is NetworkAccess.OPEN and abi < 6 else ()),
         *(
             _without_namespaces(network, abi, own_user)
             if level is AgentLevel.B
@@ -78,9 +78,9 @@ def residues(level: AgentLevel, network: Network, abi: int, own_user: bool) -> t
     )
 
 
-def _without_namespaces(network: Network, abi: int, own_user: bool) -> tuple[str, ...]:
+def _without_namespaces(network: NetworkAccess, abi: int, own_user: bool) -> tuple[str, ...]:
     """Each with the condition under which it is left."""
-    closed = network is not Network.OPEN
+    closed = network is not NetworkAccess.OPEN
     found = (
         (True, "existence, size and times of host paths (stat)"),
         (True, "names of packages beside numpy can be listed, not read"),
@@ -109,7 +109,7 @@ def _run(level: AgentLevel, place: Path) -> int | None:
     workspace, home, temporary = (place / "run" / name for name in ("workspace", "home", "tmp"))
     for folder in (workspace, home, temporary):
         folder.mkdir(parents=True)
-    cell = Cell(workspace, home, temporary, make_python(place / "run" / "python"))
+    cell = AgentSandbox(workspace, home, temporary, make_python(place / "run" / "python"))
     null = os.open(os.devnull, os.O_RDWR)
     try:
         with launch(REHEARSAL, cell, level, null, null, null) as process:

@@ -13,7 +13,7 @@ from typing import Final, NoReturn
 
 from evopolicygym.sandbox import kernel
 from evopolicygym.sandbox.agent.layers import die_first
-from evopolicygym.sandbox.agent.orders import Orders
+from evopolicygym.sandbox.agent.orders import LaunchRequest
 from evopolicygym.sandbox.agent.program import LAYER, become_program, exit_code, in_words
 from evopolicygym.sandbox.agent.root import PrivateRoot, identity_files
 from evopolicygym.sandbox.agent.view import RESOLVER
@@ -25,7 +25,7 @@ INTERFACE_UP: Final = 0x1
 BACKLOG: Final = 128
 
 
-def leave_host(orders: Orders) -> list[socket.socket]:
+def leave_host(orders: LaunchRequest) -> list[socket.socket]:
     """Own namespaces; the pid namespace is for what is forked next. Returns listeners that live in the own network."""
     flags = kernel.CLONE_NEWNS | kernel.CLONE_NEWPID | kernel.CLONE_NEWIPC | kernel.CLONE_NEWUTS
     flags |= kernel.CLONE_NEWCGROUP | (kernel.CLONE_NEWNET if orders.own_network else 0)
@@ -40,7 +40,7 @@ def leave_host(orders: Orders) -> list[socket.socket]:
     return [_listen(port) for port in orders.ports]
 
 
-def become_init(orders: Orders, report: int) -> NoReturn:
+def become_init(orders: LaunchRequest, report: int) -> NoReturn:
     """The first process of the namespace: builds the root, starts the program, buries the dead, and goes with it."""
     kernel.die_with_parent(signal.SIGKILL)
     try:
@@ -99,7 +99,7 @@ def _listen(port: int) -> socket.socket:
     return listener
 
 
-def _build_root(orders: Orders) -> None:
+def _build_root(orders: LaunchRequest) -> None:
     root = PrivateRoot()
     root.devices()
     root.processes()
@@ -114,7 +114,7 @@ def _build_root(orders: Orders) -> None:
     root.enter()
 
 
-def _show_system(root: PrivateRoot, orders: Orders) -> None:
+def _show_system(root: PrivateRoot, orders: LaunchRequest) -> None:
     view, outside = orders.view, orders.layers.network.value == "open"
     for path, target in view.links:
         root.link(path, target)

@@ -7,14 +7,14 @@ import socket
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
-from evopolicygym.sandbox.agent.cell import AgentLevel, Network
+from evopolicygym.sandbox.agent.agent_sandbox import AgentLevel, NetworkAccess
 from evopolicygym.sandbox.agent.layers import Layers
-from evopolicygym.sandbox.agent.view import View
-from evopolicygym.sandbox.landlock import Grant
+from evopolicygym.sandbox.agent.view import VisibleFiles
+from evopolicygym.sandbox.landlock import FileGrant
 
 
 @dataclass(frozen=True)
-class Orders:
+class LaunchRequest:
     """``writable``, ``temporary``, ``feedback`` and ``view`` make the private root; ``ports`` are listened at in a
     network namespace; ``reached`` are folders that the agent's user must be let through. ``hidden`` and ``judge`` must
     be out of reach and ``needed`` within, which is tried before the program starts."""
@@ -26,7 +26,7 @@ class Orders:
     temporary: str
     writable: tuple[str, ...]
     feedback: str | None
-    view: View
+    view: VisibleFiles
     ports: tuple[int, ...]
     hidden: tuple[str, ...]
     needed: tuple[str, ...]
@@ -40,7 +40,7 @@ class Orders:
 
     @property
     def own_network(self) -> bool:
-        return self.private and self.layers.network is not Network.OPEN
+        return self.private and self.layers.network is not NetworkAccess.OPEN
 
     def send(self, control: socket.socket) -> None:
         control.sendall(json.dumps(asdict(self)).encode() + b"\n")
@@ -63,10 +63,10 @@ class Orders:
         grant = layers["grant"]
         layers |= {
             "level": AgentLevel(layers["level"]),
-            "network": Network(layers["network"]),
-            "grant": Grant(**_tuples(grant)) if grant else None,
+            "network": NetworkAccess(layers["network"]),
+            "grant": FileGrant(**_tuples(grant)) if grant else None,
         }
-        return cls(**_tuples(told | {"layers": Layers(**layers), "view": View(**_tuples(told["view"]))}))
+        return cls(**_tuples(told | {"layers": Layers(**layers), "view": VisibleFiles(**_tuples(told["view"]))}))
 
 
 def _tuples(told: dict[str, Any]) -> dict[str, Any]:

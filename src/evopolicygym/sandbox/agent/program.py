@@ -12,15 +12,15 @@ from contextlib import suppress
 from typing import Final, NoReturn
 
 from evopolicygym.sandbox import kernel, landlock
-from evopolicygym.sandbox.agent.cell import AgentLevel, Network
-from evopolicygym.sandbox.agent.orders import Orders
+from evopolicygym.sandbox.agent.agent_sandbox import AgentLevel, NetworkAccess
+from evopolicygym.sandbox.agent.orders import LaunchRequest
 
 LAYER: Final = "layer"
 PROGRAM: Final = "program"
 DISCARD: Final = 9  # a port at which nobody listens, and which is never granted
 
 
-def become_program(orders: Orders, report: int) -> NoReturn:
+def become_program(orders: LaunchRequest, report: int) -> NoReturn:
     """A failure is told by the pipe, which the program does not inherit."""
     kind = LAYER
     try:
@@ -40,7 +40,7 @@ def become_program(orders: Orders, report: int) -> NoReturn:
     os._exit(127)
 
 
-def look_around(orders: Orders) -> None:
+def look_around(orders: LaunchRequest) -> None:
     """Try what the layers must refuse. Raises OSError naming what did not take."""
     for path in orders.hidden:
         _must_fail(f"{path} can be read", lambda path=path: os.close(os.open(path, os.O_RDONLY)))  # type: ignore[misc]
@@ -50,14 +50,14 @@ def look_around(orders: Orders) -> None:
             raise OSError("the pid namespace did not take")
     elif orders.layers.uid is not None or landlock.usable_abi(orders.layers.max_landlock_abi) >= 6:
         _must_fail("the judge can be signalled", lambda: os.kill(orders.judge, 0))
-    if orders.layers.network is not Network.OPEN:
+    if orders.layers.network is not NetworkAccess.OPEN:
         _only_granted_ports(orders)
     for path in orders.needed:
         if not os.access(path, os.R_OK):
             raise OSError(f"an agent cannot read {path} (uid {os.geteuid()}): chmod -R o+rX it")
 
 
-def _only_granted_ports(orders: Orders) -> None:
+def _only_granted_ports(orders: LaunchRequest) -> None:
     if not orders.private and landlock.usable_abi(orders.layers.max_landlock_abi) < 4:
         return
     with socket.socket() as attempt:

@@ -19,7 +19,7 @@ from evopolicygym.sandbox.runtime import POLICY_PACKAGES, runtime
 
 
 @dataclass(frozen=True)
-class Python:
+class AgentPython:
     """``folder/bin`` goes first in PATH. ``packages`` are the folders and files that its links lead to."""
 
     folder: Path
@@ -27,7 +27,7 @@ class Python:
     packages: tuple[str, ...]
 
 
-def make_python(folder: Path, packages: Iterable[str] = ()) -> Python:
+def make_python(folder: Path, packages: Iterable[str] = ()) -> AgentPython:
     """Lay the links into ``folder`` (again, if need be). ``packages``: pure Python, by the name that is imported."""
     folder = folder.resolve()
     names = dict.fromkeys([*POLICY_PACKAGES, *packages])
@@ -45,7 +45,7 @@ def make_python(folder: Path, packages: Iterable[str] = ()) -> Python:
         f"home = {os.path.dirname(executable)}\ninclude-system-site-packages = false\n"
         f"version = {sys.version.split()[0]}\n"
     )
-    return Python(folder, executable, tuple(parts))
+    return AgentPython(folder, executable, tuple(parts))
 
 
 def base_executable() -> str:

@@ -5,22 +5,22 @@ from __future__ import annotations
 import socket
 from typing import Final
 
-from evopolicygym.sandbox.agent.cell import AgentLevel, Cell, Network
-from evopolicygym.sandbox.agent.gateway import Gateway, Traffic
-from evopolicygym.sandbox.agent.proxy import AllowList
+from evopolicygym.sandbox.agent.agent_sandbox import AgentLevel, AgentSandbox, NetworkAccess
+from evopolicygym.sandbox.agent.allow_list import AllowList
+from evopolicygym.sandbox.agent.gateway import Gateway, ProxyTraffic
 
 PROXY_PORT: Final = 3128
 
 
-class Reach:
+class AgentNetwork:
     """What the cell can reach. At level A everything is relayed; at B the proxy is on the host's loopback."""
 
-    def __init__(self, cell: Cell, level: AgentLevel) -> None:
+    def __init__(self, cell: AgentSandbox, level: AgentLevel) -> None:
         self._allowed = AllowList(cell.hosts, cell.ports)
         self._gateway: Gateway | None = None
-        self._own = level is AgentLevel.A and cell.network is not Network.OPEN
+        self._own = level is AgentLevel.A and cell.network is not NetworkAccess.OPEN
         self._proxy: socket.socket | None = None
-        proxied = level is not AgentLevel.NONE and cell.network is Network.ALLOWED
+        proxied = level is not AgentLevel.NONE and cell.network is NetworkAccess.ALLOWED
         if proxied and not self._own:
             self._proxy = socket.create_server(("127.0.0.1", 0))
         port = self._proxy.getsockname()[1] if self._proxy else _free_port(cell.ports)
@@ -38,7 +38,7 @@ class Reach:
         if relays or self._proxy:
             self._gateway = Gateway(relays, self._proxy, self._allowed)
 
-    def traffic(self) -> tuple[Traffic, ...]:
+    def traffic(self) -> tuple[ProxyTraffic, ...]:
         return self._gateway.traffic() if self._gateway else ()
 
     def close(self) -> None:

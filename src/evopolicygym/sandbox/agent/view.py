@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from evopolicygym.sandbox.agent.cell import Cell
+from evopolicygym.sandbox.agent.agent_sandbox import AgentSandbox
 from evopolicygym.sandbox.agent.python import base_executable, system_roots
 from evopolicygym.sandbox.packages import beneath
 from evopolicygym.sandbox.runtime import cover, holes_of, is_needed, is_within, outermost, runtime
@@ -31,7 +31,7 @@ RESOLVER: Final = ("/etc/hosts", "/etc/resolv.conf")
 
 
 @dataclass(frozen=True)
-class View:
+class VisibleFiles:
     """Real paths. ``links`` are top-level links such as /bin; ``shown`` lies beneath ``holes`` and is shown again."""
 
     trees: tuple[str, ...]
@@ -50,13 +50,13 @@ class View:
         return tuple(tree for tree in self.trees if any(beneath(hole, tree) for hole in self.holes))
 
 
-def view_of(cell: Cell) -> View:
+def view_of(cell: AgentSandbox) -> VisibleFiles:
     readable = outermost(os.path.realpath(path) for path in cell.readable)
     searched = searched_trees(cell.libraries)
     trees = outermost([*searched, *readable, str(cell.python.folder)])
     holes = holes_among(searched, readable)
     given = dict.fromkeys([*cell.python.packages, *readable])
-    return View(
+    return VisibleFiles(
         trees=trees,
         links=tuple((path, os.readlink(path)) for path in SYSTEM if os.path.islink(path)),
         holes=holes,

@@ -21,7 +21,7 @@ TICK_S: Final = 0.05
 
 
 @dataclass(eq=False, slots=True)
-class Watch:
+class ProcessWatch:
     """What is known of one policy process. ``question`` is the one that it has not yet answered, by its nonce: whoever
     asks pays for no clock."""
 
@@ -77,15 +77,15 @@ class Watchdog:
     """Looks at every watched process once a tick."""
 
     def __init__(self) -> None:
-        self._watched: set[Watch] = set()
+        self._watched: set[ProcessWatch] = set()
         self._lock = threading.Lock()
         threading.Thread(target=self._run, name="watchdog", daemon=True).start()
 
-    def watch(self, watch: Watch) -> None:
+    def watch(self, watch: ProcessWatch) -> None:
         with self._lock:
             self._watched.add(watch)
 
-    def leave(self, watch: Watch) -> None:
+    def leave(self, watch: ProcessWatch) -> None:
         """After this returns the watch is not looked at, so that its descriptor can be closed."""
         with self._lock:
             self._watched.discard(watch)

@@ -25,9 +25,9 @@ if __name__ == "__main__":
 
 from evopolicygym.limits import Limits
 from evopolicygym.sandbox import kernel, namespaces
-from evopolicygym.sandbox.policy import inside
+from evopolicygym.sandbox.policy import policy_main
 from evopolicygym.sandbox.policy.jail import Jail, Level, self_test
-from evopolicygym.sandbox.policy.wire import REPORT_FD
+from evopolicygym.sandbox.policy.protocol import REPORT_FD
 from evopolicygym.sandbox.privileges import tasks_of
 from evopolicygym.sandbox.runtime import Runtime
 
@@ -55,8 +55,8 @@ def main(control: socket.socket) -> NoReturn:
     except OSError as error:
         _send(control, {"refused": error.strerror or str(error), "errno": error.errno})
         os._exit(1)
-    inside.look_plain()
-    inside.warm_up()
+    policy_main.look_plain()
+    policy_main.warm_up()
     gc.collect()
     gc.freeze()
     _send(control, {"level": jail.level})
@@ -166,22 +166,22 @@ def _spawn(
 
 
 @dataclass(frozen=True)
-class Order:
+class SpawnRequest:
     """A spawn request, as its child needs it."""
 
     checkpoint: str
     limits: Limits
-    assignment: inside.Assignment
+    assignment: policy_main.Assignment
 
 
-def _order(jail: Jail, request: Message) -> Order:
+def _order(jail: Jail, request: Message) -> SpawnRequest:
     checkpoint, key = request["checkpoint"], bytes.fromhex(request["randomness_key"])
     spaces = request["obs_space"], request["action_space"]
-    assignment = inside.Assignment(jail.policy_folder(checkpoint), *spaces, request["env_meta"], key)
-    return Order(checkpoint, Limits(**request["limits"]), assignment)
+    assignment = policy_main.Assignment(jail.policy_folder(checkpoint), *spaces, request["env_meta"], key)
+    return SpawnRequest(checkpoint, Limits(**request["limits"]), assignment)
 
 
-def _become_policy(jail: Jail, order: Order, descriptors: list[int], writer: int) -> NoReturn:
+def _become_policy(jail: Jail, order: SpawnRequest, descriptors: list[int], writer: int) -> NoReturn:
     """Confine first; only then is policy code touched. A layer that fails is reported by the pipe, which closes before
     any policy code runs, so that a policy cannot forge a fault of the jail."""
     pipe = writer
@@ -194,7 +194,7 @@ def _become_policy(jail: Jail, order: Order, descriptors: list[int], writer: int
         os.write(pipe, f"{type(error).__name__}: {error}".encode())
         os._exit(1)
     os.close(PIPE_FD)
-    inside.run(order.assignment)
+    policy_main.run(order.assignment)
 
 
 PIPE_FD = REPORT_FD + 1

@@ -1,0 +1,248 @@
+"""Evaluate one policy on chosen cases, in the jail, in parallel."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from evopolicygym.errors import UserError
+
+if TYPE_CHECKING:
+    from evopolicygym.execution.engine import Engine
+    from evopolicygym.execution.evaluation import Evaluation
+    from evopolicygym.sandbox.checkpoints import Checkpoint
+    from evopolicygym.tasks.splits import Split
+    from evopolicygym.tasks.task import Task
+
+SplitName = Literal["train", "validation", "heldout"]
+SeedsName = Literal["paper", "sealed"]
+IsolationName = Literal["auto", "A", "B", "none"]
+EngineChoice = Literal["local", "ray"]
+
+
+def evaluate(
+    policy: str | os.PathLike[str],
+    task: str | os.PathLike[str] | Task,
+    *,
+    split: Split | SplitName = "train",
+    seeds: SeedsName = "sealed",
+    cases: str | Sequence[int] | None = None,
+    jobs: int | None = None,
+    isolation: IsolationName = "auto",
+    record: str | os.PathLike[str] | None = None,
+    video: bool = False,
+    stock: bool = False,
+    salt: str | None = None,
+    seal_key: str | os.PathLike[str] | None = None,
+    engine: EngineChoice = "local",
+    ray_address: str | None = None,
+    progress: Callable[[int, int], object] | None = None,
+    notice: Callable[[str], object] | None = None,
+) -> Evaluation:
+    """Play a policy on cases of a task, each episode in a fresh jailed process, and return the results.
+
+    Args:
+        policy: A folder that holds ``policy.py``, or the source of ``policy.py`` itself: a string with a line break.
+        task: What ``load_task`` takes, or a task that it returned.
+        split: Which list of cases: ``train``, ``validation`` or ``heldout``.
+        seeds: ``sealed`` (cases from your own sealing key) or ``paper`` (the public cases of the paper).
+        cases: Indices, as a list or as ``"0-7,12"``. Default: the first 8 train, 16 validation or 32 held-out cases.
+        jobs: Episodes at a time (default: the cores of this machine).
+        isolation: ``auto`` is the best of levels A and B; ``none`` runs the policy without a jail.
+        record: A new folder for a trajectory of each episode; with ``video`` also a film of each.
+        stock: Play the stock environment, not its bit-exact fast version.
+        salt: The ``salt`` of an earlier evaluation, to repeat the random numbers that the policy drew.
+        seal_key: The key file of sealed cases, where it is not the default one.
+        engine: ``local``, or ``ray`` to play on the cluster at ``ray_address`` (docs/cluster.md).
+        progress: Called after each episode with the number of finished episodes and their total.
+        notice: Called with each warning, such as a simulator that is not of the pinned version (default:
+            ``warnings.warn``).
+
+    Returns:
+        An ``Evaluation``: ``episodes``, ``returns``, ``mean``, ``std``, ``to_pandas()``.
+
+    Raises:
+        UserError: An argument is wrong, or no isolation that was asked for holds on this machine.
+        PolicyNotLoaded: The policy does not import or construct. The exception holds its error and output.
+
+    >>> import evopolicygym
+    >>> source = '''
+    ... class Policy:
+    ...     def __init__(self, obs_space, action_space, env_meta): ...
+    ...     def reset(self, episode_index): ...
+    ...     def act(self, obs):
+    ...         return 2 if obs[5] > 0 else 0
+    ... '''
+    >>> result = evopolicygym.evaluate(source, "core16/acrobot", seeds="paper", cases=[0, 1])
+    >>> result.returns
+    (-159.0, -99.0)
+    >>> result.mean
+    -129.0
+    """
+    from evopolicygym.execution.evaluation import evaluate_folder
+    from evopolicygym.runs.settings import Seeds
+    from evopolicygym.sandbox.checkpoints import SnapshotRefused
+    from evopolicygym.tasks import pins
+    from evopolicygym.tasks import splits as splitting
+
+    found, tell = _task(task), notice or warnings.warn
+    chosen_split = _member(splitting.Split, split, "split")
+    splits = _member(Seeds, seeds, "seeds").splits(_path(seal_key))
+    chosen = splitting.cases(splits, found.id, chosen_split, _indices(cases, chosen_split))
+    salt_of = _salt_of(salt, _path(seal_key))
+    for mismatch in pins.version_mismatches(pins.distributions(found.requires)):
+        tell(mismatch)
+    kind = _engine(found, min(jobs or _cores(), len(chosen)), isolation, engine, ray_address)
+    with _folder(policy) as folder:
+        target = _recording(folder, _path(record), video)
+        is_public = chosen_split is splitting.Split.TRAIN
+        try:
+            with (
+                nullcontext() if is_public else _hidden_cases(found, splits.id, policy),
+                kind(video=video, stock=stock) as started,
+            ):
+                for node in started.nodes:
+                    if node.refused:
+                        tell(f"node {node.id} ({node.host}) gets no work: {node.refused}")
+                advance = _counter(progress, len(chosen))
+                return evaluate_folder(started, found, folder, chosen, splits.id, target, video, advance, salt_of)
+        except SnapshotRefused as error:
+            raise UserError(f"{_shown(policy)} cannot be evaluated: {error}") from error
+
+
+def is_source(policy: str | os.PathLike[str]) -> bool:
+    """Whether ``policy`` is the source of a policy, not the path of its folder."""
+    return isinstance(policy, str) and "\n" in policy
+
+
+def _shown(policy: str | os.PathLike[str]) -> str:
+    return "the policy" if is_source(policy) else os.fspath(policy)
+
+
+def _path(given: str | os.PathLike[str] | None) -> Path | None:
+    return None if given is None else Path(given)
+
+
+def _task(task: str | os.PathLike[str] | Task) -> Task:
+    from evopolicygym.tasks.registry import resolve
+
+    return resolve(os.fspath(task)) if isinstance(task, str | os.PathLike) else task
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0))
+
+
+def _member(kind: Any, value: str, name: str) -> Any:
+    """Return the member of an enumeration. Raises UserError with the values that there are."""
+    try:
+        return kind(value)
+    except ValueError:
+        values = ", ".join(repr(member.value) for member in kind)
+        raise UserError(f"{name} is {value!r}", f"Choose one of {values}.") from None
+
+
+def _indices(cases: str | Sequence[int] | None, split: Split) -> list[int]:
+    from evopolicygym.tasks.splits import DEFAULT_CASES, SIZES, parse_indices
+
+    given = DEFAULT_CASES[split] if cases is None else cases
+    found = parse_indices(given, SIZES[split]) if isinstance(given, str) else list(given)
+    if not found:
+        raise UserError("no cases are named", "Name at least one, such as cases=[0].")
+    return found
+
+
+def _salt_of(given: str | None, seal_key: Path | None) -> Callable[[Checkpoint], str]:
+    """Return how the salt follows from the checkpoint: as given, else by the sealing key, else drawn for this time."""
+    from evopolicygym.tasks.sealing import load_key
+    from evopolicygym.tasks.splits import evaluation_salt, new_salt, parse_salt
+
+    if given is not None:
+        chosen = parse_salt(given)
+        return lambda _: chosen
+    try:
+        key = load_key(seal_key)
+    except UserError:
+        drawn = new_salt()
+        return lambda _: drawn
+    return lambda checkpoint: evaluation_salt(key, checkpoint.hash)
+
+
+def _engine(
+    task: Task, jobs: int, isolation: str, engine: str, ray_address: str | None
+) -> Callable[..., AbstractContextManager[Engine]]:
+    from evopolicygym.execution.engine import LocalEngine
+    from evopolicygym.execution.ray.engine import ray_engine
+    from evopolicygym.runs.settings import EngineName, IsolationChoice
+
+    name = _member(EngineName, engine, "engine")
+    name.check_address(ray_address)
+    levels = _member(IsolationChoice, isolation, "isolation").levels()
+    if name is EngineName.LOCAL:
+        return partial(LocalEngine, task, jobs, levels)
+    return partial(ray_engine, task, jobs, ray_address, levels)
+
+
+def _hidden_cases(task: Task, splits_id: str, policy: str | os.PathLike[str]) -> AbstractContextManager[None]:
+    """Wait for agents that play the same hidden cases on this machine: the load could be felt."""
+    from evopolicygym.runs.locks import CaseSet, hidden_cases_lock
+
+    label = f"evaluate {_shown(policy)}"
+    return hidden_cases_lock(
+        CaseSet(task.id, splits_id), label, "Ctrl-C ends this; evaluate it later, or on train cases."
+    )
+
+
+def _counter(progress: Callable[[int, int], object] | None, total: int) -> Callable[[], object]:
+    done = 0
+
+    def advance() -> None:
+        nonlocal done
+        done += 1
+        if progress:
+            progress(done, total)
+
+    return advance
+
+
+@contextmanager
+def _folder(policy: str | os.PathLike[str]) -> Iterator[Path]:
+    """Yield the policy's folder; source is written to a temporary one."""
+    if not is_source(policy):
+        folder = Path(policy)
+        if not folder.is_dir():
+            raise UserError(f"{folder} is not a folder", "Name the folder that holds policy.py.")
+        yield folder.resolve()
+        return
+    with tempfile.TemporaryDirectory(prefix="evopolicygym-policy-") as made:
+        Path(made, "policy.py").write_text(str(policy))
+        yield Path(made).resolve()
+
+
+def _recording(policy: Path, record: Path | None, video: bool) -> Path | None:
+    """Check and make the folder for recordings."""
+    from evopolicygym.files import open_unnamed
+
+    if record is None:
+        if video:
+            raise UserError("a video needs a place to put it", "Name a folder for recordings with --record (record=).")
+        return None
+    if policy in record.resolve().parents:
+        raise UserError(
+            f"{record} lies in the policy's folder, and would be evaluated as a part of it",
+            f"Name a folder for recordings that is not in {policy}.",
+        )
+    try:
+        record.mkdir(parents=True, exist_ok=True)
+        if any(record.iterdir()):
+            raise UserError(f"{record} is not empty", "Name a new folder for recordings: nothing is ever overwritten.")
+        open_unnamed(record).close()
+    except OSError as error:
+        raise UserError(f"cannot write to {record}: {error.strerror}", "Name another folder.") from error
+    return record

@@ -1,0 +1,344 @@
+"""A Python function as the agent of a run.
+
+It must not run in the judge's process, and it cannot be sent to another program, since it may be a closure or live in a
+notebook. So `FunctionHost` forks a process before the judge holds anything: no engine, no secret, no thread. For
+each turn that process forks a child, in which the function runs and talks to the judge's HTTP API as any agent does.
+When the child ends, or has to, the host kills whatever is left of it. Nothing of this is a jail: the run is recorded as
+one whose agent was not isolated.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+import os
+import re
+import select
+import signal
+import socket
+import sys
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Final, NoReturn, Self
+
+from evopolicygym.agents import home
+from evopolicygym.agents.turns import Failure, FailureKind, Turn
+from evopolicygym.api.workspace import RunClosed, Workspace
+from evopolicygym.errors import UserError
+from evopolicygym.run_paths import RunPaths
+from evopolicygym.runs import workspace
+from evopolicygym.runs.agent_limits import TurnProgress
+from evopolicygym.runs.agent_output import STDERR_LIMIT, STDOUT_LIMIT, StreamCopy, open_plain
+from evopolicygym.runs.agent_process import POLL_S, Heartbeat, TurnRequest, start_failure
+from evopolicygym.runs.agent_setup import SEED
+from evopolicygym.runs.settings import AgentSettings
+from evopolicygym.sandbox.agent.levels import standing
+from evopolicygym.sandbox.agent.tree import adopt_orphans, end_tree
+
+AgentFunction = Callable[[Workspace], object]
+PREFIX: Final = "python:"  # of an agent's name: no client is called so
+KILL: Final = b"kill"
+KILLED: Final = 128 + signal.SIGKILL
+LARGEST_MESSAGE: Final = 1 << 16
+TAIL: Final = 4000  # characters of output that say how a turn ended
+RESIDUE: Final = "the agent is a Python function, in a process forked from the one that called run()"
+
+
+class FunctionHost:
+    """The process that runs a function, once for each turn. Fork it before the run is opened."""
+
+    def __init__(self, function: AgentFunction) -> None:
+        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.is_alive = True
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError, AttributeError):
+                stream.flush()  # or what is buffered would be printed twice
+        caller = os.getpid()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # other threads of the caller: the child has none
+            self.pid = os.fork()
+        if self.pid == 0:
+            _become_host(theirs, self._control, caller, function)
+        theirs.close()
+
+    def start(self, environment: Mapping[str, str], stdout: int, stderr: int) -> FunctionProcess:
+        """Call the function in a new child. The descriptors are its output streams."""
+        message = json.dumps(dict(environment)).encode()
+        try:
+            socket.send_fds(self._control, [message], [stdout, stderr])
+        except OSError as error:
+            self.lost()
+            raise UserError("the process that runs the Python function was killed") from error
+        return FunctionProcess(self, self._control)
+
+    def kill(self) -> None:
+        """Ask for the end of the function that is running, if there is one."""
+        with suppress(OSError):
+            self._control.send(KILL)
+
+    def lost(self) -> None:
+        """The host is gone without its last word: end what it left in its session."""
+        self.is_alive = False
+        _kill_session(self.pid)
+
+    def close(self) -> None:
+        self._control.close()
+        with suppress(ChildProcessError):
+            os.waitpid(self.pid, 0)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class FunctionProcess:
+    """One call of the function."""
+
+    def __init__(self, host: FunctionHost, control: socket.socket) -> None:
+        self._host, self._control = host, control
+        self._exit_code: int | None = None
+
+    def wait(self, timeout: float | None = None) -> int | None:
+        """Return the exit code (128 + n if signal n ended it), or None if it still runs after ``timeout``."""
+        if self._exit_code is None:
+            poll = select.poll()
+            poll.register(self._control, select.POLLIN)
+            if not poll.poll(None if timeout is None else 1000 * timeout):
+                return None
+            self._exit_code = self._receive()
+        return self._exit_code
+
+    def kill(self) -> None:
+        """Afterwards the function and whatever it started have ended."""
+        if self._exit_code is None:
+            self._host.kill()
+            self.wait()
+
+    def _receive(self) -> int:
+        try:
+            message = self._control.recv(LARGEST_MESSAGE)
+        except ConnectionError:
+            message = b""
+        if not message:
+            self._host.lost()
+            return KILLED
+        return int(json.loads(message)["ended"])
+
+
+class PythonPlayer:
+    """Plays a run's turns with the function: one, and another after each that failed."""
+
+    def __init__(self, host: FunctionHost, paths: RunPaths, environment: Mapping[str, str]) -> None:
+        self._host, self._paths, self._environment = host, paths, environment
+        self._transcripts = paths.logs / "agent"
+        self._transcripts.mkdir(parents=True, exist_ok=True)
+        self._pulse = Heartbeat(self._transcripts)
+
+    def turn(self, asked: TurnRequest) -> Turn:
+        began = time.monotonic()
+        try:
+            home.ensure(self._paths.workspace)
+            code, ended = self._play(asked, began)
+        except (OSError, UserError) as error:
+            return Turn(None, time.monotonic() - began, failure=start_failure(asked.number == 1, error))
+        wall_s = time.monotonic() - began
+        failure = ended or (Failure(FailureKind.CLIENT, self._last_words(asked.number, code)) if code else None)
+        text = _tail(self._stream(asked.number, ".out"), 1)
+        return Turn(code, wall_s, text=text, failure=failure, stop=failure is None)
+
+    def interrupted(self, asked: TurnRequest) -> Turn:
+        failure = Failure(FailureKind.INTERRUPTED, "the process that called run() was killed")
+        return Turn(None, self._pulse.lived(asked.number), failure=failure)
+
+    def close(self) -> None:
+        """End the turn under way; `turn` returns once nothing of it is left."""
+        self._host.kill()
+
+    def _play(self, asked: TurnRequest, began: float) -> tuple[int | None, Failure | None]:
+        with (
+            StreamCopy(self._stream(asked.number, ".out"), {}, STDOUT_LIMIT) as stdout,
+            StreamCopy(self._stream(asked.number, ".err"), {}, STDERR_LIMIT) as stderr,
+        ):
+            process = self._host.start(self._environment, stdout.pipe.theirs, stderr.pipe.theirs)
+            stdout.pipe.given()
+            stderr.pipe.given()
+            try:
+                while (code := process.wait(POLL_S)) is None:
+                    self._pulse.beat(asked.number, time.monotonic() - began)
+                    if why := asked.over(TurnProgress()):
+                        return None, why
+                return code, None
+            finally:
+                process.kill()
+
+    def _last_words(self, number: int, code: int | None) -> str:
+        if not self._host.is_alive:
+            return "the process that runs the Python function was killed"
+        return _tail(self._stream(number, ".err"), 5) or f"exit code {code}"
+
+    def _stream(self, number: int, suffix: str) -> Path:
+        return self._transcripts / f"turn_{number:03}{suffix}"
+
+
+class PythonAgentSetup:
+    """A function that is ready to play, with its settings and what the record says of it."""
+
+    def __init__(self, function: AgentFunction, settings: AgentSettings, host: FunctionHost) -> None:
+        self.settings, self._function, self._host = settings, function, host
+        self.prices = None
+
+    def facts(self, root: Path) -> dict[str, Any]:
+        """For the ledger, as of any agent: not isolated, and so never publishable."""
+        digest = source_hash(self._function)
+        agent = {
+            "name": self.settings.name,
+            "model": None,
+            "version": None,
+            "seed": self.settings.seed,
+            "settings": {"sha256": digest} if digest else {},
+        }
+        stands = standing(self.settings.levels[0], self.settings.network)
+        held = {"level": stands.level, "network": stands.network, "residues": (RESIDUE, *stands.residues)}
+        return {"agent": agent, "agent_isolation": held}
+
+    def player(self, paths: RunPaths, api: str) -> PythonPlayer:
+        seed = {SEED: str(self.settings.seed)}
+        return PythonPlayer(self._host, paths, workspace.agent_environment(paths, api) | seed)
+
+
+def agent_name(function: AgentFunction) -> str:
+    """Return the name under which a function plays, such as ``python:random_search``."""
+    name = getattr(function, "__name__", type(function).__name__)
+    return PREFIX + (re.sub(r"[^\w.-]+", "", name) or "function")
+
+
+def source_hash(function: AgentFunction) -> str | None:
+    """Return the hash of the file that defines the function, else of its source; None where there is neither."""
+    try:
+        target = function if inspect.isroutine(function) else type(function)
+        file = inspect.getsourcefile(target)
+        data = Path(file).read_bytes() if file and Path(file).is_file() else inspect.getsource(target).encode()
+    except (OSError, TypeError):
+        return None
+    return hashlib.sha256(data).hexdigest()
+
+
+def _become_host(control: socket.socket, callers: socket.socket, caller: int, function: AgentFunction) -> NoReturn:
+    """In the forked process: call the function whenever asked, until the caller is gone."""
+    try:
+        callers.close()
+        os.setsid()
+        signal.set_wakeup_fd(-1)
+        for number in (signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)  # Ctrl-C is the caller's to hear
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        adopt_orphans()
+        watched = os.pidfd_open(caller)
+        while watched not in _wait_for(control.fileno(), watched):
+            message, descriptors, _, _ = socket.recv_fds(control, LARGEST_MESSAGE, 2)
+            if not message:
+                break
+            if message != KILL:  # else it comes too late: the function has ended by itself
+                status = _call(control, watched, function, json.loads(message), descriptors)
+                end_tree(None)
+                control.send(json.dumps({"ended": status}).encode())
+    except BaseException:  # above all: never return into the caller's code
+        end_tree(None)
+    os._exit(0)
+
+
+def _call(
+    control: socket.socket, caller: int, function: AgentFunction, environment: Mapping[str, str], streams: list[int]
+) -> int:
+    """Fork, and wait until the function has ended, must end, or the caller is gone. Returns its exit code."""
+    child = os.fork()
+    if child == 0:
+        control.close()
+        _become_agent(function, environment, streams)
+    for descriptor in streams:
+        os.close(descriptor)
+    ended = os.pidfd_open(child)
+    if ended not in _wait_for(control.fileno(), caller, ended):
+        os.kill(child, signal.SIGKILL)
+    _, status = os.waitpid(child, 0)
+    os.close(ended)
+    code = os.waitstatus_to_exitcode(status)
+    return code if code >= 0 else 128 - code
+
+
+def _wait_for(*descriptors: int) -> set[int]:
+    """Return those that are ready: a message has come, or a process has ended."""
+    poll = select.poll()
+    for descriptor in descriptors:
+        poll.register(descriptor, select.POLLIN)
+    return {descriptor for descriptor, _ in poll.poll()}
+
+
+def _become_agent(function: AgentFunction, environment: Mapping[str, str], streams: list[int]) -> NoReturn:
+    """In the child: call the function. What it raises is printed; an exit code says how it ended."""
+    code = 1
+    try:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        for number, descriptor in enumerate(streams, 1):
+            os.dup2(descriptor, number)
+        sys.stdin, sys.stdout, sys.stderr = open(0), _line_buffered(1), _line_buffered(2)
+        os.environ.update(environment)
+        os.chdir(environment["EVOPOLICYGYM_WORKSPACE"])
+        code = _exit_code(function, environment)
+        sys.stdout.flush()
+        sys.stderr.flush()
+    finally:
+        os._exit(code)
+
+
+def _exit_code(function: AgentFunction, environment: Mapping[str, str]) -> int:
+    place = Workspace(
+        Path(environment["EVOPOLICYGYM_WORKSPACE"]), 0, int(environment[SEED]), environment["EVOPOLICYGYM_API"]
+    )
+    try:
+        budget = int(place.info()["episode_budget"])
+        function(Workspace(place.path, budget, place.seed, place.api))
+    except RunClosed:
+        return 0
+    except SystemExit as ended:
+        if ended.code is None or isinstance(ended.code, int):
+            return (ended.code or 0) & 0xFF
+        print(ended.code, file=sys.stderr)
+        return 1
+    except BaseException:
+        traceback.print_exc()
+        return 1
+    return 0
+
+
+def _line_buffered(descriptor: int) -> IO[str]:
+    return open(descriptor, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)
+
+
+def _kill_session(session: int) -> None:
+    """Kill the processes of a session whose leader is gone. One that made a session of its own is not found."""
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            with suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:
+                if int(file.read().rpartition(b")")[2].split()[3]) == session:
+                    os.kill(int(name), signal.SIGKILL)
+
+
+def _tail(path: Path, lines: int) -> str:
+    """Return the last lines that are not blank."""
+    with open_plain(path) as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL))
+        text = file.read(TAIL).decode(errors="replace")
+    return "\n".join([line for line in text.splitlines() if line.strip()][-lines:])

@@ -1,0 +1,238 @@
+"""Runs on disk: one, or all below a folder, with tidy tables for pandas.
+
+A run folder may come from somebody else. Only run.json is read here: no link is followed, and what is too large, too
+deep or contradicts itself is refused."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, overload
+
+from evopolicygym.errors import UserError
+
+if TYPE_CHECKING:
+    import pandas
+
+    from evopolicygym.analysis.loading import Skipped
+    from evopolicygym.analysis.scores import RunScore
+    from evopolicygym.run_record import RunRecord
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run: where it is, and what its run.json says (``record``; docs/schemas/run-1.json has every field)."""
+
+    folder: Path
+    record: RunRecord
+
+    def __repr__(self) -> str:
+        return f"Run({str(self.folder)!r}, task={self.task!r}, agent={self.agent!r}, score={self.score!r})"
+
+    @property
+    def id(self) -> str:
+        """The id that the judge gave the run."""
+        return self.record.id
+
+    @property
+    def task(self) -> str:
+        """The id of the task that was played."""
+        return self.record.task.id
+
+    @property
+    def agent(self) -> str | None:
+        """The name of the agent; None for a run that was played by hand."""
+        return self.record.agent.name if self.record.agent else None
+
+    @property
+    def status(self) -> str:
+        """``open``, ``closed`` or ``finished``. Only a finished run has an outcome."""
+        return self.record.status.value
+
+    @property
+    def outcome(self) -> str | None:
+        """``scored``, ``no_ok_submit`` or ``judge_fault``; None before the run is finished."""
+        return self.record.outcome.kind.value if self.record.outcome else None
+
+    @property
+    def returns(self) -> tuple[float, ...]:
+        """The held-out returns that count on a leaderboard, by case: the failure return for each case of a run without
+        a submission that could be scored. Empty where ``missing`` says why there are none."""
+        return self._score().returns
+
+    @property
+    def score(self) -> float | None:
+        """The mean of ``returns``: the run's score on a leaderboard. None where it counts as missing."""
+        from evopolicygym.analysis.scores import mean
+
+        return mean(self.returns) if self.returns else None
+
+    @property
+    def missing(self) -> str | None:
+        """Why the run has no score, in words; None where it has one."""
+        return self._score().missing
+
+    @property
+    def publishable(self) -> bool:
+        """Whether policies and agent were isolated at level A or B throughout."""
+        return self.record.isolation.publishable
+
+    @cached_property
+    def submissions(self) -> pandas.DataFrame:
+        """One row per submission, as in ``Runs.submissions``."""
+        return Runs(str(self.folder), (self,), ()).submissions
+
+    @cached_property
+    def episodes(self) -> pandas.DataFrame:
+        """One row per episode, as in ``Runs.episodes``."""
+        return Runs(str(self.folder), (self,), ()).episodes
+
+    def _score(self) -> RunScore:
+        from evopolicygym.analysis.scores import run_score
+
+        return run_score(self.record)
+
+
+@dataclass(frozen=True)
+class Runs(Sequence[Run]):
+    """All runs at or below ``path``, in the order of their folders, and the folders that could not be read.
+
+    A sequence of ``Run``; ``runs``, ``submissions`` and ``episodes`` are data frames (docs/python.md has the columns).
+    """
+
+    path: str
+    items: tuple[Run, ...]
+    skipped: tuple[Skipped, ...]
+
+    def __repr__(self) -> str:
+        return f"Runs({self.path!r}, {len(self.items)} runs, {len(self.skipped)} skipped)"
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    @overload
+    def __getitem__(self, index: int) -> Run: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Run, ...]: ...
+
+    def __getitem__(self, index: int | slice) -> Run | tuple[Run, ...]:
+        return self.items[index]
+
+    @cached_property
+    def runs(self) -> pandas.DataFrame:
+        """One row per run: who played what, its score as on the leaderboard, isolation, ids and cost."""
+        from evopolicygym.api import tables
+
+        return self._table(tables.RUN, lambda run: [tables.run_row(run)])
+
+    @cached_property
+    def submissions(self) -> pandas.DataFrame:
+        """One row per submission: its verdict, and its mean return on train, validation and held-out cases."""
+        from evopolicygym.api import tables
+
+        return self._table(tables.SUBMISSION, tables.submission_rows)
+
+    @cached_property
+    def episodes(self) -> pandas.DataFrame:
+        """One row per episode on train, validation and held-out cases: what statistics of your own start from."""
+        from evopolicygym.api import tables
+
+        return self._table(tables.EPISODE, tables.episode_rows)
+
+    def _table(self, columns: Sequence[str], rows: Callable[[Run], Iterable[dict[str, Any]]]) -> pandas.DataFrame:
+        import pandas
+
+        return pandas.DataFrame([row for run in self.items for row in rows(run)], columns=list(columns))
+
+
+RunsLike = str | os.PathLike[str] | Run | Iterable[Run]
+
+
+def load_run(path: str | os.PathLike[str]) -> Run:
+    """Return the run in a folder, finished or not.
+
+    Args:
+        path: The folder of a run, or its run.json.
+
+    Raises:
+        UserError: There is no run.json, or it is not the record of a run.
+
+    >>> import evopolicygym
+    >>> run = evopolicygym.load_run("examples/runs/acrobot__tuner__s0")
+    >>> run.task, run.agent, run.outcome
+    ('core16/acrobot', 'tuner', 'scored')
+    >>> len(run.returns)
+    32
+    """
+    from evopolicygym.analysis.loading import read_record
+
+    return _run(Path(path), read_record(Path(path)))
+
+
+def load_runs(path: str | os.PathLike[str]) -> Runs:
+    """Return all runs at or below a folder, at any depth. Unfinished runs are among them, without a score.
+
+    Args:
+        path: A folder of runs, or one run.
+
+    Raises:
+        UserError: ``path`` does not exist, or there is no run below it.
+
+    Warns:
+        UserWarning: A run cannot be read. It is left out, and ``skipped`` names it.
+
+    >>> import evopolicygym
+    >>> runs = evopolicygym.load_runs("examples/runs")
+    >>> len(runs), runs.runs["task"].nunique()
+    (12, 2)
+    >>> runs.episodes.groupby("split")["return"].count().loc["heldout"] > 0
+    np.True_
+    """
+    found = read_runs(Path(path))
+    for skipped in found.skipped:
+        warnings.warn(f"{skipped.path} is left out: {skipped.why}", stacklevel=2)
+    return found
+
+
+def read_runs(path: Path) -> Runs:
+    """Return all runs at or below ``path``. Those that cannot be read are in ``skipped``."""
+    from evopolicygym.analysis.loading import read_record, run_folders, skip_unreadable
+
+    if not path.exists():
+        raise UserError(f"{path} does not exist", "Name a run or a folder of runs.")
+    folders = [path] if path.is_file() else sorted(run_folders(path))
+    if not folders:
+        raise UserError(f"there is no run below {path}", "A run is a folder with run.json.")
+    runs, skipped = [], []
+    for folder in folders:
+        try:
+            runs.append(_run(folder, read_record(folder)))
+        except UserError as error:
+            skipped.append(skip_unreadable(folder, error))
+    return Runs(str(path), tuple(runs), tuple(skipped))
+
+
+def gather(runs: RunsLike) -> Runs:
+    """Return runs in any form that the API takes as ``Runs``: a path, a run, or several runs."""
+    if isinstance(runs, Runs):
+        return runs
+    if isinstance(runs, str | os.PathLike):
+        return read_runs(Path(runs))
+    items = (runs,) if isinstance(runs, Run) else tuple(_checked(runs))
+    return Runs(os.path.commonpath([run.folder for run in items]) if items else "", items, ())
+
+
+def _checked(runs: Iterable[Run]) -> Iterator[Run]:
+    for run in runs:
+        if not isinstance(run, Run):
+            raise UserError(f"{run!r} is not a run", "Pass a path, what load_run returned, or several of those.")
+        yield run
+
+
+def _run(path: Path, record: RunRecord) -> Run:
+    return Run(path.parent if path.is_file() else path, record)

@@ -1,0 +1,345 @@
+"""Let an agent play one run, from its first prompt to its outcome."""
+
+from __future__ import annotations
+
+import os
+import threading
+import warnings
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from evopolicygym.api.evaluate import EngineChoice, IsolationName, SeedsName
+from evopolicygym.api.results import Run, load_run
+from evopolicygym.api.workspace import Workspace
+from evopolicygym.errors import UserError
+
+if TYPE_CHECKING:
+    from evopolicygym.api.python_agent import PythonAgentSetup
+    from evopolicygym.judge.state import RunState
+    from evopolicygym.runs.agent_setup import AgentSetup
+    from evopolicygym.runs.open_run import OpenRun
+    from evopolicygym.runs.settings import AgentSettings
+
+PathLike = str | os.PathLike[str]
+REFRESH_S: Final = 0.25
+# Settings of an agent, by the names that `run` has for them.
+CALLED: Final = {
+    "turns": "max_turns",
+    "hours": "max_hours",
+    "tokens": "max_tokens",
+    "dollars": "max_cost",
+    "retries": "max_retries",
+    "silent_minutes": "max_silence",
+}
+
+
+@dataclass(frozen=True)
+class RunProgress:
+    """How far a run is. ``phase``: ``open`` while the agent plays, ``closed`` while its submissions are validated,
+    ``selected`` while the chosen one is measured on held-out cases, ``finished``. ``charged`` of ``budget`` training
+    episodes are used; ``best_train_mean`` is the best of the submissions so far, None before there is one."""
+
+    phase: str
+    charged: int
+    budget: int
+    submissions: int
+    turns: int
+    validated: int
+    best_train_mean: float | None
+
+
+def run(
+    task: PathLike,
+    agent: str | Sequence[str] | Callable[[Workspace], object],
+    *,
+    budget: int | None = None,
+    seed: int = 0,
+    folder: PathLike | None = None,
+    model: str | None = None,
+    model_url: str | None = None,
+    options: Mapping[str, str] | None = None,
+    seeds: SeedsName = "sealed",
+    seal_key: PathLike | None = None,
+    validation_cases: int | None = None,
+    heldout_cases: int | None = None,
+    max_candidates: int | None = None,
+    video: Literal["none", "first", "all"] = "none",
+    stock: bool = False,
+    isolation: IsolationName = "auto",
+    agent_isolation: IsolationName = "auto",
+    agent_network: Literal["allowed", "none", "open"] = "allowed",
+    agent_env: Sequence[str] = (),
+    agent_hosts: Sequence[str] = (),
+    show: Sequence[PathLike] = (),
+    json_lines: bool = False,
+    max_turns: int | None = None,
+    max_hours: float | None = 24.0,
+    max_tokens: int | None = None,
+    max_cost: float | None = None,
+    max_retries: int = 8,
+    max_silence: float | None = 60.0,
+    prices: PathLike | None = None,
+    jobs: int | None = None,
+    engine: EngineChoice = "local",
+    ray_address: str | None = None,
+    progress: Callable[[RunProgress], object] | None = None,
+    notice: Callable[[str], object] | None = None,
+) -> Run:
+    """Let an agent play one run, score it, and return it: what the command `evopolicygym run` does.
+
+    Args:
+        task: What ``load_task`` takes.
+        agent: A name of `evopolicygym agent list` or a client file; a command, as a list of words; or a Python function
+            that gets a ``Workspace``. A function runs in a process of its own, which is not isolated: its run is
+            recorded as not publishable. What it prints is in the run's logs/agent. When it returns, it has ended; when
+            it raises, it is called again, as any agent that failed is started again, and after three failures in a row
+            the run is closed.
+        budget: Training episodes in all (default 128).
+        seed: The agent's seed. Cases do not depend on it.
+        folder: The run's folder (default: a new one in ``runs/``). A run that was interrupted there goes on.
+        model, model_url, options: The model, another address of its API, and options of the client.
+        seeds, seal_key: ``sealed`` cases from your sealing key, or the public ones of the ``paper``.
+        validation_cases, heldout_cases: How many hidden cases select (default 16) and measure (default 32).
+        max_candidates: Select among the last so many distinct checkpoints (default: all).
+        video: Which train episodes are filmed. stock: Play the stock environment, not its fast version.
+        isolation, agent_isolation: Of policies, and of the agent: ``auto`` is the best of levels A and B.
+        agent_network, agent_env, agent_hosts, show: What the agent can reach: the network, variables by name, more
+            hosts, files and folders.
+        json_lines: Talk to a command in JSON lines (docs/agents.md).
+        max_turns, max_hours, max_tokens, max_cost, max_retries, max_silence: Limits of the agent; the last in minutes.
+        prices: A price file of your own.
+        jobs, engine, ray_address: Episodes at a time, and where: ``local`` or ``ray``.
+        progress: Called with a ``RunProgress`` whenever it changes, from a thread of its own.
+        notice: Called with each warning (default: ``warnings.warn``).
+
+    Returns:
+        The ``Run``. It is finished whatever the agent did: ``score`` is None where ``missing`` says why.
+
+    Raises:
+        UserError: An argument is wrong, the agent cannot play here, or no isolation that was asked for holds here.
+        KeyboardInterrupt: Nothing is lost: the same call with the same folder goes on.
+
+    >>> import evopolicygym, tempfile
+    >>> def agent(workspace):
+    ...     feedback = workspace.submit([0, 1])
+    ...     print(feedback.mean, feedback.remaining)
+    >>> result = evopolicygym.run(
+    ...     "core16/mountain-car-continuous", agent, budget=2, validation_cases=1, heldout_cases=1, seeds="paper",
+    ...     folder=tempfile.mkdtemp(),
+    ... )
+    >>> result.outcome, len(result.returns), result.publishable
+    ('scored', 1, False)
+    """
+    from evopolicygym.runs.settings import EngineName
+    from evopolicygym.tasks.registry import absolute_name
+
+    is_function = callable(agent)
+    settings = _agent_settings(
+        agent,
+        model=model,
+        base_url=model_url,
+        seed=seed,
+        options=dict(options or {}),
+        variables=_words(agent_env, "agent_env"),
+        hosts=_words(agent_hosts, "agent_hosts"),
+        shown=[Path(path).resolve() for path in show],
+        json_lines=json_lines,
+        isolation="none" if is_function else agent_isolation,
+        network="open" if is_function else agent_network,
+        turns=max_turns,
+        hours=max_hours,
+        tokens=max_tokens,
+        dollars=max_cost,
+        retries=max_retries,
+        silent_minutes=max_silence,
+        prices=prices and Path(prices).resolve(),
+    )
+    given = {
+        "task": absolute_name(os.fspath(task)),
+        "seeds": seeds,
+        "seal_key": seal_key and Path(seal_key).resolve(),
+        "budget": budget,
+        "validation_cases": validation_cases,
+        "heldout_cases": heldout_cases,
+        "video": video,
+        "stock": stock,
+        "max_candidates": max_candidates,
+        "isolation": isolation,
+        "jobs": jobs,
+        "engine": engine,
+        "ray_address": ray_address,
+        "agent": settings,
+    }
+    EngineName(engine).check_address(ray_address)
+    root = Path(folder) if folder is not None else new_folder(os.fspath(task), settings)
+    with ExitStack() as stack:
+        setup = _setup(agent, settings, stack)
+        play(root, setup, given, lambda owner: _reporting(owner, progress, notice or warnings.warn))
+    return load_run(root)
+
+
+def play(
+    root: Path,
+    setup: AgentSetup | PythonAgentSetup,
+    given: Mapping[str, Any],
+    during: Callable[[OpenRun], AbstractContextManager[object]],
+) -> None:
+    """Open or take up the run in ``root``, and play it to its outcome. ``during`` is entered while it is played."""
+    from evopolicygym.runs.agent_loop import play_agent
+    from evopolicygym.runs.open_run import open_run
+
+    async def driven(owner: OpenRun) -> None:
+        with during(owner):
+            limits = setup.settings.allowance
+            await play_agent(owner, lambda api: setup.player(owner.place, api), limits, table=setup.prices)
+
+    with open_run(root, setup.facts(root), **given) as owner:
+        _complete(driven(owner))
+
+
+def new_folder(task: str, settings: AgentSettings) -> Path:
+    """Return the default folder of a new run."""
+    from evopolicygym.tasks.registry import resolve
+
+    agent = Path(settings.name).stem if settings.name.endswith(".toml") else settings.name.rpartition(":")[2]
+    parts = (
+        resolve(task).id,
+        agent,
+        settings.model or "none",
+        f"s{settings.seed}",
+        f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}",
+    )
+    return Path("runs") / "__".join(part.replace("/", "-") for part in parts)
+
+
+def _agent_settings(agent: str | Sequence[str] | Callable[[Workspace], object], **values: Any) -> AgentSettings:
+    from evopolicygym.agents.definitions import COMMAND
+    from evopolicygym.runs.install_paths import resolve_command
+    from evopolicygym.runs.settings import AgentSettings
+
+    if callable(agent):
+        from evopolicygym.api.python_agent import agent_name
+
+        if values["model"] or values["base_url"] or values["options"] or values["json_lines"]:
+            raise UserError(
+                "a Python function takes no model, model_url, options or json_lines",
+                "Use what you need in the function.",
+            )
+        return AgentSettings.make(CALLED, name=agent_name(agent), **values)
+    if isinstance(agent, str):
+        name = str(Path(agent).resolve()) if agent.endswith(".toml") else agent
+        if name == COMMAND:
+            raise UserError("the command is missing", 'Pass it as a list: agent=["./my-agent.sh", "--fast"].')
+        return AgentSettings.make(CALLED, name=name, **values)
+    return AgentSettings.make(CALLED, name=COMMAND, command=resolve_command(_words(agent, "agent")), **values)
+
+
+def _words(given: Sequence[str], name: str) -> list[str]:
+    if isinstance(given, str) or not all(isinstance(word, str) for word in given):
+        raise UserError(f"{name} is {given!r}", "Pass a list of strings.")
+    return list(given)
+
+
+def _setup(
+    agent: str | Sequence[str] | Callable[[Workspace], object], settings: AgentSettings, stack: ExitStack
+) -> AgentSetup | PythonAgentSetup:
+    if not callable(agent):
+        from evopolicygym.runs.agent_setup import set_up_agent
+
+        return set_up_agent(settings)
+    from evopolicygym.api.python_agent import FunctionHost, PythonAgentSetup
+
+    return PythonAgentSetup(agent, settings, stack.enter_context(FunctionHost(agent)))
+
+
+def _complete(playing: Coroutine[Any, Any, None]) -> None:
+    """Run it to its end: in a loop of its own, and where one is running already, as in a notebook, in a thread."""
+    import asyncio
+
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        asyncio.run(playing)
+        return
+    raised: list[BaseException] = []
+    runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
+    loop = runner.get_loop()
+    task = loop.create_task(playing)
+
+    async def played() -> None:
+        await task
+
+    def work() -> None:
+        try:
+            with runner:
+                runner.run(played())
+        except BaseException as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=work, name="evopolicygym run")
+    thread.start()
+    try:
+        thread.join()
+    except KeyboardInterrupt:
+        loop.call_soon_threadsafe(task.cancel)
+        thread.join()
+        raise
+    if raised:
+        raise raised[0]
+
+
+@contextmanager
+def _reporting(
+    owner: OpenRun, progress: Callable[[RunProgress], object] | None, notice: Callable[[str], object]
+) -> Iterator[None]:
+    if owner.notice:
+        notice(owner.notice)
+    for node in owner.judge.context.engine.nodes:
+        if node.refused:
+            notice(f"node {node.id} ({node.host}) gets no work: {node.refused}")
+    if progress is None:
+        yield
+        return
+    done = threading.Event()
+    reporter = threading.Thread(target=_report, args=(lambda: owner.judge.state, progress, done), daemon=True)
+    reporter.start()
+    try:
+        yield
+    finally:
+        done.set()
+        reporter.join()
+
+
+def _report(look: Callable[[], RunState], progress: Callable[[RunProgress], object], done: threading.Event) -> None:
+    """Call ``progress`` whenever the state has changed; once more at the end."""
+    told = None
+    is_last = False
+    while not is_last:
+        is_last = done.wait(REFRESH_S)
+        current = progress_of(look())
+        if current != told:
+            told = current
+            try:
+                progress(current)
+            except Exception as error:  # no run ends for want of an audience
+                warnings.warn(f"progress is not reported any more: {error!r}", stacklevel=1)
+                return
+
+
+def progress_of(state: RunState) -> RunProgress:
+    """Return how far a run is."""
+    judged = (submission.judged for submission in state.submissions.values())
+    means = [event.tally.mean for event in judged if event and event.tally]
+    return RunProgress(
+        phase=str(state.phase),
+        charged=state.charged,
+        budget=state.budget,
+        submissions=len(state.submissions),
+        turns=len(state.turns),
+        validated=len(state.validation),
+        best_train_mean=max(means, default=None),
+    )

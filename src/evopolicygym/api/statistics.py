@@ -1,0 +1,164 @@
+"""Leaderboards, comparisons and diagnostics of runs: the objects behind `--json` of the commands."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from evopolicygym.api.results import Run, Runs, RunsLike, gather
+from evopolicygym.errors import UserError
+
+if TYPE_CHECKING:
+    import pandas
+
+    from evopolicygym.analysis.analyze import EntrantSummary
+    from evopolicygym.analysis.compare import ComparedEntrant, PairComparison
+    from evopolicygym.analysis.diagnostics import Diagnosis
+    from evopolicygym.analysis.leaderboard.build import Leaderboard
+    from evopolicygym.analysis.loading import Skipped
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Entrants against each other. ``pairs`` hold the paired differences; ``sides`` say who was compared, and which of
+    their runs have no score; ``skipped`` are folders that could not be read."""
+
+    pairs: tuple[PairComparison, ...]
+    sides: tuple[ComparedEntrant, ...]
+    skipped: tuple[Skipped, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return everything as plain values, as `compare --json` prints it."""
+        sides = [{"label": side.label, "missing": side.missing, "apart": side.apart} for side in self.sides]
+        skipped = [asdict(skip) for skip in self.skipped]
+        return {"pairs": [asdict(pair) for pair in self.pairs], "sides": sides, "skipped": skipped}
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """How finished runs went (docs/diagnostics.md). ``runs`` are their diagnoses one by one, ``groups`` the same put
+    together by entrant and kind of task; ``skipped`` are folders that could not be analysed."""
+
+    runs: tuple[Diagnosis, ...]
+    groups: tuple[EntrantSummary, ...]
+    skipped: tuple[Skipped, ...]
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return one flat row of plain values per run, as `analyze --csv` prints it."""
+        from evopolicygym.analysis.analyze import flat_row
+
+        return [flat_row(run) for run in self.runs]
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return ``rows`` as a data frame."""
+        import pandas
+
+        return pandas.DataFrame(self.rows())
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return everything as plain values, as `analyze --json` prints it."""
+        return {
+            "runs": [run.as_dict() for run in self.runs],
+            "groups": [group.as_dict() for group in self.groups],
+            "skipped": [asdict(skip) for skip in self.skipped],
+        }
+
+
+def leaderboard(runs: RunsLike, *, paper: bool = False, anchors: Sequence[str | os.PathLike[str]] = ()) -> Leaderboard:
+    """Return tables of who is how good on each task, family and collection, with intervals.
+
+    Only runs with the same comparable_id share a table; others get a board of their own that says what differs.
+
+    Args:
+        runs: A path, ``Runs``, or several ``Run``.
+        paper: Add the published rows of the paper.
+        anchors: Files with anchors that were measured on your own cases, before those that ship.
+
+    Returns:
+        A ``Leaderboard``: its ``boards`` hold ``tasks``, ``aggregates`` and ``costs``; ``dataclasses.asdict`` makes
+        plain values of it, as `leaderboard --json` prints them.
+
+    Raises:
+        UserError: There is no run below the path, or an anchor file cannot be read.
+
+    >>> import evopolicygym
+    >>> made = evopolicygym.leaderboard("examples/runs")
+    >>> [table.task for table in made.boards[0].tasks]
+    ['core16/acrobot', 'core16/mountain-car-continuous']
+    >>> made.boards[0].tasks[0].rows[0].rank
+    1
+    """
+    from evopolicygym.analysis.leaderboard import build
+    from evopolicygym.reference.anchors import load, stored_anchors
+
+    records = [run.record for run in gather(runs)]
+    return build.leaderboard(records, [*(load(Path(path)) for path in anchors), stored_anchors()], paper)
+
+
+def compare(*runs: RunsLike) -> Comparison:
+    """Compare entrants on the cases that they share: paired differences with intervals, per task and overall.
+
+    Args:
+        runs: One argument for each side: a path, ``Runs``, or several ``Run``. Where one holds runs of several
+            entrants, each of them is a side.
+
+    Raises:
+        UserError: There are fewer than two sides, or no run below a path.
+
+    >>> import evopolicygym
+    >>> made = evopolicygym.compare("examples/runs")
+    >>> len(made.sides), len(made.pairs)
+    (3, 3)
+    """
+    from evopolicygym.analysis import compare as analysis
+    from evopolicygym.analysis.compare import compared_entrants
+
+    gathered = [gather(side) for side in runs]
+    skipped = tuple(skip for side in gathered for skip in side.skipped)
+    found = compared_entrants(_by_label(gathered))
+    if len(found) < 2:
+        left_out = "".join(f"\n{skip.path} is left out: {skip.why}" for skip in skipped)
+        raise UserError(
+            f"there is one side only{left_out}", "Name two folders, or one that holds runs of two entrants."
+        )
+    return Comparison(tuple(analysis.compare(found)), tuple(found), skipped)
+
+
+def analyze(runs: RunsLike | Iterable[str | os.PathLike[str]]) -> Analysis:
+    """Return how finished runs went: edits and hits, curves, budget, structure.
+
+    Args:
+        runs: A path, several paths, ``Runs``, or several ``Run``. Their folders are read again: the diagnostics need
+            the code and the transcripts, not the record alone.
+
+    Raises:
+        UserError: There is no run below a path.
+
+    >>> import evopolicygym
+    >>> made = evopolicygym.analyze("examples/runs/acrobot__tuner__s0")
+    >>> made.to_pandas()["outcome"].tolist()
+    ['scored']
+    """
+    from evopolicygym.analysis.analyze import analyze_runs, summarize_entrants
+
+    found = analyze_runs(_paths(runs))
+    return Analysis(found.runs, tuple(summarize_entrants(found.runs)), found.skipped)
+
+
+def _paths(runs: RunsLike | Iterable[str | os.PathLike[str]]) -> list[Path]:
+    if isinstance(runs, str | os.PathLike):
+        return [Path(runs)]
+    listed = [runs] if isinstance(runs, Run) else list(runs)
+    return [run.folder if isinstance(run, Run) else Path(run) for run in listed]
+
+
+def _by_label(gathered: Sequence[Runs]) -> dict[str, list[Any]]:
+    """Records by the path of their side, which must differ."""
+    found: dict[str, list[Any]] = {}
+    for number, side in enumerate(gathered, 1):
+        label = side.path if side.path not in found else f"{side.path} #{number}"
+        found[label] = [run.record for run in side]
+    return found

@@ -1,0 +1,149 @@
+"""Rows of the tidy tables: plain values, None for what is unknown. docs/python.md explains the columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from evopolicygym.analysis.leaderboard.build import mean_cost
+from evopolicygym.analysis.scores import entrant
+from evopolicygym.api.results import Run
+from evopolicygym.reference.scale import scales
+from evopolicygym.run_record import CheckpointRecord, Result
+
+RUN: Final = (
+    *("folder", "run", "task", "family", "demand", "entrant", "agent", "model", "seed"),
+    *("status", "outcome", "closed_because", "stopped_early", "score", "normalised", "missing"),
+    *("selected_submission", "validation_mean", "submissions", "budget", "charged"),
+    *("isolation_policy", "isolation_agent", "agent_network", "publishable"),
+    *("splits_id", "comparable_id", "bit_id", "validation_cases", "heldout_cases", "max_candidates"),
+    *("turns", "input_tokens", "cached_tokens", "output_tokens", "cost_usd", "agent_wall_s"),
+    *("opened", "closed", "finished", "evopolicygym"),
+)
+OF_RUN: Final = ("folder", "run", "task", "entrant")
+SUBMISSION: Final = (
+    *OF_RUN,
+    *("submission", "checkpoint", "verdict", "refunded", "selected", "episodes", "charged"),
+    *("train_mean", "train_std", "validation_mean", "validation_std", "heldout_mean", "heldout_std"),
+    *("clipped_actions", "wall_s", "charged_at", "judged_at"),
+)
+EPISODE: Final = (*OF_RUN, "split", "submission", "checkpoint", "selected", "case", "return", "length", "error")
+
+
+def run_row(run: Run) -> dict[str, Any]:
+    record, score = run.record, run.score
+    agent, outcome, used = record.agent, record.outcome, mean_cost([record])
+    scale = scales().get(run.task)
+    return _of_run(run) | {
+        "family": record.task.family,
+        "demand": record.task.demand,
+        "agent": run.agent,
+        "model": agent.model if agent else None,
+        "seed": agent.seed if agent else None,
+        "status": run.status,
+        "outcome": run.outcome,
+        "closed_because": record.times.closed_because,
+        "stopped_early": outcome.stopped_early if outcome else None,
+        "score": score,
+        "normalised": None if score is None or scale is None else (score - scale.low) / scale.unit,
+        "missing": run.missing,
+        "selected_submission": outcome.submission if outcome else None,
+        "validation_mean": outcome.validation_mean if outcome else None,
+        "submissions": len(record.submissions),
+        "budget": record.budget.total,
+        "charged": record.budget.charged,
+        "isolation_policy": record.isolation.policy,
+        "isolation_agent": record.isolation.agent,
+        "agent_network": record.isolation.agent_network,
+        "publishable": record.isolation.publishable,
+        "splits_id": record.ids.splits_id,
+        "comparable_id": record.ids.comparable_id,
+        "bit_id": record.ids.bit_id,
+        "validation_cases": record.options.validation_cases,
+        "heldout_cases": record.options.heldout_cases,
+        "max_candidates": record.options.max_candidates,
+        "turns": len(record.turns),
+        "input_tokens": used.input_tokens,
+        "cached_tokens": used.cached_tokens,
+        "output_tokens": used.output_tokens,
+        "cost_usd": used.dollars,
+        "agent_wall_s": used.wall_s,
+        "opened": record.times.opened,
+        "closed": record.times.closed,
+        "finished": record.times.finished,
+        "evopolicygym": record.evopolicygym,
+    }
+
+
+def submission_rows(run: Run) -> Iterator[dict[str, Any]]:
+    checkpoints = {checkpoint.hash: checkpoint for checkpoint in run.record.checkpoints}
+    selected = run.record.outcome.submission if run.record.outcome else None
+    for submission in run.record.submissions:
+        checkpoint = checkpoints[submission.checkpoint]
+        yield _of_run(run) | {
+            "submission": submission.number,
+            "checkpoint": submission.checkpoint,
+            "verdict": submission.verdict,
+            "refunded": submission.refunded,
+            "selected": submission.number == selected,
+            "episodes": len(submission.cases),
+            "charged": submission.charged,
+            **_mean_and_std("train", submission.train),
+            **_mean_and_std("validation", checkpoint.validation),
+            **_mean_and_std("heldout", _heldout(run, checkpoint)),
+            "clipped_actions": submission.clipped_actions,
+            "wall_s": submission.wall_s,
+            "charged_at": submission.charged_at,
+            "judged_at": submission.judged_at,
+        }
+
+
+def episode_rows(run: Run) -> Iterator[dict[str, Any]]:
+    """Train episodes of each submission, then the hidden ones of each checkpoint. Hidden cases are numbered from 0; the
+    submission of a checkpoint that was submitted several times is the selected one, else the last."""
+    for submission in run.record.submissions:
+        yield from _episodes(run, "train", submission.number, submission.checkpoint, submission.train, submission.cases)
+    last = {submission.checkpoint: submission.number for submission in run.record.submissions}
+    outcome = run.record.outcome
+    if outcome and outcome.checkpoint and outcome.submission:
+        last[outcome.checkpoint] = outcome.submission
+    for checkpoint in run.record.checkpoints:
+        for split, result in (("validation", checkpoint.validation), ("heldout", _heldout(run, checkpoint))):
+            yield from _episodes(run, split, last.get(checkpoint.hash), checkpoint.hash, result)
+
+
+def _episodes(
+    run: Run, split: str, submission: int | None, checkpoint: str, result: Result | None, cases: list[int] | None = None
+) -> Iterator[dict[str, Any]]:
+    if result is None:
+        return
+    outcome = run.record.outcome
+    known = {
+        **_of_run(run),
+        "split": split,
+        "submission": submission,
+        "checkpoint": checkpoint,
+        "selected": bool(outcome and outcome.submission is not None and outcome.submission == submission),
+    }
+    for position, value in enumerate(result.returns):
+        case = cases[position] if cases and position < len(cases) else position
+        yield known | {
+            "case": case,
+            "return": value,
+            "length": result.lengths[position],
+            "error": result.errors[position],
+        }
+
+
+def _of_run(run: Run) -> dict[str, Any]:
+    return {"folder": str(run.folder), "run": run.id, "task": run.task, "entrant": entrant(run.record)}
+
+
+def _heldout(run: Run, checkpoint: CheckpointRecord) -> Result | None:
+    outcome = run.record.outcome
+    of_outcome = outcome.heldout if outcome and outcome.checkpoint == checkpoint.hash else None
+    return checkpoint.heldout or of_outcome
+
+
+def _mean_and_std(split: str, result: Result | None) -> dict[str, float | None]:
+    return {f"{split}_mean": result.mean if result else None, f"{split}_std": result.std if result else None}

@@ -1,0 +1,186 @@
+"""A suite as text: its estimate, its progress (a live table on a terminal, else a line for each change), its status."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from rich.cells import cell_len
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from evopolicygym.cli.output import data, one_line, talk
+from evopolicygym.suites.estimate import CostEstimate, SuiteEstimate
+from evopolicygym.suites.status import SuiteRow, SuiteRunStatus
+
+BAR: Final = 12
+TENTHS: Final = 10
+WIDE: Final = 160  # characters, where the output has no width of its own
+ROOMY: Final = 110  # enough for bars of full length
+SHORT_BAR: Final = 5
+LEAST: Final = {"why": 12, "task": 10}  # characters
+COLUMNS: Final = ("task", "agent", "seed", "status", "budget", "best", "score", "spent", "left", "why")
+RIGHT: Final = {"seed", "best", "score", "spent", "left"}
+Show = Callable[[Sequence[SuiteRow]], None]
+
+
+@contextmanager
+def progress(name: str, root: Path) -> Iterator[Show]:
+    """Yield a function that shows the current rows."""
+    talk.print(f"suite {name}: {root}")
+    if talk.is_terminal:
+        pace = Pace()
+        with Live(console=talk, auto_refresh=False, transient=True) as live:
+            yield lambda rows: live.update(status_table(name, rows, pace, talk.width, talk.height), refresh=True)
+    else:
+        printed: dict[str, str] = {}
+        yield lambda rows: _print_changes(rows, printed)
+
+
+class Pace:
+    """Estimate remaining time from what was done since the first look."""
+
+    def __init__(self) -> None:
+        self._first: dict[str, tuple[float, float]] = {}
+
+    def time_left(self, name: str, remaining: float) -> str:
+        """Return the time for the remaining episodes, or nothing while there is no progress to go by."""
+        began, at_first = self._first.setdefault(name, (time.monotonic(), remaining))
+        done = at_first - remaining
+        return _duration(remaining * (time.monotonic() - began) / done) if done > 0 else ""
+
+
+def show_status(name: str, rows: Sequence[SuiteRow]) -> None:
+    if not data.is_terminal:
+        data.width = WIDE
+    data.print(status_table(name, rows, width=data.width))
+
+
+def show_estimate(name: str, estimate: SuiteEstimate) -> None:
+    table = Table(title=one_line(f"{name}: remaining work"), title_justify="left", box=None, pad_edge=False)
+    for heading in ("agent", "runs", "done", "episodes at most", "core-hours at most", "dollars"):
+        table.add_column(heading, justify="left" if heading == "agent" else "right")
+    for cost in (*estimate.agents, estimate.total):
+        table.add_row(cost.agent, *map(str, (cost.runs, cost.done, cost.episodes)), _hours(cost), cost.dollars)
+    data.print(table)
+    data.block(estimate.notes())
+
+
+def _hours(cost: CostEstimate) -> str:
+    return "unknown" if cost.core_hours is None else f"{cost.core_hours:.2g}"
+
+
+def status_table(
+    name: str, rows: Sequence[SuiteRow], pace: Pace | None = None, width: int = WIDE, height: int | None = None
+) -> Table:
+    """Return the rows as a table without empty columns. With ``height``, only the most important rows that fit."""
+    time_left = pace.time_left("", sum(map(_episodes_left, rows))) if pace else ""
+    title = f"{name}: {sum(row.is_over for row in rows)} of {len(rows)} runs scored" + (
+        f", {time_left} left" if time_left else ""
+    )
+    room = len(rows) if height is None else max(1, height - 4)
+    shown = rows if len(rows) <= room else sorted(rows, key=_importance)[:room]
+    lines = [_one_line(_cells(row, _time_left(row, pace), BAR if width >= ROOMY else SHORT_BAR)) for row in shown]
+    table = Table(title=one_line(title), title_justify="left", caption_justify="left", box=None, pad_edge=False)
+    widths = _widths(lines, width)
+    for heading, wide in widths.items():
+        table.add_column(heading, justify="right" if heading in RIGHT else "left", no_wrap=True, width=wide)
+    for line in lines:
+        table.add_row(*(Text(line[COLUMNS.index(heading)]) for heading in widths))  # not markup
+    if len(shown) < len(rows):
+        table.caption = f"and {len(rows) - len(shown)} more"
+    return table
+
+
+def _widths(lines: Sequence[tuple[str, ...]], width: int) -> dict[str, int]:
+    """Return the widths of the columns that have content. Only reasons and tasks are cut when there is no room."""
+    longest = {heading: max(cell_len(line[i]) for line in lines) for i, heading in enumerate(COLUMNS)}
+    wide = {heading: max(length, len(heading)) for heading, length in longest.items() if length}
+    over = sum(wide.values()) + 2 * (len(wide) - 1) - width
+    for heading, least in LEAST.items():
+        if heading in wide and over > 0:
+            cut = min(over, max(0, wide[heading] - least))
+            wide[heading], over = wide[heading] - cut, over - cut
+    return wide
+
+
+def _importance(row: SuiteRow) -> int:
+    return (
+        SuiteRunStatus.RUNNING,
+        SuiteRunStatus.FAILED,
+        SuiteRunStatus.MISSING,
+        SuiteRunStatus.INTERRUPTED,
+        SuiteRunStatus.SCORED,
+        SuiteRunStatus.WAITING,
+    ).index(row.status)
+
+
+def _episodes_left(row: SuiteRow) -> float:
+    """Return the episodes to play: the rest of the budget, and hidden ones as far as they are known."""
+    return 0 if row.is_over else row.budget - row.charged + (row.hidden_left or 0)
+
+
+def _time_left(row: SuiteRow, pace: Pace | None) -> str:
+    return pace.time_left(row.run, _episodes_left(row)) if pace and row.status is SuiteRunStatus.RUNNING else ""
+
+
+def _cells(row: SuiteRow, left: str, bar: int) -> tuple[str, ...]:
+    filled = bar * row.charged // max(1, row.budget)
+    return (
+        row.task.removeprefix("core16/"),
+        row.agent,
+        str(row.seed),
+        _status(row),
+        f"{'█' * filled}{'░' * (bar - filled)} {row.charged}/{row.budget}".strip(),
+        _number(row.best),
+        _number(row.score),
+        _spent(row),
+        left,
+        _reason(row),
+    )
+
+
+def _one_line(cells: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(map(one_line, cells))
+
+
+def _reason(row: SuiteRow) -> str:
+    return " ".join((row.reason or "").split())
+
+
+def _status(row: SuiteRow) -> str:
+    if row.status is not SuiteRunStatus.RUNNING:
+        return row.status
+    left = f", {row.hidden_left} left" if row.phase in ("validating", "measuring") else ""
+    return f"{row.phase or 'starting'}{left}"
+
+
+def _spent(row: SuiteRow) -> str:
+    if row.dollars is not None:
+        return f"${row.dollars:.2f}"
+    return f"{row.tokens / 1000:.0f}k tokens" if row.tokens is not None else ""
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.5g}"
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes // 60} h {minutes % 60:02} min" if minutes >= 60 else f"{minutes} min {rest:02} s"
+
+
+def _print_changes(rows: Sequence[SuiteRow], printed: dict[str, str]) -> None:
+    """Print a line when a run changes its phase, ends, or has used another tenth of its budget."""
+    for row in rows:
+        waits = row.reason if row.status is SuiteRunStatus.RUNNING else None
+        now = f"{row.status} {row.phase} {TENTHS * row.charged // max(1, row.budget)} {waits}"
+        if printed.get(row.run) != now and (row.run in printed or row.status is not SuiteRunStatus.WAITING):
+            score = f", score {row.score:.6g}" if row.score is not None else ""
+            why = f": {_reason(row)}" if row.reason else ""
+            talk.print(f"{row.run}: {_status(row)}, {row.charged}/{row.budget} episodes{score}{why}")
+        printed[row.run] = now

@@ -1,0 +1,239 @@
+"""Figures 5 and 6: what became of each submission, and in which phases the code was shaped or tuned."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from markupsafe import Markup
+
+from evopolicygym.analysis.edits.kinds import EDITS, EditKind
+from evopolicygym.analysis.edits.timeline import CurvePoint, EditPhase, TimelineEvent
+from evopolicygym.report.axes import (
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    PURPLE,
+    SKY,
+    VERMILION,
+    Axis,
+    EntrantStyle,
+    PlotArea,
+    fit_axis,
+    frame,
+    legend,
+    stroke,
+    x_axis,
+)
+from evopolicygym.report.svg import Figure, element, group, shorten_to_width, svg_text, tooltip
+from evopolicygym.report.text import number, percent
+
+TIMELINE_WIDTH: Final = 980
+TIMELINE_LEFT: Final = 240
+TIMELINE_ROW: Final = 34
+
+
+class Fate(StrEnum):
+    """Of a submission. A rollback that is a new best is a new best."""
+
+    NEW_BEST = "new best"
+    NO_IMPROVEMENT = "no improvement"
+    ROLLBACK = "rollback"
+    RETEST = "retest"
+    FAILED = "failed"
+    UNSCORED = "not scored"
+
+
+@dataclass(frozen=True)
+class RunTrack:
+    """One run."""
+
+    name: str
+    events: tuple[TimelineEvent, ...]
+    phases: tuple[EditPhase, ...]
+
+
+def fate(event: TimelineEvent) -> Fate:
+    if event.hit or event.kind is EditKind.FIRST:
+        return Fate.NEW_BEST
+    kinds = {EditKind.ROLLBACK: Fate.ROLLBACK, EditKind.RETEST: Fate.RETEST, EditKind.FAILED: Fate.FAILED}
+    unscored = event.kind in (EditKind.UNSCORED, EditKind.REFUNDED)
+    return kinds.get(event.kind, Fate.UNSCORED if unscored else Fate.NO_IMPROVEMENT)
+
+
+def edit_timeline(name: str, title: str, tracks: Sequence[RunTrack]) -> Figure | None:
+    """A row for each run, a mark for each submission; None when nothing was submitted."""
+    drawn = [track for track in tracks if track.events]
+    if not drawn:
+        return None
+    box = PlotArea(TIMELINE_LEFT, 8, TIMELINE_WIDTH - 14, 8 + TIMELINE_ROW * len(drawn))
+    last = max(event.submission for track in drawn for event in track.events)
+    x = Axis(0.0, last + 1.0, box.left, box.right)
+    rows = [_row(track, box.top + TIMELINE_ROW * i, x) for i, track in enumerate(drawn)]
+    key, height = legend(_meanings(), box.left, box.bottom + 54, box.right - box.left)
+    axis = x_axis(box, x, "submission", [tick for tick in x.ticks(10) if tick == int(tick)])
+    return Figure(name, title, TIMELINE_WIDTH, int(box.bottom + 48 + height), group([*axis, *rows, key]))
+
+
+def _row(track: RunTrack, top: float, x: Axis) -> Markup:
+    label = group(
+        [
+            tooltip(track.name),
+            svg_text(TIMELINE_LEFT - 8, top + 17, shorten_to_width(track.name, TIMELINE_LEFT - 10), "end"),
+        ]
+    )
+    return group([label, *_bands(track, top, x), *(_mark(event, top + 13, x) for event in track.events)])
+
+
+def _bands(track: RunTrack, top: float, x: Axis) -> Iterator[Markup]:
+    for phase in track.phases:
+        left, right = x(phase.first - 0.45), x(phase.last + 0.45)
+        text = f"{phase.kind}: submissions {phase.first} to {phase.last}, {phase.hits} of {phase.edits} a new best"
+        yield element(
+            "rect", tooltip(text), x=left, y=top + 24, width=right - left, height=5, fill=BANDS.get(phase.kind, GREY)
+        )
+
+
+def _mark(event: TimelineEvent, y: float, x: Axis) -> Markup:
+    kind, score = event.kind, number(event.validation)
+    text = f"submission {event.submission}: {kind}, {fate(event)}, validation {score}, {event.consumed} consumed"
+    return group([tooltip(text), MARKS[fate(event)]()], transform=f"translate({x(event.submission):.1f} {y:g})")
+
+
+def _path(d: str, colour: str, filled: bool) -> Callable[[], Markup]:
+    return lambda: element("path", d=d, fill=colour if filled else "none", stroke=colour, stroke_width=1.6)
+
+
+BANDS: Final = {EditKind.SYNTHESIS: BLUE, EditKind.PARAMETRIC: ORANGE, EditKind.ROLLBACK: PURPLE}
+# Told apart by shape, too: a print may have no colour.
+MARKS: Final[Mapping[Fate, Callable[[], Markup]]] = {
+    Fate.NEW_BEST: _path("M0 -5L4.5 4H-4.5Z", GREEN, True),
+    Fate.NO_IMPROVEMENT: lambda: element("circle", cx=0, cy=0, r=3, fill="none", stroke=GREY, stroke_width=1.6),
+    Fate.ROLLBACK: _path("M-4.5 0L3.5 -4.5V4.5Z", PURPLE, True),
+    Fate.RETEST: _path("M0 -4.5L4.5 0L0 4.5L-4.5 0Z", SKY, True),
+    Fate.FAILED: _path("M-4 -4L4 4M4 -4L-4 4", VERMILION, False),
+    Fate.UNSCORED: _path("M-4 0H4", GREY, False),
+}
+
+
+def _meanings() -> list[tuple[Markup, str]]:
+    bands = [
+        (element("rect", x=-10, y=-3, width=20, height=6, fill=colour), f"phase: {kind}")
+        for kind, colour in BANDS.items()
+    ]
+    return [(mark(), str(name)) for name, mark in MARKS.items()] + bands
+
+
+MIX_WIDTH: Final = 760
+MIX_LEFT: Final = 230
+MIX_ROW: Final = 28
+FILLS: Final[Mapping[EditKind, str]] = {
+    EditKind.SYNTHESIS: BLUE,
+    EditKind.PARAMETRIC: ORANGE,
+    EditKind.ROLLBACK: PURPLE,
+    EditKind.COSMETIC: SKY,
+    EditKind.DATA: GREEN,
+    EditKind.RETEST: VERMILION,
+    EditKind.UNKNOWN: GREY,
+}
+
+
+@dataclass(frozen=True)
+class EditMix:
+    """How many edits of each kind there were."""
+
+    name: str
+    numbers: Mapping[EditKind, int]
+
+    @property
+    def total(self) -> int:
+        return sum(self.numbers.values())
+
+
+def edit_mix(name: str, title: str, mixes: Sequence[EditMix]) -> Figure | None:
+    """None when nobody edited."""
+    drawn = [mix for mix in mixes if mix.total]
+    if not drawn:
+        return None
+    box = PlotArea(MIX_LEFT, 8, MIX_WIDTH - 70, 8 + MIX_ROW * len(drawn))
+    x = Axis(0.0, 100.0, box.left, box.right)
+    rows = [_bar(mix, box.top + MIX_ROW * i, x) for i, mix in enumerate(drawn)]
+    used = [kind for kind in EDITS if any(mix.numbers.get(kind) for mix in drawn)]
+    key, height = legend([(_swatch(kind), str(kind)) for kind in used], 20, box.bottom + 54, MIX_WIDTH - 40)
+    axis = x_axis(box, x, "share of edits (%)")
+    return Figure(name, title, MIX_WIDTH, int(box.bottom + 48 + height), group([*axis, *rows, key]))
+
+
+def _bar(mix: EditMix, top: float, x: Axis) -> Markup:
+    label = group(
+        [tooltip(mix.name), svg_text(MIX_LEFT - 8, top + 17, shorten_to_width(mix.name, MIX_LEFT - 10), "end")]
+    )
+    count = svg_text(x(100.0) + 6, top + 17, f"n = {mix.total}", "quiet")
+    return group([label, *_parts(mix, top, x), count])
+
+
+def _parts(mix: EditMix, top: float, x: Axis) -> Iterator[Markup]:
+    done = 0
+    for kind in EDITS:
+        if many := mix.numbers.get(kind, 0):
+            left, right = (x(100.0 * edge / mix.total) for edge in (done, done + many))
+            text = f"{mix.name}: {many} {kind} edits, {percent(many / mix.total)}"
+            yield element("rect", tooltip(text), x=left, y=top + 4, width=right - left, height=19, fill=FILLS[kind])
+            done += many
+
+
+def _swatch(kind: EditKind) -> Markup:
+    return element("rect", x=-8, y=-6, width=16, height=12, fill=FILLS[kind])
+
+
+CURVE_WIDTH: Final = 760
+CURVE_BOX: Final = PlotArea(70, 14, 740, 290)
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Of one run; it goes on at its last height until ``end``, where no more was consumed."""
+
+    entrant: str
+    run: str
+    points: tuple[CurvePoint, ...]
+    end: int
+
+
+def best_so_far(name: str, title: str, curves: Sequence[Curve], looks: Mapping[str, EntrantStyle]) -> Figure | None:
+    """None when no run has a score."""
+    drawn = [curve for curve in curves if curve.points]
+    if not drawn:
+        return None
+    x = Axis(0.0, max(curve.end for curve in drawn) or 1.0, CURVE_BOX.left, CURVE_BOX.right)
+    y = fit_axis((point.best for curve in drawn for point in curve.points), CURVE_BOX.bottom, CURVE_BOX.top)
+    axes = frame(CURVE_BOX, x, y, "episodes consumed", "best validation mean so far")
+    lines = [_line(curve, x, y, looks[curve.entrant]) for curve in drawn]
+    names = sorted({curve.entrant for curve in drawn})
+    key, height = legend(
+        [(stroke(looks[one]), one) for one in names],
+        CURVE_BOX.left,
+        CURVE_BOX.bottom + 56,
+        CURVE_BOX.right - CURVE_BOX.left,
+    )
+    return Figure(name, title, CURVE_WIDTH, int(CURVE_BOX.bottom + 50 + height), group([*axes, *lines, key]))
+
+
+def _line(curve: Curve, x: Axis, y: Axis, look: EntrantStyle) -> Markup:
+    shape = element(
+        "path", d=_steps(curve, x, y), fill="none", stroke=look.colour, stroke_width=2.0, stroke_dasharray=look.dash
+    )
+    dots = [element("circle", cx=x(p.consumed), cy=y(p.best), r=2.6, fill=look.colour) for p in curve.points]
+    final = curve.points[-1]
+    text = f"{curve.entrant}, {curve.run}: {number(final.best)} after {final.consumed} episodes"
+    return group([tooltip(text), shape, *dots])
+
+
+def _steps(curve: Curve, x: Axis, y: Axis) -> str:
+    first, *later = curve.points
+    parts = [f"M{x(first.consumed):.1f} {y(first.best):.1f}"]
+    parts += [f"H{x(point.consumed):.1f}V{y(point.best):.1f}" for point in later]
+    return "".join(parts) + f"H{x(max(curve.end, curve.points[-1].consumed)):.1f}"

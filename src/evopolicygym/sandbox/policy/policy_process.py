@@ -1,0 +1,235 @@
+"""The trusted side of one policy process: ask, wait, check every byte that comes back.
+
+The step is the hottest path of the whole system, and after each context switch it runs on cold caches: so it is a
+handful of plain calls, and everything that can be done before or elsewhere is. Deadlines are kept by the watchdog, from
+another thread; a process that is late is killed, and here the pipe just ends.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from io import FileIO
+from os import write
+from typing import Any, Final
+
+from evopolicygym.errors import Fault
+from evopolicygym.limits import Limits
+from evopolicygym.sandbox.policy.action_decoder import Clipped, action_decoder
+from evopolicygym.sandbox.policy.codec import Schema, action_size, observation_encoder
+from evopolicygym.sandbox.policy.failures import ErrorKind, PolicyFailure
+from evopolicygym.sandbox.policy.protocol import HEAD_BYTES, READY, REPORT_BYTES, STDIO_BYTES, failed_stage
+from evopolicygym.sandbox.policy.watchdog import ProcessWatch, watchdog
+from evopolicygym.sandbox.policy.zygote_client import JailedProcess, ProcessEnd, Zygote
+
+NONCES: Final = 64
+MAX_RECORD_BYTES: Final = 64 << 20  # answers of one episode that are kept, to repeat it without its policy
+
+
+@dataclass(frozen=True)
+class ProcessResult:
+    """What remains when a policy process is gone. ``waited_s``: wall time in which an answer of it was due."""
+
+    ended: ProcessEnd
+    stdout: str
+    stderr: str
+    waited_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class PolicyArguments:
+    """What both ends agree on before the first frame."""
+
+    obs_space: Schema
+    action_space: Schema
+    env_meta: Mapping[str, Any]
+
+    def as_assignment(self) -> dict[str, Any]:
+        return {"obs_space": self.obs_space, "action_space": self.action_space, "env_meta": self.env_meta}
+
+
+class RecordedActions:
+    """The actions of one episode once more, without the policy that chose them. They are decoded anew: an environment
+    may have altered those that it was given."""
+
+    def __init__(self, contract: PolicyArguments, answers: bytes) -> None:
+        buffer = bytearray(HEAD_BYTES + action_size(contract.action_space) + 1)
+        self._encode = observation_encoder(contract.obs_space)
+        self._decode = action_decoder(contract.action_space, Clipped(), buffer, HEAD_BYTES)
+        self._buffer, self._answers, self._next = buffer, answers, 0
+
+    def reset(self, observation: Any) -> None:
+        self._encode(observation)  # an observation that cannot be sent is an error of the simulator here, too
+
+    def first_action(self) -> Any:
+        start, self._next = self._next, self._next + len(self._buffer)
+        if self._next > len(self._answers):
+            raise Fault("it went on where it had raised")
+        self._buffer[:] = self._answers[start : self._next]
+        return self._decode()
+
+    def act(self, observation: Any) -> Any:
+        self._encode(observation)
+        return self.first_action()
+
+
+class PolicyProcess:
+    """One fresh policy process, for one episode. Its answers are kept as they came, up to ``MAX_RECORD_BYTES``."""
+
+    def __init__(self, zygote: Zygote, checkpoint: str, contract: PolicyArguments, limits: Limits, key: bytes) -> None:
+        self._zygote, self._limits, self._contract = zygote, limits, contract
+        self._encode = observation_encoder(contract.obs_space)
+        self._clipped = Clipped()
+        self._answer_bytes = HEAD_BYTES + action_size(contract.action_space)
+        self._buffer = bytearray(self._answer_bytes + 1)  # one more, so that too many bytes are noticed
+        self._decode = action_decoder(contract.action_space, self._clipped, self._buffer, HEAD_BYTES)
+        self._nonces = _fresh_nonces()
+        self._answers: bytearray | None = bytearray()
+        self._record: Callable[[bytearray], None] = self._answers.extend
+        self._left: ProcessResult | None = None
+        self._child = zygote.spawn(checkpoint, limits, key, contract.as_assignment())
+        self._requests = self._child.requests
+        self._readinto = FileIO(self._child.answers, closefd=False).readinto
+        self._watch = ProcessWatch(self._child.pidfd, limits.episode_cpu_s)
+        watchdog().watch(self._watch)
+
+    def wait_ready(self) -> None:
+        """Until the policy is imported and constructed."""
+        self._watch.expect_within(self._limits.init_cpu_s, ErrorKind.INIT_TIMEOUT)
+        self._watch.question = READY
+        self._must_be(READY, self._receive())
+
+    def reset(self, observation: Any) -> None:
+        """Asks for the first action at once: so the core changes hands one time for both."""
+        self._watch.expect_within(self._limits.act_cpu_s, ErrorKind.TIMEOUT)
+        nonce = self._watch.question = self._nonces.pop()
+        self._send(nonce + self._nonces[-1] + self._encode(observation))
+        self._must_be(nonce, self._receive())
+
+    def first_action(self) -> Any:
+        nonce = self._watch.question = self._nonces.pop()
+        received = self._readinto(self._buffer)
+        self._watch.question = None
+        self._continue(nonce, received)
+        self._record(self._buffer)
+        return self._decode()
+
+    def act(self, observation: Any) -> Any:
+        nonces, watch, buffer = self._nonces, self._watch, self._buffer
+        nonce = watch.question = nonces.pop()
+        try:
+            write(self._requests, nonce + self._encode(observation))
+        except BrokenPipeError:
+            pass  # it is gone; what it said last is waiting to be received
+        received = self._readinto(buffer)
+        watch.question = None
+        if received != self._answer_bytes or buffer[:HEAD_BYTES] != nonce:
+            self._continue(nonce, received)
+        self._record(buffer)
+        if not nonces:
+            nonces += _fresh_nonces()
+            self._limit_record()
+        return self._decode()
+
+    @property
+    def clipped_actions(self) -> int:
+        return self._clipped.count
+
+    def recorded(self) -> RecordedActions | None:
+        """All actions of the episode, unless they are too many to be kept."""
+        return None if self._answers is None else RecordedActions(self._contract, bytes(self._answers))
+
+    def close(self) -> ProcessResult:
+        """Kill the process and collect what it printed."""
+        self._end()
+        assert self._left is not None
+        return self._left
+
+    def _limit_record(self) -> None:
+        if self._answers is not None and len(self._answers) > MAX_RECORD_BYTES:
+            self._answers, self._record = None, _discard
+
+    def _send(self, frame: bytes) -> None:
+        try:
+            write(self._requests, frame)
+        except BrokenPipeError:
+            pass  # it is gone; what it said last is waiting to be received
+
+    def _receive(self) -> int:
+        """An answer without an action. What may already follow is left to be read next."""
+        received = self._readinto(memoryview(self._buffer)[:HEAD_BYTES])
+        self._watch.question = None
+        return received
+
+    def _must_be(self, expected: bytes, received: int) -> None:
+        if self._buffer[:received] != expected:
+            raise self._failure(received, len(expected))
+
+    def _continue(self, nonce: bytes, received: int) -> None:
+        """An answer longer than a pipe takes at once comes in pieces, all on one clock; anything else is a failure."""
+        while HEAD_BYTES < received < self._answer_bytes and self._buffer[:HEAD_BYTES] == nonce:
+            self._watch.question = nonce
+            more = self._readinto(memoryview(self._buffer)[received:])
+            self._watch.question = None
+            if not more:
+                raise self._death()
+            received += more
+        if received != self._answer_bytes or self._buffer[:HEAD_BYTES] != nonce:
+            raise self._failure(received, self._answer_bytes)
+
+    def _failure(self, received: int, expected: int) -> PolicyFailure:
+        if received == 0:
+            return self._death()
+        stage = failed_stage(bytes(self._buffer[:received]))
+        if stage is None:
+            return PolicyFailure(
+                ErrorKind.CRASH,
+                f"the policy process broke the exchange: {received} bytes came where {expected} were due, or the wrong "
+                "ones; only the harness may use descriptors that a policy did not open",
+            )
+        kind, text = ErrorKind(stage.value), _text(self._child.report, REPORT_BYTES)
+        return PolicyFailure(kind, f"out of memory ({self._limits.memory_mb} MiB)\n{text}" if kind == "oom" else text)
+
+    def _death(self) -> PolicyFailure:
+        """The pipe ended without a word: the watchdog or the kernel knows why."""
+        if self._watch.verdict:
+            return self._watch.verdict
+        if not _exited(self._child, within_s=0.5):
+            return PolicyFailure(ErrorKind.CRASH, "the policy closed its channel to the judge")
+        ended = self._end()
+        limit = self._limits.episode_cpu_s
+        if ended.signal == signal.SIGKILL and ended.cpu_s >= limit - 1:
+            return PolicyFailure(ErrorKind.TIMEOUT, f"the policy used up its {limit:g} s of CPU time for one episode")
+        if ended.signal:
+            return PolicyFailure(ErrorKind.CRASH, f"the policy process died of signal {ended.signal}")
+        return PolicyFailure(ErrorKind.CRASH, f"the policy process exited with code {ended.exit_code}")
+
+    def _end(self) -> ProcessEnd:
+        if self._left is None:
+            watchdog().leave(self._watch)
+            stdout, stderr = (_text(fd, STDIO_BYTES) for fd in (self._child.stdout, self._child.stderr))
+            self._left = ProcessResult(self._zygote.end(self._child), stdout, stderr, self._watch.waited_s)
+        return self._left.ended
+
+
+def _discard(answer: bytearray) -> None:
+    pass
+
+
+def _fresh_nonces() -> list[bytes]:
+    """Unpredictable, and from no generator that a simulator or policy could share."""
+    data = os.urandom(NONCES * HEAD_BYTES)
+    return [data[i : i + HEAD_BYTES] for i in range(0, len(data), HEAD_BYTES)]
+
+
+def _exited(child: JailedProcess, within_s: float) -> bool:
+    return bool(select.select([child.pidfd], [], [], within_s)[0])
+
+
+def _text(descriptor: int, size: int) -> str:
+    if not os.fstat(descriptor).st_blocks:
+        return ""  # nothing was ever written there, and its zeros need not be looked through
+    return os.pread(descriptor, size, 0).rstrip(b"\0").decode(errors="replace")

@@ -1,0 +1,32 @@
+"""The progress lines of a run when the output is not a terminal."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from evopolicygym.cli import run_text
+from evopolicygym.judge.events import Opened, Turned
+from evopolicygym.judge.state import RunPhase, RunState
+
+TURN = Turned(None, 0, 1.0, 0, None, None, "", False)
+
+
+def test_each_phase_is_told_once(monkeypatch, capsys):
+    """The last turn is written down when the run is closed already."""
+    monkeypatch.setattr(run_text, "REFRESH_S", 0.0)
+    opened = RunState(opened=Opened("x", 10, 1, 1, {}), opened_at=datetime.now(UTC))
+    between = replace(opened, turns=(TURN,))
+    closed = replace(between, phase=RunPhase.CLOSED)
+    later = replace(closed, turns=(TURN, TURN))
+    states, done = [opened, opened, between, closed, later, later], threading.Event()
+
+    def look() -> RunState:
+        if len(states) == 1:
+            done.set()
+        return states.pop(0)
+
+    run_text._print_progress(look, done)
+    told = [line.rpartition(", ")[2] for line in capsys.readouterr().err.splitlines()]
+    assert told == ["turn 1", "turn 2", "validating: 0 of 0 checkpoints"]

@@ -1,0 +1,105 @@
+"""Who gets the next slot."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evopolicygym.suites.slot_pool import SlotClient, SlotPool
+
+
+def add_clients(pool, *names):
+    clients = [SlotClient(name) for name in names]
+    for client in clients:
+        pool.add_client(client)
+    return clients
+
+
+def names(grants):
+    return [(client.name, slot) for client, slot in grants]
+
+
+def test_slots_are_shared_evenly():
+    pool = SlotPool(range(4))
+    one, two = add_clients(pool, "one", "two")
+    pool.want(one, 4, False)
+    pool.want(two, 4, False)
+    granted = names(pool.grants())
+    assert sorted(name for name, _ in granted) == ["one", "one", "two", "two"]
+    assert sorted(slot for _, slot in granted) == [0, 1, 2, 3]
+
+
+def test_train_submissions_go_before_hidden_scoring():
+    pool = SlotPool([0])
+    scoring, training = add_clients(pool, "scoring", "training")
+    pool.want(scoring, 1, False)
+    assert names(pool.grants()) == [("scoring", 0)]
+    pool.want(scoring, 2, False)  # it waits longest
+    pool.want(training, 1, True)
+    pool.give_back(scoring, 0)
+    assert names(pool.grants()) == [("training", 0)]
+
+
+def test_among_equals_who_waits_longest_goes_first():
+    pool = SlotPool([0])
+    one, two, three = add_clients(pool, "one", "two", "three")
+    for client in (one, two, three):
+        pool.want(client, 1, False)
+    order = []
+    for _ in range(6):
+        [(client, slot)] = pool.grants()
+        order.append(client.name)
+        pool.give_back(client, slot)
+    assert order == ["one", "two", "three"] * 2
+
+
+def test_a_run_gets_the_slot_that_it_knows():
+    pool = SlotPool(range(3))
+    one, two = add_clients(pool, "one", "two")
+    pool.want(one, 1, False)
+    assert names(pool.grants()) == [("one", 0)]
+    pool.want(two, 1, False)
+    assert names(pool.grants()) == [("two", 1)]
+    pool.give_back(one, 0)
+    pool.give_back(two, 1)
+    assert sorted(names(pool.grants())) == [("one", 0), ("two", 1)]
+
+
+def test_who_leaves_gives_all_back():
+    pool = SlotPool(range(2))
+    one, two = add_clients(pool, "one", "two")
+    pool.want(one, 2, True)
+    pool.grants()
+    pool.want(two, 2, False)
+    assert not pool.grants() and pool.has_waiting_clients
+    pool.remove_client(one)
+    assert len(pool.grants()) == 2
+
+
+def test_a_lost_slot_is_granted_to_nobody():
+    pool = SlotPool(range(2))
+    (one,) = add_clients(pool, "one")
+    pool.want(one, 2, True)
+    pool.grants()
+    pool.lose_slot(1)
+    pool.give_back(one, 1)
+    pool.give_back(one, 0)
+    assert names(pool.grants()) == [("one", 0)]
+    pool.add_slot(1)
+    assert names(pool.grants()) == [("one", 1)]
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 5), st.booleans()), max_size=60))
+def test_no_slot_is_ever_held_twice_and_none_idles_while_somebody_waits(moves):
+    pool = SlotPool(range(3))
+    clients = add_clients(pool, "a", "b", "c", "d")
+    for number, count, urgent in moves:
+        client = clients[number]
+        if count == 0 and client.holds:
+            pool.give_back(client, min(client.holds))
+        else:
+            pool.want(client, count, urgent)
+        pool.grants()
+        held = [slot for one in clients for slot in one.holds]
+        assert len(held) == len(set(held)) <= 3
+        assert len(held) == 3 or not pool.has_waiting_clients

@@ -1,0 +1,124 @@
+"""Runs and their scheduler, over real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import select
+import socket
+import time
+
+import pytest
+
+from evopolicygym.suites.log import STOPPED
+from evopolicygym.suites.slot_pool import SlotPool, SlotServer
+from evopolicygym.suites.worker import PooledSlots, SharedRateLimits
+
+
+class FakeRun:
+    """A run of a suite, without the run."""
+
+    def __init__(self, server, name="run", provider="provider"):
+        self.ends = [socket.socketpair(), socket.socketpair()]
+        self.gone = []
+        self.serving = asyncio.ensure_future(
+            server.serve(name, self.ends[0][0], self.ends[1][0], lambda: self.gone.append(name))
+        )
+        self.slots, self.rate_limits = PooledSlots(self.ends[0][1], 2), SharedRateLimits(self.ends[1][1], provider)
+
+    async def granted(self):
+        await asyncio.to_thread(select.select, self.slots.waitable, [], [], 10)
+        return self.slots.granted()
+
+    async def leave(self):
+        self.rate_limits._file.close()
+        for _, theirs in self.ends:
+            theirs.close()
+        await self.serving
+
+
+def with_server(scenario):
+    async def main():
+        await scenario(SlotServer(SlotPool(range(2))))
+
+    asyncio.run(main())
+
+
+def test_slots_are_granted_and_pass_on():
+    async def scenario(server):
+        one, two = FakeRun(server, "one"), FakeRun(server, "two")
+        one.slots.want(2, urgent=False)
+        first = await one.granted()
+        first += await one.granted() if len(first) < 2 else []
+        assert sorted(first) == [0, 1]
+        two.slots.want(1, urgent=True)
+        one.slots.give_back(first[0])
+        assert await two.granted() == [first[0]]
+        await one.leave()
+        two.slots.want(2, urgent=True)
+        assert await two.granted() == [first[1]]
+        await two.leave()
+
+    with_server(scenario)
+
+
+def test_a_slot_that_comes_too_late_goes_back():
+    async def scenario(server):
+        one, two = FakeRun(server, "one"), FakeRun(server, "two")
+        one.slots.want(2, urgent=False)
+        await asyncio.to_thread(select.select, one.slots.waitable, [], [], 10)
+        await asyncio.to_thread(one.slots.want, 0, urgent=False)  # and never looks again
+        two.slots.want(2, urgent=False)
+        got = await two.granted()
+        got += await two.granted() if len(got) < 2 else []
+        assert sorted(got) == [0, 1]
+        await one.leave()
+        await two.leave()
+
+    with_server(scenario)
+
+
+def test_a_provider_that_asks_one_run_to_wait_slows_the_others():
+    async def scenario(server):
+        one, two, other = FakeRun(server, "one"), FakeRun(server, "two"), FakeRun(server, "other", "another provider")
+        assert await asyncio.to_thread(two.rate_limits.wait_s, 0.0) == 0.0
+        assert await asyncio.to_thread(one.rate_limits.wait_s, 30.0) == 30.0
+        assert 29.0 < await asyncio.to_thread(two.rate_limits.wait_s, 0.0) <= 30.0
+        assert await asyncio.to_thread(other.rate_limits.wait_s, 0.0) == 0.0
+        for run in (one, two, other):
+            await run.leave()
+
+    with_server(scenario)
+
+
+def test_the_scheduler_learns_that_an_agent_is_gone():
+    async def scenario(server):
+        one = FakeRun(server, "one")
+        await asyncio.to_thread(one.rate_limits.agent_is_gone)
+        assert one.gone == ["one"]
+        await one.leave()
+
+    with_server(scenario)
+
+
+@pytest.mark.parametrize("deed", ["look", "want", "give back", "ask"])
+def test_without_its_scheduler_a_run_ends_at_once(deed):
+    """A moment later the kernel would end it: what goes wrong until then must not be recorded as a fault."""
+    ours, theirs = socket.socketpair()
+    slots, rate_limits = PooledSlots(theirs, 2), SharedRateLimits(theirs, "provider")
+    child = os.fork()
+    if child == 0:
+        ours.close()
+        time.sleep(0.1)
+        deeds = {
+            "look": slots.granted,
+            "want": lambda: slots.want(0, True) or slots.want(1, True),
+            "give back": lambda: slots.give_back(1),
+            "ask": lambda: rate_limits.wait_s(1.0),
+        }
+        try:
+            deeds[deed]()
+        finally:
+            os._exit(0)
+    ours.close()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == STOPPED
