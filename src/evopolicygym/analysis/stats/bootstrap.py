@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from evopolicygym.analysis.scores import Matrix
-from evopolicygym.analysis.stats.estimates import LEVEL, Interval, estimate_score
+from evopolicygym.analysis.stats.estimates import CONFIDENCE_LEVEL, Interval, estimate_score
 
 DRAWS: Final = 10_000
 SEED: Final = 20_260_702
@@ -55,7 +55,7 @@ def percentile_interval(
     drawn: Drawn,
     degrees: float = math.inf,
     bounds: tuple[float, float] = (-math.inf, math.inf),
-    level: float = LEVEL,
+    level: float = CONFIDENCE_LEVEL,
 ) -> Interval:
     """Return percentiles of the draws, stretched about the value by the ratio of the t to the normal quantile."""
     ends = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2])

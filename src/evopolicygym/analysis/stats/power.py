@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from evopolicygym.analysis.scores import Matrix
-from evopolicygym.analysis.stats.estimates import LEVEL, residual_mean_square
+from evopolicygym.analysis.stats.estimates import CONFIDENCE_LEVEL, residual_mean_square
 
 POWER: Final = 0.8
 CASES: Final = (32, 64, 128, 256)
@@ -69,13 +69,13 @@ def runs_needed(difference: float, parts: VarianceComponents, tasks: int = 1) ->
 def power(
     difference: float, parts: VarianceComponents, runs: Sequence[int], cases: int, tasks: int = 1
 ) -> NDArray[np.float64]:
-    """Return the power of the two-sided test at 5 %, with Satterthwaite's degrees of freedom and tasks taken as alike."""
+    """Return the power of the two-sided test at 5 %, with Satterthwaite's degrees of freedom as if tasks were alike."""
     counts = np.asarray(runs, dtype=np.int64)
     by_runs, by_cases = parts.split(counts, cases)
     variance = np.maximum(by_runs + by_cases, np.finfo(float).tiny)
     uncertainty = by_runs**2 / (2 * (counts - 1)) + by_cases**2 / (cases - 1)
     degrees = tasks * variance**2 / np.maximum(uncertainty, np.finfo(float).tiny)
-    reach = stats.t.ppf((1 + LEVEL) / 2, degrees)
+    reach = stats.t.ppf((1 + CONFIDENCE_LEVEL) / 2, degrees)
     return np.asarray(stats.t.cdf(abs(difference) / np.sqrt(variance) - reach, degrees))
 
 
