@@ -1,4 +1,4 @@
-"""What all tests share: toy tasks, policy folders from source, and engines."""
+"""Shared by all tests: a fixed environment, toy tasks, policies from source, engines, servers."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
     from server_helpers import Server
 
 TESTS = Path(__file__).parent
-OTHER_MACHINE = TESTS / "other_machine"  # on PYTHONPATH it pretends another CPU and libc
+OTHER_MACHINE = TESTS / "other_machine"  # on PYTHONPATH it replaces the CPU features and libc that identify a machine
 
 
 UNWANTED = ("CI", "COLUMNS", "LINES", "FORCE_COLOR", "NO_COLOR", "LANGUAGE", "LC_", "XDG_", "PYTHON", "EVOPOLICYGYM_")
 
 
 def _use_known_surroundings() -> None:
-    """Whatever started the tests (a shell, a runner in the background, nohup), they find and hand on the same: default
-    signals, umask, language, time zone and terminal, a configuration folder of their own, a HOME, and no variable that
-    changes what programs print or write."""
+    """Set what tests inherit and pass on, however they were started (shell, background job, nohup): default signals,
+    umask, language, time zone, terminal, a configuration folder of their own, a HOME; and remove variables that change
+    what programs print or write."""
     for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
         signal.signal(number, handler)
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
@@ -58,7 +58,7 @@ def _use_known_surroundings() -> None:
 
 
 _use_known_surroundings()
-# Test processes run side by side: an agent of one is nothing that hidden scoring of another should wait for.
+# Test processes run side by side: hidden scoring in one must not wait for agents of another.
 os.environ["EVOPOLICYGYM_LOCKS"] = LOCKS = tempfile.mkdtemp(prefix="evopolicygym-test-locks-")
 atexit.register(lambda: [shutil.rmtree(folder, ignore_errors=True) for folder in (LOCKS, f"{LOCKS}-nobody")])
 # No test asserts a wall time, not even through its tools.
@@ -93,7 +93,7 @@ def write_policy(folder: Path, source: str, **files: str) -> Path:
 
 
 def policy_source(act: str = "return 1", init: str = "pass", reset: str = "pass", top: str = "") -> str:
-    """A whole policy from the bodies of its methods."""
+    """Return the source of a policy with these method bodies."""
 
     def body(text: str) -> str:
         return textwrap.indent(textwrap.dedent(text), " " * 8)
@@ -114,8 +114,8 @@ def train_cases(task: Task, count: int) -> list[Case]:
 Outcome = EpisodeResult | FaultReport
 
 
-class Stage:
-    """An engine with a short way to play a policy given as source."""
+class PolicyPlayer:
+    """An engine that plays policies given as source."""
 
     def __init__(self, task: Task, folder: Path, jobs: int = 1, levels: tuple[Level, ...] = PUBLISHABLE,
                  video: bool = False) -> None:  # fmt: skip
@@ -135,20 +135,20 @@ class Stage:
 
 
 @pytest.fixture(scope="module")
-def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Stage]]:
-    """Make engines for the tests of a module; each is made once for its arguments."""
-    made: dict[object, Stage] = {}
+def policy_player(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., PolicyPlayer]]:
+    """Return a function that makes a PolicyPlayer: one for each set of arguments, shared by the tests of a module."""
+    made: dict[object, PolicyPlayer] = {}
 
-    def make(task: Task | None = None, **options: object) -> Stage:
+    def make(task: Task | None = None, **options: object) -> PolicyPlayer:
         task = task or toy_task()
         key = (task.id, task.horizon, task.limits, repr(sorted(options.items())))
         if key not in made:
-            made[key] = Stage(task, tmp_path_factory.mktemp("stage"), **options)  # type: ignore[arg-type]
+            made[key] = PolicyPlayer(task, tmp_path_factory.mktemp("stage"), **options)  # type: ignore[arg-type]
         return made[key]
 
     yield make
-    for one in made.values():
-        one.engine.close()
+    for player in made.values():
+        player.engine.close()
 
 
 def _serving(folder: Path) -> Iterator[Callable[..., Server]]:
@@ -166,7 +166,7 @@ def _serving(folder: Path) -> Iterator[Callable[..., Server]]:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Figures that the long proofs found."""
+    """Print the figures that long tests measured."""
     for report in terminalreporter.getreports("passed"):
         for name, value in report.user_properties:
             terminalreporter.write_line(f"{name}: {value}")
@@ -180,7 +180,7 @@ def serve(tmp_path: Path) -> Iterator[Callable[..., Server]]:
 
 @pytest.fixture(scope="module")
 def serve_for_all(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Server]]:
-    """The same, for servers that the tests of a module share."""
+    """The same as ``serve``, for servers that the tests of a module share."""
     yield from _serving(tmp_path_factory.mktemp("runs"))
 
 

@@ -66,29 +66,29 @@ FAILURES = [
 
 
 @pytest.mark.parametrize(("kind", "source", "where", "what"), FAILURES, ids=range(len(FAILURES)))
-def test_each_failure_has_its_kind_and_says_where(stage, kind, source, where, what):
-    result = stage().play(source)
+def test_each_failure_has_its_kind_and_says_where(policy_player, kind, source, where, what):
+    result = policy_player().play(source)
     assert result.error is not None
     assert result.error.kind == kind, result.error
     assert where in result.error.text
     assert what in result.error.text
     assert result.score == -5.0
-    assert stage().play(policy_source()).length == 10
+    assert policy_player().play(policy_source()).length == 10
 
 
-def test_a_failed_episode_scores_the_lower_of_return_and_failure_return(stage):
+def test_a_failed_episode_scores_the_lower_of_return_and_failure_return(policy_player):
     source = policy_source(act="if obs[0] == 4: raise ValueError\nreturn 2")
-    result = stage().play(source)
+    result = policy_player().play(source)
     assert result.return_so_far > 8
     assert result.score == -5.0
     assert result.length == 4
-    low = stage(toy_task("Steering-v0", failure=-1.0))
+    low = policy_player(toy_task("Steering-v0", failure=-1.0))
     source = policy_source(act="if obs[0] == 4: raise ValueError\nreturn [-1, 0]")
     assert low.play(source).score == -4.0
 
 
-def test_helper_modules_keep_their_names_in_tracebacks(stage):
-    result = stage().play(
+def test_helper_modules_keep_their_names_in_tracebacks(policy_player):
+    result = policy_player().play(
         "import helper\n" + policy_source(act="return helper.f(obs)"), helper="def f(obs):\n    return obs['x']\n"
     )
     assert result.error is not None
@@ -97,23 +97,23 @@ def test_helper_modules_keep_their_names_in_tracebacks(stage):
     assert "evopolicygym" not in result.error.text
 
 
-def test_output_is_captured_and_bounded(stage):
-    result = stage().play(policy_source(act="print('x' * 100_000); print('oops', file=sys.stderr); return 1"))
+def test_output_is_captured_and_bounded(policy_player):
+    result = policy_player().play(policy_source(act="print('x' * 100_000); print('oops', file=sys.stderr); return 1"))
     assert result.error is None
     assert len(result.stdout) == 64 * 1024
     assert result.stderr.startswith("oops\n")
-    assert stage().play(policy_source()).stdout == ""
+    assert policy_player().play(policy_source()).stdout == ""
 
 
-def test_error_text_is_bounded(stage):
-    result = stage().play(policy_source(act="raise ValueError('y' * 10_000_000)"))
+def test_error_text_is_bounded(policy_player):
+    result = policy_player().play(policy_source(act="raise ValueError('y' * 10_000_000)"))
     assert result.error is not None
     assert len(result.error.text) < 20_000
     assert "characters left out" in result.error.text
 
 
 @pytest.mark.parametrize("text", ["raise ValueError(Evil())", "raise Evil2()"])
-def test_an_exception_that_cannot_be_shown_is_still_an_error(stage, text):
+def test_an_exception_that_cannot_be_shown_is_still_an_error(policy_player, text):
     top = """
     class Evil:
         def __str__(self): raise KeyError
@@ -121,23 +121,23 @@ def test_an_exception_that_cannot_be_shown_is_still_an_error(stage, text):
     class Evil2(Exception):
         def __str__(self): os._exit(0)
     """
-    result = stage().play(policy_source(top=top, act=text))
+    result = policy_player().play(policy_source(top=top, act=text))
     assert result.error is not None
     assert result.error.kind in ("act_error", "crash")
 
 
-def test_the_cpu_limit_of_an_episode_is_kept_over_many_short_acts(stage):
+def test_the_cpu_limit_of_an_episode_is_kept_over_many_short_acts(policy_player):
     source = policy_source(
         act="import time\nt = time.process_time()\nwhile time.process_time() - t < 0.2: pass\nreturn 1"
     )
-    result = stage(toy_task("Endless-v0", horizon=10_000)).play(source)
+    result = policy_player(toy_task("Endless-v0", horizon=10_000)).play(source)
     assert result.error is not None
     assert result.error.kind is ErrorKind.TIMEOUT
     assert "3 s of CPU time for one episode" in result.error.text
 
 
-def test_box_actions_are_clipped_and_counted(stage):
-    steering = stage(toy_task("Steering-v0"))
+def test_box_actions_are_clipped_and_counted(policy_player):
+    steering = policy_player(toy_task("Steering-v0"))
     result = steering.play(policy_source(act="return [5, -7] if obs[0] < 3 else np.array([0.5, 1.0])"))
     assert result.error is None
     assert result.clipped_actions == 3
@@ -159,14 +159,14 @@ def test_box_actions_are_clipped_and_counted(stage):
         ("return [1j, 0]", "must be numbers"),
     ],
 )
-def test_box_actions_that_are_no_actions(stage, act, says):
-    result = stage(toy_task("Steering-v0")).play(policy_source(act=act))
+def test_box_actions_that_are_no_actions(policy_player, act, says):
+    result = policy_player(toy_task("Steering-v0")).play(policy_source(act=act))
     assert result.error is not None
     assert result.error.kind is ErrorKind.INVALID_ACTION
     assert says in result.error.text
 
 
-def test_every_kind_of_space_arrives_as_it_was_sent(stage):
+def test_every_kind_of_space_arrives_as_it_was_sent(policy_player):
     act = """
     assert obs["image"].shape == (12, 9, 3) and obs["image"].dtype == np.uint8 and (obs["image"] == self.n).all()
     assert obs["word"] == "step " + "é" * (self.n % 7)
@@ -177,14 +177,14 @@ def test_every_kind_of_space_arrives_as_it_was_sent(stage):
     self.n += 1
     return {"gear": -1, "wheel": (0.25, -2), "switches": [1, 0, 1], "levels": [100, 300], "pair": (2, [4, 5])}
     """
-    result = stage(toy_task("Everything-v0")).play(policy_source(init="self.n = 0", act=act))
+    result = policy_player(toy_task("Everything-v0")).play(policy_source(init="self.n = 0", act=act))
     assert result.error is None, result.error
     assert result.score == 10 * 300.0  # 100, and 300 clipped to 200
     assert result.clipped_actions == 10
 
 
-def test_a_simulator_that_raises_again_is_the_policys_doing(stage):
-    result = stage(toy_task("Raising-v0")).play(policy_source(act="return 2 if obs[0] == 3 else 1"))
+def test_a_simulator_that_raises_again_is_the_policys_doing(policy_player):
+    result = policy_player(toy_task("Raising-v0")).play(policy_source(act="return 2 if obs[0] == 3 else 1"))
     assert result.error is not None
     assert result.error.kind is ErrorKind.SIMULATOR_ERROR
     assert "the toy cannot take a 2" in result.error.text
@@ -192,9 +192,9 @@ def test_a_simulator_that_raises_again_is_the_policys_doing(stage):
     assert result.score == -5.0
 
 
-def test_a_simulator_that_raises_once_is_the_judges_fault(stage, tmp_path, monkeypatch):
+def test_a_simulator_that_raises_once_is_the_judges_fault(policy_player, tmp_path, monkeypatch):
     monkeypatch.setenv("TOY_MARKER", str(tmp_path / "marker"))
-    flaky = stage(toy_task("Flaky-v0"))
+    flaky = policy_player(toy_task("Flaky-v0"))
     (outcome,) = flaky.outcomes(policy_source())
     assert isinstance(outcome, FaultReport)
     assert "only once" in outcome.text
@@ -204,22 +204,22 @@ def test_a_simulator_that_raises_once_is_the_judges_fault(stage, tmp_path, monke
 @pytest.mark.parametrize(
     ("toy", "fatal", "harmless"), [("Raising-v0", "2", "1"), ("Altering-v0", "[0.9, 0]", "[0.1, 0]")]
 )
-def test_a_policy_that_acts_by_the_clock_cannot_turn_its_error_into_a_fault(stage, toy, fatal, harmless):
+def test_a_policy_that_acts_by_the_clock_cannot_turn_its_error_into_a_fault(policy_player, toy, fatal, harmless):
     """Every other microsecond it plays what the simulator cannot take: a fault in a quarter of all episodes, if the
     policy itself were asked again."""
     act = (
         f"import time\nodd = time.perf_counter_ns() // 1000 % 2\nreturn {fatal} if obs[0] == 3 and odd else {harmless}"
     )
-    outcomes = stage(toy_task(toy)).outcomes(policy_source(act=act), 32)
+    outcomes = policy_player(toy_task(toy)).outcomes(policy_source(act=act), 32)
     assert [outcome for outcome in outcomes if isinstance(outcome, FaultReport)] == []
     errors = [outcome.error.kind for outcome in outcomes if isinstance(outcome, EpisodeResult) and outcome.error]
     assert set(errors) == {ErrorKind.SIMULATOR_ERROR}
     assert len(errors) < 32
 
 
-def test_what_a_simulator_raised_at_is_recorded_as_it_was_played(stage, tmp_path):
+def test_what_a_simulator_raised_at_is_recorded_as_it_was_played(policy_player, tmp_path):
     act = "print('at', obs[0]); return [0.9 if obs[0] == 3 else 0.25, 7]"
-    result = stage(toy_task("Altering-v0")).play(policy_source(act=act), Recording(str(tmp_path)))
+    result = policy_player(toy_task("Altering-v0")).play(policy_source(act=act), Recording(str(tmp_path)))
     assert result.error is not None and "whenever these actions are repeated" in result.error.text
     assert (result.length, result.clipped_actions, result.stdout.count("at")) == (3, 4, 4)
 
@@ -250,8 +250,8 @@ def test_actions_too_long_to_be_kept_are_the_policys_doing(monkeypatch):
         zygote.close()
 
 
-def test_a_simulator_that_dies_is_replaced_and_the_rest_is_played(stage):
-    aborting = stage(toy_task("Aborting-v0"), jobs=2)
+def test_a_simulator_that_dies_is_replaced_and_the_rest_is_played(policy_player):
+    aborting = policy_player(toy_task("Aborting-v0"), jobs=2)
     outcomes = aborting.outcomes(policy_source(act="return 2 if obs[1] > 0.5 else 1"), 8)
     results = [outcome for outcome in outcomes if isinstance(outcome, EpisodeResult)]
     assert len(results) == 8
@@ -260,60 +260,66 @@ def test_a_simulator_that_dies_is_replaced_and_the_rest_is_played(stage):
     assert {result.error.kind for result in died if result.error} == {ErrorKind.SIMULATOR_ERROR}
 
 
-def test_a_simulator_that_dies_of_being_drawn_is_played_without(stage, tmp_path):
-    filmed = stage(toy_task("Deadly-v0"), video=True).play(policy_source(), Recording(str(tmp_path), video=True))
-    plain = stage(toy_task("Deadly-v0")).play(policy_source())
+def test_a_simulator_that_dies_of_being_drawn_is_played_without(policy_player, tmp_path):
+    filmed = policy_player(toy_task("Deadly-v0"), video=True).play(
+        policy_source(), Recording(str(tmp_path), video=True)
+    )
+    plain = policy_player(toy_task("Deadly-v0")).play(policy_source())
     assert (filmed.error, filmed.score, filmed.length) == (None, plain.score, plain.length)
     assert filmed.left_out == (NOT_FILMED,) and plain.left_out == ()
 
 
-def test_who_kills_the_simulator_while_it_is_drawn_gains_nothing(stage, tmp_path):
-    aborting = stage(toy_task("Aborting-v0"), video=True)
+def test_who_kills_the_simulator_while_it_is_drawn_gains_nothing(policy_player, tmp_path):
+    aborting = policy_player(toy_task("Aborting-v0"), video=True)
     result = aborting.play(policy_source(act="return 2"), Recording(str(tmp_path), video=True))
     assert result.error is not None and result.error.kind is ErrorKind.SIMULATOR_ERROR
 
 
-def test_a_reward_that_is_not_a_number_is_never_a_score(stage):
-    result = stage(toy_task("NotANumber-v0")).play(policy_source())
+def test_a_reward_that_is_not_a_number_is_never_a_score(policy_player):
+    result = policy_player(toy_task("NotANumber-v0")).play(policy_source())
     assert result.error is not None
     assert result.error.kind is ErrorKind.SIMULATOR_ERROR
     assert math.isfinite(result.score)
 
 
-def test_the_horizon_cuts_from_outside(stage):
-    result = stage(toy_task("Endless-v0", horizon=25)).play(policy_source())
+def test_the_horizon_cuts_from_outside(policy_player):
+    result = policy_player(toy_task("Endless-v0", horizon=25)).play(policy_source())
     assert (result.length, result.truncated, result.terminated) == (25, True, False)
 
 
-def test_the_policy_is_told_the_same_thing_every_time(stage):
-    result = stage().play(policy_source(init="print(env_meta, obs_space, action_space)", reset="print(episode_index)"))
+def test_the_policy_is_told_the_same_thing_every_time(policy_player):
+    result = policy_player().play(
+        policy_source(init="print(env_meta, obs_space, action_space)", reset="print(episode_index)")
+    )
     assert "'max_episode_steps': 10" in result.stdout
     assert result.stdout.endswith("\n0\n")
 
 
-def test_rewards_that_add_up_to_no_number_are_never_a_score(stage):
-    result = stage(toy_task("Huge-v0")).play(policy_source())
+def test_rewards_that_add_up_to_no_number_are_never_a_score(policy_player):
+    result = policy_player(toy_task("Huge-v0")).play(policy_source())
     assert result.error is not None
     assert result.error.kind is ErrorKind.SIMULATOR_ERROR
     assert math.isfinite(result.score)
 
 
-def test_a_misshapen_observation_is_the_judges_fault(stage):
-    (outcome,) = stage(toy_task("Misshapen-v0")).outcomes(policy_source())
+def test_a_misshapen_observation_is_the_judges_fault(policy_player):
+    (outcome,) = policy_player(toy_task("Misshapen-v0")).outcomes(policy_source())
     assert isinstance(outcome, FaultReport)
     assert "observation of shape (3,)" in outcome.text
 
 
-def test_a_renderer_that_fails_is_the_judges_fault(stage, tmp_path):
-    undrawable = stage(toy_task("Undrawable-v0"), video=True)
+def test_a_renderer_that_fails_is_the_judges_fault(policy_player, tmp_path):
+    undrawable = policy_player(toy_task("Undrawable-v0"), video=True)
     (outcome,) = undrawable.outcomes(policy_source(), 1, Recording(str(tmp_path / "film"), video=True))
     assert isinstance(outcome, FaultReport)
     assert "no picture today" in outcome.text
 
 
-def test_the_time_of_the_simulator_is_not_the_policys(stage):
+def test_the_time_of_the_simulator_is_not_the_policys(policy_player):
     hasty = Limits(init_cpu_s=1.0, act_cpu_s=0.2, episode_cpu_s=0.2, memory_mb=512)
-    result = stage(toy_task("Slow-v0", limits=hasty)).play(policy_source(act="import time; time.sleep(0.07); return 1"))
+    result = policy_player(toy_task("Slow-v0", limits=hasty)).play(
+        policy_source(act="import time; time.sleep(0.07); return 1")
+    )
     assert result.error is None, result.error
 
 
@@ -329,17 +335,17 @@ def test_the_time_of_the_simulator_is_not_the_policys(stage):
         ("Levels-v0", "return np.array([2**64 - 1, 0], np.uint64)"),
     ],
 )
-def test_what_no_space_holds_is_refused(stage, toy, act):
-    result = stage(toy_task(toy)).play(policy_source(act=act))
+def test_what_no_space_holds_is_refused(policy_player, toy, act):
+    result = policy_player(toy_task(toy)).play(policy_source(act=act))
     assert result.error is not None
     assert result.error.kind is ErrorKind.INVALID_ACTION
 
 
-def test_large_finite_actions_reach_an_unbounded_space(stage):
-    assert stage(toy_task("Free-v0")).play(policy_source(act="return [1e300, -1e300]")).score == 10.0
+def test_large_finite_actions_reach_an_unbounded_space(policy_player):
+    assert policy_player(toy_task("Free-v0")).play(policy_source(act="return [1e300, -1e300]")).score == 10.0
 
 
-def test_a_policy_may_choose_its_act_in_reset(stage):
-    result = stage().play(policy_source(act="return 0", reset="self.act = lambda obs: 2"))
+def test_a_policy_may_choose_its_act_in_reset(policy_player):
+    result = policy_player().play(policy_source(act="return 0", reset="self.act = lambda obs: 2"))
     assert result.error is None
     assert result.score >= 20

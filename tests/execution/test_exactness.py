@@ -94,20 +94,20 @@ print(random.random(), np.random.RandomState().rand(), hash("text"), {"a", "b", 
 """
 
 
-def test_unseeded_randomness_repeats_by_case_and_differs_between_cases(stage):
+def test_unseeded_randomness_repeats_by_case_and_differs_between_cases(policy_player):
     source = policy_source(top="import random, secrets, uuid", act=f"{SOURCES_OF_RANDOMNESS}\nreturn 1")
-    first, second = stage().outcomes(source, 2), stage(jobs=2).outcomes(source, 2)
+    first, second = policy_player().outcomes(source, 2), policy_player(jobs=2).outcomes(source, 2)
     assert [result.stdout for result in first] == [result.stdout for result in second]
     assert first[0].stdout != first[1].stdout
     assert first[0].error is None
 
 
-def test_no_state_passes_between_episodes(stage):
+def test_no_state_passes_between_episodes(policy_player):
     source = policy_source(top="import json\njson.seen = getattr(json, 'seen', 0) + 1", act="return json.seen")
-    assert [round(result.score - result.score % 1) for result in stage().outcomes(source, 3)] != []
-    lengths = {(result.length, result.score.hex()) for result in stage().outcomes(source, 1) * 2}
+    assert [round(result.score - result.score % 1) for result in policy_player().outcomes(source, 3)] != []
+    lengths = {(result.length, result.score.hex()) for result in policy_player().outcomes(source, 1) * 2}
     assert len(lengths) == 1
-    assert all(result.score < 20 for result in stage().outcomes(source, 3))
+    assert all(result.score < 20 for result in policy_player().outcomes(source, 3))
 
 
 def test_means_do_not_depend_on_order():
@@ -115,9 +115,9 @@ def test_means_do_not_depend_on_order():
     assert math.fsum(scores) == math.fsum(reversed(scores))
 
 
-def test_a_policy_may_change_its_observation(stage):
+def test_a_policy_may_change_its_observation(policy_player):
     source = policy_source(act="obs += 1; obs[:] = 0; return 1")
-    assert stage(toy_task()).play(source).error is None
+    assert policy_player(toy_task()).play(source).error is None
 
 
 @pytest.mark.parametrize("slug", CORE16_ORDER)

@@ -11,7 +11,7 @@ import av
 import numpy as np
 import pytest
 
-from conftest import Stage, policy_source, toy_task, train_cases
+from conftest import PolicyPlayer, policy_source, toy_task, train_cases
 from evopolicygym.execution.conformance import probe_folder
 from evopolicygym.execution.engine import LocalEngine
 from evopolicygym.execution.recording import large_arrays
@@ -23,8 +23,8 @@ from evopolicygym.tasks.registry import CORE16_ORDER, core16
 STEPS = 12
 
 
-def test_a_trajectory_is_exact_and_complete(stage, tmp_path):
-    result = stage().play(policy_source(act="return 2"), Recording(str(tmp_path)))
+def test_a_trajectory_is_exact_and_complete(policy_player, tmp_path):
+    result = policy_player().play(policy_source(act="return 2"), Recording(str(tmp_path)))
     lines = [json.loads(line) for line in (tmp_path / "trajectory.jsonl").read_text().splitlines()]
     assert [line["t"] for line in lines] == list(range(11))
     assert sum(line["reward"] for line in lines[:-1]) == result.score
@@ -34,9 +34,9 @@ def test_a_trajectory_is_exact_and_complete(stage, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["trajectory.jsonl"]
 
 
-def test_large_observations_go_to_an_archive(stage, tmp_path):
+def test_large_observations_go_to_an_archive(policy_player, tmp_path):
     act = 'return {"gear": 0, "wheel": [0, 0], "switches": [0, 0, 0], "levels": [1, 2], "pair": (0, [0, 0])}'
-    stage(toy_task("Everything-v0")).play(policy_source(act=act), Recording(str(tmp_path)))
+    policy_player(toy_task("Everything-v0")).play(policy_source(act=act), Recording(str(tmp_path)))
     with np.load(tmp_path / "observations.npz", allow_pickle=False) as archive:
         assert archive["image"].shape == (11, 12, 9, 3)
         assert (archive["image"][7] == 7).all()
@@ -45,8 +45,8 @@ def test_large_observations_go_to_an_archive(stage, tmp_path):
     assert line["obs"]["word"] == "step "
 
 
-def test_large_arrays_are_found_at_every_depth_whatever_their_keys(stage, tmp_path):
-    nested = stage(toy_task("Nested-v0"))
+def test_large_arrays_are_found_at_every_depth_whatever_their_keys(policy_player, tmp_path):
+    nested = policy_player(toy_task("Nested-v0"))
     nested.play(policy_source(), Recording(str(tmp_path)))
     lines = [json.loads(line) for line in (tmp_path / "trajectory.jsonl").read_text().splitlines()]
     with np.load(tmp_path / "observations.npz", allow_pickle=False) as archive:
@@ -61,11 +61,11 @@ def test_large_arrays_are_found_at_every_depth_whatever_their_keys(stage, tmp_pa
             assert values[3].dtype == np.float32
 
 
-def test_numbers_that_json_does_not_have_are_text(stage, tmp_path):
+def test_numbers_that_json_does_not_have_are_text(policy_player, tmp_path):
     def refuse(token):
         raise ValueError(token)
 
-    stage(toy_task("Unmeasured-v0")).play(policy_source(), Recording(str(tmp_path)))
+    policy_player(toy_task("Unmeasured-v0")).play(policy_source(), Recording(str(tmp_path)))
     text = (tmp_path / "trajectory.jsonl").read_text()
     seen = [json.loads(line, parse_constant=refuse)["obs"] for line in text.splitlines()]
     assert len(seen) == 11
@@ -73,9 +73,9 @@ def test_numbers_that_json_does_not_have_are_text(stage, tmp_path):
     assert np.isnan(np.asarray(seen[0], np.float32)[0])
 
 
-def test_what_repeats_replaces_what_it_left(stage, tmp_path):
+def test_what_repeats_replaces_what_it_left(policy_player, tmp_path):
     """The judge asks a simulator that raises once more."""
-    result = stage(toy_task("Raising-v0")).play(policy_source(act="return 2"), Recording(str(tmp_path)))
+    result = policy_player(toy_task("Raising-v0")).play(policy_source(act="return 2"), Recording(str(tmp_path)))
     assert result.error is not None
     assert [path.name for path in tmp_path.iterdir()] == ["trajectory.jsonl"]
 
@@ -106,9 +106,9 @@ def test_a_file_has_no_name_until_it_is_given_one(tmp_path, monkeypatch, support
         beside.unlink()
 
 
-def test_a_failed_episode_is_recorded_up_to_its_failure(stage, tmp_path):
+def test_a_failed_episode_is_recorded_up_to_its_failure(policy_player, tmp_path):
     source = policy_source(act="if obs[0] == 4: raise ValueError\nreturn 1")
-    stage().play(source, Recording(str(tmp_path)))
+    policy_player().play(source, Recording(str(tmp_path)))
     assert len((tmp_path / "trajectory.jsonl").read_text().splitlines()) == 5
 
 
@@ -139,18 +139,18 @@ def test_every_task_can_be_filmed_without_changing_it(slug, tmp_path):
 
 
 def test_odd_sizes_are_cut_to_even_ones(tmp_path):
-    stage = Stage(toy_task(), tmp_path, video=True)
-    stage.play(policy_source(), Recording(str(tmp_path / "film"), video=True))
-    stage.engine.close()
+    policy_player = PolicyPlayer(toy_task(), tmp_path, video=True)
+    policy_player.play(policy_source(), Recording(str(tmp_path / "film"), video=True))
+    policy_player.engine.close()
     shown = frames(tmp_path / "film" / "video.mp4")
     assert shown[0].shape == (32, 46, 3)
     assert len(shown) == 10
 
 
 def test_a_video_that_is_cut_short_can_be_played(tmp_path):
-    stage = Stage(toy_task("Vast-v0", horizon=80), tmp_path, video=True)
-    result = stage.play(policy_source(), Recording(str(tmp_path / "film"), video=True, max_bytes=3 << 20))
-    stage.engine.close()
+    policy_player = PolicyPlayer(toy_task("Vast-v0", horizon=80), tmp_path, video=True)
+    result = policy_player.play(policy_source(), Recording(str(tmp_path / "film"), video=True, max_bytes=3 << 20))
+    policy_player.engine.close()
     assert [what.split()[1] for what in result.left_out] == ["trajectory", "video"]
     assert 1 <= len(frames(tmp_path / "film" / "video.mp4")) < result.length == 80
     assert (tmp_path / "film" / "video.mp4").stat().st_size < 5 << 20
@@ -158,9 +158,9 @@ def test_a_video_that_is_cut_short_can_be_played(tmp_path):
 
 @pytest.mark.parametrize("toy", ["Blank-v0", "Unwritten-v0"])
 def test_what_draws_nothing_cannot_be_filmed_and_says_so(tmp_path, toy):
-    stage = Stage(toy_task(toy), tmp_path, video=True)
-    (outcome,) = stage.outcomes(policy_source(), 1, Recording(str(tmp_path / "film"), video=True))
-    stage.engine.close()
+    policy_player = PolicyPlayer(toy_task(toy), tmp_path, video=True)
+    (outcome,) = policy_player.outcomes(policy_source(), 1, Recording(str(tmp_path / "film"), video=True))
+    policy_player.engine.close()
     assert isinstance(outcome, FaultReport)
     assert f"{toy} cannot be filmed: its render() returns nothing" in outcome.text
     assert "Record it without video" in outcome.text

@@ -126,8 +126,8 @@ def test_every_submission_refunded_is_a_judge_fault_though_the_agent_gave_up(ser
     assert outcome["kind"] == "judge_fault" and "only once" in outcome["cause"]
 
 
-def test_an_import_that_fails_in_the_simulator_is_no_policys_doing(stage):
-    (outcome,) = stage(toy_task("Importing-v0")).outcomes(policy_source())
+def test_an_import_that_fails_in_the_simulator_is_no_policys_doing(policy_player):
+    (outcome,) = policy_player(toy_task("Importing-v0")).outcomes(policy_source())
     assert isinstance(outcome, FaultReport) and outcome.permanent
     assert "a_package_that_nobody_has" in outcome.text
 

@@ -33,17 +33,17 @@ print(json.dumps(missing))
 """
 
 
-def missing(stage, level: Level) -> list[str]:
+def missing(policy_player, level: Level) -> list[str]:
     source = policy_source(init=IMPORT_EVERYTHING.format(excluded=NOT_FOR_TESTS))
-    result = stage(ROOMY, levels=(level,)).play(source)
+    result = policy_player(ROOMY, levels=(level,)).play(source)
     assert result.error is None, result.error
     return json.loads(result.stdout.splitlines()[-1])
 
 
-def test_the_standard_library_is_there(stage):
-    plain = missing(stage, Level.NONE)
-    assert missing(stage, Level.A) == plain
-    assert missing(stage, Level.B) == plain
+def test_the_standard_library_is_there(policy_player):
+    plain = missing(policy_player, Level.NONE)
+    assert missing(policy_player, Level.A) == plain
+    assert missing(policy_player, Level.B) == plain
     assert (
         not {"json", "heapq", "statistics", "dataclasses", "sqlite3", "ctypes"} & set(plain) or sys.platform != "linux"
     )
@@ -72,19 +72,19 @@ def facts(path: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("level", [Level.A, Level.B])
-def test_numpy_and_scipy_are_there_and_do_their_work(stage, level):
+def test_numpy_and_scipy_are_there_and_do_their_work(policy_player, level):
     act = """
     import numpy.linalg, scipy.linalg, scipy.optimize, scipy.signal, scipy.spatial, scipy.interpolate, scipy.stats
     assert np.allclose(scipy.linalg.solve(np.eye(3) * 2, np.ones(3)), 0.5)
     assert abs(scipy.optimize.minimize(lambda x: (x[0] - 3) ** 2, [0.0]).x[0] - 3) < 1e-3
     return 1
     """
-    result = stage(ROOMY, levels=(level,)).play(policy_source(act=act))
+    result = policy_player(ROOMY, levels=(level,)).play(policy_source(act=act))
     assert result.error is None, result.error
 
 
 @pytest.mark.parametrize("level", [Level.A, Level.B])
-def test_nothing_can_be_written(stage, level):
+def test_nothing_can_be_written(policy_player, level):
     act = """
     for folder in ("/", "/tmp", "/dev/shm", os.path.dirname(os.path.abspath(__file__)), os.path.dirname(np.__file__)):
         try:
@@ -95,7 +95,7 @@ def test_nothing_can_be_written(stage, level):
     open(os.devnull, "w").write("fine")
     return 0
     """
-    result = stage(ROOMY, levels=(level,)).play(policy_source(act=act))
+    result = policy_player(ROOMY, levels=(level,)).play(policy_source(act=act))
     assert result.error is None, result.error
     assert result.score < 10
 

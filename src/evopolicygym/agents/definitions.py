@@ -14,6 +14,7 @@ from evopolicygym.config import read_toml, validate
 from evopolicygym.errors import UserError
 
 COMMAND: Final = "command"
+PYTHON: Final = "python:"  # begins the name of an agent that is a Python function
 FOLDER: Final = Path(str(resources.files("evopolicygym.agents"))) / "clients"
 
 
@@ -23,6 +24,11 @@ def names() -> list[str]:
 
 def load(name: str) -> Client:
     """A client that ships, or, when the name ends in `.toml`, the one that this file defines."""
+    if name.startswith(PYTHON):
+        raise UserError(
+            f"the agent {name!r} is a Python function, which a command cannot start",
+            "In Python, call evopolicygym.run(task, function, folder=...) with the settings of the run.",
+        )
     if name.endswith(".toml"):
         return _from_file(Path(name))
     if name not in (*names(), COMMAND):

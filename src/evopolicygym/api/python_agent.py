@@ -28,6 +28,7 @@ from types import TracebackType
 from typing import IO, Any, Final, NoReturn, Self
 
 from evopolicygym.agents import home
+from evopolicygym.agents.definitions import PYTHON
 from evopolicygym.agents.turns import Failure, FailureKind, Turn
 from evopolicygym.api.workspace import RunClosed, Workspace
 from evopolicygym.errors import UserError
@@ -42,7 +43,6 @@ from evopolicygym.sandbox.agent.levels import standing
 from evopolicygym.sandbox.agent.tree import adopt_orphans, end_tree
 
 AgentFunction = Callable[[Workspace], object]
-PREFIX: Final = "python:"  # of an agent's name: no client is called so
 KILL: Final = b"kill"
 KILLED: Final = 128 + signal.SIGKILL
 LARGEST_MESSAGE: Final = 1 << 16
@@ -219,7 +219,7 @@ class PythonAgentSetup:
 def agent_name(function: AgentFunction) -> str:
     """Return the name under which a function plays, such as ``python:random_search``."""
     name = getattr(function, "__name__", type(function).__name__)
-    return PREFIX + (re.sub(r"[^\w.-]+", "", name) or "function")
+    return PYTHON + (re.sub(r"[^\w.-]+", "", name) or "function")
 
 
 def source_hash(function: AgentFunction) -> str | None:

@@ -5,12 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from evopolicygym.analysis.compare import ComparedEntrant, PairComparison, ScoreDifference, TaskComparison
-from evopolicygym.analysis.stats.estimates import LEVEL
+from evopolicygym.analysis.stats.estimates import CONFIDENCE_LEVEL
 from evopolicygym.analysis.stats.power import CASES, POWER, RunsNeeded
 from evopolicygym.cli.numbers import between, caution, fixed, number, probability, with_interval
 from evopolicygym.cli.tables import say, show
 
-COLUMNS = ("task", "runs", "first", "second", "difference", f"{LEVEL:.0%} interval", "p", "p (Holm)", "interval of")
+COLUMNS = (
+    "task",
+    "runs",
+    "first",
+    "second",
+    "difference",
+    f"{CONFIDENCE_LEVEL:.0%} interval",
+    "p",
+    "p (Holm)",
+    "interval of",
+)
 LEAVES = ("p", "runs", "second", "first")  # either score follows from the other and the difference
 BESIDE = ("task", "P(improvement)", "correlation by case", "gain from pairing", "runs needed")
 OVERALL = "overall, normalised"

@@ -8,11 +8,11 @@ from itertools import zip_longest
 from evopolicygym.analysis.leaderboard.aggregates import Aggregate, AggregateRow
 from evopolicygym.analysis.leaderboard.build import BoardTable, CostRow, Leaderboard, PaperRows
 from evopolicygym.analysis.leaderboard.task_table import TaskRow, TaskTable
-from evopolicygym.analysis.stats.estimates import FULL_SCOPE, LEVEL
+from evopolicygym.analysis.stats.estimates import CONFIDENCE_LEVEL, FULL_SCOPE
 from evopolicygym.cli.numbers import between, caution, count, fixed, number, probability, span, with_interval
 from evopolicygym.cli.tables import say, show
 
-SURE = f"{LEVEL:.0%}"
+SURE = f"{CONFIDENCE_LEVEL:.0%}"
 STANDING = ("place", "entrant", f"score [{SURE}]", "places", "P(first)", "rank score", "wins", "top-2", "interval of")
 BESIDE = ("entrant", "interquartile mean", "optimality gap", "P(improvement) on the next", "paper's normalised")
 ROW = ("rank", "entrant", "runs", "checkpoints", "score", f"{SURE} interval", "places", "P(first)", "normalised",
