@@ -1,4 +1,4 @@
-"""What each golden file holds, computed from the code as it is now. ``FACTS`` lists them by the name of the file."""
+"""Compute the content of each golden file from the code as it is now. ``FACTS`` lists them by file name."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ CRASH = policy_source(act="raise ValueError('golden')")
 
 
 def output(*arguments: str, **environment: str) -> Any:
-    """What a command prints as JSON."""
+    """Return what a command prints as JSON."""
     done = subprocess.run(
         [*COMMAND, *arguments],
         capture_output=True,
@@ -263,7 +263,7 @@ def settings_keys(_: Path) -> Any:
 
 
 def names(_: Path) -> Any:
-    """Words that are on disk or on the wire and belong to no schema above."""
+    """Return the names that are on disk or on the wire and in no schema above."""
     texts = [path.read_text() for path in SOURCE.rglob("*") if path.suffix in (".py", ".toml", ".md", ".json")]
     everything = AgentLimits(turns=1, hours=1.0, tokens=1, dollars=1.0)
     return {
