@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from evopolicygym.cli.output import data, print_json, progress, talk, tell_notice
+from evopolicygym.cli.output import print_json, print_notice, progress, stderr, stdout
 from evopolicygym.cli.run_text import check_outcome, show_outcome, show_scores
 from evopolicygym.errors import Fault, UserError
 from evopolicygym.execution.slots import check_jobs
@@ -55,7 +55,7 @@ def finish(
             _check_has_outcome(run)
         except RunIsOwned:
             if waited == 0.0:
-                talk.print(f"waiting for the process that owns {run}: it starts, ends, or finishes the run itself")
+                stderr.print(f"waiting for the process that owns {run}: it starts, ends, or finishes the run itself")
             time.sleep(POLL_S)
             waited += POLL_S
     show_outcome(run, json)
@@ -82,7 +82,7 @@ def score(
         total = len(missing) * scoring.count(state, Split.HELDOUT)
         given = {"task": task and absolute_name(task), "jobs": jobs, "engine": engine, "isolation": isolation}
         with open_run(run, **given) as owner, progress(total) as advance:
-            tell_notice(owner.notice)
+            print_notice(owner.notice)
             if all_checkpoints and missing:
                 with hidden_cases_lock(serve.case_set(owner), str(run), "Ctrl-C loses nothing: score it later."):
                     for one in owner.judge.state.candidates:
@@ -103,7 +103,7 @@ def verify(run: Run, task: Named = None, jobs: Jobs = CORES, isolation: Jail = N
         print_json(report.as_dict())
     else:
         for finding in report.findings:
-            data.print(f"{_mark(finding, report)} {finding.what}: {finding.detail}")
+            stdout.print(f"{_mark(finding, report)} {finding.what}: {finding.detail}")
     if not report.ok:
         raise typer.Exit(1)
 
@@ -146,7 +146,7 @@ def _ask_the_owner(run: Path) -> None:
             if message.get("finished"):
                 return
             if waiting := message.get("waiting"):
-                talk.print(waiting)
+                stderr.print(waiting)
                 continue
             advance()
     if not has_outcome(run):
@@ -157,7 +157,7 @@ def _ask_the_owner(run: Path) -> None:
 
 def _finish_here(run: Path, given: dict[str, Any]) -> None:
     with open_run(run, **given) as owner:
-        tell_notice(owner.notice)
+        print_notice(owner.notice)
         if interrupted := owner.judge.state.running:
             submission.execute(owner.judge, interrupted)
         scoring.close(owner.judge, serve.FINISHED_BY_HAND)

@@ -12,7 +12,7 @@ from typing import Final
 from rich.text import Text
 
 from evopolicygym.cli.numbers import counted
-from evopolicygym.cli.output import data, one_line, print_json, talk
+from evopolicygym.cli.output import one_line, print_json, stderr, stdout
 from evopolicygym.errors import Fault
 from evopolicygym.judge.state import RunPhase, RunState
 from evopolicygym.run_record import OutcomeKind, Repeat, Result, RunRecord, SubmissionRecord, load
@@ -39,7 +39,7 @@ def show_outcome(run: Path, json: bool) -> None:
         return
     show_table(record)
     for name, value in _lines(record):
-        data.print(f"{name:12} {value}")
+        stdout.print(f"{name:12} {value}")
 
 
 def is_without_score(run: Path) -> bool:
@@ -68,17 +68,17 @@ def show_scores(run: Path, json: bool) -> None:
 def show_table(record: RunRecord) -> None:
     """One line for each submission; held-out where it was measured, which never selects."""
     checkpoints = {checkpoint.hash: checkpoint for checkpoint in record.checkpoints}
-    data.print(f"{'submit':>6} {'episodes':>8}  {'verdict':14} {'train':>11} {'validation':>11} {'held-out':>11}")
+    stdout.print(f"{'submit':>6} {'episodes':>8}  {'verdict':14} {'train':>11} {'validation':>11} {'held-out':>11}")
     shown = _worth_showing(record)
     for one in shown:
         known = checkpoints[one.checkpoint]
         verdict = "refunded" if one.refunded else one.verdict or "running"
         means = " ".join(_mean(result) for result in (one.train, known.validation, known.heldout))
         chosen = "  selected" if record.outcome and record.outcome.submission == one.number else ""
-        data.print(f"{one.number:6} {len(one.cases):8}  {verdict:14} {means}{chosen}")
+        stdout.print(f"{one.number:6} {len(one.cases):8}  {verdict:14} {means}{chosen}")
     if hidden := len(record.submissions) - len(shown):
-        data.print(f"       {hidden} more that did not raise the best validation mean; --json shows them all")
-    data.print()
+        stdout.print(f"       {hidden} more that did not raise the best validation mean; --json shows them all")
+    stdout.print()
 
 
 def _worth_showing(record: RunRecord) -> list[SubmissionRecord]:
@@ -145,7 +145,7 @@ REFRESH_S: Final = 0.25
 def watching(look: Callable[[], RunState]) -> Iterator[None]:
     """``look`` gives the state of the run as of now."""
     done = threading.Event()
-    show = _live if talk.is_terminal else _plain
+    show = _live if stderr.is_terminal else _plain
     thread = threading.Thread(target=show, args=(look, done), daemon=True)
     thread.start()
     try:
@@ -180,7 +180,7 @@ def _turn(state: RunState) -> str:
 
 
 def _live(look: Callable[[], RunState], done: threading.Event) -> None:
-    with talk.status("") as status:
+    with stderr.status("") as status:
         while not done.wait(REFRESH_S):
             status.update(Text(one_line(line(look()))))  # not markup
 
@@ -190,7 +190,7 @@ def _plain(look: Callable[[], RunState], done: threading.Event) -> None:
     while not done.wait(REFRESH_S):
         state = look()
         if (step := _step(state)) != told:
-            talk.print(line(state))
+            stderr.print(line(state))
             told = step
 
 
