@@ -14,7 +14,7 @@ import typer
 
 from evopolicygym.agents.definitions import COMMAND
 from evopolicygym.cli.output import print_notice, print_refused_nodes, stderr
-from evopolicygym.cli.run_text import check_outcome, is_without_score, show_outcome, watching
+from evopolicygym.cli.run_text import check_outcome, is_without_score, show_outcome, watch_run
 from evopolicygym.errors import UserError
 from evopolicygym.execution.slots import check_jobs
 from evopolicygym.judge.judge import Videos
@@ -164,7 +164,7 @@ async def _drive(owner: OpenRun, who: AgentSetup, root: Path) -> None:
     for path in who.shown_alone(owner.place):
         stderr.print(f"the agent sees {path}, and nothing beside it: {ALONE}")
     print_refused_nodes(owner.judge.context.engine.nodes)
-    with watching(lambda: owner.judge.state):
+    with watch_run(lambda: owner.judge.state):
         await play_agent(owner, lambda api: who.player(owner.place, api), who.settings.allowance, table=who.prices)
 
 
