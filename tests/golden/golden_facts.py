@@ -20,17 +20,18 @@ from golden_files import bare_schema, masked
 import evopolicygym
 from conftest import TESTS, policy_source
 from evopolicygym import run_paths
-from evopolicygym.agents.client import Client
+from evopolicygym.agents.definitions import Client
 from evopolicygym.agents.prices import Price
-from evopolicygym.agents.turns import FailureKind, Usage
+from evopolicygym.agents.turn import FailureKind
+from evopolicygym.agents.usage import Usage
 from evopolicygym.analysis.edits import kinds
 from evopolicygym.analysis.edits.kinds import SizeClass
 from evopolicygym.analysis.leaderboard import task_results
 from evopolicygym.analysis.leaderboard.build import PaperRows
 from evopolicygym.analysis.loading import SkipKind
 from evopolicygym.judge.judge import Videos
+from evopolicygym.judge.protocol import Reason, Verdict
 from evopolicygym.judge.state import RunPhase
-from evopolicygym.judge.verdicts import Reason, Verdict
 from evopolicygym.run_paths import RunPaths
 from evopolicygym.run_record import OutcomeKind, Repeat, RunStatus
 from evopolicygym.runs import workspace

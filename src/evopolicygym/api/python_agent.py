@@ -29,7 +29,7 @@ from typing import IO, Any, Final, NoReturn, Self
 
 from evopolicygym.agents import home
 from evopolicygym.agents.definitions import PYTHON
-from evopolicygym.agents.turns import Failure, FailureKind, Turn
+from evopolicygym.agents.turn import FailureKind, Turn, TurnFailure
 from evopolicygym.api.workspace import RunClosed, Workspace
 from evopolicygym.errors import UserError
 from evopolicygym.run_paths import RunPaths
@@ -152,19 +152,19 @@ class PythonPlayer:
         except (OSError, UserError) as error:
             return Turn(None, time.monotonic() - began, failure=start_failure(asked.number == 1, error))
         wall_s = time.monotonic() - began
-        failure = ended or (Failure(FailureKind.CLIENT, self._last_words(asked.number, code)) if code else None)
+        failure = ended or (TurnFailure(FailureKind.CLIENT, self._last_words(asked.number, code)) if code else None)
         text = _tail(self._stream(asked.number, ".out"), 1)
         return Turn(code, wall_s, text=text, failure=failure, stop=failure is None)
 
     def interrupted(self, asked: TurnRequest) -> Turn:
-        failure = Failure(FailureKind.INTERRUPTED, "the process that called run() was killed")
+        failure = TurnFailure(FailureKind.INTERRUPTED, "the process that called run() was killed")
         return Turn(None, self._pulse.lived(asked.number), failure=failure)
 
     def close(self) -> None:
         """End the turn under way; `turn` returns once nothing of it is left."""
         self._host.kill()
 
-    def _play(self, asked: TurnRequest, began: float) -> tuple[int | None, Failure | None]:
+    def _play(self, asked: TurnRequest, began: float) -> tuple[int | None, TurnFailure | None]:
         with (
             StreamCopy(self._stream(asked.number, ".out"), {}, STDOUT_LIMIT) as stdout,
             StreamCopy(self._stream(asked.number, ".err"), {}, STDERR_LIMIT) as stderr,

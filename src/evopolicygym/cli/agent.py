@@ -10,9 +10,9 @@ from typing import Annotated, Any
 import typer
 
 from evopolicygym.agents import definitions
-from evopolicygym.agents.client import Client
-from evopolicygym.agents.installed import Readiness
-from evopolicygym.agents.installed import check as look
+from evopolicygym.agents.definitions import Client
+from evopolicygym.agents.readiness import Readiness
+from evopolicygym.agents.readiness import check as look
 from evopolicygym.cli.output import print_hint, print_json, print_table, stdout
 from evopolicygym.runs.install_paths import InstallPaths, find_install_paths
 from evopolicygym.sandbox.agent.exposure import exposure

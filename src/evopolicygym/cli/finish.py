@@ -25,7 +25,7 @@ from evopolicygym.runs.run_status import has_outcome, read_state
 from evopolicygym.runs.settings import CORES, EngineName, IsolationChoice
 from evopolicygym.runs.verify import Replay, VerifyCheck, VerifyReport
 from evopolicygym.runs.verify import verify as verify_run
-from evopolicygym.server import control
+from evopolicygym.server import owner_socket
 from evopolicygym.tasks.registry import absolute_name
 from evopolicygym.tasks.splits import Split
 
@@ -132,12 +132,12 @@ def _check_has_outcome(run: Path) -> None:
 def _ask_or_finish(run: Path, **given: Any) -> None:
     try:
         _ask_the_owner(run)
-    except control.NoOwner:
+    except owner_socket.NoOwner:
         _finish_here(run, given)
 
 
 def _ask_the_owner(run: Path) -> None:
-    messages = control.ask(run, serve.FINISH_COMMAND)
+    messages = owner_socket.send_command(run, serve.FINISH_COMMAND)
     first = next(messages, {})
     with progress(first.get("total", 0)) as advance:
         for message in chain([first], messages):

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
-from evopolicygym.agents.turns import Failure, FailureKind, Turn
+from evopolicygym.agents.turn import FailureKind, Turn, TurnFailure
 from evopolicygym.judge.events import Turned
 from evopolicygym.judge.judge import Judge
 from evopolicygym.judge.state import RunPhase
@@ -131,22 +131,22 @@ class TurnWatch:
         self._alive_at = self._metered_at = time.monotonic()
         self._pause_s = METER_S
 
-    def __call__(self, signs: TurnProgress) -> Failure | None:
+    def __call__(self, signs: TurnProgress) -> TurnFailure | None:
         """Why it must end, if it must."""
         if self._stop.is_set():
-            return Failure(FailureKind.TIMEOUT, "it was stopped")
+            return TurnFailure(FailureKind.TIMEOUT, "it was stopped")
         return self._too_late() or self._silent(signs) or self._used_up(signs)
 
-    def _too_late(self) -> Failure | None:
+    def _too_late(self) -> TurnFailure | None:
         now = time.monotonic()
         if self._judge.state.phase is not RunPhase.OPEN and self._closed_at is None:
             self._closed_at = now
         if self._closed_at is not None and now > self._closed_at + GRACE_S:
-            return Failure(FailureKind.TIMEOUT, "its run was closed")
+            return TurnFailure(FailureKind.TIMEOUT, "its run was closed")
         is_late = self._deadline is not None and now > self._deadline
-        return Failure(FailureKind.TIMEOUT, "its time was over") if is_late else None
+        return TurnFailure(FailureKind.TIMEOUT, "its time was over") if is_late else None
 
-    def _silent(self, signs: TurnProgress) -> Failure | None:
+    def _silent(self, signs: TurnProgress) -> TurnFailure | None:
         """Neither a word nor a submission: it hangs, or waits for a provider that does."""
         minutes = self._allowance.silent_minutes
         if signs.heard is None or minutes is None:
@@ -155,9 +155,9 @@ class TurnWatch:
         if life != self._life:
             self._life, self._alive_at = life, time.monotonic()
         is_silent = time.monotonic() > self._alive_at + 60 * minutes
-        return Failure(FailureKind.TIMEOUT, f"it said nothing for {minutes:g} minutes") if is_silent else None
+        return TurnFailure(FailureKind.TIMEOUT, f"it said nothing for {minutes:g} minutes") if is_silent else None
 
-    def _used_up(self, signs: TurnProgress) -> Failure | None:
+    def _used_up(self, signs: TurnProgress) -> TurnFailure | None:
         """As far as the client tells before its turn ends."""
         began = time.monotonic()
         if signs.so_far is None or not self._allowance.is_metered or began < self._metered_at + self._pause_s:
@@ -166,4 +166,4 @@ class TurnWatch:
         self._metered_at = time.monotonic()
         self._pause_s = max(METER_S, METER_SHARE * (self._metered_at - began))
         hit = replace(self._allowance, turns=None, hours=None).hit(turns)
-        return Failure(FailureKind.LIMIT, f"its allowance of {hit} was used up") if hit else None
+        return TurnFailure(FailureKind.LIMIT, f"its allowance of {hit} was used up") if hit else None

@@ -14,7 +14,8 @@ from itertools import takewhile
 from typing import Final, Protocol
 
 from evopolicygym.agents import home, prices, prompts
-from evopolicygym.agents.turns import TRANSIENT, FailureKind, Turn, Usage, total
+from evopolicygym.agents.turn import TRANSIENT, FailureKind, Turn
+from evopolicygym.agents.usage import Usage, total_usage
 from evopolicygym.judge.events import Prompted, Turned
 from evopolicygym.judge.judge import Judge
 from evopolicygym.judge.ledger import LedgerUnwritable
@@ -141,7 +142,7 @@ async def play_agent(
         stop = threading.Event()
         try:
             player = make_player(url)
-        except home.Spoilt as error:
+        except home.HomeUnusable as error:
             company.agent_is_gone()
             start_failure(not owner.judge.state.turns and owner.judge.state.prompted_at is None, error)
             return AGENT_FAILED
@@ -211,7 +212,7 @@ def _asked(state: RunState, allowance: AgentLimits, session: str | None, over: M
     else:
         text = prompts.go_on(state.remaining, state.budget, state.turns[-1].failure is not None, left)
     earlier = [Usage(**turn.usage) for turn in state.turns if turn.usage and turn.session == session]
-    return TurnRequest(len(state.turns) + 1, text, session, total(earlier), over)
+    return TurnRequest(len(state.turns) + 1, text, session, total_usage(earlier), over)
 
 
 def _model(state: RunState) -> str | None:

@@ -18,11 +18,11 @@ from typing import IO, Final, Protocol
 from uuid import NAMESPACE_URL, uuid5
 
 from evopolicygym.agents import home
-from evopolicygym.agents.client import Ask, Client, Command
-from evopolicygym.agents.jsonl import Conversation, Misspoken, Reply
-from evopolicygym.agents.lines import ReadingLimit, lines
-from evopolicygym.agents.reading import Ended
-from evopolicygym.agents.turns import Failure, FailureKind, Turn, Usage
+from evopolicygym.agents.definitions import Client, Command, CommandInputs
+from evopolicygym.agents.json_events import ReadingLimit, bounded_lines
+from evopolicygym.agents.json_lines import AgentReply, Conversation, MalformedReply
+from evopolicygym.agents.turn import FailureKind, ProcessExit, Turn, TurnFailure
+from evopolicygym.agents.usage import Usage
 from evopolicygym.errors import FULL, UserError
 from evopolicygym.files import is_shortage
 from evopolicygym.runs.agent_limits import TurnProgress
@@ -69,7 +69,7 @@ POLL_S: Final = 0.2
 STDERR_TAIL: Final = 4000
 log = logging.getLogger(__name__)
 
-MustEnd = Callable[[TurnProgress], Failure | None]
+MustEnd = Callable[[TurnProgress], TurnFailure | None]
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ class AgentCommand:
     def command(self, asked: TurnRequest) -> Command:
         session = asked.session if self.client.can_resume else None
         return self.client.command(
-            Ask(
+            CommandInputs(
                 asked.text,
                 self.workspace,
                 self.home,
@@ -156,14 +156,14 @@ class CliAgent:
     def _play(self, asked: TurnRequest, command: Command) -> Turn:
         out, err = self._streams(asked.number)
         began = time.monotonic()
-        ended = Ended(None, 0.0, self._seat.home, "", command.session, asked.before)
+        ended = ProcessExit(None, 0.0, self._seat.home, "", command.session, asked.before)
         with (
             StreamCopy(out, self._seat.keys, STDOUT_LIMIT) as stdout,
             StreamCopy(err, self._seat.keys, STDERR_LIMIT) as stderr,
         ):
             signs = self._signs(out, stdout, stderr, ended)
 
-            def over() -> Failure | None:
+            def over() -> TurnFailure | None:
                 self._pulse.beat(asked.number, time.monotonic() - began)
                 return asked.over(signs)
 
@@ -179,10 +179,10 @@ class CliAgent:
         out, err = self._streams(asked.number)
         wall_s = self._pulse.lived(asked.number)
         session = self._seat.command(asked).session
-        turn = self._read(out, err, Ended(None, wall_s, self._seat.home, "", session, asked.before))
-        return replace(turn, failure=Failure(FailureKind.INTERRUPTED, "its driver was killed"), stop=False)
+        turn = self._read(out, err, ProcessExit(None, wall_s, self._seat.home, "", session, asked.before))
+        return replace(turn, failure=TurnFailure(FailureKind.INTERRUPTED, "its driver was killed"), stop=False)
 
-    def _signs(self, out: Path, stdout: StreamCopy, stderr: StreamCopy, ended: Ended) -> TurnProgress:
+    def _signs(self, out: Path, stdout: StreamCopy, stderr: StreamCopy, ended: ProcessExit) -> TurnProgress:
         """A program that is started once may be silent for hours."""
         if self._seat.client.turns == "once":
             return TurnProgress()
@@ -192,18 +192,18 @@ class CliAgent:
         stem = self._transcripts / f"turn_{number:03}"
         return stem.with_suffix(".out"), stem.with_suffix(".err")
 
-    def _read(self, out: Path, err: Path, ended: Ended) -> Turn:
+    def _read(self, out: Path, err: Path, ended: ProcessExit) -> Turn:
         return self._understood(out, replace(ended, stderr_tail=_tail(err)))
 
-    def _understood(self, out: Path, ended: Ended) -> Turn:
+    def _understood(self, out: Path, ended: ProcessExit) -> Turn:
         """Whatever is in the transcript and in HOME: what cannot be read fails the turn, never the run."""
         try:
             with io.TextIOWrapper(open_plain(out), "utf-8", "replace") as file:
-                return self._seat.client.read(lines(file, ReadingLimit()), ended)
+                return self._seat.client.read(bounded_lines(file, ReadingLimit()), ended)
         except Exception as error:
             log.warning("%s cannot be read", out.name, exc_info=True)
             why = f"what it left cannot be read: {type(error).__name__}: {error}"
-            return Turn(ended.exit_code, ended.wall_s, ended.session, failure=Failure(FailureKind.CLIENT, why))
+            return Turn(ended.exit_code, ended.wall_s, ended.session, failure=TurnFailure(FailureKind.CLIENT, why))
 
     def close(self) -> None:
         if self._process:
@@ -211,8 +211,13 @@ class CliAgent:
         self._seat.leave()
 
     def _run(
-        self, command: Command, stdout: StreamCopy, stderr: StreamCopy, over: Callable[[], Failure | None], net: Path
-    ) -> tuple[int | None, Failure | None]:
+        self,
+        command: Command,
+        stdout: StreamCopy,
+        stderr: StreamCopy,
+        over: Callable[[], TurnFailure | None],
+        net: Path,
+    ) -> tuple[int | None, TurnFailure | None]:
         cell = replace(self._cell, environment={**self._cell.environment, **command.environment})
         with _stdin(command.stdin) as stdin:
             streams = (stdin.fileno(), stdout.pipe.theirs, stderr.pipe.theirs)
@@ -225,12 +230,12 @@ class CliAgent:
                     save_traffic(self._process, net, self._seat.keys)
 
 
-def start_failure(is_first: bool, error: OSError | UserError) -> Failure:
+def start_failure(is_first: bool, error: OSError | UserError) -> TurnFailure:
     """An agent that was started before, and now cannot be, has seen to that itself: it owns its HOME and workspace.
     Raises what is not its doing."""
     if is_first or is_shortage(error) or (isinstance(error, OSError) and error.errno in FULL):
         raise error
-    return Failure(FailureKind.CLIENT, f"it cannot be started again: {error}")
+    return TurnFailure(FailureKind.CLIENT, f"it cannot be started again: {error}")
 
 
 def restore_folders(cell: AgentSandbox) -> None:
@@ -239,7 +244,9 @@ def restore_folders(cell: AgentSandbox) -> None:
         home.ensure(folder)
 
 
-def wait_or_kill(process: SandboxedProcess, over: Callable[[], Failure | None]) -> tuple[int | None, Failure | None]:
+def wait_or_kill(
+    process: SandboxedProcess, over: Callable[[], TurnFailure | None]
+) -> tuple[int | None, TurnFailure | None]:
     """The exit code; or why it had to be ended."""
     while (code := process.wait(POLL_S)) is None:
         if why := over():
@@ -285,7 +292,7 @@ class JsonLinesAgent:
         self._open = ExitStack()
         self._listener = ThreadPoolExecutor(1, "listener")
         self._conversation: Conversation | None = None
-        self._answer: Future[Reply | None] | None = None
+        self._answer: Future[AgentReply | None] | None = None
         transcripts.mkdir(parents=True, exist_ok=True)
 
     def turn(self, asked: TurnRequest) -> Turn:
@@ -307,7 +314,7 @@ class JsonLinesAgent:
 
     def interrupted(self, asked: TurnRequest) -> Turn:
         wall_s = self._pulse.lived(asked.number)
-        return Turn(None, wall_s, failure=Failure(FailureKind.INTERRUPTED, "its driver was killed"))
+        return Turn(None, wall_s, failure=TurnFailure(FailureKind.INTERRUPTED, "its driver was killed"))
 
     def close(self) -> None:
         self._end()
@@ -323,22 +330,24 @@ class JsonLinesAgent:
         with suppress(BrokenPipeError):  # what it was to be told, and did not stay for
             self._open.close()
 
-    def _say(self, asked: TurnRequest, began: float) -> tuple[Reply | None, Failure | None]:
+    def _say(self, asked: TurnRequest, began: float) -> tuple[AgentReply | None, TurnFailure | None]:
         conversation = self._conversation or self._start(asked)
         self._answer = self._listener.submit(conversation.say, asked.text)
         try:
             while True:
                 try:
                     reply = self._answer.result(POLL_S)
-                    return reply, None if reply else Failure(FailureKind.CLIENT, "the program ended without an answer")
+                    return reply, None if reply else TurnFailure(
+                        FailureKind.CLIENT, "the program ended without an answer"
+                    )
                 except TimeoutError:
                     self._pulse.beat(asked.number, time.monotonic() - began)
                     if why := asked.over(TurnProgress()):
                         return None, why
-        except Misspoken as error:
-            return None, Failure(FailureKind.CLIENT, str(error))
+        except MalformedReply as error:
+            return None, TurnFailure(FailureKind.CLIENT, str(error))
         except MemoryError:
-            return None, Failure(FailureKind.CLIENT, "its answer does not fit into memory")
+            return None, TurnFailure(FailureKind.CLIENT, "its answer does not fit into memory")
 
     def _start(self, asked: TurnRequest) -> Conversation:
         command = self._seat.command(asked)
