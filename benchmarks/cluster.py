@@ -56,7 +56,7 @@ def upkeep() -> float:
 
 
 def row(fleet: RayCluster, policy: Path, task: Task, count: int, rounds: int) -> Iterator[str]:
-    remote = RayEngine(task, fleet.whereabouts, ClusterSlots(fleet))
+    remote = RayEngine(task, fleet.info, ClusterSlots(fleet))
     with LocalEngine(task, 1) as one_worker, LocalEngine(task, 2) as two_workers, remote:
         engines: tuple[Engine, ...] = (one_worker, two_workers, remote)
         returns = [timed(engine, policy, task, count)[1] for engine in engines]

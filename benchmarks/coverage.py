@@ -165,7 +165,7 @@ def _judged(
         ("interquartile mean", interquartile_mean, true_middle),
         ("optimality gap", optimality_gap, true_gap),
     ):
-        yield name, _holds(percentile_interval(float(of(pooled)), of(drawn), estimate.degrees), truth)
+        yield name, _holds(percentile_interval(float(of(pooled)), of(drawn), estimate.degrees_of_freedom), truth)
 
 
 def _entrants(

@@ -25,13 +25,12 @@ from engine import CONSTANT, bare
 
 from evopolicygym.execution.records import Episode, EpisodeResult, Recording
 from evopolicygym.files import sync_tree
-from evopolicygym.judge import delivery
+from evopolicygym.judge import feedback
 from evopolicygym.judge.events import Refused
 from evopolicygym.judge.feedback import FeedbackWriter, summarize
 from evopolicygym.judge.judge import Judge
-from evopolicygym.judge.requests import SubmitRequest
+from evopolicygym.judge.protocol import SubmitRequest, Verdict
 from evopolicygym.judge.submission import accept, execute
-from evopolicygym.judge.verdicts import Verdict
 from evopolicygym.runs.open_run import open_run
 from evopolicygym.tasks.splits import Split
 
@@ -120,7 +119,7 @@ class Parts:
         self.timed("feedback written", lambda: staged.write(summary, load, results))
         self.timed("feedback synced, published", lambda: staged.publish(paths.feedback / f"part_{number:03}"))
         self.timed(
-            "delivery", lambda: delivery.copy_to_workspace(paths.feedback / f"part_{number:03}", paths.workspace)
+            "delivery", lambda: feedback.copy_to_workspace(paths.feedback / f"part_{number:03}", paths.workspace)
         )
         self.timed("all from the charge on", lambda: execute(judge, one))
 

@@ -51,7 +51,7 @@ def test_runs_are_drawn_for_each_entrant_by_itself():
 
 def test_means_of_draws_spread_as_the_estimate_says(matrices):
     for name, drawn in draw(matrices, np.random.default_rng(4), 4000).items():
-        assert drawn.mean(axis=0).std() == pytest.approx(estimate_score(matrices[name]).error)
+        assert drawn.mean(axis=0).std() == pytest.approx(estimate_score(matrices[name]).standard_error)
 
 
 def test_runs_without_any_spread_stay_where_they_are():

@@ -43,7 +43,7 @@ def test_the_variance_is_that_of_the_two_way_layout():
     variance = of_runs + of_cases - rest
     degrees = variance**2 / (of_runs**2 / (runs - 1) + of_cases**2 / (cases - 1) + rest**2 / ((runs - 1) * (cases - 1)))
     assert estimate_score(matrix).variance == pytest.approx(variance / (runs * cases))
-    assert estimate_score(matrix).degrees == pytest.approx(degrees)
+    assert estimate_score(matrix).degrees_of_freedom == pytest.approx(degrees)
 
 
 def test_one_run_gives_the_t_interval_of_its_cases_and_says_so():

@@ -22,9 +22,9 @@ def episodes(count: int, switch: int = 10**9) -> list[Episode]:
     return [Episode(i, CHECKPOINTS[i >= switch], Case("t", Split.TRAIN, i, i)) for i in range(count)]
 
 
-def drain(batches: BatchQueue, seats: int, episode_s: float) -> list[Batch]:
+def drain(batches: BatchQueue, workers: int, episode_s: float) -> list[Batch]:
     found = []
-    while batch := batches.next(seats):
+    while batch := batches.next(workers):
         found.append(batch)
         batches.learn(len(batch.episodes), episode_s * len(batch.episodes))
     assert batches.is_empty
@@ -32,8 +32,8 @@ def drain(batches: BatchQueue, seats: int, episode_s: float) -> list[Batch]:
 
 
 @given(st.integers(0, 200), st.integers(0, 200), st.integers(1, 9), st.floats(1e-5, 10))
-def test_every_episode_once_and_in_order_and_one_checkpoint_a_call(count, switch, seats, episode_s):
-    found = drain(BatchQueue(iter(episodes(count, switch))), seats, episode_s)
+def test_every_episode_once_and_in_order_and_one_checkpoint_a_call(count, switch, workers, episode_s):
+    found = drain(BatchQueue(iter(episodes(count, switch))), workers, episode_s)
     assert [one.number for batch in found for one in batch.episodes] == list(range(count))
     assert all({one.checkpoint for one in batch.episodes} == {batch.checkpoint} for batch in found)
 
@@ -53,7 +53,7 @@ def test_no_more_is_drawn_than_is_needed_to_cut():
 def test_what_was_lost_comes_first_and_one_by_one():
     batches = BatchQueue(episodes(40))
     lost = Batch(CHECKPOINTS[0], tuple(episodes(3)))
-    batches.back(lost.again())
+    batches.put_first(lost.split_for_retry())
     again = [batches.next(2) for _ in range(3)]
     assert [(one.losses, [two.number for two in one.episodes]) for one in again if one] == [
         (1, [0]),
@@ -67,11 +67,11 @@ def test_what_arrives_is_hashed_again(tmp_path):
     (tmp_path / "policy" / "deep" / "er").mkdir(parents=True)
     (tmp_path / "policy" / "policy.py").write_text("pass")
     checkpoint = store.snapshot(tmp_path / "policy")
-    parcel = messages.pack_checkpoint(store.folder(checkpoint))
-    messages.unpack_checkpoint(parcel, checkpoint, other)
+    packed = messages.pack_checkpoint(store.folder(checkpoint))
+    messages.unpack_checkpoint(packed, checkpoint, other)
     assert (other.folder(checkpoint) / "deep" / "er").is_dir()
     with pytest.raises(Fault, match="arrived as"):
-        messages.unpack_checkpoint(parcel.replace(b"pass", b"fail"), checkpoint, CheckpointStore(tmp_path / "third"))
+        messages.unpack_checkpoint(packed.replace(b"pass", b"fail"), checkpoint, CheckpointStore(tmp_path / "third"))
     assert not list((tmp_path / "third").iterdir())
 
 

@@ -38,7 +38,7 @@ def fleet() -> Iterator[RayCluster]:
 
 
 def ray_engine(fleet: RayCluster, task: Task, **options: bool) -> RayEngine:
-    return RayEngine(task, fleet.whereabouts, ClusterSlots(fleet), **options)
+    return RayEngine(task, fleet.info, ClusterSlots(fleet), **options)
 
 
 def played(
@@ -182,7 +182,7 @@ with RayEngine(toy_task(), where, OwnSlots(2)) as engine:
 
 def test_other_processes_play_on_the_same_seats(fleet, tmp_path):
     folder = write_policy(tmp_path / "policy", policy_source())
-    where = TypeAdapter(ClusterInfo).dump_json(fleet.whereabouts).decode()
+    where = TypeAdapter(ClusterInfo).dump_json(fleet.info).decode()
     environment = os.environ | {"PYTHONPATH": f"{Path(__file__).parent}:{Path(__file__).parents[1]}"}
     argv = [sys.executable, "-c", ANOTHER, where, str(folder)]
     others = [subprocess.Popen(argv, env=environment, stdout=subprocess.PIPE, text=True) for _ in range(2)]

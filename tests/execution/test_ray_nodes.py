@@ -59,12 +59,12 @@ def test_some_nodes_may_not_play_and_one_that_is_killed_costs_nothing(another_sc
             cluster.join(wrapper=WITHOUT_MOUNTS)
         with RayCluster([toy_task()], levels, cluster.address) as fleet:
             assert wait_until(lambda: fleet.poll() and len(fleet.nodes) == len(cluster.nodes) and fleet.total == 2, 60)
-            assert wait_until(lambda: fleet.poll() and len(fleet.seats) == 2, 60)
+            assert wait_until(lambda: fleet.poll() and len(fleet.workers) == 2, 60)
             refused = " ".join(node.refused for node in fleet.nodes)
             assert "bit_id of toys:Toy-v0" in refused
-            assert levels != (Level.A,) or "no level of isolation" in refused
+            assert levels != (Level.A,) or "reaches no level of isolation" in refused
             assert sum(node.seats for node in fleet.nodes) == 2
-            with RayEngine(toy_task(), fleet.whereabouts, ClusterSlots(fleet), levels) as engine:
+            with RayEngine(toy_task(), fleet.info, ClusterSlots(fleet), levels) as engine:
                 results = []
                 for one in play(engine, folder, count):
                     results.append(one)
@@ -72,9 +72,9 @@ def test_some_nodes_may_not_play_and_one_that_is_killed_costs_nothing(another_sc
                         kill_node(second)
                 assert sorted(results, key=lambda one: one.number) == expected
                 assert "was lost with" in caplog.text
-                assert wait_until(lambda: fleet.poll() and len(fleet.seats) == 1, 60)
+                assert wait_until(lambda: fleet.poll() and len(fleet.workers) == 1, 60)
                 cluster.join()
-                assert wait_until(lambda: fleet.poll() and len(fleet.seats) == 2, 60)
+                assert wait_until(lambda: fleet.poll() and len(fleet.workers) == 2, 60)
                 joined: list[Node] = []
                 engine.watch(joined.append)
                 assert sorted(play(engine, folder, 16), key=lambda one: one.number) == expected[:16]
@@ -85,7 +85,7 @@ def test_a_cluster_without_a_token_is_refused(monkeypatch):
     with Cluster(token=False) as cluster:
         monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(cluster.token_file))
         with (
-            pytest.raises(UserError, match="takes orders from anybody"),
+            pytest.raises(UserError, match="takes commands without a token"),
             RayCluster([toy_task()], address=cluster.address),
         ):
             pass

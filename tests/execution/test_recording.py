@@ -162,6 +162,6 @@ def test_what_draws_nothing_cannot_be_filmed_and_says_so(tmp_path, toy):
     (outcome,) = policy_player.outcomes(policy_source(), 1, Recording(str(tmp_path / "film"), video=True))
     policy_player.engine.close()
     assert isinstance(outcome, FaultReport)
-    assert f"{toy} cannot be filmed: its render() gives nothing" in outcome.text
+    assert f"{toy} cannot be filmed: its render() returns nothing" in outcome.text
     assert "Record it without video" in outcome.text
     assert not (tmp_path / "film" / "video.mp4").exists()

@@ -10,13 +10,12 @@ from itertools import combinations
 
 import numpy as np
 
-from evopolicygym.analysis.leaderboard.aggregates import Number
 from evopolicygym.analysis.leaderboard.boards import differences, separate_reasons
 from evopolicygym.analysis.scores import Matrix, RunScore, entrant, run_score
 from evopolicygym.analysis.stats.aggregates import probability_of_improvement
 from evopolicygym.analysis.stats.bootstrap import DRAWS, SEED, draw, percentile_interval
 from evopolicygym.analysis.stats.coverage import Coverage, coverage
-from evopolicygym.analysis.stats.estimates import Estimate, average, estimate_difference, estimate_score
+from evopolicygym.analysis.stats.estimates import Estimate, Number, average, estimate_difference, estimate_score
 from evopolicygym.analysis.stats.power import RunsNeeded, VarianceComponents, runs_needed, variance_components
 from evopolicygym.reference.scale import scales
 from evopolicygym.run_record import RunRecord
@@ -214,7 +213,7 @@ def _p_improvement(common: Sequence[SharedTask], estimate: Estimate, draws: int)
                                              [one.second.mean(axis=1) for one in common]))  # fmt: skip
     drawn = [_drawn({0: one.first, 1: one.second}, one.task, draws) for one in common]
     shares = probability_of_improvement([one[0] for one in drawn], [one[1] for one in drawn])
-    return Number(value, percentile_interval(value, shares, estimate.degrees, bounds=(0.0, 1.0)))
+    return Number(value, percentile_interval(value, shares, estimate.degrees_of_freedom, bounds=(0.0, 1.0)))
 
 
 def _drawn(matrices: Mapping[int, Matrix], task: str, draws: int) -> dict[int, Matrix]:

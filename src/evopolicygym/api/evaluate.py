@@ -92,8 +92,8 @@ def evaluate(
     from evopolicygym.tasks import splits as splitting
 
     found, tell = _task(task), notice or warnings.warn
-    chosen_split = _member(splitting.Split, split, "split")
-    splits = _member(Seeds, seeds, "seeds").splits(_path(seal_key))
+    chosen_split = member(splitting.Split, split, "split")
+    splits = member(Seeds, seeds, "seeds").splits(_path(seal_key))
     chosen = splitting.cases(splits, found.id, chosen_split, _indices(cases, chosen_split))
     salt_of = _salt_of(salt, _path(seal_key))
     for mismatch in pins.version_mismatches(pins.distributions(found.requires)):
@@ -139,7 +139,7 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0))
 
 
-def _member(kind: Any, value: str, name: str) -> Any:
+def member(kind: Any, value: str, name: str) -> Any:
     """Return the member of an enumeration. Raises UserError with the values that there are."""
     try:
         return kind(value)
@@ -181,9 +181,9 @@ def _engine(
     from evopolicygym.execution.ray.engine import ray_engine
     from evopolicygym.runs.settings import EngineName, IsolationChoice
 
-    name = _member(EngineName, engine, "engine")
+    name = member(EngineName, engine, "engine")
     name.check_address(ray_address)
-    levels = _member(IsolationChoice, isolation, "isolation").levels()
+    levels = member(IsolationChoice, isolation, "isolation").levels()
     if name is EngineName.LOCAL:
         return partial(LocalEngine, task, jobs, levels)
     return partial(ray_engine, task, jobs, ray_address, levels)

@@ -28,7 +28,8 @@ from types import TracebackType
 from typing import IO, Any, Final, NoReturn, Self
 
 from evopolicygym.agents import home
-from evopolicygym.agents.turns import Failure, FailureKind, Turn
+from evopolicygym.agents.definitions import PYTHON
+from evopolicygym.agents.turn import FailureKind, Turn, TurnFailure
 from evopolicygym.api.workspace import RunClosed, Workspace
 from evopolicygym.errors import UserError
 from evopolicygym.run_paths import RunPaths
@@ -42,7 +43,6 @@ from evopolicygym.sandbox.agent.levels import standing
 from evopolicygym.sandbox.agent.tree import adopt_orphans, end_tree
 
 AgentFunction = Callable[[Workspace], object]
-PREFIX: Final = "python:"  # of an agent's name: no client is called so
 KILL: Final = b"kill"
 KILLED: Final = 128 + signal.SIGKILL
 LARGEST_MESSAGE: Final = 1 << 16
@@ -152,19 +152,19 @@ class PythonPlayer:
         except (OSError, UserError) as error:
             return Turn(None, time.monotonic() - began, failure=start_failure(request.number == 1, error))
         wall_s = time.monotonic() - began
-        failure = ended or (Failure(FailureKind.CLIENT, self._last_words(request.number, code)) if code else None)
+        failure = ended or (TurnFailure(FailureKind.CLIENT, self._last_words(request.number, code)) if code else None)
         text = _tail(self._stream(request.number, ".out"), 1)
         return Turn(code, wall_s, text=text, failure=failure, stop=failure is None)
 
     def recover_turn(self, request: TurnRequest) -> Turn:
-        failure = Failure(FailureKind.INTERRUPTED, "the process that called run() was killed")
+        failure = TurnFailure(FailureKind.INTERRUPTED, "the process that called run() was killed")
         return Turn(None, self._heartbeat.seconds_alive(request.number), failure=failure)
 
     def close(self) -> None:
         """End the turn under way; `play_turn` returns once nothing of it is left."""
         self._host.kill()
 
-    def _play(self, request: TurnRequest, began: float) -> tuple[int | None, Failure | None]:
+    def _play(self, request: TurnRequest, began: float) -> tuple[int | None, TurnFailure | None]:
         with (
             StreamCopy(self._stream(request.number, ".out"), {}, STDOUT_LIMIT) as stdout,
             StreamCopy(self._stream(request.number, ".err"), {}, STDERR_LIMIT) as stderr,
@@ -219,7 +219,7 @@ class PythonAgentSetup:
 def agent_name(function: AgentFunction) -> str:
     """Return the name under which a function plays, such as ``python:random_search``."""
     name = getattr(function, "__name__", type(function).__name__)
-    return PREFIX + (re.sub(r"[^\w.-]+", "", name) or "function")
+    return PYTHON + (re.sub(r"[^\w.-]+", "", name) or "function")
 
 
 def source_hash(function: AgentFunction) -> str | None:

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from evopolicygym.api.evaluate import EngineChoice, IsolationName, SeedsName
+from evopolicygym.api.evaluate import EngineChoice, IsolationName, SeedsName, member
 from evopolicygym.api.results import Run, load_run
 from evopolicygym.api.workspace import Workspace
 from evopolicygym.errors import UserError
@@ -174,7 +174,7 @@ def run(
         "ray_address": ray_address,
         "agent": settings,
     }
-    EngineName(engine).check_address(ray_address)
+    member(EngineName, engine, "engine").check_address(ray_address)
     root = Path(folder) if folder is not None else new_folder(os.fspath(task), settings)
     with ExitStack() as stack:
         setup = _setup(agent, settings, stack)

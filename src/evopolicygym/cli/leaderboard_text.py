@@ -8,16 +8,16 @@ from itertools import zip_longest
 from evopolicygym.analysis.leaderboard.aggregates import Aggregate, AggregateRow
 from evopolicygym.analysis.leaderboard.build import BoardTable, CostRow, Leaderboard, PaperRows
 from evopolicygym.analysis.leaderboard.task_table import TaskRow, TaskTable
-from evopolicygym.analysis.stats.estimates import FULL_SCOPE, LEVEL
+from evopolicygym.analysis.stats.estimates import CONFIDENCE_LEVEL, FULL_SCOPE
 from evopolicygym.cli.numbers import between, caution, count, fixed, number, probability, span, with_interval
-from evopolicygym.cli.tables import say, show
+from evopolicygym.cli.output import print_table, print_text
 
-SURE = f"{LEVEL:.0%}"
+SURE = f"{CONFIDENCE_LEVEL:.0%}"
 STANDING = ("place", "entrant", f"score [{SURE}]", "places", "P(first)", "rank score", "wins", "top-2", "interval of")
 BESIDE = ("entrant", "interquartile mean", "optimality gap", "P(improvement) on the next", "paper's normalised")
 ROW = ("rank", "entrant", "runs", "checkpoints", "score", f"{SURE} interval", "places", "P(first)", "normalised",
        "paper's", "rank score", "notes")  # fmt: skip
-ROW_LEAVES = ("rank score", "paper's", "normalised", "checkpoints", "P(first)", "places", "runs")
+ROW_OPTIONAL = ("rank score", "paper's", "normalised", "checkpoints", "P(first)", "places", "runs")
 COST = (
     "entrant",
     "runs",
@@ -34,15 +34,17 @@ COST = (
 
 def show_leaderboard(made: Leaderboard) -> None:
     for number_, board in enumerate(made.boards, 1):
-        say(f"{'' if number_ == 1 else chr(10)}board {number_} of {len(made.boards)}: {_conditions(board)}")
+        print_text(f"{'' if number_ == 1 else chr(10)}board {number_} of {len(made.boards)}: {_conditions(board)}")
         for reason in board.apart:
-            say(f"  apart: {reason}")
+            print_text(f"  apart: {reason}")
         for difference in board.differs:
-            say(f"  differs from board 1 in {difference}")
+            print_text(f"  differs from board 1 in {difference}")
         _show_board(board)
-    say(f"\nscores: mean over tasks of (score - L) / (U - L), scale {made.scale_version}; intervals and P(first): "
-        f"`evopolicygym docs statistics`, {made.draws:,} draws")  # fmt: skip
-    say("checkpoints: distinct ones that hidden validation chose among, mean over runs")
+    print_text(
+        f"\nscores: mean over tasks of (score - L) / (U - L), scale {made.scale_version}; intervals and P(first): "
+        f"`evopolicygym docs statistics`, {made.draws:,} draws"
+    )
+    print_text("checkpoints: distinct ones that hidden validation chose among, mean over runs")
 
 
 def _show_board(board: BoardTable) -> None:
@@ -62,12 +64,12 @@ def _conditions(board: BoardTable) -> str:
 
 def _show_aggregate(aggregate: Aggregate) -> None:
     names = ", ".join(one.entrant for one in aggregate.standings) or "none"
-    say(f"\n{aggregate.name}: {aggregate.tasks} tasks, N = {len(aggregate.standings)} complete: {names}")
+    print_text(f"\n{aggregate.name}: {aggregate.tasks} tasks, N = {len(aggregate.standings)} complete: {names}")
     if standings := aggregate.standings:
-        show(STANDING, map(_standing, standings), remarks="interval of")
-        show(BESIDE, (_beside(one, after) for one, after in zip_longest(standings, standings[1:])))
+        print_table(STANDING, map(_standing, standings), remarks="interval of")
+        print_table(BESIDE, (_beside(one, after) for one, after in zip_longest(standings, standings[1:])))
     for entrant, tasks in aggregate.incomplete.items():
-        say(f"  {entrant}: {tasks} of {aggregate.tasks}, no rank")
+        print_text(f"  {entrant}: {tasks} of {aggregate.tasks}, no rank")
 
 
 def _standing(one: AggregateRow) -> tuple[str, ...]:
@@ -92,15 +94,15 @@ def _beside(one: AggregateRow, after: AggregateRow | None) -> tuple[str, ...]:
 
 def _show_task(table: TaskTable) -> None:
     names = ", ".join(row.entrant for row in table.rows)
-    say(f"\n{table.task} ({table.comparable_id}): {table.cases} cases, N = {table.entrants}: {names or 'none'}")
+    print_text(f"\n{table.task} ({table.comparable_id}): {table.cases} cases, N = {table.entrants}: {names or 'none'}")
     if table.rows:
-        show(ROW, (_row(row, table) for row in table.rows), leaves=ROW_LEAVES, remarks="notes")
+        print_table(ROW, (_row(row, table) for row in table.rows), optional=ROW_OPTIONAL, remarks="notes")
     if table.trivial:
-        say("  trivial policies: " + ", ".join(f"{name} {mean:.5g}" for name, mean in table.trivial.items()))
+        print_text("  trivial policies: " + ", ".join(f"{name} {mean:.5g}" for name, mean in table.trivial.items()))
     if table.no_anchors:
-        say(f"  the random policy is no entrant here: {table.no_anchors}")
+        print_text(f"  the random policy is no entrant here: {table.no_anchors}")
     for one in table.missing:
-        say(f"  missing: {one.entrant}, {one.run}: {one.reason}")
+        print_text(f"  missing: {one.entrant}, {one.run}: {one.reason}")
 
 
 def _row(row: TaskRow, table: TaskTable) -> tuple[str, ...]:
@@ -139,13 +141,15 @@ def _show_selection(board: BoardTable) -> None:
         for table in board.tasks for row in table.rows if (one := row.selection)
     ]  # fmt: skip
     if rows:
-        say("\nselection: validation minus held-out of the selected (optimism), best candidate minus selected (regret)")
-        show(columns, rows, leaves=("regret known for", "candidates", "runs"))
+        print_text(
+            "\nselection: validation minus held-out of the selected (optimism), best candidate minus selected (regret)"
+        )
+        print_table(columns, rows, optional=("regret known for", "candidates", "runs"))
 
 
 def _show_costs(board: BoardTable) -> None:
-    say("\ncost: means over runs; - is unknown")
-    show(COST, map(_cost, board.costs), leaves=("cached", "score per dollar", "Pareto"))
+    print_text("\ncost: means over runs; - is unknown")
+    print_table(COST, map(_cost, board.costs), optional=("cached", "score per dollar", "Pareto"))
 
 
 def _cost(row: CostRow) -> tuple[str, ...]:
@@ -169,5 +173,7 @@ def _show_published(board: BoardTable) -> None:
     if not board.published:
         return
     names = list(next(iter(board.published.values())))
-    say("\nfor reference only, the paper's rows (measured under other conditions, not comparable):")
-    show(("task", *names), ((task, *(number(row[name], 5) for name in names)) for task, row in board.published.items()))
+    print_text("\nfor reference only, the paper's rows (measured under other conditions, not comparable):")
+    print_table(
+        ("task", *names), ((task, *(number(row[name], 5) for name in names)) for task, row in board.published.items())
+    )

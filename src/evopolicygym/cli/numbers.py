@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from evopolicygym.analysis.leaderboard.aggregates import Number
     from evopolicygym.analysis.stats.coverage import Coverage
-    from evopolicygym.analysis.stats.estimates import Interval
+    from evopolicygym.analysis.stats.estimates import Interval, Number
     from evopolicygym.analysis.stats.ranks import RankInterval
 
 UNKNOWN: Final = "-"
@@ -54,6 +53,6 @@ def probability(value: float | None) -> str:
 
 def caution(coverage: Coverage | None) -> list[str]:
     """Of few runs an interval says more than it can keep."""
-    if coverage is None or coverage.as_promised:
+    if coverage is None or coverage.is_nominal:
         return []
     return [f"few runs: holds {coverage.low:.0%} to {coverage.high:.0%} of the time, not 95%"]

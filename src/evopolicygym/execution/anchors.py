@@ -1,6 +1,6 @@
-"""Trivial policies as anchors: random, zero action, the best constant action, the contract's example.
+"""Measures the anchors of a task: random, zero action, the best constant action, the contract's example policy.
 
-The constant is chosen on train cases and measured on held-out ones, like any checkpoint. Candidates: every action of a
+The constant is chosen on train cases and measured on held-out cases, like any checkpoint. Candidates: every action of a
 Discrete space; for a Box the middle (zero), each entry alone at its lowest and highest, all lowest, all highest.
 """
 
@@ -28,7 +28,7 @@ TRAIN_CASES: Final = 32
 REPEATS: Final = 10
 
 Action = int | list[float]
-Fill = Callable[[Path], object]
+FillFolder = Callable[[Path], object]
 
 
 def measure(
@@ -39,17 +39,17 @@ def measure(
     train_cases: int = TRAIN_CASES,
     repeats: int = REPEATS,
 ) -> TaskAnchors:
-    """All anchors of one task, on any splits."""
+    """Measure all anchors of one task, on any splits."""
     heldout = cases(splits, task.id, Split.HELDOUT, list(range(heldout_cases)))
     train = cases(splits, task.id, Split.TRAIN, list(range(train_cases)))
 
-    def play(on: list[Case], fill: Fill) -> list[float]:
+    def play(on: list[Case], fill: FillFolder) -> list[float]:
         return _returns(engine, task, splits.id, on, fill)
 
-    def best(action: Action) -> float:
+    def train_score(action: Action) -> float:
         return math.fsum(play(train, constant(action)))
 
-    chosen = max(candidates(engine.action_space), key=best)
+    chosen = max(candidates(engine.action_space), key=train_score)
     return TaskAnchors(
         fingerprint=comparable_facts(task, splits.id),
         heldout_cases=heldout_cases,
@@ -61,25 +61,28 @@ def measure(
     )
 
 
-def random(repeat: int) -> Fill:
-    """Actions drawn uniformly from a stream keyed by the repeat and the case."""
+def random(repeat: int) -> FillFolder:
+    """Return a policy that draws actions uniformly, from a stream keyed by the repeat and the case."""
     return lambda folder: probe_folder(folder, "random", repeat=repeat)
 
 
-def constant(action: Action) -> Fill:
+def constant(action: Action) -> FillFolder:
     return lambda folder: probe_folder(folder, "constant", action=action)
 
 
-def example(space: Schema) -> Fill:
+def example(space: Schema) -> FillFolder:
     return lambda folder: (folder / "policy.py").write_text(starter(space))
 
 
 def candidates(space: Schema) -> list[Action]:
-    """Which constants are tried. The first of equals is taken."""
+    """Return the constant actions that are tried. Ties go to the earlier one."""
     if space["type"] == "Discrete":
         return list(range(space["start"], space["start"] + space["n"]))
     if space["type"] != "Box" or len(space["shape"]) != 1:
-        raise UserError(f"no constants are known for a {space['type']} of actions", "Discrete and flat Box are.")
+        raise UserError(
+            f"there are no constant actions to try for a {space['type']} action space",
+            "Anchors need a Discrete or a one-dimensional Box space.",
+        )
     low, high = (_bounds(space, name) for name in ("low", "high"))
     zero = [min(max(0.0, least), most) for least, most in zip(low, high, strict=True)]
     corners = [[*zero[:i], bound[i], *zero[i + 1 :]] for i in range(len(zero)) for bound in (low, high)]
@@ -87,13 +90,13 @@ def candidates(space: Schema) -> list[Action]:
 
 
 def _bounds(space: Schema, name: str) -> list[float]:
-    """One number for all entries, or a list."""
+    """Return a bound as a list: the schema has one number for all entries, or a list."""
     bound: Any = space[name]
     size: int = space["shape"][0]
     return [float(value) for value in bound] if isinstance(bound, list) else [float(bound)] * size
 
 
-def _returns(engine: Engine, task: Task, splits_id: str, on: list[Case], fill: Fill) -> list[float]:
+def _returns(engine: Engine, task: Task, splits_id: str, on: list[Case], fill: FillFolder) -> list[float]:
     with tempfile.TemporaryDirectory() as folder:
         fill(Path(folder))
         report = evaluate_folder(engine, task, Path(folder), on, splits_id)

@@ -1,4 +1,4 @@
-"""The conformance kit: what every task must keep, checked by playing it through the jail. Our own tests use it too."""
+"""The checks of `task check`: rules that every task must keep, tested by playing it through the jail."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PROBE: Final = Path(__file__).parent / "probe" / "policy.py"
 
 @dataclass(frozen=True)
 class RuleCheck:
-    """One rule, whether it holds, and what was seen."""
+    """One rule, whether it holds, and what was observed."""
 
     rule: str
     ok: bool
@@ -35,7 +35,7 @@ class RuleCheck:
 
 @dataclass(frozen=True)
 class ProbeRun:
-    """One way to play, on one case, to the end or to a crash."""
+    """One way to play one case, to the end or to a crash."""
 
     play: str
     crash_at: int | None
@@ -43,7 +43,7 @@ class ProbeRun:
 
 
 def check_task(task: Task, n_cases: int = 2, jobs: int = 2) -> list[RuleCheck]:
-    """All rules, on the first ``n_cases`` train cases of the public list."""
+    """Check all rules on the first ``n_cases`` train cases of the public list."""
     played = cases(PaperSplits(), task.id, Split.TRAIN, list(range(n_cases)))
     with LocalEngine(task, jobs) as engine:
         static = _static(task, engine.obs_space, engine.action_space)
@@ -108,10 +108,10 @@ def _store(store: CheckpointStore, play: str, crash_at: int | None) -> Checkpoin
         return store.snapshot(probe_folder(Path(folder), play, crash_at))
 
 
-def probe_folder(folder: Path, play: str, crash_at: int | None = None, **more: Any) -> Path:
-    """A policy folder that plays trivially; ``more`` is ``repeat`` or ``action``."""
+def probe_folder(folder: Path, play: str, crash_at: int | None = None, **options: Any) -> Path:
+    """Write a policy folder that plays trivially, and return it. ``options``: ``repeat`` or ``action``."""
     shutil.copyfile(PROBE, folder / "policy.py")
-    (folder / "probe.json").write_text(json.dumps({"play": play, "crash_at": crash_at, **more}))
+    (folder / "probe.json").write_text(json.dumps({"play": play, "crash_at": crash_at, **options}))
     return folder
 
 
@@ -146,11 +146,11 @@ def _facts(result: EpisodeResult) -> tuple[float, int, bool, bool]:
 
 
 def _crashing_never_pays(full: dict[ProbeRun, EpisodeResult], crashed: dict[ProbeRun, EpisodeResult]) -> RuleCheck:
-    """Against the same way of playing, on the same case, to the end."""
-    paid = []
+    """Compare each crash with the same way of playing on the same case to the end."""
+    better = []
     for play, result in crashed.items():
         whole = full[ProbeRun(play.play, None, play.case)]
         if result.error and result.error.kind is ErrorKind.ACT_ERROR and result.score > whole.score:
-            paid.append(f"{play.play} at step {play.crash_at}: {result.score:g} > {whole.score:g}")
+            better.append(f"{play.play} at step {play.crash_at}: {result.score:g} > {whole.score:g}")
     tried = sum(result.error is not None for result in crashed.values())
-    return RuleCheck("crashing never pays", not paid, "; ".join(paid) or f"{tried} crashes tried")
+    return RuleCheck("crashing never pays", not better, "; ".join(better) or f"{tried} crashes tried")

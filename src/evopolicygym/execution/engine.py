@@ -1,6 +1,7 @@
-"""The engine seam: episodes go in, results come out, in whatever order they end.
+"""Engines play episodes: episodes go in, results come out, in whatever order they end.
 
-``LocalEngine`` keeps one worker process for each job, each pinned to a core of its own together with its policies.
+``Engine`` is the interface that the judge uses. ``LocalEngine`` keeps one worker process for each job, pinned to a core
+together with its policies; ``execution/ray`` has the engine of a cluster.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import Any, Final, Protocol, Self
 
 from evopolicygym.errors import Fault, IsolationUnavailable, UserError, is_permanent
 from evopolicygym.execution import worker_entry
-from evopolicygym.execution.messages import receive, send
+from evopolicygym.execution.messages import WorkerAnswer, WorkerHello, WorkerRequest, WorkerSettings, receive, send
 from evopolicygym.execution.records import (
     Episode,
     EpisodeError,
@@ -28,13 +29,9 @@ from evopolicygym.execution.records import (
     FaultReport,
     LoadResult,
     Node,
-    WorkerAnswer,
-    WorkerHello,
-    WorkerRequest,
     not_played,
 )
 from evopolicygym.execution.slots import OwnSlots, Slots
-from evopolicygym.execution.worker import WorkerSettings
 from evopolicygym.sandbox.checkpoints import Checkpoint, CheckpointStore, remove_tree
 from evopolicygym.sandbox.policy.failures import ErrorKind
 from evopolicygym.sandbox.policy.jail import Level
@@ -43,54 +40,12 @@ from evopolicygym.tasks import simulator
 from evopolicygym.tasks.sealing import KEY_VARIABLE
 from evopolicygym.tasks.task import Task
 
-
-class WorkerProcess:
-    killed = False
-
-    def __init__(self, settings: WorkerSettings) -> None:
-        self._connection, theirs = socket.socketpair()
-        self._process = start_clean(worker_entry.__file__, theirs)
-        theirs.close()
-        send(self._connection, settings)
-
-    def fileno(self) -> int:
-        return self._connection.fileno()
-
-    def hello(self) -> WorkerHello:
-        hello = receive(self._connection, WorkerHello)
-        if hello is None:
-            raise Fault("a simulator worker died while starting; its message is above")
-        if hello.not_isolated:
-            raise IsolationUnavailable(hello.not_isolated, errno=hello.errno)
-        if hello.refused:
-            raise UserError(hello.refused) from (OSError(hello.errno, hello.refused) if hello.errno else None)
-        return hello
-
-    def ask(self, request: WorkerRequest) -> None:
-        try:
-            send(self._connection, request)
-        except ConnectionError:
-            pass  # it is dead; the missing answer says so
-
-    def answer(self) -> WorkerAnswer | None:
-        return receive(self._connection, WorkerAnswer)
-
-    def kill(self) -> None:
-        self._process.kill()
-        self.killed = True
-
-    def close(self) -> None:
-        """Its zygotes and policies die with it."""
-        self._process.kill()
-        self._process.wait()
-        self._connection.close()
-
-
 PUBLISHABLE: Final = (Level.A, Level.B)
 SINGLE_THREADED: Final = {b"OMP_NUM_THREADS": b"1", b"OPENBLAS_NUM_THREADS": b"1", b"MKL_NUM_THREADS": b"1"}
 TRIES: Final = 2
+MISSING_POLICY: Final = LoadResult(EpisodeError(ErrorKind.MISSING_POLICY, "the folder holds no file policy.py"))
 NOT_FILMED: Final = "the video: the simulator process died while it was drawn, and played on without it"
-PATIENCE_S: Final = 2 * 3600.0  # without any answer of any worker: far beyond every limit of a policy
+PATIENCE_S: Final = 2 * 3600.0  # without an answer of any worker: far beyond every limit of a policy
 
 
 class OutOfTime(Exception):
@@ -98,8 +53,8 @@ class OutOfTime(Exception):
 
 
 class Engine(Protocol):
-    """What the judge needs of any engine. ``level`` is the lowest of all ``nodes``, of which there are none where
-    episodes are played by this machine alone."""
+    """What the judge needs of any engine. ``nodes`` is empty if this machine plays alone; ``level`` is the lowest of
+    all nodes."""
 
     store: CheckpointStore
     implementation: str
@@ -112,8 +67,8 @@ class Engine(Protocol):
     @property
     def nodes(self) -> tuple[Node, ...]: ...
 
-    def watch(self, notice: Callable[[Node], None]) -> None:
-        """Nodes that join from now on are told to ``notice``, before any result of theirs is given."""
+    def watch(self, on_join: Callable[[Node], None]) -> None:
+        """Call ``on_join`` for each node that joins from now on, before any result of that node is given."""
 
     def load(self, checkpoint: Checkpoint) -> LoadResult: ...
 
@@ -122,6 +77,52 @@ class Engine(Protocol):
     ) -> Iterator[EpisodeResult | FaultReport]: ...
 
     def close(self) -> None: ...
+
+
+class WorkerProcess:
+    """The engine's end of one worker process."""
+
+    killed = False
+
+    def __init__(self, settings: WorkerSettings) -> None:
+        self._connection, theirs = socket.socketpair()
+        self._process = start_clean(worker_entry.__file__, theirs)
+        theirs.close()
+        send(self._connection, settings)
+
+    def fileno(self) -> int:
+        return self._connection.fileno()
+
+    def hello(self) -> WorkerHello:
+        """Wait until the worker has started; raises what keeps it from working."""
+        hello = receive(self._connection, WorkerHello)
+        if hello is None:
+            raise Fault("a simulator worker died while starting; its message is above")
+        if hello.not_isolated:
+            raise IsolationUnavailable(hello.not_isolated, errno=hello.errno)
+        if hello.refused:
+            raise UserError(hello.refused) from (OSError(hello.errno, hello.refused) if hello.errno else None)
+        return hello
+
+    def request(self, request: WorkerRequest) -> None:
+        try:
+            send(self._connection, request)
+        except ConnectionError:
+            pass  # it is dead, and ``answer`` will return None
+
+    def answer(self) -> WorkerAnswer | None:
+        """Wait for the answer to the last request; None if the worker died."""
+        return receive(self._connection, WorkerAnswer)
+
+    def kill(self) -> None:
+        self._process.kill()
+        self.killed = True
+
+    def close(self) -> None:
+        """End the worker; its zygotes and policies die with it."""
+        self._process.kill()
+        self._process.wait()
+        self._connection.close()
 
 
 class LocalEngine:
@@ -139,18 +140,18 @@ class LocalEngine:
         stock: bool = False,
         slots: Slots | None = None,
     ) -> None:
-        """``slots``, where they are shared, instead of ``jobs`` of our own."""
+        """Start the workers. ``slots`` are shared with other engines and replace ``jobs`` slots of its own."""
         self._task, self._slots = task, slots or OwnSlots(jobs)
         self._scratch = None if store else Path(tempfile.gettempdir(), f"evopolicygym-{secrets.token_hex(8)}")
         stage = (store or self._scratch or Path()).absolute()
         self._cores = sorted(os.sched_getaffinity(0))
         environment = {name: value for name, value in os.environb.items() if name != KEY_VARIABLE.encode()}
-        handed_on = tuple((environment | SINGLE_THREADED).items())
-        self._settings = WorkerSettings(task, handed_on, str(stage), store is None, levels, 0, video, stock)
+        passed_on = tuple((environment | SINGLE_THREADED).items())
+        self._settings = WorkerSettings(task, passed_on, str(stage), store is None, levels, 0, video, stock)
         self._workers: dict[int, WorkerProcess] = {}
         try:
             for slot in range(self._slots.at_once):
-                self._workers[slot] = self._start(slot)
+                self._workers[slot] = self._start_worker(slot)
             hellos = [worker.hello() for worker in self._workers.values()]
         except BaseException:
             self.close()
@@ -166,17 +167,17 @@ class LocalEngine:
     def __exit__(self, *exception: object) -> None:
         self.close()
 
-    def watch(self, notice: Callable[[Node], None]) -> None:
-        """None will join."""
+    def watch(self, on_join: Callable[[Node], None]) -> None:
+        """Do nothing: no node ever joins."""
 
     def load(self, checkpoint: Checkpoint) -> LoadResult:
-        """Whether the policy imports and constructs, in the jail, without an environment."""
+        """Import and construct the policy in the jail, without an environment."""
         if not checkpoint.has_policy:
-            return LoadResult(EpisodeError(ErrorKind.MISSING_POLICY, "the folder holds no file policy.py"))
-        with self._slot() as slot:
+            return MISSING_POLICY
+        with self._held_slot() as slot:
             for _ in range(TRIES):
                 worker = self._worker(slot)
-                worker.ask(WorkerRequest(checkpoint))
+                worker.request(WorkerRequest(checkpoint))
                 answer = worker.answer()
                 if answer and answer.load:
                     return answer.load
@@ -188,11 +189,13 @@ class LocalEngine:
     def run(
         self, episodes: Iterable[Episode], deadline: float | None = None, background: bool = False
     ) -> Iterator[EpisodeResult | FaultReport]:
-        """Results as they come. Episodes are drawn from the iterable only when a slot is free for them; those in the
-        ``background`` wait for others. Raises OutOfTime when ``deadline`` (of ``time.monotonic``) passes first."""
+        """Yield results as they come. Episodes are drawn from the iterable only when a slot is free for them.
+
+        ``background`` episodes let those of other engines go first. Raises OutOfTime when ``deadline`` (of
+        ``time.monotonic``) passes first."""
         source, retries, is_dry = iter(episodes), deque[tuple[Episode, int]](), False
         busy: dict[WorkerProcess, tuple[int, Episode, int]] = {}
-        free: list[int] = []  # held, and nobody works there yet
+        free: list[int] = []  # slots that are held without work
         try:
             while True:
                 self._slots.want(0 if is_dry and not retries else self._slots.total, urgent=not background)
@@ -200,36 +203,36 @@ class LocalEngine:
                 while free and (work := _next(retries, source)):
                     worker = self._worker(free[0])
                     busy[worker] = (free.pop(0), *work)
-                    worker.ask(WorkerRequest(work[0].checkpoint, _for_attempt(*work)))
+                    worker.request(WorkerRequest(work[0].checkpoint, _for_attempt(*work)))
                 while free:
                     is_dry = True
                     self._slots.give_back(free.pop())
                 if is_dry and not busy and not retries:
                     return
                 began, idle = time.monotonic(), not busy
-                for worker in self._finished(busy, deadline):
+                for worker in self._wait(busy, deadline):
                     slot, episode, attempt = busy.pop(worker)
                     self._slots.give_back(slot)
                     answer = worker.answer()
                     if answer is None or answer.fault is not None:
-                        worker.kill()  # whatever it was, a new worker has it not
+                        worker.kill()  # whatever the reason was, a new worker starts without it
                     if answer is None and attempt < TRIES:
                         retries.append((episode, attempt + 1))
                     else:
                         yield self._outcome(episode, attempt, answer)
                 if deadline is not None and idle:
-                    deadline += time.monotonic() - began  # others had all the slots: that is not its time
+                    deadline += time.monotonic() - began  # other engines held all slots: that time does not count
         finally:
             self._slots.want(0, urgent=False)
-            for worker, (slot, _, _) in busy.items():  # broken off: what they would answer is for nobody
+            for worker, (slot, _, _) in busy.items():  # broken off: their results are no longer wanted
                 worker.kill()
                 self._slots.give_back(slot)
             for slot in free:  # its worker could not be started
                 self._slots.give_back(slot)
 
     @contextmanager
-    def _slot(self) -> Iterator[int]:
-        """One slot, as soon as there is one."""
+    def _held_slot(self) -> Iterator[int]:
+        """Wait for a slot, and hold it."""
         self._slots.want(1, urgent=True)
         while not (granted := self._slots.granted()):
             select.select(self._slots.waitable, [], [])
@@ -240,24 +243,27 @@ class LocalEngine:
             self._slots.give_back(granted[0])
 
     def _worker(self, slot: int) -> WorkerProcess:
-        """That of the slot; a new one where there is none, or none that lives."""
+        """Return the worker of a slot; start one if there is none or it was killed."""
         worker = self._workers.get(slot)
         if worker is None or worker.killed:
             if worker:
                 worker.close()
-            self._workers[slot] = worker = self._start(slot)
+            self._workers[slot] = worker = self._start_worker(slot)
             try:
                 worker.hello()
-            except UserError as error:  # the first of its kind could start here
+            except UserError as error:  # not the user's: the first workers could start
                 raise Fault(f"a new simulator worker cannot start: {error}", is_permanent(error)) from error
         return worker
 
-    def _finished(self, busy: Iterable[WorkerProcess], deadline: float | None) -> list[WorkerProcess]:
-        """Workers that have answered or died. One that hangs for hours in its simulator is killed, and so has died."""
+    def _start_worker(self, slot: int) -> WorkerProcess:
+        core = self._cores[(self._slots.first_core + slot) % len(self._cores)]
+        return WorkerProcess(replace(self._settings, core=core))
+
+    def _wait(self, busy: Iterable[WorkerProcess], deadline: float | None) -> list[WorkerProcess]:
+        """Return workers that have answered or died. Workers that hang for hours in their simulator are killed."""
         busy = list(busy)
-        patience = PATIENCE_S if deadline is None else min(PATIENCE_S, max(0.0, deadline - time.monotonic()))
-        awaited = [*busy, *self._slots.waitable]
-        ready = select.select(awaited, [], [], patience if busy else None)[0]
+        timeout = PATIENCE_S if deadline is None else min(PATIENCE_S, max(0.0, deadline - time.monotonic()))
+        ready = select.select([*busy, *self._slots.waitable], [], [], timeout if busy else None)[0]
         if busy and deadline is not None and time.monotonic() > deadline:
             raise OutOfTime
         if not ready:
@@ -274,36 +280,31 @@ class LocalEngine:
 
     def _outcome(self, episode: Episode, attempt: int, answer: WorkerAnswer | None) -> EpisodeResult | FaultReport:
         if answer is None:
-            return self._killed_the_simulator(episode)
-        if answer.result is None:
-            text = answer.fault or "the worker gave no result"
-            return FaultReport(episode.number, episode.case, text, answer.permanent)
-        if _is_filmed(episode) and attempt > 1:
-            return replace(answer.result, left_out=(*answer.result.left_out, NOT_FILMED))
-        return answer.result
-
-    def _killed_the_simulator(self, episode: Episode) -> EpisodeResult:
-        """The simulator's process died each time it played this checkpoint on this case."""
-        text = f"the simulator process died {TRIES} times while it played this episode"
-        return not_played(episode, self._task.failed_score(0.0), EpisodeError(ErrorKind.SIMULATOR_ERROR, text))
-
-    def _start(self, slot: int) -> WorkerProcess:
-        core = self._cores[(self._slots.first_core + slot) % len(self._cores)]
-        return WorkerProcess(replace(self._settings, core=core))
+            text = f"the simulator process died {TRIES} times while it played this episode"
+            return not_played(episode, self._task.failed_score(0.0), EpisodeError(ErrorKind.SIMULATOR_ERROR, text))
+        outcome = outcome_of(episode, answer)
+        if isinstance(outcome, EpisodeResult) and attempt > 1 and episode.recording and episode.recording.video:
+            return replace(outcome, left_out=(*outcome.left_out, NOT_FILMED))
+        return outcome
 
 
-def _is_filmed(episode: Episode) -> bool:
-    return episode.recording is not None and episode.recording.video
+def outcome_of(episode: Episode, answer: WorkerAnswer) -> EpisodeResult | FaultReport:
+    """Return the result in a worker's answer, or the fault instead of one."""
+    if answer.result is None:
+        text = answer.fault or "the worker gave no result"
+        return FaultReport(episode.number, episode.case, text, answer.permanent)
+    return answer.result
 
 
 def _for_attempt(episode: Episode, attempt: int) -> Episode:
-    """A process that died may have died of drawing, for which no policy is to blame: it is tried again without."""
+    """Return the episode, without video after a failed attempt: drawing can kill a process, and no policy causes it."""
     if attempt == 1 or episode.recording is None:
         return episode
     return replace(episode, recording=replace(episode.recording, video=False))
 
 
 def _next(retries: deque[tuple[Episode, int]], source: Iterator[Episode]) -> tuple[Episode, int] | None:
+    """Return the next episode with the number of its attempt."""
     if retries:
         return retries.popleft()
     episode = next(source, None)

@@ -17,14 +17,14 @@ from evopolicygym.tasks.task import Task
 
 
 class SimulatorError(Exception):
-    """The environment raised, or gave an observation or a reward that is none."""
+    """The environment raised, or returned an invalid observation or reward."""
 
     progress: EpisodeProgress | None = None
 
 
 @dataclass
 class EpisodeProgress:
-    """How far an episode has come; complete when it ends, whichever way."""
+    """What an episode has reached so far; complete when it has ended in any way."""
 
     total: float = 0.0
     length: int = 0
@@ -38,7 +38,7 @@ class EpisodeProgress:
 def play(
     task: Task, env: Any, seed: int, policy: PolicyProcess | RecordedActions, recorder: Recorder | None = None
 ) -> EpisodeProgress:
-    """From the first reset to the last step. A failing policy is a result; a failing simulator raises."""
+    """Play from the first reset to the last step. A failing policy is a result; a failing simulator raises."""
     progress = EpisodeProgress()
     began = time.perf_counter()
     observation = simulator.reset(env, seed)
@@ -62,7 +62,7 @@ def _steps(
     recorder: Recorder | None,
     progress: EpisodeProgress,
 ) -> None:
-    """Plain local names: whatever is looked up here is looked up on cold caches, a thousand times an episode."""
+    """Step until either side ends the episode. Only local names in the loop: each lookup meets cold caches."""
     act, isfinite, total, length, done = policy.act, math.isfinite, 0.0, 0, False
     try:
         policy.reset(observation)
@@ -85,7 +85,7 @@ def _steps(
         raise
     except Exception as error:
         text = f"the simulator raised {type(error).__name__}: {error}"
-        if isinstance(error, ImportError):  # what is not installed here is no policy's doing
+        if isinstance(error, ImportError):  # a module that is not installed is not the policy's fault
             raise Fault(text, is_permanent(error)) from error
         raise SimulatorError(text) from error
     finally:

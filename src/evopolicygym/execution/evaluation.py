@@ -1,4 +1,4 @@
-"""Evaluate one policy folder on a list of cases: snapshot, load once, play all, add up."""
+"""Evaluating one policy folder on a list of cases: snapshot, load once, play all, summarise."""
 
 from __future__ import annotations
 

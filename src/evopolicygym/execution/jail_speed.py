@@ -1,4 +1,4 @@
-"""How fast the jail is on this machine, now."""
+"""Measures how fast the jail is on this machine."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Policy:
 
 
 def measure_jail(level: Level) -> dict[str, float]:
-    """Medians: a fresh policy process, from request to ready, against a cold Python with numpy; one round trip."""
+    """Return medians of starting a policy process, of starting a cold Python with numpy, and of one round trip."""
     allowed = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {max(allowed)})
     try:

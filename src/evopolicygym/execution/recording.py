@@ -1,4 +1,9 @@
-"""What is kept of an episode while it runs: a stream to disk. Memory does not grow with its length."""
+"""Recording an episode while it runs. Everything streams to disk: memory does not grow with an episode's length.
+
+``trajectory.jsonl`` has one line per step, and a last line with the final observation. Large arrays go to
+``observations.npz`` and stand in the line as ``{"npz": NAME, "row": T}``: row T of array NAME. Numbers that JSON does
+not have are written as text ("nan", "inf", "-inf"), which ``float`` reads back.
+"""
 
 from __future__ import annotations
 
@@ -24,11 +29,73 @@ from evopolicygym.tasks.spaces import json_safe
 INLINE_NUMBERS: Final = 100  # arrays with more numbers than this are not written as text
 LONGEST_NAME: Final = 100
 
-Way = tuple[str, ...]  # keys and indices, from the whole observation to a part of it
+KeyPath = tuple[str, ...]  # keys and indices that lead from the whole observation to a part of it
+
+
+class Recorder(Protocol):
+    """Gets every step, then the last observation. ``left_out`` describes what it did not record."""
+
+    @property
+    def left_out(self) -> tuple[str, ...]: ...
+
+    def step(self, t: int, obs: Any, action: Any, reward: float, terminated: bool, truncated: bool) -> None: ...
+
+    def last(self, t: int, obs: Any) -> None: ...
+
+
+class Recorders:
+    """The recorders that a Recording asks for, opened and closed together."""
+
+    def __init__(self, recording: Recording, env: Any, obs_space: Schema) -> None:
+        self._recording, self._env, self._obs_space = recording, env, obs_space
+        self._open: list[Recorder] = []
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        with _errors_as_faults():
+            from evopolicygym.execution.video import VideoRecorder
+
+        folder, max_bytes = Path(self._recording.folder), self._recording.max_bytes
+        folder.mkdir(parents=True, exist_ok=True)
+        if self._recording.trajectory:
+            self._open.append(self._stack.enter_context(TrajectoryRecorder(folder, self._obs_space, max_bytes)))
+        if self._recording.video:
+            self._open.append(self._stack.enter_context(VideoRecorder(folder / "video.mp4", self._env, max_bytes)))
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        with _errors_as_faults():
+            self._stack.close()
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        return tuple(what for recorder in self._open for what in recorder.left_out)
+
+    def step(self, t: int, obs: Any, action: Any, reward: float, terminated: bool, truncated: bool) -> None:
+        with _errors_as_faults():
+            for recorder in self._open:
+                recorder.step(t, obs, action, reward, terminated, truncated)
+
+    def last(self, t: int, obs: Any) -> None:
+        with _errors_as_faults():
+            for recorder in self._open:
+                recorder.last(t, obs)
+
+
+@contextmanager
+def _errors_as_faults() -> Iterator[None]:
+    """Raise errors as Faults: a full disk or a failing renderer is not the policy's fault."""
+    try:
+        yield
+    except Fault:
+        raise
+    except Exception as error:
+        text = f"the episode cannot be recorded: {type(error).__name__}: {error}"
+        raise Fault(text, is_permanent(error)) from error
 
 
 class TrajectoryRecorder:
-    """Streams; the arrays pass through a raw file because their number of rows is known only at the end."""
+    """Writes the trajectory. Arrays pass through a raw file, because their number of rows is known only at the end."""
 
     def __init__(self, folder: Path, obs_space: Schema, max_bytes: int) -> None:
         self._folder, self._room = folder, max_bytes
@@ -36,15 +103,15 @@ class TrajectoryRecorder:
         self._files = ExitStack()
         self._lines = self._files.enter_context(open_unnamed(folder))
         self._large = {
-            way: _Rows(name, schema, self._files.enter_context(open_unnamed(folder)))
-            for way, (name, schema) in _named(obs_space).items()
+            path: _Rows(name, schema, self._files.enter_context(open_unnamed(folder)))
+            for path, (name, schema) in _named_large_arrays(obs_space).items()
         }
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        """The lines last: where they are, the arrays that they name are, too."""
+        """Link the files into place, the lines last: when they exist, the arrays that they name exist as well."""
         with self._files:
             if self._large:
                 archive = self._files.enter_context(open_unnamed(self._folder))
@@ -72,32 +139,32 @@ class TrajectoryRecorder:
 
     def _has_room(self, t: int) -> bool:
         if self._room <= 0 and not self.left_out:
-            self.left_out = (f"the trajectory ends before step {t}: it is as large as it may become",)
+            self.left_out = (f"the trajectory ends before step {t}: it has reached its size limit",)
         return self._room > 0
 
     def _write(self, line: dict[str, Any]) -> None:
         self._room -= self._lines.write(_json(line).encode() + b"\n")
 
-    def _observation(self, value: Any, t: int, way: Way = ()) -> Any:
-        if way in self._large:
-            self._room -= self._large[way].append(value)
-            return {"npz": self._large[way].name, "row": t}
+    def _observation(self, value: Any, t: int, path: KeyPath = ()) -> Any:
+        if path in self._large:
+            self._room -= self._large[path].append(value)
+            return {"npz": self._large[path].name, "row": t}
         if isinstance(value, Mapping):
-            return {key: self._observation(child, t, (*way, str(key))) for key, child in value.items()}
+            return {key: self._observation(child, t, (*path, str(key))) for key, child in value.items()}
         if isinstance(value, list | tuple):
-            return [self._observation(child, t, (*way, str(index))) for index, child in enumerate(value)]
+            return [self._observation(child, t, (*path, str(index))) for index, child in enumerate(value)]
         return _plain(value)
 
 
 class _Rows:
-    """One growing array, on disk."""
+    """One growing array on disk."""
 
     def __init__(self, name: str, schema: Schema, file: IO[bytes]) -> None:
         self.name, self._dtype, self._shape = name, np.dtype(schema["dtype"]), tuple(schema["shape"])
         self._file, self._count = file, 0
 
     def append(self, value: Any) -> int:
-        """Returns the bytes written."""
+        """Append a row; returns the number of bytes written."""
         self._count += 1
         return self._file.write(np.ascontiguousarray(value, self._dtype).data)
 
@@ -114,29 +181,29 @@ class _Rows:
 
 
 def large_arrays(schema: Schema) -> Iterator[tuple[str, Schema]]:
-    """Arrays of an observation that are too large for text, by their names in the archive."""
-    yield from _named(schema).values()
+    """Yield the arrays of an observation that are too large for text, with their names in the archive."""
+    yield from _named_large_arrays(schema).values()
 
 
-def _named(schema: Schema) -> dict[Way, tuple[str, Schema]]:
-    """Names are made of the keys on the way, as far as they can be part of a file's name, and differ."""
-    named: dict[Way, tuple[str, Schema]] = {}
+def _named_large_arrays(schema: Schema) -> dict[KeyPath, tuple[str, Schema]]:
+    """Name large arrays by the keys that lead to them. Names are unique and safe as file names."""
+    named: dict[KeyPath, tuple[str, Schema]] = {}
     taken: set[str] = set()
-    for way, large in _large(schema):
-        clean = re.sub(r"[^\w-]", "_", "_".join(way))[:LONGEST_NAME] or "observation"
+    for path, large in _large(schema):
+        clean = re.sub(r"[^\w-]", "_", "_".join(path))[:LONGEST_NAME] or "observation"
         name = clean if clean not in taken else next(f"{clean}_{n}" for n in count(2) if f"{clean}_{n}" not in taken)
         taken.add(name)
-        named[way] = name, large
+        named[path] = name, large
     return named
 
 
-def _large(schema: Schema, way: Way = ()) -> Iterator[tuple[Way, Schema]]:
+def _large(schema: Schema, path: KeyPath = ()) -> Iterator[tuple[KeyPath, Schema]]:
     if schema["type"] in ARRAYS:
         if math.prod(schema["shape"]) > INLINE_NUMBERS:
-            yield way, schema
+            yield path, schema
     elif spaces := schema.get("spaces"):
         for key, child in spaces.items() if isinstance(spaces, Mapping) else enumerate(spaces):
-            yield from _large(child, (*way, str(key)))
+            yield from _large(child, (*path, str(key)))
 
 
 def _pack(file: IO[bytes], arrays: list[_Rows]) -> None:
@@ -148,76 +215,14 @@ def _pack(file: IO[bytes], arrays: list[_Rows]) -> None:
 def _json(line: dict[str, Any]) -> str:
     try:
         return json.dumps(line, separators=(",", ":"), allow_nan=False)
-    except ValueError:  # a number that JSON does not have: so seldom that the others do not wait for a search
+    except ValueError:  # a number that JSON does not have: rare, so not searched for in every line
         return json.dumps(json_safe(line), separators=(",", ":"), allow_nan=False)
 
 
 def _plain(value: Any) -> Any:
-    """Numbers, strings and lists of them, exactly: ``repr`` of a float reads back to the same bits."""
+    """Convert to numbers, strings and lists of them, exactly: ``repr`` of a float reads back to the same bits."""
     if isinstance(value, np.ndarray | np.generic):
         return value.tolist()
     if isinstance(value, Mapping):
         return {key: _plain(child) for key, child in value.items()}
     return [_plain(child) for child in value] if isinstance(value, list | tuple) else value
-
-
-class Recorder(Protocol):
-    """Told of every step, then of the last observation. ``left_out`` says in words what it did not keep."""
-
-    @property
-    def left_out(self) -> tuple[str, ...]: ...
-
-    def step(self, t: int, obs: Any, action: Any, reward: float, terminated: bool, truncated: bool) -> None: ...
-
-    def last(self, t: int, obs: Any) -> None: ...
-
-
-class Recorders:
-    """All that was asked for, opened and closed together."""
-
-    def __init__(self, recording: Recording, env: Any, obs_space: Schema) -> None:
-        self._recording, self._env, self._obs_space = recording, env, obs_space
-        self._open: list[Recorder] = []
-        self._stack = ExitStack()
-
-    def __enter__(self) -> Self:
-        with _judges_doing():
-            from evopolicygym.execution.video import VideoRecorder
-
-        folder, max_bytes = Path(self._recording.folder), self._recording.max_bytes
-        folder.mkdir(parents=True, exist_ok=True)
-        if self._recording.trajectory:
-            self._open.append(self._stack.enter_context(TrajectoryRecorder(folder, self._obs_space, max_bytes)))
-        if self._recording.video:
-            self._open.append(self._stack.enter_context(VideoRecorder(folder / "video.mp4", self._env, max_bytes)))
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        with _judges_doing():
-            self._stack.close()
-
-    @property
-    def left_out(self) -> tuple[str, ...]:
-        return tuple(what for recorder in self._open for what in recorder.left_out)
-
-    def step(self, t: int, obs: Any, action: Any, reward: float, terminated: bool, truncated: bool) -> None:
-        with _judges_doing():
-            for recorder in self._open:
-                recorder.step(t, obs, action, reward, terminated, truncated)
-
-    def last(self, t: int, obs: Any) -> None:
-        with _judges_doing():
-            for recorder in self._open:
-                recorder.last(t, obs)
-
-
-@contextmanager
-def _judges_doing() -> Iterator[None]:
-    """A full disk or a renderer that fails is nothing that a policy did."""
-    try:
-        yield
-    except Fault:
-        raise
-    except Exception as error:
-        text = f"the episode cannot be recorded: {type(error).__name__}: {error}"
-        raise Fault(text, is_permanent(error)) from error

@@ -1,23 +1,22 @@
-"""What the engine is asked and what it answers: plain facts that cross process borders as JSON."""
+"""Episodes as an engine is given them, their results, and the nodes that play them: facts that cross processes."""
 
 from __future__ import annotations
 
 import math
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from evopolicygym.sandbox.checkpoints import Checkpoint
 from evopolicygym.sandbox.policy.failures import ErrorKind
-from evopolicygym.sandbox.policy.jail import Level
 from evopolicygym.tasks.splits import Case
 
 
 @dataclass(frozen=True)
 class Recording:
-    """What to write of an episode, and where. ``folder`` must not exist yet or be empty. The trajectory, before it is
-    compressed, and the video end where ``max_bytes`` end."""
+    """What to record of an episode, and where. ``folder`` must not exist yet or be empty. ``max_bytes`` bounds the
+    trajectory (before compression) and the video; both stop when they reach it."""
 
     folder: str
     trajectory: bool = True
@@ -27,7 +26,7 @@ class Recording:
 
 @dataclass(frozen=True)
 class Episode:
-    """One rollout of one checkpoint on one case, to be done. ``number`` is the asker's own, and comes back."""
+    """One rollout of one checkpoint on one case, to be played. ``number`` is the caller's own, and comes back."""
 
     number: int
     checkpoint: Checkpoint
@@ -37,14 +36,16 @@ class Episode:
 
 @dataclass(frozen=True)
 class EpisodeError:
+    """Why an episode or a load failed, with the policy's own traceback."""
+
     kind: ErrorKind
     text: str
 
 
 @dataclass(frozen=True)
 class EpisodeResult:
-    """One rollout, done. ``score`` is the return, or what a failed episode scores instead. ``left_out`` names what its
-    recording does not hold. ``policy_wall_s`` is the wall time in which the judge waited for the policy."""
+    """One rollout, played. ``score`` is the return, or what a failed episode scores instead. ``left_out`` names what
+    is missing from its recording. ``policy_wall_s`` is the wall time that the judge waited for the policy."""
 
     number: int
     case: Case
@@ -70,7 +71,8 @@ def not_played(episode: Episode, score: float, error: EpisodeError) -> EpisodeRe
 
 
 def mean(scores: Sequence[float]) -> float:
-    """Exactly rounded, and independent of order; finite scores have a finite mean, even where their sum is not."""
+    """Return the mean, exactly rounded and independent of order. Finite scores have a finite mean, even if their sum
+    overflows."""
     try:
         return math.fsum(scores) / len(scores)
     except (OverflowError, ValueError):  # a sum beyond all floats, or of both infinities
@@ -79,7 +81,7 @@ def mean(scores: Sequence[float]) -> float:
 
 @dataclass(frozen=True)
 class LoadResult:
-    """Whether a checkpoint imports and constructs. ``error`` is None when it does."""
+    """Whether the policy of a checkpoint can be imported and constructed; if so, ``error`` is None."""
 
     error: EpisodeError | None
     stdout: str = ""
@@ -90,14 +92,14 @@ Played = TypeVar("Played", EpisodeResult, LoadResult)
 
 
 def redacted(played: Played, redact: Callable[[str], str]) -> Played:
-    """Return it with every text of the policy passed through ``redact``."""
+    """Return a result with every text of the policy passed through ``redact``."""
     error = EpisodeError(played.error.kind, redact(played.error.text)) if played.error else None
     return replace(played, error=error, stdout=redact(played.stdout), stderr=redact(played.stderr))
 
 
 @dataclass(frozen=True)
 class FaultReport:
-    """The judge itself failed on this episode: never the policy's doing, never a score. ``permanent`` as in Fault."""
+    """The judge itself failed on this episode: never blamed on the policy, never a score. ``permanent`` as in Fault."""
 
     number: int
     case: Case
@@ -106,40 +108,9 @@ class FaultReport:
 
 
 @dataclass(frozen=True)
-class WorkerHello:
-    """What a new worker says: the level achieved and the live spaces, or why it cannot work; ``errno`` is the system's
-    number for that, if it has one."""
-
-    level: Level = Level.NONE
-    obs_space: dict[str, Any] = field(default_factory=dict)
-    action_space: dict[str, Any] = field(default_factory=dict)
-    not_isolated: dict[str, str] = field(default_factory=dict)
-    refused: str = ""
-    errno: int | None = None
-
-
-@dataclass(frozen=True)
-class WorkerRequest:
-    """To a worker: play an episode or, without one, only load the checkpoint."""
-
-    checkpoint: Checkpoint
-    episode: Episode | None = None
-
-
-@dataclass(frozen=True)
-class WorkerAnswer:
-    """From a worker: a result, a load or a fault, which may be ``permanent``."""
-
-    result: EpisodeResult | None = None
-    load: LoadResult | None = None
-    fault: str | None = None
-    permanent: bool = False
-
-
-@dataclass(frozen=True)
 class Node:
-    """``id`` is the cluster's name for it. ``level``: how policies are isolated there. One that is ``refused``, in
-    words, has no seats."""
+    """A machine of a Ray cluster. ``id`` is the cluster's name for it, ``level`` how policies are isolated there,
+    ``seats`` the number of its workers. ``refused`` says why a node may not play; it then has no workers."""
 
     id: str
     host: str

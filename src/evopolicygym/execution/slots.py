@@ -1,5 +1,8 @@
-"""Slots: leave to play one episode at a time on one core. An engine that is alone owns its slots; the engines of a
-suite share theirs, so that runs and rollouts are scheduled apart."""
+"""Slots: the right to play one episode at a time on one core.
+
+An engine that is alone owns its slots; the engines of a suite share theirs, so that the number of runs at a time and
+the number of episodes at a time are independent.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +16,12 @@ MOST_PER_CORE: Final = 4  # a worker takes about 130 MiB, and gains nothing from
 
 
 def check_jobs(jobs: int) -> None:
-    """A slip of the keyboard must not take the machine down."""
+    """Refuse a number of jobs that would overload the machine."""
     cores = len(os.sched_getaffinity(0))
     if jobs > (most := MOST_PER_CORE * cores):
         raise UserError(
-            f"{jobs} episodes at a time are too many for the {cores} cores of this machine, which each take a process",
-            f"Give at most --jobs {most}; more than --jobs {cores} is seldom faster.",
+            f"{jobs} episodes at a time are too many for the {cores} cores of this machine: each needs a process",
+            f"Use at most --jobs {most}; more than --jobs {cores} is rarely faster.",
         )
 
 
@@ -27,10 +30,10 @@ class Waitable(Protocol):
 
 
 class Slots(Protocol):
-    """Slot k is always the same core, or the same place on a cluster.
+    """Where an engine gets its slots from. Slot k is always the same core, or the same worker of a cluster.
 
-    ``at_once`` of the ``total`` will be there as soon as they are wanted: worth preparing for. ``first_core`` is the
-    core of slot 0. ``waitable`` can be read when a slot was granted."""
+    ``at_once`` of the ``total`` slots are granted as soon as they are wanted, so workers can be started for them.
+    ``first_core`` is the core of slot 0. ``waitable`` becomes readable when a slot was granted."""
 
     first_core: int
     waitable: Sequence[Waitable]
@@ -42,16 +45,16 @@ class Slots(Protocol):
     def at_once(self) -> int: ...
 
     def want(self, count: int, urgent: bool) -> None:
-        """How many to hold from now on. Zero asks for no more; those that are held stay held."""
+        """Set how many slots to hold from now on. Zero asks for no more; those that are held stay held."""
 
     def granted(self) -> list[int]:
-        """Those that came since this was last asked. Never waits."""
+        """Return the slots that were granted since the last call. Never waits."""
 
     def give_back(self, slot: int) -> None: ...
 
 
 class OwnSlots:
-    """Nobody else wants them. Engines that run at once begin at different cores, as far as their pids differ."""
+    """Slots of one engine alone. Engines that run at the same time start at different cores if their pids differ."""
 
     waitable: Sequence[Waitable] = ()
 

@@ -1,4 +1,4 @@
-"""video.mp4: H.264, one frame per step, written as it happens, and there when it is complete."""
+"""video.mp4: H.264, one frame per step, encoded while the episode runs and named when it is complete."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ class VideoRecorder:
         if self._room > self._in_the_encoder * self._largest:
             self._draw()
         elif not self.left_out:
-            self.left_out = (f"the video ends before step {t}: it is as large as it may become",)
+            self.left_out = (f"the video ends before step {t}: it has reached its size limit",)
 
     def last(self, t: int, obs: Any) -> None:
         if self._stream is None:
-            self._draw()  # not one step was played: the start is all there is to see
+            self._draw()  # no step was played: the video shows the start
 
     def _draw(self) -> None:
         image = _even(_picture(self._env))
@@ -80,8 +80,8 @@ def _picture(env: Any) -> Any:
     if picture.ndim != 3 or picture.shape[2] != 3:
         given = "nothing" if drawn is None else f"an array of shape {picture.shape}"
         raise Fault(
-            f"{env.spec.id} cannot be filmed: its render() gives {given}, not a picture of shape (height, width, 3). "
-            "Record it without video: leave out --video, or say --video none for a run."
+            f"{env.spec.id} cannot be filmed: its render() returns {given}, not a picture of shape (height, width, 3). "
+            "Record it without video: leave out --video, or use --video none for a run."
         )
     return picture.astype(np.uint8, copy=False)
 

@@ -1,7 +1,7 @@
-"""A worker: one judge process with its simulator, pinned to one core together with the policy processes it asks for.
+"""A worker: a judge process that plays episodes in its simulator, on one core that it shares with its policies.
 
-Begins in ``ancestor``. Its engine kills it when it is no longer needed; when the engine itself is killed, the worker
-removes the temporary folder of checkpoints and ends.
+It starts in ``worker_entry``. Its engine kills it when it is no longer needed; if the engine itself is killed, the
+worker removes the temporary folder of checkpoints and ends.
 """
 
 from __future__ import annotations
@@ -12,50 +12,25 @@ import socket
 import sys
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
 from evopolicygym.errors import Fault, IsolationUnavailable, UserError, is_permanent
 from evopolicygym.execution.episode import EpisodeProgress, SimulatorError, play
-from evopolicygym.execution.messages import receive, send
+from evopolicygym.execution.messages import WorkerAnswer, WorkerHello, WorkerRequest, WorkerSettings, receive, send
 from evopolicygym.execution.recording import Recorders
-from evopolicygym.execution.records import (
-    Episode,
-    EpisodeError,
-    EpisodeResult,
-    LoadResult,
-    WorkerAnswer,
-    WorkerHello,
-    WorkerRequest,
-)
+from evopolicygym.execution.records import Episode, EpisodeError, EpisodeResult, LoadResult
 from evopolicygym.sandbox import kernel
 from evopolicygym.sandbox.checkpoints import Checkpoint, remove_tree
 from evopolicygym.sandbox.policy.codec import action_size, size_of
 from evopolicygym.sandbox.policy.failures import ErrorKind, PolicyFailure
-from evopolicygym.sandbox.policy.jail import Level
 from evopolicygym.sandbox.policy.policy_process import PolicyArguments, PolicyProcess, ProcessResult, RecordedActions
 from evopolicygym.sandbox.policy.zygote import NUMPY, SCIPY
 from evopolicygym.sandbox.policy.zygote_client import Zygote, ZygoteForker, start_by_exec
 from evopolicygym.tasks import simulator
 from evopolicygym.tasks.spaces import json_safe
-from evopolicygym.tasks.task import Task
 
-IN_AN_EPISODE = {ErrorKind.DENIED_IMPORT: ErrorKind.IMPORT_ERROR, ErrorKind.INIT_TIMEOUT: ErrorKind.TIMEOUT}
-
-
-@dataclass(frozen=True)
-class WorkerSettings:
-    """What an engine tells a new worker. No case is among it: the zygote is started before any is known."""
-
-    task: Task
-    environment: tuple[tuple[bytes, bytes], ...]
-    stage: str
-    stage_is_temporary: bool
-    levels: tuple[Level, ...]
-    core: int
-    video: bool
-    stock: bool
+ERROR_IN_EPISODE = {ErrorKind.DENIED_IMPORT: ErrorKind.IMPORT_ERROR, ErrorKind.INIT_TIMEOUT: ErrorKind.TIMEOUT}
 
 
 class Worker:
@@ -78,18 +53,19 @@ class Worker:
             raise UserError(f"{self._task.id} cannot be played: {error}") from error
 
     def load(self, checkpoint: Checkpoint) -> LoadResult:
-        """Import and construct, without an environment."""
+        """Import and construct the policy, without an environment."""
         policy = self._start(checkpoint, bytes(32))
         try:
             policy.wait_ready()
-            left = policy.close()
-            return LoadResult(None, left.stdout, left.stderr)
+            process = policy.close()
+            return LoadResult(None, process.stdout, process.stderr)
         except PolicyFailure as failure:
-            left = policy.close()
-            return LoadResult(EpisodeError(failure.kind, failure.text), left.stdout, left.stderr)
+            process = policy.close()
+            error = EpisodeError(failure.kind, failure.text)
+            return LoadResult(error, process.stdout, process.stderr)
 
     def play(self, episode: Episode) -> EpisodeResult:
-        """First the policy, then the environment: so that it is warm when the first step is taken."""
+        """Play one episode. The policy starts before the environment, whose caches are then warm for the first step."""
         began = time.perf_counter()
         policy = self._start(episode.checkpoint, episode.case.randomness_key())
         try:
@@ -101,19 +77,21 @@ class Worker:
             policy.close()
             progress = self._repeat(episode, policy.recorded(), error)
         finally:
-            left = policy.close()
-        return self._result(episode, progress, left, policy.clipped_actions, time.perf_counter() - began)
+            process = policy.close()
+        return self._result(episode, progress, process, policy.clipped_actions, time.perf_counter() - began)
 
     def _repeat(self, episode: Episode, actions: RecordedActions | None, error: SimulatorError) -> EpisodeProgress:
-        """Play the actions that a simulator raised at once more. If it raises again, the policy caused it; if not, the
-        judge is at fault. The policy is not asked again: one that acts by the clock would act differently, and so have
-        an error of its own counted as a fault. Actions too long to be kept are the policy's doing for that reason."""
+        """Repeat the actions at which the simulator raised. If it raises again, the policy caused the error; if not, it
+        is a fault of the judge.
+
+        The policy itself is not run again: one that depends on the clock would act differently, and its own error would
+        count as a fault. For the same reason an error after more actions than were kept is blamed on the policy."""
         text = f"{error}; its actions take too much memory to be repeated"
         if actions is not None:
             once = f"{error}, but not when the episode was repeated"
             try:
                 self._rollout(episode, actions)
-                raise Fault("it ended otherwise")
+                raise Fault("the episode ended without an error")
             except Fault as fault:
                 raise Fault(f"{once}: {fault}", fault.permanent) from error
             except SimulatorError as again:
@@ -144,10 +122,10 @@ class Worker:
         return PolicyProcess(self._zygotes[preload], checkpoint.hash, self.contract, self._task.limits, key)
 
     def _result(
-        self, episode: Episode, progress: EpisodeProgress, left: ProcessResult, clipped: int, wall_s: float
+        self, episode: Episode, progress: EpisodeProgress, process: ProcessResult, clipped: int, wall_s: float
     ) -> EpisodeResult:
         failure = progress.failure
-        kind = IN_AN_EPISODE.get(failure.kind, failure.kind) if failure else None
+        kind = ERROR_IN_EPISODE.get(failure.kind, failure.kind) if failure else None
         return EpisodeResult(
             number=episode.number,
             case=episode.case,
@@ -158,24 +136,25 @@ class Worker:
             truncated=progress.truncated,
             clipped_actions=clipped,
             error=EpisodeError(kind, failure.text) if failure and kind else None,
-            stdout=left.stdout,
-            stderr=left.stderr,
+            stdout=process.stdout,
+            stderr=process.stderr,
             wall_s=wall_s,
             rollout_s=progress.seconds,
-            policy_cpu_s=left.ended.cpu_s,
+            policy_cpu_s=process.ended.cpu_s,
             left_out=progress.left_out,
-            policy_wall_s=left.waited_s,
+            policy_wall_s=process.waited_s,
         )
 
 
 def serve(connection: socket.socket, worker: Worker) -> None:
+    """Answer requests until the engine is gone."""
     while (request := receive(connection, WorkerRequest)) is not None:
         try:
             if request.episode is None:
                 answer = WorkerAnswer(load=worker.load(request.checkpoint))
             else:
                 answer = WorkerAnswer(result=worker.play(request.episode))
-        except Exception as error:  # whatever goes wrong here is the judge's doing, and must not be a policy's
+        except Exception as error:  # an error here is the judge's fault, never the policy's
             text = str(error) if isinstance(error, Fault) else f"{type(error).__name__}: {error}"
             answer = WorkerAnswer(fault=text, permanent=is_permanent(error))
         send(connection, answer)
@@ -186,10 +165,10 @@ def main(connection: socket.socket, nursery: ZygoteForker) -> NoReturn:
     settings = receive(connection, WorkerSettings)
     if settings is None:
         sys.exit(0)
-    signal.signal(signal.SIGTERM, lambda *_: _leave(settings))
+    signal.signal(signal.SIGTERM, lambda *_: _exit(settings))
     kernel.die_with_parent(signal.SIGTERM)
     os.sched_setaffinity(0, {settings.core})
-    _adopt(settings.environment)
+    _set_environment(settings.environment)
     try:
         worker = Worker(settings, nursery)
         spaces = (json_safe(space) for space in (worker.contract.obs_space, worker.contract.action_space))
@@ -203,25 +182,25 @@ def main(connection: socket.socket, nursery: ZygoteForker) -> NoReturn:
         pass  # the engine is gone
     except OSError as error:
         _refuse(connection, WorkerHello(refused=f"a simulator worker cannot start: {error}", errno=error.errno))
-    _leave(settings)
+    _exit(settings)
 
 
 def _refuse(connection: socket.socket, hello: WorkerHello) -> None:
-    """Then there is nothing more to say: the engine ends us, or is itself gone."""
+    """Report why this worker cannot work, and wait until the engine ends it or is itself gone."""
     with suppress(ConnectionError):
         send(connection, hello)
         receive(connection, WorkerRequest)
 
 
-def _adopt(environment: tuple[tuple[bytes, bytes], ...]) -> None:
-    """The engine's own, which the ancestor was not given."""
+def _set_environment(environment: tuple[tuple[bytes, bytes], ...]) -> None:
+    """Take over the engine's environment variables, which ``worker_entry`` starts without."""
     os.environb.clear()
     os.environb.update(environment)
     sys.path[:0] = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
 
 
-def _leave(settings: WorkerSettings) -> NoReturn:
-    """The engine was killed: at once, from wherever we are. Zygotes and policies die with us."""
+def _exit(settings: WorkerSettings) -> NoReturn:
+    """End at once, because the engine was killed. Zygotes and policies die with this process."""
     if settings.stage_is_temporary:
         remove_tree(settings.stage)
     os._exit(0)

@@ -1,7 +1,7 @@
-"""How a worker begins: as a clean process that splits in two before it has learnt anything.
+"""Entry point of a worker: a clean process that forks before it holds any secret.
 
-Started as ``python -P -S -B ancestor.py HARNESS SITE CONNECTION_FD``, like a zygote: with an empty environment, without
-site. One half stays clean and becomes the nursery of the policies; the other becomes the worker.
+Started as ``python -P -S -B worker_entry.py HARNESS SITE CONNECTION_FD``, like a zygote: with an empty environment and
+without ``site``. One half stays clean and forks zygotes for policies; the other becomes the worker.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from evopolicygym.sandbox.policy import zygote_forker
 
 
 def become_worker(connection: socket.socket, nursery_line: socket.socket) -> NoReturn:
-    """Now be the Python that the engine is: with its site-packages, able to write bytecode, random by itself."""
+    """Become a normal Python, as the engine is: with site-packages, bytecode, and a random state of its own."""
     import site
 
     import numpy as np
@@ -25,7 +25,7 @@ def become_worker(connection: socket.socket, nursery_line: socket.socket) -> NoR
     del sys.path[:2]
     sys.dont_write_bytecode = False
     site.main()
-    np.random.seed()  # the other half has the state that it was born with
+    np.random.seed()  # the other half keeps the state from before the fork
 
     from evopolicygym.execution.worker import main
     from evopolicygym.sandbox.policy.zygote_client import ZygoteForker

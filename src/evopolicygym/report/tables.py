@@ -8,11 +8,11 @@ from dataclasses import dataclass, fields
 from evopolicygym.analysis.analyze import EntrantSummary
 from evopolicygym.analysis.diagnostics import CodeSize
 from evopolicygym.analysis.edits.kinds import EDITS
-from evopolicygym.analysis.leaderboard.aggregates import Aggregate, AggregateRow, Number
+from evopolicygym.analysis.leaderboard.aggregates import Aggregate, AggregateRow
 from evopolicygym.analysis.leaderboard.build import CostRow
 from evopolicygym.analysis.leaderboard.task_table import TaskRow, TaskTable
 from evopolicygym.analysis.stats.coverage import Coverage
-from evopolicygym.analysis.stats.estimates import FULL_SCOPE, Interval
+from evopolicygym.analysis.stats.estimates import FULL_SCOPE, Interval, Number
 from evopolicygym.analysis.stats.hit_rates import HitRate
 from evopolicygym.analysis.stats.ranks import RankInterval
 from evopolicygym.report.text import UNKNOWN, number, percent
@@ -158,6 +158,6 @@ def _span(places: RankInterval) -> str:
 
 
 def _caution(coverage: Coverage | None) -> list[str]:
-    if coverage is None or coverage.as_promised:
+    if coverage is None or coverage.is_nominal:
         return []
     return [f"few runs: holds {coverage.low:.0%} to {coverage.high:.0%} of the time, not 95%"]

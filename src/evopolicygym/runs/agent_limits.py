@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
-from evopolicygym.agents.turns import Failure, FailureKind, Turn
+from evopolicygym.agents.turn import FailureKind, Turn, TurnFailure
 from evopolicygym.judge.events import Turned
 from evopolicygym.judge.judge import Judge
 from evopolicygym.judge.state import RunPhase
@@ -141,22 +141,22 @@ class TurnWatch:
         self._active_at = self._metered_at = time.monotonic()
         self._pause_s = METER_S
 
-    def __call__(self, progress: TurnProgress) -> Failure | None:
+    def __call__(self, progress: TurnProgress) -> TurnFailure | None:
         """Return why the turn must end, if it must."""
         if self._stop.is_set():
-            return Failure(FailureKind.TIMEOUT, "it was stopped")
+            return TurnFailure(FailureKind.TIMEOUT, "it was stopped")
         return self._time_is_over() or self._is_silent(progress) or self._limit_is_hit(progress)
 
-    def _time_is_over(self) -> Failure | None:
+    def _time_is_over(self) -> TurnFailure | None:
         now = time.monotonic()
         if self._judge.state.phase is not RunPhase.OPEN and self._closed_at is None:
             self._closed_at = now
         if self._closed_at is not None and now > self._closed_at + GRACE_S:
-            return Failure(FailureKind.TIMEOUT, "its run was closed")
+            return TurnFailure(FailureKind.TIMEOUT, "its run was closed")
         is_late = self._deadline is not None and now > self._deadline
-        return Failure(FailureKind.TIMEOUT, "its time was over") if is_late else None
+        return TurnFailure(FailureKind.TIMEOUT, "its time was over") if is_late else None
 
-    def _is_silent(self, progress: TurnProgress) -> Failure | None:
+    def _is_silent(self, progress: TurnProgress) -> TurnFailure | None:
         """Neither output nor a submission: the client hangs, or waits for a provider that does."""
         minutes = self._limits.silent_minutes
         if progress.output_bytes is None or minutes is None:
@@ -165,9 +165,9 @@ class TurnWatch:
         if activity != self._activity:
             self._activity, self._active_at = activity, time.monotonic()
         is_silent = time.monotonic() > self._active_at + 60 * minutes
-        return Failure(FailureKind.TIMEOUT, f"it said nothing for {minutes:g} minutes") if is_silent else None
+        return TurnFailure(FailureKind.TIMEOUT, f"it said nothing for {minutes:g} minutes") if is_silent else None
 
-    def _limit_is_hit(self, progress: TurnProgress) -> Failure | None:
+    def _limit_is_hit(self, progress: TurnProgress) -> TurnFailure | None:
         """Tokens and dollars, as far as the client reports them before its turn ends."""
         began = time.monotonic()
         if progress.read_turn is None or not self._limits.is_metered or began < self._metered_at + self._pause_s:
@@ -176,4 +176,4 @@ class TurnWatch:
         self._metered_at = time.monotonic()
         self._pause_s = max(METER_S, METER_SHARE * (self._metered_at - began))
         hit = replace(self._limits, turns=None, hours=None).first_hit(turns)
-        return Failure(FailureKind.LIMIT, f"its limit of {hit} was used up") if hit else None
+        return TurnFailure(FailureKind.LIMIT, f"its limit of {hit} was used up") if hit else None

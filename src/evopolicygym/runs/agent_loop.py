@@ -24,7 +24,8 @@ from itertools import takewhile
 from typing import Final, Protocol
 
 from evopolicygym.agents import home, prices, prompts
-from evopolicygym.agents.turns import TRANSIENT, FailureKind, Turn, Usage, total
+from evopolicygym.agents.turn import TRANSIENT, FailureKind, Turn
+from evopolicygym.agents.usage import Usage, total_usage
 from evopolicygym.judge.events import Prompted, Turned
 from evopolicygym.judge.judge import Judge
 from evopolicygym.judge.ledger import LedgerUnwritable
@@ -102,7 +103,7 @@ async def _play(run: OpenRun, agent: PlayableAgent, rate_limits: RateLimitGroup,
     """Run the loop in a thread, and end the agent with it, whatever ends first. Return why the run closes."""
     try:
         runner = agent.make_runner(run.paths, api_url)
-    except home.Spoilt as error:
+    except home.HomeUnusable as error:
         rate_limits.agent_is_gone()
         start_failure(not run.judge.state.turns and run.judge.state.prompted_at is None, error)
         return AGENT_FAILED
@@ -256,7 +257,7 @@ def turn_request(state: RunState, limits: AgentLimits, session: str | None, must
     else:
         text = prompts.go_on(state.remaining, state.budget, state.turns[-1].failure is not None, remaining)
     earlier = [Usage(**turn.usage) for turn in state.turns if turn.usage and turn.session == session]
-    return TurnRequest(len(state.turns) + 1, text, session, total(earlier), must_end)
+    return TurnRequest(len(state.turns) + 1, text, session, total_usage(earlier), must_end)
 
 
 def turn_event(turn: Turn, submissions: int, requested_model: str | None, price_table: Prices | None) -> Turned:

@@ -22,11 +22,11 @@ from typing import IO, Final, Protocol
 from uuid import NAMESPACE_URL, uuid5
 
 from evopolicygym.agents import home
-from evopolicygym.agents.client import Ask, Client, Command
-from evopolicygym.agents.jsonl import Conversation, Misspoken, Reply
-from evopolicygym.agents.lines import ReadingLimit, lines
-from evopolicygym.agents.reading import Ended
-from evopolicygym.agents.turns import Failure, FailureKind, Turn, Usage
+from evopolicygym.agents.definitions import Client, Command, CommandInputs
+from evopolicygym.agents.json_events import ReadingLimit, bounded_lines
+from evopolicygym.agents.json_lines import AgentReply, Conversation, MalformedReply
+from evopolicygym.agents.turn import FailureKind, ProcessExit, Turn, TurnFailure
+from evopolicygym.agents.usage import Usage
 from evopolicygym.errors import FULL, UserError
 from evopolicygym.files import is_shortage
 from evopolicygym.runs.agent_limits import TurnProgress
@@ -49,7 +49,7 @@ LISTENER_ENDS_S: Final = 10.0  # for the thread that reads from a program that h
 LONGEST_HEARTBEAT: Final = 64  # bytes
 log = logging.getLogger(__name__)
 
-MustEnd = Callable[[TurnProgress], Failure | None]
+MustEnd = Callable[[TurnProgress], TurnFailure | None]
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class AgentCommand:
     def for_turn(self, request: TurnRequest) -> Command:
         session = request.session if self.client.can_resume else None
         return self.client.command(
-            Ask(
+            CommandInputs(
                 request.text,
                 self.workspace,
                 self.home,
@@ -138,14 +138,14 @@ class CliAgent:
     def _play(self, request: TurnRequest, command: Command) -> Turn:
         out, err = self._streams(request.number)
         began = time.monotonic()
-        ended = Ended(None, 0.0, self._command.home, "", command.session, request.before)
+        ended = ProcessExit(None, 0.0, self._command.home, "", command.session, request.before)
         with (
             StreamCopy(out, self._command.keys, STDOUT_LIMIT) as stdout,
             StreamCopy(err, self._command.keys, STDERR_LIMIT) as stderr,
         ):
             progress = self._progress(out, stdout, stderr, ended)
 
-            def must_end() -> Failure | None:
+            def must_end() -> TurnFailure | None:
                 self._heartbeat.beat(request.number, time.monotonic() - began)
                 return request.must_end(progress)
 
@@ -162,12 +162,12 @@ class CliAgent:
         out, err = self._streams(request.number)
         wall_s = self._heartbeat.seconds_alive(request.number)
         session = self._command.for_turn(request).session
-        turn = self._read(out, err, Ended(None, wall_s, self._command.home, "", session, request.before))
+        turn = self._read(out, err, ProcessExit(None, wall_s, self._command.home, "", session, request.before))
         return replace(
-            turn, failure=Failure(FailureKind.INTERRUPTED, "the process that played it was killed"), stop=False
+            turn, failure=TurnFailure(FailureKind.INTERRUPTED, "the process that played it was killed"), stop=False
         )
 
-    def _progress(self, out: Path, stdout: StreamCopy, stderr: StreamCopy, ended: Ended) -> TurnProgress:
+    def _progress(self, out: Path, stdout: StreamCopy, stderr: StreamCopy, ended: ProcessExit) -> TurnProgress:
         """Return no progress for a program that is started once: it may be silent for hours."""
         if self._command.client.turns == "once":
             return TurnProgress()
@@ -177,18 +177,18 @@ class CliAgent:
         stem = self._transcripts / f"turn_{number:03}"
         return stem.with_suffix(".out"), stem.with_suffix(".err")
 
-    def _read(self, out: Path, err: Path, ended: Ended) -> Turn:
+    def _read(self, out: Path, err: Path, ended: ProcessExit) -> Turn:
         return self._parse(out, replace(ended, stderr_tail=_tail(err)))
 
-    def _parse(self, out: Path, ended: Ended) -> Turn:
+    def _parse(self, out: Path, ended: ProcessExit) -> Turn:
         """Parse the transcript and the client's files in HOME. What cannot be parsed fails the turn, never the run."""
         try:
             with io.TextIOWrapper(open_plain(out), "utf-8", "replace") as file:
-                return self._command.client.read(lines(file, ReadingLimit()), ended)
+                return self._command.client.read(bounded_lines(file, ReadingLimit()), ended)
         except Exception as error:
             log.warning("%s cannot be read", out.name, exc_info=True)
             text = f"what it left cannot be read: {type(error).__name__}: {error}"
-            return Turn(ended.exit_code, ended.wall_s, ended.session, failure=Failure(FailureKind.CLIENT, text))
+            return Turn(ended.exit_code, ended.wall_s, ended.session, failure=TurnFailure(FailureKind.CLIENT, text))
 
     def close(self) -> None:
         if self._process:
@@ -200,9 +200,9 @@ class CliAgent:
         command: Command,
         stdout: StreamCopy,
         stderr: StreamCopy,
-        must_end: Callable[[], Failure | None],
+        must_end: Callable[[], TurnFailure | None],
         traffic: Path,
-    ) -> tuple[int | None, Failure | None]:
+    ) -> tuple[int | None, TurnFailure | None]:
         sandbox = replace(self._sandbox, environment={**self._sandbox.environment, **command.environment})
         with _stdin(command.stdin) as stdin:
             streams = (stdin.fileno(), stdout.pipe.theirs, stderr.pipe.theirs)
@@ -226,7 +226,7 @@ class JsonLinesAgent:
         self._open = ExitStack()
         self._listener = ThreadPoolExecutor(1, "listener")
         self._conversation: Conversation | None = None
-        self._answer: Future[Reply | None] | None = None
+        self._answer: Future[AgentReply | None] | None = None
         transcripts.mkdir(parents=True, exist_ok=True)
 
     def play_turn(self, request: TurnRequest) -> Turn:
@@ -248,7 +248,7 @@ class JsonLinesAgent:
 
     def recover_turn(self, request: TurnRequest) -> Turn:
         wall_s = self._heartbeat.seconds_alive(request.number)
-        return Turn(None, wall_s, failure=Failure(FailureKind.INTERRUPTED, "the process that played it was killed"))
+        return Turn(None, wall_s, failure=TurnFailure(FailureKind.INTERRUPTED, "the process that played it was killed"))
 
     def close(self) -> None:
         self._end()
@@ -264,22 +264,24 @@ class JsonLinesAgent:
         with suppress(BrokenPipeError):  # the program ended before it read its last prompt
             self._open.close()
 
-    def _ask(self, request: TurnRequest, began: float) -> tuple[Reply | None, Failure | None]:
+    def _ask(self, request: TurnRequest, began: float) -> tuple[AgentReply | None, TurnFailure | None]:
         conversation = self._conversation or self._start(request)
         self._answer = self._listener.submit(conversation.say, request.text)
         try:
             while True:
                 try:
                     reply = self._answer.result(POLL_S)
-                    return reply, None if reply else Failure(FailureKind.CLIENT, "the program ended without an answer")
+                    return reply, None if reply else TurnFailure(
+                        FailureKind.CLIENT, "the program ended without an answer"
+                    )
                 except TimeoutError:
                     self._heartbeat.beat(request.number, time.monotonic() - began)
                     if failure := request.must_end(TurnProgress()):
                         return None, failure
-        except Misspoken as error:
-            return None, Failure(FailureKind.CLIENT, str(error))
+        except MalformedReply as error:
+            return None, TurnFailure(FailureKind.CLIENT, str(error))
         except MemoryError:
-            return None, Failure(FailureKind.CLIENT, "its answer does not fit into memory")
+            return None, TurnFailure(FailureKind.CLIENT, "its answer does not fit into memory")
 
     def _start(self, request: TurnRequest) -> Conversation:
         command = self._command.for_turn(request)
@@ -306,12 +308,12 @@ class JsonLinesAgent:
         self._transcript.write(line.encode(errors="replace"))
 
 
-def start_failure(is_first: bool, error: OSError | UserError) -> Failure:
+def start_failure(is_first: bool, error: OSError | UserError) -> TurnFailure:
     """Return the failure of a turn whose program cannot be started again: the agent has spoilt its HOME or workspace.
     Raise the error if it is not the agent's doing: at the first start, or for want of resources."""
     if is_first or is_shortage(error) or (isinstance(error, OSError) and error.errno in FULL):
         raise error
-    return Failure(FailureKind.CLIENT, f"it cannot be started again: {error}")
+    return TurnFailure(FailureKind.CLIENT, f"it cannot be started again: {error}")
 
 
 def restore_folders(sandbox: AgentSandbox) -> None:
@@ -321,8 +323,8 @@ def restore_folders(sandbox: AgentSandbox) -> None:
 
 
 def wait_or_kill(
-    process: SandboxedProcess, must_end: Callable[[], Failure | None]
-) -> tuple[int | None, Failure | None]:
+    process: SandboxedProcess, must_end: Callable[[], TurnFailure | None]
+) -> tuple[int | None, TurnFailure | None]:
     """Return the exit code, or why the process was killed."""
     while (code := process.wait(POLL_S)) is None:
         if failure := must_end():

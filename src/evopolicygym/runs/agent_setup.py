@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from evopolicygym.agents import definitions, home, installed, prices
-from evopolicygym.agents.client import Client
+from evopolicygym.agents import definitions, home, prices, readiness
+from evopolicygym.agents.definitions import Client
 from evopolicygym.agents.prices import Price
 from evopolicygym.errors import UserError
 from evopolicygym.files import sync_tree
@@ -114,7 +114,7 @@ class AgentSetup:
         names = {"base_url", "options", "variables", "hosts", "shown"}
         settings = self.settings.model_dump(mode="json", include=names)
         program = next((str(path) for path in (self.program, *self._own()) if path), None)
-        known = {"version": self.version, "sha256": installed.fingerprint(program) if program else None}
+        known = {"version": self.version, "sha256": readiness.fingerprint(program) if program else None}
         command = {"command": [os.path.basename(item) if Path(item) in self._own() else item for item in self.argv]}
         agent = {
             "name": self.client.name,
@@ -199,7 +199,7 @@ def set_up_agent(settings: AgentSettings) -> AgentSetup:
         return AgentSetup(settings, client, best_level(settings.levels), program, None)
     client = definitions.load(settings.name)
     _check_hosts(client.hosts)
-    ready = installed.check(client, os.environ, Path.home())
+    ready = readiness.check(client, os.environ, Path.home())
     if ready.missing:
         raise UserError(f"{client.name} cannot play here: {ready.missing[0]}")
     client.check(settings.model, settings.base_url, settings.options, _keys(client))

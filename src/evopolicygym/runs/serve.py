@@ -13,10 +13,10 @@ from evopolicygym.judge.state import RunPhase
 from evopolicygym.runs import disk_reserve, integrity, locks, workspace
 from evopolicygym.runs.agent_setup import delete_credentials
 from evopolicygym.runs.open_run import OpenRun
-from evopolicygym.server import control
-from evopolicygym.server.desk import Desk
-from evopolicygym.server.door import Facts, app
-from evopolicygym.server.listening import bind, open_door
+from evopolicygym.server import owner_socket
+from evopolicygym.server.app import ServedTask, build_app
+from evopolicygym.server.http_server import bind, serve_requests
+from evopolicygym.server.submission_queue import SubmissionQueue
 
 FINISH_COMMAND: Final = "finish"
 FINISHED_BY_HAND: Final = "finished_by_hand"
@@ -28,12 +28,12 @@ Play = Callable[[str], Awaitable[str]]
 async def serve_run(owner: OpenRun, play: Play) -> None:
     """From the open door to the outcome. ``play`` is told the URL of the door, and returns why it ended; somebody who
     asks to finish the run ends it, too."""
-    desk = Desk(owner.judge)
+    desk = SubmissionQueue(owner.judge)
     service = _Service(owner, desk)
     means, listener = owner.judge.context, bind(owner.paths.root)
-    facts = Facts(means.task, owner.task_text, means.engine.obs_space, means.engine.action_space)
-    async with control.listening(owner.paths.root, service.answer), service.telling_how_it_ends():
-        async with open_door(app(desk, facts, listener[1].token), listener[0]):
+    facts = ServedTask(means.task, owner.task_text, means.engine.obs_space, means.engine.action_space)
+    async with owner_socket.answer_commands(owner.paths.root, service.answer), service.telling_how_it_ends():
+        async with serve_requests(build_app(desk, facts, listener[1].token), listener[0]):
             workspace.write_door(owner.paths, listener[1].url)
             desk.resume()
             await desk.close(await service.played(play(listener[1].url)))
@@ -41,13 +41,13 @@ async def serve_run(owner: OpenRun, play: Play) -> None:
 
 
 class _Service:
-    def __init__(self, owner: OpenRun, desk: Desk) -> None:
+    def __init__(self, owner: OpenRun, desk: SubmissionQueue) -> None:
         self._owner, self._desk = owner, desk
         self._asked = asyncio.Event()
         self._finished: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._tell: list[control.Tell] = []
+        self._tell: list[owner_socket.SendMessage] = []
 
-    async def answer(self, command: str, tell: control.Tell) -> dict[str, Any]:
+    async def answer(self, command: str, tell: owner_socket.SendMessage) -> dict[str, Any]:
         """What the owner's socket understands."""
         if command != FINISH_COMMAND:
             return {"error": f"the owner of the run does not understand {command!r}"}

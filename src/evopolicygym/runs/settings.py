@@ -20,7 +20,7 @@ from evopolicygym.execution.engine import PUBLISHABLE
 from evopolicygym.files import read_file
 from evopolicygym.judge.events import MAX_BUDGET
 from evopolicygym.judge.judge import Videos
-from evopolicygym.judge.requests import MAX_EPISODES
+from evopolicygym.judge.protocol import MAX_EPISODES
 from evopolicygym.runs.agent_limits import AgentLimits
 from evopolicygym.sandbox.agent.agent_sandbox import AgentLevel, NetworkAccess
 from evopolicygym.sandbox.policy.jail import Level

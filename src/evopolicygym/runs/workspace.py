@@ -8,8 +8,8 @@ from importlib.resources import files
 from typing import Any, Final
 
 from evopolicygym.files import write_atomic
-from evopolicygym.judge import delivery
-from evopolicygym.judge.requests import LAST, MAX_EPISODES
+from evopolicygym.judge import feedback
+from evopolicygym.judge.protocol import LAST, MAX_EPISODES
 from evopolicygym.run_paths import RunPaths
 from evopolicygym.sandbox.checkpoints import MAX_BYTES, MAX_FILES
 from evopolicygym.tasks.contract import starter
@@ -130,7 +130,7 @@ def write_closed(paths: RunPaths) -> None:
 def _write_door(paths: RunPaths, content: dict[str, Any]) -> None:
     """An agent that shut its own workspace is not told."""
     try:
-        delivery.replace_file(paths.workspace, DOOR, json.dumps(content).encode() + b"\n")
+        feedback.replace_file(paths.workspace, DOOR, json.dumps(content).encode() + b"\n")
     except OSError as error:
         log.warning("%s could not be written to the workspace: %s", DOOR, error)
 
@@ -146,7 +146,7 @@ def agent_environment(paths: RunPaths, api: str) -> dict[str, str]:
         "SUBMIT_URL": f"{api}/submit",
         "WORKSPACE": str(paths.workspace),
         "SYSTEM": str(paths.system),
-        "FEEDBACK": str(paths.workspace / delivery.FOLDER),
+        "FEEDBACK": str(paths.workspace / feedback.FOLDER),
         "AGENTS": str(paths.workspace / INSTRUCTIONS),
         "PROTOCOL": PROTOCOL,
     }

@@ -64,7 +64,7 @@ class Scheduler:
         self._planned = {run.name: run for run in planned}
         self._cases = {run.name: CaseSet(run.task.id, run.settings.splits().id) for run in planned}
         self._cluster, self._max_agents = cluster, parallel_runs
-        self._slots = set(cluster.seats if cluster else range(jobs))
+        self._slots = set(cluster.workers if cluster else range(jobs))
         self._slot_server = SlotServer(SlotPool(self._slots))
         self._processes: dict[str, RunProcess] = {}
         self._tried: set[str] = set()
@@ -198,7 +198,7 @@ class Scheduler:
             root=self._folder.run(planned.name),
             settings=planned.settings.model_copy(update={"engine": engine}),
             slots=len(self._slots),
-            seats=self._cluster.whereabouts if self._cluster else None,
+            seats=self._cluster.info if self._cluster else None,
             slots_socket=sockets[0],
             requests_socket=sockets[1],
             scheduler=os.getpid(),

@@ -39,7 +39,7 @@ RULES = """\
 
 
 def render(task: Task, observation: Schema, action: Schema) -> str:
-    """The whole text. The schemas come from the live environment, so that text and truth cannot drift apart."""
+    """Return the whole text. The schemas come from the live environment, so that the text cannot be out of date."""
     parts = [
         f"# {task.title}",
         f"Task `{task.id}` (Gymnasium `{task.env_id}`), version {task.version}.",
@@ -103,7 +103,7 @@ def _rules(task: Task, observation: Schema, action: Schema) -> str:
 
 
 def starter(action: Schema) -> str:
-    """The example of the contract: the whole source of a policy that plays one constant action."""
+    """Return the example policy of the contract: the source of a policy that plays one constant action."""
     return f"""\
 import numpy as np
 

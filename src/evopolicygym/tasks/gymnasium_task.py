@@ -1,4 +1,4 @@
-"""Any Gymnasium id as a task: facts from the live environment, text generated from them."""
+"""Makes a task of any Gymnasium id: facts from the live environment, and text generated from them."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from evopolicygym.errors import UserError
 from evopolicygym.tasks import simulator
+from evopolicygym.tasks.simulator import prints_to_stderr
 from evopolicygym.tasks.spaces import describe
 from evopolicygym.tasks.task import FailureReturn, Task
 
@@ -30,7 +31,14 @@ MODULES: Final = {
 
 
 def from_gymnasium(env_id: str) -> Task:
-    """Makes the environment once to read its spaces and horizon."""
+    """Return the task of a Gymnasium id. Makes the environment once, to read its spaces and horizon.
+
+    Raises LookupError if no such environment is registered."""
+    with prints_to_stderr():
+        return _read_environment(env_id)
+
+
+def _read_environment(env_id: str) -> Task:
     task = _facts(env_id, DEFAULT_HORIZON, "", "", NAMESPACES.get(env_id.partition("/")[0], ()))
     try:
         env = _make(task)
@@ -45,8 +53,7 @@ def from_gymnasium(env_id: str) -> Task:
 
 
 def _register_known() -> None:
-    """Some packages register their environments only when they are imported. One that is not there, or is broken,
-    registers none."""
+    """Import packages that register environments only on import. Missing or broken packages are skipped."""
     for module in REGISTERING:
         with suppress(Exception):
             importlib.import_module(module)
@@ -70,25 +77,25 @@ def _facts(env_id: str, horizon: int, observation: str, action: str, requires: t
 
 
 def _horizon(env: Any) -> int:
-    """Where Gymnasium is not told, the environment may say it; but anything may be called ``max_steps``."""
+    """Return the horizon that is registered or, if there is none, the environment's ``max_steps`` if it is a number."""
     declared = (env.spec.max_episode_steps if env.spec else None, getattr(env.unwrapped, "max_steps", None))
     whole = [int(steps) for steps in declared if isinstance(steps, int | np.integer) and steps is not True]
     return next((steps for steps in whole if steps > 0), DEFAULT_HORIZON)
 
 
 def _requires(env: Any) -> tuple[str, ...]:
-    """The modules whose versions can move a score: the environment's own, and the simulators that it is derived from
-    or holds."""
+    """Return the modules whose versions can change a score: the environment's own, and the simulators that it is
+    derived from or holds."""
     modules = [kind.__module__ for kind in type(env.unwrapped).__mro__]
     own = modules[0].partition(".")[0]
-    simulators = [names for prefix, names in MODULES.items() if any(one.startswith(prefix) for one in modules)]
+    simulators = [names for prefix, names in MODULES.items() if any(module.startswith(prefix) for module in modules)]
     held = {type(value).__module__.partition(".")[0] for value in getattr(env.unwrapped, "__dict__", {}).values()}
-    found = [*([] if own == "gymnasium" else [own]), *chain(*simulators), *(["mujoco"] if "mujoco" in held else [])]
-    return tuple(dict.fromkeys(found))
+    names = [*([] if own == "gymnasium" else [own]), *chain(*simulators), *(["mujoco"] if "mujoco" in held else [])]
+    return tuple(dict.fromkeys(names))
 
 
 def _make(task: Task) -> Any:
-    """Raises LookupError where there is no such environment, and lets its own troubles through."""
+    """Make the environment. Raises LookupError if it is not registered; its own errors pass through."""
     import gymnasium
 
     try:

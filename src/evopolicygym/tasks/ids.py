@@ -20,14 +20,16 @@ MATH_FEATURES: Final = ("sse", "ssse", "avx", "fma", "f16c", "bmi", "asimd", "sv
 
 @dataclass(frozen=True)
 class Ids:
+    """The two ids of a task on this machine."""
+
     comparable_id: str
     bit_id: str
 
 
 def comparable_facts(task: Task, splits_id: str, **protocol: Any) -> dict[str, Any]:
-    """All that can move a score on one kind of machine. ``protocol`` adds what a run fixes, such as its budget.
-    ``env_options`` and ``sources`` are there only where a task has any: most have neither."""
-    some = {"env_options": json_safe(task.env_options), "sources": source_hashes(task.env_id, task.requires)}
+    """Return everything that can change a score on one kind of machine. ``protocol`` adds what a run fixes, such as its
+    budget. ``env_options`` and ``sources`` appear only if a task has any; most have neither."""
+    optional = {"env_options": json_safe(task.env_options), "sources": source_hashes(task.env_id, task.requires)}
     return {
         "protocol": PROTOCOL,
         "task": task.id,
@@ -39,13 +41,13 @@ def comparable_facts(task: Task, splits_id: str, **protocol: Any) -> dict[str, A
         "packages": {name: installed(name) for name in distributions(task.requires)},
         "pygame": pygame_provider() if "pygame" in task.requires else "unused",
         "splits": splits_id,
-        **{name: value for name, value in some.items() if value},
+        **{name: value for name, value in optional.items() if value},
         **protocol,
     }
 
 
 def machine_facts() -> dict[str, Any]:
-    """What can change the last bits of a float: instruction set, libm, and the Python that sums."""
+    """Return what can change the last bits of a float: instruction set, libm, and the Python that sums."""
     libc, version = platform.libc_ver()
     return {
         "machine": platform.machine(),
@@ -61,7 +63,7 @@ def ids(task: Task, splits_id: str, **protocol: Any) -> Ids:
 
 
 def comparable_id(facts: dict[str, Any]) -> str:
-    """The name of recorded facts: whoever changes one of them changes it."""
+    """Return the id of recorded facts. A change of any fact changes it."""
     return _name("c", facts)
 
 

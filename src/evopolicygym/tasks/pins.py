@@ -1,4 +1,4 @@
-"""The exact versions that scores depend on, from the package's own metadata, and what is installed instead."""
+"""The exact versions that scores depend on, from the package's own metadata, compared with what is installed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import Final
 
 PIN: Final = re.compile(r"^([A-Za-z0-9._-]+)==([^;\s]+)$")
 
-# Which distributions can move a score of a task that needs a module; numpy, scipy and gymnasium always can.
+# The distributions that can change a score of a task that needs a module; numpy, scipy and gymnasium always can.
 ALWAYS: Final = ("numpy", "scipy", "gymnasium")
 BEHIND: Final = {
     "Box2D": ("box2d",),
@@ -30,30 +30,31 @@ BEHIND: Final = {
 
 @cache
 def pins() -> dict[str, str]:
-    """Distribution to exact version, as this package requires them."""
+    """Return the exact version that this package requires of each pinned distribution."""
     found = (PIN.match(line) for line in metadata.requires("evopolicygym") or [])
     return {match[1].lower(): match[2] for match in found if match}
 
 
 @cache
 def requirements() -> dict[str, str]:
-    """Distribution to what pip is to be asked for, of all that this package requires."""
-    lines = [line for line in metadata.requires("evopolicygym") or [] if ";" not in line]  # the others are extras
+    """Return the pip requirement of each distribution that this package requires."""
+    lines = [line for line in metadata.requires("evopolicygym") or [] if ";" not in line]  # without extras
     return {re.split(r"[^A-Za-z0-9._-]", line, maxsplit=1)[0].lower(): line for line in lines}
 
 
 def module_of(distribution: str) -> str:
-    """What a required distribution is imported as."""
+    """Return the module name of a required distribution."""
     return next((name for name, behind in BEHIND.items() if behind[0] == distribution), distribution.replace("-", "_"))
 
 
 def remedy(distribution: str) -> str:
-    """For one that is missing or does not import."""
+    """Return the pip command for a distribution that is missing or does not import."""
     again = "--force-reinstall " if installed(distribution) else ""
     return f"pip install {again}{shlex.quote(requirements().get(distribution, distribution))}"
 
 
 def installed(distribution: str) -> str | None:
+    """Return the installed version; None if it is missing."""
     try:
         return metadata.version(distribution)
     except metadata.PackageNotFoundError:
@@ -61,7 +62,7 @@ def installed(distribution: str) -> str | None:
 
 
 def distributions(requires: tuple[str, ...]) -> tuple[str, ...]:
-    """Everything whose version can move a score of a task that needs these modules."""
+    """Return all distributions whose version can change a score of a task that needs these modules."""
     unknown = _providers() if any(module not in BEHIND for module in requires) else {}
     behind = [name for module in requires for name in BEHIND.get(module, unknown.get(module, ()))]
     return tuple(dict.fromkeys([*ALWAYS, *behind]))
@@ -69,13 +70,14 @@ def distributions(requires: tuple[str, ...]) -> tuple[str, ...]:
 
 @cache
 def _providers() -> Mapping[str, list[str]]:
-    """Module to distributions. Once per process: it reads the list of files of every package there is."""
+    """Return the distributions of each module. Cached: it reads the file list of every installed package."""
     return metadata.packages_distributions()
 
 
 def source_hashes(env_id: str, requires: tuple[str, ...]) -> dict[str, str]:
-    """Module to a hash of its Python files, of those modules that no installed distribution brings: somebody's own, at
-    work on them, without a version."""
+    """Return a hash of the Python files of each module that no installed distribution provides.
+
+    Such modules are under development and have no version."""
     named = [*env_id.split(":")[:-1], *requires]
     tops = dict.fromkeys(name.partition(".")[0] for name in named if name not in BEHIND and name not in ALWAYS)
     own = [name for name in tops if name not in _providers()] if tops else []
@@ -83,11 +85,11 @@ def source_hashes(env_id: str, requires: tuple[str, ...]) -> dict[str, str]:
 
 
 def _digest(module: str) -> str | None:
-    """Found as an import would find it, the current folder last, and not imported."""
+    """Hash a module that is found as an import would find it, with the current folder last, without importing it."""
     spec = PathFinder.find_spec(module, [*sys.path, os.getcwd()])
     if spec is None:
         return None
-    folders = [Path(place) for place in spec.submodule_search_locations or ()]
+    folders = [Path(location) for location in spec.submodule_search_locations or ()]
     files = [(str(file.relative_to(folder)), file) for folder in folders for file in sorted(folder.rglob("*.py"))]
     files += [] if folders or not spec.has_location else [("", Path(str(spec.origin)))]
     digest = hashlib.sha256()
@@ -97,23 +99,23 @@ def _digest(module: str) -> str | None:
 
 
 def pygame_provider() -> str:
-    """pygame and pygame-ce install into the same folder: whichever came last draws the pixels."""
+    """Return which of pygame and pygame-ce are installed. Both use the same folder; the last one installed is used."""
     present = [f"{name} {version}" for name in ("pygame", "pygame-ce") if (version := installed(name))]
     return " over ".join(present) or "none"
 
 
 def version_mismatches(names: tuple[str, ...] | None = None) -> list[str]:
-    """In words, each with its remedy: pins that the installation does not meet."""
+    """Return a message with its remedy for each pin that the installation does not meet."""
     wanted = {name: version for name, version in pins().items() if names is None or name in names}
-    found = [
+    messages = [
         f"{name} {installed(name) or 'is missing'}, but scores are comparable only with {version}: "
         f"pip install {name}=={version}"
         for name, version in wanted.items()
         if installed(name) != version
     ]
     if installed("pygame") and (names is None or "pygame-ce" in names):
-        found.append(
+        messages.append(
             "pygame is installed over pygame-ce and changes CarRacing's pixels: pip uninstall -y pygame pygame-ce && "
             f"pip install pygame-ce=={pins().get('pygame-ce', '')}"
         )
-    return found
+    return messages

@@ -1,4 +1,4 @@
-"""From a name to a task."""
+"""Finding a task by name: the sixteen of Core16, task files, and any other Gymnasium environment."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ import msgspec
 
 from evopolicygym.errors import UserError
 from evopolicygym.files import read_text_file
-from evopolicygym.tasks.simulator import prints_to_stderr
 from evopolicygym.tasks.task import Task
 
 CORE16 = "core16"
@@ -28,14 +27,14 @@ CORE16_ORDER = (
 
 @cache
 def core16() -> dict[str, Task]:
-    """The collection, by task id, in the paper's order."""
+    """Return the Core16 collection by task id, in the paper's order."""
     folder = resources.files("evopolicygym.tasks") / CORE16
     tasks = [parse_task((folder / f"{slug}.toml").read_text(), f"{CORE16}/{slug}") for slug in CORE16_ORDER]
     return {task.id: task for task in tasks}
 
 
 def load_task_file(path: Path) -> Task:
-    """A task of the user's own: the same file format as the shipped ones (see docs/tasks.md)."""
+    """Read a task file, which has the same format as the shipped ones (see docs/tasks.md)."""
     try:
         return parse_task(read_text_file(path), path.stem, str(path))
     except (OSError, UnicodeDecodeError) as error:
@@ -43,13 +42,13 @@ def load_task_file(path: Path) -> Task:
 
 
 def parse_task(text: str, task_id: str, where: str = "") -> Task:
-    """``where`` is the file's name, for complaints."""
+    """Return the task of a TOML text. ``where`` is the file's name, for error messages."""
     try:
         data: dict[str, Any] = tomllib.loads(text)
         _refuse_unknown_keys(data)
         _refuse_dates(data.get("env_options"))
         return msgspec.convert({"id": task_id, **data}, Task)
-    except (ValueError, RecursionError) as error:  # of TOML, of its numbers, or of its shape
+    except (ValueError, RecursionError) as error:  # invalid TOML, an invalid number, or the wrong shape
         raise UserError(
             f"the task file {where or f'of {task_id}'} is not valid: {error}",
             "`evopolicygym docs tasks` lists its keys.",
@@ -59,11 +58,11 @@ def parse_task(text: str, task_id: str, where: str = "") -> Task:
 def _refuse_unknown_keys(data: dict[str, Any]) -> None:
     known = set(Task.__dataclass_fields__) - {"id"}
     if unknown := sorted(set(data) - known):
-        raise msgspec.ValidationError(f"unknown keys {unknown}; known are {sorted(known)}")
+        raise msgspec.ValidationError(f"unknown keys {unknown}; the known ones are {sorted(known)}")
 
 
 def _refuse_dates(options: Any) -> None:
-    """They would reach the environment as text, and no id can hold them."""
+    """Refuse dates: they would reach the environment as text, and comparable_id could not cover them."""
     try:
         json.dumps(options)
     except TypeError as error:
@@ -71,7 +70,7 @@ def _refuse_dates(options: Any) -> None:
 
 
 def resolve(name: str) -> Task:
-    """A task file, a task of a collection (by its id or its Gymnasium id), or any other Gymnasium id."""
+    """Return the task of a name: a task file, a Core16 task (by task id or Gymnasium id), or any other Gymnasium id."""
     if name.endswith(".toml"):
         return load_task_file(Path(name))
     known = core16() | {task.env_id: task for task in core16().values()}
@@ -84,13 +83,14 @@ def resolve(name: str) -> Task:
 
 
 def absolute_name(name: str) -> str:
-    """The name of a task as settings hold it: a task file by its whole path."""
+    """Return the name under which settings store a task: a task file by its absolute path."""
     return str(Path(name).resolve()) if name.endswith(".toml") else name
 
 
 def is_installed_task(name: str) -> bool:
-    """Whether ``name`` can only mean a task of a collection or of an installed package, so that resolving it reads no
-    file and imports no module that the name chooses."""
+    """Return whether ``name`` can only mean a task of a collection or of an installed package.
+
+    Resolving such a name reads no file and imports no module that the name chooses."""
     module, _, registered = name.rpartition(":")
     known = {task.env_id: task for task in core16().values()}
     is_known = registered in known and module in ("gymnasium", *known[registered].requires)
@@ -101,8 +101,7 @@ def _from_gymnasium(name: str, known: list[str]) -> Task:
     from evopolicygym.tasks.gymnasium_task import from_gymnasium
 
     try:
-        with prints_to_stderr():
-            return from_gymnasium(name)
+        return from_gymnasium(name)
     except LookupError as error:
         import gymnasium
 

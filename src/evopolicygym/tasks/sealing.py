@@ -1,4 +1,4 @@
-"""The sealing key: where it lives, how it is made and shown. It never enters a child's environment or a record."""
+"""The sealing key, from which sealed splits are derived. It never enters a child's environment or a record."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def key_file() -> Path:
 
 
 def load_key(path: Path | None = None, make: bool = True) -> bytes:
-    """From ``path``, else the environment, else the key file, which is made on first use where ``make`` says so."""
+    """Read the key from ``path``, else the environment, else the key file, which ``make`` allows to create."""
     if path is None and (text := os.environ.get(KEY_VARIABLE)):
         return _decode(text, f"the variable {KEY_VARIABLE}")
     source = path or key_file()
@@ -34,7 +34,8 @@ def load_key(path: Path | None = None, make: bool = True) -> bytes:
 
 
 def create_key(path: Path) -> bytes:
-    """A new key of 256 random bits, readable by its owner alone. Never overwrites: a lost key is a lost leaderboard."""
+    """Write a new key of 256 random bits, readable by its owner alone. Never overwrites a file: scores under a lost key
+    can no longer be compared with new ones."""
     key = secrets.token_bytes(KEY_BYTES)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -42,7 +43,9 @@ def create_key(path: Path) -> bytes:
         with os.fdopen(descriptor, "w") as file:
             file.write(key.hex() + "\n")
     except FileExistsError:
-        raise UserError(f"{path} exists: a sealing key is never overwritten", "Name another file with --out.") from None
+        raise UserError(
+            f"{path} exists, and a sealing key is never overwritten", "Name another file with --out."
+        ) from None
     except OSError as error:
         raise UserError(
             f"cannot write the sealing key to {path}: {error.strerror}",

@@ -1,4 +1,4 @@
-"""From a task to an environment. Only judge processes call this; policies never see what it imports."""
+"""Makes the environment of a task. Only judge processes call this; policies never see what it imports."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HEADLESS: Final = {"SDL_VIDEODRIVER": "offscreen", "SDL_AUDIODRIVER": "dummy", "
 
 OPENGL: Final = {"egl": "libEGL.so.1", "osmesa": "libOSMesa.so.8"}
 RENDERING_REMEDY: Final = "On Debian and Ubuntu: apt-get install libegl1 libgl1-mesa-dri"
-NUMPY_SEEDS: Final = 2**32  # np.random.seed takes none from here on; sealed seeds have 63 bits
+NUMPY_SEEDS: Final = 2**32  # the limit of np.random.seed; sealed seeds have 63 bits
 WIDE_REMEDY: Final = (
     "Sealed seeds have 63: the environment should draw from self.np_random, which super().reset(seed=seed) seeds with "
     "any number, and not from np.random. The seeds of --seeds paper have 31"
@@ -33,9 +33,9 @@ WIDE_REMEDY: Final = (
 
 
 def make(task: Task, video: bool = False, stock: bool = False) -> Any:
-    """A fresh environment as the registry makes it, or its bit-exact fast version where there is one.
+    """Make a new environment: the fast version if there is one, unless ``stock``.
 
-    Always a new object: not every environment forgets on reset."""
+    Every episode gets a new object, because not every environment forgets everything on reset."""
     _import_requirements(task)
     if video and "mujoco" in task.requires and "MUJOCO_GL" not in os.environ:
         raise UserError("MuJoCo cannot draw: there is no headless OpenGL library on this machine", RENDERING_REMEDY)
@@ -57,13 +57,13 @@ def make(task: Task, video: bool = False, stock: bool = False) -> Any:
 
 
 def implementation(task: Task, stock: bool = False) -> str:
-    """What ``make`` gives here: "fast" or "stock". Both are the same task, to the bit."""
+    """Return what ``make`` makes on this machine: "fast" or "stock". Both give the same returns, to the bit."""
     fast = not stock and task.env_id in CATALOGUE and why_stock(task.env_id) is None
     return "fast" if fast else "stock"
 
 
 def reset(env: Any, seed: int) -> Any:
-    """The paper's seeding; returns the first observation. No policy has had a say yet: what is raised is a fault."""
+    """Reset with the paper's seeding, and return the first observation. Errors are faults: no policy has acted yet."""
     try:
         observation, _ = env.reset(seed=seed)
         env.action_space.seed(seed + 1)
@@ -78,11 +78,13 @@ def reset(env: Any, seed: int) -> Any:
 
 
 def stepper(task: Task, env: Any) -> Callable[[Any], Any]:
-    """``env.step`` of an environment that has been reset, without what nobody here needs: wrappers that watch over what
-    the caller watches over (that reset came first, and the horizon), and MuJoCo's stopwatches."""
+    """Return ``env.step`` of an environment that has been reset, without unneeded work.
+
+    Left out are wrappers for what the caller checks itself (that reset came first, and the horizon), and MuJoCo's
+    profiler."""
     from gymnasium.wrappers import OrderEnforcing, TimeLimit
 
-    _stop_stopwatches()
+    _stop_profiler()
     while type(env) is OrderEnforcing or (type(env) is TimeLimit and env._max_episode_steps >= task.horizon):
         env = env.env
     step: Callable[[Any], Any] = env.step
@@ -90,7 +92,7 @@ def stepper(task: Task, env: Any) -> Callable[[Any], Any]:
 
 
 def schemas(task: Task, env: Any) -> tuple[Schema, Schema]:
-    """Observation and action space, with the names that the task gives to their entries."""
+    """Return the observation and action space, with the names that the task gives to their entries."""
     try:
         observation = with_names(schema_of(env.observation_space), task.observation)
         action = schema_of(env.action_space)
@@ -102,7 +104,7 @@ def schemas(task: Task, env: Any) -> tuple[Schema, Schema]:
 
 @cache
 def opengl() -> str | None:
-    """The headless OpenGL that can be loaded here, by MuJoCo's name for it."""
+    """Return MuJoCo's name of the headless OpenGL library that can be loaded here; None if there is none."""
     for backend, library in OPENGL.items():
         try:
             ctypes.CDLL(library)
@@ -116,7 +118,7 @@ def _import_requirements(task: Task) -> None:
     for name, value in HEADLESS.items():
         os.environ.setdefault(name, value)
     if "MUJOCO_GL" not in os.environ and (backend := opengl()):
-        os.environ["MUJOCO_GL"] = backend  # read by mujoco when it is imported, by whomever
+        os.environ["MUJOCO_GL"] = backend  # read by mujoco on its first import
     if ":" in task.env_id and os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())
     _mute_notices()
@@ -125,13 +127,13 @@ def _import_requirements(task: Task) -> None:
             importlib.import_module(module)
         except (Exception, SystemExit) as error:
             is_missing = isinstance(error, ImportError)
-            said = str(error) if is_missing else f"{type(error).__name__}: {error}"
+            reason = str(error) if is_missing else f"{type(error).__name__}: {error}"
             remedy = _remedy(module, "" if is_missing else "--force-reinstall ")
-            raise UserError(f"task {task.id} needs {module}, which does not import: {said}", remedy) from error
+            raise UserError(f"task {task.id} needs {module}, which does not import: {reason}", remedy) from error
 
 
 def _mute_notices() -> None:
-    """Farama packages print notices about other environments when they are imported."""
+    """Silence the notices about other environments that Farama packages print on import."""
     try:
         from farama_notifications import notifications
     except ImportError:
@@ -139,10 +141,11 @@ def _mute_notices() -> None:
     notifications.clear()
 
 
-def _stop_stopwatches() -> None:
-    """Whoever makes an MjData starts MuJoCo's profiler, for the whole process: a step of Reacher then reads the clock
-    228 times, which takes a fifth of it. The figures are in ``data.timer`` and go nowhere else. A clock that the
-    environment has set itself stays."""
+def _stop_profiler() -> None:
+    """Stop MuJoCo's profiler, which every new MjData starts for the whole process.
+
+    With it a step of Reacher reads the clock 228 times, a fifth of its time, for figures that only ``data.timer``
+    shows. A clock that the environment has set itself stays."""
     mujoco = sys.modules.get("mujoco")
     get_clock, set_clock = (getattr(mujoco, name, None) for name in ("get_mjcb_time", "set_mjcb_time"))
     if get_clock and set_clock and get_clock() is None:
@@ -154,27 +157,29 @@ def _remedy(module: str, how: str = "") -> str:
     return f"pip install {how}" + " ".join(f"{name}=={pins()[name]}" if name in pins() else name for name in names)
 
 
-ONE_AT_A_TIME: Final = threading.RLock()  # or one thread would keep, and put back, what another has put there
+REDIRECTING: Final = threading.RLock()  # otherwise a thread would save and restore the redirection of another
 
 
 @contextmanager
 def prints_to_stderr() -> Iterator[None]:
-    """For the time of the block, Python's and the C library's standard output go to standard error. For commands
-    alone: the standard output of a worker goes nowhere."""
-    with ONE_AT_A_TIME:
+    """Redirect the standard output of Python and of the C library to standard error during the block.
+
+    Environments print when they are imported and made, which would corrupt the data that a command prints. Workers do
+    not need this: their standard output is discarded."""
+    with REDIRECTING:
         _flush()
-        kept = os.dup(1)
+        stdout = os.dup(1)
         os.dup2(2, 1)
         try:
             with redirect_stdout(sys.stderr):
                 yield
         finally:
             _flush()
-            os.dup2(kept, 1)
-            os.close(kept)
+            os.dup2(stdout, 1)
+            os.close(stdout)
 
 
 def _flush() -> None:
-    """What either has kept back belongs to where it was said."""
+    """Write buffered output to where it was printed."""
     sys.stdout.flush()
     ctypes.CDLL(None).fflush(None)

@@ -12,12 +12,14 @@ from evopolicygym.tasks.task import SpaceEntry
 
 Schema = dict[str, Any]
 KINDS: Final = ("Box", "Discrete", "MultiBinary", "MultiDiscrete", "Text", "MissionSpace", "Dict", "Tuple")
-MISSION_LENGTH: Final = 1024  # of missions that are made up by rules, as BabyAI's: four orders have about 300 letters
+MISSION_LENGTH: Final = 1024  # of missions composed by rules, as in BabyAI: four instructions have about 300 letters
 
 
 def schema_of(space: Any) -> Schema:
-    """``low`` and ``high`` are one number where all entries agree, else nested lists; both broadcast to ``shape``.
-    A space of a kind derived from a known one is of that kind."""
+    """Return a space as a plain dict.
+
+    ``low`` and ``high`` are one number if all entries agree, else nested lists; both broadcast to ``shape``. A class
+    derived from a known kind of space counts as that kind."""
     names = [kind.__name__ for kind in type(space).__mro__]
     kind = next((name for name in names if name in KINDS), names[0])
     match kind:
@@ -43,7 +45,7 @@ def schema_of(space: Any) -> Schema:
 
 
 def describe(schema: Mapping[str, Any]) -> str:
-    """One line: ``Box(6,) float32``, ``Discrete(3)``, ``Dict(direction: Discrete(4), ...)``."""
+    """Return a schema in one line: ``Box(6,) float32``, ``Discrete(3)``, ``Dict(direction: Discrete(4), ...)``."""
     kind = schema["type"]
     match kind:
         case "Discrete":
@@ -76,7 +78,7 @@ def with_names(schema: Schema, rows: Iterable[SpaceEntry]) -> Schema:
 
 
 def check_action(schema: Schema) -> None:
-    """Raises ValueError for what the jail cannot carry from a policy: text has no bounds."""
+    """Raise ValueError for actions that the channel from the policy cannot carry: text has no fixed size."""
     if schema["type"] == "Text":
         raise ValueError("spaces of type Text are not supported")
     children = schema.get("spaces", ())
@@ -85,7 +87,7 @@ def check_action(schema: Schema) -> None:
 
 
 def json_safe(value: Any) -> Any:
-    """Strict JSON has no infinities: they become "inf" and "-inf", which ``float`` reads back."""
+    """Replace numbers that strict JSON does not have by text ("inf", "-inf", "nan"), which ``float`` reads back."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, Mapping):
@@ -101,7 +103,7 @@ def _compact(bound: Any) -> Any:
 
 
 def _longest_mission(space: Any) -> int:
-    """MiniGrid's missions are a function of words from lists; those of kinds derived from it need not be."""
+    """Return the longest text of a MissionSpace. Classes derived from it may compose missions in other ways."""
     if type(space).__name__ != "MissionSpace":
         return MISSION_LENGTH
     words = space.ordered_placeholders or []

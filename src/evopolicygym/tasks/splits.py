@@ -31,8 +31,8 @@ DEFAULT_CASES: Final = {Split.TRAIN: "0-7", Split.VALIDATION: "0-15", Split.HELD
 
 @dataclass(frozen=True)
 class Case:
-    """One reset of a task. ``salt`` is a secret of whoever plays it, such as a run; without one the policy's randomness
-    follows from public facts."""
+    """One reset of a task. ``salt`` is a secret, for example of a run; without one the policy's randomness follows from
+    public facts."""
 
     task: str
     split: Split
@@ -43,8 +43,8 @@ class Case:
     def randomness_key(self) -> bytes:
         """Return the key of the policy's random stream, which differs from case to case.
 
-        A policy can read it. With a salt it says nothing about the case; without one a policy that knows the list of
-        seeds, as everybody knows the paper's, finds its own by trying them all."""
+        A policy can read the key. With a salt the key reveals nothing about the case. Without one, a policy that knows
+        the list of seeds (the paper's is public) can find its own by trying them all."""
         facts = f"evopolicygym policy randomness|{self.task}|{self.seed}".encode()
         if not self.salt:
             return hashlib.sha256(facts).digest()
@@ -52,7 +52,7 @@ class Case:
 
 
 class Splits(Protocol):
-    """A way to derive case lists, named by ``id``."""
+    """A way to derive the seeds of cases, named by ``id``."""
 
     @property
     def id(self) -> str: ...
@@ -62,7 +62,7 @@ class Splits(Protocol):
 
 @dataclass(frozen=True)
 class PaperSplits:
-    """The public list of the paper: the same for all tasks. It serves replication, not a contest."""
+    """The public seeds of the paper, the same for all tasks: for replication, not for competition."""
 
     id: str = "paper"
 
@@ -72,9 +72,9 @@ class PaperSplits:
 
 @dataclass(frozen=True)
 class SealedSplits:
-    """Seeds by HMAC-SHA256 from a secret key. The key's hash names the splits; without the key nobody can list them.
+    """Seeds derived from a secret key by HMAC-SHA256. The key's hash names the splits; listing them needs the key.
 
-    63 bits: too many for a policy to find its seed by trying them all against its first observation."""
+    Seeds have 63 bits: too many for a policy to find its own by comparing first observations."""
 
     key: bytes
 
@@ -88,6 +88,7 @@ class SealedSplits:
 
 
 def commitment(key: bytes) -> str:
+    """Return the hash that names a key without revealing it."""
     return hashlib.sha256(b"evopolicygym sealing key|" + key).hexdigest()
 
 
@@ -96,8 +97,9 @@ def new_salt() -> str:
 
 
 def evaluation_salt(key: bytes, checkpoint: str) -> str:
-    """Return the salt of a checkpoint that is evaluated outside any run: the same each time, and nothing that a policy
-    could hold, because its own content goes into it."""
+    """Return the salt of a checkpoint that is evaluated outside any run.
+
+    It is the same each time, and the checkpoint cannot contain it, because its own content is hashed into it."""
     return hmac.new(key, f"evaluate|{checkpoint}".encode(), hashlib.sha256).hexdigest()
 
 
@@ -106,14 +108,14 @@ def parse_salt(text: str) -> str:
     salt = text.strip().lower()
     if not re.fullmatch(SALT, salt):
         raise UserError(
-            f"a salt has {SALT_DIGITS} hexadecimal digits, which {text[:SALT_DIGITS]!r} has not",
-            "It is randomness_salt in run.json of a run, and in what `evaluate --json` prints.",
+            f"a salt has {SALT_DIGITS} hexadecimal digits (got: {text[:SALT_DIGITS]!r})",
+            "Copy randomness_salt from run.json, or from the output of `evaluate --json`.",
         )
     return salt
 
 
 def cases(splits: Splits, task: str, split: Split, indices: list[int], salt: str = "") -> list[Case]:
-    """In the order asked for, repeats kept."""
+    """Return the cases of some indices, in the given order, with repeats."""
     size = SIZES[split]
     if outside := [index for index in indices if not 0 <= index < size]:
         raise UserError(f"case {outside[0]} is out of range: {split} has cases 0 to {size - 1}")
@@ -121,14 +123,14 @@ def cases(splits: Splits, task: str, split: Split, indices: list[int], salt: str
 
 
 def parse_indices(text: str, size: int, most: int | None = None) -> list[int]:
-    """``0-3,7`` to a list; order and repeats are kept. Bounds are checked before a range is expanded. More than
-    ``most`` indices raise OverflowError before they are made."""
+    """Parse a list such as ``0-3,7``; order and repeats are kept. Bounds are checked before a range is expanded; more
+    than ``most`` indices raise OverflowError."""
     indices: list[int] = []
     for part in text.split(","):
         first, dash, last = (text.strip() for text in part.partition("-"))
         if not first.isdecimal() or (dash and not last.isdecimal()) or len(part) > LONGEST_RANGE:
             shown = part.strip()[:LONGEST_RANGE]
-            raise UserError(f"cannot read {shown!r} as a case: write indices and ranges, such as 0-7,12")
+            raise UserError(f"{shown!r} is not a case: write indices and ranges, such as 0-7,12")
         low, high = int(first), int(last or first)
         if low > high:
             raise UserError(f"cases {part.strip()} go backwards: write {high}-{low}")
@@ -142,7 +144,7 @@ def parse_indices(text: str, size: int, most: int | None = None) -> list[int]:
 
 @cache
 def _paper_seeds() -> dict[Split, tuple[int, ...]]:
-    """Distinct draws from one generator, dealt out in order."""
+    """Return distinct draws from one generator, assigned to the splits in order."""
     generator = random.Random(0)
     distinct: dict[int, None] = {}
     while len(distinct) < sum(SIZES.values()):

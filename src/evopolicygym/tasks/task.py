@@ -11,7 +11,7 @@ from evopolicygym.limits import Limits
 
 @dataclass(frozen=True)
 class FailureReturn:
-    """What a failed episode scores at most, and why no way of playing on can score less."""
+    """The highest score of a failed episode, and why no way of playing on can score less."""
 
     value: float
     derivation: str
@@ -23,7 +23,7 @@ class FailureReturn:
 
 @dataclass(frozen=True)
 class SpaceEntry:
-    """One line of the observation or action table; ``names`` covers several consecutive indices."""
+    """One row of the observation or action table; ``names`` covers several consecutive indices."""
 
     index: str
     unit: str
@@ -39,7 +39,7 @@ class SpaceEntry:
 
 @dataclass(frozen=True)
 class Task:
-    """Facts only; ``simulator.make`` turns them into an environment."""
+    """The facts of a task, from a task file or a Gymnasium id. ``simulator.make`` makes its environment."""
 
     id: str
     env_id: str
@@ -69,12 +69,12 @@ class Task:
             raise ValueError(f"horizon must be a number of steps from 1 to 2**63 - 1, not {self.horizon}")
         for module in self.requires:
             if not all(part.isidentifier() for part in module.split(".")):
-                raise ValueError(f"requires must be names of modules, which {module!r} is not")
+                raise ValueError(f"requires must hold names of modules (got: {module!r})")
 
     def env_meta(self) -> dict[str, Any]:
-        """What a policy is told of its environment: the same in every split."""
+        """Return what a policy is given about its environment: the same in every split."""
         return {"env": self.env_id, "task": self.id, "env_version": self.version, "max_episode_steps": self.horizon}
 
-    def failed_score(self, so_far: float) -> float:
-        """The score of a failed episode: crashing early can never beat playing on."""
-        return min(so_far, self.failure_return.value)
+    def failed_score(self, return_so_far: float) -> float:
+        """Return the score of a failed episode: crashing early never scores more than playing on."""
+        return min(return_so_far, self.failure_return.value)

@@ -24,20 +24,12 @@ from evopolicygym.analysis.stats.aggregates import (
 )
 from evopolicygym.analysis.stats.bootstrap import Drawn, percentile_interval
 from evopolicygym.analysis.stats.coverage import Coverage, coverage
-from evopolicygym.analysis.stats.estimates import Estimate, Interval, average
+from evopolicygym.analysis.stats.estimates import Estimate, Number, average
 from evopolicygym.analysis.stats.ranks import RankInterval, RankScore, drawn_ranks, over_tasks, rank_intervals, ranks
 from evopolicygym.reference import paper
 from evopolicygym.reference.scale import scales
 
 PROFILE: Final = tuple(round(0.05 * step, 2) for step in range(31))
-
-
-@dataclass(frozen=True)
-class Number:
-    """A value with its 95 % interval, where there is one."""
-
-    value: float
-    interval: Interval | None
 
 
 @dataclass(frozen=True)
@@ -142,10 +134,10 @@ class _Complete:
     def _pooled(self, i: int, of: Callable[[Drawn], Drawn]) -> Number:
         """A summary of the runs of all tasks together."""
         value, estimate = float(of(self._run_scores(self.labels[i]))), self.estimates[i]
-        if not estimate.known:
+        if not estimate.has_error:
             return Number(value, None)
         drawn = np.concatenate([_draws(one, self.labels[i]) for one in self.fields])
-        return Number(value, percentile_interval(value, of(drawn), estimate.degrees))
+        return Number(value, percentile_interval(value, of(drawn), estimate.degrees_of_freedom))
 
     def _run_scores(self, label: str) -> Drawn:
         return np.concatenate([_scaled(one, one.by_label[label].run_means()) for one in self.fields])

@@ -1,9 +1,9 @@
-"""Draws of what other runs on other cases might have given, for quantities that are no plain means.
+"""Bootstrap draws over runs and cases, for quantities that are not plain means.
 
-Cases are crossed with runs, so each draw takes the cases of a task once, shared by all entrants, and then for each
-entrant its own runs with replacement. Resampling alone gives means the wrong spread with few runs: too little between
-runs (by (runs - 1) / runs), too much of the rest, which both margins bring along. So the mean of each draw is moved
-away from the estimate until means spread as `estimates.score` says; the spread of runs about it stays as it is.
+Each draw resamples the cases of a task once, shared by all entrants, and then the runs of each entrant. With few runs
+resampling alone gives means the wrong spread: too little between runs (by (runs - 1) / runs) and too much residual
+variance, which both margins contribute. The mean of each draw is therefore moved away from the estimate until the means
+spread as `estimates.estimate_score` says; the spread of runs about the mean stays as it is.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from evopolicygym.analysis.scores import Matrix
-from evopolicygym.analysis.stats.estimates import LEVEL, Interval, estimate_score
+from evopolicygym.analysis.stats.estimates import CONFIDENCE_LEVEL, Interval, estimate_score
 
 DRAWS: Final = 10_000
 SEED: Final = 20_260_702
@@ -26,7 +26,10 @@ Key = TypeVar("Key")
 
 
 def draw(matrices: Mapping[Key, Matrix], generator: np.random.Generator, draws: int = DRAWS) -> dict[Key, Drawn]:
-    """For each entrant of one task, runs x draws: the held-out mean of every drawn run. All must share the cases."""
+    """Return for each entrant of one task the held-out means of the drawn runs (runs x draws).
+
+    All matrices must have the same cases.
+    """
     (cases,) = {matrix.shape[1] for matrix in matrices.values()}
     counts = generator.multinomial(cases, np.full(cases, 1.0 / cases), size=draws)
     return {key: _draw_runs(matrix, counts, generator) for key, matrix in matrices.items()}
@@ -40,10 +43,10 @@ def _draw_runs(matrix: Matrix, counts: NDArray[np.int64], generator: np.random.G
 
 
 def _matched(drawn: Drawn, matrix: Matrix) -> Drawn:
-    """Move whole draws so that their means spread as they should."""
+    """Move whole draws so that the spread of their means equals the standard error."""
     means = drawn.mean(axis=0)
     spread = float(means.std())
-    factor = estimate_score(matrix).error / spread if spread else 1.0
+    factor = estimate_score(matrix).standard_error / spread if spread else 1.0
     return np.asarray(drawn + (factor - 1.0) * (means - float(matrix.mean())))
 
 
@@ -52,9 +55,9 @@ def percentile_interval(
     drawn: Drawn,
     degrees: float = math.inf,
     bounds: tuple[float, float] = (-math.inf, math.inf),
-    level: float = LEVEL,
+    level: float = CONFIDENCE_LEVEL,
 ) -> Interval:
-    """Percentiles of the draws, their distance from the value stretched as a t distribution is to a normal one."""
+    """Return percentiles of the draws, stretched about the value by the ratio of the t to the normal quantile."""
     ends = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2])
     stretch = float(stats.t.ppf((1 + level) / 2, degrees) / stats.norm.ppf((1 + level) / 2))
     low, high = np.clip(value + stretch * (ends - value), *bounds)

@@ -1,13 +1,14 @@
-"""A mean over runs and cases, with what is known of its error, from few runs.
+"""Estimates of mean returns, with their standard errors, from few runs on shared cases.
 
-Runs and cases are crossed: every run of a task plays the same cases. So a return is a mean, plus what the run is
-better than others, plus what the case is easier than others, plus the rest, and the variance of the grand mean is
+Runs and cases are crossed: every run of a task plays the same cases. A return is the sum of a mean, an effect of the
+run, an effect of the case and a residual, so the variance of the grand mean is
 
-    (variance between runs) / runs + (variance between cases) / cases + (variance of the rest) / (runs x cases).
+    (variance between runs) / runs + (variance between cases) / cases + (residual variance) / (runs x cases).
 
-Each is estimated without bias from mean squares. Their sum has no exact distribution; a t distribution whose degrees of
-freedom match its mean and variance (Satterthwaite 1946) is close. Hall's (1992) monotone transformation corrects for
-skewness, which few runs can only hint at, so the correction is capped. docs/statistics.md has the measured coverage.
+Each term is estimated without bias from mean squares. Their sum has no exact distribution; a t distribution whose
+degrees of freedom match its mean and variance (Satterthwaite 1946) is close. Hall's (1992) monotone transformation
+corrects for skewness. Few runs only hint at skewness, so the correction is capped. docs/statistics.md has the measured
+coverage of the intervals.
 """
 
 from __future__ import annotations
@@ -23,27 +24,40 @@ from scipy import stats
 
 from evopolicygym.analysis.scores import Matrix, task_score
 
-LEVEL: Final = 0.95
+CONFIDENCE_LEVEL: Final = 0.95
 FULL_SCOPE: Final = "runs and cases"
 MAX_SKEWNESS: Final = 0.1  # of the mean; chosen in benchmarks/coverage.py: more helps one-sided runs, harms two-sided
 
 
 @dataclass(frozen=True)
 class Interval:
+    """A confidence interval."""
+
     low: float
     high: float
 
 
 @dataclass(frozen=True)
+class Number:
+    """A value with its 95 % interval, where there is one."""
+
+    value: float
+    interval: Interval | None
+
+
+@dataclass(frozen=True)
 class Estimate:
-    """``third`` is the third central moment, ``wobble`` the variance squared over its degrees of freedom: both add up
-    over independent estimates, as the variance does. ``one_run`` of the ``parts`` have a single run, ``one_case`` a
-    single case, and so show nothing of the variance between runs or cases."""
+    """An estimated value and what its standard error is computed from.
+
+    ``third_moment`` is the third central moment. ``variance_uncertainty`` is the squared variance over its degrees of
+    freedom. Both add up over independent estimates, as the variance does. ``one_run`` counts the ``parts`` (tasks) with
+    a single run, which show nothing of the variance between runs; ``one_case`` counts those with a single case.
+    """
 
     value: float
     variance: float = 0.0
-    third: float = 0.0
-    wobble: float = 0.0
+    third_moment: float = 0.0
+    variance_uncertainty: float = 0.0
     parts: int = 1
     one_run: int = 0
     one_case: int = 0
@@ -52,123 +66,130 @@ class Estimate:
         return Estimate(*(getattr(self, name) + getattr(other, name) for name in self.__dataclass_fields__))
 
     def scaled(self, factor: float) -> Estimate:
-        powers = {"value": 1, "variance": 2, "third": 3, "wobble": 4}
+        """Return the estimate of ``factor`` times the value."""
+        powers = {"value": 1, "variance": 2, "third_moment": 3, "variance_uncertainty": 4}
         return replace(self, **{name: getattr(self, name) * factor**power for name, power in powers.items()})
 
     def shifted(self, constant: float) -> Estimate:
+        """Return the estimate of the value plus ``constant``."""
         return replace(self, value=self.value + constant)
 
     @property
-    def error(self) -> float:
+    def standard_error(self) -> float:
         return math.sqrt(self.variance)
 
     @property
-    def degrees(self) -> float:
-        """At least 1: what is subtracted from a variance can make the quotient meaninglessly small."""
-        return max(float(self.variance**2 / self.wobble), 1.0) if self.wobble else math.inf
+    def degrees_of_freedom(self) -> float:
+        """Satterthwaite's, at least 1: subtracted components can make the quotient meaninglessly small."""
+        if not self.variance_uncertainty:
+            return math.inf
+        return max(float(self.variance**2 / self.variance_uncertainty), 1.0)
 
     @property
-    def known(self) -> bool:
-        """Whether anything is known of the error."""
+    def has_error(self) -> bool:
+        """Whether the runs and cases show anything of the error: False for a single number on each task."""
         return min(self.one_run, self.one_case) < self.parts
 
-    def interval(self, level: float = LEVEL) -> Interval | None:
-        """None when there is nothing to learn the error from."""
-        if not self.known:
+    def interval(self, level: float = CONFIDENCE_LEVEL) -> Interval | None:
+        """Return the confidence interval, or None when the error is unknown."""
+        if not self.has_error:
             return None
-        reach = float(stats.t.ppf((1 + level) / 2, self.degrees))
+        reach = float(stats.t.ppf((1 + level) / 2, self.degrees_of_freedom))
         skewness = self._skewness()
         low, high = _untransformed(-reach, skewness), _untransformed(reach, skewness)
-        return Interval(self.value - self.error * high, self.value - self.error * low)
+        return Interval(self.value - self.standard_error * high, self.value - self.standard_error * low)
 
     def p_value(self) -> float | None:
-        """Of the hypothesis that the true value is 0; two-sided, and the interval's own: it agrees with it."""
-        if not self.known:
+        """Return the two-sided p-value of a true value of 0. It agrees with ``interval``: same distribution."""
+        if not self.has_error:
             return None
         if not self.variance:
             return 1.0 if self.value == 0.0 else 0.0
-        score = _transformed(self.value / self.error, self._skewness())
-        return float(2.0 * stats.t.sf(abs(score), self.degrees))
+        t = _transformed(self.value / self.standard_error, self._skewness())
+        return float(2.0 * stats.t.sf(abs(t), self.degrees_of_freedom))
 
     def _skewness(self) -> float:
         if not self.variance:
             return 0.0
-        return min(max(self.third / self.error**3, -MAX_SKEWNESS), MAX_SKEWNESS)
+        return min(max(self.third_moment / self.standard_error**3, -MAX_SKEWNESS), MAX_SKEWNESS)
 
     @property
     def scope(self) -> str:
-        """What the interval is about, in words."""
-        if not self.known:
+        """Describe what the interval covers: other runs and cases, or only one of the two."""
+        if not self.has_error:
             return "no interval: one number on each task"
-        blind = [_blind(self.one_run, self.parts, "cases only", "one run")]
-        blind += [_blind(self.one_case, self.parts, "runs only", "one case")]
-        told = [part for part in blind if part] or [FULL_SCOPE]
-        return "; ".join(told if self.variance else [*told, "nothing varied"])
+        limits = [_limit_of_scope(self.one_run, self.parts, "cases only", "one run")]
+        limits += [_limit_of_scope(self.one_case, self.parts, "runs only", "one case")]
+        parts = [limit for limit in limits if limit] or [FULL_SCOPE]
+        return "; ".join(parts if self.variance else [*parts, "nothing varied"])
 
 
 def contrast(weighted: Sequence[tuple[float, Matrix]]) -> Estimate:
-    """A weighted sum of task scores (runs x cases each) on the same cases: one score, or a paired difference."""
-    parts = [_runs_part(weight, matrix) for weight, matrix in weighted]
+    """Estimate a weighted sum of task scores (runs x cases each) on the same cases: a score, or a paired difference."""
+    parts = [_run_variance(weight, matrix) for weight, matrix in weighted]
     by_case = np.asarray(sum(weight * matrix.mean(axis=0) for weight, matrix in weighted))
     cases = by_case.size
     between_cases = float(by_case.var(ddof=1)) / cases if cases > 1 else 0.0
-    runs, rest = math.fsum(part.runs for part in parts), math.fsum(part.rest for part in parts)
-    wobble = math.fsum(part.wobble for part in parts) + (between_cases**2 / (cases - 1) if cases > 1 else 0.0)
+    between_runs = math.fsum(part.between_runs for part in parts)
+    residual = math.fsum(part.residual for part in parts)
+    case_uncertainty = between_cases**2 / (cases - 1) if cases > 1 else 0.0
     return Estimate(
         value=math.fsum(weight * task_score(matrix) for weight, matrix in weighted),
-        variance=max(runs + between_cases - rest, rest),
-        third=math.fsum(part.third for part in parts) + third_moment(by_case) / cases**2,
-        wobble=wobble,
+        variance=max(between_runs + between_cases - residual, residual),
+        third_moment=math.fsum(part.third_moment for part in parts) + third_moment(by_case) / cases**2,
+        variance_uncertainty=math.fsum(part.variance_uncertainty for part in parts) + case_uncertainty,
         one_run=int(any(matrix.shape[0] == 1 for _, matrix in weighted)),
         one_case=int(cases == 1),
     )
 
 
 def estimate_score(matrix: Matrix) -> Estimate:
+    """Estimate the task score of one entrant from runs x cases."""
     return contrast([(1.0, matrix)])
 
 
 def estimate_difference(first: Matrix, second: Matrix) -> Estimate:
+    """Estimate the task score of the first minus that of the second, paired by case."""
     return contrast([(1.0, first), (-1.0, second)])
 
 
 def average(estimates: Sequence[Estimate]) -> Estimate:
-    """Macro-mean of independent estimates, such as those of several tasks."""
+    """Return the macro-mean of independent estimates, such as those of several tasks."""
     total = reduce(Estimate.__add__, estimates).scaled(1.0 / len(estimates))
-    return replace(total, value=math.fsum(one.value for one in estimates) / len(estimates))
+    return replace(total, value=math.fsum(estimate.value for estimate in estimates) / len(estimates))
 
 
 @dataclass(frozen=True)
-class _RunsPart:
-    """What the runs of one entrant add to variance: between runs, and the rest that both margins count."""
+class _RunVariance:
+    """What the runs of one entrant add to the variance: between runs, and the residual that both margins count."""
 
-    runs: float
-    rest: float
-    wobble: float
-    third: float
+    between_runs: float
+    residual: float
+    variance_uncertainty: float
+    third_moment: float
 
 
-def _runs_part(weight: float, matrix: Matrix) -> _RunsPart:
+def _run_variance(weight: float, matrix: Matrix) -> _RunVariance:
     runs, cases = matrix.shape
     if runs == 1:
-        return _RunsPart(0.0, 0.0, 0.0, 0.0)
+        return _RunVariance(0.0, 0.0, 0.0, 0.0)
     by_run = matrix.mean(axis=1)
     between = weight**2 * float(by_run.var(ddof=1)) / runs
-    rest = weight**2 * residual_mean_square(matrix) / (runs * cases)
-    wobble = between**2 / (runs - 1) + rest**2 / ((runs - 1) * max(cases - 1, 1))
-    return _RunsPart(between, rest, wobble, weight**3 * third_moment(by_run) / runs**2)
+    residual = weight**2 * residual_mean_square(matrix) / (runs * cases)
+    uncertainty = between**2 / (runs - 1) + residual**2 / ((runs - 1) * max(cases - 1, 1))
+    return _RunVariance(between, residual, uncertainty, weight**3 * third_moment(by_run) / runs**2)
 
 
 def residual_mean_square(matrix: Matrix) -> float:
-    """Of what neither the run nor the case explains. 0 where one run or one case leaves nothing to see it by."""
+    """Return the mean square of what neither run nor case explains; 0 for a single run or a single case."""
     runs, cases = matrix.shape
-    rest = matrix - matrix.mean(axis=1, keepdims=True) - matrix.mean(axis=0, keepdims=True) + matrix.mean()
+    residuals = matrix - matrix.mean(axis=1, keepdims=True) - matrix.mean(axis=0, keepdims=True) + matrix.mean()
     freedom = (runs - 1) * (cases - 1)
-    return float((rest**2).sum()) / freedom if freedom else 0.0
+    return float((residuals**2).sum()) / freedom if freedom else 0.0
 
 
 def third_moment(values: Matrix) -> float:
-    """About the mean, unbiased; 0 where three values are not there."""
+    """Return the unbiased third moment about the mean; 0 for fewer than three values."""
     count = values.size
     if count < 3:
         return 0.0
@@ -176,6 +197,7 @@ def third_moment(values: Matrix) -> float:
 
 
 def _transformed(score: float, skewness: float) -> float:
+    """Apply Hall's transformation."""
     return score + skewness * score**2 / 3 + skewness**2 * score**3 / 27 + skewness / 6
 
 
@@ -185,7 +207,7 @@ def _untransformed(score: float, skewness: float) -> float:
     return float(np.cbrt(1 + skewness * (score - skewness / 6)) - 1) * 3 / skewness
 
 
-def _blind(count: int, parts: int, sees: str, because: str) -> str:
+def _limit_of_scope(count: int, parts: int, scope: str, reason: str) -> str:
     if not count:
         return ""
-    return f"{sees}: {because}" if count == parts else f"{sees} in {count} of {parts} tasks: {because}"
+    return f"{scope}: {reason}" if count == parts else f"{scope} in {count} of {parts} tasks: {reason}"

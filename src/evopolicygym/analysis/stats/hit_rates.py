@@ -1,4 +1,4 @@
-"""Hit rates with Wilson intervals that know that the edits of one run are not independent."""
+"""Hit rates of edits, with Wilson intervals that allow for correlated edits within a run."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from statistics import NormalDist
 from typing import Final
 
 CONFIDENCE: Final = 0.95
@@ -14,7 +13,7 @@ CONFIDENCE: Final = 0.95
 
 @dataclass(frozen=True)
 class HitCount:
-    """Edits of one kind in one run, and how many of them were hits."""
+    """Number of edits of one kind in one run, and how many of them were hits."""
 
     n: int = 0
     hits: int = 0
@@ -22,7 +21,7 @@ class HitCount:
 
 @dataclass(frozen=True)
 class HitRate:
-    """Over ``runs`` that have any such edit. With one run the interval is of that run alone, and says so."""
+    """Hit rate over the ``runs`` that have any such edit. With a single run the interval covers that run alone."""
 
     n: int
     hits: int
@@ -33,7 +32,7 @@ class HitRate:
 
 
 def hit_rate(counts: Sequence[HitCount]) -> HitRate:
-    """One count per run."""
+    """Compute the hit rate and its interval from one count per run."""
     counts = [count for count in counts if count.n]
     n, hits, runs = sum(count.n for count in counts), sum(count.hits for count in counts), len(counts)
     if not n:
@@ -43,14 +42,15 @@ def hit_rate(counts: Sequence[HitCount]) -> HitRate:
 
 
 def wilson(rate: float, n: float, z: float) -> tuple[float, float]:
-    """The score interval, for a number of observations that need not be whole."""
+    """Return Wilson's score interval; the number of observations need not be whole."""
     centre = (rate + z * z / (2 * n)) / (1 + z * z / n)
     half = z / (1 + z * z / n) * math.sqrt(rate * (1 - rate) / n + z * z / (4 * n * n))
-    return min(rate, max(0.0, centre - half)), max(rate, min(1.0, centre + half))  # also where rounding says otherwise
+    # Rounding may leave the rate just outside of its own interval.
+    return min(rate, max(0.0, centre - half)), max(rate, min(1.0, centre + half))
 
 
 def design_effect(counts: Sequence[HitCount]) -> float:
-    """Variance of the rate when runs are drawn, over that when edits are; at least 1. One run cannot tell: 1."""
+    """Return the variance of the rate over runs relative to independent edits; at least 1, and 1 for a single run."""
     n, hits, runs = sum(count.n for count in counts), sum(count.hits for count in counts), len(counts)
     rate = hits / n
     if runs < 2 or rate in (0.0, 1.0):
@@ -61,25 +61,13 @@ def design_effect(counts: Sequence[HitCount]) -> float:
 
 @cache
 def t_quantile(freedom: int) -> float:
-    """Of Student's t, two-sided at ``CONFIDENCE``: few runs know little of how runs differ. Normal when there is one
-    run, whose interval is not about other runs."""
-    if freedom < 1:
-        return NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
-    low, high = 0.0, 100.0
-    for _ in range(80):
-        middle = (low + high) / 2
-        low, high = (middle, high) if student_inside(middle, freedom) < CONFIDENCE else (low, middle)
-    return high
+    """Return the two-sided quantile of Student's t at ``CONFIDENCE``.
 
+    Few runs show little of how runs differ, hence t. A single run (no degree of freedom) gets the normal quantile: its
+    interval says nothing about other runs.
+    """
+    # What scipy.stats.t.ppf and norm.ppf call, without the import of scipy.stats, which takes a second.
+    from scipy.special import ndtri, stdtrit
 
-def student_inside(t: float, freedom: int) -> float:
-    """P(|T| < t), by the finite sums of Abramowitz and Stegun 26.7.3 and 26.7.4."""
-    angle = math.atan(t / math.sqrt(freedom))
-    cos2, odd = math.cos(angle) ** 2, freedom % 2
-    term, series = math.cos(angle) if odd else 1.0, 0.0
-    for k in range(1 + odd, freedom, 2):
-        series += term
-        term *= cos2 * k / (k + 1)
-    if not odd:
-        return math.sin(angle) * series
-    return 2 / math.pi * (angle + math.sin(angle) * series)
+    share = (1 + CONFIDENCE) / 2
+    return float(stdtrit(freedom, share) if freedom else ndtri(share))

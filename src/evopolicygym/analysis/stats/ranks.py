@@ -1,4 +1,9 @@
-"""Ranks, where equals share the best one, and the scores that follow from them."""
+"""Ranks, rank scores and rank intervals. Equal scores share the best rank.
+
+A rank interval holds the true rank: an entrant ranks behind all that are surely better and ahead of all that are surely
+worse. Each pair is judged by its paired difference, with Bonferroni's correction for the number of opponents. Unlike
+percentiles of drawn ranks the interval stays right when entrants are close (Mogstad et al. 2024).
+"""
 
 from __future__ import annotations
 
@@ -9,15 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evopolicygym.analysis.scores import mean_if_known
-from evopolicygym.analysis.stats.estimates import LEVEL, Estimate
+from evopolicygym.analysis.stats.estimates import CONFIDENCE_LEVEL, Estimate
 
 Draws = NDArray[np.float64]
-SAME = 1e-9  # of the largest value: what differs by less in a bootstrap draw differs by the order of summation
+TOLERANCE = 1e-9  # of the largest value: a smaller difference between draws comes from the order of summation
 
 
 @dataclass(frozen=True)
 class RankScore:
-    """Over several tasks. ``score`` is null when there was nobody to be ranked against."""
+    """Summary of ranks over several tasks. ``score`` is None when there was a single entrant."""
 
     score: float | None
     wins: int
@@ -25,54 +30,55 @@ class RankScore:
 
 
 def ranks(scores: Sequence[float]) -> list[int]:
-    """1 + the number of entrants that are strictly greater."""
+    """Return the rank of each score: 1 + the number of scores that are strictly greater."""
     return [1 + sum(other > score for other in scores) for score in scores]
 
 
 def rank_score(rank: int, entrants: int) -> float | None:
+    """Map rank 1 to 1 and the last rank to 0; None for a single entrant."""
     return None if entrants == 1 else 1.0 - (rank - 1) / (entrants - 1)
 
 
-def over_tasks(placed: Sequence[tuple[int, int]]) -> RankScore:
-    """``placed`` is the rank and the number of entrants on each task."""
-    scores = [rank_score(rank, entrants) for rank, entrants in placed]
+def over_tasks(ranked: Sequence[tuple[int, int]]) -> RankScore:
+    """Summarize the rank and the number of entrants on each task."""
     return RankScore(
-        score=mean_if_known(scores),
-        wins=sum(rank == 1 for rank, _ in placed),
-        top2=sum(rank <= 2 for rank, _ in placed),
+        score=mean_if_known(rank_score(rank, entrants) for rank, entrants in ranked),
+        wins=sum(rank == 1 for rank, _ in ranked),
+        top2=sum(rank <= 2 for rank, _ in ranked),
     )
 
 
 def drawn_ranks(draws: Draws) -> NDArray[np.int64]:
-    """Entrants x draws to the rank in each draw."""
-    least = SAME * np.abs(draws).max(axis=0)
+    """Rank the entrants within each draw (entrants x draws)."""
+    least = TOLERANCE * np.abs(draws).max(axis=0)
     greater = draws[None, :, :] - draws[:, None, :] > least
     return np.asarray(1 + greater.sum(axis=1))
 
 
 @dataclass(frozen=True)
 class RankInterval:
+    """The best and the worst rank that an entrant may truly have."""
+
     first: int
     last: int
 
 
 def rank_intervals(count: int, difference: Callable[[int, int], Estimate]) -> list[RankInterval]:
-    """``difference(i, j)`` is the score of i minus that of j. Called once for each pair."""
-    level = 1.0 - (1.0 - LEVEL) / max(count - 1, 1)
-    surer = [[0] * count for _ in range(count)]
+    """Return the rank interval of each of ``count`` entrants.
+
+    ``difference(i, j)`` estimates the score of i minus that of j; it is called once for each pair.
+    """
+    level = 1.0 - (1.0 - CONFIDENCE_LEVEL) / max(count - 1, 1)
+    signs = [[0] * count for _ in range(count)]
     for i in range(count):
         for j in range(i):
-            surer[i][j] = _sign(difference(i, j), level)
-            surer[j][i] = -surer[i][j]
-    return [_places(row) for row in surer]
-
-
-def _places(row: Sequence[int]) -> RankInterval:
-    return RankInterval(1 + sum(sign < 0 for sign in row), len(row) - sum(sign > 0 for sign in row))
+            signs[i][j] = _sign(difference(i, j), level)
+            signs[j][i] = -signs[i][j]
+    return [RankInterval(1 + sum(sign < 0 for sign in row), count - sum(sign > 0 for sign in row)) for row in signs]
 
 
 def _sign(difference: Estimate, level: float) -> int:
-    """1 surely above, -1 surely below, 0 undecided."""
+    """Return 1 for surely above, -1 for surely below, 0 for undecided."""
     interval = difference.interval(level)
     if interval is None:
         return 0

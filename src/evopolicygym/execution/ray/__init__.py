@@ -1,1 +1,1 @@
-"""Episodes on the nodes of a Ray cluster: the head decides and records, seats on the nodes play."""
+"""Episodes on the nodes of a Ray cluster: the head decides and records, workers on the nodes play."""

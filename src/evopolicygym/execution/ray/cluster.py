@@ -1,6 +1,6 @@
-"""The fleet: the nodes of a cluster, inspected, and the seats on those that may play.
+"""A Ray cluster: its nodes, inspected, and a worker for each core of the nodes that may play.
 
-Whoever makes the fleet owns its seats: they end with it. Other processes find them by name.
+The process that opens the cluster owns the workers: they end with it. Other processes find them by name.
 """
 
 from __future__ import annotations
@@ -33,11 +33,12 @@ from evopolicygym.tasks.task import Task
 START_S: Final = 90.0
 LEAVE_S: Final = 3.0
 POLL_S: Final = 0.1
+LOOK_S: Final = 2.0  # between two looks for nodes that joined or left while episodes are played
 
 
 @dataclass(frozen=True)
 class ClusterInfo:
-    """What another process needs to find the seats."""
+    """What another process needs to find the workers."""
 
     address: str
     namespace: str
@@ -47,7 +48,7 @@ class ClusterInfo:
 
 @dataclass(frozen=True)
 class ClusterChanges:
-    """Numbers of seats that have come and gone, and nodes that were inspected, since this was last asked."""
+    """Slots of workers that joined and were lost, and nodes that were inspected, since the last poll."""
 
     joined: tuple[int, ...] = ()
     lost: tuple[int, ...] = ()
@@ -56,18 +57,20 @@ class ClusterChanges:
 
 @dataclass
 class _NodeState:
-    """A node, from the moment that it is seen."""
+    """A node from the moment that it is seen. ``node`` is None until it was inspected."""
 
     host: str
     cpus: int
     inspection: Any
     node: Node | None = None
     starting: dict[Any, int] = field(default_factory=dict)
-    seats: list[int] = field(default_factory=list)
+    workers: list[int] = field(default_factory=list)
 
 
 class RayCluster:
-    """Use as a context manager. Without an address a Ray is started on this machine, and ended again."""
+    """Use as a context manager. Without an address a Ray is started on this machine, and ended again.
+
+    A worker is named by its slot, a number that is never used again. At most ``most`` workers are started."""
 
     def __init__(
         self,
@@ -76,30 +79,29 @@ class RayCluster:
         address: str | None = None,
         most: int | None = None,
     ) -> None:
-        """At most ``most`` seats."""
-        self._question = NodeRequirements(tuple(tasks), levels)
+        self._requirements = NodeRequirements(tuple(tasks), levels)
         self._address, self._most = address, most
         self._namespace = f"evopolicygym-{secrets.token_hex(8)}"
-        self._guests: dict[str, _NodeState] = {}
-        self._actors: list[Any] = []  # kept: a seat ends when nobody here holds it
+        self._states: dict[str, _NodeState] = {}
+        self._actors: list[Any] = []  # kept: Ray ends an actor when its owner holds no reference
         self._stack = ExitStack()
         self._token_file: str | None = None
-        self.scratch: Path | None = None  # a folder that goes with a Ray of our own, however we end
+        self.scratch: Path | None = None  # a folder that is removed with a Ray of our own, however the process ends
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
             given = self._address
             if given is None:
-                steward = stack.enter_context(LocalRayCluster(self._most or 1))
-                self._address, self._token_file = steward.address(), str(steward.token_file)
-                self.scratch = steward.folder
+                local = stack.enter_context(LocalRayCluster(self._most or 1))
+                self._address, self._token_file = local.address(), str(local.token_file)
+                self.scratch = local.folder
             self._ray = connect(self._address or "auto", self._namespace, self._token_file)
             stack.callback(disconnect)
             self._address = self._ray.get_runtime_context().gcs_address
             if given is not None:
                 require_token(self._address)
-            stack.callback(self._dismiss)
-            self._await_seats()
+            stack.callback(self._end_workers)
+            self._await_workers()
             self._stack = stack.pop_all()
         return self
 
@@ -108,118 +110,114 @@ class RayCluster:
 
     @property
     def total(self) -> int:
-        """Seats are numbered from 0 to this, those that are gone included."""
+        """How many workers were started, those that are gone included."""
         return len(self._actors)
 
     @property
-    def seats(self) -> tuple[int, ...]:
-        return tuple(seat for guest in self._guests.values() for seat in guest.seats)
+    def workers(self) -> tuple[int, ...]:
+        """Slots of the workers that are there."""
+        return tuple(slot for state in self._states.values() for slot in state.workers)
 
     @property
     def nodes(self) -> tuple[Node, ...]:
-        """All that are there and were inspected."""
-        return tuple(guest.node for guest in self._guests.values() if guest.node)
+        """All nodes that are there and were inspected."""
+        return tuple(state.node for state in self._states.values() if state.node)
 
     @property
-    def whereabouts(self) -> ClusterInfo:
+    def info(self) -> ClusterInfo:
         assert self._address
         return ClusterInfo(self._address, self._namespace, self._token_file, self.nodes)
 
     def poll(self) -> ClusterChanges:
-        """Never waits for a node."""
-        present = {one["NodeID"]: one for one in self._ray.nodes() if one["Alive"]}
-        lost = [seat for name in self._guests.keys() - present for seat in self._guests.pop(name).seats]
-        for name in present.keys() - self._guests:
-            self._guests[name] = self._meet(name, present[name])
-        nodes = [self._admit(name, guest) for name, guest in self._guests.items() if self._is_inspected(guest)]
-        joined = [seat for guest in self._guests.values() for seat in self._seated(guest)]
+        """Look for nodes that joined or left. Never waits for a node."""
+        present = {facts["NodeID"]: facts for facts in self._ray.nodes() if facts["Alive"]}
+        lost = [slot for name in self._states.keys() - present for slot in self._states.pop(name).workers]
+        for name in present.keys() - self._states:
+            self._states[name] = self._begin_inspection(name, present[name])
+        nodes = [self._admit(name, state) for name, state in self._states.items() if self._is_inspected(state)]
+        joined = [slot for state in self._states.values() for slot in self._started_workers(state)]
         return ClusterChanges(tuple(joined), tuple(lost), tuple(nodes))
 
-    def _await_seats(self) -> None:
-        """Until every node that is there has its seats, or all patience is gone."""
+    def _await_workers(self) -> None:
+        """Wait until every node has its workers, or START_S have passed."""
         deadline = time.monotonic() + START_S
-        while not self._guests or any(one.node is None or one.starting for one in self._guests.values()):
+        while not self._states or any(state.node is None or state.starting for state in self._states.values()):
             if time.monotonic() > deadline:
                 break
             self.poll()
             time.sleep(POLL_S)
-        if not self.seats:
-            reasons = [f"\n  {node.host}: {node.refused or 'its cores are taken'}" for node in self.nodes]
+        if not self.workers:
+            reasons = [f"\n  {node.host}: {node.refused or 'all its cores are in use'}" for node in self.nodes]
             raise UserError(
                 f"no node of the cluster can play{''.join(reasons)}",
                 "`evopolicygym docs cluster` says what nodes need.",
             )
 
-    def _dismiss(self) -> None:
-        """Seats that have the time remove what they have made."""
-        left = [actor.leave.remote() for actor in self._actors]
-        if left:
-            self._ray.wait(left, num_returns=len(left), timeout=LEAVE_S)
+    def _end_workers(self) -> None:
+        """Give workers a moment to remove their files."""
+        leaving = [actor.leave.remote() for actor in self._actors]
+        if leaving:
+            self._ray.wait(leaving, num_returns=len(leaving), timeout=LEAVE_S)
 
-    def _meet(self, name: str, facts: dict[str, Any]) -> _NodeState:
-        inspection = self._on(name, self._ray.remote(inspect_node), num_cpus=0, max_retries=0).remote(
-            encode(self._question)
-        )
+    def _begin_inspection(self, name: str, facts: dict[str, Any]) -> _NodeState:
+        remote = self._on_node(name, self._ray.remote(inspect_node), num_cpus=0, max_retries=0)
+        inspection = remote.remote(encode(self._requirements))
         return _NodeState(facts["NodeManagerHostname"], int(facts["Resources"].get("CPU", 0)), inspection)
 
-    def _is_inspected(self, guest: _NodeState) -> bool:
-        return guest.node is None and bool(self._ray.wait([guest.inspection], timeout=0)[0])
+    def _is_inspected(self, state: _NodeState) -> bool:
+        return state.node is None and bool(self._ray.wait([state.inspection], timeout=0)[0])
 
-    def _admit(self, name: str, guest: _NodeState) -> Node:
-        """Seats for a node that passes; the reason for one that does not."""
+    def _admit(self, name: str, state: _NodeState) -> Node:
+        """Start workers on a node that passes; record the reason for one that does not."""
         try:
-            report = decode(self._ray.get(guest.inspection), NodeReport)
-            refused, level, cores = reason_to_refuse(self._question, report), report.level or Level.NONE, report.cores
+            report = decode(self._ray.get(state.inspection), NodeReport)
+            refused = reason_to_refuse(self._requirements, report)
+            level, cores = report.level or Level.NONE, report.cores
         except self._ray.exceptions.RayError as error:
             refused, level, cores = f"it cannot be inspected: {str(error).strip().splitlines()[-1]}", Level.NONE, 0
-        room = guest.cpus if self._most is None else min(guest.cpus, self._most - len(self._actors))
+        room = state.cpus if self._most is None else min(state.cpus, self._most - len(self._actors))
         count = 0 if refused else min(cores, room)
-        guest.node = Node(name[:8], guest.host, "" if refused else level, count, refused)
-        guest.starting = dict(self._seat(name, guest.node, number) for number in range(count))
-        return guest.node
+        state.node = Node(name[:8], state.host, "" if refused else level, count, refused)
+        state.starting = dict(self._start_worker(name, state.node, number) for number in range(count))
+        return state.node
 
-    def _seat(self, name: str, node: Node, number: int) -> tuple[Any, int]:
+    def _start_worker(self, name: str, node: Node, number: int) -> tuple[Any, int]:
         slot = len(self._actors)
-        actor = self._on(
-            name, self._ray.remote(RemoteWorker), num_cpus=1, max_restarts=-1, name=worker_name(slot)
-        ).remote(number, encode(node))  # fmt: skip
+        remote = self._ray.remote(RemoteWorker)
+        actor_class = self._on_node(name, remote, num_cpus=1, max_restarts=-1, name=worker_name(slot))
+        actor = actor_class.remote(number, encode(node))
         self._actors.append(actor)
         return actor.ready.remote(), slot
 
-    def _seated(self, guest: _NodeState) -> list[int]:
-        """Seats of this node that have started since."""
+    def _started_workers(self, state: _NodeState) -> list[int]:
+        """Return the slots of workers of this node that have started since the last call."""
         started = (
-            self._ray.wait([*guest.starting], num_returns=len(guest.starting), timeout=0)[0] if guest.starting else []
+            self._ray.wait([*state.starting], num_returns=len(state.starting), timeout=0)[0] if state.starting else []
         )
-        seats = [guest.starting.pop(reference) for reference in started]
-        guest.seats += seats
-        return seats
+        slots = [state.starting.pop(reference) for reference in started]
+        state.workers += slots
+        return slots
 
-    def _on(self, node_id: str, remote: Any, **options: Any) -> Any:
-        """There or nowhere."""
+    def _on_node(self, node_id: str, remote: Any, **options: Any) -> Any:
+        """Bind a remote function or class to one node."""
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         return remote.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node_id, soft=False), **options)
 
 
-def worker_name(slot: int) -> str:
-    return f"seat-{slot}"
-
-
-LOOK_S: Final = 2.0
-
-
 class ClusterSlots:
+    """The slots of a run that has a cluster to itself: its workers, as they come and go."""
+
     waitable: Sequence[Waitable] = ()
     first_core = 0
 
-    def __init__(self, fleet: RayCluster) -> None:
-        self._fleet, self._held, self._wanted = fleet, set[int](), 0
+    def __init__(self, cluster: RayCluster) -> None:
+        self._cluster, self._held, self._wanted = cluster, set[int](), 0
         self._looked = time.monotonic()
 
     @property
     def total(self) -> int:
-        return len(self._fleet.seats)
+        return len(self._cluster.workers)
 
     @property
     def at_once(self) -> int:
@@ -230,13 +228,17 @@ class ClusterSlots:
 
     def granted(self) -> list[int]:
         if time.monotonic() - self._looked > LOOK_S:
-            self._fleet.poll()
+            self._cluster.poll()
             self._looked = time.monotonic()
-        seats = self._fleet.seats
-        free = [seat for seat in seats if seat not in self._held]
-        new = free[: max(0, self._wanted - (len(seats) - len(free)))]
+        workers = self._cluster.workers
+        free = [slot for slot in workers if slot not in self._held]
+        new = free[: max(0, self._wanted - (len(workers) - len(free)))]
         self._held.update(new)
         return new
 
     def give_back(self, slot: int) -> None:
         self._held.discard(slot)
+
+
+def worker_name(slot: int) -> str:
+    return f"worker-{slot}"

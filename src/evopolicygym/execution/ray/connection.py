@@ -1,4 +1,4 @@
-"""How this process speaks to Ray: as a driver, with the cluster's token, and never to anybody else."""
+"""Connecting this process to a Ray cluster as a driver, with the cluster's token."""
 
 from __future__ import annotations
 
@@ -13,10 +13,16 @@ from evopolicygym.errors import UserError
 INSTALL: Final = "Install it: pip install 'evopolicygym[ray]'"
 TOKEN_FILE: Final = "RAY_AUTH_TOKEN_PATH"
 QUIET: Final = {"RAY_AUTH_MODE": "token", "RAY_USAGE_STATS_ENABLED": "0"}
+ASK_WITHOUT_TOKEN: Final = """
+import sys
+from ray._raylet import GcsClient
+GcsClient(address=sys.argv[1]).internal_kv_keys(b"", None, timeout=10)
+"""
+REMEDY: Final = "Start every node with RAY_AUTH_MODE=token and the same token: see `evopolicygym docs cluster`."
 
 
 def import_ray() -> Any:
-    """Imported when it is needed: it is large, and an extra."""
+    """Import Ray when it is needed: it is large, and an optional extra."""
     os.environ.update(QUIET)
     try:
         import ray
@@ -26,10 +32,10 @@ def import_ray() -> Any:
 
 
 def connect(address: str, namespace: str, token_file: str | None) -> Any:
-    """A driver of the cluster. Without ``token_file`` Ray looks for the token where it always does."""
+    """Connect as a driver of the cluster. Without ``token_file`` Ray reads the token from its usual places."""
     if token_file:
         os.environ[TOKEN_FILE] = token_file
-        os.environ.pop("RAY_AUTH_TOKEN", None)  # it would be asked first
+        os.environ.pop("RAY_AUTH_TOKEN", None)  # it would take precedence
     ray = import_ray()
     _forget_token()
     logging.getLogger("ray").setLevel(logging.ERROR)
@@ -45,7 +51,7 @@ def connect(address: str, namespace: str, token_file: str | None) -> Any:
 
 
 def connect_once(address: str, namespace: str, token_file: str | None) -> Any:
-    """Of a process that has made the fleet itself: as it is."""
+    """Connect, unless this process is a driver already because it opened the cluster itself."""
     ray = import_ray()
     return ray if ray.is_initialized() else connect(address, namespace, token_file)
 
@@ -54,30 +60,22 @@ def disconnect() -> None:
     import_ray().shutdown()
 
 
+def require_token(address: str) -> None:
+    """Refuse a cluster that answers without a token: an agent that can reach it could run any code on it."""
+    if _answers_without_token(address):
+        raise UserError(f"the Ray cluster at {address} takes commands without a token", REMEDY)
+
+
+def _answers_without_token(address: str) -> bool:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+    environment |= {"RAY_AUTH_MODE": "disabled", "HOME": os.devnull}
+    command = [sys.executable, "-P", "-c", ASK_WITHOUT_TOKEN, address]
+    return subprocess.run(command, env=environment, capture_output=True, timeout=120).returncode == 0
+
+
 def _forget_token() -> None:
-    """A process that knew another cluster before remembers its token; Ray has no public way to say so."""
+    """Clear the token that Ray remembers from an earlier cluster of this process; Ray has no public function for it."""
     from ray._raylet import AuthenticationTokenLoader, Config
 
     Config.initialize("")
     AuthenticationTokenLoader.instance().reset_cache()
-
-
-ASK_WITHOUT_TOKEN: Final = """
-import sys
-from ray._raylet import GcsClient
-GcsClient(address=sys.argv[1]).internal_kv_keys(b"", None, timeout=10)
-"""
-REMEDY: Final = "Start every node with RAY_AUTH_MODE=token and the same token: see `evopolicygym docs cluster`."
-
-
-def require_token(address: str) -> None:
-    """Whoever reaches a cluster without a token runs what he likes on it: agents must not be able to."""
-    if _answers_without_token(address):
-        raise UserError(f"the Ray cluster at {address} takes orders from anybody who can reach it", REMEDY)
-
-
-def _answers_without_token(address: str) -> bool:
-    stranger = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
-    stranger |= {"RAY_AUTH_MODE": "disabled", "HOME": os.devnull}
-    command = [sys.executable, "-P", "-c", ASK_WITHOUT_TOKEN, address]
-    return subprocess.run(command, env=stranger, capture_output=True, timeout=120).returncode == 0

@@ -1,4 +1,7 @@
-"""What the head and a seat tell each other: typed records as bytes, so that nothing else is ever unpickled."""
+"""What the head and a remote worker send each other: typed records as bytes, so that nothing else is unpickled.
+
+Folders travel as lists of files: checkpoints to a node, recordings back.
+"""
 
 from __future__ import annotations
 
@@ -8,23 +11,26 @@ import tempfile
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from evopolicygym.errors import Fault
-from evopolicygym.execution.records import Episode, LoadResult, Node, WorkerAnswer
+from evopolicygym.execution.messages import WorkerAnswer
+from evopolicygym.execution.records import Episode, LoadResult, Node
 from evopolicygym.sandbox.checkpoints import Checkpoint, CheckpointStore, remove_tree
 from evopolicygym.sandbox.policy.jail import Level
 from evopolicygym.tasks.task import Task
 
 T = TypeVar("T")
 PackedFiles = tuple[tuple[str, bytes], ...]
+ENGINE_CONFIG, CHECKPOINT = "engine_config", "checkpoint"  # what a worker may need to be sent first
+ARRIVING: Final = ".arrived-"
 
 
 @dataclass(frozen=True)
 class EngineConfig:
-    """What is played and how. ``bit_id`` is the head's: a node that finds another for itself does not play."""
+    """What is played and how. ``bit_id`` is the head's: a node that computes another one does not play."""
 
     task: Task
     levels: tuple[Level, ...]
@@ -39,16 +45,17 @@ class EngineConfig:
 
 @dataclass(frozen=True)
 class RemoteRequest:
-    """To a seat: play the episodes; without any, load the checkpoint; without one, only prepare the scene."""
+    """To a worker: play the episodes; without episodes, load the checkpoint; without a checkpoint, only start the
+    engine. ``config`` is the key of an EngineConfig."""
 
-    scene: str
+    config: str
     checkpoint: Checkpoint | None = None
     episodes: tuple[Episode, ...] = ()
 
 
 @dataclass(frozen=True)
 class EngineInfo:
-    """A seat's engine, as it is once it has started."""
+    """A worker's engine, once it has started."""
 
     level: Level
     implementation: str
@@ -58,7 +65,7 @@ class EngineInfo:
 
 @dataclass(frozen=True)
 class RemoteReply:
-    """From a seat. ``needs`` names what it must be sent first; ``refused`` says why it does not play at all;
+    """From a worker. ``needs`` names what it must be sent first; ``refused`` says why it does not play at all;
     ``answers`` and ``recordings`` are in the order of the episodes."""
 
     node: Node | None = None
@@ -66,7 +73,7 @@ class RemoteReply:
     refused: str = ""
     fault: str = ""
     permanent: bool = False
-    prepared: EngineInfo | None = None
+    engine: EngineInfo | None = None
     load: LoadResult | None = None
     answers: tuple[WorkerAnswer, ...] = ()
     recordings: tuple[PackedFiles, ...] = ()
@@ -80,9 +87,6 @@ class PackedFolder:
     files: PackedFiles
 
 
-ENGINE_CONFIG, CHECKPOINT = "scene", "checkpoint"
-
-
 def encode(record: object) -> bytes:
     return msgspec.msgpack.encode(record)
 
@@ -92,17 +96,16 @@ def decode(data: bytes, kind: type[T]) -> T:
 
 
 def pack_files(folder: Path) -> PackedFiles:
-    """Every file, and with a slash at its end every folder, which may be empty."""
-    found: list[tuple[str, bytes]] = []
+    """Return every file of a folder, and every sub-folder by a name that ends in a slash (it may be empty)."""
+    packed: list[tuple[str, bytes]] = []
     for parent, folders, files in os.walk(folder):
-        place = Path(parent)
-        found += [(f"{(place / name).relative_to(folder)}/", b"") for name in folders]
-        found += [(str((place / name).relative_to(folder)), (place / name).read_bytes()) for name in files]
-    return tuple(sorted(found))
+        packed += [(f"{Path(parent, name).relative_to(folder)}/", b"") for name in folders]
+        packed += [(str(Path(parent, name).relative_to(folder)), Path(parent, name).read_bytes()) for name in files]
+    return tuple(sorted(packed))
 
 
 def unpack_files(files: PackedFiles, folder: Path) -> None:
-    """Below ``folder``, and nowhere else."""
+    """Write the files below ``folder``; raises Fault for a name that leads out of it."""
     for name, data in files:
         target = folder / name
         if not target.resolve().is_relative_to(folder.resolve()):
@@ -119,14 +122,14 @@ def pack_checkpoint(folder: Path) -> bytes:
 
 
 def unpack_checkpoint(data: bytes, expected: Checkpoint, store: CheckpointStore) -> None:
-    """Into the store, hashed again on arrival."""
+    """Add a checkpoint to the store. Its content is hashed again on arrival; a wrong hash raises Fault."""
     store.root.mkdir(parents=True, exist_ok=True)
-    arrived = Path(tempfile.mkdtemp(prefix=".arrived-", dir=store.root))
+    arrived = Path(tempfile.mkdtemp(prefix=ARRIVING, dir=store.root))
     try:
         unpack_files(decode(data, PackedFolder).files, arrived)
-        found = store.snapshot(arrived, is_stored=True)
+        checkpoint = store.snapshot(arrived, is_stored=True)
     finally:
         remove_tree(arrived)
-    if found != expected:
-        remove_tree(store.folder(found))
-        raise Fault(f"checkpoint {expected.hash[:16]} arrived as {found.hash[:16]}")
+    if checkpoint != expected:
+        remove_tree(store.folder(checkpoint))
+        raise Fault(f"checkpoint {expected.hash[:16]} arrived as {checkpoint.hash[:16]}")

@@ -1,0 +1,114 @@
+"""Runs on disk as objects and as tidy tables."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pandas
+import pytest
+
+import evopolicygym
+from evopolicygym import UserError
+from evopolicygym.analysis.scores import run_score
+
+SAMPLE = Path(__file__).parents[2] / "examples/runs"
+
+
+@pytest.fixture(scope="module")
+def runs() -> evopolicygym.Runs:
+    return evopolicygym.load_runs(SAMPLE)
+
+
+def test_one_row_per_run_with_the_score_of_the_leaderboard(runs):
+    frame = runs.runs.set_index("folder")
+    assert len(frame) == len(runs) == 12
+    assert list(frame.index) == [str(run.folder) for run in runs]
+    board = evopolicygym.leaderboard(runs).boards[0]
+    for table in board.tasks:
+        rows = {row.entrant: row for row in table.rows}
+        for entrant, mine in frame[frame["task"] == table.task].groupby("entrant"):
+            assert mine["score"].mean() == pytest.approx(rows[entrant].score, abs=1e-12)
+            assert mine["normalised"].mean() == pytest.approx(rows[entrant].normalised, abs=1e-12)
+    assert set(frame["isolation_agent"]) <= {"A", "B"} and frame["publishable"].all()
+    assert set(frame["splits_id"]) == {"paper"} and frame["cost_usd"].isna().all()
+
+
+def test_episodes_add_up_to_everything_else(runs):
+    """Per-case returns: held-out to scores, validation and train to means of submissions."""
+    episodes, submissions = runs.episodes, runs.submissions
+    assert set(episodes["split"]) == {"train", "validation", "heldout"}
+    scores = episodes[(episodes["split"] == "heldout") & episodes["selected"]].groupby("run")["return"].mean()
+    for run in runs:
+        assert scores[run.id] == pytest.approx(run.score, abs=1e-9)
+    train = episodes[episodes["split"] == "train"].groupby(["run", "submission"])
+    known = submissions[submissions["verdict"] == "ok"].set_index(["run", "submission"])
+    pandas.testing.assert_series_equal(
+        train["return"].mean().sort_index(), known["train_mean"].sort_index(), check_names=False
+    )
+    assert train["case"].count().sort_index().tolist() == known["episodes"].sort_index().tolist()
+    assert submissions.groupby("run")["selected"].sum().eq(1).all()
+
+
+def test_a_single_run_has_the_same_tables(runs):
+    one = evopolicygym.load_run(runs[3].folder / "run.json")
+    assert one == runs[3] and one.folder == runs[3].folder
+    mine = runs.episodes[runs.episodes["run"] == one.id].reset_index(drop=True)
+    pandas.testing.assert_frame_equal(one.episodes, mine)
+    assert len(one.submissions) == len(one.record.submissions)
+
+
+def test_a_run_without_a_scored_submission_counts_the_failure_return(tmp_path):
+    run = evopolicygym.run("core16/mountain-car-continuous", "nop", folder=tmp_path / "run", seeds="paper", budget=1)
+    assert (run.outcome, run.score) == ("no_ok_submit", run.record.task.failure_return)
+    frame = evopolicygym.load_runs(tmp_path).runs
+    assert frame["score"].tolist() == [run.score] and frame["missing"].tolist() == [None]
+    assert run.episodes.empty and list(run.episodes) == list(evopolicygym.load_runs(SAMPLE).episodes)
+
+
+def test_unfinished_and_broken_runs(tmp_path):
+    """An unfinished one is there without a score; a broken one is left out, with a warning at the caller's line."""
+    for name in ("whole", "open", "broken"):
+        (tmp_path / name).mkdir()
+        shutil.copy(sorted(SAMPLE.glob("*/run.json"))[0], tmp_path / name)
+    record = json.loads((tmp_path / "open/run.json").read_text())
+    (tmp_path / "open/run.json").write_text(json.dumps(record | {"status": "open", "outcome": None}))
+    (tmp_path / "broken/run.json").write_text(json.dumps(record | {"submissions": "many"}))
+    with pytest.warns(UserWarning, match=r"broken is left out: broken: .*submissions") as caught:
+        found = evopolicygym.load_runs(str(tmp_path))
+    assert caught[0].filename == __file__
+    assert [run.folder.name for run in found] == ["open", "whole"]
+    assert found.runs["score"].isna().tolist() == [True, False] and found[0].missing.startswith("open:")
+    assert [Path(skip.path).name for skip in found.skipped] == ["broken"]
+    with pytest.raises(UserError, match="submissions"):
+        evopolicygym.load_run(tmp_path / "broken")
+
+
+def test_nothing_to_load_is_an_error(tmp_path):
+    for path in (tmp_path, tmp_path / "nowhere"):
+        with pytest.raises(UserError):
+            evopolicygym.load_runs(path)
+        with pytest.raises(UserError):
+            evopolicygym.load_run(path)
+
+
+def test_what_takes_runs_takes_them_in_any_form(runs):
+    tuner = [run for run in runs if run.agent == "tuner"]
+    starter = [run for run in runs if run.agent == "starter"]
+    compared = evopolicygym.compare(tuner, starter)
+    assert [len(side.runs) for side in compared.sides] == [2, 2] and len(compared.pairs) == 1
+    same = evopolicygym.compare(*(tuner, starter))
+    assert same.as_dict() == compared.as_dict() and json.dumps(same.as_dict())
+    by_path, by_runs = evopolicygym.analyze(tuner[0].folder), evopolicygym.analyze([tuner[0]])
+    assert by_path.as_dict() == by_runs.as_dict()
+    assert len(evopolicygym.analyze(runs).runs) == len(evopolicygym.analyze([SAMPLE]).runs) == 12
+    with pytest.raises(UserError, match="one side only"):
+        evopolicygym.compare(tuner)
+    with pytest.raises(UserError, match="is not a run"):
+        evopolicygym.leaderboard([1])
+
+
+def test_scores_are_those_of_the_rules(runs):
+    assert all(run.returns == run_score(run.record).returns for run in runs)
+    assert "score=" in repr(runs[0]) and "12 runs" in repr(runs) and len(runs[:3]) == 3

@@ -1,0 +1,293 @@
+"""`run` with a Python function as the agent: whatever the function does, the run ends with an outcome."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+import evopolicygym
+from evopolicygym import RunClosed, SubmissionRefused, UserError, Workspace
+
+TASK = "core16/mountain-car-continuous"
+SMALL = {"budget": 4, "validation_cases": 1, "heldout_cases": 2, "seeds": "paper"}
+POLICY = """
+class Policy:
+    def __init__(self, obs_space, action_space, env_meta): pass
+    def reset(self, episode_index): pass
+    def act(self, obs): return [{}]
+"""
+
+
+def play(agent, folder: Path, **options) -> evopolicygym.Run:
+    return evopolicygym.run(TASK, agent, folder=folder, **SMALL | options)
+
+
+def search(workspace: Workspace) -> None:
+    for force in (-0.5, 0.5):
+        workspace.policy.write_text(POLICY.format(force))
+        feedback = workspace.submit([0, 1])
+        assert feedback.ok and feedback.cases == (0, 1) and len(feedback.returns) == len(feedback.lengths) == 2
+        assert (feedback.folder / "summary.json").is_file()
+        print(force, feedback.mean, feedback.remaining)
+
+
+def test_a_function_plays_a_whole_run(tmp_path):
+    run = play(search, tmp_path / "run", seed=7)
+    record = run.record
+    assert (run.outcome, record.times.closed_because, len(record.submissions)) == ("scored", "budget_spent", 2)
+    assert (run.task, run.agent, record.agent.seed) == (TASK, "python:search", 7)
+    assert run.score == sum(run.returns) / 2 and run.missing is None
+    assert (tmp_path / "run/logs/agent/turn_001.out").read_text().startswith("-0.5 ")
+    assert evopolicygym.load_run(tmp_path / "run") == run
+
+
+def test_the_record_says_that_it_was_not_isolated(tmp_path):
+    run = play(search, tmp_path / "run")
+    assert run.publishable is False
+    assert (run.record.isolation.agent, run.record.isolation.agent_network) == ("none", "open")
+    assert "Python function" in run.record.isolation.agent_residues[0]
+    assert len(run.record.agent.settings["sha256"]) == 64
+    assert evopolicygym.leaderboard(run).boards[0].apart
+
+
+def test_it_plays_in_a_process_of_its_own(tmp_path):
+    seen = []
+
+    def agent(workspace: Workspace) -> None:
+        seen.append("only in the child")
+        (workspace.path / "pids").write_text(f"{os.getpid()} {os.getppid()} {Path.cwd()}")
+
+    play(agent, tmp_path / "run")
+    pid, host, folder = (tmp_path / "run/workspace/pids").read_text().split()
+    assert seen == [] and os.getpid() not in (int(pid), int(host)) and folder == str(tmp_path / "run/workspace")
+    assert not _is_alive(int(pid)) and not _is_alive(int(host))
+
+
+def test_what_the_workspace_knows(tmp_path):
+    def agent(workspace: Workspace) -> None:
+        assert (workspace.budget, workspace.remaining, workspace.seed) == (4, 4, 3)
+        assert "policy.py" in workspace.task and workspace.info()["env_meta"]["task"] == TASK
+        assert "class Policy" in workspace.policy.read_text() and workspace.policy.parent == workspace.system
+        for cases, status in (
+            ([], "invalid_env_instance"),
+            ("9999", "invalid_env_instance"),
+            ("0-9", "budget_invalid"),
+        ):
+            with pytest.raises(SubmissionRefused) as refused:
+                workspace.submit(cases)
+            assert (refused.value.status, refused.value.remaining) == (status, 4), refused.value
+        assert workspace.submit("0-3").remaining == 0
+        with pytest.raises(RunClosed):
+            workspace.submit([0])
+        assert workspace.remaining == 0
+        print("all of it")
+
+    run = play(agent, tmp_path / "run", seed=3)
+    assert (run.folder / "logs/agent/turn_001.out").read_text() == "all of it\n"
+    assert run.record.turns[0].exit_code == 0
+
+
+def test_a_policy_that_does_not_load_is_feedback(tmp_path):
+    def agent(workspace: Workspace) -> None:
+        workspace.policy.write_text("import nothing_of_this_name\n")
+        feedback = workspace.submit([0])
+        print(feedback.status, feedback.ok, feedback.returns, feedback.mean, feedback.remaining)
+
+    run = play(agent, tmp_path / "run")
+    assert (run.folder / "logs/agent/turn_001.out").read_text() == "import_error False () None 3\n"
+    assert (run.outcome, run.returns) == ("no_ok_submit", (run.record.task.failure_return,) * 2)
+
+
+def raises(workspace: Workspace) -> None:
+    raise ValueError("of its own making")
+
+
+def exits(workspace: Workspace) -> None:
+    sys.exit("for a reason")
+
+
+def exits_hard(workspace: Workspace) -> None:
+    os._exit(7)
+
+
+def dies(workspace: Workspace) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def kills_its_host(workspace: Workspace) -> None:
+    os.kill(os.getppid(), signal.SIGKILL)
+    time.sleep(600)
+
+
+@pytest.mark.parametrize(
+    ("agent", "code", "message"),
+    [
+        (raises, 1, "ValueError: of its own making"),
+        (exits, 1, "for a reason"),
+        (exits_hard, 7, "exit code 7"),
+        (dies, 137, "exit code 137"),
+        (kills_its_host, 137, "was killed"),
+    ],
+    ids=lambda value: getattr(value, "__name__", None),
+)
+def test_a_function_that_fails_ends_the_run_like_any_agent(tmp_path, agent, code, message):
+    """It is called again, and given up after three failures in a row."""
+    run = play(agent, tmp_path / "run")
+    assert (run.outcome, run.record.times.closed_because) == ("no_ok_submit", "agent_failed")
+    assert [turn.failure for turn in run.record.turns] == ["client"] * 3
+    assert run.record.turns[0].exit_code == code and message in run.record.turns[0].message
+    assert run.score == run.record.task.failure_return
+
+
+def test_what_was_submitted_before_a_failure_counts(tmp_path):
+    def agent(workspace: Workspace) -> None:
+        if workspace.remaining == workspace.budget:
+            workspace.submit([0])
+        raise RuntimeError
+
+    run = play(agent, tmp_path / "run")
+    assert (run.outcome, len(run.record.submissions), len(run.record.turns)) == ("scored", 1, 4)
+
+
+def test_a_function_that_hangs_is_killed_with_all_that_it_started(tmp_path):
+    def agent(workspace: Workspace) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        away = subprocess.Popen(["sleep", "600"], start_new_session=True)
+        (workspace.path / "pids").write_text(f"{os.getpid()} {away.pid}")
+        workspace.submit([0])
+        while True:
+            time.sleep(60)
+
+    run = play(agent, tmp_path / "run", max_hours=3 / 3600)
+    assert (run.outcome, run.record.times.closed_because) == ("scored", "limit_hours")
+    assert run.record.turns[0].failure == "timeout"
+    assert not any(_is_alive(int(pid)) for pid in (run.folder / "workspace/pids").read_text().split())
+
+
+def test_what_a_function_leaves_behind_is_killed(tmp_path):
+    def agent(workspace: Workspace) -> None:
+        away = subprocess.Popen(["sleep", "600"], start_new_session=True)
+        (workspace.path / "pid").write_text(str(away.pid))
+
+    run = play(agent, tmp_path / "run")
+    assert run.record.times.closed_because == "agent_stopped"
+    assert not _is_alive(int((run.folder / "workspace/pid").read_text()))
+
+
+def test_it_plays_where_an_event_loop_is_running_and_from_a_thread(tmp_path):
+    """As in a notebook."""
+
+    async def notebook() -> evopolicygym.Run:
+        return play(search, tmp_path / "loop")
+
+    runs = [asyncio.run(notebook())]
+    thread = threading.Thread(target=lambda: runs.append(play(search, tmp_path / "thread")))
+    thread.start()
+    thread.join()
+    assert [run.outcome for run in runs] == ["scored", "scored"] and runs[0].returns == runs[1].returns
+
+
+def test_progress_is_reported(tmp_path):
+    seen: list[evopolicygym.RunProgress] = []
+    run = play(search, tmp_path / "run", progress=seen.append)
+    assert seen[-1].phase == "finished" and len(seen) == len(set(seen))
+    assert (seen[-1].charged, seen[-1].budget, seen[-1].submissions, seen[-1].turns) == (4, 4, 2, 1)
+    assert seen[-1].best_train_mean == max(submission.train.mean for submission in run.record.submissions)
+
+
+def test_a_progress_callback_that_fails_does_not_end_the_run(tmp_path):
+    with pytest.warns(UserWarning, match="progress is not reported any more: ZeroDivisionError"):
+        assert play(search, tmp_path / "run", progress=lambda _: 1 / 0).outcome == "scored"
+
+
+SCRIPT = """
+import os, pathlib, sys, time
+import evopolicygym
+
+def agent(workspace):
+    pid = workspace.path / "pid"
+    if not pid.exists():
+        workspace.submit([0])
+        pid.write_text(str(os.getpid()))
+        time.sleep(600)
+    workspace.submit([1, 2, 3])
+
+run = evopolicygym.run({task!r}, agent, folder=sys.argv[1], **{small!r})
+print(run.outcome, len(run.record.submissions), *(turn.failure for turn in run.record.turns))
+"""
+
+
+def test_a_killed_run_takes_its_function_with_it_and_goes_on(tmp_path):
+    program, root = tmp_path / "play.py", tmp_path / "run"
+    program.write_text(SCRIPT.format(task=TASK, small=SMALL))
+    command = [sys.executable, str(program), str(root)]
+    with subprocess.Popen(command) as first:
+        while not (root / "workspace/pid").exists() and first.poll() is None:
+            time.sleep(0.05)
+        first.kill()
+    agent = int((root / "workspace/pid").read_text())
+    while _is_alive(agent):  # ends with the test's own time limit
+        time.sleep(0.05)
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == "scored 2 interrupted None\n"
+
+
+def test_the_command_cannot_go_on_with_a_function(tmp_path):
+    play(search, tmp_path / "run")
+    (tmp_path / "run/run.json").unlink()
+    done = subprocess.run(
+        [sys.executable, "-m", "evopolicygym", "run", "--resume", str(tmp_path / "run")], capture_output=True, text=True
+    )
+    assert done.returncode == 2 and "call evopolicygym.run" in done.stderr
+
+
+def test_names_and_commands_play_too(tmp_path):
+    by_name = play("starter", tmp_path / "name")
+    program = tmp_path / "agent" / "agent.py"
+    program.parent.mkdir()
+    program.write_text("import subprocess, sys\nsubprocess.run([sys.executable, 'submit.py', '0-3'], check=True)\n")
+    by_command = play([sys.executable, str(program)], tmp_path / "command")
+    assert by_name.returns == by_command.returns and by_name.publishable and by_command.publishable
+    assert (by_name.agent, by_command.agent) == ("starter", "command")
+
+
+@pytest.mark.parametrize(
+    ("agent", "options", "message"),
+    [
+        ("codecs", {}, "there is no agent 'codecs'"),
+        ("command", {}, "Pass it as a list"),
+        ([], {}, "no program is named"),
+        ("starter", {"budget": 0}, "budget"),
+        ("starter", {"max_hours": -1.0}, "max_hours"),
+        ("starter", {"agent_hosts": "one.example"}, "agent_hosts"),
+        ("starter", {"isolation": "C"}, "isolation"),
+        ("starter", {"engine": "moon"}, "engine"),
+        ("starter", {"ray_address": "auto"}, "needs Ray"),
+        (search, {"model": "large"}, "takes no model"),
+    ],
+)
+def test_wrong_arguments_are_named_and_leave_nothing(tmp_path, agent, options, message):
+    with pytest.raises(UserError, match=message):
+        play(agent, tmp_path / "run", **options)
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_default_folder_is_new_and_named_after_the_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run = evopolicygym.run(TASK, search, **SMALL)
+    assert run.folder.parent == Path("runs") and run.folder.name.startswith("core16-mountain-car-continuous__search__")
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return False

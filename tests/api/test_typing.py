@@ -1,0 +1,73 @@
+"""A user's type checker sees real types: the package ships `py.typed`."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import evopolicygym
+
+SCRIPT = """
+import evopolicygym
+from evopolicygym import Workspace, evaluate, leaderboard, list_tasks, load_run, load_runs, load_task, run
+
+
+def agent(workspace: Workspace) -> None:
+    feedback = workspace.submit([0, 1])
+    reveal_type(feedback.returns)  # tuple[float, ...]
+    reveal_type(workspace.path)  # pathlib.Path
+
+
+reveal_type(list_tasks())  # list[str]
+reveal_type(load_task("core16/acrobot"))  # evopolicygym.tasks.task.Task
+found = evaluate("folder", "core16/acrobot", split="heldout", cases=[0])
+reveal_type(found)  # evopolicygym.execution.evaluation.Evaluation
+reveal_type(found.mean)  # float | None
+reveal_type(run("core16/acrobot", agent, budget=8))  # evopolicygym.api.results.Run
+reveal_type(load_run("runs/one").score)  # float | None
+reveal_type(load_runs("runs")[0])  # evopolicygym.api.results.Run
+reveal_type(leaderboard(load_runs("runs")).boards)  # tuple[BOARD, ...]
+reveal_type(evopolicygym.compare("a", "b"))  # evopolicygym.api.statistics.Comparison
+reveal_type(evopolicygym.analyze("runs"))  # evopolicygym.api.statistics.Analysis
+"""
+WRONG = """
+import evopolicygym
+
+evopolicygym.evaluate("folder", "core16/acrobot", split="test")
+evopolicygym.run("core16/acrobot", lambda workspace: workspace.nothing)
+evopolicygym.no_such_name
+"""
+
+
+def test_a_user_of_mypy_sees_real_types(tmp_path):
+    wanted = re.findall(r"reveal_type\(.*\)  # (.*)", SCRIPT)
+    seen = [text for text in _mypy(tmp_path, SCRIPT) if "Revealed type" in text]
+    revealed = [re.search(r'Revealed type is "(.*)"', text)[1].replace("builtins.", "") for text in seen]
+    revealed = [re.sub(r"\[evopolicygym\.analysis\.\S*, ", "[BOARD, ", text) for text in revealed]
+    assert revealed == wanted
+
+
+def test_mistakes_are_found(tmp_path):
+    errors = [text for text in _mypy(tmp_path, WRONG) if ": error:" in text]
+    assert [re.search(r"\[([a-z-]+)\]$", text)[1] for text in errors] == ["arg-type", "attr-defined", "attr-defined"]
+
+
+def _mypy(folder: Path, script: str) -> list[str]:
+    """Strictly, and without this repository's configuration; imports are followed into the installed package."""
+    (folder / "script.py").write_text(script)
+    options = [
+        "--strict",
+        "--config-file=",
+        "--python-executable",
+        sys.executable,
+        "--cache-dir",
+        str(folder / "cache"),
+    ]
+    command = [sys.executable, "-m", "mypy", *options, "script.py"]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True).stdout.splitlines()
+
+
+def test_the_marker_of_a_typed_package_is_there():
+    assert Path(evopolicygym.__file__).with_name("py.typed").is_file()
