@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import zip_longest
 
+from evopolicygym.analysis.formatting import between, caution, count, fixed, number, probability, span, with_interval
 from evopolicygym.analysis.leaderboard.aggregates import Aggregate, AggregateRow
 from evopolicygym.analysis.leaderboard.build import BoardTable, CostRow, Leaderboard, PaperRows
 from evopolicygym.analysis.leaderboard.task_table import TaskRow, TaskTable
 from evopolicygym.analysis.stats.estimates import CONFIDENCE_LEVEL, FULL_SCOPE
-from evopolicygym.cli.numbers import between, caution, count, fixed, number, probability, span, with_interval
 from evopolicygym.cli.output import print_table, print_text
 
 SURE = f"{CONFIDENCE_LEVEL:.0%}"
