@@ -10,9 +10,9 @@ from statistics import median
 from evopolicygym.analysis.analyze import EntrantSummary, summarize_entrants
 from evopolicygym.analysis.diagnostics import CodeSize, Diagnosis
 from evopolicygym.analysis.edits.kinds import EDITS, PAPER_EDITS, SizeClass
+from evopolicygym.analysis.formatting import UNKNOWN, number
 from evopolicygym.analysis.spending import files_opened
 from evopolicygym.analysis.stats.hit_rates import HitRate
-from evopolicygym.cli.numbers import UNKNOWN, number
 from evopolicygym.cli.output import print_table, print_text
 
 

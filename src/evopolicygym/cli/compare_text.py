@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from evopolicygym.analysis.compare import ComparedEntrant, PairComparison, ScoreDifference, TaskComparison
+from evopolicygym.analysis.formatting import between, caution, fixed, number, probability, with_interval
 from evopolicygym.analysis.stats.estimates import CONFIDENCE_LEVEL
 from evopolicygym.analysis.stats.power import CASES, POWER, RunsNeeded
-from evopolicygym.cli.numbers import between, caution, fixed, number, probability, with_interval
 from evopolicygym.cli.output import print_table, print_text
 
 COLUMNS = (

@@ -14,7 +14,7 @@ from typing import Annotated, Final
 import typer
 from rich.text import Text
 
-from evopolicygym.cli.numbers import counted
+from evopolicygym.analysis.formatting import counted
 from evopolicygym.cli.output import one_line, print_json, stderr, stdout
 from evopolicygym.errors import IsolationUnavailable, UserError
 from evopolicygym.execution.jail_speed import measure_jail

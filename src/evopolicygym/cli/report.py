@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from evopolicygym.cli.numbers import counted
+from evopolicygym.analysis.formatting import counted
 from evopolicygym.cli.output import print_json, print_skipped, stderr
 from evopolicygym.errors import UserError
 

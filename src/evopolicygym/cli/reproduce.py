@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from evopolicygym.cli.numbers import fixed
+from evopolicygym.analysis.formatting import fixed
 from evopolicygym.cli.output import print_json, print_table, print_text
 from evopolicygym.reference import paper
 

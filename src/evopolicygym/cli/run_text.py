@@ -11,7 +11,7 @@ from typing import Final
 
 from rich.text import Text
 
-from evopolicygym.cli.numbers import counted
+from evopolicygym.analysis.formatting import counted
 from evopolicygym.cli.output import one_line, print_json, stderr, stdout
 from evopolicygym.errors import Fault
 from evopolicygym.judge.state import RunPhase, RunState

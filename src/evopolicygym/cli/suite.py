@@ -13,8 +13,8 @@ from typing import Annotated
 
 import typer
 
+from evopolicygym.analysis.formatting import counted
 from evopolicygym.cli import suite_text
-from evopolicygym.cli.numbers import counted
 from evopolicygym.cli.output import print_json, print_refused_nodes, stderr
 from evopolicygym.errors import UserError
 from evopolicygym.execution.ray.cluster import RayCluster
