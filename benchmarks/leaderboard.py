@@ -1,4 +1,4 @@
-"""Measures the cost of the statistics: tables of 16 tasks x 5 entrants x 5 runs with 10,000 draws, as multiples of plain sums.
+"""Measures the statistics of 16 tasks x 5 entrants x 5 runs with 10,000 draws, as multiples of plain sums.
 
     python benchmarks/leaderboard.py
 
