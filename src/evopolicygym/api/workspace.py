@@ -151,7 +151,7 @@ class Workspace:
 
 
 def _fetch(url: str, body: bytes | None = None, headers: Mapping[str, str] | None = None) -> tuple[int, str]:
-    """Return status and body; with a ``body`` of its own it is a POST. Raises RunClosed where nothing answers: the server
+    """Return status and body of a GET, or of a POST of ``body``. Raises RunClosed where nothing answers: the server
     ends with the run."""
     import urllib.error
     import urllib.request
