@@ -25,13 +25,12 @@ from engine import CONSTANT, bare
 
 from evopolicygym.execution.records import Episode, EpisodeResult, Recording
 from evopolicygym.files import sync_tree
-from evopolicygym.judge import delivery
+from evopolicygym.judge import feedback
 from evopolicygym.judge.events import Refused
 from evopolicygym.judge.feedback import FeedbackWriter, summarize
 from evopolicygym.judge.judge import Judge
-from evopolicygym.judge.requests import SubmitRequest
+from evopolicygym.judge.protocol import SubmitRequest, Verdict
 from evopolicygym.judge.submission import accept, execute
-from evopolicygym.judge.verdicts import Verdict
 from evopolicygym.runs.open_run import open_run
 from evopolicygym.tasks.splits import Split
 
@@ -105,29 +104,29 @@ class Parts:
         return result
 
     def once(self, number: int) -> None:
-        judge, engine, place = self.judge, self.judge.context.engine, self.judge.paths
-        self.timed("snapshot, synced", lambda: engine.store.snapshot(place.system, sync_tree))
+        judge, engine, paths = self.judge, self.judge.context.engine, self.judge.paths
+        self.timed("snapshot, synced", lambda: engine.store.snapshot(paths.system, sync_tree))
         self.timed("one line of the ledger", lambda: judge.record(Refused("busy")))
         one = self.timed("all until the charge", lambda: accept(judge, SubmitRequest((number,), f"key-{number}")))
         checkpoint, (case,) = one.charged.checkpoint, judge.cases(Split.TRAIN, [number])
         load = self.timed("load", lambda: engine.load(checkpoint))
         self.timed("episode, isolated", lambda: list(engine.run([Episode(0, checkpoint, case)])))
-        staged = FeedbackWriter(place.feedback)
+        staged = FeedbackWriter(paths.feedback)
         recording = Recording(str(staged.episode(0)), video=False)
         played = self.timed("episode, recorded", lambda: list(engine.run([Episode(0, checkpoint, case, recording)])))
         results = [outcome for outcome in played if isinstance(outcome, EpisodeResult)]
         summary = summarize(one, Verdict.OK, load, results, 0.0, judge.state.remaining)
         self.timed("feedback written", lambda: staged.write(summary, load, results))
-        self.timed("feedback synced, published", lambda: staged.publish(place.feedback / f"part_{number:03}"))
+        self.timed("feedback synced, published", lambda: staged.publish(paths.feedback / f"part_{number:03}"))
         self.timed(
-            "delivery", lambda: delivery.copy_to_workspace(place.feedback / f"part_{number:03}", place.workspace)
+            "delivery", lambda: feedback.copy_to_workspace(paths.feedback / f"part_{number:03}", paths.workspace)
         )
         self.timed("all from the charge on", lambda: execute(judge, one))
 
 
 def parts(folder: Path, count: int) -> None:
     with open_run(folder / "parts", task=TASK, **OPTIONS) as owner:
-        write_policy(owner.place.system)
+        write_policy(owner.paths.system)
         measured = Parts(owner.judge)
         for number in range(count):
             measured.once(number)

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evopolicygym.agents.builtin.tuner.bench import Candidate, write
+from evopolicygym.agents.builtin.tuner.evaluator import Candidate, write
 from evopolicygym.agents.builtin.tuner.policies.features import width
 from evopolicygym.execution.conformance import probe_folder
 from evopolicygym.execution.engine import LocalEngine

@@ -1,4 +1,4 @@
-"""Small environments for tests: real ones, made and stepped by real workers (ids `toys:NAME-v0`)."""
+"""Toy environments for tests: real ones, made and stepped by real workers (ids `toys:NAME-v0`)."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class Importing(Toy):
 
 
 class Flaky(Toy):
-    """Raises the first time ever, and never again: a marker file remembers."""
+    """Raises the very first time and never again; a marker file remembers."""
 
     def pay(self, action: Any) -> float:
         try:
@@ -95,7 +95,7 @@ class Flaky(Toy):
 
 
 class Moody(Toy):
-    """While a mood lasts, a file: raises every other time, so that nobody knows whose doing it is."""
+    """While the file TOY_MOOD exists, raises every other time: repeating the actions does not repeat the error."""
 
     def pay(self, action: Any) -> float:
         mood = Path(os.environ["TOY_MOOD"])
@@ -108,7 +108,7 @@ class Moody(Toy):
 
 
 class Aborting(Toy):
-    """Takes its whole process with it whenever action 2 is played."""
+    """Aborts its process whenever action 2 is played."""
 
     def pay(self, action: Any) -> float:
         if action == 2:
@@ -122,14 +122,14 @@ class NotANumber(Toy):
 
 
 class Huge(Toy):
-    """Rewards that are finite, of which two are not."""
+    """Each reward is finite, and the sum of two is not."""
 
     def pay(self, action: Any) -> float:
         return 1.7e308
 
 
 class Misshapen(Toy):
-    """Gives another observation than its space says, after the first."""
+    """After the first observation, returns observations of another shape than its space has."""
 
     def observe(self) -> Any:
         return np.zeros(2 if self.steps == 0 else 3)
@@ -141,7 +141,7 @@ class Undrawable(Toy):
 
 
 class Blank(Toy):
-    """Draws nothing, as environments do that were not asked for pictures."""
+    """Renders nothing, as environments do that were made without a render mode."""
 
     def render(self) -> Any:
         return None
@@ -154,14 +154,14 @@ class Unwritten(Blank):
 
 
 class Deadly(Toy):
-    """Takes its whole process with it whenever it is drawn."""
+    """Aborts its process whenever it is rendered."""
 
     def render(self) -> Any:
         os.abort()
 
 
 class Slow(Toy):
-    """Takes longer for a step than a policy may take for all its answers."""
+    """A step takes longer than a policy may take for all its answers."""
 
     def pay(self, action: Any) -> float:
         time.sleep(0.3)
@@ -169,7 +169,7 @@ class Slow(Toy):
 
 
 class Gated(Toy):
-    """Waits at its gate, a file, until somebody opens it."""
+    """Waits in each step until the file TOY_GATE exists."""
 
     def pay(self, action: Any) -> float:
         while not Path(os.environ["TOY_GATE"]).exists():
@@ -178,7 +178,7 @@ class Gated(Toy):
 
 
 class Free(Toy):
-    """No bounds."""
+    """An action space without bounds."""
 
     action_space = spaces.Box(-np.inf, np.inf, (2,), np.float64)
 
@@ -210,7 +210,7 @@ class Steering(Toy):
 
 
 class Everything(Toy):
-    """Every kind of space that a policy can meet; the reward says whether the action arrived as it was sent."""
+    """Every kind of space that a policy can meet; the reward shows whether the action arrived as it was sent."""
 
     observation_space = spaces.Dict(
         {
@@ -249,7 +249,7 @@ class Everything(Toy):
 
 
 class Nested(Toy):
-    """Large arrays at every depth, with keys that are no names of files, or are the same ones."""
+    """Large arrays at every depth, under keys that are no valid file names or that collide."""
 
     observation_space = spaces.Dict(
         {
@@ -266,15 +266,15 @@ class Nested(Toy):
 
 
 class Unmeasured(Toy):
-    """Observes what JSON has no numbers for."""
+    """Observes NaN and infinities, for which JSON has no numbers."""
 
     def observe(self) -> Any:
         return np.array([np.nan, (-1) ** self.steps * np.inf])
 
 
 class Canary(Toy):
-    """Every seed gives its own numbers: one in the observations, one in the return. Actions are told apart in the
-    last eleven bits of the return, below the canary's own."""
+    """Every seed has its own two numbers: one in the observations, one in the return. Actions change only the last
+    eleven bits of the return, below the canary."""
 
     observation_space = spaces.Box(-np.inf, np.inf, (2,), np.float64)
     action_space = spaces.Box(0, 2047, (1,), np.float64)
@@ -292,14 +292,15 @@ class Canary(Toy):
 
 
 def canaries(seed: int) -> tuple[float, float]:
-    """Of an observation, and of a return: large, so that neither a time nor a size is ever taken for one."""
+    """Return the numbers of a seed, for the observation and the return: large, so that no time or size equals one by
+    chance."""
     digest = hashlib.sha256(f"canary {seed}".encode()).digest()
     first, second = (int.from_bytes(digest[part : part + 8], "big") for part in (0, 8))
     return (2**52 + (first >> 12)) / 2**12, float((2**37 + (second >> 27)) << 11)
 
 
 class Vast(Toy):
-    """Observations and pictures that cannot be compressed: 160 MiB of the ones, more than 32 MiB of the others."""
+    """Observations and pictures that cannot be compressed: 160 MiB and more than 32 MiB."""
 
     observation_space = spaces.Dict({"image": spaces.Box(0, 255, (1 << 20,), np.uint8), "word": spaces.Text(9)})
     length = 160
@@ -312,7 +313,7 @@ class Vast(Toy):
 
 
 class Generous(Toy):
-    """Pays what it is asked for, once."""
+    """Pays the reward that it is asked for, once."""
 
     action_space = spaces.Box(-np.inf, np.inf, (1,), np.float64)
     length = 1

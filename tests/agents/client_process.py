@@ -1,4 +1,4 @@
-"""The smallest driver there can be: a client in its own process group, with a fresh HOME and a scrubbed environment."""
+"""Drive a client without a run: its own process group, a fresh HOME and an environment with nothing inherited."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from typing import Any
 from client_installs import Installed
 
 from evopolicygym.agents import home
-from evopolicygym.agents.client import Ask, Command
-from evopolicygym.agents.reading import Ended
-from evopolicygym.agents.turns import Turn, total
+from evopolicygym.agents.definitions import Command, CommandInputs
+from evopolicygym.agents.turn import ProcessExit, Turn
+from evopolicygym.agents.usage import total_usage
 from process_helpers import wait_until
 
 KEY = "scripted-key-that-opens-nothing"
 
 
 class ClientProcess:
-    """One client in one workspace. ``turns`` are those it has had; ``prefix`` goes before its command line."""
+    """One client in one workspace. ``turns`` are the turns so far; ``prefix`` goes before its command line."""
 
     def __init__(self, client: Installed, folder: Path, workspace: Path, prefix: tuple[str, ...] = (), **ask: Any):
         self.installed, self.workspace, self.prefix, self.ask = client, workspace, prefix, ask
@@ -39,16 +39,18 @@ class ClientProcess:
         return next((turn.session for turn in reversed(self.turns) if turn.session), None)
 
     def turn(self, prompt: str, timeout_s: float = 240.0, counted: Callable[[], object] = lambda: True) -> Turn:
-        """``timeout_s`` counts from when ``counted`` holds."""
+        """Play one turn. ``timeout_s`` counts from when ``counted`` returns true."""
         client = self.installed.client
         options = {"keys": {client.keys[0]: KEY}, "program": str(self.installed.program), **self.ask}
         command = client.command(
-            Ask(prompt, self.workspace, self.home, session=self.session if client.can_resume else None, **options)
+            CommandInputs(
+                prompt, self.workspace, self.home, session=self.session if client.can_resume else None, **options
+            )
         )
         home.seed(self.home, command.files)
         code, wall_s = self._run(command, timeout_s, counted)
-        before = total(turn.usage for turn in self.turns if turn.session == self.session)
-        ended = Ended(code, wall_s, self.home, self.stderr[-4000:], command.session, before)
+        before = total_usage(turn.usage for turn in self.turns if turn.session == self.session)
+        ended = ProcessExit(code, wall_s, self.home, self.stderr[-4000:], command.session, before)
         with self._file("stdout").open(errors="replace") as lines:
             turn = client.read(lines, ended)
         self.turns.append(turn)
@@ -63,7 +65,7 @@ class ClientProcess:
         return self._file("stdout").read_text(errors="replace")
 
     def commands(self) -> list[dict[str, Any]]:
-        """Events of the last turn."""
+        """Return the events of the last turn."""
         return [json.loads(line) for line in self.stdout.splitlines() if line.startswith("{")]
 
     def _file(self, name: str) -> Path:

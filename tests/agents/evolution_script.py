@@ -1,7 +1,8 @@
-"""What the scripted model does: read the task, write a policy, submit, read the feedback, improve, until the budget is
-spent. It is a function of the history alone, so that retries, restarts and resumed sessions do not upset it.
+"""The script of the scripted model: read the task, write a policy, submit, read the feedback and improve it, until the
+budget is spent.
 
-After the first submission it ends its turn, so that somebody has to prompt it again.
+It is a function of the history alone, so that retries, restarts and resumed sessions do not change it. After the first
+submission it ends its turn, so that it has to be prompted again.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ def answer(script: Script, history: Sequence[Past], tools: dict[str, Schema], bo
 
 
 def _arguments(schema: Schema, command: str) -> dict[str, Any]:
-    """The command where it belongs, and something for whatever else the schema insists on."""
+    """Return the arguments of a tool call: the command, and a value for each other field that the schema requires."""
     fields: dict[str, Any] = schema.get("properties") or {}
     key = next((name for name in ("command", "cmd", "script") if name in fields), "command")
     is_list = fields.get(key, {}).get("type") == "array"

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from evopolicygym.agents import definitions, home, installed
-from evopolicygym.agents.client import Ask, Client
-from evopolicygym.agents.metering import Meter
+from evopolicygym.agents import definitions, home, readiness
+from evopolicygym.agents.definitions import Client, CommandInputs
+from evopolicygym.agents.usage import Meter
 from evopolicygym.errors import UserError
 from process_helpers import assert_killed_in, kill_self
 
@@ -29,8 +29,8 @@ done = [{ type = "end" }]
 CLIENTS = [name for name in definitions.names() if not definitions.load(name).ships]
 
 
-def ask(prompt: str = "Play.", **more) -> Ask:
-    return Ask(prompt, Path("/workspace"), Path("/home"), **more)
+def ask(prompt: str = "Play.", **more) -> CommandInputs:
+    return CommandInputs(prompt, Path("/workspace"), Path("/home"), **more)
 
 
 def own(tmp_path: Path, text: str = OWN):
@@ -110,7 +110,7 @@ def test_the_documentation_is_true(tmp_path):
 
 
 def test_a_client_that_is_to_be_installed_yet_says_which_node_it_asks_for(tmp_path):
-    found = installed.check(definitions.load("qwen"), {"PATH": str(tmp_path)}, tmp_path)
+    found = readiness.check(definitions.load("qwen"), {"PATH": str(tmp_path)}, tmp_path)
     assert "qwen is not in PATH" in found.missing[0] and "ask for Node 22 or newer, and none is" in found.remarks[0]
 
 
@@ -151,7 +151,7 @@ def test_a_home_is_seeded_without_following_links(tmp_path):
         with pytest.raises(UserError):
             home.seed(place, {name: "4"})
     (tmp_path / "link").symlink_to(elsewhere)
-    with pytest.raises(home.Spoilt):
+    with pytest.raises(home.HomeUnusable):
         home.seed(tmp_path / "link", {"plain": "4"})
     assert not list(elsewhere.iterdir())
 

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from evopolicygym.agents.jsonl import Conversation, Misspoken, Reply, parse, prompt
-from evopolicygym.agents.turns import Usage
+from evopolicygym.agents.json_lines import AgentReply, Conversation, MalformedReply, parse_reply, prompt_line
+from evopolicygym.agents.usage import Usage
 
 ECHO = """
 import json, sys
@@ -57,18 +57,18 @@ def test_an_agent_that_goes_away():
 def test_an_agent_that_answers_another_turn():
     with (
         agent("""print('{"turn": 7}', flush=True); input()""") as conversation,
-        pytest.raises(Misspoken, match="turn 7"),
+        pytest.raises(MalformedReply, match="turn 7"),
     ):
         conversation.say("hello")
 
 
 @pytest.mark.parametrize("line", ['{"text": 1}', '{"stop": "no"}', '{"data": []}', '{"turn": true}', '{"turn": 1.0}'])
 def test_an_answer_of_the_wrong_shape(line):
-    with pytest.raises(Misspoken, match="must be of type"):
-        parse(line, 1)
+    with pytest.raises(MalformedReply, match="must be of type"):
+        parse_reply(line, 1)
 
 
 def test_all_of_an_answer_is_optional_and_talk_is_no_answer():
-    assert parse("{}", 3) == Reply(3)
-    assert parse("hello", 3) is parse("[1]", 3) is parse("", 3) is parse("{torn", 3) is None
-    assert prompt(0, 'a "b"\n') == '{"type": "prompt", "turn": 0, "message": "a \\"b\\"\\n"}\n'
+    assert parse_reply("{}", 3) == AgentReply(3)
+    assert parse_reply("hello", 3) is parse_reply("[1]", 3) is parse_reply("", 3) is parse_reply("{torn", 3) is None
+    assert prompt_line(0, 'a "b"\n') == '{"type": "prompt", "turn": 0, "message": "a \\"b\\"\\n"}\n'

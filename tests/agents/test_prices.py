@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from evopolicygym.agents.prices import Cost, cost, price_of, table
-from evopolicygym.agents.turns import Usage
+from evopolicygym.agents.prices import TurnCost, cost, price_of, table
+from evopolicygym.agents.usage import Usage
 from evopolicygym.errors import UserError
 
 OWN = '[models."my-model"]\ninput = 2\noutput = 4\nas_of = "2026-01"\nsource = "me"\n'
 
 
 def test_the_client_comes_first():
-    assert cost(Usage(1, output=1, cost_usd=0.25), "gpt-5") == Cost(0.25, "client")
+    assert cost(Usage(1, output=1, cost_usd=0.25), "gpt-5") == TurnCost(0.25, "client")
 
 
 def test_an_estimate_quotes_its_price():
@@ -22,7 +22,7 @@ def test_an_estimate_quotes_its_price():
 
 
 def test_unknown_is_unknown():
-    unknown = Cost(None, "unknown")
+    unknown = TurnCost(None, "unknown")
     assert cost(None, "gpt-5") == unknown
     assert cost(Usage(1, output=1), "nobody-knows-it") == unknown
     assert cost(Usage(1, output=1), None) == unknown

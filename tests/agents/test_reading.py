@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from evopolicygym.agents import definitions, session_files
-from evopolicygym.agents.lines import LONGEST_LINE, ReadingLimit, lines
-from evopolicygym.agents.reading import Ended
-from evopolicygym.agents.turns import FailureKind, Turn, Usage, total
+from evopolicygym.agents import definitions, json_events
+from evopolicygym.agents.json_events import LONGEST_LINE, ReadingLimit, bounded_lines
+from evopolicygym.agents.turn import FailureKind, ProcessExit, Turn
+from evopolicygym.agents.usage import Usage, total_usage
 from evopolicygym.judge.ledger import Ledger
-from evopolicygym.runs.agent_loop import _turned
+from evopolicygym.runs.agent_loop import turn_event
 
 
 def read(name: str, *events, code: int | None = 0, home: Path = Path("/nonexistent"), **more) -> Turn:
-    lines = [event if isinstance(event, str) else json.dumps(event) for event in events]
-    return definitions.load(name).read(lines, Ended(code, 1.0, home, **more))
+    bounded_lines = [event if isinstance(event, str) else json.dumps(event) for event in events]
+    return definitions.load(name).read(bounded_lines, ProcessExit(code, 1.0, home, **more))
 
 
 def codex(**usage):
@@ -32,7 +32,7 @@ def test_totals_of_a_session_become_differences():
     assert first.usage == Usage(1800, 200, None, 100) and first.session == "t-1"
     second = read("codex", codex(input=4000, cached=400, output=200), before=first.usage, session="t-1")
     assert second.usage == first.usage and second.session == "t-1"
-    assert total([first.usage, None, second.usage]) == Usage(3600, 400, None, 200)
+    assert total_usage([first.usage, None, second.usage]) == Usage(3600, 400, None, 200)
 
 
 def test_totals_that_have_shrunk_were_counted_anew():
@@ -124,7 +124,7 @@ def test_patterns_of_session_files(tmp_path):
         (tmp_path / name).write_text(json.dumps({"name": name}))
 
     def names(pattern: str) -> list[str]:
-        return [event["name"] for event in session_files.events(tmp_path, pattern, "c", ReadingLimit())]
+        return [event["name"] for event in json_events.session_events(tmp_path, pattern, "c", ReadingLimit())]
 
     assert names("*.jsonl") == ["a.jsonl"] and names("x/*/${session}.json") == ["x/y/c.json"]
     assert names("**/*.jsonl") == ["a.jsonl", "x/b.jsonl", "x/y/c.jsonl"]
@@ -136,19 +136,19 @@ def test_reading_ends_where_its_limit_is(tmp_path):
         (tmp_path / f"{number}.jsonl").write_text("{}\n" * 10)
 
     def count(**limit: int) -> int:
-        return len(list(session_files.events(tmp_path, "*.jsonl", "", ReadingLimit(**limit))))
+        return len(list(json_events.session_events(tmp_path, "*.jsonl", "", ReadingLimit(**limit))))
 
     assert (count(), count(lines=7), count(files=2), count(entries=0)) == (50, 7, 20, 0)
     assert 0 < count(characters=50) < 20
     for number in range(3):
         (tmp_path / f"{number}.json").write_text("{}")
-    assert len(list(session_files.events(tmp_path, "*.json", "", ReadingLimit(characters=4)))) == 2
+    assert len(list(json_events.session_events(tmp_path, "*.json", "", ReadingLimit(characters=4)))) == 2
 
 
 def test_a_line_that_is_too_long_is_passed_over():
     long = '{"a": "' + "x" * LONGEST_LINE + '"}'
     text = io.StringIO(f"before\n{long}\nafter\n{long}")
-    assert list(lines(text, ReadingLimit())) == ["before\n", "after\n"]
+    assert list(bounded_lines(text, ReadingLimit())) == ["before\n", "after\n"]
 
 
 HOSTILE = [
@@ -168,7 +168,7 @@ def test_whatever_it_says_can_be_written_down(line, tmp_path):
     """In a ledger, by the driver's own words, and read again."""
     turn = read("claude", line)
     judge_ledger = Ledger(tmp_path / "ledger.jsonl")
-    judge_ledger.append(_turned(turn, 0, None, None))
+    judge_ledger.append(turn_event(turn, 0, None, None))
     assert [line.kind for line in Ledger(tmp_path / "ledger.jsonl").replay()] == ["turned"]
 
 
@@ -243,19 +243,19 @@ def test_a_turn_in_which_the_model_was_never_heard_did_not_end_well():
 
 def test_a_command_that_is_started_once_wants_no_more_unless_it_failed():
     client = definitions.command(["true"])
-    turn = client.read(["working\n", "done\n", "\n"], Ended(0, 1.0, Path("/nonexistent")))
+    turn = client.read(["working\n", "done\n", "\n"], ProcessExit(0, 1.0, Path("/nonexistent")))
     assert turn.stop and turn.text == "done" and turn.failure is None and turn.usage is None
-    failed = client.read([], Ended(3, 1.0, Path("/nonexistent"), "no such file\n"))
+    failed = client.read([], ProcessExit(3, 1.0, Path("/nonexistent"), "no such file\n"))
     assert failed.failure and failed.failure.kind is FailureKind.CLIENT and failed.failure.text == "no such file"
     assert not failed.stop
-    failed = client.read(["working\n", "cannot open data.csv\n"], Ended(3, 1.0, Path("/nonexistent")))
+    failed = client.read(["working\n", "cannot open data.csv\n"], ProcessExit(3, 1.0, Path("/nonexistent")))
     assert failed.failure and failed.failure.text == "cannot open data.csv"
 
 
 @pytest.mark.parametrize("where", ['File "agent.py", line {}, in <module>', "    at main (/agent/main.mjs:{}:12)"])
 @pytest.mark.parametrize("number", [401, 429, 503])
 def test_the_line_in_which_a_program_fell_is_no_status_of_a_server(where, number):
-    fell = Ended(1, 1.0, Path("/nonexistent"), where.format(number) + "\nValueError: no such gain\n")
+    fell = ProcessExit(1, 1.0, Path("/nonexistent"), where.format(number) + "\nValueError: no such gain\n")
     failure = definitions.command(["true"]).read([], fell).failure
     assert failure and failure.kind is FailureKind.CLIENT and str(number) in failure.text
 

@@ -11,7 +11,8 @@ from run_helpers import MODELS
 from scripted_model import ScriptedModel
 
 from evopolicygym.agents import prompts
-from evopolicygym.agents.turns import FailureKind, Usage
+from evopolicygym.agents.turn import FailureKind
+from evopolicygym.agents.usage import Usage
 
 BUDGET = 12
 RUN = ("--validation-cases", "2", "--heldout-cases", "2", "--jobs", "1", "--seeds", "paper", "--budget", str(BUDGET))

@@ -1,7 +1,7 @@
-"""Four ways in which model providers speak: what a request says so far, and how an answer is put into words.
+"""The wire formats of four model providers: parse requests, and write answers.
 
-``history`` gives what the assistant has done and what came of it, oldest first. ``plain`` is the whole answer as one
-JSON object; ``streamed`` the same answer as server-sent events. Usage is the same for every answer.
+``history`` returns what the assistant has done and what came of it, oldest first. ``plain`` is the whole answer as one
+JSON object, ``streamed`` the same answer as server-sent events. Usage is the same for every answer.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Event = tuple[str | None, Any]
 
 
 def text_of(content: Any) -> str:
-    """Whatever was nested, as one text."""
+    """Return the text of content that may be nested."""
     if isinstance(content, str):
         return content
     if isinstance(content, list):

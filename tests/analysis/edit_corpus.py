@@ -1,4 +1,4 @@
-"""The hand-labelled corpus: before/after pairs with the word for the edit between them, and why it is that word."""
+"""Read the corpus of edits labelled by hand: before, after, the kind of the edit, and why."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _read(file: Path) -> Iterator[LabelledEdit]:
 
 
 def _step(version: str | dict[str, Any]) -> Step:
-    """One file as text, several by name, or an earlier submission with its verdict."""
+    """Return the step of a version: one file as text, several by name, or an earlier submission with its verdict."""
     if isinstance(version, str):
         return Step({"policy.py": version})
     if "source" in version:

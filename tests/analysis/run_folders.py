@@ -1,4 +1,4 @@
-"""Small run folders for tests, as a judge would write them, from the steps of a story."""
+"""Write small run folders as a judge would, from a list of submissions."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ class Step:
 
 
 def source(text: str, **step: Any) -> Step:
-    """A step whose policy is one file."""
+    """Return a step whose policy is one file."""
     return Step({"policy.py": text}, **step)
 
 
 @dataclass
 class WrittenRun:
-    """What a story leaves: ``facts`` are those of run.json."""
+    """A run folder that was written; ``facts`` are the content of its run.json."""
 
     folder: Path
     facts: dict[str, Any] = field(default_factory=dict)
@@ -62,7 +62,7 @@ def write_run(
     agent: str | None = "tuner",
     code: bool = True,
 ) -> WrittenRun:
-    """``code=False`` leaves the code of the checkpoints to be read later."""
+    """Write a run folder with these submissions. ``code=False`` leaves out the code metrics of the checkpoints."""
     hashes = [write_checkpoint(folder / "checkpoints", step.files) for step in steps]
     checkpoints = {
         name: _checkpoint(folder / "checkpoints" / name, step, code) for name, step in zip(hashes, steps, strict=True)

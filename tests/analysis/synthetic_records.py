@@ -1,4 +1,4 @@
-"""Run records made up for tests: every field as the judge writes it, with returns of the test's choice."""
+"""Make synthetic run records: every field as the judge writes it, with returns chosen by the test."""
 
 from __future__ import annotations
 
@@ -63,7 +63,8 @@ def synthetic_run(
     facts: dict[str, Any] | None = None,
     name: str = "run",
 ) -> RunRecord:
-    """``returns`` are held-out; None: not there. ``checkpoints`` are (validation mean, held-out returns)."""
+    """Return a record. ``returns`` are the held-out returns, None for a run without; ``checkpoints`` are pairs of
+    validation mean and held-out returns."""
     count = cases or (2 if returns is None else len(returns))
     mark = {**fingerprint(task, splits, count, budget), **(facts or {})}
     digest = hashlib.sha256(json.dumps(mark, sort_keys=True).encode()).hexdigest()[:16]
@@ -126,8 +127,8 @@ def suite(
     agents: dict[str, float], runs: int = 3, cases: int = 32, seed: int = 0, tasks: Sequence[str] | None = None,
     facts: dict[str, dict[str, Any]] | None = None, **more: Any,
 ) -> list[RunRecord]:  # fmt: skip
-    """Runs of several agents on Core16, each about its level of the normalised scale (1 is the paper's best).
-    ``facts`` go into the fingerprint of each task."""
+    """Return runs of several agents on Core16, each at about its given level of the normalised score (1 is the paper's
+    best). ``facts`` go into the fingerprint of each task."""
     generator = np.random.default_rng(seed)
     made = []
     for task in tasks or paper.core16():
@@ -143,7 +144,7 @@ def suite(
 
 
 def write(runs: Sequence[RunRecord], folder: Path) -> Path:
-    """As run folders."""
+    """Write records as run folders."""
     for number, run in enumerate(runs):
         place = folder / f"{number:03}"
         place.mkdir(parents=True)

@@ -83,7 +83,7 @@ def test_runs_without_a_score_are_missing():
     first, _ = compared_entrants(
         {"a": [synthetic_run(), synthetic_run(None, status="open", name="young")], "b": [synthetic_run()]}
     )
-    assert list(first.missing) == ["young"] and "still played" in first.missing["young"]
+    assert list(first.missing) == ["young"] and "still running" in first.missing["young"]
 
 
 def test_weak_isolation_is_said():

@@ -54,7 +54,10 @@ def test_the_order_of_summation_makes_no_difference_between_draws():
 
 def test_places_follow_from_what_is_sure():
     """The first surely beats the third; nothing else is sure."""
-    sure, unsure = Estimate(1.0, variance=1e-4, wobble=1e-10), Estimate(0.1, variance=1.0, wobble=0.1)
+    sure, unsure = (
+        Estimate(1.0, variance=1e-4, variance_uncertainty=1e-10),
+        Estimate(0.1, variance=1.0, variance_uncertainty=0.1),
+    )
     found = rank_intervals(3, lambda i, j: sure.scaled(-1.0) if (i, j) == (2, 0) else unsure)
     assert found == [RankInterval(1, 2), RankInterval(1, 3), RankInterval(2, 3)]
 

@@ -1,6 +1,9 @@
-"""`python as_user.py COMMAND...`, as root: runs the command as the user nobody, who can read this Python and this
-repository there even if they lie below a folder that is closed to others, such as root's home; and so for the folders
-that ``EVOPOLICYGYM_TEST_SHOW`` names, as PATH does. Its folder of locks is another: each user has an own one."""
+"""`python as_user.py COMMAND...` (as root): run a command as the user nobody.
+
+The command can read this Python and this repository even below a folder that is closed to others, such as root's home,
+and likewise the folders that ``EVOPOLICYGYM_TEST_SHOW`` lists (separated as in PATH). It uses a lock folder of its own,
+as each user does.
+"""
 
 from __future__ import annotations
 
@@ -34,12 +37,12 @@ def main(command: list[str]) -> None:
 
 
 def _closed_door(path: Path) -> Path | None:
-    """The first folder on the way that others may not pass."""
+    """Return the first folder on the way to a path that other users may not enter."""
     return next((folder for folder in reversed(path.parents) if not folder.stat().st_mode & 0o001), None)
 
 
 def _open_up(closed: Path, paths: list[Path]) -> None:
-    """Cover a closed folder with an open one in which only these paths are."""
+    """Mount an open folder over a closed one, with only these paths in it."""
     handles = {path: os.open(path, os.O_PATH) for path in paths}
     kernel.mount("tmpfs", str(closed), "tmpfs", 0, "mode=755")
     for path, handle in handles.items():

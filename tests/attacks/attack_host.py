@@ -1,4 +1,4 @@
-"""The host around the jail: everything that an attack could want, planted where the attack is told to look."""
+"""The host around the sandbox: everything that an attack could want, at the places where the attack is told to look."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Host:
         os.environ.update(self._environment)
 
     def facts(self) -> dict[str, Any]:
-        """What an attack is told: everything."""
+        """Return what an attack is told: all of it."""
         own = runtime()
         return {
             "canary_sha256": hashlib.sha256(self.canary.encode()).hexdigest(),
@@ -87,7 +87,7 @@ class Host:
         }
 
     def damage(self) -> list[str]:
-        """What an attack has done out here, whatever it says of itself."""
+        """Return what an attack has changed on the host, whatever it reports itself."""
         victim = self.folder / "victim.txt"
         facts = victim.stat() if victim.exists() else None
         return [
@@ -121,7 +121,7 @@ class Host:
 
 
 def _contacted(one: socket.socket) -> bool:
-    """Whether anything has come; all of it is taken."""
+    """Return whether anything has arrived at the sockets, and read all of it."""
     came = False
     while True:
         try:

@@ -1,4 +1,4 @@
-"""What attacks share: what they were told of the host, raw system calls, and how to know a secret when they see one."""
+"""Shared by all attacks: facts about the host, raw system calls, and recognising the secret."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ libc.syscall.restype = ctypes.c_long
 
 
 def syscall(name: str, *arguments: Any) -> int:
-    """By name; the result, or minus the error number."""
+    """Call by name; return the result, or minus the error number."""
     return numbered(NUMBERS[name][platform.machine() == "aarch64"], *arguments)
 
 
@@ -64,7 +64,7 @@ def numbered(number: int, *arguments: Any) -> int:
 
 
 def reached(name: str, *arguments: Any) -> bool:
-    """Whether the call got as far as the kernel's own code: any answer but a refusal, be it "invalid argument"."""
+    """Return whether a call reached the kernel's own code: any result but a refusal, also "invalid argument"."""
     answer = syscall(name, *arguments)
     if -answer in REFUSED:
         return False
@@ -73,7 +73,7 @@ def reached(name: str, *arguments: Any) -> bool:
 
 
 def any_works(*attempts: Callable[[], Any]) -> bool:
-    """Make every attempt; whether one went through, which is to return anything but False."""
+    """Make every attempt; return whether one succeeded, that is, returned anything but False."""
     won = False
     for number, attempt in enumerate(attempts):
         try:
@@ -88,7 +88,7 @@ def any_works(*attempts: Callable[[], Any]) -> bool:
 
 
 def is_secret(data: Any) -> bool:
-    """Whether the canary is in there. Attacks know only its hash, or they would find their own knowledge of it."""
+    """Return whether data contains the canary. Attacks know only its hash, or they would find their own copy of it."""
     import hashlib  # slow to import, and the honest policy has no need of it
 
     found = re.finditer(rb"canary-[0-9a-f]{32}", data.encode(errors="replace") if isinstance(data, str) else data)
@@ -101,7 +101,7 @@ def reads_secret(path: str) -> bool:
 
 
 def nonce() -> bytes:
-    """Of the question that is being answered: the first bytes of the frame that the harness has read."""
+    """Return the nonce of the current question: the first bytes of the frame that the harness has read."""
     caller = sys._getframe()
     while not isinstance(caller.f_locals.get("frame"), bytearray):
         assert caller.f_back is not None
@@ -110,10 +110,10 @@ def nonce() -> bytes:
 
 
 def answer(discrete: int, first: float = 0.0, second: float = 0.0) -> bytes:
-    """An action as the harness would encode it."""
+    """Return an action as the harness encodes it."""
     return struct.pack("<qff", discrete, first, second)
 
 
 def failure(stage: int) -> bytes:
-    """What the harness sends when the policy has failed at this stage."""
+    """Return what the harness sends when the policy has failed at this stage."""
     return struct.pack("<4sI", b"\xffERR", stage)

@@ -14,9 +14,9 @@ import pytest
 
 from blocked_syscalls import run_with_blocked
 from conftest import policy_source, write_policy
+from evopolicygym.analysis.formatting import counted
 from evopolicygym.cli import doctor
 from evopolicygym.cli.doctor import _exposure, import_errors
-from evopolicygym.cli.numbers import counted
 from evopolicygym.sandbox.agent.exposure import Exposure
 from evopolicygym.tasks import pins, simulator
 

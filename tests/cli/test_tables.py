@@ -25,7 +25,7 @@ COMMANDS = [
     ("compare", RUNS),
     ("reproduce",),
 ]
-SHOW = "import sys; from evopolicygym.cli.tables import say, show; exec(sys.argv[1])"
+SHOW = "import sys; from evopolicygym.cli.output import print_table, print_text; exec(sys.argv[1])"
 
 
 def on_terminal(columns: int, *arguments: str) -> list[str]:
@@ -97,7 +97,7 @@ def test_what_is_left_out_of_lists_is_named():
 
 
 def test_headings_break_before_texts_and_texts_before_columns_leave():
-    table = "show(('first', 'a long heading', 'text'), [('1', '2', 'four words of text and more')], indent='')"
+    table = "print_table(('first', 'a long heading', 'text'), [('1', '2', 'four words of text and more')], indent='')"
     assert shown(50, table) == ["first  a long heading  text", "1      2               four words of text and more"]
     assert shown(49, table)[:2] == ["       a long", "first  heading  text"]
     assert shown(40, table)[2:] == ["1      2        four words of text and", "                more"]
@@ -105,7 +105,7 @@ def test_headings_break_before_texts_and_texts_before_columns_leave():
 
 
 def test_columns_leave_in_the_order_declared_and_then_from_the_right():
-    table = "show(tuple('abcd'), [('aaaaaaaa', '11111111', '22222222', '33333333')], indent='', leaves=('b',))"
+    table = "print_table(tuple('abcd'), [('aaaaaaaa', '11111111', '22222222', '33333333')], indent='', optional=('b',))"
     assert shown(28, table)[0].split() == ["a", "c", "d"]
     assert shown(18, table)[0].split() == ["a", "c"]
     assert shown(8, table)[:2] == ["a", "aaaaaaaa"]
@@ -115,7 +115,7 @@ def test_columns_leave_in_the_order_declared_and_then_from_the_right():
 def test_names_stay_whole_and_apart():
     """Names that differ at their ends alone are broken between words, never cut."""
     names = [f"command climber.py --with-an-option sha256=44ad650fdf3{end}" for end in "ef"]
-    lines = shown(40, f"show(('entrant', 'score'), [(name, '1') for name in {names!r}])")
+    lines = shown(40, f"print_table(('entrant', 'score'), [(name, '1') for name in {names!r}])")
     assert sum("sha256=44ad650fdf3e" in line for line in lines) == 1
     assert sum("sha256=44ad650fdf3f" in line for line in lines) == 1
     assert "left out" not in "".join(lines)
@@ -123,7 +123,7 @@ def test_names_stay_whole_and_apart():
 
 def test_a_path_in_a_sentence_is_never_broken():
     path = "/a-folder" * 6
-    assert shown(40, f"say('  missing: it is in {path}')") == ["  missing: it is in", f"    {path}"]
+    assert shown(40, f"print_text('  missing: it is in {path}')") == ["  missing: it is in", f"    {path}"]
 
 
 def test_a_terminal_that_does_not_tell_its_width_gets_everything():
@@ -131,4 +131,4 @@ def test_a_terminal_that_does_not_tell_its_width_gets_everything():
 
 
 def test_headings_are_shown_not_obeyed():
-    assert shown(80, "show(('\\x1b[31mred',), [('\\x1b[31mred',)])") == ["  \\x1b[31mred"] * 2
+    assert shown(80, "print_table(('\\x1b[31mred',), [('\\x1b[31mred',)])") == ["  \\x1b[31mred"] * 2

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from evopolicygym.cli.output import one_line, tame
+from evopolicygym.cli.output import escape_unprintable, one_line
 from evopolicygym.report.text import clean
 from evopolicygym.run_record import RunRecord
 from server_helpers import COMMAND
@@ -171,10 +171,10 @@ PRINTED = """
 import logging, sys, warnings
 from rich.text import Text
 from evopolicygym.cli.main import _mend_streams
-from evopolicygym.cli.output import data, print_json, talk
+from evopolicygym.cli.output import print_json, stderr, stdout
 text = sys.argv[1].encode().decode("unicode_escape")
 _mend_streams()
-for console in (data, talk):
+for console in (stdout, stderr):
     console.print(text, Text(text), style="bold")
     console.block("two\\nlines " + text.replace("\\n", " "))
     with console.status(Text(text.replace("\\n", " "))):
@@ -209,7 +209,7 @@ def test_one_list_for_terminal_and_page():
     for number in (*range(0x20000), *range(0xE0000, 0xE1000), 0xF0000, sys.maxunicode):
         char = chr(number)
         kind = unicodedata.category(char)
-        marked = tame(char) != char
+        marked = escape_unprintable(char) != char
         assert marked == (clean(char) != char), hex(number)
         if kind in ("Cc", "Cf", "Cs", "Co", "Zl", "Zp"):
             assert marked == (char not in "\n\t"), hex(number)

@@ -1,4 +1,4 @@
-"""The certificate: stock and fast, side by side, same seed and same actions, compared bit for bit."""
+"""Compare stock and fast environments bit for bit, on the same seeds and actions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def pair(env_id: str, requires: tuple[str, ...] = (), **options: Any) -> tuple[A
 
 
 class Oracle:
-    """The competent stream: a hand-written policy of tests/oracles."""
+    """A stream of competent actions: those of a hand-written policy of tests/oracles."""
 
     def __init__(self, slug: str) -> None:
         path = Path(__file__).parents[1] / "oracles" / slug / "policy.py"
@@ -45,7 +45,8 @@ class Oracle:
 
 
 def physics(env: Any) -> Any:
-    """Everything that MuJoCo's next steps depend on: positions, velocities, controls, the solver's start, and more."""
+    """Return everything that MuJoCo's next steps depend on: positions, velocities, controls, the solver's start, and
+    more."""
     import mujoco
 
     kind = mujoco.mjtState.mjSTATE_INTEGRATION
@@ -55,7 +56,7 @@ def physics(env: Any) -> Any:
 
 
 def same(one: Any, other: Any, where: str) -> None:
-    """Equal to the bit, recursively; NaN equals NaN of the same bits."""
+    """Check that two values are equal to the bit, recursively; NaN equals NaN of the same bits."""
     assert type(one) is type(other), f"{where}: {type(one)} and {type(other)}"
     if isinstance(one, Mapping):
         assert list(one) == list(other), where
@@ -84,7 +85,7 @@ def certify(
     requires: tuple[str, ...] = (),
     reuse: tuple[Any, Any] | None = None,
 ) -> int:
-    """One episode; returns its length. ``reuse`` continues with environments that have already played (reset again)."""
+    """Play and compare one episode; return its length. ``reuse``: environments that have played before, to be reset."""
     stock, fast = reuse or pair(env_id, requires)
     rng = np.random.default_rng(seed)
     (one, info_one), (other, info_other) = stock.reset(seed=seed), fast.reset(seed=seed)

@@ -1,5 +1,6 @@
-"""A process that has imported every command once, and forks for each that it is asked to run: a cold start each time
-would make thousands of them unaffordable. One JSON object a line: what to run goes in, how it ended comes out."""
+"""A process that imports every command once and forks for each that it is asked to run; thousands of cold starts would
+take too long. Reads what to run and writes how it ended, one JSON object a line.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +47,7 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
 
 
 def _wait(child: int, deadline: float, announced: Path | None) -> tuple[int, Any, bool]:
-    """A command that waits for somebody is told to stop when it says so; one that hangs is killed with its group."""
+    """Wait for a command. One that announces that it waits is interrupted; one that hangs is killed with its group."""
     timed_out = False
     while True:
         pid, status, used = os.wait4(child, os.WNOHANG)

@@ -1,5 +1,6 @@
-"""Every command that reads run folders, over mutants of real ones: documented exit codes, no traceback, bounded time
-and memory, nothing outside touched, nothing of the reader's files in what is shown."""
+"""Run every command that reads run folders on mutants of real ones, and check it: documented exit codes, no traceback,
+bounded time and memory, nothing outside touched, nothing of the reader's files in the output.
+"""
 
 from __future__ import annotations
 
@@ -71,7 +72,7 @@ class Fuzzer:
         remove(self.suite)
 
     def mutant(self, seed: int, commands: Sequence[str] = (*READING, *OWNING)) -> list[str]:
-        """Problems that the commands had with the mutant of this seed, in words."""
+        """Return the problems that the commands had with the mutant of this seed."""
         rng = random.Random(seed)
         base, task = rng.choice(self.bases)
         run = self._place(base, task)
@@ -152,7 +153,7 @@ def _argv(name: str, run: Path, task: str, page: Path) -> list[str]:
 
 
 def tree(root: Path) -> str:
-    """What a folder holds: names, kinds, contents (of what is small) and modes, but no times."""
+    """Return what a folder holds: names, kinds, modes and contents of small files, without times."""
     whole = hashlib.sha256()
     for path in _walk(root):
         facts = os.lstat(path)
@@ -195,7 +196,7 @@ def _make_outside(outside: Path, run: Path) -> None:
 
 
 def remove(folder: Path) -> None:
-    """Also where it is deeper than a path may be long, which no function of Python removes."""
+    """Remove a folder, also one that is deeper than a path may be long, which no function of Python removes."""
     if folder.exists():
         subprocess.run(["chmod", "-R", "u+rwX", str(folder)], check=False, stderr=subprocess.DEVNULL)
         subprocess.run(["rm", "-rf", str(folder)], check=True)

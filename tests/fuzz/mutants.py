@@ -1,4 +1,4 @@
-"""Mutants of whole run folders: what somebody who wants to hurt a reader could hand over, drawn from a seed."""
+"""Mutate whole run folders as somebody might who wants to harm their reader; drawn from a seed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Rng = random.Random
 
 
 def mutate(rng: Rng, run: Path, outside: Path) -> str:
-    """Change a run folder in one to three ways, and say how."""
+    """Change a run folder in one to three ways, and return a description of them."""
     done = []
     for _ in range(rng.choice((1, 1, 1, 2, 3))):
         kind = rng.choice(KINDS)
@@ -37,7 +37,7 @@ def record_field(rng: Rng, run: Path, outside: Path) -> str:
 
 
 def ledger_field(rng: Rng, run: Path, outside: Path) -> str:
-    """The chain is forged anew, as whoever can write the folder can."""
+    """Change a field of the ledger and repair its hash chain, as anyone who can write the folder can."""
     lines = [json.loads(line) for line in _text(run / "ledger.jsonl").splitlines()]
     line = rng.choice(lines)
     said = f"{line['kind']}: " + _change(rng, line if rng.random() < 0.1 else line["data"], outside)
@@ -46,7 +46,7 @@ def ledger_field(rng: Rng, run: Path, outside: Path) -> str:
 
 
 def ledger_lines(rng: Rng, run: Path, outside: Path) -> str:
-    """Lines dropped, doubled or moved, with a chain that holds."""
+    """Drop, double or move lines of the ledger, with a hash chain that holds."""
     lines = [json.loads(line) for line in _text(run / "ledger.jsonl").splitlines()]
     how, at = rng.choice(("drop", "double", "move", "end")), rng.randrange(len(lines))
     line = lines[at]
@@ -62,7 +62,7 @@ def ledger_lines(rng: Rng, run: Path, outside: Path) -> str:
 
 
 def settings(rng: Rng, run: Path, outside: Path) -> str:
-    """config.toml says something else; half of the time the ledger agrees."""
+    """Change config.toml; in half of the cases change the hash in the ledger, too."""
     lines = _text(run / "config.toml").splitlines()
     said = rng.choice(_settings(outside))
     name, _, table = said.partition(" = ")[0].rpartition(".")[::-1]
@@ -97,7 +97,7 @@ def _agreed(rng: Rng, run: Path) -> str:
 
 
 def link(rng: Rng, run: Path, outside: Path) -> str:
-    """A part of the run is a link: elsewhere, to nothing, or to itself."""
+    """Replace a part of the run by a link: to elsewhere, to nothing, or to itself."""
     path = _some_path(rng, run)
     target = rng.choice((
         str(outside), str(outside / "secret"), str(outside / "folder"), "/dev/zero", "/proc/self/environ", "nowhere",
@@ -109,7 +109,7 @@ def link(rng: Rng, run: Path, outside: Path) -> str:
 
 
 def planted_link(rng: Rng, run: Path, outside: Path) -> str:
-    """A link that is new, where the judge or a reader looks or writes."""
+    """Add a link at a path that the judge or a reader reads or writes."""
     names = ("logs/judge.log", ".door.json", ".owner.sock", "logs/agent/turn_001.out", "logs/agent/turn_002.out",
              "feedback/.staged-x", "checkpoints/.staged-x", "hidden/heldout.json", "agent/home/.config", "hidden",
              "feedback/submit_001/episodes", "agent/python/bin", "workspace/feedback", "workspace/door.json",
@@ -124,7 +124,7 @@ def planted_link(rng: Rng, run: Path, outside: Path) -> str:
 
 
 def other_kind(rng: Rng, run: Path, outside: Path) -> str:
-    """A folder for a file, a file for a folder, or a pipe."""
+    """Replace a file by a folder or a pipe, or a folder by a file."""
     path, kind = _some_path(rng, run), rng.choice(("folder", "file", "pipe", "nothing"))
     _remove(path)
     if kind == "folder":
@@ -169,7 +169,7 @@ def encoding(rng: Rng, run: Path, outside: Path) -> str:
 
 
 def deep_folders(rng: Rng, run: Path, outside: Path) -> str:
-    """Deeper than a path may be long."""
+    """Add folders that are deeper than a path may be long."""
     where = run / rng.choice(("", "feedback/submit_001", "logs", "workspace/system", "hidden"))
     _check_inside(where, run)
     if where == run / "feedback/submit_001":
@@ -186,7 +186,7 @@ def deep_folders(rng: Rng, run: Path, outside: Path) -> str:
 
 
 def transcript(rng: Rng, run: Path, outside: Path) -> str:
-    """One turn is recorded, and says what it likes."""
+    """Record one turn, with a hostile transcript."""
     lines = {
         "digits": '{"type":"tool_result","output":"submit_' + "9" * 5000 + '"}',
         "number": '{"usage":{"input_tokens":' + "9" * 5000 + "}}",
@@ -208,7 +208,7 @@ def transcript(rng: Rng, run: Path, outside: Path) -> str:
 
 
 def checkpoint_name(rng: Rng, run: Path, outside: Path) -> str:
-    """Everywhere: records and ledger name a folder elsewhere."""
+    """Make the record and the ledger name a checkpoint folder elsewhere."""
     name = json.loads(_text(run / "run.json"))["submissions"][0]["checkpoint"]
     other = rng.choice(
         ("../../outside/folder", str(outside), "..", "", "\\u0000", "a" * 64, name.upper(), name + "\\n")
@@ -227,7 +227,7 @@ KINDS: tuple[Callable[[Rng, Path, Path], str], ...] = (
 
 
 def _change(rng: Rng, facts: Any, outside: Path) -> str:
-    """One place in nested tables and lists."""
+    """Change one value in nested tables and lists."""
     places: list[tuple[Any, Any, str]] = []
     _places(facts, "", places)
     table, key, path = rng.choice(places)
@@ -281,13 +281,13 @@ def _write_chain(run: Path, lines: list[dict[str, Any]]) -> None:
 
 
 def _check_inside(path: Path, run: Path) -> None:
-    """An earlier change may have made a part of the way a link: we must not be the ones who go outside."""
+    """Check that a path is inside the run: an earlier mutation may have made a part of it a link."""
     if not path.resolve().is_relative_to(run.resolve()):
         raise OSError("leads outside")
 
 
 def _bytes(path: Path) -> bytes:
-    """An earlier change may have made it a pipe, a link, or a file without end."""
+    """Read a file that an earlier mutation may have made a pipe, a link, or a file without end."""
     if path.is_symlink() or not path.is_file() or path.stat().st_size > 4 << 20:
         raise OSError("no plain file any more")
     return path.read_bytes()

@@ -1,4 +1,4 @@
-"""What each golden file holds, computed from the code as it is now. ``FACTS`` lists them by the name of the file."""
+"""Compute the content of each golden file from the code as it is now. ``FACTS`` lists them by file name."""
 
 from __future__ import annotations
 
@@ -20,17 +20,18 @@ from golden_files import bare_schema, masked
 import evopolicygym
 from conftest import TESTS, policy_source
 from evopolicygym import run_paths
-from evopolicygym.agents.client import Client
+from evopolicygym.agents.definitions import Client
 from evopolicygym.agents.prices import Price
-from evopolicygym.agents.turns import FailureKind, Usage
+from evopolicygym.agents.turn import FailureKind
+from evopolicygym.agents.usage import Usage
 from evopolicygym.analysis.edits import kinds
 from evopolicygym.analysis.edits.kinds import SizeClass
 from evopolicygym.analysis.leaderboard import task_results
 from evopolicygym.analysis.leaderboard.build import PaperRows
 from evopolicygym.analysis.loading import SkipKind
 from evopolicygym.judge.judge import Videos
+from evopolicygym.judge.protocol import Reason, Verdict
 from evopolicygym.judge.state import RunPhase
-from evopolicygym.judge.verdicts import Reason, Verdict
 from evopolicygym.run_paths import RunPaths
 from evopolicygym.run_record import OutcomeKind, Repeat, RunStatus
 from evopolicygym.runs import workspace
@@ -90,7 +91,7 @@ CRASH = policy_source(act="raise ValueError('golden')")
 
 
 def output(*arguments: str, **environment: str) -> Any:
-    """What a command prints as JSON."""
+    """Return what a command prints as JSON."""
     done = subprocess.run(
         [*COMMAND, *arguments],
         capture_output=True,
@@ -263,7 +264,7 @@ def settings_keys(_: Path) -> Any:
 
 
 def names(_: Path) -> Any:
-    """Words that are on disk or on the wire and belong to no schema above."""
+    """Return the names that are on disk or on the wire and in no schema above."""
     texts = [path.read_text() for path in SOURCE.rglob("*") if path.suffix in (".py", ".toml", ".md", ".json")]
     everything = AgentLimits(turns=1, hours=1.0, tokens=1, dollars=1.0)
     return {

@@ -1,4 +1,4 @@
-"""Golden files: facts as they were when they were written, to compare with what the code gives today."""
+"""Load, save and compare golden files: facts as they were when the files were written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One event of each kind, and the ledger that they make."""
+"""One event of each kind, and the ledger that they form."""
 
 from __future__ import annotations
 

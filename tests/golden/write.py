@@ -1,7 +1,7 @@
-"""Write golden files anew: ``python tests/golden/write.py [NAME...]``, all of them without a name.
+"""Write golden files again: ``python tests/golden/write.py [NAME...]``; without a name, all of them.
 
 For changes that are meant to change what is on disk, on the wire or in numbers: run it, read the diff, and commit it
-with the change. ``ledger`` is the ledger with every event kind.
+with the change. ``ledger`` is the ledger with every kind of event.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from pathlib import Path
 from conftest import policy_source
 from evopolicygym.judge.ledger import read
 from evopolicygym.runs.run_status import read_state
-from evopolicygym.server import control
+from evopolicygym.server import owner_socket
 from process_helpers import wait_until
 from server_helpers import SMALL, Server, command
 
@@ -126,7 +126,9 @@ def test_a_full_disk_loses_nothing(serve):
     server.policy(policy_source(act="import time; time.sleep(0.4); return 1"))
     disk.leave(sizes["charged"] + 40)  # for the charge alone
     assert server.submit([0], wait=False, Idempotency_Key="last")[0] == 202
-    (answer,) = control.ask(server.root, "finish")  # who waits for the outcome is told, and not left waiting
+    (answer,) = owner_socket.send_command(
+        server.root, "finish"
+    )  # who waits for the outcome is told, and not left waiting
     assert "cannot write to the ledger" in answer["error"]
     assert server.process.wait(60) == 4
     assert server.process.stderr and "Traceback" not in server.process.stderr.read()

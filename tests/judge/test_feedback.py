@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 
 from conftest import policy_source
-from evopolicygym.judge import delivery
+from evopolicygym.judge import feedback
 from process_helpers import assert_killed_in, kill_self
 from server_helpers import AS_USER, SMALL, Server, command
 
@@ -185,7 +185,7 @@ def test_an_agent_that_builds_in_what_is_being_delivered(tmp_path, monkeypatch):
     feedback.mkdir(parents=True)
     (source / "episodes" / "ep_000").mkdir(parents=True)
     (source / "summary.json").write_text("{}")
-    copy_file = delivery._copy_file
+    copy_file = feedback._copy_file
 
     def build(path: str, name: str, target: int) -> None:
         (inner,) = feedback.glob(".submit_001-*")
@@ -198,12 +198,12 @@ def test_an_agent_that_builds_in_what_is_being_delivered(tmp_path, monkeypatch):
         os.close(descriptor)
         copy_file(path, name, target)
 
-    monkeypatch.setattr(delivery, "_copy_file", build)
+    monkeypatch.setattr("evopolicygym.judge.feedback._copy_file", build)
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (limits[1], limits[1]))  # or it runs out of these first
     try:
-        with pytest.raises(delivery.DeliveryFailed):
-            delivery.copy_to_workspace(source, feedback.parent)
+        with pytest.raises(feedback.DeliveryFailed):
+            feedback.copy_to_workspace(source, feedback.parent)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
         subprocess.run(["rm", "-r", feedback], check=True)  # Python could not
@@ -222,7 +222,7 @@ def test_feedback_that_was_delivered_in_part_is_taken_back():
             os.chown(path, 65534, 65534, follow_symlinks=False)
         script = f"""
 from pathlib import Path
-from evopolicygym.judge import delivery
+from evopolicygym.judge import feedback as delivery
 try:
     delivery.copy_to_workspace(Path({str(source)!r}), Path({str(feedback.parent)!r}))
 except delivery.DeliveryFailed:
@@ -466,6 +466,6 @@ def test_feedback_can_be_read_although_the_judge_was_killed_when_it_appeared(tmp
     (workspace := tmp_path / "workspace").mkdir()
     with monkeypatch.context() as patch:
         patch.setattr(os, "rename", rename_and_die)
-        assert_killed_in(lambda: delivery.copy_to_workspace(source, workspace))
-    delivery.copy_to_workspace(source, workspace)
+        assert_killed_in(lambda: feedback.copy_to_workspace(source, workspace))
+    feedback.copy_to_workspace(source, workspace)
     assert (workspace / "feedback" / "submit_001").stat().st_mode & 0o777 == 0o555

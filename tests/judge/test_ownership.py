@@ -13,7 +13,7 @@ import pytest
 from conftest import policy_source
 from evopolicygym.judge.state import RunPhase
 from evopolicygym.runs.run_status import read_state
-from evopolicygym.server import control
+from evopolicygym.server import owner_socket
 from process_helpers import alive, descendants, wait_until
 from server_helpers import COMMAND, SMALL, command, with_task
 
@@ -42,7 +42,7 @@ def test_a_second_server_is_refused_and_two_finish_at_once(serve):
     assert [one.returncode for one in both] == [0, 0], outcomes
     assert outcomes[0][0] == outcomes[1][0]
     assert server.process.wait(60) == 0
-    assert not (server.root / control.NAME).exists()
+    assert not (server.root / owner_socket.NAME).exists()
     again = command("serve", "toys:Toy-v0", "--run", server.root, *SMALL)
     assert again.returncode == 0 and "is finished" in again.stderr  # it does not wait for what never comes
     verified = command("verify", server.root, "--jobs", "1")
@@ -55,7 +55,7 @@ def test_two_finish_without_a_server(serve):
     server.policy()
     server.submit([0])
     server.kill()
-    assert (server.root / control.NAME).exists()  # of a dead owner
+    assert (server.root / owner_socket.NAME).exists()  # of a dead owner
     both = [finish(server.root) for _ in range(2)]
     outcomes = [one.communicate(timeout=240) for one in both]
     assert [one.returncode for one in both] == [0, 0], outcomes
@@ -90,7 +90,7 @@ def test_a_long_way_to_the_run(serve):
 
 def test_a_connection_that_asks_nothing_does_not_keep_the_owner(serve):
     server = serve()
-    with socket.socket(socket.AF_UNIX) as idle, control._address(server.root) as address:
+    with socket.socket(socket.AF_UNIX) as idle, owner_socket._address(server.root) as address:
         idle.connect(address)
         assert server.finish()["outcome"]["kind"] == "no_ok_submit"
         assert read_state(server.root).phase is RunPhase.FINISHED

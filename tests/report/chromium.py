@@ -1,4 +1,4 @@
-"""A headless Chromium of one version, unpacked once: whoever has npm can run these tests, without a system package."""
+"""Install a headless Chromium of one version once, with npm and without system packages."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ FONTS = '<?xml version="1.0"?><fontconfig><dir>{0}/fonts</dir><cachedir>{0}/font
 
 
 def installed() -> Path:
-    """The folder of the program."""
+    """Return the folder of the program."""
     return install_once(PACKAGE, _install) / "package" / "bin"
 
 
 def environment(folder: Path, home: Path) -> dict[str, str]:
-    """It brings its own libraries and its own font, so that a page is as wide on every machine."""
+    """Return variables with its own libraries and font, so that a page is equally wide on every machine."""
     return {
         "PATH": os.defpath,
         "HOME": str(home),

@@ -1,4 +1,4 @@
-"""A browser, driven over the DevTools protocol through two pipes."""
+"""Drive a browser over the DevTools protocol through two pipes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ THROUGH_PIPES = 'exec "$0" "$@" 3<&"$IN" 4>&"$OUT"'
 
 
 class Browser:
-    """One tab. ``heard`` are the events that came since somebody last asked."""
+    """One tab. ``heard`` are the events since the last call."""
 
     def __enter__(self) -> Browser:
         self._home = tempfile.TemporaryDirectory(prefix="browser-", ignore_cleanup_errors=True)
@@ -64,7 +64,7 @@ class Browser:
         return message["result"]
 
     def open(self, page: Path) -> list[dict[str, Any]]:
-        """Loads it, and gives all that was heard meanwhile."""
+        """Load a page, and return all events meanwhile."""
         self.heard.clear()
         self.ask("Page.navigate", url=page.resolve().as_uri())
         while not any(message.get("method") == "Page.loadEventFired" for message in self.heard):

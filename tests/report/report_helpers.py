@@ -1,4 +1,4 @@
-"""Runs to report on, and a reader of pages that is stricter than a browser."""
+"""Write runs to report on, and parse report pages more strictly than a browser does."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ VOID = {"meta", "br", "hr", "img", "link", "input"}
 
 
 def steps(seed: int, number: int = 12) -> list[Step]:
-    """Some shape, then numbers, a failure, a retest and a rollback."""
+    """Return submissions with synthesis and parametric edits, a failure, a retest and a rollback."""
     draw = random.Random(seed)
     made = []
     for i in range(number):
@@ -45,7 +45,7 @@ def three_agents(folder: Path, seeds: int = 2) -> Path:
 
 
 def whole_collection(folder: Path) -> Path:
-    """Two agents on all of Core16, one cheap and one dear, with synthesis and tuning tasks."""
+    """Write runs of two agents, a cheap and an expensive one, on all of Core16."""
     demands = {task: demand for demand, tasks in paper.demands().items() for task in tasks}
     for i, task in enumerate(paper.core16()):
         for agent, dollars in (("cheap", 1.0), ("dear", 20.0)):
@@ -63,7 +63,7 @@ def hash_of(name: str) -> int:
 
 @dataclass
 class Page(HTMLParser):
-    """``tags`` with their attributes, ``text`` as it is read, and what is ``wrong``."""
+    """A parsed page: ``tags`` with their attributes, ``text`` as it is read, and ``wrong``: what is not valid."""
 
     tags: list[tuple[str, dict[str, str | None]]] = field(default_factory=list)
     open: list[str] = field(default_factory=list)

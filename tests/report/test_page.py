@@ -32,7 +32,7 @@ def test_it_has_every_figure_and_table(made):
     assert {"edit-kinds", "edit-sizes"} <= names
     assert sum(tag == "svg" for tag, _ in page.tags) == len(drawn)
     text = "".join(page.text)
-    for words in ("Hit rates (Table 4)", "Structure of the selected code (Table 3)", "95 % interval", "Cost, means"):
+    for words in ("Hit rates (Table 4)", "Structure of the selected code (Table 3)", "95 % interval", "cost: means"):
         assert words in text
 
 

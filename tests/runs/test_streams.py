@@ -54,7 +54,7 @@ def test_a_flood_is_read_and_not_kept(tmp_path):
     path, most, size = tmp_path / "out", 1 << 16, 3 << 20
     with StreamCopy(path, {}, most) as copy:
         assert writer(copy, f"import sys; sys.stdout.write('x' * {size})").wait() == 0, "it was not kept waiting"
-    assert copy.heard == size
+    assert copy.bytes_read == size
     kept = path.read_bytes()
     assert kept.startswith(b"x" * most) and len(kept) < most + 200
     assert f"{size - most} bytes were left out".encode() in kept
@@ -75,7 +75,7 @@ def test_an_agent_can_do_nothing_to_its_transcript(tmp_path):
 def test_who_keeps_the_pipe_keeps_nobody_waiting(tmp_path):
     copy = StreamCopy(tmp_path / "out", {}, 1000)
     process = writer(copy, "import sys, time; print('last words', flush=True); time.sleep(600)")
-    assert wait_until(lambda: copy.heard > 0)
+    assert wait_until(lambda: copy.bytes_read > 0)
     copy.close()
     assert process.poll() is None and (tmp_path / "out").read_bytes() == b"last words\n"
     process.kill()

@@ -105,7 +105,7 @@ def test_connections_leave_the_judge_its_descriptors(door):
 def test_a_low_limit_is_raised_to_the_usual_one():
     """Where the hard limit allows it; what is higher stays."""
     low = "import resource, sys; resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[1]), int(sys.argv[2])));"
-    show = "from evopolicygym.server.connections import protocol; protocol(); print(resource.getrlimit(7)[0])"
+    show = "from evopolicygym.server.http_server import protocol; protocol(); print(resource.getrlimit(7)[0])"
     for limits, raised in {(100, 2000): 1024, (100, 300): 300, (1500, 2000): 1500}.items():
         asked = [sys.executable, "-c", low + show, *map(str, limits)]
         assert int(subprocess.run(asked, capture_output=True, text=True, check=True).stdout) == raised

@@ -19,7 +19,7 @@ import pytest
 from raw_requests import Gate, connect, read_response, request_head, wait_for_verdict
 
 from conftest import policy_source
-from evopolicygym.server.listening import bind
+from evopolicygym.server.http_server import bind
 from server_helpers import SMALL, Server
 
 METHODS = ("GET", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "PROPFIND")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 
-from evopolicygym.server.listening import bind
+from evopolicygym.server.http_server import bind
 
 
 def test_replies_are_not_held_back(tmp_path):

@@ -2,24 +2,241 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
+from urllib.parse import urlsplit
+from uuid import uuid4
 
-from evopolicygym.agents.client import Client
-from evopolicygym.config import read_toml, validate
+from pydantic import model_validator
+
+from evopolicygym.agents import templates, turn
+from evopolicygym.agents.json_events import Scalar
+from evopolicygym.agents.templates import Part
+from evopolicygym.agents.turn import FailureKind, Turn
+from evopolicygym.agents.usage import Meter
+from evopolicygym.config import StrictModel, read_toml, validate
 from evopolicygym.errors import UserError
+
+KNOWN: Final = frozenset({
+    "program", "prompt", "model", "provider", "model_name", "base_url", "origin", "path", "session", "new_session",
+    "max_turns", "workspace", "home", "key_name",
+})  # fmt: skip
+OF_THE_MODEL: Final = frozenset({"model", "provider", "model_name"})
+OF_THE_URL: Final = frozenset({"base_url", "origin", "path"})
+LONGEST_ARGUMENT: Final = 131_071  # bytes; Linux takes no longer one
+
+
+class ExtractRule(StrictModel):
+    """Something that a client tells: at a path of the events of its stream (the last that matches counts), or by a
+    regular expression with one group over its plain lines. ``file``: of a file below its HOME instead, for what the
+    stream of a client that was killed has not said; only its session can be told so."""
+
+    where: dict[str, Scalar] = {}
+    at: str = ""
+    line: str = ""
+    file: str = ""
+
+
+class FailureRule(StrictModel):
+    """Events of a turn that failed. ``matches`` narrows them by a regular expression over the text at ``at``; without
+    ``kind`` the text decides. ``file``: of a session file, as for usage."""
+
+    where: dict[str, Scalar] = {}
+    at: str = ""
+    matches: str = ""
+    kind: FailureKind | None = None
+    file: str = ""
+
+
+class Install(StrictModel):
+    """``command`` installs the version that the definition was proven with."""
+
+    command: str
+    version: str
+    node: str = ""
+    needs: str = ""
+
+
+class Client(StrictModel):
+    """``turns``: ``many`` starts a process for every turn; ``once`` starts it a single time; ``json_lines`` speaks to
+    one process in JSON lines (see `jsonl.py`). ``keys``: variables, one of which holds the key; ``credentials``: files
+    of a login that may be copied to its HOME instead. ``done``: events without which a turn did not end well.
+    ``waiting``: what it says while it tries again, which is why it hangs when it is killed then.
+    ``providers``: its models are PROVIDER/NAME, with one of these. ``ships``: it is one of ours, and ``packages`` is
+    the pure Python that it needs beside numpy and scipy."""
+
+    name: str
+    title: str
+    program: str
+    argv: tuple[Part, ...]
+    turns: Literal["many", "once", "json_lines"] = "many"
+    prompt: Literal["stdin", "argument"] = "stdin"
+    environment: dict[str, str] = {}
+    files: dict[str, str] = {}
+    defaults: dict[str, str] = {}
+    keys: tuple[str, ...] = ()
+    credentials: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    context_file: str = "AGENTS.md"
+    version: tuple[str, ...] = ("${program}", "--version")
+    install: Install | None = None
+    notes: str = ""
+    session: tuple[ExtractRule, ...] = ()
+    text: tuple[ExtractRule, ...] = ()
+    served: tuple[ExtractRule, ...] = ()
+    usage: tuple[Meter, ...] = ()
+    done: tuple[dict[str, Scalar], ...] = ()
+    failure: tuple[FailureRule, ...] = ()
+    waiting: tuple[FailureRule, ...] = ()
+    exit_codes: dict[str, FailureKind] = {}
+    ships: bool = False
+    packages: tuple[str, ...] = ()
+    joins_text: bool = False
+    needs_model: bool = False
+    providers: tuple[str, ...] = ()
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Client:
+        if wrong := [text for text in self._templates() if not templates.is_valid(text)]:
+            raise ValueError(f"not a template: {wrong[0]!r} (write $$ for a dollar sign)")
+        if self.prompt == "argument" and not any("prompt" in templates.names(text) for text in _flat(self.argv)):
+            raise ValueError("the prompt is an argument, but no ${prompt} is in argv")
+        return self
+
+    @property
+    def can_resume(self) -> bool:
+        return any("session" in templates.names(text) for text in _flat(self.argv))
+
+    @property
+    def session_files(self) -> frozenset[str]:
+        return frozenset({meter.file for meter in self.usage} | {rule.file for rule in self.failure}) - {""}
+
+    @property
+    def options(self) -> frozenset[str]:
+        """What a user may set beside the model: whatever the templates name that the driver does not know."""
+        return frozenset().union(*(templates.names(text) for text in self._templates())) - KNOWN
+
+    def allowed_hosts(self, base_url: str | None = None) -> tuple[str, ...]:
+        """`host` or `host:port`, for the proxy. A base URL takes the place of the vendor's hosts."""
+        return (urlsplit(base_url).netloc.rpartition("@")[2],) if base_url else self.hosts
+
+    def command(self, ask: CommandInputs) -> Command:
+        self.check(ask.model, ask.base_url, ask.options, ask.keys)
+        if self.prompt == "argument" and len(ask.prompt.encode()) > LONGEST_ARGUMENT:
+            raise UserError(f"the prompt is too long for {self.name}, which takes it as an argument")
+        values = self._values(ask)
+        keys = {name: ask.keys[name] for name in self.keys if name in ask.keys}
+        return Command(
+            argv=templates.fill_parts(self.argv, values),
+            stdin=ask.prompt if self.prompt == "stdin" else None,
+            environment=templates.fill_table(self.environment, values) | keys,
+            files=templates.fill_table(self.files, templates.json_safe(values)),
+            session=ask.session or (values["new_session"] if self._names_sessions() else None),
+        )
+
+    def read(self, lines: Iterable[str], ended: turn.ProcessExit) -> Turn:
+        return turn.read_turn(self, lines, ended)
+
+    def check(self, model: str | None, base_url: str | None, options: Iterable[str], keys: Iterable[str]) -> None:
+        """Raises UserError when it cannot be asked so, with the remedy."""
+        self._check_model(model)
+        if unknown := sorted(set(options) - self.options):
+            known = ", ".join(sorted(self.options)) or "none"
+            raise UserError(f"{self.name} has no option {unknown[0]!r}; its options are: {known}")
+        if base_url and not self._uses(OF_THE_URL):
+            raise UserError(f"{self.name} cannot be sent to another server", "Leave --model-url out.")
+        if base_url and self.keys and not set(self.keys) & set(keys):
+            raise UserError(
+                f"{self.name} needs a key for {base_url}",
+                f"Set {self.keys[0]}; for a server that asks for none, any word will do.",
+            )
+
+    def _check_model(self, model: str | None) -> None:
+        known = " or ".join(self.providers)
+        if self.needs_model and not model:
+            form = f"PROVIDER/NAME, with {known} as the provider. " if known else ""
+            raise UserError(f"{self.name} must be told which model to use", f"Add --model. {form}{self.notes}".strip())
+        if model and not self._uses(OF_THE_MODEL):
+            raise UserError(f"{self.name} uses no model that could be named", "Leave --model out.")
+        if model and self.providers and model.partition("/")[0] not in self.providers:
+            raise UserError(f"{model!r} names no provider that {self.name} knows", f"Write {known}, a slash, its name.")
+
+    def _uses(self, names: frozenset[str]) -> bool:
+        return any(templates.names(text) & names for text in self._templates())
+
+    def _values(self, ask: CommandInputs) -> dict[str, str]:
+        provider, slash, model_name = (ask.model or "").partition("/")
+        url = urlsplit(ask.base_url) if ask.base_url else None
+        given = {
+            "program": ask.program or self.program,
+            "prompt": ask.prompt,
+            "model": ask.model,
+            "provider": provider if slash else None,
+            "model_name": model_name if slash else ask.model,
+            "base_url": ask.base_url,
+            "origin": f"{url.scheme}://{url.netloc}" if url else None,
+            "path": url.path.strip("/") if url else None,
+            "session": ask.session,
+            "new_session": None if ask.session else ask.new_session,
+            "max_turns": None if ask.max_turns is None else str(ask.max_turns),
+            "workspace": str(ask.workspace),
+            "home": str(ask.home),
+            "key_name": next((name for name in self.keys if name in ask.keys), None),
+        }
+        return self.defaults | {name: value for name, value in (given | dict(ask.options)).items() if value is not None}
+
+    def _names_sessions(self) -> bool:
+        return any("new_session" in templates.names(text) for text in _flat(self.argv))
+
+    def _templates(self) -> list[str]:
+        return [*_flat(self.argv), *self.environment.values(), *self.files.values(), *self.version]
+
+
+@dataclass(frozen=True)
+class CommandInputs:
+    """One turn to be asked for. ``keys`` are names and values of key variables; no other secret is passed on."""
+
+    prompt: str
+    workspace: Path
+    home: Path
+    model: str | None = None
+    session: str | None = None
+    base_url: str | None = None
+    keys: Mapping[str, str] = field(default_factory=dict, repr=False)
+    max_turns: int | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
+    program: str | None = None
+    new_session: str = field(default_factory=lambda: str(uuid4()))
+
+
+@dataclass(frozen=True)
+class Command:
+    """What to run. ``environment`` is all that the client needs beside PATH, HOME and TMPDIR; ``files`` go to its HOME
+    before it starts. ``session``: how the conversation is named, where that is known beforehand."""
+
+    argv: tuple[str, ...]
+    stdin: str | None
+    environment: dict[str, str] = field(repr=False)
+    files: dict[str, str]
+    session: str | None
+
+
+def _flat(parts: Iterable[Part]) -> list[str]:
+    return [item for part in parts for item in ((part,) if isinstance(part, str) else part)]
+
 
 COMMAND: Final = "command"
 PYTHON: Final = "python:"  # begins the name of an agent that is a Python function
-FOLDER: Final = Path(str(resources.files("evopolicygym.agents"))) / "clients"
+CLIENTS_FOLDER: Final = Path(str(resources.files("evopolicygym.agents"))) / "clients"
 
 
 def names() -> list[str]:
-    return sorted(path.stem for path in FOLDER.glob("*.toml") if path.stem != COMMAND)
+    return sorted(path.stem for path in CLIENTS_FOLDER.glob("*.toml") if path.stem != COMMAND)
 
 
 def load(name: str) -> Client:
@@ -56,7 +273,7 @@ def unknown(name: str, known: Sequence[str]) -> UserError:
 
 @cache
 def _shipped(name: str) -> Client:
-    return _from_file(FOLDER / f"{name}.toml")
+    return _from_file(CLIENTS_FOLDER / f"{name}.toml")
 
 
 def _from_file(path: Path) -> Client:

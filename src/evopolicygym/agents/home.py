@@ -20,13 +20,13 @@ NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 UNFINISHED: Final = ".unfinished"
 
 
-class Spoilt(UserError):
+class HomeUnusable(UserError):
     """The HOME is not as it was made: something stands where a file or a folder of ours belongs."""
 
 
 def ensure(folder: Path) -> None:
     """Make a folder of the agent, or open it again where the agent has closed it to itself (and to us). The agent is
-    not running. Raises Spoilt if something else stands there."""
+    not running. Raises HomeUnusable if something else stands there."""
     try:
         folder.mkdir(mode=0o755, parents=True, exist_ok=True)
         mode = os.lstat(folder).st_mode
@@ -37,7 +37,7 @@ def ensure(folder: Path) -> None:
     except OSError as error:
         if error.errno in FULL:
             raise
-        raise Spoilt(f"{folder} is no folder any more that the agent can use: {error.strerror}") from error
+        raise HomeUnusable(f"{folder} is no folder any more that the agent can use: {error.strerror}") from error
 
 
 def seed(home: Path, files: Mapping[str, str]) -> None:
@@ -116,7 +116,7 @@ def _folder(home: Path, parts: Iterable[str]) -> Any:
     except OSError as error:
         if error.errno in FULL:
             raise
-        raise Spoilt(f"cannot write below the client's HOME {home}: {error}") from error
+        raise HomeUnusable(f"cannot write below the client's HOME {home}: {error}") from error
 
 
 def _step(parent: int, name: str) -> int:

@@ -9,7 +9,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Final
 
-from evopolicygym.agents.turns import Usage
+from evopolicygym.agents.usage import Usage
 from evopolicygym.config import StrictModel, read_toml, validate
 
 CLIENT: Final = "client"
@@ -34,7 +34,7 @@ class _Table(StrictModel):
 
 
 @dataclass(frozen=True)
-class Cost:
+class TurnCost:
     """``source``: ``client``, ``prices`` (then ``price`` is what it was estimated with, for the record to quote), or
     ``unknown``."""
 
@@ -48,12 +48,12 @@ def table(own: Path | None = None) -> dict[str, Price]:
     return _shipped() | (_load(own) if own else {})
 
 
-def cost(usage: Usage | None, model: str | None, prices: dict[str, Price] | None = None) -> Cost:
+def cost(usage: Usage | None, model: str | None, prices: dict[str, Price] | None = None) -> TurnCost:
     if usage is not None and usage.cost_usd is not None:
-        return Cost(usage.cost_usd, CLIENT)
+        return TurnCost(usage.cost_usd, CLIENT)
     price = price_of(model, table() if prices is None else prices)
     usd = _estimate(usage, price) if usage and price else None
-    return Cost(None, UNKNOWN) if usd is None or price is None else Cost(usd, "prices", price.model_dump())
+    return TurnCost(None, UNKNOWN) if usd is None or price is None else TurnCost(usd, "prices", price.model_dump())
 
 
 def price_of(model: str | None, prices: dict[str, Price]) -> Price | None:

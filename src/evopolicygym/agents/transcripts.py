@@ -17,7 +17,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
-from evopolicygym.agents.picks import matches, values
+from evopolicygym.agents.json_events import event_matches, values_at
 from evopolicygym.files import open_file
 
 MAX_BYTES: Final = 256 << 20
@@ -70,9 +70,9 @@ class RequestRule:
     late: bool = False
 
     def read(self, event: Any) -> Tokens | None:
-        if not matches(event, self.where):
+        if not event_matches(event, self.where):
             return None
-        counts = {kind: _count(values(event, path)) for kind, path in self.paths.items()}
+        counts = {kind: _count(values_at(event, path)) for kind, path in self.paths.items()}
         if counts["fresh_input"] is None or counts["output"] is None:
             return None
         if self.input_includes_cache:
@@ -229,7 +229,7 @@ def _requests(event: Any) -> dict[str, tuple[str, Tokens]]:
     requests = {}
     for rule in REQUEST_RULES:
         if tokens := rule.read(event):
-            identity = values(event, rule.identity)[0] if rule.identity and values(event, rule.identity) else ""
+            identity = values_at(event, rule.identity)[0] if rule.identity and values_at(event, rule.identity) else ""
             requests[rule.name] = (identity if isinstance(identity, str) else "", tokens)
     return requests
 

@@ -1,4 +1,8 @@
-"""Find runs below a folder. What cannot be read is named and left out; the rest goes on."""
+"""Load run folders. Folders that cannot be read are reported as skipped; the others are loaded.
+
+`collect_runs` reads the records alone (leaderboard, compare). `analyze_folder` opens a finished run with the code of its
+checkpoints (analyze, report).
+"""
 
 from __future__ import annotations
 
@@ -18,15 +22,17 @@ from evopolicygym.run_record import CheckpointRecord, Code, Result, RunRecord, R
 
 RECORD: Final = "run.json"
 LEDGER: Final = "ledger.jsonl"
-MARKS: Final = (RECORD, LEDGER)
-AGENTS_OWN: Final = ("checkpoints", "workspace")
-MAX_DEPTH: Final = 32  # of folders; runs are not kept deeper
-LARGEST: Final = 1e60  # of a return: its fourth power, which variances of variances need, is still a number
-SUPERSEDED: Final = "superseded"  # attempts of a suite that were made again: evidence, but nobody's score
+RUN_FILES: Final = (RECORD, LEDGER)
+AGENT_FOLDERS: Final = ("checkpoints", "workspace")
+MAX_DEPTH: Final = 32  # of the search for run folders
+MAX_RETURN: Final = 1e60  # the variance of a variance needs its fourth power, which must be finite
+SUPERSEDED: Final = "superseded"  # folder of a suite's repeated attempts: kept as evidence, never scored
+REASON_CHARACTERS: Final = 300
+Analysed = TypeVar("Analysed")
 
 
 class SkipKind(StrEnum):
-    """``unfinished``: nothing is wrong, there is no outcome yet. ``broken``: it will never be read as it is."""
+    """``unfinished``: the run has no outcome yet. ``broken``: the folder cannot be read as it is."""
 
     UNFINISHED = "unfinished"
     BROKEN = "broken"
@@ -34,7 +40,7 @@ class SkipKind(StrEnum):
 
 @dataclass(frozen=True)
 class Skipped:
-    """A run folder that is left out, and why."""
+    """A run folder that is left out, with the reason."""
 
     path: str
     kind: SkipKind
@@ -47,32 +53,41 @@ class Skipped:
 
 @dataclass(frozen=True)
 class CollectedRuns:
+    """Records of the runs below a path, and the folders that were skipped."""
+
     runs: tuple[RunRecord, ...]
     skipped: tuple[Skipped, ...]
 
 
 def collect_runs(path: Path) -> CollectedRuns:
-    """All runs at or below ``path``, in the order of their paths."""
+    """Read the records of all runs at or below ``path``, in the order of their paths.
+
+    Raises:
+        UserError: The path does not exist, or holds no run.
+    """
     if not path.exists():
         raise UserError(f"{path} does not exist", "Name a run or a folder of runs.")
     folders = [path] if path.is_file() else sorted(run_folders(path))
     if not folders:
         raise UserError(f"there is no run below {path}", "A run is a folder with run.json.")
-    read = [_read(folder) for folder in folders]
+    results = [_read(folder) for folder in folders]
     return CollectedRuns(
-        tuple(one for one in read if isinstance(one, RunRecord)), tuple(one for one in read if isinstance(one, Skipped))
+        tuple(result for result in results if isinstance(result, RunRecord)),
+        tuple(result for result in results if isinstance(result, Skipped)),
     )
 
 
 def run_folders(path: Path) -> Iterator[Path]:
-    """Never looks inside a run, nor where an agent writes even if the run around it has no record yet: what lies there
-    is no record."""
+    """Yield run folders at or below ``path``.
+
+    Folders inside a run, and folders that an agent writes to, are never searched: a run.json there is not a record.
+    """
     start = str(path).rstrip("/").count("/")
     for folder, below, files in os.walk(path):
-        is_run = any(mark in (*files, *below) for mark in MARKS)
+        is_run = any(name in (*files, *below) for name in RUN_FILES)
         if folder.count("/") - start >= MAX_DEPTH:
             below.clear()
-        below[:] = [] if is_run else [name for name in below if name not in (*AGENTS_OWN, SUPERSEDED)]
+        below[:] = [] if is_run else [name for name in below if name not in (*AGENT_FOLDERS, SUPERSEDED)]
         if is_run:
             yield Path(folder)
 
@@ -85,38 +100,38 @@ def _read(folder: Path) -> RunRecord | Skipped:
 
 
 def read_record(folder: Path) -> RunRecord:
-    """A record that can be computed with. Raises UserError."""
+    """Read the record of a run and check that its numbers can be computed with.
+
+    Raises:
+        UserError: The record cannot be read, or holds a return that is too large.
+    """
     run = load(folder)
-    for value in (run.task.failure_return, *_numbers(run)):
-        if abs(value) > LARGEST:
+    for value in (run.task.failure_return, *_returns(run)):
+        if abs(value) > MAX_RETURN:
             raise UserError(f"{folder} holds a return of {value:g}, which is too large to compute with")
     return run
 
 
-def _numbers(run: RunRecord) -> Iterator[float]:
+def _returns(run: RunRecord) -> Iterator[float]:
     for checkpoint in run.checkpoints:
-        yield from _of_results((checkpoint.validation, checkpoint.heldout))
-    yield from _of_results(submission.train for submission in run.submissions)
+        yield from _returns_of((checkpoint.validation, checkpoint.heldout))
+    yield from _returns_of(submission.train for submission in run.submissions)
     if run.outcome:
-        yield from (run.outcome.validation_mean or 0.0, *_of_results((run.outcome.heldout,)))
+        yield from (run.outcome.validation_mean or 0.0, *_returns_of((run.outcome.heldout,)))
 
 
-def _of_results(results: Iterable[Result | None]) -> Iterator[float]:
+def _returns_of(results: Iterable[Result | None]) -> Iterator[float]:
     for result in results:
         if result:
             yield from (*result.returns, result.mean, result.std)
 
 
 def skip_unreadable(folder: Path, error: UserError) -> Skipped:
-    """A ledger without a record is a run whose first record is still to be written."""
+    """Report a folder without a readable record. A ledger without run.json is an unfinished run, not a broken one."""
     if (folder / LEDGER).is_file() and not os.path.lexists(folder / RECORD):
         reason = "there is a ledger, but no run.json yet (`evopolicygym finish` writes it)"
         return Skipped(str(folder), SkipKind.UNFINISHED, reason)
     return Skipped(str(folder), SkipKind.BROKEN, error.message)
-
-
-Found = TypeVar("Found")
-REASON_CHARACTERS: Final = 300
 
 
 @dataclass(frozen=True)
@@ -131,12 +146,16 @@ class RunFolder:
         return self.folder / "checkpoints" / name
 
 
-class _Broken(Exception):
-    """Why a folder cannot be analysed."""
+class _BrokenFolder(Exception):
+    """A run folder that cannot be analysed, with the reason."""
 
 
 def find_run_folders(paths: Sequence[Path]) -> list[Path]:
-    """Each path is a run folder, or holds some at any depth. In the order of their names, each once."""
+    """Return the run folders at or below the paths, sorted, each once.
+
+    Raises:
+        UserError: A path is not a folder, or none holds a run.
+    """
     found: dict[Path, Path] = {}
     for path in paths:
         if not path.is_dir():
@@ -147,19 +166,20 @@ def find_run_folders(paths: Sequence[Path]) -> list[Path]:
     return sorted(found.values())
 
 
-def analyze_folder(folder: Path, look: Callable[[RunFolder], Found]) -> Found | Skipped:
-    """What ``look`` finds in a run folder. Whatever a folder from elsewhere makes of us costs that run alone."""
+def analyze_folder(folder: Path, analyse: Callable[[RunFolder], Analysed]) -> Analysed | Skipped:
+    """Open a run folder and apply ``analyse``. An error in a folder from elsewhere skips that run alone."""
     opened = open_run(folder)
     if isinstance(opened, Skipped):
         return opened
     try:
-        return look(opened)
-    except Exception as error:  # a record can be well-formed and still be nonsense in more ways than we can list
+        return analyse(opened)
+    except Exception as error:  # a well-formed record can still be inconsistent in more ways than can be listed
         reason = f"it cannot be analysed: {type(error).__name__}: {error}"
         return Skipped(str(folder), SkipKind.BROKEN, reason[:REASON_CHARACTERS])
 
 
 def open_run(folder: Path) -> RunFolder | Skipped:
+    """Open a finished run with the code of its validated checkpoints, or say why it is skipped."""
     try:
         run = read_record(folder)
         check_run_folder(folder)
@@ -168,12 +188,12 @@ def open_run(folder: Path) -> RunFolder | Skipped:
         return RunFolder(folder, run, dict(_code(folder, run)))
     except UserError as error:
         return skip_unreadable(folder, error)
-    except _Broken as error:
+    except _BrokenFolder as error:
         return Skipped(str(folder), SkipKind.BROKEN, str(error))
 
 
 def _code(folder: Path, run: RunRecord) -> Iterator[tuple[str, Code]]:
-    """As recorded; read from the checkpoint where it is not."""
+    """Yield the code of validated checkpoints: as recorded, else read from the checkpoint's folder."""
     for checkpoint in run.checkpoints:
         if checkpoint.validation is not None:
             yield checkpoint.hash, checkpoint.code or _read_code(folder, checkpoint)
@@ -182,5 +202,5 @@ def _code(folder: Path, run: RunRecord) -> Iterator[tuple[str, Code]]:
 def _read_code(folder: Path, checkpoint: CheckpointRecord) -> Code:
     stored = f"checkpoints/{checkpoint.hash}"
     if not is_folder(folder, stored):
-        raise _Broken(f"checkpoint {checkpoint.hash[:12]} has neither recorded code nor a folder")
+        raise _BrokenFolder(f"checkpoint {checkpoint.hash[:12]} has neither recorded code nor a folder")
     return code_facts(folder / stored)

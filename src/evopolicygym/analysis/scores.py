@@ -1,4 +1,8 @@
-"""What a run scores, and what an agent scores on a task. The rules are those of docs/scoring.md."""
+"""Scores of runs and entrants, after the rules of docs/scoring.md.
+
+An entrant is an agent with its model and settings. Runs whose agent, model and settings read the same are repeats of
+one entrant.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +19,17 @@ from evopolicygym.run_record import OutcomeKind, Repeat, RunRecord, RunStatus
 
 Returns = Sequence[float]
 Matrix = NDArray[np.float64]
-PROVIDER_DOWN: Final = "provider_down"  # a value of ``closed_because`` that blames no agent
+PROVIDER_DOWN: Final = "provider_down"  # a value of ``closed_because`` that is not the agent's fault
 AGAIN: Final = "to be run again"
+RANDOM: Final = "random policy"
+BY_HAND: Final = "by hand"
+PUBLISHED: Final = " (paper)"
+HASH_DIGITS: Final = 12
 
 
 @dataclass(frozen=True)
 class RunScore:
-    """The held-out returns that a run counts, or why it counts as missing."""
+    """Held-out returns that count for a run, or the reason why its score is missing."""
 
     run: RunRecord
     returns: tuple[float, ...]
@@ -30,6 +38,7 @@ class RunScore:
 
 
 def run_score(run: RunRecord) -> RunScore:
+    """Return what a run counts on the leaderboard. A run that selected nothing counts the task's failure return."""
     reason = _missing(run)
     if reason or run.outcome is None:
         return RunScore(run, (), reason, ())
@@ -41,7 +50,7 @@ def run_score(run: RunRecord) -> RunScore:
 
 
 def _missing(run: RunRecord) -> str | None:
-    """Nobody's score. An agent that merely failed is not missing."""
+    """Return why a run has no score, or None. An agent that merely failed has a score."""
     if run.outcome is None:
         return unfinished_reason(run.status)
     if run.outcome.kind is OutcomeKind.JUDGE_FAULT:
@@ -59,10 +68,10 @@ def _missing(run: RunRecord) -> str | None:
 
 
 def unfinished_reason(status: RunStatus) -> str:
-    """Not broken, and not done: it may be played at this moment."""
+    """Describe a run without outcome. It is not broken; it may be in progress."""
     if status is RunStatus.CLOSED:
-        return "closed, but not scored yet (`evopolicygym finish` does that)"
-    return f"{status}: still played, or left unfinished (`evopolicygym finish` scores it as it is)"
+        return "closed, but not scored yet (`evopolicygym finish` scores it)"
+    return f"{status}: still running, or left unfinished (`evopolicygym finish` scores it as it is)"
 
 
 def _flags(run: RunRecord) -> Iterable[str]:
@@ -77,39 +86,36 @@ def _flags(run: RunRecord) -> Iterable[str]:
 
 
 def mean(values: Iterable[float]) -> float:
-    """Exactly rounded sum, so independent of order."""
+    """Return the mean, from an exactly rounded sum: independent of order."""
     listed = list(values)
     return math.fsum(listed) / len(listed)
 
 
 def mean_if_known(values: Iterable[float | None]) -> float | None:
-    """None as soon as one of them is: half a mean is no mean."""
+    """Return the mean, or None if there is no value or one of them is None."""
     listed = list(values)
     known = [value for value in listed if value is not None]
     return mean(known) if known and len(known) == len(listed) else None
 
 
 def task_score(runs: Iterable[Returns] | Matrix) -> float:
-    """Mean over the runs of their held-out means."""
+    """Return the mean over runs of their held-out means."""
     return mean(mean(map(float, returns)) for returns in runs)
 
 
 def paper_normalised(scores: Mapping[str, float], random: float) -> dict[str, float | None]:
-    """The paper's: clipped between the random policy and the best entrant. Nothing, if nobody beats random."""
+    """Normalise as the paper does: clipped between the random policy and the best entrant.
+
+    All are None if no entrant beats the random policy.
+    """
     best = max(scores.values())
     if best <= random:
         return dict.fromkeys(scores)
     return {name: min(max((score - random) / (best - random), 0.0), 1.0) for name, score in scores.items()}
 
 
-RANDOM: Final = "random policy"
-BY_HAND: Final = "by hand"
-PUBLISHED: Final = " (paper)"
-HASH_DIGITS: Final = 12
-
-
 def entrant(run: RunRecord) -> str:
-    """Never the name of an anchor or of a published row."""
+    """Return the entrant of a run; it never equals the name of an anchor or of a published row."""
     if run.agent is None:
         return BY_HAND
     settings = (_setting(name, value) for name, value in sorted(run.agent.settings.items()))
@@ -118,7 +124,7 @@ def entrant(run: RunRecord) -> str:
 
 
 def _setting(name: str, value: Any) -> str:
-    """A command without the folder of its program; of the program's hash as much as tells it from all others."""
+    """Write a setting as text: a command without the folder of its program, a hash shortened."""
     if name == "command" and isinstance(value, list) and value:
         program, *arguments = map(str, value)
         return " ".join([Path(program).name, *arguments])

@@ -29,7 +29,7 @@ from typing import IO, Any, Final, NoReturn, Self
 
 from evopolicygym.agents import home
 from evopolicygym.agents.definitions import PYTHON
-from evopolicygym.agents.turns import Failure, FailureKind, Turn
+from evopolicygym.agents.turn import FailureKind, Turn, TurnFailure
 from evopolicygym.api.workspace import RunClosed, Workspace
 from evopolicygym.errors import UserError
 from evopolicygym.run_paths import RunPaths
@@ -142,40 +142,40 @@ class PythonPlayer:
         self._host, self._paths, self._environment = host, paths, environment
         self._transcripts = paths.logs / "agent"
         self._transcripts.mkdir(parents=True, exist_ok=True)
-        self._pulse = Heartbeat(self._transcripts)
+        self._heartbeat = Heartbeat(self._transcripts)
 
-    def turn(self, asked: TurnRequest) -> Turn:
+    def play_turn(self, request: TurnRequest) -> Turn:
         began = time.monotonic()
         try:
             home.ensure(self._paths.workspace)
-            code, ended = self._play(asked, began)
+            code, ended = self._play(request, began)
         except (OSError, UserError) as error:
-            return Turn(None, time.monotonic() - began, failure=start_failure(asked.number == 1, error))
+            return Turn(None, time.monotonic() - began, failure=start_failure(request.number == 1, error))
         wall_s = time.monotonic() - began
-        failure = ended or (Failure(FailureKind.CLIENT, self._last_words(asked.number, code)) if code else None)
-        text = _tail(self._stream(asked.number, ".out"), 1)
+        failure = ended or (TurnFailure(FailureKind.CLIENT, self._last_words(request.number, code)) if code else None)
+        text = _tail(self._stream(request.number, ".out"), 1)
         return Turn(code, wall_s, text=text, failure=failure, stop=failure is None)
 
-    def interrupted(self, asked: TurnRequest) -> Turn:
-        failure = Failure(FailureKind.INTERRUPTED, "the process that called run() was killed")
-        return Turn(None, self._pulse.lived(asked.number), failure=failure)
+    def recover_turn(self, request: TurnRequest) -> Turn:
+        failure = TurnFailure(FailureKind.INTERRUPTED, "the process that called run() was killed")
+        return Turn(None, self._heartbeat.seconds_alive(request.number), failure=failure)
 
     def close(self) -> None:
-        """End the turn under way; `turn` returns once nothing of it is left."""
+        """End the turn under way; `play_turn` returns once nothing of it is left."""
         self._host.kill()
 
-    def _play(self, asked: TurnRequest, began: float) -> tuple[int | None, Failure | None]:
+    def _play(self, request: TurnRequest, began: float) -> tuple[int | None, TurnFailure | None]:
         with (
-            StreamCopy(self._stream(asked.number, ".out"), {}, STDOUT_LIMIT) as stdout,
-            StreamCopy(self._stream(asked.number, ".err"), {}, STDERR_LIMIT) as stderr,
+            StreamCopy(self._stream(request.number, ".out"), {}, STDOUT_LIMIT) as stdout,
+            StreamCopy(self._stream(request.number, ".err"), {}, STDERR_LIMIT) as stderr,
         ):
             process = self._host.start(self._environment, stdout.pipe.theirs, stderr.pipe.theirs)
             stdout.pipe.given()
             stderr.pipe.given()
             try:
                 while (code := process.wait(POLL_S)) is None:
-                    self._pulse.beat(asked.number, time.monotonic() - began)
-                    if why := asked.over(TurnProgress()):
+                    self._heartbeat.beat(request.number, time.monotonic() - began)
+                    if why := request.must_end(TurnProgress()):
                         return None, why
                 return code, None
             finally:
@@ -211,9 +211,9 @@ class PythonAgentSetup:
         held = {"level": stands.level, "network": stands.network, "residues": (RESIDUE, *stands.residues)}
         return {"agent": agent, "agent_isolation": held}
 
-    def player(self, paths: RunPaths, api: str) -> PythonPlayer:
+    def make_runner(self, paths: RunPaths, api_url: str) -> PythonPlayer:
         seed = {SEED: str(self.settings.seed)}
-        return PythonPlayer(self._host, paths, workspace.agent_environment(paths, api) | seed)
+        return PythonPlayer(self._host, paths, workspace.agent_environment(paths, api_url) | seed)
 
 
 def agent_name(function: AgentFunction) -> str:
@@ -234,7 +234,7 @@ def source_hash(function: AgentFunction) -> str | None:
 
 
 def _become_host(control: socket.socket, callers: socket.socket, caller: int, function: AgentFunction) -> NoReturn:
-    """In the forked process: call the function whenever asked, until the caller is gone."""
+    """In the forked process: call the function whenever request, until the caller is gone."""
     try:
         callers.close()
         os.setsid()

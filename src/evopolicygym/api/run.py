@@ -194,8 +194,7 @@ def play(
 
     async def driven(owner: OpenRun) -> None:
         with during(owner):
-            limits = setup.settings.allowance
-            await play_agent(owner, lambda api: setup.player(owner.place, api), limits, table=setup.prices)
+            await play_agent(owner, setup)
 
     with open_run(root, setup.facts(root), **given) as owner:
         _complete(driven(owner))

@@ -10,11 +10,10 @@ from typing import Annotated, Any
 import typer
 
 from evopolicygym.agents import definitions
-from evopolicygym.agents.client import Client
-from evopolicygym.agents.installed import Readiness
-from evopolicygym.agents.installed import check as look
-from evopolicygym.cli.output import data, print_json
-from evopolicygym.cli.tables import hint, show
+from evopolicygym.agents.definitions import Client
+from evopolicygym.agents.readiness import Readiness
+from evopolicygym.agents.readiness import check as look
+from evopolicygym.cli.output import print_hint, print_json, print_table, stdout
 from evopolicygym.runs.install_paths import InstallPaths, find_install_paths
 from evopolicygym.sandbox.agent.exposure import exposure
 
@@ -32,8 +31,8 @@ def list_agents(json: AsJson = False) -> None:
     columns = ("name", "title", "proven_version", "keys", "install")
     clients.sort(key=lambda client: not client.ships)
     rows = ([_cell(_row(client)[name]) for name in columns] for client in clients)
-    show(columns, rows, indent="", leaves=("install", "proven_version"))
-    hint("`agent check NAME` says whether it can play here. `--agent command -- PROGRAM` runs any program.")
+    print_table(columns, rows, indent="", optional=("install", "proven_version"))
+    print_hint("`agent check NAME` says whether it can play here. `--agent command -- PROGRAM` runs any program.")
 
 
 @app.command()
@@ -73,13 +72,13 @@ def _show(found: Readiness) -> None:
             "key": found.key or "none",
         }
     )
-    data.print(f"{found.title}: {'ready' if found.ready else 'not ready'}")
+    stdout.print(f"{found.title}: {'ready' if found.ready else 'not ready'}")
     for label, value in facts.items():
-        data.print(f"  {label:<11} {value}")
+        stdout.print(f"  {label:<11} {value}")
     for line in found.missing:
-        data.print(f"  MISSING     {line}")
+        stdout.print(f"  MISSING     {line}")
     for line in found.remarks:
-        data.print(f"  note        {line}")
+        stdout.print(f"  note        {line}")
 
 
 def _row(client: Client) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import typer
 
 from evopolicygym.analysis.analyze import AnalyzedRuns, analyze_runs, flat_row, summarize_entrants
 from evopolicygym.cli.analyze_text import show_runs
-from evopolicygym.cli.output import print_json, report_skipped
+from evopolicygym.cli.output import print_json, print_skipped
 from evopolicygym.errors import UserError
 
 
@@ -31,7 +31,7 @@ def analyze(
         _print_csv(found)
     elif found.runs:
         show_runs(found.runs)
-    report_skipped(found.skipped)
+    print_skipped(found.skipped)
     raise typer.Exit(1 if found.skipped else 0)
 
 

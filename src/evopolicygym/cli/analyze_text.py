@@ -10,19 +10,19 @@ from statistics import median
 from evopolicygym.analysis.analyze import EntrantSummary, summarize_entrants
 from evopolicygym.analysis.diagnostics import CodeSize, Diagnosis
 from evopolicygym.analysis.edits.kinds import EDITS, PAPER_EDITS, SizeClass
+from evopolicygym.analysis.formatting import UNKNOWN, number
 from evopolicygym.analysis.spending import files_opened
 from evopolicygym.analysis.stats.hit_rates import HitRate
-from evopolicygym.cli.numbers import UNKNOWN, number
-from evopolicygym.cli.tables import say, show
+from evopolicygym.cli.output import print_table, print_text
 
 
 def show_runs(runs: Sequence[Diagnosis]) -> None:
     together = summarize_entrants(runs)
-    _table("runs", RUN_HEADER, [_run(run) for run in runs], RUN_LEAVES)
+    _table("runs", RUN_HEADER, [_run(run) for run in runs], RUN_OPTIONAL)
     _table("progress of the best validation mean", PROGRESS_HEADER, [_progress(run) for run in runs])
     _table("tokens, and feedback files opened between submissions", TOKEN_HEADER, [_tokens(run) for run in runs])
-    _table("edits: hits / number, by kind", EDIT_HEADER, [_edits(run) for run in runs], EDIT_LEAVES)
-    _table("hit rates by agent, with 95 % intervals clustered by run", RATE_HEADER, _rates(together), RATE_LEAVES)
+    _table("edits: hits / number, by kind", EDIT_HEADER, [_edits(run) for run in runs], EDIT_OPTIONAL)
+    _table("hit rates by agent, with 95 % intervals clustered by run", RATE_HEADER, _rates(together), RATE_OPTIONAL)
     _table("hits / number by edit size", SIZE_HEADER, [_sizes(group) for group in together])
     _table("structure of the selected bundles, means", SHAPE_HEADER, [_shape(group) for group in together])
 
@@ -41,7 +41,7 @@ RUN_HEADER = (
     "cases",
     "repeats",
 )
-RUN_LEAVES = ("repeats", "cases", "unused", "candidates", "task")
+RUN_OPTIONAL = ("repeats", "cases", "unused", "candidates", "task")
 PROGRESS_HEADER = (
     "run",
     "best",
@@ -66,9 +66,9 @@ TOKEN_HEADER = (
     "files opened",
 )
 EDIT_HEADER = ("run", *EDITS, "phases")
-EDIT_LEAVES = ("unknown", "cosmetic", "phases")
+EDIT_OPTIONAL = ("unknown", "cosmetic", "phases")
 RATE_HEADER = ("agent", "tasks", "runs", "edit", "hits", "number", "rate", "low", "high", "interval of")
-RATE_LEAVES = ("hits", "runs")
+RATE_OPTIONAL = ("hits", "runs")
 SIZE_HEADER = ("agent", "tasks", *SizeClass)
 SHAPE_HEADER = ("agent", "tasks", *(field.name for field in fields(CodeSize)))
 
@@ -147,10 +147,10 @@ def _shape(group: EntrantSummary) -> Sequence[str]:
     return (*_group(group), *(number(numbers.get(field.name)) for field in fields(CodeSize)))
 
 
-def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], leaves: Sequence[str] = ()) -> None:
-    say(title)
-    show(columns, rows, leaves=leaves)
-    say()
+def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], optional: Sequence[str] = ()) -> None:
+    print_text(title)
+    print_table(columns, rows, optional=optional)
+    print_text()
 
 
 def _group(group: EntrantSummary) -> tuple[str, str]:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from evopolicygym.cli.output import print_json, report_skipped
+from evopolicygym.cli.output import print_json, print_skipped
 from evopolicygym.errors import UserError
 
 
@@ -26,7 +26,7 @@ def compare(
     found = compared_entrants({path: one.runs for path, one in collected.items()})
     skipped = tuple(skip for one in collected.values() for skip in one.skipped)
     if len(found) < 2:
-        report_skipped(skipped)  # perhaps that is why
+        print_skipped(skipped)  # perhaps that is why
         raise UserError("there is one side only", "Name two folders, or one that holds runs of two entrants.")
     pairs = analysis.compare(found)
     if json:
@@ -35,6 +35,6 @@ def compare(
         print_json({**facts, "skipped": [asdict(one) for one in skipped]})
     else:
         show_pairs(pairs, found)
-    report_skipped(skipped)
+    print_skipped(skipped)
     if skipped or any(side.missing for side in found) or any(pair.not_compared for pair in pairs):
         raise typer.Exit(1)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from evopolicygym.analysis.compare import ComparedEntrant, PairComparison, ScoreDifference, TaskComparison
+from evopolicygym.analysis.formatting import between, caution, fixed, number, probability, with_interval
 from evopolicygym.analysis.stats.estimates import CONFIDENCE_LEVEL
 from evopolicygym.analysis.stats.power import CASES, POWER, RunsNeeded
-from evopolicygym.cli.numbers import between, caution, fixed, number, probability, with_interval
-from evopolicygym.cli.tables import say, show
+from evopolicygym.cli.output import print_table, print_text
 
 COLUMNS = (
     "task",
@@ -21,7 +21,7 @@ COLUMNS = (
     "p (Holm)",
     "interval of",
 )
-LEAVES = ("p", "runs", "second", "first")  # either score follows from the other and the difference
+OPTIONAL = ("p", "runs", "second", "first")  # either score follows from the other and the difference
 BESIDE = ("task", "P(improvement)", "correlation by case", "gain from pairing", "runs needed")
 OVERALL = "overall, normalised"
 
@@ -31,24 +31,28 @@ def show_pairs(pairs: Sequence[PairComparison], found: Sequence[ComparedEntrant]
         _show_pair(pair)
     for side in found:
         for run, reason in side.missing.items():
-            say(f"missing: {side.label}, {run}: {reason}")
+            print_text(f"missing: {side.label}, {run}: {reason}")
         for reason in side.apart:
-            say(f"not for a common table: {side.label}: {reason}")
-    say(f"runs needed: of each side, with {CASES[0]} cases, to find this difference with a probability of {POWER:.0%}")
+            print_text(f"not for a common table: {side.label}: {reason}")
+    print_text(
+        f"runs needed: of each side, with {CASES[0]} cases, to find this difference with a probability of {POWER:.0%}"
+    )
 
 
 def _show_pair(pair: PairComparison) -> None:
-    say(f"{pair.first} (first) against {pair.second} (second)")
+    print_text(f"{pair.first} (first) against {pair.second} (second)")
     if pair.tasks:
         whole = [pair.overall] if pair.overall else []
-        show(COLUMNS, [*map(_task, pair.tasks), *map(_overall, whole)], leaves=LEAVES, remarks="interval of")
-        show(BESIDE, [*map(_beside, pair.tasks), *map(_overall_beside, whole)], leaves=("gain from pairing",))
+        print_table(COLUMNS, [*map(_task, pair.tasks), *map(_overall, whole)], optional=OPTIONAL, remarks="interval of")
+        print_table(BESIDE, [*map(_beside, pair.tasks), *map(_overall_beside, whole)], optional=("gain from pairing",))
     if pair.overall and pair.overall.plans:
         plans = ", ".join(f"{_needed(plan)} with {plan.cases} cases" for plan in pair.overall.plans)
-        say(f"  overall: {pair.normalised_tasks} tasks; runs of each side on each task to separate the two: {plans}")
+        print_text(
+            f"  overall: {pair.normalised_tasks} tasks; runs of each side on each task to separate the two: {plans}"
+        )
     for task, reason in pair.not_compared.items():
-        say(f"  not compared: {task}: {reason}")
-    say()
+        print_text(f"  not compared: {task}: {reason}")
+    print_text()
 
 
 def _task(one: TaskComparison) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 import typer
 
-from evopolicygym.cli.output import data, talk
+from evopolicygym.cli.output import stderr, stdout
 from evopolicygym.cli.run import new_folder, play
 from evopolicygym.reference import anchors
 from evopolicygym.reference.paper import best_agent, published
@@ -56,9 +56,9 @@ def demo(
     run: Annotated[Path | None, typer.Option(help="Folder of the run (default: new, in runs/).")] = None,
 ) -> None:
     """Let the built-in tuner play one run on the paper's cases, and show what came of it."""
-    talk.print(f"The built-in agent `tuner` (no model, no key) plays {task}: 128 train episodes, 16 validation cases")
-    talk.print("that select one of its checkpoints, 32 held-out cases that measure it. The cases are the paper's.")
-    talk.print()
+    stderr.print(f"The built-in agent `tuner` (no model, no key) plays {task}: 128 train episodes, 16 validation cases")
+    stderr.print("that select one of its checkpoints, 32 held-out cases that measure it. The cases are the paper's.")
+    stderr.print()
     who = AgentSettings(name="tuner")
     root = run or new_folder(task, who)
     play(root, who, {"task": task, "seeds": Seeds.PAPER, "agent": who}, json=False)
@@ -66,16 +66,16 @@ def demo(
 
 
 def _explain(record: RunRecord, root: Path) -> None:
-    data.print()
+    stdout.print()
     for line in curve(record):
-        data.print(line)
-    data.print(f"{'':10}  best validation mean so far, against episodes consumed")
-    data.print()
+        stdout.print(line)
+    stdout.print(f"{'':10}  best validation mean so far, against episodes consumed")
+    stdout.print()
     for name, value in _beside(record):
-        data.print(f"{name:24} {value:>12.5g}")
-    data.print(f"\nEverything is in {root}:")
-    data.print("run.json is the record, workspace/ what the agent saw, checkpoints/ what it submitted.")
-    data.print("`evopolicygym verify` on that folder recomputes the score, `report -o report.html` draws the run.")
+        stdout.print(f"{name:24} {value:>12.5g}")
+    stdout.print(f"\nEverything is in {root}:")
+    stdout.print("run.json is the record, workspace/ what the agent saw, checkpoints/ what it submitted.")
+    stdout.print("`evopolicygym verify` on that folder recomputes the score, `report -o report.html` draws the run.")
 
 
 def _beside(record: RunRecord) -> list[tuple[str, float]]:

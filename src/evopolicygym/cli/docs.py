@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 import evopolicygym
-from evopolicygym.cli.output import data
+from evopolicygym.cli.output import stdout
 from evopolicygym.errors import UserError
 
 
@@ -23,7 +23,7 @@ def docs(
     if page is None:
         width = max(map(len, pages))
         for name, path in pages.items():
-            data.print(f"{name:{width}}  {_title(path)}")
+            stdout.print(f"{name:{width}}  {_title(path)}")
         return
     name = page.removeprefix("docs/").removesuffix(".md")
     if name not in pages:

@@ -14,8 +14,8 @@ from typing import Annotated, Final
 import typer
 from rich.text import Text
 
-from evopolicygym.cli.numbers import counted
-from evopolicygym.cli.output import data, one_line, print_json, talk
+from evopolicygym.analysis.formatting import counted
+from evopolicygym.cli.output import one_line, print_json, stderr, stdout
 from evopolicygym.errors import IsolationUnavailable, UserError
 from evopolicygym.execution.jail_speed import measure_jail
 from evopolicygym.fast.catalogue import CATALOGUE, why_stock
@@ -200,18 +200,20 @@ def _rendering() -> Iterator[Probe]:
 
 def _print(sections: dict[str, list[Probe]], level: Level | None, healthy: bool, speed: dict[str, float]) -> None:
     for name, value in _system().items():
-        data.print(f"{name:14} {' '.join(value) if isinstance(value, tuple) else value}")
+        stdout.print(f"{name:14} {' '.join(value) if isinstance(value, tuple) else value}")
     for name, section in sections.items():
-        data.print(f"\n{name}", style="bold")
+        stdout.print(f"\n{name}", style="bold")
         for probe in section:
             mark = Text("  ok " if probe.ok else "  no ", style="green" if probe.ok else "red")
-            data.print(mark + Text(one_line(f"{probe.name}  {probe.detail}")))
+            stdout.print(mark + Text(one_line(f"{probe.name}  {probe.detail}")))
             if probe.remedy:
-                data.print(f"       -> {probe.remedy}")
-    data.print(f"\nisolation      {f'level {level}: {MEANING[level]}' if level else 'none works on this machine'}")
+                stdout.print(f"       -> {probe.remedy}")
+    stdout.print(f"\nisolation      {f'level {level}: {MEANING[level]}' if level else 'none works on this machine'}")
     for text in residues(level) if level else ():
-        data.print(f"  not stopped  {text}")
+        stdout.print(f"  not stopped  {text}")
     for name, number in speed.items():
-        data.print(f"{name:30} {number:.3g}")
-    data.print(f"sealing key    {key_file() if key_file().exists() else 'made on first use'}")
-    talk.print("results of this machine are publishable" if healthy else "results of this machine are NOT publishable")
+        stdout.print(f"{name:30} {number:.3g}")
+    stdout.print(f"sealing key    {key_file() if key_file().exists() else 'made on first use'}")
+    stderr.print(
+        "results of this machine are publishable" if healthy else "results of this machine are NOT publishable"
+    )

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from evopolicygym.cli.output import data, print_json, progress, talk, tell_refused
+from evopolicygym.cli.output import print_json, print_refused_nodes, progress, stderr, stdout
 from evopolicygym.errors import Fault, UserError
 from evopolicygym.execution.engine import LocalEngine
 from evopolicygym.execution.evaluation import (
@@ -77,7 +77,7 @@ def evaluate(
             make(video=video, stock=stock) as engine,
             progress(len(chosen)) as advance,
         ):
-            tell_refused(engine.nodes)
+            print_refused_nodes(engine.nodes)
             report = evaluate_folder(
                 engine, found, policy_dir.resolve(), chosen, splits.id, record, video, advance, salt_of
             )
@@ -103,19 +103,19 @@ def _salt_of(given: str | None, seal_key: Path | None) -> Callable[[Checkpoint],
         key = load_key(seal_key)
     except UserError as error:
         drawn = new_salt()
-        talk.print(
+        stderr.print(
             f"warning: {error.message}: a policy that draws random numbers gets others each time it is evaluated"
         )
-        talk.print(f"To repeat this evaluation, add --salt {drawn}")
+        stderr.print(f"To repeat this evaluation, add --salt {drawn}")
         return lambda _: drawn
     return lambda checkpoint: evaluation_salt(key, checkpoint.hash)
 
 
 def _warn(complaints: list[str], isolation: IsolationChoice) -> None:
     for complaint in complaints:
-        talk.print(f"warning: {complaint}")
+        stderr.print(f"warning: {complaint}")
     if isolation is IsolationChoice.NONE:
-        talk.print(f"warning: --isolation none is {MEANING[Level.NONE]}")
+        stderr.print(f"warning: --isolation none is {MEANING[Level.NONE]}")
 
 
 def _check_paths(policy_dir: Path, record: Path | None, video: bool) -> None:
@@ -147,22 +147,22 @@ def _report_not_loaded(error: PolicyNotLoaded, json: bool) -> None:
     if json:
         told = {"kind": error.error.kind, "text": error.error.text}
         print_json({"loaded": False, "error": told, "stdout": error.stdout, "stderr": error.stderr})
-    talk.block(f"the policy does not load: {error.error.kind}\n{error.error.text}")
+    stderr.block(f"the policy does not load: {error.error.kind}\n{error.error.text}")
     for name, text in (("stdout", error.stdout), ("stderr", error.stderr)):
         if text:
-            talk.block(f"its {name}:\n{text}")
+            stderr.block(f"its {name}:\n{text}")
 
 
 def _print(report: Evaluation) -> None:
-    data.print(f"{'case':5} {'return':>12} {'steps':>6}  end")
+    stdout.print(f"{'case':5} {'return':>12} {'steps':>6}  end")
     for result in report.episodes:
         ending = result.error.kind if result.error else "terminated" if result.terminated else "truncated"
-        data.print(f"{result.case.index:<5} {result.score:12.4f} {result.length:6}  {ending}")
+        stdout.print(f"{result.case.index:<5} {result.score:12.4f} {result.length:6}  {ending}")
     for line in _failures(report):
-        data.block(line)
-    data.print()
+        stdout.block(line)
+    stdout.print()
     for name, value in _summary(report):
-        data.print(f"{name:12} {value}")
+        stdout.print(f"{name:12} {value}")
 
 
 def _failures(report: Evaluation) -> Iterator[str]:

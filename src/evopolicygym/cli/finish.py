@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from evopolicygym.cli.output import data, print_json, progress, talk, tell_notice
+from evopolicygym.cli.output import print_json, print_notice, progress, stderr, stdout
 from evopolicygym.cli.run_text import check_outcome, show_outcome, show_scores
 from evopolicygym.errors import Fault, UserError
 from evopolicygym.execution.slots import check_jobs
@@ -25,7 +25,7 @@ from evopolicygym.runs.run_status import has_outcome, read_state
 from evopolicygym.runs.settings import CORES, EngineName, IsolationChoice
 from evopolicygym.runs.verify import Replay, VerifyCheck, VerifyReport
 from evopolicygym.runs.verify import verify as verify_run
-from evopolicygym.server import control
+from evopolicygym.server import owner_socket
 from evopolicygym.tasks.registry import absolute_name
 from evopolicygym.tasks.splits import Split
 
@@ -55,7 +55,7 @@ def finish(
             _check_has_outcome(run)
         except RunIsOwned:
             if waited == 0.0:
-                talk.print(f"waiting for the process that owns {run}: it starts, ends, or finishes the run itself")
+                stderr.print(f"waiting for the process that owns {run}: it starts, ends, or finishes the run itself")
             time.sleep(POLL_S)
             waited += POLL_S
     show_outcome(run, json)
@@ -82,9 +82,9 @@ def score(
         total = len(missing) * scoring.count(state, Split.HELDOUT)
         given = {"task": task and absolute_name(task), "jobs": jobs, "engine": engine, "isolation": isolation}
         with open_run(run, **given) as owner, progress(total) as advance:
-            tell_notice(owner.notice)
+            print_notice(owner.notice)
             if all_checkpoints and missing:
-                with hidden_cases_lock(serve.case_set(owner), str(run), "Ctrl-C loses nothing: score it later."):
+                with hidden_cases_lock(owner.case_set, str(run), "Ctrl-C loses nothing: score it later."):
                     for one in owner.judge.state.candidates:
                         scoring.score(owner.judge, one.charged.checkpoint, advance)
             owner.write_record()
@@ -103,7 +103,7 @@ def verify(run: Run, task: Named = None, jobs: Jobs = CORES, isolation: Jail = N
         print_json(report.as_dict())
     else:
         for finding in report.findings:
-            data.print(f"{_mark(finding, report)} {finding.what}: {finding.detail}")
+            stdout.print(f"{_mark(finding, report)} {finding.what}: {finding.detail}")
     if not report.ok:
         raise typer.Exit(1)
 
@@ -132,12 +132,12 @@ def _check_has_outcome(run: Path) -> None:
 def _ask_or_finish(run: Path, **given: Any) -> None:
     try:
         _ask_the_owner(run)
-    except control.NoOwner:
+    except owner_socket.NoOwner:
         _finish_here(run, given)
 
 
 def _ask_the_owner(run: Path) -> None:
-    messages = control.ask(run, serve.FINISH_COMMAND)
+    messages = owner_socket.send_command(run, serve.FINISH_COMMAND)
     first = next(messages, {})
     with progress(first.get("total", 0)) as advance:
         for message in chain([first], messages):
@@ -146,7 +146,7 @@ def _ask_the_owner(run: Path) -> None:
             if message.get("finished"):
                 return
             if waiting := message.get("waiting"):
-                talk.print(waiting)
+                stderr.print(waiting)
                 continue
             advance()
     if not has_outcome(run):
@@ -157,7 +157,7 @@ def _ask_the_owner(run: Path) -> None:
 
 def _finish_here(run: Path, given: dict[str, Any]) -> None:
     with open_run(run, **given) as owner:
-        tell_notice(owner.notice)
+        print_notice(owner.notice)
         if interrupted := owner.judge.state.running:
             submission.execute(owner.judge, interrupted)
         scoring.close(owner.judge, serve.FINISHED_BY_HAND)

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from evopolicygym.cli.output import print_json, report_skipped
+from evopolicygym.cli.output import print_json, print_skipped
 
 
 def leaderboard(
@@ -31,6 +31,6 @@ def leaderboard(
         print_json({**asdict(made), "skipped": [asdict(one) for one in collected.skipped]})
     else:
         leaderboard_text.show_leaderboard(made)
-    report_skipped(collected.skipped)
+    print_skipped(collected.skipped)
     if collected.skipped or made.missing:
         raise typer.Exit(1)

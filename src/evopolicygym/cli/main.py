@@ -15,7 +15,7 @@ import typer
 from typer.core import TyperGroup
 
 from evopolicygym import __version__
-from evopolicygym.cli.output import BROKEN_PIPE, TamedStream, one_line
+from evopolicygym.cli.output import BROKEN_PIPE, EscapingStream, one_line
 from evopolicygym.errors import FULL, Fault, UserError
 
 NOT_LINUX = """\
@@ -111,7 +111,7 @@ def _mend_streams() -> None:
             setattr(sys, name, open(os.devnull, mode))
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="replace")  # type: ignore[union-attr]
-    sys.stdout, sys.stderr = TamedStream(sys.stdout), TamedStream(sys.stderr)
+    sys.stdout, sys.stderr = EscapingStream(sys.stdout), EscapingStream(sys.stderr)
 
 
 class _Interrupted(Exception):

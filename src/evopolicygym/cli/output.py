@@ -1,17 +1,22 @@
-"""How commands speak: data on stdout, talk on stderr, JSON when asked for."""
+"""Output of the commands: data on stdout, messages on stderr, JSON when asked for, and tables that fit the terminal."""
 
 from __future__ import annotations
 
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
+from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.segment import Segment
+from rich.table import Table
+from rich.text import Text
 
 from evopolicygym.execution.records import Node
 from evopolicygym.report.text import replace_unseen
@@ -19,92 +24,228 @@ from evopolicygym.report.text import replace_unseen
 if TYPE_CHECKING:
     from evopolicygym.analysis.loading import Skipped
 
-
 BROKEN_PIPE: Final = 141
+GAP: Final = 2  # characters between columns
+BELOW: Final = " " * 6  # indentation of a remark below its row
+MIN_TEXT: Final = 20  # a wrapped text keeps this width, or that of its longest word
+MIN_REMARK: Final = 40  # with less room than this, remarks read better below their rows
 
 
 class _Console(Console):
-    """What is printed is tamed here, whoever made it: agents and records of others have a word in most of it."""
+    """Escapes control characters in everything that it prints: most of it contains texts by agents or from records of
+    others."""
 
     def print(self, *objects: Any, **options: Any) -> None:
-        """Each text in one line, so that no value can fake the next; newlines before it are the caller's."""
-        super().print(*(_own_lines(one) if isinstance(one, str) else one for one in objects), **options)
+        """Print each text in one line, so that no value can fake the next line; leading newlines are the caller's."""
+        super().print(*(_in_one_line(value) if isinstance(value, str) else value for value in objects), **options)
 
     def block(self, text: str) -> None:
-        """Text of many lines."""
+        """Print a text of several lines."""
         super().print(text)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
-        """All that reaches the screen comes by here. Sequences of rich's own are control segments, or styles."""
+        """Escape what is rendered. Rich's own sequences are control segments, or styles."""
         for text, style, control in super().render(renderable, options):
-            yield Segment(text if control else tame(text), style, control)
+            yield Segment(text if control else escape_unprintable(text), style, control)
 
     def on_broken_pipe(self) -> None:
-        """A reader that leaves early (`| head`) is nothing that the exit codes of a command should speak of."""
+        """Exit quietly when the reader of a pipe has left early (`| head`)."""
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(BROKEN_PIPE)
 
 
-# What is printed is printed as it is: folders, policies and packages may well have brackets in what they say.
-talk = _Console(stderr=True, highlight=False, soft_wrap=True, emoji=False, markup=False)
-data = _Console(highlight=False, soft_wrap=True, emoji=False, markup=False)
+# No markup: folders, policies and packages may have brackets in their texts.
+stderr = _Console(stderr=True, highlight=False, soft_wrap=True, emoji=False, markup=False)
+stdout = _Console(highlight=False, soft_wrap=True, emoji=False, markup=False)
 
 
-class TamedStream:
-    """Standard output or error for everything that is not printed by a console: complaints, JSON, warnings, logs,
-    tracebacks. Consoles find the stream itself under the name that rich has for it."""
+class EscapingStream:
+    """Standard output or error for everything that no console prints: error messages, JSON, warnings, logs, tracebacks.
+    Rich's consoles find the stream itself under ``rich_proxied_file``."""
 
     def __init__(self, stream: TextIO) -> None:
         self.rich_proxied_file = stream
 
     def write(self, text: str) -> int:
-        self.rich_proxied_file.write(tame(text))
+        self.rich_proxied_file.write(escape_unprintable(text))
         return len(text)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.rich_proxied_file, name)
 
 
-def tame(text: str) -> str:
-    """Text as it is safe for a terminal: what does not show as itself is shown by its number, not obeyed."""
+def escape_unprintable(text: str) -> str:
+    """Replace characters that a terminal would obey or not show by their escaped numbers."""
     return replace_unseen(text, lambda char: char.encode("unicode_escape").decode())
 
 
 def one_line(text: str) -> str:
-    """For a cell of a table."""
-    return tame(text).replace("\n", "\\n")
+    """Escape a text for one line, such as a cell of a table."""
+    return escape_unprintable(text).replace("\n", "\\n")
 
 
-def _own_lines(text: str) -> str:
+def _in_one_line(text: str) -> str:
     body = text.lstrip("\n")
     return text[: len(text) - len(body)] + one_line(body)
 
 
-def tell_notice(notice: str) -> None:
+def print_notice(notice: str) -> None:
     if notice:
-        talk.print(notice)
+        stderr.print(notice)
 
 
-def tell_refused(nodes: tuple[Node, ...]) -> None:
+def print_refused_nodes(nodes: tuple[Node, ...]) -> None:
     for node in nodes:
         if node.refused:
-            talk.print(f"node {node.id} ({node.host}) gets no work: {node.refused}")
+            stderr.print(f"node {node.id} ({node.host}) gets no work: {node.refused}")
+
+
+def print_skipped(skipped: tuple[Skipped, ...]) -> None:
+    """Name the run folders that were left out, because they are unfinished or broken."""
+    for folder in skipped:
+        stderr.print(f"skipped {folder.path}: {folder.why}")
 
 
 def print_json(value: Any) -> None:
-    """In ASCII, of which JSON alone lets the last character, delete, pass."""
+    """Print JSON in ASCII; DEL is the only control character that `json` does not escape."""
     print(json.dumps(value, indent=1, allow_nan=False).replace("\x7f", "\\u007f"))
 
 
 @contextmanager
 def progress(total: int) -> Iterator[Callable[[], None]]:
-    """A bar on a terminal; nothing elsewhere."""
+    """Show a progress bar on a terminal, nothing elsewhere. Yield the function that advances it."""
     columns = (TextColumn("episodes"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=talk, transient=True, disable=not talk.is_terminal) as bar:
+    with Progress(*columns, console=stderr, transient=True, disable=not stderr.is_terminal) as bar:
         line = bar.add_task("episodes", total=total)
         yield lambda: bar.advance(line)
 
 
-def report_skipped(skipped: tuple[Skipped, ...]) -> None:
-    for one in skipped:
-        talk.print(f"skipped {one.path}: {one.why}")
+def print_text(text: str = "") -> None:
+    """Print a line to stdout, wrapped between words to the width of the terminal."""
+    body = text.lstrip("\n")
+    stdout.block(text[: len(text) - len(body)] + _wrapped(one_line(body), _width(stdout)))
+
+
+def print_hint(text: str) -> None:
+    """Print to stderr what to do next."""
+    stderr.block(_wrapped(one_line(text), _width(stderr)))
+
+
+def print_table(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    indent: str = "  ",
+    *,
+    optional: Sequence[str] = (),
+    remarks: str | None = None,
+) -> None:
+    """Print aligned columns of plain text.
+
+    In a pipe or a file nothing is wrapped and nothing left out. On a terminal that is too narrow, headings take two
+    lines, long texts are wrapped within their columns, the column named ``remarks`` moves below its rows, and then
+    columns are left out and named: first those in ``optional``, in that order, then the last ones.
+    """
+    cells = [[one_line(cell).replace("\t", " ") for cell in row] for row in rows]
+    table = [_Column(one_line(name), tuple(row[i] for row in cells), name == remarks) for i, name in enumerate(columns)]
+    room = _width(stdout) - len(indent)
+    shown, below, left_out = _choose(table, room, optional)
+    widths = _widths(shown, room)
+    _print_row([column.name for column in shown], widths, indent, is_heading=True)
+    for number in range(len(cells)):
+        _print_row([column.cells[number] for column in shown], widths, indent)
+        for column in below:
+            if column.cells[number]:
+                print_text(f"{indent}{BELOW}{column.name}: {column.cells[number]}")
+    if left_out:
+        print_text(f"{indent}left out: {'; '.join(left_out)} (a wider terminal or --json has all)")
+
+
+@dataclass(frozen=True)
+class _Column:
+    name: str
+    cells: tuple[str, ...]
+    is_remarks: bool
+
+    @property
+    def natural(self) -> int:
+        return max(map(cell_len, (self.name, *self.cells)))
+
+    @property
+    def compact(self) -> int:
+        """The width with the heading in two lines."""
+        words = self.name.split(" ")
+        halves = [max(cell_len(" ".join(words[:i])), cell_len(" ".join(words[i:]))) for i in range(len(words))]
+        return max(min(halves), *map(cell_len, self.cells), 0)
+
+    @property
+    def minimum(self) -> int:
+        """Texts can be wrapped, numbers cannot."""
+        if not any(cell[:1].isalpha() for cell in self.cells):
+            return self.compact
+        words = (word for text in (self.name, *self.cells) for word in text.split(" "))
+        return min(self.compact, max(MIN_REMARK if self.is_remarks else MIN_TEXT, *map(cell_len, words)))
+
+
+def _choose(
+    table: Sequence[_Column], room: int, optional: Sequence[str]
+) -> tuple[list[_Column], list[_Column], list[str]]:
+    """Return the columns to show, those to print below their rows, and the names of those left out."""
+    shown, below = list(table), list[_Column]()
+    if _total([column.minimum for column in shown]) > room:
+        below = [column for column in shown if column.is_remarks]
+        shown = [column for column in shown if not column.is_remarks]
+    others = [column.name for column in reversed(shown[1:]) if column.name not in optional]
+    for name in (*optional, *others):
+        if _total([column.minimum for column in shown]) <= room:
+            break
+        shown = [column for column in shown if column.name != name]
+    kept = {column.name for column in (*shown, *below)}
+    return shown, below, [column.name for column in table if column.name not in kept]
+
+
+def _widths(shown: Sequence[_Column], room: int) -> list[int]:
+    """Return natural widths; if they do not fit, narrow the widest texts. A single column is cut to the room."""
+    widths, minimums = [column.natural for column in shown], [column.minimum for column in shown]
+    if _total(widths) > room:
+        widths = [column.compact for column in shown]
+    while _total(widths) > room:
+        wrappable = [i for i, width in enumerate(widths) if width > minimums[i]]
+        if not wrappable:
+            return [max(room, 1), *widths[1:]]
+        widths[max(wrappable, key=widths.__getitem__)] -= 1
+    return widths
+
+
+def _total(widths: Sequence[int]) -> int:
+    return sum(widths) + GAP * (len(widths) - 1)
+
+
+def _print_row(cells: Sequence[str], widths: Sequence[int], indent: str, is_heading: bool = False) -> None:
+    """Lay out one row with rich, and print its lines without trailing spaces."""
+    row: list[Text] = []
+    grid = Table.grid(padding=0)
+    for cell, width in zip(cells, widths, strict=True):
+        if row:
+            grid.add_column(width=GAP)
+            row.append(Text())
+        grid.add_column(width=width, overflow="fold", vertical="bottom" if is_heading else "top")
+        row.append(Text(cell))
+    grid.add_row(*row)
+    options = stdout.options.update(width=_total(widths))
+    for line in stdout.render_lines(grid, options, pad=False):
+        stdout.print((indent + "".join(segment.text for segment in line)).rstrip())
+
+
+def _wrapped(line: str, width: int) -> str:
+    """Wrap between words, never within one: paths are there to be copied."""
+    if len(line) <= width:
+        return line
+    hanging = " " * (len(line) - len(line.lstrip()) + 2)
+    return textwrap.fill(line, width, subsequent_indent=hanging, break_on_hyphens=False, break_long_words=False)
+
+
+def _width(console: Console) -> int:
+    """Return the columns of a terminal; unlimited for a pipe, a file and a terminal that does not report its width."""
+    stream = console.file
+    columns = os.get_terminal_size(stream.fileno()).columns if stream.isatty() else 0
+    return columns or sys.maxsize

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from evopolicygym.cli.numbers import counted
-from evopolicygym.cli.output import print_json, report_skipped, talk
+from evopolicygym.analysis.formatting import counted
+from evopolicygym.cli.output import print_json, print_skipped, stderr
 from evopolicygym.errors import UserError
 
 
@@ -49,6 +49,6 @@ def report(
             "skipped": [asdict(one) for one in found.skipped],
         })  # fmt: skip
     else:
-        talk.print(f"{counted(len(found.stories), 'run')}, {counted(len(drawn), 'figure')}: {output}")
-    report_skipped(found.skipped)
+        stderr.print(f"{counted(len(found.stories), 'run')}, {counted(len(drawn), 'figure')}: {output}")
+    print_skipped(found.skipped)
     raise typer.Exit(1 if found.skipped else 0)

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from evopolicygym.cli.numbers import fixed
-from evopolicygym.cli.output import print_json
-from evopolicygym.cli.tables import say, show
+from evopolicygym.analysis.formatting import fixed
+from evopolicygym.cli.output import print_json, print_table, print_text
 from evopolicygym.reference import paper
 
 if TYPE_CHECKING:
@@ -42,18 +41,18 @@ def _show(found: Reproduction) -> None:
         ("\nTable 8: normalised scores, and means by demand", found.table8, 2),
         ("\nTable 4: percentage of edits that raised the best validation mean", found.table4, 1),
     ):
-        say(title)
+        print_text(title)
         _show_table(table, digits)
-    say(f"\n{found.compared} cells of Tables 2 and 8 recomputed, {len(found.wrong)} differ from what is printed")
+    print_text(f"\n{found.compared} cells of Tables 2 and 8 recomputed, {len(found.wrong)} differ from what is printed")
     for cell in (*found.wrong, *found.altered):
-        say(f"  {'altered' if cell in found.altered else 'differs'}: {cell}")
-    say("verdict: " + ("reproduced" if found.holds else "NOT reproduced"))
+        print_text(f"  {'altered' if cell in found.altered else 'differs'}: {cell}")
+    print_text("verdict: " + ("reproduced" if found.holds else "NOT reproduced"))
 
 
 def _show_table(table: Scores, digits: int) -> None:
     columns = list(next(iter(table.values())))
     rows = ((name, *(fixed(row[column], _digits(column, digits)) for column in columns)) for name, row in table.items())
-    show(("", *columns), rows)
+    print_table(("", *columns), rows)
 
 
 def _digits(column: str, digits: int) -> int:

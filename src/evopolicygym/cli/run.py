@@ -13,8 +13,8 @@ from typing import Annotated, Any, Final
 import typer
 
 from evopolicygym.agents.definitions import COMMAND
-from evopolicygym.cli.output import talk, tell_notice, tell_refused
-from evopolicygym.cli.run_text import check_outcome, is_without_score, show_outcome, watching
+from evopolicygym.cli.output import print_notice, print_refused_nodes, stderr
+from evopolicygym.cli.run_text import check_outcome, is_without_score, show_outcome, watch_run
 from evopolicygym.errors import UserError
 from evopolicygym.execution.slots import check_jobs
 from evopolicygym.judge.judge import Videos
@@ -159,18 +159,18 @@ def _show(root: Path, json: bool) -> None:
 async def _drive(owner: OpenRun, who: AgentSetup, root: Path) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, _stop, number, root)
-    talk.print(f"{root}: {who.client.name} plays {owner.judge.context.task.id}")
-    tell_notice(owner.notice)
-    for path in who.shown_alone(owner.place):
-        talk.print(f"the agent sees {path}, and nothing beside it: {ALONE}")
-    tell_refused(owner.judge.context.engine.nodes)
-    with watching(lambda: owner.judge.state):
-        await play_agent(owner, lambda api: who.player(owner.place, api), who.settings.allowance, table=who.prices)
+    stderr.print(f"{root}: {who.client.name} plays {owner.judge.context.task.id}")
+    print_notice(owner.notice)
+    for path in who.shown_alone(owner.paths):
+        stderr.print(f"the agent sees {path}, and nothing beside it: {ALONE}")
+    print_refused_nodes(owner.judge.context.engine.nodes)
+    with watch_run(lambda: owner.judge.state):
+        await play_agent(owner, who)
 
 
 def _stop(number: int, root: Path) -> None:
     """At once: the ledger holds all there is to know; workers and agent die with us."""
-    talk.print(f"stopped; `evopolicygym run --resume {root}` goes on, `evopolicygym finish {root}` ends it")
+    stderr.print(f"stopped; `evopolicygym run --resume {root}` goes on, `evopolicygym finish {root}` ends it")
     os._exit(128 + number)
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from evopolicygym.cli.output import data, print_json
+from evopolicygym.cli.output import print_json, stdout
 from evopolicygym.tasks.sealing import create_key, key_file, load_key
 from evopolicygym.tasks.splits import commitment
 
@@ -39,4 +39,4 @@ def _show(facts: dict[str, str], json: bool) -> None:
         print_json(facts)
     else:
         for name, value in facts.items():
-            data.print(f"{name:10} {value}")
+            stdout.print(f"{name:10} {value}")

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from evopolicygym.cli.output import data, talk, tell_notice
+from evopolicygym.cli.output import print_notice, stderr, stdout
 from evopolicygym.cli.run_text import check_outcome, show_outcome
 from evopolicygym.judge.judge import Videos
 from evopolicygym.judge.state import RunPhase
@@ -64,9 +64,9 @@ def serve(
     }
     with open_run(run, **given) as owner:
         if owner.judge.state.phase is RunPhase.FINISHED:
-            talk.print(f"{run} is finished: there is nothing to submit to")
+            stderr.print(f"{run} is finished: there is nothing to submit to")
         else:
-            tell_notice(owner.notice)
+            print_notice(owner.notice)
             asyncio.run(_serve(owner, run, json))
     show_outcome(run, json)
     check_outcome(run)
@@ -86,17 +86,17 @@ async def _serve(owner: OpenRun, run: Path, json: bool) -> None:
 def _announce(owner: OpenRun, run: Path, url: str, json: bool) -> None:
     state = owner.judge.state
     if json:
-        facts = {"run": str(run), "workspace": str(owner.place.workspace), "api": url, "remaining": state.remaining}
+        facts = {"run": str(run), "workspace": str(owner.paths.workspace), "api": url, "remaining": state.remaining}
         print(json_module.dumps(facts), flush=True)
         return
-    data.print(f"run        {run}: {owner.judge.context.task.id}, {state.remaining} of {state.budget} episodes left")
-    data.print(f"door       {url}")
-    data.print(f"workspace  {owner.place.workspace}")
+    stdout.print(f"run        {run}: {owner.judge.context.task.id}, {state.remaining} of {state.budget} episodes left")
+    stdout.print(f"door       {url}")
+    stdout.print(f"workspace  {owner.paths.workspace}")
     cases, meaning = example_cases(state.remaining)
-    talk.block(HOW_TO.format(workspace=run / "workspace", run=run, cases=cases, meaning=meaning))
+    stderr.block(HOW_TO.format(workspace=run / "workspace", run=run, cases=cases, meaning=meaning))
 
 
 def _stop(number: int, run: Path) -> None:
     """At once: the ledger holds all there is to know, and workers die with us."""
-    talk.print(f"stopped; `evopolicygym serve TASK --run {run}` goes on with the run, `finish {run}` ends it")
+    stderr.print(f"stopped; `evopolicygym serve TASK --run {run}` goes on with the run, `finish {run}` ends it")
     os._exit(128 + number)

@@ -13,9 +13,9 @@ from typing import Annotated
 
 import typer
 
+from evopolicygym.analysis.formatting import counted
 from evopolicygym.cli import suite_text
-from evopolicygym.cli.numbers import counted
-from evopolicygym.cli.output import print_json, talk, tell_refused
+from evopolicygym.cli.output import print_json, print_refused_nodes, stderr
 from evopolicygym.errors import UserError
 from evopolicygym.execution.ray.cluster import RayCluster
 from evopolicygym.execution.slots import check_jobs
@@ -112,7 +112,7 @@ def _ray_cluster(planned: list[PlannedRun], jobs: int, address: str | None) -> I
     tasks = {run.task.id: run.task for run in planned}
     levels = planned[0].settings.isolation.levels()
     with RayCluster(list(tasks.values()), levels, address, None if address else jobs) as cluster:
-        tell_refused(cluster.nodes)
+        print_refused_nodes(cluster.nodes)
         yield cluster
 
 
@@ -136,7 +136,7 @@ async def _run(scheduler: Scheduler, suite_folder: SuiteFolder, suite: Suite) ->
 def _stop(scheduler: Scheduler) -> None:
     if not scheduler.is_stopped:
         running = counted(scheduler.running, "run")
-        talk.print(f"stopping: waiting for {running} to end the current submission; Ctrl-C again stops at once")
+        stderr.print(f"stopping: waiting for {running} to end the current submission; Ctrl-C again stops at once")
     scheduler.stop()
 
 
@@ -153,17 +153,17 @@ def _conclude(
     unscored = sum(not row.is_over for row in rows)
     if others := len(suite_folder.others(planned)):
         runs = _relative(suite_folder.root / "runs")
-        talk.print(f"{others} more in {runs} are not in this suite; the leaderboard of the folder counts them")
+        stderr.print(f"{others} more in {runs} are not in this suite; the leaderboard of the folder counts them")
     if scheduler.is_capped and unscored:
-        talk.print("no new run was started: the suite's cap on spending is reached")
+        stderr.print("no new run was started: the suite's cap on spending is reached")
     folder = _relative(suite_folder.root)
     if unscored:
-        talk.print(
+        stderr.print(
             f"no score: {unscored} of {counted(len(rows), 'run')}; continue with `evopolicygym suite run {folder}`"
         )
         sys.exit(INTERRUPTED if scheduler.is_stopped else 1)
     have = "the run has" if len(rows) == 1 else f"all {len(rows)} runs have"
-    talk.print(f"{have} a score; next: `evopolicygym leaderboard {folder}`")
+    stderr.print(f"{have} a score; next: `evopolicygym leaderboard {folder}`")
 
 
 def _default_folder(path: Path, suite: Suite) -> Path:

@@ -13,7 +13,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from evopolicygym.cli.output import data, one_line, talk
+from evopolicygym.cli.output import one_line, stderr, stdout
 from evopolicygym.suites.estimate import CostEstimate, SuiteEstimate
 from evopolicygym.suites.status import SuiteRow, SuiteRunStatus
 
@@ -31,11 +31,11 @@ Show = Callable[[Sequence[SuiteRow]], None]
 @contextmanager
 def progress(name: str, root: Path) -> Iterator[Show]:
     """Yield a function that shows the current rows."""
-    talk.print(f"suite {name}: {root}")
-    if talk.is_terminal:
+    stderr.print(f"suite {name}: {root}")
+    if stderr.is_terminal:
         pace = Pace()
-        with Live(console=talk, auto_refresh=False, transient=True) as live:
-            yield lambda rows: live.update(status_table(name, rows, pace, talk.width, talk.height), refresh=True)
+        with Live(console=stderr, auto_refresh=False, transient=True) as live:
+            yield lambda rows: live.update(status_table(name, rows, pace, stderr.width, stderr.height), refresh=True)
     else:
         printed: dict[str, str] = {}
         yield lambda rows: _print_changes(rows, printed)
@@ -55,9 +55,9 @@ class Pace:
 
 
 def show_status(name: str, rows: Sequence[SuiteRow]) -> None:
-    if not data.is_terminal:
-        data.width = WIDE
-    data.print(status_table(name, rows, width=data.width))
+    if not stdout.is_terminal:
+        stdout.width = WIDE
+    stdout.print(status_table(name, rows, width=stdout.width))
 
 
 def show_estimate(name: str, estimate: SuiteEstimate) -> None:
@@ -66,8 +66,8 @@ def show_estimate(name: str, estimate: SuiteEstimate) -> None:
         table.add_column(heading, justify="left" if heading == "agent" else "right")
     for cost in (*estimate.agents, estimate.total):
         table.add_row(cost.agent, *map(str, (cost.runs, cost.done, cost.episodes)), _hours(cost), cost.dollars)
-    data.print(table)
-    data.block(estimate.notes())
+    stdout.print(table)
+    stdout.block(estimate.notes())
 
 
 def _hours(cost: CostEstimate) -> str:
@@ -182,5 +182,5 @@ def _print_changes(rows: Sequence[SuiteRow], printed: dict[str, str]) -> None:
         if printed.get(row.run) != now and (row.run in printed or row.status is not SuiteRunStatus.WAITING):
             score = f", score {row.score:.6g}" if row.score is not None else ""
             why = f": {_reason(row)}" if row.reason else ""
-            talk.print(f"{row.run}: {_status(row)}, {row.charged}/{row.budget} episodes{score}{why}")
+            stderr.print(f"{row.run}: {_status(row)}, {row.charged}/{row.budget} episodes{score}{why}")
         printed[row.run] = now

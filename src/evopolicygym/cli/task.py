@@ -8,8 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from evopolicygym.cli import tables
-from evopolicygym.cli.output import data, print_json
+from evopolicygym.cli.output import print_hint, print_json, print_table, stdout
 from evopolicygym.tasks.registry import core16, resolve
 from evopolicygym.tasks.simulator import prints_to_stderr
 from evopolicygym.tasks.spaces import json_safe
@@ -32,8 +31,8 @@ def list_tasks(
         return
     columns = ("id", "family", "horizon", "version", "action", "observation", "env_id")
     cells = ([_short(str(row[name])) for name in columns] for row in rows)
-    tables.show(columns, cells, indent="", leaves=("env_id", "version", "family"))
-    tables.hint("Any other Gymnasium id is a task too: `task list --all`, `task show LunarLander-v3`")
+    print_table(columns, cells, indent="", optional=("env_id", "version", "family"))
+    print_hint("Any other Gymnasium id is a task too: `task list --all`, `task show LunarLander-v3`")
 
 
 def _others() -> list[dict[str, Any]]:
@@ -92,7 +91,7 @@ def check(
     else:
         for name, findings in reports.items():
             for finding in findings:
-                data.print(f"{'ok  ' if finding.ok else 'FAIL'} {name}: {finding.rule}", finding.detail)
+                stdout.print(f"{'ok  ' if finding.ok else 'FAIL'} {name}: {finding.rule}", finding.detail)
     if not all(finding.ok for findings in reports.values() for finding in findings):
         raise typer.Exit(1)
 

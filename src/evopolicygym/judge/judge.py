@@ -12,8 +12,8 @@ from typing import Final
 from evopolicygym.execution.engine import Engine
 from evopolicygym.judge.events import Event, Refused
 from evopolicygym.judge.ledger import Ledger, LedgerUnwritable
+from evopolicygym.judge.protocol import Refusal
 from evopolicygym.judge.state import RunState, apply, fold
-from evopolicygym.judge.verdicts import Refusal
 from evopolicygym.run_paths import RunPaths
 from evopolicygym.tasks.splits import Case, Split, Splits, cases
 from evopolicygym.tasks.task import Task

@@ -29,7 +29,7 @@ from evopolicygym.judge.events import (
     Validated,
 )
 from evopolicygym.judge.ledger import LedgerCorrupt, LedgerLine
-from evopolicygym.judge.verdicts import Verdict
+from evopolicygym.judge.protocol import Verdict
 
 Put = Callable[[dict[Any, Any], Any, Any], dict[Any, Any]]
 

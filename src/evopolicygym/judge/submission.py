@@ -14,15 +14,14 @@ from evopolicygym.errors import Fault, is_permanent
 from evopolicygym.execution.engine import OutOfTime
 from evopolicygym.execution.records import Episode, EpisodeResult, FaultReport, LoadResult, Recording, redacted
 from evopolicygym.files import is_shortage, sync, sync_tree
-from evopolicygym.judge import delivery, requests
+from evopolicygym.judge import feedback
 from evopolicygym.judge.events import Charged, Closed, Judged, Refunded, episode_stats
 from evopolicygym.judge.failpoints import failpoint
 from evopolicygym.judge.feedback import FeedbackWriter, summarize
 from evopolicygym.judge.judge import Judge
 from evopolicygym.judge.ledger import LedgerUnwritable
-from evopolicygym.judge.requests import SubmitRequest
-from evopolicygym.judge.state import RunPhase, Submission
-from evopolicygym.judge.verdicts import Reason, Refusal, Verdict
+from evopolicygym.judge.protocol import Reason, Refusal, SubmitRequest, Verdict
+from evopolicygym.judge.state import RunPhase, RunState, Submission
 from evopolicygym.sandbox.checkpoints import Checkpoint, SnapshotRefused, remove_tree
 from evopolicygym.tasks.splits import Split
 
@@ -37,7 +36,7 @@ def accept(judge: Judge, ask: SubmitRequest) -> Submission:
     """Check, snapshot, charge. The same key again is the same submission, charged once."""
     if known := judge.state.by_key(ask.key):
         return _same(known, ask)
-    requests.check_request(ask, judge.state)
+    check_request(ask, judge.state)
     checkpoint = _snapshot(judge)
     failpoint("snapshot-taken")
     number = len(judge.state.submissions) + 1
@@ -47,6 +46,24 @@ def accept(judge: Judge, ask: SubmitRequest) -> Submission:
         raise Fault(f"{error}; nothing was charged") from error
     failpoint("charged")
     return judge.state.submissions[number]
+
+
+def check_request(ask: SubmitRequest, state: RunState) -> None:
+    """Whether the run can take it now. Raises Refusal."""
+    if state.phase is not RunPhase.OPEN:
+        raise Refusal(Reason.RUN_CLOSED, _closed(state))
+    if running := state.running:
+        raise Refusal(Reason.BUSY, f"{running.name} is still running; wait for it and submit again")
+    if len(ask.cases) > state.remaining:
+        left = f"{state.remaining} of {state.budget} episodes are left"
+        raise Refusal(Reason.BUDGET_INVALID, f"{len(ask.cases)} episodes were asked for, but {left}")
+
+
+def _closed(state: RunState) -> str:
+    text = f"the run is closed ({state.closed.reason if state.closed else 'closed'}): nothing more can be submitted"
+    if state.closed and state.closed.cause:
+        text += f". The judge failed, through no fault of yours: {state.closed.cause}"
+    return text
 
 
 def execute(judge: Judge, submission: Submission) -> None:
@@ -68,9 +85,9 @@ def deliver(judge: Judge, submission: Submission) -> None:
     """The agent's copy. Its workspace is its own: what it broke there is not repaired, and costs nobody anything."""
     for pause_s in (*PAUSES_S, None):
         try:
-            delivery.copy_to_workspace(judge.paths.feedback / submission.name, judge.paths.workspace)
+            feedback.copy_to_workspace(judge.paths.feedback / submission.name, judge.paths.workspace)
             break
-        except delivery.DeliveryFailed as error:
+        except feedback.DeliveryFailed as error:
             if pause_s is None or not is_shortage(error.__cause__):
                 log.warning("%s", error)
                 break

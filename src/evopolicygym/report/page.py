@@ -11,11 +11,12 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from evopolicygym import __version__
 from evopolicygym.analysis.analyze import summarize_entrants
+from evopolicygym.analysis.leaderboard import text_tables
 from evopolicygym.report import tables
 from evopolicygym.report.figures import by_task, figures
 from evopolicygym.report.report_data import ReportData
 from evopolicygym.report.svg import STYLE, Figure
-from evopolicygym.report.text import clean, number, percent
+from evopolicygym.report.text import clean, minus_signs, number, percent
 
 
 def write_page(gathered: ReportData, path: Path) -> list[Figure]:
@@ -43,7 +44,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {"number": number, "percent": percent}
+    made.filters |= {"number": number, "percent": percent, "minus_signs": minus_signs}
     return made
 
 
@@ -60,7 +61,7 @@ def _facts(gathered: ReportData) -> dict[str, Any]:
         "runs": len(gathered.stories),
         "entrants": len({story.entrant for story in gathered.stories}),
         "skipped": gathered.skipped,
-        "tables": tables,
+        "tables": text_tables,
         "hit_rates": tables.hit_rates(together),
         "structure": tables.structure(together),
     }

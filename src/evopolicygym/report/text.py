@@ -50,3 +50,8 @@ def number(value: float | None, digits: int = 4) -> str:
 
 def percent(value: float | None) -> str:
     return UNKNOWN if value is None else f"{100 * value:.0f} %"
+
+
+def minus_signs(cell: str) -> str:
+    """Replace hyphens before numbers by minus signs; ranges such as 1-3 stay."""
+    return re.sub(r"(?<![\w.])-(?=[\d.])", "\N{MINUS SIGN}", cell)

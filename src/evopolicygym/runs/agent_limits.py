@@ -1,4 +1,7 @@
-"""What an agent may use up beside its budget of episodes. Hitting a limit is a result: the run is scored."""
+"""Limits of an agent beside its budget of episodes, and the watch that ends a turn.
+
+Hitting a limit is a result: the run is closed and scored.
+"""
 
 from __future__ import annotations
 
@@ -9,17 +12,20 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
-from evopolicygym.agents.turns import Failure, FailureKind, Turn
+from evopolicygym.agents.turn import FailureKind, Turn, TurnFailure
 from evopolicygym.judge.events import Turned
 from evopolicygym.judge.judge import Judge
 from evopolicygym.judge.state import RunPhase
 
-TOKENS = ("fresh_input", "cache_read", "cache_write", "output")
+TOKENS: Final = ("fresh_input", "cache_read", "cache_write", "output")
+GRACE_S: Final = 60.0  # for the last message of an agent whose run is closed
+METER_S: Final = 2.0  # between two readings of what a turn has used
+METER_SHARE: Final = 20  # and at least this many times as long as the last reading took
 
 
 @dataclass(frozen=True)
 class AgentLimit:
-    """``used`` is None where nobody knows: such a limit is never hit, and the record says so."""
+    """One limit. ``used`` is None if the client does not report it: then it is never hit, and the record says so."""
 
     name: str
     value: float
@@ -30,7 +36,8 @@ class AgentLimit:
         return self.used is not None and self.used >= self.value
 
     @property
-    def left(self) -> str:
+    def remaining(self) -> str:
+        """What is left of it, in words."""
         rest = self.value - (self.used or 0)
         if self.name == "hours":
             return f"{round(rest, 1):,g} hours" if rest >= 1.5 else f"{math.ceil(rest * 60)} minutes"
@@ -39,8 +46,8 @@ class AgentLimit:
 
 @dataclass(frozen=True)
 class AgentLimits:
-    """None is no limit. ``retries`` of a turn that failed for a reason that waiting may mend, ``silent_minutes`` of a
-    turn: what is given to a provider or client in trouble, not to the agent."""
+    """All limits of an agent; None is no limit. ``retries`` (of a turn that failed because of the provider) and
+    ``silent_minutes`` (of a turn) limit a provider or client in trouble, not the agent."""
 
     turns: int | None = None
     hours: float | None = 24.0
@@ -58,11 +65,12 @@ class AgentLimits:
         }
         return [AgentLimit(name, value, used[name]) for name in used if (value := getattr(self, name)) is not None]
 
-    def left(self, turns: Iterable[Turned]) -> list[str]:
-        """In words, for the agent: of each limit what is not used up yet. Money is nothing that it could count."""
-        return [limit.left for limit in self.limits(turns) if limit.name != "dollars"]
+    def remaining(self, turns: Iterable[Turned]) -> list[str]:
+        """Return what is left of each limit, in words for the agent. It cannot count money, so that is left out."""
+        return [limit.remaining for limit in self.limits(turns) if limit.name != "dollars"]
 
-    def hit(self, turns: Iterable[Turned]) -> str | None:
+    def first_hit(self, turns: Iterable[Turned]) -> str | None:
+        """Return the name of the first limit that is hit."""
         return next((limit.name for limit in self.limits(turns) if limit.is_hit), None)
 
     @property
@@ -77,13 +85,14 @@ class AgentLimits:
 
 @dataclass(frozen=True)
 class AgentSpending:
-    """At least this much; None when nobody metered it."""
+    """Tokens and dollars that an agent has used, at least; None if no turn reported any."""
 
     tokens: float | None
     dollars: float | None
 
 
 def spending(turns: Iterable[Turned]) -> AgentSpending:
+    """Return what turns have used together."""
     turns = list(turns)
     dollars = _total(turn.usage["cost_usd"] if turn.usage else None for turn in turns)
     return AgentSpending(_total(_tokens(turn.usage) for turn in turns), dollars)
@@ -93,77 +102,78 @@ def _tokens(usage: dict[str, Any] | None) -> float | None:
     """Cached tokens count: they were processed. Reasoning is part of the output."""
     if usage is None:
         return None
-    known = [usage[name] for name in TOKENS if usage[name] is not None]
+    return _total(usage[name] for name in TOKENS)
+
+
+def _total(amounts: Iterable[float | None]) -> float | None:
+    """Return the sum of the amounts that are known, None if none is."""
+    known = [amount for amount in amounts if amount is not None]
     return sum(known) if known else None
-
-
-def _total(parts: Iterable[float | None]) -> float | None:
-    """At least this much: of turns that nobody metered nothing is counted. None when none was metered."""
-    known = [part for part in parts if part is not None]
-    return sum(known) if known else None
-
-
-GRACE_S: Final = 60.0  # for the last words of an agent whose budget is spent
-METER_S: Final = 2.0  # between two looks at what a turn has used so far
-METER_SHARE: Final = 20  # and at least so many times as long as the last look took
 
 
 @dataclass(frozen=True)
 class TurnProgress:
-    """Of a turn under way. ``heard`` is how much it has said, None where silence means nothing; ``so_far`` reads what
-    is known of it by now."""
+    """Progress of a turn that is being played. ``output_bytes`` counts what the agent has printed, None where silence
+    means nothing; ``read_turn`` reads what the transcript says by now."""
 
-    heard: Callable[[], int] | None = None
-    so_far: Callable[[], Turn] | None = None
+    output_bytes: Callable[[], int] | None = None
+    read_turn: Callable[[], Turn] | None = None
 
 
 class TurnWatch:
-    """Over one turn. ``price`` turns what was read of it into what the ledger would say."""
+    """Decides whether a turn must end although the agent has not ended it. Called several times a second.
+
+    Args:
+        judge: Of the run that is played.
+        limits: Of the agent.
+        stop: Set when the run is to end.
+        to_event: Turns what was read of a turn into its ledger event, which has its price.
+    """
 
     def __init__(
-        self, judge: Judge, allowance: AgentLimits, stop: threading.Event, price: Callable[[Turn], Turned]
+        self, judge: Judge, limits: AgentLimits, stop: threading.Event, to_event: Callable[[Turn], Turned]
     ) -> None:
-        self._judge, self._allowance, self._stop, self._price = judge, allowance, stop, price
-        left = allowance.seconds_left(judge.state.turns)
-        self._deadline = None if left is None else time.monotonic() + left
+        self._judge, self._limits, self._stop, self._to_event = judge, limits, stop, to_event
+        seconds = limits.seconds_left(judge.state.turns)
+        self._deadline = None if seconds is None else time.monotonic() + seconds
         self._closed_at: float | None = None
-        self._life: tuple[int, int] = (-1, -1)
-        self._alive_at = self._metered_at = time.monotonic()
+        self._activity: tuple[int, int] = (-1, -1)
+        self._active_at = self._metered_at = time.monotonic()
         self._pause_s = METER_S
 
-    def __call__(self, signs: TurnProgress) -> Failure | None:
-        """Why it must end, if it must."""
+    def __call__(self, progress: TurnProgress) -> TurnFailure | None:
+        """Return why the turn must end, if it must."""
         if self._stop.is_set():
-            return Failure(FailureKind.TIMEOUT, "it was stopped")
-        return self._too_late() or self._silent(signs) or self._used_up(signs)
+            return TurnFailure(FailureKind.TIMEOUT, "it was stopped")
+        return self._time_is_over() or self._is_silent(progress) or self._limit_is_hit(progress)
 
-    def _too_late(self) -> Failure | None:
+    def _time_is_over(self) -> TurnFailure | None:
         now = time.monotonic()
         if self._judge.state.phase is not RunPhase.OPEN and self._closed_at is None:
             self._closed_at = now
         if self._closed_at is not None and now > self._closed_at + GRACE_S:
-            return Failure(FailureKind.TIMEOUT, "its run was closed")
+            return TurnFailure(FailureKind.TIMEOUT, "its run was closed")
         is_late = self._deadline is not None and now > self._deadline
-        return Failure(FailureKind.TIMEOUT, "its time was over") if is_late else None
+        return TurnFailure(FailureKind.TIMEOUT, "its time was over") if is_late else None
 
-    def _silent(self, signs: TurnProgress) -> Failure | None:
-        """Neither a word nor a submission: it hangs, or waits for a provider that does."""
-        minutes = self._allowance.silent_minutes
-        if signs.heard is None or minutes is None:
+    def _is_silent(self, progress: TurnProgress) -> TurnFailure | None:
+        """Neither output nor a submission: the client hangs, or waits for a provider that does."""
+        minutes = self._limits.silent_minutes
+        if progress.output_bytes is None or minutes is None:
             return None
-        life = (signs.heard(), len(self._judge.state.submissions))
-        if life != self._life:
-            self._life, self._alive_at = life, time.monotonic()
-        is_silent = time.monotonic() > self._alive_at + 60 * minutes
-        return Failure(FailureKind.TIMEOUT, f"it said nothing for {minutes:g} minutes") if is_silent else None
+        activity = (progress.output_bytes(), len(self._judge.state.submissions))
+        if activity != self._activity:
+            self._activity, self._active_at = activity, time.monotonic()
+        is_silent = time.monotonic() > self._active_at + 60 * minutes
+        return TurnFailure(FailureKind.TIMEOUT, f"it said nothing for {minutes:g} minutes") if is_silent else None
 
-    def _used_up(self, signs: TurnProgress) -> Failure | None:
-        """As far as the client tells before its turn ends."""
+    def _limit_is_hit(self, progress: TurnProgress) -> TurnFailure | None:
+        """Tokens and dollars, as far as the client reports them before its turn ends."""
         began = time.monotonic()
-        if signs.so_far is None or not self._allowance.is_metered or began < self._metered_at + self._pause_s:
+        if progress.read_turn is None or not self._limits.is_metered or began < self._metered_at + self._pause_s:
             return None
-        turns = [*self._judge.state.turns, self._price(replace(signs.so_far(), wall_s=0.0))]
+        turns = [*self._judge.state.turns, self._to_event(replace(progress.read_turn(), wall_s=0.0))]
         self._metered_at = time.monotonic()
         self._pause_s = max(METER_S, METER_SHARE * (self._metered_at - began))
-        hit = replace(self._allowance, turns=None, hours=None).hit(turns)
-        return Failure(FailureKind.LIMIT, f"its allowance of {hit} was used up") if hit else None
+        hit = replace(self._limits, turns=None, hours=None).first_hit(turns)
+        return TurnFailure(FailureKind.LIMIT, f"its limit of {hit} was used up") if hit else None

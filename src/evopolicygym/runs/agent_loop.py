@@ -1,49 +1,188 @@
-"""When to prompt the agent again, when to wait, and when it is over: a pure function of the ledger.
+"""The loop of a run: prompt the agent, let it play a turn, record the turn, decide what comes next.
 
-So a run that was killed anywhere goes on as if it had not been.
+    play_agent      opens the agent's API, starts the loop, has the run scored when the loop returns
+        |
+        v
+    +-> decide ------ CloseRun(reason) ----> validation selects, held-out cases measure (runs/serve.py)
+    |     | PromptAgent(session, wait_s)
+    |     v
+    |   prompt        the opening text, or "continue"; ledger event `prompted`
+    |     v
+    |   play          one turn of the agent's program (runs/agent_process.py); it submits through the API
+    |     v
+    +-- record        exit code, usage, cost, failure; ledger event `turned`
+
+Each decision is a pure function of the ledger, so a run that was killed at any instant continues where it was.
 """
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from functools import partial
 from itertools import takewhile
 from typing import Final, Protocol
 
 from evopolicygym.agents import home, prices, prompts
-from evopolicygym.agents.turns import TRANSIENT, FailureKind, Turn, Usage, total
+from evopolicygym.agents.turn import TRANSIENT, FailureKind, Turn
+from evopolicygym.agents.usage import Usage, total_usage
 from evopolicygym.judge.events import Prompted, Turned
 from evopolicygym.judge.judge import Judge
 from evopolicygym.judge.ledger import LedgerUnwritable
 from evopolicygym.judge.state import RunPhase, RunState
-from evopolicygym.runs import disk_reserve, serve
+from evopolicygym.run_paths import RunPaths
+from evopolicygym.runs import disk_reserve
 from evopolicygym.runs.agent_limits import AgentLimits, TurnWatch
 from evopolicygym.runs.agent_process import AgentRunner, MustEnd, TurnRequest, start_failure
 from evopolicygym.runs.locks import living_agent_lock
 from evopolicygym.runs.open_run import OpenRun
+from evopolicygym.runs.serve import FINISHED_BY_HAND, serve_run
+from evopolicygym.runs.settings import AgentSettings
 
+Prices = dict[str, prices.Price]
 AGENT_STOPPED: Final = "agent_stopped"
 AGENT_FAILED: Final = "agent_failed"
 PROVIDER_DOWN: Final = "provider_down"
-IDLE_TURNS: Final = 3  # turns in a row without a submission: it has nothing more to say
-FAILED_TURNS: Final = 3  # turns in a row that the client failed for a reason that waiting may not mend
-PASSING: Final = TRANSIENT | {FailureKind.INTERRUPTED}  # no fault of the agent's
-WAITS_S: Final = (1.0, 3.0, 9.0, 27.0, 81.0, 243.0, 300.0)  # short at first: mostly it is one dropped connection
+IDLE_TURNS: Final = 3  # consecutive turns without a submission after which the agent counts as done
+FAILED_TURNS: Final = 3  # consecutive turns that failed for a reason that waiting may not mend
+NOT_THE_AGENTS: Final = TRANSIENT | {FailureKind.INTERRUPTED}  # failures that do not count against the agent
+WAITS_S: Final = (1.0, 3.0, 9.0, 27.0, 81.0, 243.0, 300.0)  # short at first: mostly one connection was dropped
+MESSAGE_LENGTH: Final = 2000  # characters of an agent's last message kept in the ledger; the transcript has all
+
+
+class PlayableAgent(Protocol):
+    """An agent that is ready to play: `runs.agent_setup.AgentSetup`, or a Python function."""
+
+    @property
+    def settings(self) -> AgentSettings: ...
+
+    @property
+    def prices(self) -> Prices | None:
+        """Prices of tokens; None for those that ship."""
+
+    def make_runner(self, paths: RunPaths, api_url: str) -> AgentRunner: ...
+
+
+class RateLimitGroup(Protocol):
+    """Runs that share a provider's rate limits."""
+
+    def wait_s(self, seconds: float) -> float:
+        """Return the seconds to wait before the next prompt, at least ``seconds``: another run may have been told to
+        wait longer. Makes this run's wait known to the others."""
+
+    def agent_is_gone(self) -> None:
+        """Report that the agent has ended: only hidden scoring remains."""
+
+
+class NoSharing:
+    """The group of a run that plays alone."""
+
+    def wait_s(self, seconds: float) -> float:
+        return seconds
+
+    def agent_is_gone(self) -> None:
+        pass
+
+
+async def play_agent(run: OpenRun, agent: PlayableAgent, rate_limits: RateLimitGroup | None = None) -> None:
+    """Play a run to its outcome, from its first prompt or from where it was interrupted."""
+    group = rate_limits or NoSharing()
+
+    async def play(api_url: str) -> str:
+        if run.judge.state.phase is not RunPhase.OPEN:  # a turn that was interrupted is left to record, none to play
+            return await _play(run, agent, group, api_url)
+        root = run.paths.root
+        remedy = f"Ctrl-C loses nothing: `evopolicygym run --resume {root}` continues later."
+        async with living_agent_lock(run.case_set, str(root), remedy):
+            return await _play(run, agent, group, api_url)
+
+    await serve_run(run, play)
+
+
+async def _play(run: OpenRun, agent: PlayableAgent, rate_limits: RateLimitGroup, api_url: str) -> str:
+    """Run the loop in a thread, and end the agent with it, whatever ends first. Return why the run closes."""
+    try:
+        runner = agent.make_runner(run.paths, api_url)
+    except home.HomeUnusable as error:
+        rate_limits.agent_is_gone()
+        start_failure(not run.judge.state.turns and run.judge.state.prompted_at is None, error)
+        return AGENT_FAILED
+    loop = AgentLoop(run.judge, runner, agent.settings.limits, rate_limits, agent.prices)
+    playing = asyncio.ensure_future(asyncio.to_thread(loop.run))
+    try:
+        return await asyncio.shield(playing)
+    finally:
+        loop.stop.set()
+        runner.close()
+        await asyncio.wait([playing])  # its thread may just have begun another turn, which it ends now
+        disk_reserve.release(run.paths)
+        rate_limits.agent_is_gone()
+
+
+class AgentLoop:
+    """Prompts an agent until its run is over. ``stop`` ends the loop from another thread."""
+
+    def __init__(
+        self,
+        judge: Judge,
+        agent: AgentRunner,
+        limits: AgentLimits,
+        rate_limits: RateLimitGroup,
+        price_table: Prices | None,
+    ) -> None:
+        self._judge, self._agent, self._limits = judge, agent, limits
+        self._rate_limits, self._price_table = rate_limits, price_table
+        self.stop = threading.Event()
+
+    def run(self) -> str:
+        """Return the reason that closes the run."""
+        self._recover_turn()
+        while isinstance(decision := decide(self._judge.state, self._limits), PromptAgent):
+            if self.stop.wait(self._rate_limits.wait_s(decision.wait_s)):
+                return FINISHED_BY_HAND
+            request = self._prompt(decision.session)
+            turn = self._agent.play_turn(request)
+            self._record(self._event(turn))
+        return decision.reason
+
+    def _prompt(self, session: str | None) -> TurnRequest:
+        """Record that the agent is prompted, and return what it is asked to do."""
+        disk_reserve.make(self._judge.paths)
+        self._record(Prompted(len(self._judge.state.turns) + 1))
+        watch = TurnWatch(self._judge, self._limits, self.stop, self._event)
+        return turn_request(self._judge.state, self._limits, session, watch)
+
+    def _recover_turn(self) -> None:
+        """Record the turn in which an earlier process was killed, if there is one."""
+        state = self._judge.state
+        if state.prompted_at:
+            request = turn_request(state, self._limits, last_session(state.turns), lambda progress: None)
+            self._record(self._event(self._agent.recover_turn(request)))
+
+    def _event(self, turn: Turn) -> Turned:
+        state = self._judge.state
+        return turn_event(turn, len(state.submissions), _requested_model(state), self._price_table)
+
+    def _record(self, event: Prompted | Turned) -> None:
+        """Append to the ledger; use the reserved disk space if the agent has filled the disk."""
+        try:
+            self._judge.record(event)
+        except LedgerUnwritable:
+            if not disk_reserve.release(self._judge.paths):
+                raise
+            self._judge.record(event)
 
 
 @dataclass(frozen=True)
 class CloseRun:
-    """``reason`` closes the run."""
+    """Decision: the run is over, for this reason."""
 
     reason: str
 
 
 @dataclass(frozen=True)
 class PromptAgent:
-    """``wait_s`` first: the provider had asked for patience. ``session`` is None for the first words of all."""
+    """Decision: prompt the agent after ``wait_s`` seconds. ``session`` is None before the agent has one."""
 
     session: str | None
     wait_s: float = 0.0
@@ -53,185 +192,93 @@ class PromptAgent:
         return self.session is None
 
 
-def decide(state: RunState, allowance: AgentLimits) -> CloseRun | PromptAgent:
+def decide(state: RunState, limits: AgentLimits) -> CloseRun | PromptAgent:
+    """Return what to do next: a pure function of the ledger."""
     if state.phase is not RunPhase.OPEN:
         return CloseRun(state.closed.reason if state.closed else "closed")
-    if limit := allowance.hit(state.turns):
+    if limit := limits.first_hit(state.turns):
         return CloseRun(f"limit_{limit}")
-    if reason := _given_up(state.turns, allowance.retries):
+    if reason := _reason_to_give_up(state.turns, limits.retries):
         return CloseRun(reason)
     return PromptAgent(last_session(state.turns), _wait_s(state.turns))
 
 
-def _given_up(turns: tuple[Turned, ...], retries: int) -> str | None:
+def last_session(turns: tuple[Turned, ...]) -> str | None:
+    """Return the client's session to continue."""
+    return next((turn.session for turn in reversed(turns) if turn.session), None)
+
+
+def _reason_to_give_up(turns: tuple[Turned, ...], retries: int) -> str | None:
     if not turns:
         return None
     if turns[-1].stop:
         return AGENT_STOPPED
     if turns[-1].failure == FailureKind.AUTHENTICATION:
         return AGENT_FAILED
-    if _transient_in_a_row(turns) > retries:
+    if _provider_failures(turns) > retries:
         return PROVIDER_DOWN
-    if _in_a_row(turns, failed=True) >= FAILED_TURNS:
+    if _fruitless_turns(turns, failed=True) >= FAILED_TURNS:
         return AGENT_FAILED
-    is_idle = _in_a_row(turns, failed=False) >= IDLE_TURNS or _in_a_row(turns, failed=None) >= IDLE_TURNS + FAILED_TURNS
+    is_idle = _fruitless_turns(turns, failed=False) >= IDLE_TURNS
+    # An agent that fails and idles by turns would otherwise continue forever.
+    is_idle = is_idle or _fruitless_turns(turns, failed=None) >= IDLE_TURNS + FAILED_TURNS
     return AGENT_STOPPED if is_idle else None
 
 
-def _in_a_row(turns: tuple[Turned, ...], failed: bool | None) -> int:
-    """Last turns without a new submission that failed for good, or that did not fail, or (None) either, or an agent
-    that does both by turns would go on for ever; what waiting mends aside."""
-    count, before = 0, [0, *(turn.submissions for turn in turns)]
-    for turn, earlier in zip(reversed(turns), reversed(before[:-1]), strict=True):
-        if turn.submissions > earlier:
+def _fruitless_turns(turns: tuple[Turned, ...], failed: bool | None) -> int:
+    """Count the last consecutive turns without a new submission: those that failed, or did not, or (None) both.
+    Failures that are not the agent's are skipped."""
+    count, submissions_before = 0, [0, *(turn.submissions for turn in turns)]
+    for turn, before in zip(reversed(turns), reversed(submissions_before[:-1]), strict=True):
+        if turn.submissions > before:
             break
-        if turn.failure not in PASSING:
+        if turn.failure not in NOT_THE_AGENTS:
             if failed is not None and (turn.failure is not None) != failed:
                 break
             count += 1
     return count
 
 
-def _transient_in_a_row(turns: tuple[Turned, ...]) -> int:
+def _provider_failures(turns: tuple[Turned, ...]) -> int:
+    """Count the last consecutive turns that failed because of the provider."""
     return len(list(takewhile(lambda turn: turn.failure in TRANSIENT, reversed(turns))))
 
 
 def _wait_s(turns: tuple[Turned, ...]) -> float:
-    tries = _transient_in_a_row(turns)
-    return WAITS_S[min(tries, len(WAITS_S)) - 1] if tries else 0.0
+    failures = _provider_failures(turns)
+    return WAITS_S[min(failures, len(WAITS_S)) - 1] if failures else 0.0
 
 
-def last_session(turns: tuple[Turned, ...]) -> str | None:
-    return next((turn.session for turn in reversed(turns) if turn.session), None)
-
-
-class RateLimitGroup(Protocol):
-    def wait_s(self, seconds: float) -> float:
-        """How long to wait before the next prompt, given that the provider asked us to wait this long: others may know
-        that it is longer, and learn of ours."""
-
-    def agent_is_gone(self) -> None:
-        """All that is left is hidden scoring."""
-
-
-class NoSharing:
-    def wait_s(self, seconds: float) -> float:
-        return seconds
-
-    def agent_is_gone(self) -> None:
-        pass
-
-
-Prices = dict[str, prices.Price]
-LAST_WORDS: Final = 2000  # characters kept in the ledger; the transcript has them all
-
-
-async def play_agent(
-    owner: OpenRun,
-    make_player: Callable[[str], AgentRunner],
-    allowance: AgentLimits,
-    company: RateLimitGroup | None = None,
-    table: Prices | None = None,
-) -> None:
-    """One run from its first prompt to its outcome; or from wherever it was interrupted. ``table``: what tokens cost,
-    where that is not what ships."""
-    company = company or NoSharing()
-
-    async def play(url: str) -> str:
-        stop = threading.Event()
-        try:
-            player = make_player(url)
-        except home.Spoilt as error:
-            company.agent_is_gone()
-            start_failure(not owner.judge.state.turns and owner.judge.state.prompted_at is None, error)
-            return AGENT_FAILED
-        talk = asyncio.to_thread(_converse, owner.judge, player, allowance, stop, company.wait_s, table)
-        conversation = asyncio.ensure_future(talk)
-        try:
-            return await asyncio.shield(conversation)
-        finally:
-            stop.set()
-            player.close()
-            await asyncio.wait([conversation])  # its thread may just have begun another turn, which it ends now
-            disk_reserve.release(owner.place)
-            company.agent_is_gone()
-
-    async def play_apart(url: str) -> str:
-        """While the agent lives, no hidden case of its task and splits is played on this machine."""
-        if owner.judge.state.phase is not RunPhase.OPEN:
-            return await play(url)
-        root = owner.place.root
-        remedy = f"Ctrl-C loses nothing: `evopolicygym run --resume {root}` goes on later."
-        async with living_agent_lock(serve.case_set(owner), str(root), remedy):
-            return await play(url)
-
-    await serve.serve_run(owner, play_apart)
-
-
-def _converse(
-    judge: Judge,
-    player: AgentRunner,
-    allowance: AgentLimits,
-    stop: threading.Event,
-    wait_s: Callable[[float], float],
-    table: Prices | None,
-) -> str:
-    """Prompt, record, decide: until it is over. A turn that we were killed in comes first."""
-    entry = partial(_turned, asked_for=_model(judge.state), table=table)
-    if judge.state.prompted_at:
-        asked = _asked(judge.state, allowance, last_session(judge.state.turns), lambda signs: None)
-        turn = player.interrupted(asked)
-        _record(judge, entry(turn, len(judge.state.submissions)))
-    while not isinstance(step := decide(judge.state, allowance), CloseRun):
-        if stop.wait(wait_s(step.wait_s)):
-            return serve.FINISHED_BY_HAND
-        disk_reserve.make(judge.paths)
-        _record(judge, Prompted(len(judge.state.turns) + 1))
-        watch = TurnWatch(judge, allowance, stop, partial(entry, submissions=0))
-        turn = player.turn(_asked(judge.state, allowance, step.session, watch))
-        _record(judge, entry(turn, len(judge.state.submissions)))
-    return step.reason
-
-
-def _record(judge: Judge, event: Prompted | Turned) -> None:
-    """With the room that was kept for it, where the agent has left none."""
-    try:
-        judge.record(event)
-    except LedgerUnwritable:
-        if not disk_reserve.release(judge.paths):
-            raise
-        judge.record(event)
-
-
-def _asked(state: RunState, allowance: AgentLimits, session: str | None, over: MustEnd) -> TurnRequest:
-    """The opening words, or the words to go on; a failed turn before them is called an interruption."""
-    left = allowance.left(state.turns)
+def turn_request(state: RunState, limits: AgentLimits, session: str | None, must_end: MustEnd) -> TurnRequest:
+    """Return the next turn: the opening prompt, or the one to continue, which names a failed turn an interruption."""
+    remaining = limits.remaining(state.turns)
     if not state.turns:
-        text = prompts.opening(state.budget, left)
+        text = prompts.opening(state.budget, remaining)
     else:
-        text = prompts.go_on(state.remaining, state.budget, state.turns[-1].failure is not None, left)
+        text = prompts.go_on(state.remaining, state.budget, state.turns[-1].failure is not None, remaining)
     earlier = [Usage(**turn.usage) for turn in state.turns if turn.usage and turn.session == session]
-    return TurnRequest(len(state.turns) + 1, text, session, total(earlier), over)
+    return TurnRequest(len(state.turns) + 1, text, session, total_usage(earlier), must_end)
 
 
-def _model(state: RunState) -> str | None:
-    assert state.opened is not None
-    agent = state.opened.facts["agent"]
-    return agent["model"] if agent else None
-
-
-def _turned(turn: Turn, submissions: int, asked_for: str | None, table: Prices | None) -> Turned:
-    """What the client does not price is estimated, where the served model's price is known."""
-    priced = prices.cost(turn.usage, turn.model or asked_for, table)
+def turn_event(turn: Turn, submissions: int, requested_model: str | None, price_table: Prices | None) -> Turned:
+    """Return the ledger event of a turn. A cost that the client does not report is estimated from the model's price."""
+    cost = prices.cost(turn.usage, turn.model or requested_model, price_table)
+    message = turn.failure.text if turn.failure else turn.text
     return Turned(
         session=turn.session,
         exit_code=turn.exit_code,
         wall_s=turn.wall_s,
         submissions=submissions,
-        usage={**asdict(turn.usage), "cost_usd": priced.usd} if turn.usage else None,
+        usage={**asdict(turn.usage), "cost_usd": cost.usd} if turn.usage else None,
         model=turn.model,
-        price={"source": priced.source, "quoted": priced.price},
+        price={"source": cost.source, "quoted": cost.price},
         failure=turn.failure.kind if turn.failure else None,
-        text=(turn.failure.text if turn.failure else turn.text)[-LAST_WORDS:],
+        text=message[-MESSAGE_LENGTH:],
         stop=turn.stop,
     )
+
+
+def _requested_model(state: RunState) -> str | None:
+    assert state.opened is not None
+    agent = state.opened.facts["agent"]
+    return agent["model"] if agent else None

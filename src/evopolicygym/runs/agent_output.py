@@ -177,17 +177,17 @@ class Transcript:
 
 
 class StreamCopy:
-    """One output stream of the agent and the thread that copies it. ``heard`` counts bytes, kept or not."""
+    """One output stream of the agent and the thread that copies it. ``bytes_read`` counts bytes, kept or not."""
 
     def __init__(self, path: Path, keys: Mapping[str, str], limit: int, append: bool = False) -> None:
-        self.pipe, self.heard = AgentPipe(), 0
+        self.pipe, self.bytes_read = AgentPipe(), 0
         self._transcript = Transcript(path, keys, limit, append)
         self._thread = threading.Thread(target=self._copy, name=f"copy {path.name}", daemon=True)
         self._thread.start()
 
     def _copy(self) -> None:
         while data := self.pipe.read(CHUNK):
-            self.heard += len(data)
+            self.bytes_read += len(data)
             self._transcript.write(data)
 
     def close(self) -> None:

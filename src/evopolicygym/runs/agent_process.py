@@ -1,4 +1,8 @@
-"""Playing turns: an agent's program is started in its cell, watched and ended, and its transcript kept."""
+"""Play turns of an agent: start its program in the sandbox, watch it, end it, and keep its transcript.
+
+`CliAgent` starts a coding CLI anew for each turn; `JsonLinesAgent` keeps one program for the whole run and talks to it
+in JSON lines. Both are an `AgentRunner`, which is all that the loop of a run (runs/agent_loop.py) knows of an agent.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +22,11 @@ from typing import IO, Final, Protocol
 from uuid import NAMESPACE_URL, uuid5
 
 from evopolicygym.agents import home
-from evopolicygym.agents.client import Ask, Client, Command
-from evopolicygym.agents.jsonl import Conversation, Misspoken, Reply
-from evopolicygym.agents.lines import ReadingLimit, lines
-from evopolicygym.agents.reading import Ended
-from evopolicygym.agents.turns import Failure, FailureKind, Turn, Usage
+from evopolicygym.agents.definitions import Client, Command, CommandInputs
+from evopolicygym.agents.json_events import ReadingLimit, bounded_lines
+from evopolicygym.agents.json_lines import AgentReply, Conversation, MalformedReply
+from evopolicygym.agents.turn import FailureKind, ProcessExit, Turn, TurnFailure
+from evopolicygym.agents.usage import Usage
 from evopolicygym.errors import FULL, UserError
 from evopolicygym.files import is_shortage
 from evopolicygym.runs.agent_limits import TurnProgress
@@ -39,65 +43,43 @@ from evopolicygym.runs.agent_output import (
 from evopolicygym.sandbox.agent.agent_sandbox import AgentLevel, AgentSandbox
 from evopolicygym.sandbox.agent.launch import SandboxedProcess, launch
 
-LONGEST: Final = 64
-
-
-class Heartbeat:
-    """Written down: in a copy of the run a file has another time, and whoever owns a transcript can set it."""
-
-    def __init__(self, transcripts: Path) -> None:
-        self._path = transcripts / "pulse"
-
-    def beat(self, turn: int, seconds: float) -> None:
-        """Over the last one, at the same width: there is no moment without."""
-        with suppress(OSError):  # no run ends for want of it
-            descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | PLAIN_FLAGS, 0o644)
-            try:
-                os.write(descriptor, f"{turn:9d} {seconds:12.3f}\n".encode())
-            finally:
-                os.close(descriptor)
-
-    def lived(self, turn: int) -> float:
-        """Seconds until the last sign of life of a turn that was interrupted."""
-        with open_plain(self._path) as file:
-            text = file.read(LONGEST).decode(errors="replace")
-        found = re.fullmatch(r" *(\d+) +(\d+\.\d+)\n", text, re.ASCII)
-        return float(found[2]) if found and int(found[1]) == turn else 0.0
-
-
 POLL_S: Final = 0.2
 STDERR_TAIL: Final = 4000
+LISTENER_ENDS_S: Final = 10.0  # for the thread that reads from a program that has ended
+LONGEST_HEARTBEAT: Final = 64  # bytes
 log = logging.getLogger(__name__)
 
-MustEnd = Callable[[TurnProgress], Failure | None]
+MustEnd = Callable[[TurnProgress], TurnFailure | None]
 
 
 @dataclass(frozen=True)
 class TurnRequest:
-    """One turn to be played. ``before`` is the usage of the earlier turns of its session; ``over`` says when it must
-    end, and why."""
+    """One turn to play. ``before`` is the usage of the session's earlier turns; ``must_end`` returns why the turn must
+    end now, if it must."""
 
     number: int
     text: str
     session: str | None
     before: Usage | None
-    over: MustEnd
+    must_end: MustEnd
 
 
 class AgentRunner(Protocol):
-    """An agent at work. ``turn`` returns when it has answered or its time is up; then nothing of it is running.
-    ``interrupted`` tells what is known of a turn in which its driver was killed, and the agent with it."""
+    """Plays the turns of one agent."""
 
-    def turn(self, asked: TurnRequest) -> Turn: ...
+    def play_turn(self, request: TurnRequest) -> Turn:
+        """Return when the agent has ended its turn or the turn must end; no process of the agent then works on it."""
 
-    def interrupted(self, asked: TurnRequest) -> Turn: ...
+    def recover_turn(self, request: TurnRequest) -> Turn:
+        """Return what is known of a turn during which the judge was killed, and the agent with it."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """End the agent, from any thread, and delete its copied credentials."""
 
 
 @dataclass(frozen=True)
 class AgentCommand:
-    """How a client is to be asked, turn after turn. ``keys`` are secrets: they go to the process and nowhere else."""
+    """Builds the command line of each turn. ``keys`` are secrets: they go to the agent's process and nowhere else."""
 
     client: Client
     workspace: Path
@@ -108,16 +90,16 @@ class AgentCommand:
     options: Mapping[str, str] = field(default_factory=dict)
     keys: Mapping[str, str] = field(default_factory=dict, repr=False)
 
-    def leave(self) -> None:
-        """A login is nothing that a record should hold; it is copied again when the run is taken up again."""
+    def delete_credentials(self) -> None:
+        """Delete copied logins: a record must not hold them. A resumed run copies them again."""
         for name in self.client.credentials:
             home.remove(self.home, name)
 
-    def command(self, asked: TurnRequest) -> Command:
-        session = asked.session if self.client.can_resume else None
+    def for_turn(self, request: TurnRequest) -> Command:
+        session = request.session if self.client.can_resume else None
         return self.client.command(
-            Ask(
-                asked.text,
+            CommandInputs(
+                request.text,
                 self.workspace,
                 self.home,
                 model=self.model,
@@ -126,140 +108,243 @@ class AgentCommand:
                 keys=self.keys,
                 options=self.options,
                 program=self.program,
-                new_session=self._new_session(asked.number),
+                new_session=self._new_session(request.number),
             )
         )
 
     def _new_session(self, turn: int) -> str:
-        """The same when it is asked for again: a driver that was killed must find the session that it named."""
+        """Return the same id each time, so that a resumed run finds the session that it had named."""
         return str(uuid5(NAMESPACE_URL, f"{self.workspace}#{turn}"))
 
 
 class CliAgent:
-    """Starts the client anew for each turn. One that plays ``once`` has only one, unless it fails."""
+    """Starts the client anew for each turn. A client with ``turns = "once"`` gets another only after a failure."""
 
-    def __init__(self, seat: AgentCommand, cell: AgentSandbox, level: AgentLevel, transcripts: Path) -> None:
-        self._seat, self._cell, self._level, self._transcripts = seat, cell, level, transcripts
+    def __init__(self, command: AgentCommand, sandbox: AgentSandbox, level: AgentLevel, transcripts: Path) -> None:
+        self._command, self._sandbox, self._level, self._transcripts = command, sandbox, level, transcripts
         self._process: SandboxedProcess | None = None
-        self._pulse = Heartbeat(transcripts)
+        self._heartbeat = Heartbeat(transcripts)
         transcripts.mkdir(parents=True, exist_ok=True)
 
-    def turn(self, asked: TurnRequest) -> Turn:
-        command = self._seat.command(asked)
+    def play_turn(self, request: TurnRequest) -> Turn:
+        command = self._command.for_turn(request)
         try:
-            restore_folders(self._cell)
-            home.seed(self._seat.home, command.files)
-            return self._play(asked, command)
+            restore_folders(self._sandbox)
+            home.seed(self._command.home, command.files)
+            return self._play(request, command)
         except (OSError, UserError) as error:
-            return Turn(None, 0.0, failure=start_failure(asked.number == 1, error))
+            return Turn(None, 0.0, failure=start_failure(request.number == 1, error))
 
-    def _play(self, asked: TurnRequest, command: Command) -> Turn:
-        out, err = self._streams(asked.number)
+    def _play(self, request: TurnRequest, command: Command) -> Turn:
+        out, err = self._streams(request.number)
         began = time.monotonic()
-        ended = Ended(None, 0.0, self._seat.home, "", command.session, asked.before)
+        ended = ProcessExit(None, 0.0, self._command.home, "", command.session, request.before)
         with (
-            StreamCopy(out, self._seat.keys, STDOUT_LIMIT) as stdout,
-            StreamCopy(err, self._seat.keys, STDERR_LIMIT) as stderr,
+            StreamCopy(out, self._command.keys, STDOUT_LIMIT) as stdout,
+            StreamCopy(err, self._command.keys, STDERR_LIMIT) as stderr,
         ):
-            signs = self._signs(out, stdout, stderr, ended)
+            progress = self._progress(out, stdout, stderr, ended)
 
-            def over() -> Failure | None:
-                self._pulse.beat(asked.number, time.monotonic() - began)
-                return asked.over(signs)
+            def must_end() -> TurnFailure | None:
+                self._heartbeat.beat(request.number, time.monotonic() - began)
+                return request.must_end(progress)
 
-            code, why = self._run(command, stdout, stderr, over, out.with_suffix(".net"))
+            code, ended_because = self._run(command, stdout, stderr, must_end, out.with_suffix(".net"))
         turn = self._read(out, err, replace(ended, exit_code=code, wall_s=time.monotonic() - began))
-        if why:  # but it may have said itself why it took so long
-            told = turn.failure if why.kind is FailureKind.TIMEOUT and turn.failure else None
-            return replace(turn, failure=told if told and told.is_transient else why, stop=False)
-        return turn
+        if ended_because is None:
+            return turn
+        reported = turn.failure if ended_because.kind is FailureKind.TIMEOUT else None
+        is_explained = reported is not None and reported.is_transient  # the client itself says why it took so long
+        return replace(turn, failure=reported if is_explained else ended_because, stop=False)
 
-    def interrupted(self, asked: TurnRequest) -> Turn:
-        """From its transcript: above all the session, so that it can be taken up again."""
-        out, err = self._streams(asked.number)
-        wall_s = self._pulse.lived(asked.number)
-        session = self._seat.command(asked).session
-        turn = self._read(out, err, Ended(None, wall_s, self._seat.home, "", session, asked.before))
-        return replace(turn, failure=Failure(FailureKind.INTERRUPTED, "its driver was killed"), stop=False)
+    def recover_turn(self, request: TurnRequest) -> Turn:
+        """Read the transcript: above all the session, so that the next turn can continue it."""
+        out, err = self._streams(request.number)
+        wall_s = self._heartbeat.seconds_alive(request.number)
+        session = self._command.for_turn(request).session
+        turn = self._read(out, err, ProcessExit(None, wall_s, self._command.home, "", session, request.before))
+        return replace(
+            turn, failure=TurnFailure(FailureKind.INTERRUPTED, "the process that played it was killed"), stop=False
+        )
 
-    def _signs(self, out: Path, stdout: StreamCopy, stderr: StreamCopy, ended: Ended) -> TurnProgress:
-        """A program that is started once may be silent for hours."""
-        if self._seat.client.turns == "once":
+    def _progress(self, out: Path, stdout: StreamCopy, stderr: StreamCopy, ended: ProcessExit) -> TurnProgress:
+        """Return no progress for a program that is started once: it may be silent for hours."""
+        if self._command.client.turns == "once":
             return TurnProgress()
-        return TurnProgress(lambda: stdout.heard + stderr.heard, lambda: self._understood(out, ended))
+        return TurnProgress(lambda: stdout.bytes_read + stderr.bytes_read, lambda: self._parse(out, ended))
 
     def _streams(self, number: int) -> tuple[Path, Path]:
         stem = self._transcripts / f"turn_{number:03}"
         return stem.with_suffix(".out"), stem.with_suffix(".err")
 
-    def _read(self, out: Path, err: Path, ended: Ended) -> Turn:
-        return self._understood(out, replace(ended, stderr_tail=_tail(err)))
+    def _read(self, out: Path, err: Path, ended: ProcessExit) -> Turn:
+        return self._parse(out, replace(ended, stderr_tail=_tail(err)))
 
-    def _understood(self, out: Path, ended: Ended) -> Turn:
-        """Whatever is in the transcript and in HOME: what cannot be read fails the turn, never the run."""
+    def _parse(self, out: Path, ended: ProcessExit) -> Turn:
+        """Parse the transcript and the client's files in HOME. What cannot be parsed fails the turn, never the run."""
         try:
             with io.TextIOWrapper(open_plain(out), "utf-8", "replace") as file:
-                return self._seat.client.read(lines(file, ReadingLimit()), ended)
+                return self._command.client.read(bounded_lines(file, ReadingLimit()), ended)
         except Exception as error:
             log.warning("%s cannot be read", out.name, exc_info=True)
-            why = f"what it left cannot be read: {type(error).__name__}: {error}"
-            return Turn(ended.exit_code, ended.wall_s, ended.session, failure=Failure(FailureKind.CLIENT, why))
+            text = f"what it left cannot be read: {type(error).__name__}: {error}"
+            return Turn(ended.exit_code, ended.wall_s, ended.session, failure=TurnFailure(FailureKind.CLIENT, text))
 
     def close(self) -> None:
         if self._process:
             self._process.kill()
-        self._seat.leave()
+        self._command.delete_credentials()
 
     def _run(
-        self, command: Command, stdout: StreamCopy, stderr: StreamCopy, over: Callable[[], Failure | None], net: Path
-    ) -> tuple[int | None, Failure | None]:
-        cell = replace(self._cell, environment={**self._cell.environment, **command.environment})
+        self,
+        command: Command,
+        stdout: StreamCopy,
+        stderr: StreamCopy,
+        must_end: Callable[[], TurnFailure | None],
+        traffic: Path,
+    ) -> tuple[int | None, TurnFailure | None]:
+        sandbox = replace(self._sandbox, environment={**self._sandbox.environment, **command.environment})
         with _stdin(command.stdin) as stdin:
             streams = (stdin.fileno(), stdout.pipe.theirs, stderr.pipe.theirs)
-            with launch(command.argv, cell, self._level, *streams) as self._process:
+            with launch(command.argv, sandbox, self._level, *streams) as self._process:
                 stdout.pipe.given()
                 stderr.pipe.given()
                 try:
-                    return wait_or_kill(self._process, over)
+                    return wait_or_kill(self._process, must_end)
                 finally:
-                    save_traffic(self._process, net, self._seat.keys)
+                    save_traffic(self._process, traffic, self._command.keys)
 
 
-def start_failure(is_first: bool, error: OSError | UserError) -> Failure:
-    """An agent that was started before, and now cannot be, has seen to that itself: it owns its HOME and workspace.
-    Raises what is not its doing."""
+class JsonLinesAgent:
+    """Starts one program with the first prompt. If the program ends, the turn has failed, and the next turn starts it
+    anew."""
+
+    def __init__(self, command: AgentCommand, sandbox: AgentSandbox, level: AgentLevel, transcripts: Path) -> None:
+        self._command, self._sandbox, self._level, self._transcripts = command, sandbox, level, transcripts
+        self._process: SandboxedProcess | None = None
+        self._heartbeat = Heartbeat(transcripts)
+        self._open = ExitStack()
+        self._listener = ThreadPoolExecutor(1, "listener")
+        self._conversation: Conversation | None = None
+        self._answer: Future[AgentReply | None] | None = None
+        transcripts.mkdir(parents=True, exist_ok=True)
+
+    def play_turn(self, request: TurnRequest) -> Turn:
+        began = time.monotonic()
+        path = self._transcripts / f"turn_{request.number:03}.out"
+        self._transcript = Transcript(path, self._command.keys, STDOUT_LIMIT)
+        try:
+            reply, failure = self._ask(request, began)
+        except (OSError, UserError) as error:
+            reply, failure = None, start_failure(request.number == 1, error)
+        if reply is None:
+            self._end()
+        self._transcript.close()
+        wall_s = time.monotonic() - began
+        if reply is None:
+            return Turn(None, wall_s, failure=failure)
+        text = Redactor(self._command.keys).text(reply.text)
+        return Turn(None, wall_s, text=text, usage=reply.usage, stop=reply.stop)
+
+    def recover_turn(self, request: TurnRequest) -> Turn:
+        wall_s = self._heartbeat.seconds_alive(request.number)
+        return Turn(None, wall_s, failure=TurnFailure(FailureKind.INTERRUPTED, "the process that played it was killed"))
+
+    def close(self) -> None:
+        self._end()
+        self._command.delete_credentials()
+
+    def _end(self) -> None:
+        if self._process:
+            self._process.kill()
+            self._process = self._conversation = None
+            self._output.end()
+        if self._answer:
+            wait([self._answer], LISTENER_ENDS_S)
+        with suppress(BrokenPipeError):  # the program ended before it read its last prompt
+            self._open.close()
+
+    def _ask(self, request: TurnRequest, began: float) -> tuple[AgentReply | None, TurnFailure | None]:
+        conversation = self._conversation or self._start(request)
+        self._answer = self._listener.submit(conversation.say, request.text)
+        try:
+            while True:
+                try:
+                    reply = self._answer.result(POLL_S)
+                    return reply, None if reply else TurnFailure(
+                        FailureKind.CLIENT, "the program ended without an answer"
+                    )
+                except TimeoutError:
+                    self._heartbeat.beat(request.number, time.monotonic() - began)
+                    if failure := request.must_end(TurnProgress()):
+                        return None, failure
+        except MalformedReply as error:
+            return None, TurnFailure(FailureKind.CLIENT, str(error))
+        except MemoryError:
+            return None, TurnFailure(FailureKind.CLIENT, "its answer does not fit into memory")
+
+    def _start(self, request: TurnRequest) -> Conversation:
+        command = self._command.for_turn(request)
+        sandbox = replace(self._sandbox, environment={**self._sandbox.environment, **command.environment})
+        restore_folders(sandbox)
+        errors = StreamCopy(self._transcripts / "stderr.txt", self._command.keys, STDERR_LIMIT, append=True)
+        self._open.enter_context(errors)
+        self._output = AgentPipe()
+        output: IO[str] = io.TextIOWrapper(io.BufferedReader(self._output), "utf-8", "replace")
+        self._open.enter_context(output)
+        their_input, ours = os.pipe()
+        prompts: IO[str] = self._open.enter_context(open(ours, "w"))
+        try:
+            streams = (their_input, self._output.theirs, errors.pipe.theirs)
+            self._process = launch(command.argv, sandbox, self._level, *streams)
+        finally:
+            os.close(their_input)
+            self._output.given()
+            errors.pipe.given()
+        self._conversation = Conversation(prompts, output, self._keep_line)
+        return self._conversation
+
+    def _keep_line(self, line: str) -> None:
+        self._transcript.write(line.encode(errors="replace"))
+
+
+def start_failure(is_first: bool, error: OSError | UserError) -> TurnFailure:
+    """Return the failure of a turn whose program cannot be started again: the agent has spoilt its HOME or workspace.
+    Raise the error if it is not the agent's doing: at the first start, or for want of resources."""
     if is_first or is_shortage(error) or (isinstance(error, OSError) and error.errno in FULL):
         raise error
-    return Failure(FailureKind.CLIENT, f"it cannot be started again: {error}")
+    return TurnFailure(FailureKind.CLIENT, f"it cannot be started again: {error}")
 
 
-def restore_folders(cell: AgentSandbox) -> None:
-    """The agent's folders, as its program needs them: an earlier turn may have closed them."""
-    for folder in (cell.workspace, cell.home, cell.temporary):
+def restore_folders(sandbox: AgentSandbox) -> None:
+    """Make the agent's folders accessible: an earlier turn may have changed their permissions."""
+    for folder in (sandbox.workspace, sandbox.home, sandbox.temporary):
         home.ensure(folder)
 
 
-def wait_or_kill(process: SandboxedProcess, over: Callable[[], Failure | None]) -> tuple[int | None, Failure | None]:
-    """The exit code; or why it had to be ended."""
+def wait_or_kill(
+    process: SandboxedProcess, must_end: Callable[[], TurnFailure | None]
+) -> tuple[int | None, TurnFailure | None]:
+    """Return the exit code, or why the process was killed."""
     while (code := process.wait(POLL_S)) is None:
-        if why := over():
+        if failure := must_end():
             process.kill()
-            return None, why
+            return None, failure
     return code, None
 
 
 def save_traffic(process: SandboxedProcess, path: Path, keys: Mapping[str, str]) -> None:
-    """What the proxy let through, and what it refused, beside the transcript. Hosts are in lower case, and so is a key
-    that an agent asked for as a host."""
+    """Write what the proxy let through and what it refused beside the transcript. Hosts are in lower case, and so would
+    be a key that an agent uses as a host name."""
     redactor = Redactor({name: value.lower() for name, value in keys.items()})
-    traffic = [replace(one, host=redactor.text(one.host)) for one in process.traffic()]
+    traffic = [replace(request, host=redactor.text(request.host)) for request in process.traffic()]
     if traffic:
-        with suppress(OSError):  # no run ends for want of it
-            path.write_text("".join(json.dumps(asdict(one)) + "\n" for one in traffic))
+        with suppress(OSError):  # a full disk costs this file, not the run
+            path.write_text("".join(json.dumps(asdict(request)) + "\n" for request in traffic))
 
 
 def _stdin(text: str | None) -> IO[bytes]:
-    """A file, so that a program which does not read its input blocks nobody."""
+    """Return a file with the input: with a pipe, a program that does not read would block us."""
     file = tempfile.TemporaryFile()
     file.write((text or "").encode())
     file.seek(0)
@@ -272,94 +357,25 @@ def _tail(path: Path) -> str:
         return file.read(STDERR_TAIL).decode(errors="replace")
 
 
-LISTENER_ENDS_S: Final = 10.0  # at most, for the thread that listens to a program which is gone
+class Heartbeat:
+    """A file with the seconds that the current turn has lived, by which a turn is timed if the judge is killed in it.
+    A file's modification time would not do: it changes in a copy of the run, and the agent's user can set it."""
 
+    def __init__(self, transcripts: Path) -> None:
+        self._path = transcripts / "pulse"
 
-class JsonLinesAgent:
-    """Started with the first prompt. When it goes away, the turn has failed, and the next one starts it anew."""
+    def beat(self, turn: int, seconds: float) -> None:
+        """Overwrite the last value at the same width, so that the file is valid at every instant."""
+        with suppress(OSError):  # a full disk costs this value, not the run
+            descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | PLAIN_FLAGS, 0o644)
+            try:
+                os.write(descriptor, f"{turn:9d} {seconds:12.3f}\n".encode())
+            finally:
+                os.close(descriptor)
 
-    def __init__(self, seat: AgentCommand, cell: AgentSandbox, level: AgentLevel, transcripts: Path) -> None:
-        self._seat, self._cell, self._level, self._transcripts = seat, cell, level, transcripts
-        self._process: SandboxedProcess | None = None
-        self._pulse = Heartbeat(transcripts)
-        self._open = ExitStack()
-        self._listener = ThreadPoolExecutor(1, "listener")
-        self._conversation: Conversation | None = None
-        self._answer: Future[Reply | None] | None = None
-        transcripts.mkdir(parents=True, exist_ok=True)
-
-    def turn(self, asked: TurnRequest) -> Turn:
-        began = time.monotonic()
-        path = self._transcripts / f"turn_{asked.number:03}.out"
-        self._transcript = Transcript(path, self._seat.keys, STDOUT_LIMIT)
-        try:
-            reply, failure = self._say(asked, began)
-        except (OSError, UserError) as error:
-            reply, failure = None, start_failure(asked.number == 1, error)
-        if reply is None:
-            self._end()
-        self._transcript.close()
-        wall_s = time.monotonic() - began
-        if reply is None:
-            return Turn(None, wall_s, failure=failure)
-        text = Redactor(self._seat.keys).text(reply.text)
-        return Turn(None, wall_s, text=text, usage=reply.usage, stop=reply.stop)
-
-    def interrupted(self, asked: TurnRequest) -> Turn:
-        wall_s = self._pulse.lived(asked.number)
-        return Turn(None, wall_s, failure=Failure(FailureKind.INTERRUPTED, "its driver was killed"))
-
-    def close(self) -> None:
-        self._end()
-        self._seat.leave()
-
-    def _end(self) -> None:
-        if self._process:
-            self._process.kill()
-            self._process = self._conversation = None
-            self._output.end()
-        if self._answer:
-            wait([self._answer], LISTENER_ENDS_S)
-        with suppress(BrokenPipeError):  # what it was to be told, and did not stay for
-            self._open.close()
-
-    def _say(self, asked: TurnRequest, began: float) -> tuple[Reply | None, Failure | None]:
-        conversation = self._conversation or self._start(asked)
-        self._answer = self._listener.submit(conversation.say, asked.text)
-        try:
-            while True:
-                try:
-                    reply = self._answer.result(POLL_S)
-                    return reply, None if reply else Failure(FailureKind.CLIENT, "the program ended without an answer")
-                except TimeoutError:
-                    self._pulse.beat(asked.number, time.monotonic() - began)
-                    if why := asked.over(TurnProgress()):
-                        return None, why
-        except Misspoken as error:
-            return None, Failure(FailureKind.CLIENT, str(error))
-        except MemoryError:
-            return None, Failure(FailureKind.CLIENT, "its answer does not fit into memory")
-
-    def _start(self, asked: TurnRequest) -> Conversation:
-        command = self._seat.command(asked)
-        cell = replace(self._cell, environment={**self._cell.environment, **command.environment})
-        restore_folders(cell)
-        errors = StreamCopy(self._transcripts / "stderr.txt", self._seat.keys, STDERR_LIMIT, append=True)
-        self._open.enter_context(errors)
-        self._output = AgentPipe()
-        listen: IO[str] = io.TextIOWrapper(io.BufferedReader(self._output), "utf-8", "replace")
-        self._open.enter_context(listen)
-        their_input, ours = os.pipe()
-        speak: IO[str] = self._open.enter_context(open(ours, "w"))
-        try:
-            streams = (their_input, self._output.theirs, errors.pipe.theirs)
-            self._process = launch(command.argv, cell, self._level, *streams)
-        finally:
-            os.close(their_input)
-            self._output.given()
-            errors.pipe.given()
-        self._conversation = Conversation(speak, listen, self._keep)
-        return self._conversation
-
-    def _keep(self, line: str) -> None:
-        self._transcript.write(line.encode(errors="replace"))
+    def seconds_alive(self, turn: int) -> float:
+        """Return the seconds until the last heartbeat of an interrupted turn, 0 if there is none."""
+        with open_plain(self._path) as file:
+            text = file.read(LONGEST_HEARTBEAT).decode(errors="replace")
+        match = re.fullmatch(r" *(\d+) +(\d+\.\d+)\n", text, re.ASCII)
+        return float(match[2]) if match and int(match[1]) == turn else 0.0

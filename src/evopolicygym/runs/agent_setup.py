@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from evopolicygym.agents import definitions, home, installed, prices
-from evopolicygym.agents.client import Client
+from evopolicygym.agents import definitions, home, prices, readiness
+from evopolicygym.agents.definitions import Client
 from evopolicygym.agents.prices import Price
 from evopolicygym.errors import UserError
 from evopolicygym.files import sync_tree
@@ -42,14 +42,14 @@ class AgentHome:
     programs: Path
     python: AgentPython
 
-    def cell(self, place: RunPaths, network: NetworkAccess, hosts: tuple[str, ...], ports: tuple[int, ...],
+    def cell(self, paths: RunPaths, network: NetworkAccess, hosts: tuple[str, ...], ports: tuple[int, ...],
              installed: InstallPaths, environment: dict[str, str]) -> AgentSandbox:  # fmt: skip
         return AgentSandbox(
-            workspace=place.workspace,
+            workspace=paths.workspace,
             home=self.home,
             temporary=self.temporary,
             python=self.python,
-            feedback=place.feedback,
+            feedback=paths.feedback,
             readable=(*installed.readable, self.programs),
             libraries=installed.libraries,
             environment={"PYTHONPATH": str(self.programs), **environment},
@@ -59,9 +59,9 @@ class AgentHome:
         )
 
 
-def make_agent_home(place: RunPaths, client: Client) -> AgentHome:
+def make_agent_home(paths: RunPaths, client: Client) -> AgentHome:
     """Also when a run is taken up again: what is there stays."""
-    root = place.root / FOLDER
+    root = paths.root / FOLDER
     folders = {name: root / name for name in ("home", "tmp", "programs", "python")}
     for folder in folders.values():
         home.ensure(folder)
@@ -72,11 +72,11 @@ def make_agent_home(place: RunPaths, client: Client) -> AgentHome:
     )
 
 
-def delete_credentials(place: RunPaths, client: str) -> None:
+def delete_credentials(paths: RunPaths, client: str) -> None:
     """Of a run that is over: its player may have been killed before it could."""
     with suppress(UserError):  # a definition of the user's own may be gone
         for name in definitions.load(client).credentials:
-            home.remove(place.root / FOLDER / "home", name)
+            home.remove(paths.root / FOLDER / "home", name)
 
 
 def _ship(target: Path) -> None:
@@ -114,7 +114,7 @@ class AgentSetup:
         names = {"base_url", "options", "variables", "hosts", "shown"}
         settings = self.settings.model_dump(mode="json", include=names)
         program = next((str(path) for path in (self.program, *self._own()) if path), None)
-        known = {"version": self.version, "sha256": installed.fingerprint(program) if program else None}
+        known = {"version": self.version, "sha256": readiness.fingerprint(program) if program else None}
         command = {"command": [os.path.basename(item) if Path(item) in self._own() else item for item in self.argv]}
         agent = {
             "name": self.client.name,
@@ -129,10 +129,10 @@ class AgentSetup:
         held = {"level": stands.level, "network": stands.network, "residues": (*shown, *seen, *stands.residues)}
         return {"agent": agent, "agent_isolation": held}
 
-    def _simulators_seen(self, place: RunPaths) -> tuple[str, ...]:
+    def _simulators_seen(self, paths: RunPaths) -> tuple[str, ...]:
         if self.level is AgentLevel.NONE:
             return ()
-        installation = self._footprint(place)
+        installation = self._footprint(paths)
         return exposure(installation.readable, installation.libraries).residues()
 
     @property
@@ -146,19 +146,22 @@ class AgentSetup:
     def prices(self) -> dict[str, Price]:
         return prices.table(self.settings.prices)
 
-    def shown_alone(self, place: RunPaths) -> list[Path]:
+    def shown_alone(self, paths: RunPaths) -> list[Path]:
         """Files of the command whose neighbours the agent does not see."""
-        return [path for path in self._own() if install_paths.is_shown_alone(path, _hidden(place))]
+        return [path for path in self._own() if install_paths.is_shown_alone(path, _hidden(paths))]
 
-    def player(self, place: RunPaths, api: str) -> AgentRunner:
-        stage = make_agent_home(place, self.client)
+    def make_runner(self, paths: RunPaths, api_url: str) -> AgentRunner:
+        stage = make_agent_home(paths, self.client)
         passed = _variables(self.settings)
-        told = workspace.agent_environment(place, api) | {SEED: str(self.settings.seed), "PATH": _path(self.program)}
-        ports = (urlsplit(api).port or 0, *self._model_ports())
-        cell = stage.cell(place, self.settings.network, self._hosts(), ports, self._footprint(place), told | passed)
+        told = workspace.agent_environment(paths, api_url) | {
+            SEED: str(self.settings.seed),
+            "PATH": _path(self.program),
+        }
+        ports = (urlsplit(api_url).port or 0, *self._model_ports())
+        cell = stage.cell(paths, self.settings.network, self._hosts(), ports, self._footprint(paths), told | passed)
         seat = AgentCommand(
             self.client,
-            place.workspace,
+            paths.workspace,
             stage.home,
             self.program,
             self.settings.model,
@@ -167,7 +170,7 @@ class AgentSetup:
             _keys(self.client) | passed,
         )
         kind = JsonLinesAgent if self.client.turns == "json_lines" else CliAgent
-        return kind(seat, cell, self.level, place.logs / "agent")
+        return kind(seat, cell, self.level, paths.logs / "agent")
 
     def _model_ports(self) -> tuple[int, ...]:
         """A model server on this machine is reached at its own port."""
@@ -178,10 +181,10 @@ class AgentSetup:
         of_the_model = () if self._model_ports() else self.client.allowed_hosts(self.settings.base_url)
         return (*of_the_model, *self.settings.hosts)
 
-    def _footprint(self, place: RunPaths) -> InstallPaths:
+    def _footprint(self, paths: RunPaths) -> InstallPaths:
         shown = tuple(self.settings.shown)
         if self.client.name == definitions.COMMAND:
-            return InstallPaths((*install_paths.visible_paths(self._own(), _hidden(place)), *shown))
+            return InstallPaths((*install_paths.visible_paths(self._own(), _hidden(paths)), *shown))
         installation = find_install_paths(Path(self.program)) if self.program else InstallPaths()
         return replace(installation, readable=(*installation.readable, *shown))
 
@@ -196,7 +199,7 @@ def set_up_agent(settings: AgentSettings) -> AgentSetup:
         return AgentSetup(settings, client, best_level(settings.levels), program, None)
     client = definitions.load(settings.name)
     _check_hosts(client.hosts)
-    ready = installed.check(client, os.environ, Path.home())
+    ready = readiness.check(client, os.environ, Path.home())
     if ready.missing:
         raise UserError(f"{client.name} cannot play here: {ready.missing[0]}")
     client.check(settings.model, settings.base_url, settings.options, _keys(client))
@@ -255,10 +258,10 @@ def _check_reachable(settings: AgentSettings) -> None:
         )
 
 
-def _hidden(place: RunPaths) -> tuple[Path, ...]:
+def _hidden(paths: RunPaths) -> tuple[Path, ...]:
     """A folder that holds one of these holds more than a program."""
     judges = (Path(runtime().harness), Path(runtime().site))
-    return place.root, Path.cwd(), Path.home(), Path(tempfile.gettempdir()), *judges
+    return paths.root, Path.cwd(), Path.home(), Path(tempfile.gettempdir()), *judges
 
 
 def _path(program: str | None) -> str:

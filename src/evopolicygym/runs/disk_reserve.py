@@ -15,29 +15,29 @@ BYTES: Final = 8 << 20
 PART: Final = 1 << 20
 
 
-def make(place: RunPaths) -> None:
+def make(paths: RunPaths) -> None:
     """Where there is room; a run does not fail for want of it."""
     with suppress(OSError):
-        descriptor = os.open(_path(place), os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(_path(paths), os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
             os.posix_fallocate(descriptor, 0, BYTES)
         finally:
             os.close(descriptor)
 
 
-def release(place: RunPaths) -> bool:
+def release(paths: RunPaths) -> bool:
     """Whether there was anything to release."""
     try:
-        os.unlink(_path(place))
+        os.unlink(_path(paths))
     except OSError:
         return False
     return True
 
 
-def release_part(place: RunPaths) -> bool:
+def release_part(paths: RunPaths) -> bool:
     """For a line while the agent lives: most of it stays for later. Whether there was enough to release."""
     try:
-        descriptor = os.open(_path(place), os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        descriptor = os.open(_path(paths), os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
         return False
     try:
@@ -52,5 +52,5 @@ def release_part(place: RunPaths) -> bool:
     return True
 
 
-def _path(place: RunPaths) -> Path:
-    return place.root / NAME
+def _path(paths: RunPaths) -> Path:
+    return paths.root / NAME

@@ -22,18 +22,18 @@ NOT_CHECKED: Final = (
 LONGEST_ERROR: Final = 500
 
 
-def inspect(place: RunPaths) -> dict[str, Any]:
+def inspect(paths: RunPaths) -> dict[str, Any]:
     """The note. Never raises: a run ends with its outcome, whatever its agent left."""
     try:
-        note = _note(place)
+        note = _note(paths)
     except Exception as error:
         why = f"could not be inspected: {type(error).__name__}: {error}"
         note = Integrity(signs=[], not_checked=list(NOT_CHECKED), error=why[:LONGEST_ERROR])
     return note.model_dump(mode="json")
 
 
-def _note(place: RunPaths) -> Integrity:
-    answer = run_limited(integrity_scan.__name__, str(place.root), cpu_s=integrity_scan.CPU_S)
+def _note(paths: RunPaths) -> Integrity:
+    answer = run_limited(integrity_scan.__name__, str(paths.root), cpu_s=integrity_scan.CPU_S)
     whole = answer.output.split(b"\n")[:-1]  # what was printed before the process came to its end
     parts = [Integrity.model_validate(json.loads(line)) for line in whole]
     failure = answer.failure and f"could not be inspected: the process that did it {answer.failure}"

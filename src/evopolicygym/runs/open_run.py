@@ -32,7 +32,7 @@ from evopolicygym.run_record import Code
 from evopolicygym.runs import disk_reserve, record, workspace
 from evopolicygym.runs.agent_output import Redactor
 from evopolicygym.runs.agent_setup import secret_values
-from evopolicygym.runs.locks import PATIENCE_S, RunLock
+from evopolicygym.runs.locks import PATIENCE_S, CaseSet, RunLock
 from evopolicygym.runs.run_status import has_begun, read_state, recorded_settings
 from evopolicygym.runs.settings import EngineName, IsolationChoice, RunSettings
 from evopolicygym.runs.trust import check_task_is_given, is_signed_here, sign
@@ -71,24 +71,29 @@ NO_AGENT: Final[dict[str, Any]] = {"agent": None, "agent_isolation": {"level": "
 class OpenRun:
     """A run in our hands. ``notice`` is what its user should know of how it goes on."""
 
-    place: RunPaths
+    paths: RunPaths
     settings: RunSettings
     judge: Judge
     task_text: str
     notice: str = ""
     _code: dict[str, Code] = field(default_factory=dict)
 
+    @property
+    def case_set(self) -> CaseSet:
+        context = self.judge.context
+        return CaseSet(context.task.id, context.splits.id)
+
     def write_record(self) -> None:
         """Agents' source is read, in limited processes, when there is an outcome to explain."""
         if self.judge.state.phase is RunPhase.FINISHED:
             self._read_code()
-        record.write(self.place, self.judge.state, self.judge.ledger_head, self._code.get)
+        record.write(self.paths, self.judge.state, self.judge.ledger_head, self._code.get)
         failpoint("record-written")
 
     def _read_code(self) -> None:
         hashes = {one.charged.checkpoint.hash for one in self.judge.state.submissions.values()} - set(self._code)
         with ThreadPoolExecutor(self.settings.jobs) as readers:
-            found = readers.map(lambda name: code_facts(self.place.checkpoints / name), hashes)
+            found = readers.map(lambda name: code_facts(self.paths.checkpoints / name), hashes)
             self._code.update(zip(hashes, found, strict=True))
 
 
@@ -103,24 +108,24 @@ def open_run(
 ) -> Iterator[OpenRun]:
     """An existing run or, when a task is given, a new one. Leaving it lets go: another process may take over. ``slots``
     and, with Ray, ``seats`` are there where runs share them."""
-    place = RunPaths(_real(root))
-    _set_link_aside(place.workspace)
-    check_run_folder(place.root)
-    is_new = not place.root.exists()
-    if not has_begun(place.root):
+    paths = RunPaths(_real(root))
+    _set_link_aside(paths.workspace)
+    check_run_folder(paths.root)
+    is_new = not paths.root.exists()
+    if not has_begun(paths.root):
         _check_new(root, given)
         _check_settings(RunSettings.make(**given))
-        _make(place)
-    with RunLock(place.root, PATIENCE_S if slots else 0.0):  # only now it cannot begin under our hands
-        is_taken_up = has_begun(place.root)
-        place.make_own()
-        settings = _taken_up(place, given) if is_taken_up else RunSettings.make(**given)
+        _make(paths)
+    with RunLock(paths.root, PATIENCE_S if slots else 0.0):  # only now it cannot begin under our hands
+        is_taken_up = has_begun(paths.root)
+        paths.make_own()
+        settings = _taken_up(paths, given) if is_taken_up else RunSettings.make(**given)
         try:
-            with _started(place, settings, agent_facts, slots, seats) as owner:
+            with _started(paths, settings, agent_facts, slots, seats) as owner:
                 yield owner
         except BaseException:
-            if is_new and not has_begun(place.root):  # no engine here, for want of a package or a jail
-                remove_tree(place.root)
+            if is_new and not has_begun(paths.root):  # no engine here, for want of a package or a jail
+                remove_tree(paths.root)
             raise
 
 
@@ -145,36 +150,36 @@ def _check_settings(settings: RunSettings) -> None:
         check_jobs(settings.jobs)
 
 
-def _make(place: RunPaths) -> None:
+def _make(paths: RunPaths) -> None:
     try:
-        place.make()
+        paths.make()
     except OSError as error:
         if error.errno in FULL:
             raise
-        raise UserError(f"{place.root} cannot be made: {error.strerror}", "Name another folder with --run.") from error
+        raise UserError(f"{paths.root} cannot be made: {error.strerror}", "Name another folder with --run.") from error
 
 
-def _taken_up(place: RunPaths, given: dict[str, Any]) -> RunSettings:
+def _taken_up(paths: RunPaths, given: dict[str, Any]) -> RunSettings:
     """The settings of a run that exists. What makes it less safe than usual must be given here and now: the folder may
     come from somebody else, and so does what its config.toml says."""
-    opened, settings = read_state(place.root).opened, recorded_settings(place.root)
+    opened, settings = read_state(paths.root).opened, recorded_settings(paths.root)
     if is_signed_here(opened):
-        return resume_settings(settings, given, place)
+        return resume_settings(settings, given, paths)
     check_task_is_given(settings, given.get("task"))
     if settings.isolation is IsolationChoice.NONE and not given.get("isolation"):
         raise UserError(
-            f"{place.root} was opened without isolation of its policies: they could do all that you can do here",
+            f"{paths.root} was opened without isolation of its policies: they could do all that you can do here",
             "Add --isolation auto to play them in a jail, or --isolation none to trust them.",
         )
     if settings.engine is EngineName.RAY and not given.get("engine"):
         raise UserError(
-            f"{place.root} was played on Ray ({settings.ray_address or 'of its own'}), whose nodes are trusted",
+            f"{paths.root} was played on Ray ({settings.ray_address or 'of its own'}), whose nodes are trusted",
             "Add --engine local to play here, or --engine ray to play on Ray again.",
         )
-    return resume_settings(settings, given, place)
+    return resume_settings(settings, given, paths)
 
 
-def resume_settings(settings: RunSettings, given: dict[str, Any], place: RunPaths) -> RunSettings:
+def resume_settings(settings: RunSettings, given: dict[str, Any], paths: RunPaths) -> RunSettings:
     """The settings of a run that exists; what is asked for must not contradict them. A recorded task that is not
     installed is compared by its text: to resolve it would run code that the folder chose."""
     task = given.get("task")
@@ -184,7 +189,7 @@ def resume_settings(settings: RunSettings, given: dict[str, Any], place: RunPath
     wanted = RunSettings.make(**settings.model_dump() | asked)
     if differences := settings.differences(wanted):
         lines = "\n".join(f"  {difference}" for difference in differences)
-        raise UserError(f"{place.root} holds a run with other settings:\n{lines}", "Name a new folder with --run.")
+        raise UserError(f"{paths.root} holds a run with other settings:\n{lines}", "Name a new folder with --run.")
     return wanted
 
 
@@ -205,18 +210,18 @@ _PARTS: Final = {"checkpoints", "config.toml", "feedback", "hidden", "ledger.jso
 
 @contextmanager
 def _started(
-    place: RunPaths, settings: RunSettings, agent_facts: dict[str, Any], slots: Slots | None, seats: ClusterInfo | None
+    paths: RunPaths, settings: RunSettings, agent_facts: dict[str, Any], slots: Slots | None, seats: ClusterInfo | None
 ) -> Iterator[OpenRun]:
-    task, splits = resolve(settings.task), settings.splits(make_key=not has_begun(place.root))
+    task, splits = resolve(settings.task), settings.splits(make_key=not has_begun(paths.root))
     means = partial(RunContext, task, splits, videos=Videos(settings.video))
     redactor = Redactor(secret_values(settings.agent) if settings.agent else {})
     with (
-        _logging(place.logs / "judge.log"),
-        make_engine(settings, task, place.checkpoints, slots, seats) as engine,
-        closing(Judge(place, means(engine), lambda: disk_reserve.release_part(place), redactor.text)) as judge,
+        _logging(paths.logs / "judge.log"),
+        make_engine(settings, task, paths.checkpoints, slots, seats) as engine,
+        closing(Judge(paths, means(engine), lambda: disk_reserve.release_part(paths), redactor.text)) as judge,
     ):
         text = render(task, engine.obs_space, engine.action_space)
-        owner = OpenRun(place, settings, judge, text)
+        owner = OpenRun(paths, settings, judge, text)
         ids = run_ids(task, splits, settings)
         if judge.state.opened is None:
             _open(owner, task, ids, agent_facts)
@@ -233,9 +238,9 @@ def _open(owner: OpenRun, task: Task, ids: dict[str, Any], agent_facts: dict[str
     """The ledger's first line comes last: without it there is no run."""
     engine, settings = owner.judge.context.engine, owner.settings
     config = settings.toml().encode()
-    write_atomic(owner.place.config, config)
+    write_atomic(owner.paths.config, config)
     workspace.make_workspace(
-        owner.place, owner.task_text, engine.action_space, settings.budget, settings.video, settings.max_candidates
+        owner.paths, owner.task_text, engine.action_space, settings.budget, settings.video, settings.max_candidates
     )
     failpoint("opening")
     facts = {
@@ -308,8 +313,8 @@ def _notice(state: RunState, here: dict[str, Any]) -> str:
 
 def _tidy(owner: OpenRun) -> None:
     """What a crash can leave: staged feedback, verdicts whose feedback was not delivered, a run that was over."""
-    sweep(owner.place.feedback)
-    sweep(owner.place.checkpoints)
+    sweep(owner.paths.feedback)
+    sweep(owner.paths.checkpoints)
     for one in owner.judge.state.submissions.values():
         if one.judged:
             submission.deliver(owner.judge, one)

@@ -34,12 +34,12 @@ MESSAGE: Final = 500
 CodeReader = Callable[[str], shape.Code | None]
 
 
-def write(place: RunPaths, state: RunState, head: str, code: CodeReader = lambda _: None) -> shape.RunRecord:
+def write(paths: RunPaths, state: RunState, head: str, code: CodeReader = lambda _: None) -> shape.RunRecord:
     """run.json, and beside it the hidden results case by case."""
     record = derive(state, head, code)
-    write_json(place.hidden / "validation.json", _by_checkpoint(state.validation))
-    write_json(place.hidden / "heldout.json", _by_checkpoint(state.heldout))
-    write_json(place.record, record.model_dump(mode="json"))
+    write_json(paths.hidden / "validation.json", _by_checkpoint(state.validation))
+    write_json(paths.hidden / "heldout.json", _by_checkpoint(state.heldout))
+    write_json(paths.record, record.model_dump(mode="json"))
     return record
 
 

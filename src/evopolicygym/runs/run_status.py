@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from evopolicygym.agents.turns import Usage, total
+from evopolicygym.agents.usage import Usage, total_usage
 from evopolicygym.errors import UserError
 from evopolicygym.files import open_file
 from evopolicygym.judge.events import Opened
@@ -56,7 +56,7 @@ def check_consistent(state: RunState) -> None:
     try:
         record.derive(state, "0" * 64)
         spending(state.turns)
-        total([Usage(**turn.usage) for turn in state.turns if turn.usage])
+        total_usage([Usage(**turn.usage) for turn in state.turns if turn.usage])
     except Exception as error:  # facts from elsewhere can be wrong in more ways than we can list
         text = f"{type(error).__name__}: {error}"
         raise LedgerCorrupt(f"the ledger makes no sense: no record follows from it ({text[:300]})") from error
@@ -71,10 +71,10 @@ def _opened(root: Path) -> Opened:
 
 
 def _lines(root: Path) -> list[tuple[LedgerLine, bytes]]:
-    place = RunPaths(root)
-    if not place.ledger.exists():
+    paths = RunPaths(root)
+    if not paths.ledger.exists():
         raise UserError(f"{root} holds no run", "Name the folder of a run: the one with ledger.jsonl.")
-    return list(read(place.ledger))
+    return list(read(paths.ledger))
 
 
 def _state(root: Path, lines: list[tuple[LedgerLine, bytes]]) -> RunState:

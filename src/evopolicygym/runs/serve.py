@@ -13,10 +13,10 @@ from evopolicygym.judge.state import RunPhase
 from evopolicygym.runs import disk_reserve, integrity, locks, workspace
 from evopolicygym.runs.agent_setup import delete_credentials
 from evopolicygym.runs.open_run import OpenRun
-from evopolicygym.server import control
-from evopolicygym.server.desk import Desk
-from evopolicygym.server.door import Facts, app
-from evopolicygym.server.listening import bind, open_door
+from evopolicygym.server import owner_socket
+from evopolicygym.server.app import ServedTask, build_app
+from evopolicygym.server.http_server import bind, serve_requests
+from evopolicygym.server.submission_queue import SubmissionQueue
 
 FINISH_COMMAND: Final = "finish"
 FINISHED_BY_HAND: Final = "finished_by_hand"
@@ -28,26 +28,26 @@ Play = Callable[[str], Awaitable[str]]
 async def serve_run(owner: OpenRun, play: Play) -> None:
     """From the open door to the outcome. ``play`` is told the URL of the door, and returns why it ended; somebody who
     asks to finish the run ends it, too."""
-    desk = Desk(owner.judge)
+    desk = SubmissionQueue(owner.judge)
     service = _Service(owner, desk)
-    means, listener = owner.judge.context, bind(owner.place.root)
-    facts = Facts(means.task, owner.task_text, means.engine.obs_space, means.engine.action_space)
-    async with control.listening(owner.place.root, service.answer), service.telling_how_it_ends():
-        async with open_door(app(desk, facts, listener[1].token), listener[0]):
-            workspace.write_door(owner.place, listener[1].url)
+    means, listener = owner.judge.context, bind(owner.paths.root)
+    facts = ServedTask(means.task, owner.task_text, means.engine.obs_space, means.engine.action_space)
+    async with owner_socket.answer_commands(owner.paths.root, service.answer), service.telling_how_it_ends():
+        async with serve_requests(build_app(desk, facts, listener[1].token), listener[0]):
+            workspace.write_door(owner.paths, listener[1].url)
             desk.resume()
             await desk.close(await service.played(play(listener[1].url)))
         await service.score()
 
 
 class _Service:
-    def __init__(self, owner: OpenRun, desk: Desk) -> None:
+    def __init__(self, owner: OpenRun, desk: SubmissionQueue) -> None:
         self._owner, self._desk = owner, desk
         self._asked = asyncio.Event()
         self._finished: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._tell: list[control.Tell] = []
+        self._tell: list[owner_socket.SendMessage] = []
 
-    async def answer(self, command: str, tell: control.Tell) -> dict[str, Any]:
+    async def answer(self, command: str, tell: owner_socket.SendMessage) -> dict[str, Any]:
         """What the owner's socket understands."""
         if command != FINISH_COMMAND:
             return {"error": f"the owner of the run does not understand {command!r}"}
@@ -107,33 +107,28 @@ class _Service:
 
 def finish_run(owner: OpenRun, advance: scoring.Advance = lambda: None, tell: locks.Notify | None = None) -> None:
     """Selection and score of a closed run, and its record. Waits for agents on the same cases; ``tell`` is told so."""
-    disk_reserve.release(owner.place)
+    disk_reserve.release(owner.paths)
     if owner.judge.state.phase is RunPhase.CLOSED:  # from here on nothing is written there: hidden cases are played
-        workspace.write_closed(owner.place)
+        workspace.write_closed(owner.paths)
     if owner.judge.state.phase is not RunPhase.FINISHED:
         owner.write_record()
         with _hidden_cases(owner, tell) if scoring.left_to_play(owner.judge.state) else nullcontext():
             scoring.finish(owner.judge, advance, lambda: _inspect(owner))
     if owner.settings.agent:
-        delete_credentials(owner.place, owner.settings.agent.name)
+        delete_credentials(owner.paths, owner.settings.agent.name)
     owner.write_record()
 
 
 def _hidden_cases(owner: OpenRun, tell: locks.Notify | None) -> AbstractContextManager[None]:
-    root = owner.place.root
+    root = owner.paths.root
     remedy = f"Ctrl-C loses nothing: `evopolicygym finish {root}` scores the run later."
-    return locks.hidden_cases_lock(case_set(owner), str(root), remedy, tell)
-
-
-def case_set(owner: OpenRun) -> locks.CaseSet:
-    means = owner.judge.context
-    return locks.CaseSet(means.task.id, means.splits.id)
+    return locks.hidden_cases_lock(owner.case_set, str(root), remedy, tell)
 
 
 def _inspect(owner: OpenRun) -> None:
     """What an agent left, once. A workspace without one is a person's own."""
     if owner.settings.agent and owner.judge.state.inspected is None:
-        owner.judge.record(Inspected(_redacted(integrity.inspect(owner.place), owner.judge.redact)))
+        owner.judge.record(Inspected(_redacted(integrity.inspect(owner.paths), owner.judge.redact)))
 
 
 def _redacted(note: Any, redact: Callable[[str], str]) -> Any:

@@ -20,7 +20,7 @@ from evopolicygym.execution.engine import PUBLISHABLE
 from evopolicygym.files import read_file
 from evopolicygym.judge.events import MAX_BUDGET
 from evopolicygym.judge.judge import Videos
-from evopolicygym.judge.requests import MAX_EPISODES
+from evopolicygym.judge.protocol import MAX_EPISODES
 from evopolicygym.runs.agent_limits import AgentLimits
 from evopolicygym.sandbox.agent.agent_sandbox import AgentLevel, NetworkAccess
 from evopolicygym.sandbox.policy.jail import Level
@@ -134,7 +134,7 @@ class AgentSettings(StrictModel):
         return (AgentLevel.A, AgentLevel.B) if self.isolation == "auto" else (AgentLevel(self.isolation),)
 
     @property
-    def allowance(self) -> AgentLimits:
+    def limits(self) -> AgentLimits:
         return AgentLimits(self.turns, self.hours, self.tokens, self.dollars, self.retries, self.silent_minutes)
 
 

@@ -99,10 +99,10 @@ def verify(
 ) -> VerifyReport:
     """The folder may come from anybody: ``isolation`` is the caller's word alone, whatever config.toml says. A task
     that is not installed is played only if ``task`` names it, too."""
-    place = RunPaths(root.absolute())
+    paths = RunPaths(root.absolute())
     try:
-        check_run_folder(place.root)
-        lines = list(read(place.ledger))
+        check_run_folder(paths.root)
+        lines = list(read(paths.ledger))
         state = fold(line for line, _ in lines)
         if state.opened is None:
             return VerifyReport((VerifyCheck("ledger", False, "the run was never opened"),), None)
@@ -115,17 +115,17 @@ def verify(
         _finding(
             "budget", _budget([line for line, _ in lines]), f"{state.charged} + {state.remaining} = {state.budget}"
         ),
-        _finding("checkpoints", _checkpoints(place, state), "each holds what its name says"),
-        _finding("feedback", _feedback(place, state), _feedback_is(place, state)),
+        _finding("checkpoints", _checkpoints(paths, state), "each holds what its name says"),
+        _finding("feedback", _feedback(paths, state), _feedback_is(paths, state)),
         _finding("selection", _selection(state), "the best validation mean, the later of equals"),
-        _finding("record", _record(place, lines, hashes), "run.json follows from the ledger"),
-        _finding("settings", _settings(place, state), _settings_are(state)),
+        _finding("record", _record(paths, lines, hashes), "run.json follows from the ledger"),
+        _finding("settings", _settings(paths, state), _settings_are(state)),
     ]
     if not findings[-1].ok:  # a task, cases or a jail that somebody chose later say nothing about this run
         text = "not played: the settings of the run are not known"
         return VerifyReport((*findings, VerifyCheck("replay", False, text)), None)
     try:
-        replay, detail = _replay(place, state, jobs, isolation, task)
+        replay, detail = _replay(paths, state, jobs, isolation, task)
     except (UserError, Fault) as error:
         return VerifyReport(
             (*findings, VerifyCheck("replay", False, f"the winner cannot be played: {in_one_line(error)}")), None
@@ -178,8 +178,8 @@ def _misfits(state: RunState, event: Event) -> Iterator[str]:
             return
 
 
-def _checkpoints(place: RunPaths, state: RunState) -> Iterator[str]:
-    store = CheckpointStore(place.checkpoints)
+def _checkpoints(paths: RunPaths, state: RunState) -> Iterator[str]:
+    store = CheckpointStore(paths.checkpoints)
     submitted = (one.charged.checkpoint for one in state.submissions.values())
     for checkpoint in {checkpoint.hash: checkpoint for checkpoint in submitted}.values():
         try:
@@ -188,11 +188,11 @@ def _checkpoints(place: RunPaths, state: RunState) -> Iterator[str]:
             yield error.message
 
 
-def _feedback(place: RunPaths, state: RunState) -> Iterator[str]:
-    if not _has_feedback(place, state):
+def _feedback(paths: RunPaths, state: RunState) -> Iterator[str]:
+    if not _has_feedback(paths, state):
         return
     for one in state.submissions.values():
-        folder = place.feedback / one.name
+        folder = paths.feedback / one.name
         if one.judged and not folder.is_dir():
             yield f"{one.name} is missing"
         elif one.judged and _digest(folder) != one.judged.feedback:
@@ -201,15 +201,15 @@ def _feedback(place: RunPaths, state: RunState) -> Iterator[str]:
             yield f"{one.name} was refunded, but has feedback"
 
 
-def _has_feedback(place: RunPaths, state: RunState) -> bool:
+def _has_feedback(paths: RunPaths, state: RunState) -> bool:
     """Whether this copy of the run kept its feedback: it is large, and no score depends on it."""
-    return any(os.path.lexists(place.feedback / one.name / "summary.json") for one in state.submissions.values())
+    return any(os.path.lexists(paths.feedback / one.name / "summary.json") for one in state.submissions.values())
 
 
-def _feedback_is(place: RunPaths, state: RunState) -> str:
+def _feedback_is(paths: RunPaths, state: RunState) -> str:
     if not any(one.judged for one in state.submissions.values()):
         return "there is none"
-    return "each is as it was when it was judged" if _has_feedback(place, state) else "not in this copy of the run"
+    return "each is as it was when it was judged" if _has_feedback(paths, state) else "not in this copy of the run"
 
 
 def _digest(folder: Path) -> str:
@@ -219,11 +219,11 @@ def _digest(folder: Path) -> str:
         return ""
 
 
-def _settings(place: RunPaths, state: RunState) -> Iterator[str]:
+def _settings(paths: RunPaths, state: RunState) -> Iterator[str]:
     """config.toml is what the run was opened with, and what the ledger claims to have been played."""
     assert state.opened is not None
     try:
-        settings = RunSettings.read(place.root, state.opened.settings)
+        settings = RunSettings.read(paths.root, state.opened.settings)
     except UserError as error:
         yield in_one_line(error)
         return
@@ -256,11 +256,11 @@ def _selection(state: RunState) -> Iterator[str]:
         yield f"submission {state.selected} was selected, but {number} is the best"
 
 
-def _record(place: RunPaths, lines: list[tuple[LedgerLine, bytes]], hashes: list[str]) -> Iterator[str]:
+def _record(paths: RunPaths, lines: list[tuple[LedgerLine, bytes]], hashes: list[str]) -> Iterator[str]:
     """Code metrics are left out: they follow from the checkpoints, not from the ledger. Before a run is finished its
     record may be that of an earlier line, but of a line that is there."""
     try:
-        written = load(place.root)
+        written = load(paths.root)
     except UserError as error:
         yield in_one_line(error)
         return
@@ -284,24 +284,24 @@ def _plain(run: RunRecord, name: str) -> Any:
 
 
 def _replay(
-    place: RunPaths, state: RunState, jobs: int, isolation: IsolationChoice, given: str | None
+    paths: RunPaths, state: RunState, jobs: int, isolation: IsolationChoice, given: str | None
 ) -> tuple[Replay, str]:
     """Played on any machine: another bit_id is a reason to say so, not to refuse. The winner is played from a copy:
     nothing is written to the run, and no link in it leads anywhere."""
     if state.phase is not RunPhase.FINISHED or state.selected is None or state.opened is None:
         return Replay.NOTHING_TO_REPLAY, MEANING[Replay.NOTHING_TO_REPLAY]
     winner = state.submissions[state.selected].charged.checkpoint
-    settings = RunSettings.read(place.root, state.opened.settings)
+    settings = RunSettings.read(paths.root, state.opened.settings)
     if not is_signed_here(state.opened):
         check_task_is_given(settings, given)
-    resume_settings(settings, {"task": given}, place)
+    resume_settings(settings, {"task": given}, paths)
     task, splits = resolve(settings.task), settings.splits(make_key=False)
     opened, here = state.opened.facts["ids"], run_ids(task, splits, settings)
     _check_played(task, opened, splits.id)
     chosen = cases(splits, task.id, Split.HELDOUT, list(range(state.opened.heldout_cases)), state.opened.salt)
-    apart = hidden_cases_lock(CaseSet(task.id, splits.id), f"verify {place.root}", "Ctrl-C ends this; verify it later.")
+    apart = hidden_cases_lock(CaseSet(task.id, splits.id), f"verify {paths.root}", "Ctrl-C ends this; verify it later.")
     with apart, LocalEngine(task, jobs, isolation.levels(), None, False, settings.stock) as engine:
-        copy = _copied(engine, place.checkpoints / winner.hash, winner)
+        copy = _copied(engine, paths.checkpoints / winner.hash, winner)
         played, again = (
             episode_stats(scoring.play(engine, task, copy, chosen)) for _ in range(2)
         )  # under the same limits

@@ -8,8 +8,8 @@ from importlib.resources import files
 from typing import Any, Final
 
 from evopolicygym.files import write_atomic
-from evopolicygym.judge import delivery
-from evopolicygym.judge.requests import LAST, MAX_EPISODES
+from evopolicygym.judge import feedback
+from evopolicygym.judge.protocol import LAST, MAX_EPISODES
 from evopolicygym.run_paths import RunPaths
 from evopolicygym.sandbox.checkpoints import MAX_BYTES, MAX_FILES
 from evopolicygym.tasks.contract import starter
@@ -86,7 +86,7 @@ def example_cases(budget: int) -> tuple[str, str]:
 
 
 def make_workspace(
-    place: RunPaths,
+    paths: RunPaths,
     task_text: str,
     action_space: dict[str, Any],
     budget: int,
@@ -95,7 +95,7 @@ def make_workspace(
 ) -> None:
     """Once, when the run is opened. What the agent does to it later is the agent's business; what an opening that was
     killed left in ``system`` would be part of the agent's policy."""
-    for leftover in place.system.glob(".policy.py-*"):
+    for leftover in paths.system.glob(".policy.py-*"):
         leftover.unlink()
     filmed = {"none": "", "first": ", `video.mp4` for the first episode", "all": ", `video.mp4`"}[video]
     cases, meaning = example_cases(budget)
@@ -110,32 +110,32 @@ def make_workspace(
         candidates=CANDIDATES.format(limit=max_candidates) if max_candidates else "",
         task=task_text,
     )
-    write_atomic(place.workspace / INSTRUCTIONS, text.encode())
+    write_atomic(paths.workspace / INSTRUCTIONS, text.encode())
     for name, pointer in POINTERS.items():
-        write_atomic(place.workspace / name, pointer.encode())
-    write_atomic(place.workspace / CLIENT, files("evopolicygym.server").joinpath("client.py").read_bytes())
-    write_atomic(place.system / "policy.py", starter(action_space).encode())
+        write_atomic(paths.workspace / name, pointer.encode())
+    write_atomic(paths.workspace / CLIENT, files("evopolicygym.server").joinpath("client.py").read_bytes())
+    write_atomic(paths.system / "policy.py", starter(action_space).encode())
 
 
-def write_door(place: RunPaths, api: str) -> None:
+def write_door(paths: RunPaths, api: str) -> None:
     """Where the door is now; after a restart it may have moved."""
-    _write_door(place, {"api": api})
+    _write_door(paths, {"api": api})
 
 
-def write_closed(place: RunPaths) -> None:
+def write_closed(paths: RunPaths) -> None:
     """There is no door any more, and none will come back: whoever still waits need not."""
-    _write_door(place, {"closed": True})
+    _write_door(paths, {"closed": True})
 
 
-def _write_door(place: RunPaths, content: dict[str, Any]) -> None:
+def _write_door(paths: RunPaths, content: dict[str, Any]) -> None:
     """An agent that shut its own workspace is not told."""
     try:
-        delivery.replace_file(place.workspace, DOOR, json.dumps(content).encode() + b"\n")
+        feedback.replace_file(paths.workspace, DOOR, json.dumps(content).encode() + b"\n")
     except OSError as error:
         log.warning("%s could not be written to the workspace: %s", DOOR, error)
 
 
-def agent_environment(place: RunPaths, api: str) -> dict[str, str]:
+def agent_environment(paths: RunPaths, api: str) -> dict[str, str]:
     """Variables of the public v0.1 protocol, for the agent's process."""
     from evopolicygym.tasks.ids import PROTOCOL
 
@@ -144,10 +144,10 @@ def agent_environment(place: RunPaths, api: str) -> dict[str, str]:
         "INFO_URL": f"{api}/info",
         "TASK_URL": f"{api}/task",
         "SUBMIT_URL": f"{api}/submit",
-        "WORKSPACE": str(place.workspace),
-        "SYSTEM": str(place.system),
-        "FEEDBACK": str(place.workspace / delivery.FOLDER),
-        "AGENTS": str(place.workspace / INSTRUCTIONS),
+        "WORKSPACE": str(paths.workspace),
+        "SYSTEM": str(paths.system),
+        "FEEDBACK": str(paths.workspace / feedback.FOLDER),
+        "AGENTS": str(paths.workspace / INSTRUCTIONS),
         "PROTOCOL": PROTOCOL,
     }
     return {f"{VARIABLE}_{name}": value for name, value in values.items()}

@@ -185,9 +185,7 @@ def _needs_agent(root: Path) -> bool:
 async def _play(owner: OpenRun, agent: AgentSetup, rate_limits: SharedRateLimits) -> None:
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, lambda: loop.create_task(_exit_between_submissions(owner)))
-    await play_agent(
-        owner, lambda api: agent.player(owner.place, api), agent.settings.allowance, rate_limits, agent.prices
-    )
+    await play_agent(owner, agent, rate_limits)
 
 
 async def _exit_between_submissions(owner: OpenRun) -> None:

@@ -40,7 +40,7 @@ sys.stdin.read()
 
 
 class AgentTestbed:
-    """``run`` starts a program in a cell of the run; ``facts`` is what an attack is told: everything."""
+    """``run`` starts a program in the sandbox of the run; ``facts`` is all that an attack is told."""
 
     def __init__(self) -> None:
         self.stack = ExitStack()
@@ -73,7 +73,7 @@ class AgentTestbed:
 
     def start(self, argv: Sequence[str], level: AgentLevel, abi: int | None = None, output: int | None = None,
               **changes: Any) -> SandboxedProcess:  # fmt: skip
-        """Without input; output goes to a file of the testbed unless told otherwise."""
+        """Start a program without input; output goes to a file of the testbed by default."""
         with open(os.devnull) as nothing, open(self.root / "output", "wb") as file:
             out = file.fileno() if output is None else output
             return launch(argv, self.cell(**changes), level, nothing.fileno(), out, out, abi)
@@ -91,7 +91,7 @@ class AgentTestbed:
         return self.run(["/bin/bash", "-c", script], level, **changes)
 
     def attack(self, level: AgentLevel, abi: int | None = None, **changes: Any) -> dict[str, bool]:
-        """All attacks, in one cell, by its own Python; then what they have left on the host."""
+        """Run all attacks in one sandbox with its own Python, then check what they have left on the host."""
         shutil.copy(HERE / "hostile_agent.py", self.workspace / "hostile_agent.py")
         (self.workspace / "facts.json").write_text(json.dumps(self.facts()))
         self._restore()
@@ -102,7 +102,7 @@ class AgentTestbed:
         return outcomes | self._marks()
 
     def _marks(self) -> dict[str, bool]:
-        """Where an attack can only think that it succeeded, the host says whether it did."""
+        """Return what the host sees of attacks that cannot tell themselves whether they succeeded."""
         ledger, victim = self.folder / "ledger.jsonl", self.folder / "victim.txt"
         notes = [Path(self.facts()[name]) for name in ("shm_note", "tmp_note")]
         marks = {
@@ -167,7 +167,7 @@ class AgentTestbed:
         (self.folder / "note").unlink(missing_ok=True)
 
     def _listen(self) -> None:
-        """The run's own door, which answers; another run's; and every other kind of address."""
+        """Listen as the run's own API, which answers, as another run's, and at every other kind of address."""
         self.abstract = f"testbed-{secrets.token_hex(8)}"
         self.door = self._serve(("127.0.0.1", 0), b"the door")
         self.other_door = self._serve(("127.0.0.1", 0))
@@ -199,7 +199,7 @@ class AgentTestbed:
 
     @contextmanager
     def _judge(self) -> Iterator[int]:
-        """A process with a secret in its environment, as the judge is one."""
+        """Start a process with a secret in its environment, as the judge has."""
         command = [sys.executable, "-I", "-c", VICTIM, "evopolicygym-victim"]
         with subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={"SECRET": self.canary}

@@ -1,4 +1,4 @@
-"""`python short_lived_judge.py LEVEL MARK SOURCE RUN`: starts an agent, and is killed while it runs."""
+"""`python short_lived_judge.py LEVEL MARK SOURCE RUN`: start an agent, to be killed while it runs."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from .door import Closed, Door
+from .api_client import ApiClient, RunOver
 
 
 def main() -> int:
@@ -23,18 +23,18 @@ def main() -> int:
     except (KeyError, TypeError, OSError, ValueError) as error:
         print(f"resubmit: EVOPOLICYGYM_PLAN must name a plan that can be read: {error!r}", file=sys.stderr)
         return 2
-    return play(Door("resubmit"), plan)
+    return play(ApiClient("resubmit"), plan)
 
 
-def play(door: Door, plan: list[tuple[Path, list[int]]]) -> int:
+def play(api: ApiClient, plan: list[tuple[Path, list[int]]]) -> int:
     for folder, cases in plan:
         if not folder.is_dir():
             print(f"resubmit: {folder} is not a folder", file=sys.stderr)
             return 2
-        put(folder, door.system)
+        put(folder, api.system)
         try:
-            reply = door.submit(cases)
-        except Closed as closed:
+            reply = api.submit(cases)
+        except RunOver as closed:
             print(f"resubmit: {closed}", file=sys.stderr)
             return 1
         print(f"resubmit: {folder.name} is {reply.submit_id}, {reply.status}, {reply.remaining} left", flush=True)

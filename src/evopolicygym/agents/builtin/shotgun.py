@@ -14,8 +14,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.random import Generator
 
-from .door import Closed, Door, Unreachable
-from .tuner.bench import Candidate, write
+from .api_client import ApiClient, RunOver, ServerUnreachable
+from .tuner.evaluator import Candidate, write
 from .tuner.policies.features import LARGEST, Vector, blocks, has_goals
 from .tuner.spaces import Spaces
 
@@ -29,25 +29,25 @@ def main() -> int:
     parser.add_argument("--policies", type=int, default=POLICIES)
     wanted = parser.parse_args().policies
     seed = int(os.environ.get("EVOPOLICYGYM_SEED") or 0) % 2**31
-    door = Door(f"shotgun-{seed}")
+    api = ApiClient(f"shotgun-{seed}")
     try:
-        fire(door, wanted, seed)
-    except Closed as closed:
+        fire(api, wanted, seed)
+    except RunOver as closed:
         print(f"shotgun: {closed}")
-    except Unreachable as error:
+    except ServerUnreachable as error:
         print(f"shotgun: {error}", file=sys.stderr)
         return 1
     return 0
 
 
-def fire(door: Door, wanted: int, seed: int) -> None:
+def fire(api: ApiClient, wanted: int, seed: int) -> None:
     """The same policies in the same order whenever it is started: a new start goes on where the last one ended."""
-    info = door.info()
+    info = api.info()
     spaces = Spaces(info["env_meta"]["obs_space"], info["env_meta"]["action_space"])
     random = np.random.default_rng(seed)
     for number in range(min(wanted, info["episode_budget"])):
-        write(linear(spaces, random), door.system)
-        reply = door.submit([number % TRAIN_CASES])
+        write(linear(spaces, random), api.system)
+        reply = api.submit([number % TRAIN_CASES])
         print(f"shotgun: {reply.submit_id} {reply.status}, {reply.remaining} episodes left", flush=True)
 
 

@@ -6,17 +6,17 @@ spending the rest of the budget would change nothing.
 
 from __future__ import annotations
 
-from .door import Closed, Door
+from .api_client import ApiClient, RunOver
 
 CASES = 4
 
 
 def main() -> None:
-    door = Door("starter")
-    count = min(CASES, door.info()["episode_budget"])
+    api = ApiClient("starter")
+    count = min(CASES, api.info()["episode_budget"])
     try:
-        reply = door.submit(list(range(count)))
-    except Closed as closed:
+        reply = api.submit(list(range(count)))
+    except RunOver as closed:
         print(f"starter: nothing submitted: {closed}")
         return
     print(f"starter: {reply.submit_id} {reply.status}, returns {list(reply.returns)}, {reply.remaining} episodes left")

@@ -1,7 +1,7 @@
-"""A collection, a family or a demand: several tasks as one number for each entrant, and how sure it is.
+"""Aggregates over several tasks (a collection, a family, a demand): one number for each entrant, with its interval.
 
-An aggregate needs all its tasks. Who lacks one gets "n of N" and takes part in no rank: the others are ranked among
-those who are complete.
+An aggregate needs all of its tasks. An entrant that lacks one is reported as "n of N" and is not ranked; the others are
+ranked among themselves.
 """
 
 from __future__ import annotations
@@ -34,8 +34,11 @@ PROFILE: Final = tuple(round(0.05 * step, 2) for step in range(31))
 
 @dataclass(frozen=True)
 class AggregateRow:
-    """One complete entrant. ``normalised`` is the primary aggregate, and ``rank`` the place by it. ``p_improvement`` is
-    the probability that a run of it scores more than one of the other, on average over tasks."""
+    """One entrant that has all tasks.
+
+    ``normalised`` is the primary aggregate; ``rank`` and ``places`` (the rank interval) follow from it.
+    ``p_improvement`` is the probability that a run of it beats a run of the other, on average over tasks.
+    """
 
     entrant: str
     normalised: Number
@@ -56,7 +59,7 @@ class AggregateRow:
 
 @dataclass(frozen=True)
 class Aggregate:
-    """``incomplete`` says how many of the ``tasks`` other entrants with runs have."""
+    """Rows of complete entrants. ``incomplete`` counts how many of the ``tasks`` other entrants with runs have."""
 
     name: str
     tasks: int
@@ -65,43 +68,45 @@ class Aggregate:
 
 
 def task_groups() -> dict[str, tuple[str, ...]]:
-    """What is summed up: the collection, its families, its demands."""
+    """Return the tasks of each aggregate: the collection, its families, its demands."""
     return {"core16": paper.core16(), **paper.families(), **paper.demands()}
 
 
-def aggregate(name: str, tasks: Sequence[str], fields: Mapping[str, TaskResults]) -> Aggregate:
-    """Over the fields of the tasks, as far as they are there."""
-    present = [fields[task] for task in tasks if task in fields]
-    has = {label: sum(label in one.by_label for one in present) for one in present for label in one.by_label}
-    complete = [label for label, count in has.items() if count == len(tasks)]
-    standings = _Complete(present, complete).standings() if complete else []
-    standings.sort(key=lambda one: (one.rank, one.entrant))
-    played = {entry.label for one in present for entry in one.entries if entry.kind is EntryKind.RUNS}
-    rest = {label: count for label, count in sorted(has.items()) if count < len(tasks) and label in played}
-    return Aggregate(name, len(tasks), tuple(standings), rest)
+def aggregate(name: str, tasks: Sequence[str], results: Mapping[str, TaskResults]) -> Aggregate:
+    """Aggregate the results of the tasks, as far as they are there."""
+    present = [results[task] for task in tasks if task in results]
+    counts = {
+        label: sum(label in result.by_label for result in present) for result in present for label in result.by_label
+    }
+    complete = [label for label, count in counts.items() if count == len(tasks)]
+    standings = _CompleteEntrants(present, complete).standings() if complete else []
+    standings.sort(key=lambda row: (row.rank, row.entrant))
+    played = {entry.label for result in present for entry in result.entries if entry.kind is EntryKind.RUNS}
+    incomplete = {label: count for label, count in sorted(counts.items()) if count < len(tasks) and label in played}
+    return Aggregate(name, len(tasks), tuple(standings), incomplete)
 
 
 @dataclass(frozen=True, eq=False)
-class _Complete:
-    """Entrants that have all the tasks; the methods give a list with an item for each, in the order of ``labels``."""
+class _CompleteEntrants:
+    """Entrants that have all tasks. Methods return a list with an item for each, in the order of ``labels``."""
 
-    fields: list[TaskResults]
+    results: list[TaskResults]
     labels: list[str]
 
     def standings(self) -> list[AggregateRow]:
-        placed = ranks([estimate.value for estimate in self.estimates])
-        first = (drawn_ranks(self._drawn_means()) == 1).mean(axis=1)
-        possible = rank_intervals(len(self.labels), self._difference)
+        ranked = ranks([estimate.value for estimate in self.estimates])
+        p_first = (drawn_ranks(self._drawn_means()) == 1).mean(axis=1)
+        intervals = rank_intervals(len(self.labels), self._difference)
         rank_scores, by_paper = self._rank_scores(), self._by_paper()
         return [
             AggregateRow(
                 entrant=label,
                 normalised=Number(self.estimates[i].value, self.estimates[i].interval()),
                 scope=self.estimates[i].scope,
-                coverage=coverage(len(self.fields), min(one.by_label[label].repeats for one in self.fields)),
-                rank=placed[i],
-                places=possible[i],
-                p_first=float(first[i]),
+                coverage=coverage(len(self.results), min(result.by_label[label].repeats for result in self.results)),
+                rank=ranked[i],
+                places=intervals[i],
+                p_first=float(p_first[i]),
                 interquartile_mean=self._pooled(i, interquartile_mean),
                 optimality_gap=self._pooled(i, optimality_gap),
                 profile=tuple(performance_profile(self._run_scores(label), PROFILE).tolist()),
@@ -116,49 +121,54 @@ class _Complete:
 
     @cached_property
     def estimates(self) -> list[Estimate]:
-        return [average([self._estimate(one, label) for one in self.fields]) for label in self.labels]
+        return [average([self._estimate(result, label) for result in self.results]) for label in self.labels]
 
-    def _estimate(self, one: TaskResults, label: str) -> Estimate:
-        return normalised(one.by_label[label].estimate(), scales()[one.task])
+    def _estimate(self, result: TaskResults, label: str) -> Estimate:
+        return normalised(result.by_label[label].estimate(), scales()[result.task])
 
     def _difference(self, i: int, j: int) -> Estimate:
-        """Paired by case within each task."""
+        """Estimate the normalised difference of two entrants, paired by case within each task."""
         first, second = self.labels[i], self.labels[j]
-        pairs = [(one.by_label[first].minus(one.by_label[second]), scales()[one.task]) for one in self.fields]
+        pairs = [
+            (result.by_label[first].minus(result.by_label[second]), scales()[result.task]) for result in self.results
+        ]
         return average([pair.scaled(1.0 / scale.unit) for pair, scale in pairs])
 
     def _drawn_means(self) -> Drawn:
-        return np.stack([np.mean([_draws(one, label).mean(axis=0) for one in self.fields], axis=0)
+        return np.stack([np.mean([_draws(result, label).mean(axis=0) for result in self.results], axis=0)
                          for label in self.labels])  # fmt: skip
 
-    def _pooled(self, i: int, of: Callable[[Drawn], Drawn]) -> Number:
-        """A summary of the runs of all tasks together."""
-        value, estimate = float(of(self._run_scores(self.labels[i]))), self.estimates[i]
+    def _pooled(self, i: int, summary: Callable[[Drawn], Drawn]) -> Number:
+        """Summarize the runs of all tasks together, with an interval from the draws."""
+        value, estimate = float(summary(self._run_scores(self.labels[i]))), self.estimates[i]
         if not estimate.has_error:
             return Number(value, None)
-        drawn = np.concatenate([_draws(one, self.labels[i]) for one in self.fields])
-        return Number(value, percentile_interval(value, of(drawn), estimate.degrees_of_freedom))
+        drawn = np.concatenate([_draws(result, self.labels[i]) for result in self.results])
+        return Number(value, percentile_interval(value, summary(drawn), estimate.degrees_of_freedom))
 
     def _run_scores(self, label: str) -> Drawn:
-        return np.concatenate([_scaled(one, one.by_label[label].run_means()) for one in self.fields])
+        return np.concatenate([_scaled(result, result.by_label[label].run_means()) for result in self.results])
 
     def _p_improvement(self, label: str, other: str) -> float:
-        means = ([one.by_label[name].run_means() for one in self.fields] for name in (label, other))
+        means = ([result.by_label[name].run_means() for result in self.results] for name in (label, other))
         return float(probability_of_improvement(*means))
 
     def _rank_scores(self) -> list[tuple[RankScore, Number | None]]:
-        """Among the complete, on each task; the interval from the ranks in the draws."""
-        placed = [ranks([one.by_label[label].score for label in self.labels]) for one in self.fields]
-        drawn = [drawn_ranks(np.stack([one.drawn[label].mean(axis=0) for label in self.labels])) for one in self.fields]
+        """Rank the complete entrants on each task; the interval comes from the ranks in the draws."""
+        task_ranks = [ranks([result.by_label[label].score for label in self.labels]) for result in self.results]
+        drawn = [
+            drawn_ranks(np.stack([result.drawn[label].mean(axis=0) for label in self.labels]))
+            for result in self.results
+        ]
         mean_rank, others = np.mean(drawn, axis=0), len(self.labels) - 1
-        totals = [over_tasks([(row[i], len(self.labels)) for row in placed]) for i in range(len(self.labels))]
+        totals = [over_tasks([(row[i], len(self.labels)) for row in task_ranks]) for i in range(len(self.labels))]
         return [(total, _rank_number(total, mean_rank[i], others)) for i, total in enumerate(totals)]
 
     def _by_paper(self) -> list[float | None]:
-        """Macro-mean of the paper's normalised score; none when a task has none."""
+        """Return macro-means of the paper's normalised score; None where a task has none."""
         if RANDOM not in self.labels:
             return [None] * len(self.labels)
-        rows = [{label: one.by_label[label].score for label in self.labels} for one in self.fields]
+        rows = [{label: result.by_label[label].score for label in self.labels} for result in self.results]
         tables = [paper_normalised(row, row[RANDOM]) for row in rows]
         return [mean_if_known(table[label] for table in tables) for label in self.labels]
 
@@ -169,10 +179,10 @@ def _rank_number(total: RankScore, mean_rank: Drawn, others: int) -> Number | No
     return Number(total.score, percentile_interval(total.score, 1.0 - (mean_rank - 1.0) / others, bounds=(0.0, 1.0)))
 
 
-def _draws(one: TaskResults, label: str) -> Drawn:
-    return _scaled(one, one.drawn[label])
+def _draws(result: TaskResults, label: str) -> Drawn:
+    return _scaled(result, result.drawn[label])
 
 
-def _scaled(one: TaskResults, scores: Drawn) -> Drawn:
-    scale = scales()[one.task]
+def _scaled(result: TaskResults, scores: Drawn) -> Drawn:
+    scale = scales()[result.task]
     return np.asarray((scores - scale.low) / scale.unit)

@@ -1,7 +1,7 @@
-"""Which runs may share a table: those of one comparable_id for each task, under the same conditions.
+"""Boards: sets of runs that may share tables. Each has one comparable_id per task and one set of conditions.
 
-What does not fit goes to a board of its own, which says what it differs in. Isolation below B, an open network of the
-agent, and hosts or files that it was given are apart by themselves.
+Other runs go to boards of their own, which say what differs. Runs with isolation below B, with an open network of the
+agent, or with extra hosts or files for the agent are always on separate boards.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from evopolicygym.analysis.scores import RunScore, entrant, run_score
 from evopolicygym.run_record import RunRecord
 
 Fingerprint = Mapping[str, Any]
-OF_THE_TASK: Final = frozenset(
+TASK_FIELDS: Final = frozenset(
     {
         "task",
         "env",
@@ -30,39 +30,39 @@ OF_THE_TASK: Final = frozenset(
         "sources",
     }
 )
-OF_THE_MACHINE: Final = "on"
+MACHINE_FIELD: Final = "on"
 ABSENT: Final = "nothing"
 
 
 def conditions(fingerprint: Fingerprint) -> dict[str, Any]:
-    """What is the same for all tasks of one table: protocol, splits, budget and the like."""
-    left_out = OF_THE_TASK | {OF_THE_MACHINE}
+    """Return what is equal for all tasks of one board: protocol, splits, budget and the like."""
+    left_out = TASK_FIELDS | {MACHINE_FIELD}
     return {name: value for name, value in fingerprint.items() if name not in left_out}
 
 
 def differences(this: Fingerprint, other: Fingerprint) -> list[str]:
-    """``budget: 64, not 128``, for whatever can move a score. The machine moves only last bits."""
-    mine, theirs = (dict(_flat(facts)) for facts in (this, other))
-    names = [name for name in {**mine, **theirs} if name.split(".")[0] != OF_THE_MACHINE]
+    """List differences that can change a score, as ``budget: 64, not 128``. The machine changes only last bits."""
+    mine, theirs = (dict(_flat(fingerprint)) for fingerprint in (this, other))
+    names = [name for name in {**mine, **theirs} if name.split(".")[0] != MACHINE_FIELD]
     pairs = [(name, mine.get(name, ABSENT), theirs.get(name, ABSENT)) for name in names]
     return [f"{name}: {here}, not {there}" for name, here, there in pairs if here != there]
 
 
-def _flat(facts: Fingerprint, before: str = "") -> Iterator[tuple[str, Any]]:
-    for name, value in facts.items():
+def _flat(fingerprint: Fingerprint, before: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in fingerprint.items():
         if isinstance(value, Mapping):
             yield from _flat(value, f"{before}{name}.")
         else:
             yield f"{before}{name}", value
 
 
-OPEN: Final = "open"
-GIVEN: Final = {"hosts": "the agent could reach more hosts", "shown": "the agent was shown more files"}
+OPEN_NETWORK: Final = "open"
+EXTRA_ACCESS: Final = {"hosts": "the agent could reach more hosts", "shown": "the agent was shown more files"}
 
 
 @dataclass(frozen=True)
 class TaskRuns:
-    """All runs of one comparable_id, and so of one task."""
+    """All runs with one comparable_id, and so of one task."""
 
     task: str
     comparable_id: str
@@ -73,15 +73,15 @@ class TaskRuns:
         return self.runs[0].run
 
     def by_entrant(self) -> dict[str, list[RunScore]]:
-        found: dict[str, list[RunScore]] = defaultdict(list)
-        for one in self.runs:
-            found[entrant(one.run)].append(one)
-        return dict(sorted(found.items()))
+        by_entrant: dict[str, list[RunScore]] = defaultdict(list)
+        for score in self.runs:
+            by_entrant[entrant(score.run)].append(score)
+        return dict(sorted(by_entrant.items()))
 
 
 @dataclass(frozen=True)
 class Board:
-    """``apart`` and ``differs`` say why it is not part of the first board."""
+    """Runs that may share tables, by task. ``apart`` and ``differs`` say why they are not part of the first board."""
 
     groups: dict[str, TaskRuns]
     apart: tuple[str, ...]
@@ -97,40 +97,44 @@ class Board:
 
 
 def boards(runs: Iterable[RunRecord]) -> list[Board]:
-    """The largest publishable board first; every other one names its difference from it."""
-    alike: dict[tuple[tuple[str, ...], str], list[RunRecord]] = defaultdict(list)
+    """Sort runs into boards: the largest publishable one first, the others with their difference from it."""
+    by_conditions: dict[tuple[tuple[str, ...], str], list[RunRecord]] = defaultdict(list)
     for run in runs:
         shared = json.dumps(conditions(run.ids.fingerprint), sort_keys=True, default=str)
-        alike[(separate_reasons(run), shared)].append(run)
-    made = [board for (reasons, _), members in alike.items() for board in _layers(members, reasons)]
+        by_conditions[(separate_reasons(run), shared)].append(run)
+    made = [board for (reasons, _), members in by_conditions.items() for board in _split_by_id(members, reasons)]
     made.sort(key=lambda board: (len(board.apart), -board.size))
-    return [made[0], *(_compared(board, made[0]) for board in made[1:])] if made else []
+    return [made[0], *(_with_differences(board, made[0]) for board in made[1:])] if made else []
 
 
 def separate_reasons(run: RunRecord) -> tuple[str, ...]:
-    """Why a run shares a table only with its like, whatever its comparable_id."""
-    got = run.isolation
-    below = () if got.publishable else (f"isolation below B (policy {got.policy}, agent {got.agent})",)
-    return (*below, *(("the agent's network was open",) if got.agent_network == OPEN else ()), *_given(run))
+    """Return why a run shares a board only with runs like it, whatever its comparable_id."""
+    isolation = run.isolation
+    reasons = []
+    if not isolation.publishable:
+        reasons.append(f"isolation below B (policy {isolation.policy}, agent {isolation.agent})")
+    if isolation.agent_network == OPEN_NETWORK:
+        reasons.append("the agent's network was open")
+    return (*reasons, *_extra_access(run))
 
 
-def _given(run: RunRecord) -> Iterable[str]:
-    """What an agent was given beyond what every agent has: nobody knows what is there."""
+def _extra_access(run: RunRecord) -> Iterable[str]:
+    """Yield what an agent could reach beyond what every agent has: its content is not recorded."""
     settings = run.agent.settings if run.agent else {}
-    for name, words in GIVEN.items():
+    for name, words in EXTRA_ACCESS.items():
         if extra := settings.get(name):
             yield f"{words}: {', '.join(map(str, extra))}"
 
 
-def _layers(runs: list[RunRecord], reasons: tuple[str, ...]) -> Iterable[Board]:
-    """One comparable_id for each task at a time, the one with most runs first."""
-    left = _groups(runs)
-    while left:
-        layer: dict[str, TaskRuns] = {}
-        for group in left:
-            layer.setdefault(group.task, group)
-        left = [group for group in left if group not in layer.values()]
-        yield Board(dict(sorted(layer.items())), reasons)
+def _split_by_id(runs: list[RunRecord], reasons: tuple[str, ...]) -> Iterable[Board]:
+    """Yield boards with one comparable_id per task each; the one with most runs of a task comes first."""
+    remaining = _groups(runs)
+    while remaining:
+        chosen: dict[str, TaskRuns] = {}
+        for group in remaining:
+            chosen.setdefault(group.task, group)
+        remaining = [group for group in remaining if group not in chosen.values()]
+        yield Board(dict(sorted(chosen.items())), reasons)
 
 
 def _groups(runs: list[RunRecord]) -> list[TaskRuns]:
@@ -141,7 +145,7 @@ def _groups(runs: list[RunRecord]) -> list[TaskRuns]:
     return sorted(groups, key=lambda group: (-len(group.runs), group.comparable_id))
 
 
-def _compared(board: Board, first: Board) -> Board:
+def _with_differences(board: Board, first: Board) -> Board:
     found: dict[str, None] = dict.fromkeys(
         differences(conditions(board.sample.ids.fingerprint), conditions(first.sample.ids.fingerprint))
     )

@@ -1,4 +1,4 @@
-"""Whether validation picked well: what the winner's validation mean promised, and what the best choice had given."""
+"""How well hidden validation selected: its optimism about the winner, and its regret against the best candidate."""
 
 from __future__ import annotations
 
@@ -14,8 +14,12 @@ OK: Final = "ok"
 
 @dataclass(frozen=True)
 class Selection:
-    """``optimism`` is the selected validation mean minus the held-out mean. ``regret`` is the best candidate's
-    held-out mean minus the selected one's; null unless all candidates were measured (`score --all-checkpoints`)."""
+    """Selection of one run.
+
+    ``optimism`` is the validation mean of the selected checkpoint minus its held-out mean. ``regret`` is the best
+    candidate's held-out mean minus the selected one's; None unless all candidates were measured
+    (`score --all-checkpoints`).
+    """
 
     candidates: int
     optimism: float
@@ -23,8 +27,11 @@ class Selection:
 
 
 def candidates(run: RunRecord) -> list[str]:
-    """Distinct checkpoints that hidden validation chose among. It is an optimiser: among more it finds more.
-    Under a limit, what was validated in idle time and then superseded is none of them."""
+    """Return the distinct checkpoints that hidden validation chose among.
+
+    Selection is optimistic: more candidates give a higher validation mean. Under ``max_candidates``, checkpoints that
+    were validated in idle time and then superseded are not candidates.
+    """
     validated = [checkpoint.hash for checkpoint in run.checkpoints if checkpoint.validation is not None]
     if run.options.max_candidates is None:
         return validated
@@ -33,20 +40,24 @@ def candidates(run: RunRecord) -> list[str]:
 
 
 def mean_candidates(runs: Sequence[RunRecord]) -> float | None:
-    """Over the runs of one entrant. None where there are none, as for a policy that no agent submitted."""
+    """Return the mean number of candidates over the runs of one entrant; None without runs."""
     return mean(len(candidates(run)) for run in runs) if runs else None
 
 
 def selection(run: RunRecord) -> Selection | None:
-    """None when nothing was selected."""
+    """Return how well validation selected in a run; None when nothing was selected."""
     outcome = run.outcome
     if outcome is None or outcome.heldout is None or outcome.validation_mean is None:
         return None
-    chosen_among = set(candidates(run))
-    measured = [one.heldout.mean for one in run.checkpoints if one.hash in chosen_among and one.heldout is not None]
-    complete = len(measured) == len(chosen_among) and bool(chosen_among)
+    hashes = set(candidates(run))
+    measured = [
+        checkpoint.heldout.mean
+        for checkpoint in run.checkpoints
+        if checkpoint.hash in hashes and checkpoint.heldout is not None
+    ]
+    complete = len(measured) == len(hashes) and bool(hashes)
     return Selection(
-        candidates=len(chosen_among),
+        candidates=len(hashes),
         optimism=outcome.validation_mean - outcome.heldout.mean,
         regret=max(measured) - outcome.heldout.mean if complete else None,
     )
@@ -54,7 +65,7 @@ def selection(run: RunRecord) -> Selection | None:
 
 @dataclass(frozen=True)
 class Selections:
-    """Means over the runs of one entrant on one task. ``regret`` covers the ``measured`` runs that know theirs."""
+    """Means over the runs of one entrant on one task. ``regret`` covers the ``measured`` runs where it is known."""
 
     runs: int
     candidates: float
@@ -64,14 +75,15 @@ class Selections:
 
 
 def selections(runs: Iterable[RunRecord]) -> Selections | None:
-    found = [one for run in runs if (one := selection(run))]
-    if not found:
+    """Average the selections of several runs; None when none of them selected anything."""
+    selected = [chosen for run in runs if (chosen := selection(run))]
+    if not selected:
         return None
-    regrets = [one.regret for one in found if one.regret is not None]
+    regrets = [chosen.regret for chosen in selected if chosen.regret is not None]
     return Selections(
-        runs=len(found),
-        candidates=mean(one.candidates for one in found),
-        optimism=mean(one.optimism for one in found),
+        runs=len(selected),
+        candidates=mean(chosen.candidates for chosen in selected),
+        optimism=mean(chosen.optimism for chosen in selected),
         regret=mean(regrets) if regrets else None,
         measured=len(regrets),
     )

@@ -1,4 +1,8 @@
-"""Everybody who played one task under one comparable_id: runs, the random policy, and the paper's rows if asked for."""
+"""Results on one task under one comparable_id: entrants with runs, the random policy, published rows if asked for.
+
+The random policy is an entrant; other trivial policies are scores to beat. Their anchors count only if they were
+measured as the runs were: same cases, versions and limits.
+"""
 
 from __future__ import annotations
 
@@ -22,54 +26,56 @@ from evopolicygym.run_record import RunRecord
 
 @dataclass(frozen=True)
 class TrivialScores:
-    """Anchors on the cases of a task's runs. ``random`` has a row for each repeat."""
+    """Scores of trivial policies on the cases of a task's runs. ``random`` has a row for each repeat."""
 
     random: Matrix
     means: dict[str, float]
 
     @property
     def best(self) -> str:
-        """The trivial policy that scores most."""
+        """Name of the trivial policy with the highest score."""
         return max(self.means, key=self.means.__getitem__)
 
 
 @dataclass(frozen=True)
 class NoAnchors:
-    why: str
+    """Why no anchors fit the runs."""
+
+    reason: str
 
 
 def trivial_scores(files: Sequence[AnchorFile], run: RunRecord) -> TrivialScores | NoAnchors:
-    """Anchors that were measured as the run was: same cases, versions and limits. Otherwise why there are none."""
-    why = "no anchors are stored for this task"
+    """Return the scores of the first anchors that were measured as the run was, or why none fit."""
+    reason = "no anchors are stored for this task"
     for file in files:
         anchors = file.tasks.get(run.task.id)
         if anchors is None:
             continue
-        why = _misfit(anchors, run)
-        if not why:
-            return _lines(anchors, run.options.heldout_cases)
-    return NoAnchors(why)
+        reason = _mismatch(anchors, run)
+        if not reason:
+            return _scores_of(anchors, run.options.heldout_cases)
+    return NoAnchors(reason)
 
 
-def _misfit(anchors: TaskAnchors, run: RunRecord) -> str:
+def _mismatch(anchors: TaskAnchors, run: RunRecord) -> str:
     measured = {name: run.ids.fingerprint[name] for name in anchors.fingerprint if name in run.ids.fingerprint}
-    if found := differences(anchors.fingerprint, measured):
-        return "the stored anchors differ: " + "; ".join(found)
+    if unequal := differences(anchors.fingerprint, measured):
+        return "the stored anchors differ: " + "; ".join(unequal)
     if anchors.heldout_cases < run.options.heldout_cases:
         return f"the stored anchors have {anchors.heldout_cases} cases, not {run.options.heldout_cases}"
     return ""
 
 
-def _lines(anchors: TaskAnchors, cases: int) -> TrivialScores:
+def _scores_of(anchors: TaskAnchors, cases: int) -> TrivialScores:
     random = np.array([repeat[:cases] for repeat in anchors.random.returns])
     return TrivialScores(random, {name: anchor.mean(cases) for name, anchor in anchors.trivial().items()})
 
 
-UNKNOWN = Estimate(0.0, one_run=1, one_case=1)
+NO_ERROR_KNOWN = Estimate(0.0, one_run=1, one_case=1)
 
 
 class EntryKind(StrEnum):
-    """Where an entry comes from. Of a published one only its mean is known."""
+    """Where an entry comes from. For a published one only the mean is known."""
 
     RUNS = "runs"
     ANCHOR = "anchor"
@@ -78,7 +84,7 @@ class EntryKind(StrEnum):
 
 @dataclass(frozen=True, eq=False)
 class TaskEntry:
-    """One entrant on one task."""
+    """One entrant on one task: its score, and the returns (runs x cases) where they are known."""
 
     label: str
     kind: EntryKind
@@ -95,20 +101,22 @@ class TaskEntry:
         return np.array([self.score]) if self.matrix is None else np.asarray(self.matrix.mean(axis=1))
 
     def estimate(self) -> Estimate:
-        return UNKNOWN.shifted(self.score) if self.matrix is None else estimate_score(self.matrix)
+        return NO_ERROR_KNOWN.shifted(self.score) if self.matrix is None else estimate_score(self.matrix)
 
     def minus(self, other: TaskEntry) -> Estimate:
-        """Paired by case where both are known by case."""
+        """Estimate the difference to another entry, paired by case where both are known by case."""
         if self.matrix is not None and other.matrix is not None:
             return estimate_difference(self.matrix, other.matrix)
-        known, sign = (self, 1.0) if other.matrix is None else (other, -1.0)
-        if known.matrix is None:
-            return UNKNOWN.shifted(self.score - other.score)
-        return estimate_score(known.matrix).scaled(sign).shifted(-other.score if sign > 0 else self.score)
+        measured, sign = (self, 1.0) if other.matrix is None else (other, -1.0)
+        if measured.matrix is None:
+            return NO_ERROR_KNOWN.shifted(self.score - other.score)
+        return estimate_score(measured.matrix).scaled(sign).shifted(-other.score if sign > 0 else self.score)
 
 
 @dataclass(frozen=True)
 class MissingRun:
+    """A run without a score."""
+
     entrant: str
     run: str
     reason: str
@@ -116,7 +124,7 @@ class MissingRun:
 
 @dataclass(frozen=True, eq=False)
 class TaskResults:
-    """``anchors`` are trivial policies on the same cases, or why there are none."""
+    """All entrants of one task. ``anchors`` are trivial policies on the same cases, or why there are none."""
 
     task: str
     comparable_id: str
@@ -128,7 +136,7 @@ class TaskResults:
 
     @cached_property
     def drawn(self) -> dict[str, Drawn]:
-        """Runs x draws for each entrant, from a generator of the task's own: another task moves nothing here."""
+        """Runs x draws for each entrant. The generator is seeded by the task, so that other tasks change nothing here."""
         generator = np.random.default_rng([SEED, zlib.crc32(self.task.encode())])
         known = {entry.label: entry.matrix for entry in self.entries if entry.matrix is not None}
         fixed = {entry.label: np.full((1, self.draws), entry.score) for entry in self.entries if entry.matrix is None}
@@ -144,14 +152,14 @@ class TaskResults:
 
 
 def task_results(group: TaskRuns, files: Sequence[AnchorFile], with_paper: bool, draws: int = DRAWS) -> TaskResults:
-    """``with_paper`` mixes the published rows in; the caller knows whether they are comparable."""
+    """Collect the entries of a task. ``with_paper`` adds the published rows; the caller checks that they compare."""
     cases = group.sample.options.heldout_cases
     anchors = trivial_scores(files, group.sample)
     entries, missing = [], []
-    for who, runs in group.by_entrant().items():
-        missing += [MissingRun(who, one.run.id, one.missing) for one in runs if one.missing]
-        if counted := [one for one in runs if not one.missing]:
-            entries.append(_entry(who, counted))
+    for label, runs in group.by_entrant().items():
+        missing += [MissingRun(label, score.run.id, score.missing) for score in runs if score.missing]
+        if counted := [score for score in runs if not score.missing]:
+            entries.append(_entry(label, counted))
     if isinstance(anchors, TrivialScores):
         entries.append(TaskEntry(RANDOM, EntryKind.ANCHOR, task_score(anchors.random), anchors.random))
     if with_paper:
@@ -160,7 +168,7 @@ def task_results(group: TaskRuns, files: Sequence[AnchorFile], with_paper: bool,
 
 
 def published_entries(task: str) -> list[TaskEntry]:
-    """The agents of Table 1. Its random policy is left out: the measured one is the entrant."""
+    """Return the agents of the paper's Table 1, without its random policy: the measured one is the entrant."""
     row = paper.published().get(task, {})
     return [
         TaskEntry(f"{name}{PUBLISHED}", EntryKind.PAPER, mean, None)
@@ -170,7 +178,7 @@ def published_entries(task: str) -> list[TaskEntry]:
 
 
 def _entry(label: str, runs: list[RunScore]) -> TaskEntry:
-    matrix = np.array([one.returns for one in runs], dtype=np.float64)
-    flags = [flag for one in runs for flag in one.flags]
+    matrix = np.array([score.returns for score in runs], dtype=np.float64)
+    flags = [flag for score in runs for flag in score.flags]
     counted = tuple(f"{flag} ({flags.count(flag)} of {len(runs)})" for flag in dict.fromkeys(flags))
-    return TaskEntry(label, EntryKind.RUNS, task_score(matrix), matrix, tuple(one.run for one in runs), counted)
+    return TaskEntry(label, EntryKind.RUNS, task_score(matrix), matrix, tuple(score.run for score in runs), counted)

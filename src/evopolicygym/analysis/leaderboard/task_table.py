@@ -1,4 +1,4 @@
-"""The table of one task."""
+"""The leaderboard's table of one task: a row for each entrant."""
 
 from __future__ import annotations
 
@@ -17,10 +17,13 @@ from evopolicygym.reference.scale import Scale
 
 @dataclass(frozen=True)
 class TaskRow:
-    """``p_first`` is the share of draws in which the entrant is first, or shares first place. ``beats_trivial`` is null
-    where no trivial policy was measured on the same cases, and for the random policy itself. ``coverage`` is what
-    intervals of so many runs were measured to hold. ``checkpoints``: distinct ones that hidden validation chose among,
-    mean over runs; null for rows that are not runs."""
+    """One entrant.
+
+    ``places`` is the rank interval. ``p_first`` is the share of draws in which the entrant has rank 1, alone or shared.
+    ``beats_trivial`` is None where no trivial policy was measured on the same cases, and for the random policy itself.
+    ``coverage`` is the measured coverage of intervals from so many runs. ``checkpoints`` is the mean number of distinct
+    checkpoints that hidden validation chose among; None for rows that are not runs.
+    """
 
     entrant: str
     kind: EntryKind
@@ -44,7 +47,7 @@ class TaskRow:
 
 @dataclass(frozen=True)
 class TaskTable:
-    """``entrants`` is the N of the rank score. ``trivial`` are lines to beat, never entrants, but for random."""
+    """Table of one task. ``entrants`` is the N of the rank score. ``trivial`` are scores to beat by trivial policies."""
 
     task: str
     comparable_id: str
@@ -56,39 +59,43 @@ class TaskTable:
     missing: tuple[MissingRun, ...]
 
 
-def task_table(field: TaskResults) -> TaskTable:
-    rows = sorted(_rows(field), key=lambda row: (row.rank, row.entrant))
-    anchors = field.anchors
+def task_table(results: TaskResults) -> TaskTable:
+    """Build the table of a task, best entrant first."""
+    rows = sorted(_rows(results), key=lambda row: (row.rank, row.entrant))
+    anchors = results.anchors
     return TaskTable(
-        task=field.task,
-        comparable_id=field.comparable_id,
-        cases=field.cases,
+        task=results.task,
+        comparable_id=results.comparable_id,
+        cases=results.cases,
         entrants=len(rows),
         rows=tuple(rows),
         trivial=anchors.means if isinstance(anchors, TrivialScores) else {},
-        no_anchors=None if isinstance(anchors, TrivialScores) else anchors.why,
-        missing=field.missing,
+        no_anchors=None if isinstance(anchors, TrivialScores) else anchors.reason,
+        missing=results.missing,
     )
 
 
-def _rows(field: TaskResults) -> list[TaskRow]:
-    entries = field.entries
+def _rows(results: TaskResults) -> list[TaskRow]:
+    entries = results.entries
     if not entries:
         return []
     scores = {entry.label: entry.score for entry in entries}
     random = scores.get(RANDOM)
     by_paper = dict.fromkeys(scores) if random is None else paper_normalised(scores, random)
-    possible = rank_intervals(len(entries), lambda i, j: entries[i].minus(entries[j]))
-    first = _first(field)
-    placed = zip(entries, ranks(list(scores.values())), possible, strict=True)
-    return [_row(field, entry, rank, held, first[entry.label], by_paper[entry.label]) for entry, rank, held in placed]
+    intervals = rank_intervals(len(entries), lambda i, j: entries[i].minus(entries[j]))
+    p_first = _p_first(results)
+    ranked = zip(entries, ranks(list(scores.values())), intervals, strict=True)
+    return [
+        _row(results, entry, rank, interval, p_first[entry.label], by_paper[entry.label])
+        for entry, rank, interval in ranked
+    ]
 
 
 def _row(
-    field: TaskResults, entry: TaskEntry, rank: int, held: RankInterval, first: float, by_paper: float | None
+    results: TaskResults, entry: TaskEntry, rank: int, places: RankInterval, p_first: float, by_paper: float | None
 ) -> TaskRow:
     estimate = entry.estimate()
-    scaled = normalised(estimate, field.scale) if field.scale else None
+    scaled = normalised(estimate, results.scale) if results.scale else None
     return TaskRow(
         entrant=entry.label,
         kind=entry.kind,
@@ -98,13 +105,13 @@ def _row(
         scope=estimate.scope,
         coverage=coverage(1, entry.repeats),
         rank=rank,
-        places=held,
-        rank_score=rank_score(rank, len(field.entries)),
-        p_first=first,
+        places=places,
+        rank_score=rank_score(rank, len(results.entries)),
+        p_first=p_first,
         paper_normalised=by_paper,
         normalised=scaled.value if scaled else None,
         normalised_interval=scaled.interval() if scaled else None,
-        beats_trivial=_beats_trivial(field, entry),
+        beats_trivial=_beats_trivial(results, entry),
         flags=entry.flags,
         selection=selections(entry.runs),
         checkpoints=mean_candidates(entry.runs),
@@ -112,16 +119,17 @@ def _row(
 
 
 def normalised(estimate: Estimate, scale: Scale) -> Estimate:
+    """Express an estimate in units of the task's normalisation scale."""
     return estimate.shifted(-scale.low).scaled(1.0 / scale.unit)
 
 
-def _first(field: TaskResults) -> dict[str, float]:
-    means = np.stack([field.drawn[entry.label].mean(axis=0) for entry in field.entries])
+def _p_first(results: TaskResults) -> dict[str, float]:
+    means = np.stack([results.drawn[entry.label].mean(axis=0) for entry in results.entries])
     share = (drawn_ranks(means) == 1).mean(axis=1)
-    return {entry.label: float(value) for entry, value in zip(field.entries, share, strict=True)}
+    return {entry.label: float(value) for entry, value in zip(results.entries, share, strict=True)}
 
 
-def _beats_trivial(field: TaskResults, entry: TaskEntry) -> bool | None:
-    if not isinstance(field.anchors, TrivialScores) or entry.kind is EntryKind.ANCHOR:
+def _beats_trivial(results: TaskResults, entry: TaskEntry) -> bool | None:
+    if not isinstance(results.anchors, TrivialScores) or entry.kind is EntryKind.ANCHOR:
         return None
-    return entry.score > field.anchors.means[field.anchors.best]
+    return entry.score > results.anchors.means[results.anchors.best]

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from . import tools
-from .providers import ChatCompletions, Messages, Provider, ProviderError, Usage
+from .providers import ChatCompletions, Messages, Provider, ProviderError, RequestUsage
 
 SYSTEM: Final = (
     "You are a software engineer at work in a folder. Use the tools; nobody reads along or answers questions. "
@@ -48,7 +48,7 @@ def converse(provider: Provider, session: str, prompt: str, most: int) -> int:
     path = Path(os.environ["HOME"], f"conversation-{session}.json")
     messages = json.loads(path.read_text()) if path.exists() else []
     messages.append({"role": "user", "content": prompt})
-    total, requests = Usage(), 0
+    total, requests = RequestUsage(), 0
     tell("session", session=session)
     try:
         while requests < most:
@@ -76,7 +76,7 @@ def act(name: str, arguments: dict[str, Any]) -> str:
     return result
 
 
-def end(path: Path, messages: list[dict[str, Any]], total: Usage, requests: int, text: str) -> int:
+def end(path: Path, messages: list[dict[str, Any]], total: RequestUsage, requests: int, text: str) -> int:
     keep(path, messages)
     tell("result", usage=asdict(total), requests=requests, text=text)
     return 0

@@ -33,7 +33,7 @@ class Call:
 
 
 @dataclass(frozen=True)
-class Usage:
+class RequestUsage:
     """Tokens of one request, not overlapping; reasoning is part of output."""
 
     fresh_input: int = 0
@@ -42,15 +42,15 @@ class Usage:
     output: int = 0
     reasoning: int = 0
 
-    def __add__(self, other: Usage) -> Usage:
-        return Usage(*(getattr(self, name) + getattr(other, name) for name in self.__dataclass_fields__))
+    def __add__(self, other: RequestUsage) -> RequestUsage:
+        return RequestUsage(*(getattr(self, name) + getattr(other, name) for name in self.__dataclass_fields__))
 
 
 @dataclass(frozen=True)
-class Reply:
+class ModelReply:
     text: str
     calls: list[Call]
-    usage: Usage
+    usage: RequestUsage
     model: str
     message: dict[str, Any] = field(repr=False)
 
@@ -66,7 +66,7 @@ class Provider(ABC):
     tools: list[dict[str, Any]]
 
     @abstractmethod
-    def complete(self, messages: list[dict[str, Any]]) -> Reply: ...
+    def complete(self, messages: list[dict[str, Any]]) -> ModelReply: ...
 
     @abstractmethod
     def results(self, answers: list[tuple[Call, str]]) -> list[dict[str, Any]]: ...
@@ -75,7 +75,7 @@ class Provider(ABC):
 class ChatCompletions(Provider):
     """OpenAI and everything compatible."""
 
-    def complete(self, messages: list[dict[str, Any]]) -> Reply:
+    def complete(self, messages: list[dict[str, Any]]) -> ModelReply:
         body = {
             "model": self.model,
             "messages": [{"role": "system", "content": self.system}, *messages],
@@ -87,7 +87,9 @@ class ChatCompletions(Provider):
             Call(call["id"], call["function"]["name"], _arguments(call["function"]["arguments"]))
             for call in message.get("tool_calls") or []
         ]
-        return Reply(message.get("content") or "", calls, _chat_usage(answer), answer.get("model", self.model), message)
+        return ModelReply(
+            message.get("content") or "", calls, _chat_usage(answer), answer.get("model", self.model), message
+        )
 
     def results(self, answers: list[tuple[Call, str]]) -> list[dict[str, Any]]:
         return [{"role": "tool", "tool_call_id": call.id, "content": text} for call, text in answers]
@@ -96,7 +98,7 @@ class ChatCompletions(Provider):
 class Messages(Provider):
     """Anthropic. The growing conversation is marked for its cache."""
 
-    def complete(self, messages: list[dict[str, Any]]) -> Reply:
+    def complete(self, messages: list[dict[str, Any]]) -> ModelReply:
         body = {
             "model": self.model,
             "max_tokens": MAX_OUTPUT_TOKENS,
@@ -113,7 +115,7 @@ class Messages(Provider):
         text = "".join(block["text"] for block in content if block["type"] == "text")
         calls = [Call(b["id"], b["name"], b["input"]) for b in content if b["type"] == "tool_use"]
         message = {"role": "assistant", "content": content}
-        return Reply(text, calls, _messages_usage(answer), answer.get("model", self.model), message)
+        return ModelReply(text, calls, _messages_usage(answer), answer.get("model", self.model), message)
 
     def results(self, answers: list[tuple[Call, str]]) -> list[dict[str, Any]]:
         content = [{"type": "tool_result", "tool_use_id": call.id, "content": text} for call, text in answers]
@@ -154,16 +156,16 @@ def _arguments(text: str) -> dict[str, Any]:
     return arguments if isinstance(arguments, dict) else {"unreadable": text}
 
 
-def _chat_usage(answer: dict[str, Any]) -> Usage:
+def _chat_usage(answer: dict[str, Any]) -> RequestUsage:
     usage = answer.get("usage") or {}
     cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0
     reasoning = (usage.get("completion_tokens_details") or {}).get("reasoning_tokens") or 0
-    return Usage(usage.get("prompt_tokens", 0) - cached, cached, 0, usage.get("completion_tokens", 0), reasoning)
+    return RequestUsage(usage.get("prompt_tokens", 0) - cached, cached, 0, usage.get("completion_tokens", 0), reasoning)
 
 
-def _messages_usage(answer: dict[str, Any]) -> Usage:
+def _messages_usage(answer: dict[str, Any]) -> RequestUsage:
     usage = answer.get("usage") or {}
-    return Usage(
+    return RequestUsage(
         usage.get("input_tokens", 0),
         usage.get("cache_read_input_tokens") or 0,
         usage.get("cache_creation_input_tokens") or 0,

@@ -5,23 +5,23 @@ from __future__ import annotations
 import os
 import sys
 
-from ..door import Closed, Door, Unreachable
-from .bench import DoorBench
+from ..api_client import ApiClient, RunOver, ServerUnreachable
+from .evaluator import ApiEvaluator
 from .search import tune
 from .spaces import Spaces
 
 
 def main() -> int:
     seed = int(os.environ.get("EVOPOLICYGYM_SEED") or 0) % 2**31
-    door = Door(f"tuner-{seed}")
+    api = ApiClient(f"tuner-{seed}")
     try:
-        info = door.info()
+        info = api.info()
         meta = info["env_meta"]
         spaces = Spaces(meta["obs_space"], meta["action_space"])
-        tune(DoorBench(door, spaces, info["episode_budget"]), spaces, seed)
-    except Closed as closed:
+        tune(ApiEvaluator(api, spaces, info["episode_budget"]), spaces, seed)
+    except RunOver as closed:
         print(f"tuner: done: {closed}")
-    except Unreachable as error:
+    except ServerUnreachable as error:
         print(f"tuner: {error}", file=sys.stderr)
         return 1
     return 0

@@ -9,8 +9,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.random import Generator
 
-from .bench import Candidate
-from .facts import Facts, Indices, Jacobian
+from .dynamics import Dynamics, Indices, Jacobian
+from .evaluator import Candidate
 from .policies.features import Vector
 from .spaces import Spaces
 
@@ -29,8 +29,13 @@ class Family:
     sigma: float = 0.3
 
 
-def families(spaces: Spaces, facts: Facts, random: Generator) -> list[Family]:
-    found = [*_reach(facts), *_swing(spaces, facts), _oscillator(spaces, random), _linear(spaces, facts, random)]
+def families(spaces: Spaces, dynamics: Dynamics, random: Generator) -> list[Family]:
+    found = [
+        *_reach(dynamics),
+        *_swing(spaces, dynamics),
+        _oscillator(spaces, random),
+        _linear(spaces, dynamics, random),
+    ]
     return [*found, noise(spaces)]
 
 
@@ -49,69 +54,77 @@ def constant(spaces: Spaces) -> Candidate:
     return Candidate("noise", {"bias": [0.0] * spaces.controls, "spread": 0.0, "hold": 1})
 
 
-def _swing(spaces: Spaces, facts: Facts) -> Iterator[Family]:
+def _swing(spaces: Spaces, dynamics: Dynamics) -> Iterator[Family]:
     """Push along with a motion or against it: what pumps a swing, or calms it."""
-    own = facts.own_velocities()
+    own = dynamics.own_velocities()
     if spaces.is_choice or spaces.controls == 1:
-        yield from (_switch(facts, *option) for option in _pairs(spaces, facts))
+        yield from (_switch(dynamics, *option) for option in _pairs(spaces, dynamics))
     elif len(own):
-        yield _joints(facts, own)
+        yield _joints(dynamics, own)
 
 
-def _pairs(spaces: Spaces, facts: Facts) -> list[tuple[Vector, int]]:
+def _pairs(spaces: Spaces, dynamics: Dynamics) -> list[tuple[Vector, int]]:
     """Which way to push, by which velocity: two choices or the two ends of one control; the strongest effect first."""
     size = spaces.controls
     ways = [np.eye(size)[j] - np.eye(size)[i] for i in range(size) for j in range(i + 1, size)] or [np.ones(1)]
     ranked = [
-        (abs(float(facts.effect[v] @ way)), number, v) for number, way in enumerate(ways) for v in facts.velocities
+        (abs(float(dynamics.effect[v] @ way)), number, v)
+        for number, way in enumerate(ways)
+        for v in dynamics.velocities
     ]
     return [(ways[number], int(v)) for _, number, v in sorted(ranked, reverse=True)]
 
 
-def _switch(facts: Facts, way: Vector, velocity: int) -> Family:
+def _switch(dynamics: Dynamics, way: Vector, velocity: int) -> Family:
     """Numbers: logarithm of the size of the push, bias, weight of each entry (the velocity first)."""
-    others = [int(i) for i in facts.moving if i != velocity][:12]
+    others = [int(i) for i in dynamics.moving if i != velocity][:12]
     used = np.array([velocity, *others])
 
     def build(numbers: Vector) -> Candidate:
         size = float(np.exp(np.clip(numbers[0], -5.0, 0.0)))
         weights, bias = numbers[None, 2:], numbers[1:2]
-        return _feedback(facts, used, weights, bias, size * way[:, None], np.zeros(len(way)))
+        return _feedback(dynamics, used, weights, bias, size * way[:, None], np.zeros(len(way)))
 
     starts = [np.array([0.0, 0.0, sign * SWITCH, *np.zeros(len(others))]) for sign in (1.0, -1.0)]
     return Family(f"switch-{velocity}", build, starts, 0.5)
 
 
-def _joints(facts: Facts, own: Indices) -> Family:
+def _joints(dynamics: Dynamics, own: Indices) -> Family:
     """Numbers for each control: push along with its own velocity, offset, weight."""
     size = len(own)
 
     def build(numbers: Vector) -> Candidate:
         push, offset, weight = numbers.reshape(3, size)
-        return _feedback(facts, own, np.diag(weight), np.zeros(size), np.diag(push), offset)
+        return _feedback(dynamics, own, np.diag(weight), np.zeros(size), np.diag(push), offset)
 
     starts = [np.concatenate([np.full(size, push), np.zeros(size), np.ones(size)]) for push in (0.7, -0.3)]
     return Family("joints", build, starts, 0.3)
 
 
-def _linear(spaces: Spaces, facts: Facts, random: Generator) -> Family:
+def _linear(spaces: Spaces, dynamics: Dynamics, random: Generator) -> Family:
     """Numbers: bias of each control, then its weights of the entries that move."""
     size = spaces.controls
     room = max(2, LARGEST_LINEAR // size)
-    used = facts.moving if len(facts.moving) <= room else np.sort(random.choice(facts.moving, room, replace=False))
+    used = (
+        dynamics.moving
+        if len(dynamics.moving) <= room
+        else np.sort(random.choice(dynamics.moving, room, replace=False))
+    )
 
     def build(numbers: Vector) -> Candidate:
         weights = numbers[size:].reshape(size, len(used)) / np.sqrt(max(1, len(used)))
-        return _feedback(facts, used, weights, numbers[:size], np.eye(size), np.zeros(size))
+        return _feedback(dynamics, used, weights, numbers[:size], np.eye(size), np.zeros(size))
 
     starts = [random.normal(size=size * (len(used) + 1)) * 0.7 for _ in range(4)]
     return Family("linear", build, starts)
 
 
-def _feedback(facts: Facts, used: Indices, weights: Vector, bias: Vector, mixing: Vector, offset: Vector) -> Candidate:
+def _feedback(
+    dynamics: Dynamics, used: Indices, weights: Vector, bias: Vector, mixing: Vector, offset: Vector
+) -> Candidate:
     """Velocities are compared with zero, all else with its mean."""
-    mean = np.where(np.isin(used, facts.velocities), 0.0, facts.mean[used])
-    numbers = {"mean": mean, "scale": facts.scale[used], "weights": weights, "bias": bias}
+    mean = np.where(np.isin(used, dynamics.velocities), 0.0, dynamics.mean[used])
+    numbers = {"mean": mean, "scale": dynamics.scale[used], "weights": weights, "bias": bias}
     return Candidate("feedback", _plain(numbers | {"used": used, "mixing": mixing, "offset": offset}))
 
 
@@ -136,9 +149,9 @@ def _rhythm(size: int, random: Generator) -> Vector:
     return np.concatenate([[start], strength * np.cos(phase), strength * np.sin(phase), random.normal(size=size) * 0.2])
 
 
-def _reach(facts: Facts) -> Iterator[Family]:
+def _reach(dynamics: Dynamics) -> Iterator[Family]:
     """Numbers, all logarithms: damping, speed limit, then rate and gain of each control."""
-    for number, jacobian in enumerate(facts.jacobians()):
+    for number, jacobian in enumerate(dynamics.jacobians()):
         yield Family(f"reach-{number}", _reacher(jacobian), _reach_starts(jacobian), 0.4)
 
 

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from .bench import Bench, Candidate
-from .facts import Facts
+from .dynamics import Dynamics
+from .evaluator import Candidate, Evaluator
 from .families import Family, constant, families, noise
 from .policies.features import Vector
 from .spaces import Spaces
@@ -39,38 +39,38 @@ class Trial:
     mean: float
 
 
-def tune(bench: Bench, spaces: Spaces, seed: int) -> None:
-    """Until the bench says that the budget is spent."""
-    budget = bench.left
-    facts = explore(bench, spaces)
+def tune(evaluator: Evaluator, spaces: Spaces, seed: int) -> None:
+    """Until the evaluator says that the budget is spent."""
+    budget = evaluator.left
+    dynamics = explore(evaluator, spaces)
     random = np.random.default_rng(seed)
-    found = audition(bench, families(spaces, facts, random), budget)
-    best = recall(bench, found, max(1, min(RECALLED, budget // 40)))
+    found = audition(evaluator, families(spaces, dynamics, random), budget)
+    best = recall(evaluator, found, max(1, min(RECALLED, budget // 40)))
     print(f"chosen: {best.family.name}", flush=True)
-    optimise(bench, best, seed, IMAGE_CASES if spaces.sees_images else 1)
+    optimise(evaluator, best, seed, IMAGE_CASES if spaces.sees_images else 1)
 
 
-def explore(bench: Bench, spaces: Spaces) -> Facts:
+def explore(evaluator: Evaluator, spaces: Spaces) -> Dynamics:
     """Nothing is as instructive as noise, weak and strong; doing nothing is the yardstick."""
     random = noise(spaces)
-    played = [bench.play(random.build(start), EXPLORING_CASES) for start in random.starts]
-    bench.play(constant(spaces), EXPLORING_CASES[:1])
-    return Facts(spaces, [episode for one in played for episode in one.episodes])
+    played = [evaluator.play(random.build(start), EXPLORING_CASES) for start in random.starts]
+    evaluator.play(constant(spaces), EXPLORING_CASES[:1])
+    return Dynamics(spaces, [episode for one in played for episode in one.episodes])
 
 
-def audition(bench: Bench, offered: list[Family], budget: int) -> list[Trial]:
+def audition(evaluator: Evaluator, offered: list[Family], budget: int) -> list[Trial]:
     """Every family shows its starting points in turn, on the same case."""
     turns = zip_longest(*([(family, start) for start in family.starts] for family in offered))
-    floor = bench.left - int(AUDITION_SHARE * budget)
+    floor = evaluator.left - int(AUDITION_SHARE * budget)
     trials: list[Trial] = []
     for family, numbers in filter(None, chain.from_iterable(turns)):
-        if bench.left <= floor and trials:
+        if evaluator.left <= floor and trials:
             break
-        trials.append(Trial(family, numbers, bench.play(family.build(numbers), AUDITION_CASES).mean))
+        trials.append(Trial(family, numbers, evaluator.play(family.build(numbers), AUDITION_CASES).mean))
     return trials
 
 
-def recall(bench: Bench, trials: list[Trial], count: int) -> Trial:
+def recall(evaluator: Evaluator, trials: list[Trial], count: int) -> Trial:
     """The best trial of each of the best families on more cases; of equals the one that was offered last: it assumes
     the least."""
     ranked = sorted(trials, key=lambda one: -one.mean)
@@ -79,30 +79,31 @@ def recall(bench: Bench, trials: list[Trial], count: int) -> Trial:
         best.setdefault(one.family.name, one)
     called = list(best.values())[:count]
     means = [
-        bench.play(one.family.build(one.numbers), RECALL_CASES).mean + one.mean / len(RECALL_CASES) for one in called
+        evaluator.play(one.family.build(one.numbers), RECALL_CASES).mean + one.mean / len(RECALL_CASES)
+        for one in called
     ]
     return called[max(range(len(called)), key=lambda number: (means[number], number))]
 
 
-def optimise(bench: Bench, start: Trial, seed: int, least: int) -> None:
+def optimise(evaluator: Evaluator, start: Trial, seed: int, least: int) -> None:
     """CMA-ES. All candidates of a generation play the same cases; how many is decided by the first generation."""
     strategy = _strategy(start, seed)
     count, build = max(2, least), start.family.build
-    while bench.left >= strategy.popsize * count + FINAL_CASES:
+    while evaluator.left >= strategy.popsize * count + FINAL_CASES:
         cases = next_cases(strategy.countiter, count)
         asked = strategy.ask()
-        returns = np.array([bench.play(build(numbers), cases).returns for numbers in asked])
+        returns = np.array([evaluator.play(build(numbers), cases).returns for numbers in asked])
         means = returns.mean(axis=1)
         strategy.tell(asked, np.where(np.isfinite(means), -means, 1e30).tolist())
         print(f"generation {strategy.countiter}: best {means.max():.6g}, median {np.median(means):.6g}", flush=True)
         if strategy.countiter == 1:
             count = max(least, cases_needed(returns))
-    confirm(bench, build(strategy.mean))
+    confirm(evaluator, build(strategy.mean))
 
 
-def confirm(bench: Bench, centre: Candidate) -> None:
+def confirm(evaluator: Evaluator, centre: Candidate) -> None:
     """The centre of the distribution is mostly better than what is drawn from it: it gets what is left."""
-    bench.play(centre, list(range(min(bench.left, MOST_CASES))))
+    evaluator.play(centre, list(range(min(evaluator.left, MOST_CASES))))
 
 
 def next_cases(generation: int, count: int) -> list[int]:

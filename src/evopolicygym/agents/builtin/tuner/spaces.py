@@ -10,7 +10,7 @@ from .policies.features import entry_names, width
 
 @dataclass(frozen=True)
 class Spaces:
-    """The two spaces, as the door describes them."""
+    """The two spaces, as the api describes them."""
 
     observation: dict[str, Any]
     action: dict[str, Any]

@@ -20,11 +20,11 @@ def turned(submissions: int = 0, failure: str | None = None, **more: object) -> 
     return Turned(submissions=submissions, failure=failure, **facts | more)
 
 
-def after(*turns: Turned, allowance: AgentLimits = AgentLimits()) -> CloseRun | PromptAgent:  # noqa: B008
+def after(*turns: Turned, limits: AgentLimits = AgentLimits()) -> CloseRun | PromptAgent:  # noqa: B008
     state = OPENED
     for turn in turns:
         state = apply(state, turn, NOW)
-    return decide(state, allowance)
+    return decide(state, limits)
 
 
 def test_the_first_words_open_a_session():
@@ -50,7 +50,7 @@ def test_overload_is_waited_out_with_growing_patience():
     waits = [after(turned(1), *[turned(1, "rate_limit")] * n).wait_s for n in range(1, 9)]
     assert waits == [1, 3, 9, 27, 81, 243, 300, 300]
     assert after(turned(1), *[turned(1, "provider")] * 9) == CloseRun("provider_down")
-    assert after(*[turned(1, "provider")] * 2000, allowance=AgentLimits(retries=2000, hours=None)).wait_s == 300
+    assert after(*[turned(1, "provider")] * 2000, limits=AgentLimits(retries=2000, hours=None)).wait_s == 300
 
 
 def test_a_success_forgets_earlier_overload():
@@ -75,7 +75,7 @@ def test_a_wrong_key_is_not_tried_again():
 
 
 @pytest.mark.parametrize(
-    ("allowance", "reason"),
+    ("limits", "reason"),
     [
         (AgentLimits(turns=2), "limit_turns"),
         (AgentLimits(hours=1 / 30), "limit_hours"),
@@ -83,15 +83,15 @@ def test_a_wrong_key_is_not_tried_again():
         (AgentLimits(dollars=0.5), "limit_dollars"),
     ],
 )
-def test_limits_end_a_run(allowance, reason):
+def test_limits_end_a_run(limits, reason):
     usage = {"fresh_input": 100, "cache_read": 30, "cache_write": 0, "output": 20, "reasoning": 10, "cost_usd": 0.25}
     turns = [turned(n, usage=usage) for n in (1, 2)]
-    assert isinstance(after(turns[0], allowance=allowance), PromptAgent)
-    assert after(*turns, allowance=allowance) == CloseRun(reason)
+    assert isinstance(after(turns[0], limits=limits), PromptAgent)
+    assert after(*turns, limits=limits) == CloseRun(reason)
 
 
 def test_what_nobody_metered_hits_no_limit():
-    assert after(turned(1), allowance=AgentLimits(tokens=1, dollars=0.0001)) == PromptAgent("s")
+    assert after(turned(1), limits=AgentLimits(tokens=1, dollars=0.0001)) == PromptAgent("s")
 
 
 def test_a_closed_run_is_over():
@@ -100,10 +100,10 @@ def test_a_closed_run_is_over():
 
 def test_what_is_left_is_told_in_words():
     usage = {"fresh_input": 100, "cache_read": 0, "cache_write": 0, "output": 20, "reasoning": 0, "cost_usd": 0.25}
-    left = AgentLimits(turns=3, hours=2, tokens=10_120, dollars=1).left([turned(1, usage=usage, wall_s=1800.0)])
+    left = AgentLimits(turns=3, hours=2, tokens=10_120, dollars=1).remaining([turned(1, usage=usage, wall_s=1800.0)])
     assert left == ["2 turns", "1.5 hours", "10,000 tokens"]
 
 
 @pytest.mark.parametrize(("hours", "words"), [(100, "100 hours"), (23.72, "23.7 hours"), (0.001, "1 minutes")])
 def test_hours_are_told_as_people_do(hours, words):
-    assert AgentLimits(turns=1, hours=hours).left([]) == ["1 turn, which is this one", words]
+    assert AgentLimits(turns=1, hours=hours).remaining([]) == ["1 turn, which is this one", words]

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from evopolicygym.agents import templates
-from evopolicygym.agents.client import Client
+from evopolicygym.agents.definitions import Client
 
 PATIENCE_S: Final = 60.0
 NODE_HINT: Final = (

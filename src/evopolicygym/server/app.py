@@ -18,13 +18,12 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from evopolicygym.errors import Fault
 from evopolicygym.execution.recording import large_arrays
-from evopolicygym.judge import requests
-from evopolicygym.judge.requests import MAX_EPISODES, MIN_EPISODES, TRAIN_CASES
+from evopolicygym.judge import protocol
+from evopolicygym.judge.protocol import MAX_EPISODES, MIN_EPISODES, TRAIN_CASES, Reason, Refusal
 from evopolicygym.judge.state import RunPhase, RunState, Submission
-from evopolicygym.judge.verdicts import Reason, Refusal
 from evopolicygym.sandbox.policy.policy_main import DENIED_IMPORTS
-from evopolicygym.server import answers, openapi
-from evopolicygym.server.desk import Desk
+from evopolicygym.server import api_schema
+from evopolicygym.server.submission_queue import SubmissionQueue
 from evopolicygym.tasks.ids import PROTOCOL
 from evopolicygym.tasks.task import Task
 
@@ -39,7 +38,7 @@ CODES: Final = {
 
 
 @dataclass(frozen=True)
-class Facts:
+class ServedTask:
     """What does not change during a run."""
 
     task: Task
@@ -48,10 +47,10 @@ class Facts:
     action_space: dict[str, Any]
 
 
-class Door:
+class ApiHandlers:
     """Handlers. Every answer is one of the models in ``answers``."""
 
-    def __init__(self, desk: Desk, facts: Facts) -> None:
+    def __init__(self, desk: SubmissionQueue, facts: ServedTask) -> None:
         self._desk, self._facts = desk, facts
         self._under_way = 0
 
@@ -70,7 +69,7 @@ class Door:
             self._under_way -= 1
 
     async def _submit(self, request: Request, body: bytes) -> Response:
-        ask = requests.read_request(body, request.headers.get("idempotency-key"))
+        ask = protocol.read_request(body, request.headers.get("idempotency-key"))
         if self._under_way > MAX_UNDER_WAY:
             raise Refusal(Reason.BUSY, f"{MAX_UNDER_WAY} submissions wait for an answer; submit again later")
         accepted = await self._desk.submit(ask)
@@ -83,20 +82,20 @@ class Door:
         asked = request.path_params["submit_id"]
         found = next((one for one in self._desk.state.submissions.values() if one.name == asked), None)
         if found is None:
-            return _json(answers.NotFound(message="there is no such submission"), 404)
+            return _json(api_schema.NotFound(message="there is no such submission"), 404)
         return self._submitted(found)
 
     async def finalize(self, _: Request) -> Response:
         text = "an agent cannot end its run: it ends when the budget is spent or the agent stops"
-        return _json(answers.NotFound(message=text), 405, {"Allow": ""})
+        return _json(api_schema.NotFound(message=text), 405, {"Allow": ""})
 
     async def broken(self, _: Request, fault: Exception) -> Response:
         what = fault if isinstance(fault, Fault) else type(fault).__name__
-        return _json(answers.broken(what, self._desk.state.remaining), 503)
+        return _json(api_schema.broken(what, self._desk.state.remaining), 503)
 
     def _submitted(self, one: Submission, code: int = 200) -> Response:
         state, is_executing = self._desk.state, self._desk.is_executing(one.number)
-        answer = answers.submitted(one, state.remaining, is_executing)
+        answer = api_schema.submitted(one, state.remaining, is_executing)
         if state.opened and state.opened.max_candidates:
             answer = answer.model_copy(update={"candidates": [kept.name for kept in state.candidates]})
         return _json(answer, code)
@@ -105,11 +104,11 @@ class Door:
         assert isinstance(refusal, Refusal)
         await self._desk.refused(refusal)
         left = self._desk.state.remaining
-        answer = answers.Refused(status=refusal.reason, message=refusal.text, remaining_budget=left)
+        answer = api_schema.RefusedResponse(status=refusal.reason, message=refusal.text, remaining_budget=left)
         return _json(answer, CODES.get(refusal.reason, 400))
 
 
-def info(state: RunState, facts: Facts) -> answers.Info:
+def info(state: RunState, facts: ServedTask) -> api_schema.Info:
     task = facts.task
     meta = task.env_meta() | {
         "n_env_instances": TRAIN_CASES,
@@ -117,16 +116,16 @@ def info(state: RunState, facts: Facts) -> answers.Info:
         "action_space": facts.action_space,
         "obs_storage": {name: "observations.npz" for name, _ in large_arrays(facts.obs_space)},
     }
-    return answers.Info(
+    return api_schema.Info(
         protocol_version=PROTOCOL,
-        state=answers.State(
+        state=api_schema.State(
             remaining_budget=state.remaining,
             n_submits=len(state.submissions),
             is_finalized=state.phase is not RunPhase.OPEN,
             phase="open" if state.phase is RunPhase.OPEN else "closed",
             running=state.running.name if state.running else None,
         ),
-        env_meta=answers.EnvMeta(**meta),
+        env_meta=api_schema.EnvMeta(**meta),
         episode_budget=state.budget,
         min_episodes_per_submit=MIN_EPISODES,
         max_episodes_per_submit=min(MAX_EPISODES, state.budget),
@@ -137,9 +136,9 @@ def info(state: RunState, facts: Facts) -> answers.Info:
     )
 
 
-def app(desk: Desk, facts: Facts, token: str) -> Starlette:
+def build_app(desk: SubmissionQueue, facts: ServedTask, token: str) -> Starlette:
     """All routes live below the token; without it there is nothing here."""
-    door = Door(desk, facts)
+    door = ApiHandlers(desk, facts)
     routes = [
         Route("/{token}/info", door.info, methods=["GET"]),
         Route("/{token}/task", door.task, methods=["GET"]),
@@ -164,7 +163,7 @@ class _Guard:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         given = scope["path"].lstrip("/").partition("/")[0].encode(errors="replace")
         known = hmac.compare_digest(given, self._token)
-        await (self._behind if known else _json(answers.NotFound(message="Not Found"), 404))(scope, receive, send)
+        await (self._behind if known else _json(api_schema.NotFound(message="Not Found"), 404))(scope, receive, send)
 
 
 async def _body(request: Request) -> bytes:
@@ -184,13 +183,13 @@ def _too_large() -> Refusal:
 
 
 async def _openapi(request: Request) -> Response:
-    document = openapi.document(server=f"/{request.path_params['token']}")
+    document = api_schema.openapi_document(server=f"/{request.path_params['token']}")
     return Response(json.dumps(document), media_type="application/json")
 
 
 async def _http_error(_: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    return _json(answers.NotFound(message=error.detail), error.status_code, error.headers)
+    return _json(api_schema.NotFound(message=error.detail), error.status_code, error.headers)
 
 
 async def _gone(_: Request, error: Exception) -> Response:

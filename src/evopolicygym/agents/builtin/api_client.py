@@ -1,4 +1,4 @@
-"""The door of a run, for agents that ship: asked with the standard library alone, patient with a server that restarts.
+"""The api of a run, for agents that ship: asked with the standard library alone, patient with a server that restarts.
 
 Every submission has a key made of the agent's name and its number. Whoever starts again from the beginning and asks for
 the same submissions gets the same answers, and nothing is charged twice: an agent needs no memory of its own.
@@ -22,16 +22,16 @@ RUNNING: Final = ("busy", "running")
 MAX_FAULTS: Final = 4  # the judge closes a run after three
 
 
-class Closed(Exception):
+class RunOver(Exception):
     """The run takes no more submissions, and why."""
 
 
-class Unreachable(Exception):
-    """Nobody answers at the door."""
+class ServerUnreachable(Exception):
+    """Nobody answers at the api."""
 
 
 @dataclass(frozen=True)
-class Reply:
+class SubmitResult:
     """How one submission ended. ``returns`` is empty where the policy did not load."""
 
     submit_id: str
@@ -40,7 +40,7 @@ class Reply:
     remaining: int
 
 
-class Door:
+class ApiClient:
     def __init__(self, name: str) -> None:
         self.workspace = Path(os.environ.get("EVOPOLICYGYM_WORKSPACE", ".")).resolve()
         self.system = Path(os.environ.get("EVOPOLICYGYM_SYSTEM", self.workspace / "system"))
@@ -50,14 +50,14 @@ class Door:
     def info(self) -> dict[str, Any]:
         return self._call("GET", "/info", None, {})[1]
 
-    def submit(self, cases: list[int]) -> Reply:
-        """What is in ``system`` now, on these cases. Raises Closed."""
+    def submit(self, cases: list[int]) -> SubmitResult:
+        """What is in ``system`` now, on these cases. Raises RunOver."""
         self._count += 1
         for attempt in range(MAX_FAULTS):
             answer = self._ended(f"{self._name}-{self._count:04}-{attempt}", cases)
             if answer["status"] != "fault":
                 return _reply(answer)
-        raise Closed(answer["message"])
+        raise RunOver(answer["message"])
 
     def _ended(self, key: str, cases: list[int]) -> dict[str, Any]:
         body = json.dumps({"env_instances": cases}).encode()
@@ -70,7 +70,7 @@ class Door:
             time.sleep(0.2)
         if code == 200 or status == "fault":
             return answer
-        raise Closed(f"{status}: {answer.get('message', code)}")
+        raise RunOver(f"{status}: {answer.get('message', code)}")
 
     def _call(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> tuple[int, dict[str, Any]]:
         began = time.monotonic()
@@ -79,7 +79,7 @@ class Door:
                 return self._ask(method, path, body, headers)
             except (OSError, HTTPException, ValueError) as error:
                 if time.monotonic() - began > PATIENCE_S:
-                    raise Unreachable(f"the server does not answer: {error}") from error
+                    raise ServerUnreachable(f"the server does not answer: {error}") from error
             time.sleep(0.3)
 
     def _ask(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> tuple[int, dict[str, Any]]:
@@ -103,6 +103,6 @@ class Door:
             return os.environ.get("EVOPOLICYGYM_API", "")
 
 
-def _reply(answer: dict[str, Any]) -> Reply:
+def _reply(answer: dict[str, Any]) -> SubmitResult:
     returns = tuple(answer["summary"]["returns"]) if answer["status"] == "ok" else ()
-    return Reply(answer["submit_id"], answer["status"], returns, answer["summary"]["remaining_budget"])
+    return SubmitResult(answer["submit_id"], answer["status"], returns, answer["summary"]["remaining_budget"])

@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field
+from pydantic.json_schema import models_json_schema
 
+from evopolicygym.json_schema import publish
+from evopolicygym.judge.protocol import KEY, Reason, SubmitBody, Verdict
 from evopolicygym.judge.state import Submission
-from evopolicygym.judge.verdicts import Reason, Verdict
+from evopolicygym.tasks.ids import PROTOCOL
 
 FAILED: Final = (
     "the judge failed, through no fault of yours: {}. The episodes are refunded and the policy needs no change: submit "
@@ -19,11 +22,11 @@ BROKEN: Final = (
 )
 
 
-class Answer(BaseModel):
+class ApiModel(BaseModel):
     model_config = ConfigDict(frozen=True)
 
 
-class Failure(Answer):
+class EpisodeFailure(ApiModel):
     """``episode`` is its number in the submission; null when the policy did not even load."""
 
     episode: int | None
@@ -32,12 +35,12 @@ class Failure(Answer):
     message: str
 
 
-class LeftOut(Answer):
+class LeftOut(ApiModel):
     episode: int
     what: str
 
 
-class Summary(Answer):
+class Summary(ApiModel):
     """summary.json. Returns are in the order of ``env_instances``; means are null when nothing was played."""
 
     submit_id: str
@@ -53,7 +56,7 @@ class Summary(Answer):
     terminated: list[bool]
     truncated: list[bool]
     n_failed: int
-    errors: list[Failure]
+    errors: list[EpisodeFailure]
     invalid_actions: int
     clipped_actions: int
     wall_time_s: float
@@ -62,7 +65,7 @@ class Summary(Answer):
     left_out: list[LeftOut]
 
 
-class Submitted(Answer):
+class Submitted(ApiModel):
     """``status`` is the verdict, ``running`` before there is one, or ``fault`` when the judge itself failed."""
 
     submit_id: str | None
@@ -75,7 +78,7 @@ class Submitted(Answer):
     )
 
 
-class Refused(Answer):
+class RefusedResponse(ApiModel):
     """Nothing was charged."""
 
     status: Reason
@@ -83,11 +86,11 @@ class Refused(Answer):
     remaining_budget: int
 
 
-class NotFound(Answer):
+class NotFound(ApiModel):
     message: str
 
 
-class State(Answer):
+class State(ApiModel):
     remaining_budget: int
     n_submits: int
     is_finalized: bool
@@ -95,7 +98,7 @@ class State(Answer):
     running: str | None = Field(description="submit_id of the submission that is being executed")
 
 
-class EnvMeta(Answer):
+class EnvMeta(ApiModel):
     env: str
     task: str
     env_version: int
@@ -106,7 +109,7 @@ class EnvMeta(Answer):
     obs_storage: dict[str, str] = Field(description="for each array that is too large for JSON, the file it is in")
 
 
-class Info(Answer):
+class Info(ApiModel):
     protocol_version: str
     state: State
     env_meta: EnvMeta
@@ -141,3 +144,95 @@ def submitted(one: Submission, remaining: int, is_executing: bool = False) -> Su
     return Submitted(
         submit_id=one.name, status=one.judged.verdict, remaining_budget=summary.remaining_budget, summary=summary
     )
+
+
+MODELS: Final[tuple[type[BaseModel], ...]] = (
+    SubmitBody,
+    Submitted,
+    RefusedResponse,
+    NotFound,
+    Info,
+)
+
+# Under which names the schemas are published: a class may get another name, its schema does not.
+NAMES: Final[dict[type, str]] = {
+    SubmitBody: "SubmitBody",
+    Submitted: "Submitted",
+    RefusedResponse: "Refused",
+    NotFound: "NotFound",
+    Info: "Info",
+    EnvMeta: "EnvMeta",
+    EpisodeFailure: "Failure",
+    LeftOut: "LeftOut",
+    State: "State",
+    Summary: "Summary",
+    Reason: "Reason",
+    Verdict: "Verdict",
+}
+
+
+def openapi_document(server: str) -> dict[str, Any]:
+    """``server`` is the path under which the door is: it holds the token."""
+    _, schemas = models_json_schema(
+        [(model, "serialization" if model is not SubmitBody else "validation") for model in MODELS],
+        ref_template="#/components/schemas/{model}",
+    )
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "The door of an EvoPolicyGym run", "version": PROTOCOL},
+        "servers": [{"url": server}],
+        "paths": {
+            "/info": {"get": _operation("Budget, limits and spaces.", _answers({200: Info}))},
+            "/task": {"get": _operation("The task text, as Markdown.", {"200": _markdown()})},
+            "/submit": {"post": _submit()},
+            "/submissions/{submit_id}": {"get": _submission()},
+        },
+        "components": {"schemas": publish(schemas, NAMES)["$defs"]},
+    }
+
+
+def _submit() -> dict[str, Any]:
+    codes: dict[int, type[BaseModel]] = {
+        200: Submitted,
+        202: Submitted,
+        **dict.fromkeys((400, 409, 413, 422), RefusedResponse),
+        503: Submitted,
+    }
+    return {
+        **_operation("Submit system/ for train episodes.", _answers(codes)),
+        "parameters": [
+            _header("Idempotency-Key", "Repeating a request with its key repeats nothing.", {
+                "type": "string", "pattern": KEY.pattern}),
+            _header("Prefer", "respond-async: answer 202 at once.", {"type": "string", "examples": ["respond-async"]}),
+        ],
+        "requestBody": {"required": True, "content": _json_content(SubmitBody)},
+    }  # fmt: skip
+
+
+def _submission() -> dict[str, Any]:
+    codes: dict[int, type[BaseModel]] = {200: Submitted, 404: NotFound}
+    name = {"name": "submit_id", "in": "path", "required": True, "schema": {"type": "string"}}
+    return {**_operation("How a submission stands.", _answers(codes)), "parameters": [name]}
+
+
+def _operation(summary: str, responses: dict[str, Any]) -> dict[str, Any]:
+    return {"summary": summary, "responses": responses}
+
+
+def _answers(codes: dict[int, type[BaseModel]]) -> dict[str, Any]:
+    return {
+        str(code): {"description": (model.__doc__ or NAMES[model]).strip(), "content": _json_content(model)}
+        for code, model in codes.items()
+    }
+
+
+def _json_content(model: type[BaseModel]) -> dict[str, Any]:
+    return {"application/json": {"schema": {"$ref": f"#/components/schemas/{NAMES[model]}"}}}
+
+
+def _markdown() -> dict[str, Any]:
+    return {"description": "Markdown", "content": {"text/markdown": {"schema": {"type": "string"}}}}
+
+
+def _header(name: str, description: str, schema: dict[str, Any]) -> dict[str, Any]:
+    return {"name": name, "in": "header", "required": False, "description": description, "schema": schema}

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from .bench import Episode
+from .evaluator import RecordedEpisode
 from .policies.features import Vector
 from .spaces import Spaces
 
@@ -31,11 +31,11 @@ class Jacobian:
     push: Vector
 
 
-class Facts:
+class Dynamics:
     """Learned from the episodes that explored. ``effect[i, j]``: how far control j pushes entry i in one step, in
     standard deviations of that entry's changes."""
 
-    def __init__(self, spaces: Spaces, episodes: list[Episode]) -> None:
+    def __init__(self, spaces: Spaces, episodes: list[RecordedEpisode]) -> None:
         played = [one for one in episodes if len(one.controls)] or [_nothing(spaces)]
         before = np.concatenate([one.entries[: len(one.controls)] for one in played])
         self.controls = np.concatenate([one.controls for one in played])
@@ -113,37 +113,37 @@ def solve(rows: Vector, wanted: Vector) -> Vector:
     return solution
 
 
-def _following(episode: Episode) -> Vector:
+def _following(episode: RecordedEpisode) -> Vector:
     """Where an episode has no last observation (its recording was cut), it stays where it was."""
     count = len(episode.controls)
     return np.concatenate([episode.entries[1:], episode.entries[-1:]])[:count]
 
 
-def _nothing(spaces: Spaces) -> Episode:
+def _nothing(spaces: Spaces) -> RecordedEpisode:
     """Where no step was ever played there is nothing to learn from, and the families still have to be built."""
-    return Episode(np.zeros((2, len(spaces.names))), np.zeros((1, spaces.controls)))
+    return RecordedEpisode(np.zeros((2, len(spaces.names))), np.zeros((1, spaces.controls)))
 
 
-def _effect(facts: Facts) -> Vector:
-    centred = facts.controls - facts.controls.mean(axis=0)
-    slope = solve(centred, facts.change - facts.change.mean(axis=0))
-    effect: Vector = (slope * centred.std(axis=0)[:, None]).T / np.maximum(facts.change.std(axis=0), 1e-9)[:, None]
+def _effect(dynamics: Dynamics) -> Vector:
+    centred = dynamics.controls - dynamics.controls.mean(axis=0)
+    slope = solve(centred, dynamics.change - dynamics.change.mean(axis=0))
+    effect: Vector = (slope * centred.std(axis=0)[:, None]).T / np.maximum(dynamics.change.std(axis=0), 1e-9)[:, None]
     return effect
 
 
-def _velocities(spaces: Spaces, facts: Facts) -> Indices:
+def _velocities(spaces: Spaces, dynamics: Dynamics) -> Indices:
     """By name or unit; where nothing is named, entries that are the rate of another one."""
     named = [i for i, (name, unit) in enumerate(spaces.names) if _says(name, SPEED_WORDS) or "/s" in unit]
-    moving = set(facts.moving.tolist())
-    found = [i for i in named if i in moving] or [i for i in sorted(moving) if _is_rate(facts, i)]
+    moving = set(dynamics.moving.tolist())
+    found = [i for i in named if i in moving] or [i for i in sorted(moving) if _is_rate(dynamics, i)]
     return np.array(found, dtype=int)
 
 
-def _is_rate(facts: Facts, entry: int) -> bool:
+def _is_rate(dynamics: Dynamics, entry: int) -> bool:
     """Some other entry changes in proportion to this one."""
-    speed = facts.before[:, entry]
-    spread = np.linalg.norm(facts.change, axis=0) * np.linalg.norm(speed)
-    alike = np.abs(facts.change.T @ speed) / np.maximum(spread, 1e-12)
+    speed = dynamics.before[:, entry]
+    spread = np.linalg.norm(dynamics.change, axis=0) * np.linalg.norm(speed)
+    alike = np.abs(dynamics.change.T @ speed) / np.maximum(spread, 1e-12)
     alike[entry] = 0.0
     return bool(alike.max() > 0.95)
 

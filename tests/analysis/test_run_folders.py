@@ -51,7 +51,7 @@ def broken(facts: dict) -> dict[str, tuple[str, str]]:
         "of the future": (text.replace('"schema_version": 1', '"schema_version": 2'), "schema_version"),
         "with more": (json.dumps(facts | {"extra": 1}), "extra"),
         "with nan": (text.replace("-500.0", "NaN"), "failure_return"),
-        "open": (json.dumps(facts | {"status": "open", "outcome": None}), "unfinished: open: still played"),
+        "open": (json.dumps(facts | {"status": "open", "outcome": None}), "unfinished: open: still running"),
         "closed": (json.dumps(facts | {"status": "closed"}), "unfinished: closed, but not scored yet"),
         "shuffled": (json.dumps(facts | {"submissions": facts["submissions"][::-1]}), "out of order"),
         "unknown checkpoint": (json.dumps(unknown), "submission 1 names a checkpoint that is not recorded"),

@@ -12,12 +12,11 @@ from dataclasses import replace
 from evopolicygym.errors import Fault
 from evopolicygym.judge import scoring, submission
 from evopolicygym.judge.judge import Judge
-from evopolicygym.judge.requests import SubmitRequest
+from evopolicygym.judge.protocol import Reason, Refusal, SubmitRequest
 from evopolicygym.judge.state import RunState, Submission
-from evopolicygym.judge.verdicts import Reason, Refusal
 
 
-class Desk:
+class SubmissionQueue:
     """Takes submissions until it is closed. ``broken`` gets the exception that the judge could not get over."""
 
     def __init__(self, judge: Judge) -> None:

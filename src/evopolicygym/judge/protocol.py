@@ -5,14 +5,49 @@ from __future__ import annotations
 import re
 import secrets
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Annotated, Final
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StringConstraints, ValidationError
 
 from evopolicygym.errors import UserError
-from evopolicygym.judge.state import RunPhase, RunState
-from evopolicygym.judge.verdicts import Reason, Refusal
 from evopolicygym.tasks.splits import SIZES, Split, parse_indices
+
+
+class Verdict(StrEnum):
+    """``ok``, or how the first load failed. ``rollout_timeout``: the whole submission took too long."""
+
+    OK = "ok"
+    MISSING_POLICY = "missing_policy"
+    DENIED_IMPORT = "denied_import"
+    IMPORT_ERROR = "import_error"
+    INIT_ERROR = "init_error"
+    INIT_TIMEOUT = "init_timeout"
+    OOM = "oom"
+    CRASH = "crash"
+    ROLLOUT_TIMEOUT = "rollout_timeout"
+
+
+class Reason(StrEnum):
+    """Why a request is refused. None of them costs anything."""
+
+    BUDGET_INVALID = "budget_invalid"
+    INVALID_ENV_INSTANCE = "invalid_env_instance"
+    SNAPSHOT_INVALID = "snapshot_invalid"
+    BUSY = "busy"
+    RUN_CLOSED = "run_closed"
+    KEY_INVALID = "key_invalid"
+    KEY_REUSED = "key_reused"
+    TOO_LARGE = "too_large"
+
+
+class Refusal(Exception):
+    """A request that changes nothing, and what to do about it."""
+
+    def __init__(self, reason: Reason, text: str) -> None:
+        super().__init__(text)
+        self.reason, self.text = reason, text
+
 
 TRAIN_CASES: Final = SIZES[Split.TRAIN]
 LAST: Final = TRAIN_CASES - 1
@@ -61,24 +96,6 @@ def read_request(body: bytes, key: str | None) -> SubmitRequest:
     if key is not None and not KEY.fullmatch(key):
         raise Refusal(Reason.KEY_INVALID, "an Idempotency-Key has 1 to 200 printable characters, and no spaces")
     return SubmitRequest(_expand(parsed.env_instances), key or f"none-{secrets.token_hex(16)}", parsed.wait)
-
-
-def check_request(ask: SubmitRequest, state: RunState) -> None:
-    """Whether the run can take it now. Raises Refusal."""
-    if state.phase is not RunPhase.OPEN:
-        raise Refusal(Reason.RUN_CLOSED, _closed(state))
-    if running := state.running:
-        raise Refusal(Reason.BUSY, f"{running.name} is still running; wait for it and submit again")
-    if len(ask.cases) > state.remaining:
-        left = f"{state.remaining} of {state.budget} episodes are left"
-        raise Refusal(Reason.BUDGET_INVALID, f"{len(ask.cases)} episodes were asked for, but {left}")
-
-
-def _closed(state: RunState) -> str:
-    text = f"the run is closed ({state.closed.reason if state.closed else 'closed'}): nothing more can be submitted"
-    if state.closed and state.closed.cause:
-        text += f". The judge failed, through no fault of yours: {state.closed.cause}"
-    return text
 
 
 def _expand(instances: list[int] | str) -> tuple[int, ...]:

@@ -12,18 +12,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import IO, Any, Final
 
-from evopolicygym.agents import picks
-from evopolicygym.agents.turns import AMOUNTS, LARGEST, Usage
+from evopolicygym.agents import json_events
+from evopolicygym.agents.usage import AMOUNTS, MAX_AMOUNT, Usage
 
 LONGEST_LINE: Final = 16 << 20
 
 
-class Misspoken(Exception):
+class MalformedReply(Exception):
     """What the agent said is not an answer. The conversation cannot go on."""
 
 
 @dataclass(frozen=True)
-class Reply:
+class AgentReply:
     """``stop``: the agent wants no more prompts."""
 
     turn: int
@@ -40,22 +40,22 @@ class Reply:
         return Usage(**amounts) if any(value is not None for value in amounts.values()) else None
 
 
-def prompt(turn: int, message: str) -> str:
+def prompt_line(turn: int, message: str) -> str:
     return json.dumps({"type": "prompt", "turn": turn, "message": message}) + "\n"
 
 
-def parse(line: str, turn: int) -> Reply | None:
+def parse_reply(line: str, turn: int) -> AgentReply | None:
     """None for talk."""
-    said = picks.parse(line)
+    said = json_events.parse_event(line)
     if said is None:
         return None
     kinds: Mapping[str, type] = {"turn": int, "text": str, "stop": bool, "data": dict}
     for name, kind in kinds.items():
         if name in said and type(said[name]) is not kind:
-            raise Misspoken(f"{name!r} must be of type {kind.__name__}, not {type(said[name]).__name__}")
+            raise MalformedReply(f"{name!r} must be of type {kind.__name__}, not {type(said[name]).__name__}")
     if said.get("turn", turn) != turn:
-        raise Misspoken(f"it answered turn {said['turn']}, but was asked in turn {turn}")
-    return Reply(turn, said.get("text", ""), said.get("stop", False), said.get("data", {}))
+        raise MalformedReply(f"it answered turn {said['turn']}, but was asked in turn {turn}")
+    return AgentReply(turn, said.get("text", ""), said.get("stop", False), said.get("data", {}))
 
 
 class Conversation:
@@ -65,26 +65,26 @@ class Conversation:
         self._stdin, self._stdout, self._heard = stdin, stdout, heard
         self._turn = 0
 
-    def say(self, message: str) -> Reply | None:
+    def say(self, message: str) -> AgentReply | None:
         """Waits for the answer; None when the agent has gone instead. Whoever has no more patience kills it."""
         turn, self._turn = self._turn, self._turn + 1
         try:
-            self._stdin.write(prompt(turn, message))
+            self._stdin.write(prompt_line(turn, message))
             self._stdin.flush()
         except (BrokenPipeError, ValueError):
             return None
         return self._answer(turn)
 
-    def _answer(self, turn: int) -> Reply | None:
+    def _answer(self, turn: int) -> AgentReply | None:
         while line := self._stdout.readline(LONGEST_LINE):
             self._heard(line)
             if len(line) == LONGEST_LINE:
-                raise Misspoken(f"a line is longer than {LONGEST_LINE} characters")
-            if reply := parse(line, turn):
+                raise MalformedReply(f"a line is longer than {LONGEST_LINE} characters")
+            if reply := parse_reply(line, turn):
                 return reply
         return None
 
 
 def _amount(value: Any, name: str) -> Any:
     kinds = (int, float) if name == "cost_usd" else (int,)
-    return value if type(value) in kinds and 0 <= value < LARGEST else None
+    return value if type(value) in kinds and 0 <= value < MAX_AMOUNT else None

@@ -18,8 +18,8 @@ from typing import Any, Final
 NAME: Final = ".owner.sock"
 GRACE_S: Final = 3.0
 MAX_LINE_BYTES: Final = 1 << 20
-Tell = Callable[[dict[str, Any]], Awaitable[None]]
-Answer = Callable[[str, Tell], Awaitable[dict[str, Any]]]
+SendMessage = Callable[[dict[str, Any]], Awaitable[None]]
+CommandHandler = Callable[[str, SendMessage], Awaitable[dict[str, Any]]]
 
 
 class NoOwner(Exception):
@@ -27,9 +27,9 @@ class NoOwner(Exception):
 
 
 @asynccontextmanager
-async def listening(root: Path, answer: Answer) -> AsyncIterator[None]:
-    """Answer commands until left; answers that are due are given first. We hold the lock of the run, so that a socket
-    which is there already is that of a dead owner."""
+async def answer_commands(root: Path, answer: CommandHandler) -> AsyncIterator[None]:
+    """Answer commands until left; answers that are due are given first. We hold the lock of the run, so that a
+    socket which is there already is that of a dead owner."""
     talks = set[asyncio.Task[Any]]()
 
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -65,7 +65,7 @@ async def listening(root: Path, answer: Answer) -> AsyncIterator[None]:
             os.unlink(root / NAME)
 
 
-def ask(root: Path, command: str) -> Iterator[dict[str, Any]]:
+def send_command(root: Path, command: str) -> Iterator[dict[str, Any]]:
     """Messages of the owner, the result last; without one it died in between. Raises NoOwner."""
     with socket.socket(socket.AF_UNIX) as connection, _address(root) as address:
         try:

@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 
-from ..door import Closed, Door
+from ..api_client import ApiClient, RunOver
 from .policies.features import Vector, controls_of, entries
 from .spaces import Spaces
 
@@ -28,7 +28,7 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Episode:
+class RecordedEpisode:
     """Row t of ``entries`` is what the policy saw, row t of ``controls`` what it did; one more row of entries."""
 
     entries: Vector
@@ -40,33 +40,33 @@ class Played:
     """``returns`` in the order of the cases; worthless (-inf) where the policy did not load."""
 
     returns: Vector
-    episodes: list[Episode]
+    episodes: list[RecordedEpisode]
 
     @property
     def mean(self) -> float:
         return float(self.returns.mean())
 
 
-class Bench(Protocol):
-    """Where candidates are tried. ``play`` takes fewer cases where the budget ends, and raises Closed at its end."""
+class Evaluator(Protocol):
+    """Where candidates are tried. ``play`` takes fewer cases where the budget ends, and raises RunOver at its end."""
 
     left: int
 
     def play(self, candidate: Candidate, cases: list[int]) -> Played: ...
 
 
-class DoorBench:
+class ApiEvaluator:
     """The real one. The budget is what the run began with: on a new start the same answers come again."""
 
-    def __init__(self, door: Door, spaces: Spaces, budget: int) -> None:
-        self._door, self._spaces, self.left = door, spaces, budget
+    def __init__(self, api: ApiClient, spaces: Spaces, budget: int) -> None:
+        self._api, self._spaces, self.left = api, spaces, budget
 
     def play(self, candidate: Candidate, cases: list[int]) -> Played:
         if self.left == 0:
-            raise Closed("the budget is spent")
+            raise RunOver("the budget is spent")
         asked = cases[: self.left]
-        write(candidate, self._door.system)
-        reply = self._door.submit(asked)
+        write(candidate, self._api.system)
+        reply = self._api.submit(asked)
         self.left = reply.remaining
         print(
             f"{reply.submit_id}: {candidate.policy} {reply.status} {list(reply.returns)}, {self.left} left", flush=True
@@ -74,8 +74,8 @@ class DoorBench:
         returns = np.array(reply.returns) if reply.returns else np.full(len(asked), -np.inf)
         return Played(returns, self._episodes(reply.submit_id))
 
-    def _episodes(self, submit_id: str) -> list[Episode]:
-        folder = self._door.feedback / submit_id
+    def _episodes(self, submit_id: str) -> list[RecordedEpisode]:
+        folder = self._api.feedback / submit_id
         began = time.monotonic()
         while not (folder / "summary.json").exists() and time.monotonic() - began < DELIVERY_S:
             time.sleep(0.02)
@@ -90,7 +90,7 @@ def write(candidate: Candidate, system: Path) -> None:
     (system / "parameters.json").write_text(json.dumps(candidate.settings, indent=1) + "\n")
 
 
-def read(folder: Path, spaces: Spaces) -> Episode:
+def read(folder: Path, spaces: Spaces) -> RecordedEpisode:
     """Large arrays of a trajectory are rows in a file beside it. There is none where the simulator's process died."""
     trajectory = folder / "trajectory.jsonl"
     lines = [json.loads(line) for line in trajectory.read_text().splitlines()] if trajectory.exists() else []
@@ -98,7 +98,7 @@ def read(folder: Path, spaces: Spaces) -> Episode:
     arrays = dict(np.load(archive)) if archive.exists() else {}
     seen = [entries(spaces.observation, _whole(line["obs"], arrays)) for line in lines]
     done = [controls_of(spaces.action, line["action"]) for line in lines if "action" in line]
-    return Episode(np.array(seen), np.array(done))
+    return RecordedEpisode(np.array(seen), np.array(done))
 
 
 def _whole(value: Any, arrays: dict[str, Any]) -> Any:

@@ -1,0 +1,178 @@
+"""Where in a client's events something stands.
+
+A path is dotted (`usage.input_tokens`); `*` is every entry of a list or table on the way.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from itertools import islice
+from pathlib import Path, PurePosixPath
+from typing import IO, Any, Final
+
+from evopolicygym.agents.templates import fill
+
+Scalar = str | int | bool
+LONGEST_TEXT: Final = 20_000  # characters kept of a text's beginning, and of its end
+
+
+def values_at(event: Any, path: str) -> list[Any]:
+    """All that the path leads to; nothing where it does not exist, or is null."""
+    found = [event]
+    for step in path.split(".") if path else ():
+        found = [entry for value in found for entry in _entries(value, step)]
+    return [value for value in found if value is not None]
+
+
+def _entries(value: Any, step: str) -> Iterator[Any]:
+    if step == "*":
+        yield from value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    elif isinstance(value, dict) and step in value:
+        yield value[step]
+
+
+def event_matches(event: Any, where: Mapping[str, Scalar]) -> bool:
+    return all(any(_same(value, wanted) for value in values_at(event, path)) for path, wanted in where.items())
+
+
+def _same(value: Any, wanted: Scalar) -> bool:
+    return type(value) is type(wanted) and bool(value == wanted)
+
+
+def text_at(event: Any, path: str) -> str:
+    """Whatever stands there, as one text; of a long one the beginning and the end."""
+    text = "\n".join(value if isinstance(value, str) else _written(value) for value in values_at(event, path))
+    return text if len(text) <= 2 * LONGEST_TEXT else text[:LONGEST_TEXT] + text[-LONGEST_TEXT:]
+
+
+def _written(value: Any) -> str:
+    try:
+        return json.dumps(value)
+    except RecursionError:
+        return ""
+
+
+def parse_event(line: str) -> Any:
+    """A JSON object, or None: clients print other lines as well."""
+    if not line.lstrip().startswith("{"):
+        return None
+    try:
+        event = json.loads(line)
+    except (ValueError, RecursionError, MemoryError):
+        return None
+    return event if isinstance(event, dict) else None
+
+
+LONGEST_LINE: Final = 8 << 20  # characters; parsed as JSON it can take twenty times as much
+
+
+@dataclass
+class ReadingLimit:
+    """What may still be read. A transcript of a client's longest turns is far below it."""
+
+    lines: int = 1_000_000
+    characters: int = 512 << 20
+    entries: int = 100_000  # of folders that are searched for files
+    files: int = 1000
+
+
+def bounded_lines(file: IO[str], limit: ReadingLimit) -> Iterator[str]:
+    """Those that are not too long; the others are passed over."""
+    is_whole = True
+    while limit.lines > 0 and limit.characters > 0 and (line := file.readline(LONGEST_LINE)):
+        began, is_whole = is_whole, line.endswith("\n") or len(line) < LONGEST_LINE
+        limit.characters -= len(line)
+        limit.lines -= 1
+        if began and is_whole:
+            yield line
+
+
+MAX_FILE_BYTES: Final = 256 << 20
+MAX_JSON_FILE_BYTES: Final = 32 << 20  # of a file that is one event: parsed, it takes up to twenty times as much
+DEEPEST: Final = 16  # folders below which `**` does not look
+READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+def session_events(home: Path, pattern: str, session: str, limit: ReadingLimit) -> Iterator[Any]:
+    """One for each file that ends in `.json`, and for each line of the others. The pattern may name `${session}`."""
+    filled = fill(pattern, {"session": session} if session else {})
+    parts = PurePosixPath(filled or "/").parts
+    if ".." in parts or parts[0] == "/":
+        return
+    with _opened(str(home), os.O_DIRECTORY) as folder:
+        for file in _files(folder, parts, DEEPEST, limit):
+            yield from _events_of(file, parts[-1].endswith(".json"), limit)
+
+
+def _events_of(file: IO[str], is_one: bool, limit: ReadingLimit) -> Iterator[Any]:
+    texts = _whole(file, limit) if is_one else bounded_lines(file, limit)
+    yield from (event for text in texts if (event := parse_event(text)) is not None)
+
+
+def _whole(file: IO[str], limit: ReadingLimit) -> Iterator[str]:
+    text = file.read(max(0, min(MAX_JSON_FILE_BYTES, limit.characters)))
+    limit.characters -= len(text)
+    yield text
+
+
+def _files(folder: int | None, parts: tuple[str, ...], depth: int, limit: ReadingLimit) -> Iterator[IO[str]]:
+    """Step by step and by descriptor, so that no link leads elsewhere."""
+    if folder is None:
+        return
+    name, *rest = parts
+    if name == "**":
+        if rest:
+            yield from _files(folder, tuple(rest), depth, limit)
+        name, rest, depth = "*", list(parts), depth - 1
+    if depth < 0:
+        return
+    for entry in _names(folder, name, limit):
+        if rest:
+            with _opened(entry, os.O_DIRECTORY, folder) as inner:
+                yield from _files(inner, tuple(rest), depth, limit)
+        else:
+            yield from _file(folder, entry, limit)
+
+
+def _names(folder: int, pattern: str, limit: ReadingLimit) -> list[str]:
+    if not any(sign in pattern for sign in "*?["):
+        return [pattern]
+    try:
+        with os.scandir(folder) as entries:
+            names = [entry.name for entry in islice(entries, limit.entries)]
+    except OSError:
+        return []
+    limit.entries -= len(names)
+    return sorted(name for name in names if fnmatchcase(name, pattern))
+
+
+def _file(folder: int, name: str, limit: ReadingLimit) -> Iterator[IO[str]]:
+    """Nothing at all for what is not a file of a sensible size."""
+    limit.files -= 1
+    with _opened(name, 0, folder) as descriptor:
+        if descriptor is None or limit.files < 0:
+            return
+        facts = os.fstat(descriptor)
+        largest = MAX_JSON_FILE_BYTES if name.endswith(".json") else MAX_FILE_BYTES
+        if stat.S_ISREG(facts.st_mode) and facts.st_size <= largest:
+            with open(descriptor, encoding="utf-8", errors="replace", closefd=False) as file:
+                yield file
+
+
+@contextmanager
+def _opened(name: str, flags: int, folder: int | None = None) -> Iterator[int | None]:
+    try:
+        descriptor = os.open(name, READ | flags, dir_fd=folder)
+    except OSError:
+        yield None
+        return
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
