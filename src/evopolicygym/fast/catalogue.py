@@ -1,4 +1,4 @@
-"""Which environments have a fast version, for exactly which simulator versions, and how a stock one becomes it.
+"""Which environments have a fast version, for which simulator versions, and how a stock environment becomes fast.
 
 A fast version is the same task: same observations, rewards, endings and random state, bit for bit. An upgrade takes a
 freshly made stock environment (before its first reset) and replaces slow methods, usually by giving it a subclass with
@@ -17,7 +17,7 @@ from typing import Any, Final
 
 @dataclass(frozen=True)
 class Fast:
-    """``module`` holds ``upgrade(env)``, written for these versions and for no others."""
+    """A module of this package with a function ``upgrade(env)``, written for exactly these versions."""
 
     module: str
     versions: Mapping[str, str]
@@ -50,7 +50,7 @@ CATALOGUE: Final[Mapping[str, Fast]] = {
 
 
 def upgrade(env: Any) -> bool:
-    """Make a new stock environment fast in place. False where there is no fast version for what is installed."""
+    """Make a new stock environment fast, in place. Returns False if there is no fast version for what is installed."""
     env_id = env.spec.id if env.spec else ""
     if env_id not in CATALOGUE or why_stock(env_id):
         return False
@@ -59,19 +59,20 @@ def upgrade(env: Any) -> bool:
 
 
 def why_stock(env_id: str) -> str | None:
-    """Why an environment that has a fast version runs as stock; None when it does not."""
+    """Return why an environment with a fast version runs as stock; None if it runs fast."""
     for name, version in CATALOGUE[env_id].versions.items():
-        found = installed(name)
-        if found is None:
+        current = installed(name)
+        if current is None:
             return f"{name} is not installed"
-        if found != version:
-            return f"the fast version is written for {name} {version}, but {found} is installed"
+        if current != version:
+            return f"the fast version is written for {name} {version}, but {current} is installed"
     return None
 
 
 @cache
 def installed(name: str) -> str | None:
-    """Its version. Looking it up takes longer than a short episode gains, and every episode makes an environment."""
+    """Return the installed version. Cached: every episode makes an environment, and a lookup takes longer than a short
+    episode gains."""
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:
