@@ -16,7 +16,7 @@ from typing import Any, Final
 
 
 @dataclass(frozen=True)
-class Fast:
+class FastVersion:
     """A module of this package with a function ``upgrade(env)``, written for exactly these versions."""
 
     module: str
@@ -25,15 +25,15 @@ class Fast:
 
 GYMNASIUM: Final = {"gymnasium": "1.4.0", "numpy": "2.4.6"}
 BOX2D: Final = GYMNASIUM | {"box2d": "2.3.10", "pygame-ce": "2.5.8"}
-HIGHWAY: Final = Fast("highway", GYMNASIUM | {"highway-env": "1.12.1", "pandas": "3.1.1"})
-MINIGRID: Final = Fast("minigrid", GYMNASIUM | {"minigrid": "3.2.0"})
-FETCH: Final = Fast("fetch", GYMNASIUM | {"gymnasium-robotics": "1.4.2", "mujoco": "3.10.0"})
-MUJOCO: Final = Fast("mujoco", GYMNASIUM | {"mujoco": "3.10.0"})
+HIGHWAY: Final = FastVersion("highway", GYMNASIUM | {"highway-env": "1.12.1", "pandas": "3.1.1"})
+MINIGRID: Final = FastVersion("minigrid", GYMNASIUM | {"minigrid": "3.2.0"})
+FETCH: Final = FastVersion("fetch", GYMNASIUM | {"gymnasium-robotics": "1.4.2", "mujoco": "3.10.0"})
+MUJOCO: Final = FastVersion("mujoco", GYMNASIUM | {"mujoco": "3.10.0"})
 
-CATALOGUE: Final[Mapping[str, Fast]] = {
-    "Acrobot-v1": Fast("acrobot", GYMNASIUM),
-    "BipedalWalker-v3": Fast("bipedal_walker", BOX2D),
-    "CarRacing-v3": Fast("car_racing", BOX2D),
+CATALOGUE: Final[Mapping[str, FastVersion]] = {
+    "Acrobot-v1": FastVersion("acrobot", GYMNASIUM),
+    "BipedalWalker-v3": FastVersion("bipedal_walker", BOX2D),
+    "CarRacing-v3": FastVersion("car_racing", BOX2D),
     "MiniGrid-DoorKey-16x16-v0": MINIGRID,
     "MiniGrid-KeyCorridorS4R3-v0": MINIGRID,
     "MiniGrid-FourRooms-v0": MINIGRID,

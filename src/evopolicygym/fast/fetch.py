@@ -52,7 +52,7 @@ class FetchIndices:
         )
 
 
-class Direct(MujocoFetchEnv):  # type: ignore[misc]
+class DirectFetch(MujocoFetchEnv):  # type: ignore[misc]
     """Mixin that goes before a stock environment class with a cube."""
 
     @cached_property
@@ -121,11 +121,11 @@ def _euler(matrix: Any) -> Array:
     return np.array([0.0, pitch, -np.arctan2(-yx, yy)])
 
 
-class FastFetchPush(Direct, MujocoFetchPushEnv):  # type: ignore[misc]
+class FastFetchPush(DirectFetch, MujocoFetchPushEnv):  # type: ignore[misc]
     pass
 
 
-class FastFetchPickAndPlace(Direct, MujocoFetchPickAndPlaceEnv):  # type: ignore[misc]
+class FastFetchPickAndPlace(DirectFetch, MujocoFetchPickAndPlaceEnv):  # type: ignore[misc]
     pass
 
 

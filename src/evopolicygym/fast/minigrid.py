@@ -31,8 +31,8 @@ def _encode(thing: Any) -> tuple[int, int, int, bool]:
     return (*thing.encode(), not thing.see_behind()) if thing else (OBJECT_TO_IDX["empty"], 0, 0, False)
 
 
-class Arrayed(MiniGridEnv):
-    """Mixin that goes before a stock environment class. ``_cells[x + MARGIN, y + MARGIN]`` is the cell (x, y), encoded."""
+class ArrayMiniGrid(MiniGridEnv):
+    """Mixin for stock environment classes. ``_cells[x + MARGIN, y + MARGIN]`` is the cell (x, y), encoded."""
 
     _encoded: Any = None  # the grid that ``_cells`` holds; every reset makes a new one
     _cells: NDArray[np.uint8]
@@ -98,19 +98,19 @@ def _visible(opaque: bytes) -> NDArray[np.uint8]:
     return np.frombuffer(bytes(seen), dtype=np.uint8).reshape(VIEW, VIEW, 1)
 
 
-class FastDoorKey(Arrayed, DoorKeyEnv):
+class FastDoorKey(ArrayMiniGrid, DoorKeyEnv):
     pass
 
 
-class FastFourRooms(Arrayed, FourRoomsEnv):
+class FastFourRooms(ArrayMiniGrid, FourRoomsEnv):
     pass
 
 
-class FastKeyCorridor(Arrayed, KeyCorridorEnv):
+class FastKeyCorridor(ArrayMiniGrid, KeyCorridorEnv):
     pass
 
 
-class FastObstructedMaze(Arrayed, ObstructedMaze_Full_V1):
+class FastObstructedMaze(ArrayMiniGrid, ObstructedMaze_Full_V1):
     pass
 
 

@@ -19,7 +19,7 @@ Box = tuple[float, float, float, float]  # left, right, low, high
 
 
 class FastLane(ABC):
-    """A lane as plain numbers: what straight and circular lanes share. ``index`` is the key in the road network, ``stock`` the original."""
+    """A lane as plain numbers. ``index`` is its key in the road network, ``stock`` the original."""
 
     __slots__ = ("end", "high", "index", "length", "near", "reach", "speed_limit", "stock")
 
@@ -194,8 +194,8 @@ class Rings:
     def distances(
         self, x: float, y: float, heading: float, limit: float
     ) -> list[tuple[float, CircularFastLane]] | None:
-        """Return the distances of the lanes through the angle of a car: empty if all are beyond the limit, None if the car
-        is too close to the end of one.
+        """Return the distances of the lanes through the angle of a car: empty if all are beyond the limit, None if the
+        car is too close to the end of one.
 
         A lane that does not pass there is farther than the one on the same circle that does: both have the same
         lateral distance and the same heading, and it adds a way along the circle to one of its ends.
