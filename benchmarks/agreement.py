@@ -1,5 +1,7 @@
-"""Do two kinds of machines give the same bits? Plays, on every Core16 task, a policy whose next action follows from a
-hash of all that it has observed: one other bit anywhere gives another episode.
+"""Checks whether two kinds of machines give the same bits.
+
+On every Core16 task it plays a policy whose next action follows from a hash of everything that it has observed: one
+different bit anywhere gives a different episode.
 
 ``python benchmarks/agreement.py`` compares this machine with the one that wrote agreement.json, ``--write`` replaces
 that file. Exit code 1 when a task differs. docs/reproducibility.md has the figures.

@@ -1,4 +1,4 @@
-"""How `analyze` and `report` grow with the number of runs, and how well the intervals of hit rates cover.
+"""Measures how `analyze` and `report` grow with the number of runs, and how well the intervals of hit rates cover.
 
     python benchmarks/analysis.py             64 runs against 16, of 40 submissions each; peak memory
     python benchmarks/analysis.py --coverage  coverage of the clustered intervals, in a seeded simulation

@@ -1,10 +1,11 @@
-"""The same hidden evaluations serially, with two local workers, and with Ray on two workers.
+"""Compares the same hidden evaluations serially, with two local workers, and with Ray on two workers.
 
     python benchmarks/cluster.py [ROUNDS]
 
-The three take turns, so that all meet the same machine. Times are the best of all rounds, since other work can only
-add; what Ray costs is CPU time, which other work changes little: of this process, of the seats and of all of Ray, less
-what this process needs for two local workers. Engines are started once, as in a run. Returns are compared to the bit.
+The three take turns, so that all meet the same machine. Times are the best of all rounds, since other work on the
+machine can only add to them. What Ray costs is CPU time, which other work changes little: that of this process, of the
+remote workers and of all of Ray, less what this process needs for two local workers. Engines are started once, as in a
+run. Returns are compared to the bit.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How often 95 % intervals hold the truth, measured by simulation with known truth: the tables of docs/statistics.md.
+"""Measures how often 95 % intervals contain the true value, in simulations: the tables of docs/statistics.md.
 
     python benchmarks/coverage.py [--suites N] [--jobs N]
 

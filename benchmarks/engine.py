@@ -1,14 +1,14 @@
-"""How much the jail costs, as ratios: isolated episodes against a bare loop of the same policy on the same cases.
+"""Measures the cost of isolation as ratios: isolated episodes against a bare loop of the same policy on the same cases.
 
     python benchmarks/engine.py [SLUG ...]            as it ships, and with stock environments, against bare stock
     python benchmarks/engine.py --fast [SLUG ...]     their fast versions, on both sides
     python benchmarks/engine.py --linear [SLUG ...]   a policy that computes, on tasks whose observation is one array
-    python benchmarks/engine.py --lean [SLUG ...]     a bare loop that leaves out of a step what the engine leaves out
+    python benchmarks/engine.py --lean [SLUG ...]     a bare loop without what the engine leaves out of a step
     python benchmarks/engine.py --scaling [SLUG ...]  two jobs against one
 
 Bare: `env.step(policy.act(obs))` in one process, pinned to one core. Isolated: the engine with one job, same core.
 Episodes alternate between the two, so that both meet the same machine; the ratio of a task is the median over cases.
-Run it on a quiet machine: the two processes of an isolated episode are two to be descheduled, a bare loop is one.
+Run it on a quiet machine: an isolated episode has two processes that can be descheduled, a bare loop one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Speed of the fast environments, as the ratio of stock to fast step time on the same seeds and actions.
+"""Measures the speed of the fast environments, as the ratio of stock to fast step time on the same seeds and actions.
 
     python benchmarks/fast.py [SLUG ...]     median over episodes, alternating stock and fast, one core
     python benchmarks/fast.py --suite        core time of a whole Core16 run: 400 episodes of each task

@@ -1,4 +1,4 @@
-"""What the statistics cost: the tables of 16 tasks x 5 entrants x 5 runs with 10,000 draws, against plain sums.
+"""Measures the statistics of 16 tasks x 5 entrants x 5 runs with 10,000 draws, as multiples of plain sums.
 
     python benchmarks/leaderboard.py
 

@@ -1,4 +1,4 @@
-"""What a submission costs beyond its episode: one-episode Reacher submissions through the door of a served run.
+"""Measures what a submission costs beyond its episode: one-episode Reacher submissions to the API of a served run.
 
     python benchmarks/submit.py [SUBMISSIONS]
 

@@ -1,5 +1,6 @@
-"""Does a suite keep the cores busy while agents think, and what does it cost that hidden cases are never played while
-an agent on the same cases is alive? Four runs of an agent that mostly waits.
+"""Measures how busy a suite keeps the cores while agents wait for their models, with four runs of a waiting agent.
+
+It also measures the price of the rule that hidden cases are never played while an agent on the same cases is alive.
 
     python benchmarks/suite.py [TASK...]
 
@@ -8,8 +9,8 @@ machine's core time that was not idle, by the kernel's count, over the moments i
 *overall* is the same over the whole time of the suite. Each number of agents is measured three times in one go:
 
 - with the rule, one task: all runs share their cases, so hidden scoring waits for the last agent of each batch;
-- without the rule, one task: each run has cases of its own, by a sealing key of its own, and waits for nobody;
-- with the rule, four tasks: one run each, as the plan of a suite arranges it where there are tasks enough.
+- without the rule, one task: each run has cases of its own, by a sealing key of its own, and no run waits for another;
+- with the rule, four tasks: one run each, as the plan of a suite arranges it if there are enough tasks.
 
 The first two are the same work, and their ratio is the price. Run it on a quiet machine.
 """

@@ -1,4 +1,4 @@
-"""Proof of the built-in tuner: whole runs through the door, against the best policy that takes no thought.
+"""Compares the built-in tuner, in whole runs over the API, with the best trivial policy.
 
     python benchmarks/tuner.py                           four tasks x seeds 0, 1, 2, full protocol
     python benchmarks/tuner.py core16/acrobot --run-seeds 0

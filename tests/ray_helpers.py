@@ -22,7 +22,7 @@ WITHOUT_MOUNTS = """
 import os, sys
 from evopolicygym.sandbox import kernel, landlock
 kernel.prctl(38, 1)
-landlock.confine(landlock.Grant((), (), ("/",), ("/dev",), None))
+landlock.confine(landlock.FileGrant((), (), ("/",), ("/dev",), None))
 os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
 """
 

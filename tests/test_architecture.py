@@ -70,6 +70,22 @@ def test_every_package_is_listed():
     assert packages == set(MAY_IMPORT)
 
 
+# Sources that are submitted as policies, never imported here: each has a class `Policy`.
+SUBMITTED = ("agents/builtin/tuner/policies/", "execution/probe/")
+
+
+def test_public_class_names_are_unique():
+    """One name, one meaning: a reader who finds a class by its name finds the right one."""
+    places: dict[str, list[str]] = {}
+    for path in SOURCE.rglob("*.py"):
+        name = path.relative_to(SOURCE).as_posix()
+        if not name.startswith(SUBMITTED):
+            for node in ast.parse(path.read_text()).body:
+                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                    places.setdefault(node.name, []).append(name)
+    assert not {name: files for name, files in places.items() if len(files) > 1}
+
+
 def test_importing_the_package_loads_nothing_heavy():
     code = "import sys, evopolicygym; print({'numpy', 'gymnasium', 'pydantic', 'typer', 'msgspec'} & set(sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "set()"

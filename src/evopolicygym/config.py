@@ -1,40 +1,24 @@
-"""Settings as TOML, written for people: plain values first, then the tables."""
+"""Settings as TOML: one strict reader, with errors that name the key, and one writer."""
 
 from __future__ import annotations
 
-import json
-import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Final, TypeVar, get_args
+from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from evopolicygym.errors import UserError
 from evopolicygym.files import read_text_file
 
-BARE: Final = re.compile(r"[A-Za-z0-9_-]+")
-
 
 def to_toml(values: Mapping[str, Any], comment: str) -> str:
-    return "\n".join([f"# {comment}", *_table(values, "")]) + "\n"
+    """Write settings as TOML under a comment: plain values first, then the tables."""
+    import tomlkit  # only those who write settings wait for it
 
-
-def _table(values: Mapping[str, Any], path: str) -> Iterator[str]:
-    """TOML writes numbers, booleans, lists and strings as JSON does. A table without values of its own is not named."""
-    plain = {name: value for name, value in values.items() if not isinstance(value, Mapping)}
-    tables = {name: value for name, value in values.items() if isinstance(value, Mapping)}
-    if path and plain:
-        yield from ("", f"[{path}]")
-    yield from (f"{_key(name)} = {json.dumps(value, ensure_ascii=False)}" for name, value in plain.items())
-    for name, table in tables.items():
-        yield from _table(table, f"{path}.{_key(name)}" if path else _key(name))
-
-
-def _key(name: str) -> str:
-    return name if BARE.fullmatch(name) else json.dumps(name, ensure_ascii=False)
+    return f"# {comment}\n{tomlkit.dumps(values)}"
 
 
 SEE = "`evopolicygym docs agents` has every key and a whole example."

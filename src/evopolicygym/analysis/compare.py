@@ -1,4 +1,7 @@
-"""Two entrants on the same cases: paired differences on each task and overall, corrected for how many are asked."""
+"""Compare entrants on the cases that they share: paired differences per task and overall, corrected by Holm.
+
+The runs below each path are split by entrant, and every two entrants are compared.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +26,8 @@ from evopolicygym.run_record import RunRecord
 
 @dataclass(frozen=True)
 class ComparedEntrant:
-    """One entrant's runs, by task and comparable_id. ``missing`` are runs without a score; ``apart`` is what a
-    leaderboard would show its runs apart for."""
+    """Runs of one entrant, by task and comparable_id. ``missing``: runs without a score, and why. ``apart``: why a
+    leaderboard would put its runs on a separate board."""
 
     label: str
     runs: dict[tuple[str, str], list[RunScore]]
@@ -34,7 +37,7 @@ class ComparedEntrant:
 
 @dataclass(frozen=True, eq=False)
 class SharedTask:
-    """One task that both sides have under the same comparable_id: runs x cases of each."""
+    """A task that both entrants have under the same comparable_id: returns (runs x cases) of each."""
 
     task: str
     comparable_id: str
@@ -43,62 +46,67 @@ class SharedTask:
 
 
 def compared_entrants(paths: Mapping[str, Sequence[RunRecord]]) -> list[ComparedEntrant]:
-    """A path with one entrant is one side, a path with several is one for each. The path joins the label when two
-    paths hold the same entrant."""
-    found = [(path, who, runs) for path, listed in paths.items() for who, runs in _by_entrant(listed).items()]
-    labels = [who for _, who, _ in found]
-    return [_side(who if labels.count(who) == 1 else f"{who} ({path})", runs) for path, who, runs in found]
+    """Split the runs of each path by entrant. The path joins the label where two paths hold the same entrant."""
+    split = [(path, name, runs) for path, listed in paths.items() for name, runs in _by_entrant(listed).items()]
+    names = [name for _, name, _ in split]
+    return [_entrant(name if names.count(name) == 1 else f"{name} ({path})", runs) for path, name, runs in split]
 
 
 def shared_tasks(first: ComparedEntrant, second: ComparedEntrant) -> tuple[list[SharedTask], dict[str, str]]:
-    """What can be compared, and for each task that cannot why not."""
+    """Return the tasks that can be compared, and the reason for each task that cannot."""
     both = sorted(key for key in first.runs if key in second.runs)
-    keys = {task: max((key for key in both if key[0] == task), key=lambda key: _fewer(first, second, key))
+    keys = {task: max((key for key in both if key[0] == task), key=lambda key: _fewest_runs(first, second, key))
             for task, _ in both}  # fmt: skip
     common = [SharedTask(*key, _matrix(first.runs[key]), _matrix(second.runs[key])) for key in keys.values()]
-    rest = sorted({task for task, _ in (*first.runs, *second.runs)} - set(keys))
+    others = sorted({task for task, _ in (*first.runs, *second.runs)} - set(keys))
     unused = {f"{task} ({name})": "under another comparable_id there are more runs"
               for task, name in both if (task, name) != keys[task]}  # fmt: skip
-    return common, {task: _why_not(task, first, second) for task in rest} | unused
+    return common, {task: _why_not(task, first, second) for task in others} | unused
 
 
-def _fewer(first: ComparedEntrant, second: ComparedEntrant, key: tuple[str, str]) -> int:
+def _fewest_runs(first: ComparedEntrant, second: ComparedEntrant, key: tuple[str, str]) -> int:
     return min(len(first.runs[key]), len(second.runs[key]))
 
 
 def _by_entrant(runs: Sequence[RunRecord]) -> dict[str, list[RunRecord]]:
-    found: dict[str, list[RunRecord]] = defaultdict(list)
+    by_entrant: dict[str, list[RunRecord]] = defaultdict(list)
     for run in runs:
-        found[entrant(run)].append(run)
-    return dict(sorted(found.items()))
+        by_entrant[entrant(run)].append(run)
+    return dict(sorted(by_entrant.items()))
 
 
-def _side(label: str, runs: Sequence[RunRecord]) -> ComparedEntrant:
+def _entrant(label: str, runs: Sequence[RunRecord]) -> ComparedEntrant:
     scores = [run_score(run) for run in runs]
     counted: dict[tuple[str, str], list[RunScore]] = defaultdict(list)
-    for one in scores:
-        if not one.missing:
-            counted[(one.run.task.id, one.run.ids.comparable_id)].append(one)
+    for score in scores:
+        if not score.missing:
+            counted[(score.run.task.id, score.run.ids.comparable_id)].append(score)
     reasons = dict.fromkeys(reason for run in runs for reason in separate_reasons(run))
     return ComparedEntrant(
-        label, dict(counted), {one.run.id: one.missing for one in scores if one.missing}, tuple(reasons)
+        label, dict(counted), {score.run.id: score.missing for score in scores if score.missing}, tuple(reasons)
     )
 
 
 def _matrix(runs: Sequence[RunScore]) -> Matrix:
-    return np.array([one.returns for one in runs], dtype=np.float64)
+    return np.array([score.returns for score in runs], dtype=np.float64)
 
 
 def _why_not(task: str, first: ComparedEntrant, second: ComparedEntrant) -> str:
-    found = [next((runs[0].run for key, runs in side.runs.items() if key[0] == task), None) for side in (first, second)]
-    if found[0] is None or found[1] is None:
-        return f"{(first if found[0] is None else second).label} has no score"
-    return "; ".join(differences(found[0].ids.fingerprint, found[1].ids.fingerprint)) or "the comparable_ids differ"
+    mine, theirs = (
+        next((runs[0].run for key, runs in side.runs.items() if key[0] == task), None) for side in (first, second)
+    )
+    if mine is None or theirs is None:
+        return f"{(first if mine is None else second).label} has no score"
+    return "; ".join(differences(mine.ids.fingerprint, theirs.ids.fingerprint)) or "the comparable_ids differ"
 
 
 @dataclass(frozen=True)
 class ScoreDifference:
-    """First minus second. ``p_holm`` is ``p`` corrected for the other tasks, or overall for the other pairs."""
+    """Score of the first minus the second.
+
+    ``p_holm`` is ``p`` corrected for the number of tasks; for the overall difference, for the number of pairs.
+    ``plans`` say how many runs would detect the difference.
+    """
 
     value: Number
     scope: str
@@ -111,8 +119,8 @@ class ScoreDifference:
 
 @dataclass(frozen=True)
 class TaskComparison:
-    """``correlation`` is that of the two by case. ``pairing_gain``: how many times the variance would be as large if
-    the two had been measured on different cases."""
+    """Two entrants on one task. ``correlation``: of their means by case. ``pairing_gain``: how many times larger the
+    variance of the difference would be without shared cases."""
 
     task: str
     comparable_id: str
@@ -126,7 +134,7 @@ class TaskComparison:
 
 @dataclass(frozen=True)
 class PairComparison:
-    """``overall`` is the mean difference of normalised scores over the tasks that have a scale."""
+    """Two entrants. ``overall`` is the mean difference of normalised scores over the tasks that have a scale."""
 
     first: str
     second: str
@@ -136,41 +144,41 @@ class PairComparison:
     not_compared: dict[str, str]
 
 
-def compare(sides: Sequence[ComparedEntrant], draws: int = DRAWS) -> list[PairComparison]:
-    """All pairs, in the order of the sides."""
-    found = [_pair(first, second, draws) for first, second in combinations(sides, 2)]
-    corrected = holm([pair.overall.p if pair.overall else None for pair in found])
-    return [_with_overall(pair, value) for pair, value in zip(found, corrected, strict=True)]
+def compare(entrants: Sequence[ComparedEntrant], draws: int = DRAWS) -> list[PairComparison]:
+    """Compare every two entrants, in the given order."""
+    pairs = [_pair(first, second, draws) for first, second in combinations(entrants, 2)]
+    corrected = holm([pair.overall.p if pair.overall else None for pair in pairs])
+    return [_with_overall(pair, value) for pair, value in zip(pairs, corrected, strict=True)]
 
 
 def holm(p_values: Sequence[float | None]) -> list[float | None]:
-    """Holm's (1979) step-down correction; what is unknown is not counted."""
+    """Apply Holm's (1979) step-down correction; None (unknown) is not counted."""
     known = sorted((value, i) for i, value in enumerate(p_values) if value is not None)
     corrected: list[float | None] = [None] * len(p_values)
     highest = 0.0
-    for place, (value, i) in enumerate(known):
-        highest = max(highest, min(1.0, (len(known) - place) * value))
+    for position, (value, i) in enumerate(known):
+        highest = max(highest, min(1.0, (len(known) - position) * value))
         corrected[i] = highest
     return corrected
 
 
 def _pair(first: ComparedEntrant, second: ComparedEntrant, draws: int) -> PairComparison:
     common, not_compared = shared_tasks(first, second)
-    compared = [_compared(one, draws) for one in common]
-    corrected = holm([one.difference.p for one in compared])
-    tasks = [replace(one, difference=replace(one.difference, p_holm=value))
-             for one, value in zip(compared, corrected, strict=True)]  # fmt: skip
-    scaled = [one for one in common if one.task in scales()]
+    compared = [_compare_task(task, draws) for task in common]
+    corrected = holm([comparison.difference.p for comparison in compared])
+    tasks = [replace(comparison, difference=replace(comparison.difference, p_holm=value))
+             for comparison, value in zip(compared, corrected, strict=True)]  # fmt: skip
+    scaled = [task for task in common if task.task in scales()]
     overall = _overall(scaled, draws) if scaled else None
     return PairComparison(first.label, second.label, tuple(tasks), len(scaled), overall, not_compared)
 
 
-def _compared(one: SharedTask, draws: int) -> TaskComparison:
-    first, second = one.first, one.second
+def _compare_task(task: SharedTask, draws: int) -> TaskComparison:
+    first, second = task.first, task.second
     estimate, parts = estimate_difference(first, second), variance_components(first, second)
     return TaskComparison(
-        task=one.task,
-        comparable_id=one.comparable_id,
+        task=task.task,
+        comparable_id=task.comparable_id,
         cases=first.shape[1],
         runs=(len(first), len(second)),
         scores=(estimate_score(first).value, estimate_score(second).value),
@@ -178,18 +186,23 @@ def _compared(one: SharedTask, draws: int) -> TaskComparison:
         pairing_gain=(estimate_score(first).variance + estimate_score(second).variance) / estimate.variance
         if estimate.variance
         else None,
-        difference=_difference(estimate, [one], draws, parts),
+        difference=_difference(estimate, [task], draws, parts),
     )
 
 
 def _overall(common: Sequence[SharedTask], draws: int) -> ScoreDifference:
-    """Every task counts the same, in units of its scale."""
-    units = [scales()[one.task].unit for one in common]
+    """Average over tasks with equal weights, in units of each task's scale."""
+    units = [scales()[task.task].unit for task in common]
     estimate = average(
-        [estimate_difference(one.first, one.second).scaled(1.0 / unit) for one, unit in zip(common, units, strict=True)]
+        [
+            estimate_difference(task.first, task.second).scaled(1.0 / unit)
+            for task, unit in zip(common, units, strict=True)
+        ]
     )
-    found = [variance_components(one.first, one.second) for one in common]
-    known = [parts.scaled(1.0 / (unit * len(common)) ** 2) for parts, unit in zip(found, units, strict=True) if parts]
+    components = [variance_components(task.first, task.second) for task in common]
+    known = [
+        parts.scaled(1.0 / (unit * len(common)) ** 2) for parts, unit in zip(components, units, strict=True) if parts
+    ]
     total = sum(known, VarianceComponents(0.0, 0.0, 0.0)) if len(known) == len(common) else None
     return _difference(estimate, common, draws, total)
 
@@ -200,7 +213,7 @@ def _difference(
     return ScoreDifference(
         value=Number(estimate.value, estimate.interval()),
         scope=estimate.scope,
-        coverage=coverage(len(common), min(len(side) for one in common for side in (one.first, one.second))),
+        coverage=coverage(len(common), min(len(matrix) for task in common for matrix in (task.first, task.second))),
         p=estimate.p_value(),
         p_holm=None,
         p_improvement=_p_improvement(common, estimate, draws),
@@ -209,10 +222,10 @@ def _difference(
 
 
 def _p_improvement(common: Sequence[SharedTask], estimate: Estimate, draws: int) -> Number:
-    value = float(probability_of_improvement([one.first.mean(axis=1) for one in common],
-                                             [one.second.mean(axis=1) for one in common]))  # fmt: skip
-    drawn = [_drawn({0: one.first, 1: one.second}, one.task, draws) for one in common]
-    shares = probability_of_improvement([one[0] for one in drawn], [one[1] for one in drawn])
+    value = float(probability_of_improvement([task.first.mean(axis=1) for task in common],
+                                             [task.second.mean(axis=1) for task in common]))  # fmt: skip
+    drawn = [_drawn({0: task.first, 1: task.second}, task.task, draws) for task in common]
+    shares = probability_of_improvement([pair[0] for pair in drawn], [pair[1] for pair in drawn])
     return Number(value, percentile_interval(value, shares, estimate.degrees_of_freedom, bounds=(0.0, 1.0)))
 
 
@@ -221,10 +234,10 @@ def _drawn(matrices: Mapping[int, Matrix], task: str, draws: int) -> dict[int, M
 
 
 def _correlation(first: Matrix, second: Matrix) -> float | None:
-    one, other = first.mean(axis=0), second.mean(axis=0)
-    if one.size < 3 or np.ptp(one) == 0.0 or np.ptp(other) == 0.0:
+    by_case = first.mean(axis=0), second.mean(axis=0)
+    if by_case[0].size < 3 or np.ptp(by_case[0]) == 0.0 or np.ptp(by_case[1]) == 0.0:
         return None
-    return float(np.corrcoef(one, other)[0, 1])
+    return float(np.corrcoef(*by_case)[0, 1])
 
 
 def _with_overall(pair: PairComparison, p_holm: float | None) -> PairComparison:

@@ -10,7 +10,7 @@ from evopolicygym.analysis.edits.kinds import EDITS, EditKind, Version, edit_siz
 from evopolicygym.analysis.edits.timeline import (
     EditPhase,
     EditSizer,
-    RunProgress,
+    ImprovementCurve,
     TimelineEvent,
     edit_phases,
     run_progress,
@@ -75,7 +75,7 @@ class RunSummary:
 class Diagnosis:
     who: RunSummary
     spending: Spending
-    progress: RunProgress
+    progress: ImprovementCurve
     edits: dict[EditKind, HitCount]
     phases: tuple[EditPhase, ...]
     structure: CodeSizes

@@ -1,7 +1,7 @@
 """Load run folders. Folders that cannot be read are reported as skipped; the others are loaded.
 
-`collect_runs` reads the records alone (leaderboard, compare). `analyze_folder` opens a finished run with the code of its
-checkpoints (analyze, report).
+`collect_runs` reads the records alone (leaderboard, compare). `analyze_folder` opens a finished run with the code of
+its checkpoints (analyze, report).
 """
 
 from __future__ import annotations

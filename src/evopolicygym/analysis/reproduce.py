@@ -1,4 +1,4 @@
-"""The paper's tables, recomputed from its own numbers and compared with what it printed, cell by cell."""
+"""Recompute the paper's tables from its own numbers, and compare them with the printed ones cell by cell."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Scores = dict[str, dict[str, float | None]]
 
 @dataclass(frozen=True)
 class TableCell:
-    """``got`` is what was computed, or what the input says; ``printed`` is what the paper says."""
+    """One compared cell. ``got`` was computed or read from the input; ``printed`` stands in the paper."""
 
     table: str
     row: str
@@ -34,8 +34,8 @@ class TableCell:
 
 @dataclass(frozen=True)
 class Reproduction:
-    """``compared`` counts the cells that were recomputed; ``wrong`` are those of them that round to something else.
-    ``altered`` are cells of the input that the paper printed otherwise, whether or not a result shows it."""
+    """Recomputed tables. ``compared`` counts the recomputed cells; ``wrong`` are those that round to another value.
+    ``altered`` are cells of the input that differ from the paper, whether or not a result shows it."""
 
     table2: Scores
     table4: Scores
@@ -50,7 +50,7 @@ class Reproduction:
 
 
 def reproduce(given: Document, stored: Document) -> Reproduction:
-    """The tables follow the order of the agents in ``given``."""
+    """Recompute the tables of ``given`` and compare them with ``stored``, the paper's own. Agents keep their order."""
     _check(given)
     table2, table8 = rank_table(given), normalised_table(given)
     cells = [
@@ -62,23 +62,23 @@ def reproduce(given: Document, stored: Document) -> Reproduction:
 
 
 def rank_table(given: Document) -> Scores:
-    """Table 2: rank scores by family and over all tasks, wins and top-2 places, of the agents and the random policy."""
+    """Return Table 2: rank scores by family and over all tasks, wins and top-2 ranks."""
     agents = _entrants(given)
-    placed = {task: ranks([row[agent] for agent in agents]) for task, row in given.table1.items()}
+    task_ranks = {task: ranks([row[agent] for agent in agents]) for task, row in given.table1.items()}
     scopes = {**given.families, ALL: list(given.table1)}
-    return {agent: _rank_row(placed, scopes, i, len(agents)) for i, agent in enumerate(agents)}
+    return {agent: _rank_row(task_ranks, scopes, i, len(agents)) for i, agent in enumerate(agents)}
 
 
 def _rank_row(
-    placed: dict[str, list[int]], scopes: dict[str, list[str]], i: int, entrants: int
+    task_ranks: dict[str, list[int]], scopes: dict[str, list[str]], i: int, entrants: int
 ) -> dict[str, float | None]:
-    totals = {name: over_tasks([(placed[task][i], entrants) for task in tasks]) for name, tasks in scopes.items()}
+    totals = {name: over_tasks([(task_ranks[task][i], entrants) for task in tasks]) for name, tasks in scopes.items()}
     scores = {name: total.score for name, total in totals.items()}
     return {**scores, "wins": totals[ALL].wins, "top2": totals[ALL].top2}
 
 
 def normalised_table(given: Document) -> Scores:
-    """Table 8: the normalised score on each task, and its mean by demand."""
+    """Return Table 8: the normalised score on each task, and its mean by demand."""
     agents = [name for name in _entrants(given) if name != RANDOM]
     table = {
         task: paper_normalised({agent: row[agent] for agent in agents}, row[RANDOM])
@@ -92,7 +92,7 @@ def normalised_table(given: Document) -> Scores:
 
 
 def hit_rates(given: Document) -> Scores:
-    """Table 4: the percentage of edits that raised the best validation mean; none where there were no edits."""
+    """Return Table 4: the percentage of edits that raised the best validation mean; None without edits."""
     return {
         agent: {
             f"{kind} edits, {demand} tasks": _rate(count)
@@ -118,13 +118,13 @@ def _cells(table: str, computed: Scores, printed: Table) -> Iterator[TableCell]:
 
 
 def _shown(value: float | None, cell: TableCell) -> str:
-    """With the digits of the paper, which rounds halves to even: 0.8125 is 0.812, and 0.9375 is 0.938."""
+    """Format with the digits of the paper, which rounds halves to even: 0.8125 is 0.812, 0.9375 is 0.938."""
     digits = 0 if cell.column in COUNTS else DIGITS[cell.table]
     return "none" if value is None else f"{value:.{digits}f}"
 
 
 def _altered(given: Document, stored: Document) -> Iterator[TableCell]:
-    mine, theirs = (dict(_flat(one.model_dump())) for one in (given, stored))
+    mine, theirs = (dict(_flat(document.model_dump())) for document in (given, stored))
     for path in {**theirs, **mine}:
         if mine.get(path) != theirs.get(path):
             table, *row, column = path
@@ -140,7 +140,7 @@ def _flat(value: Mapping[str, Any], before: tuple[str, ...] = ()) -> Iterator[tu
 
 
 def _check(given: Document) -> None:
-    """Every row of Table 1 has the same entrants, the random policy among them; every group has only its tasks."""
+    """Check that all rows of Table 1 have the same entrants, random included, and that all tasks have a row."""
     if not given.table1:
         raise UserError("Table 1 of the input has no rows")
     entrants = {*_entrants(given), RANDOM}

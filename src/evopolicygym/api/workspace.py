@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import json
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -92,11 +90,11 @@ class Workspace:
     @property
     def task(self) -> str:
         """The task text that agents read."""
-        return _fetch(urllib.request.Request(f"{self.api}/task"))[1]
+        return _fetch(f"{self.api}/task")[1]
 
     def info(self) -> dict[str, Any]:
         """Return what the judge says of the run and the task: budget, limits, spaces (docs/protocol.md)."""
-        code, text = _fetch(urllib.request.Request(f"{self.api}/info"))
+        code, text = _fetch(f"{self.api}/info")
         if code != 200:
             raise RunClosed(text)
         found: dict[str, Any] = json.loads(text)
@@ -124,7 +122,7 @@ class Workspace:
         headers = {"Idempotency-Key": key, "Content-Type": "application/json"}
         while True:
             try:
-                code, text = _fetch(urllib.request.Request(f"{self.api}/submit", body, headers, method="POST"))
+                code, text = _fetch(f"{self.api}/submit", body, headers)
             except TimeoutError:
                 continue
             answer: dict[str, Any] = json.loads(text)
@@ -152,8 +150,13 @@ class Workspace:
         )
 
 
-def _fetch(request: urllib.request.Request) -> tuple[int, str]:
-    """Return status and body. Raises RunClosed where nothing answers: the server ends with the run."""
+def _fetch(url: str, body: bytes | None = None, headers: Mapping[str, str] | None = None) -> tuple[int, str]:
+    """Return status and body of a GET, or of a POST of ``body``. Raises RunClosed where nothing answers: the server
+    ends with the run."""
+    import urllib.error
+    import urllib.request
+
+    request = urllib.request.Request(url, body, dict(headers or {}))
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # the judge is on this machine
     try:
         with opener.open(request, timeout=REQUEST_S) as reply:

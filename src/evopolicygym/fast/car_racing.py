@@ -337,17 +337,17 @@ class FastCarRacing(Stock):  # type: ignore[misc]
         self._draw_line(20, wheels[0].joint.angle, -10.0, (0, 255, 0))
         self._draw_line(30, hull.angularVelocity, -0.8, (255, 0, 0))
 
-    def _draw_column(self, place: int, value: float, scale: float, color: Any) -> None:
+    def _draw_column(self, cell: int, value: float, scale: float, color: Any) -> None:
         """``vertical_ind``: from the first cell up, or down if negative."""
         if abs(value) > 1e-4:
             end, foot = int(WINDOW_H - (CELL_H + CELL_H * (scale * value))), WINDOW_H - CELL_H
             lowest = WINDOW_H - 1 - max(end, foot)
-            self.surf.fill(color, (place * CELL_W, lowest, CELL_W + 1, abs(end - foot) + 1))
+            self.surf.fill(color, (cell * CELL_W, lowest, CELL_W + 1, abs(end - foot) + 1))
 
-    def _draw_line(self, place: int, value: float, scale: float, color: Any) -> None:
-        """``horiz_ind``: from the place to the right, or to the left if negative; two cells high."""
+    def _draw_line(self, cell: int, value: float, scale: float, color: Any) -> None:
+        """``horiz_ind``: from the cell to the right, or to the left if negative; two cells high."""
         if abs(value) > 1e-4:
-            end, start = int((place + scale * value) * CELL_W), place * CELL_W
+            end, start = int((cell + scale * value) * CELL_W), cell * CELL_W
             lowest = WINDOW_H - 1 - (WINDOW_H - 2 * CELL_H)
             self.surf.fill(color, (min(end, start), lowest, abs(end - start) + 1, 2 * CELL_H + 1))
 
@@ -356,15 +356,15 @@ class FastCarRacing(Stock):  # type: ignore[misc]
         score = f"{self.reward:04.0f}"
         if score != self.score:
             self.score, self.text = score, self._write(score)
-        place = self.text.get_rect()
-        place.center = (60, WINDOW_H - WINDOW_H * 2.5 / 40.0)
-        self.surf.blit(self.text, (place.left, WINDOW_H - place.bottom))
+        area = self.text.get_rect()
+        area.center = (60, WINDOW_H - WINDOW_H * 2.5 / 40.0)
+        self.surf.blit(self.text, (area.left, WINDOW_H - area.bottom))
 
     def _write(self, score: str) -> pygame.Surface:
         pygame.font.init()
         try:
             text = self.font.render(score, True, (255, 255, 255), (0, 0, 0))
-        except (AttributeError, pygame.error):  # none yet, or pygame was quit in between
+        except (AttributeError, pygame.error):  # no font yet, or pygame was quit in between
             self.font = pygame.font.Font(pygame.font.get_default_font(), 42)
             return self._write(score)
         return pygame.transform.flip(text, False, True)

@@ -27,7 +27,7 @@ DOWNWARDS: Final = np.array([1.0, 0.0, 1.0, 0.0])  # added to the hand's rotatio
 
 @dataclass(frozen=True)
 class FetchIndices:
-    """Where things are in MuJoCo's arrays. Fixed by the model, which does not change after it has been loaded."""
+    """Indices into MuJoCo's arrays. They are fixed by the model, which does not change after it has been loaded."""
 
     grip: int  # sites
     cube: int
@@ -35,7 +35,7 @@ class FetchIndices:
     mocap: int
     fingers_qpos: list[int]
     fingers_qvel: list[int]
-    servos: list[int]  # for each actuator, the place in qpos that it drives
+    servos: list[int]  # for each actuator, the index in qpos that it drives
 
     @staticmethod
     def of(model: Any) -> FetchIndices:
@@ -52,15 +52,15 @@ class FetchIndices:
         )
 
 
-class Direct(MujocoFetchEnv):  # type: ignore[misc]
-    """Goes before a stock environment class with a cube."""
+class DirectFetch(MujocoFetchEnv):  # type: ignore[misc]
+    """Mixin that goes before a stock environment class with a cube."""
 
     @cached_property
     def _indices(self) -> FetchIndices:
         return FetchIndices.of(self.model)
 
     def _set_action(self, action: Any) -> None:
-        """Stands for ``_set_action`` of both classes in envs/fetch/fetch_env.py, and for ``ctrl_set_action``,
+        """Replaces ``_set_action`` of both classes in envs/fetch/fetch_env.py, and for ``ctrl_set_action``,
         ``mocap_set_action`` and ``reset_mocap2body_xpos`` (utils/mujoco_utils.py).
 
         The target of each finger is where it is plus the action; the mocap body goes to where the hand is plus the
@@ -69,20 +69,20 @@ class Direct(MujocoFetchEnv):  # type: ignore[misc]
         """
         data, indices = self.data, self._indices
         grip = 0.0 if self.block_gripper else float(action[3])
-        for actuator, place in enumerate(indices.servos):
-            data.ctrl[actuator] = data.qpos[place] + grip
+        for actuator, index in enumerate(indices.servos):
+            data.ctrl[actuator] = data.qpos[index] + grip
         data.mocap_pos[indices.mocap] = data.xpos[indices.hand] + action[:3] * 0.05
         data.mocap_quat[indices.mocap] = data.xquat[indices.hand] + DOWNWARDS
 
     def _step_callback(self) -> None:
-        """Stands for ``MujocoFetchEnv._step_callback`` (envs/fetch/fetch_env.py): shut fingers stay shut."""
+        """Replaces ``MujocoFetchEnv._step_callback`` (envs/fetch/fetch_env.py): shut fingers stay shut."""
         if self.block_gripper:
-            for place in self._indices.fingers_qpos:
-                self.data.qpos[place] = 0.0
+            for index in self._indices.fingers_qpos:
+                self.data.qpos[index] = 0.0
             mujoco.mj_forward(self.model, self.data)
 
     def generate_mujoco_observations(self) -> tuple[Array, ...]:
-        """Stands for ``MujocoFetchEnv.generate_mujoco_observations`` (envs/fetch/fetch_env.py).
+        """Replaces ``MujocoFetchEnv.generate_mujoco_observations`` (envs/fetch/fetch_env.py).
 
         Stock reads all fifteen joints of the robot by name and uses the last two. A site's velocity is the product of
         its Jacobian with the velocities of the joints: the same products of arrays of the same shape and layout.
@@ -121,11 +121,11 @@ def _euler(matrix: Any) -> Array:
     return np.array([0.0, pitch, -np.arctan2(-yx, yy)])
 
 
-class FastFetchPush(Direct, MujocoFetchPushEnv):  # type: ignore[misc]
+class FastFetchPush(DirectFetch, MujocoFetchPushEnv):  # type: ignore[misc]
     pass
 
 
-class FastFetchPickAndPlace(Direct, MujocoFetchPickAndPlaceEnv):  # type: ignore[misc]
+class FastFetchPickAndPlace(DirectFetch, MujocoFetchPickAndPlaceEnv):  # type: ignore[misc]
     pass
 
 
@@ -136,4 +136,5 @@ FAST: Final[dict[type, type]] = {
 
 
 def upgrade(env: Any) -> None:
+    """Make a stock environment fast, before its first reset."""
     env.__class__ = FAST[type(env)]

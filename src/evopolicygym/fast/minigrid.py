@@ -31,8 +31,8 @@ def _encode(thing: Any) -> tuple[int, int, int, bool]:
     return (*thing.encode(), not thing.see_behind()) if thing else (OBJECT_TO_IDX["empty"], 0, 0, False)
 
 
-class Arrayed(MiniGridEnv):
-    """Goes before a stock environment class. ``_cells[x + MARGIN, y + MARGIN]`` is the cell (x, y), encoded."""
+class ArrayMiniGrid(MiniGridEnv):
+    """Mixin for stock environment classes. ``_cells[x + MARGIN, y + MARGIN]`` is the cell (x, y), encoded."""
 
     _encoded: Any = None  # the grid that ``_cells`` holds; every reset makes a new one
     _cells: NDArray[np.uint8]
@@ -50,7 +50,7 @@ class Arrayed(MiniGridEnv):
         return super().step(int(action) if isinstance(action, np.integer) else action)
 
     def gen_obs(self) -> dict[str, Any]:
-        """Stands for ``MiniGridEnv.gen_obs`` and ``gen_obs_grid`` (minigrid/minigrid_env.py) with ``Grid.encode``.
+        """Replaces ``MiniGridEnv.gen_obs`` and ``gen_obs_grid`` (minigrid/minigrid_env.py) with ``Grid.encode``.
 
         They cut the view out of the grid, turn it, find what is visible, put the carried object where the agent is, and
         encode: cells that are not visible as zeros. Here the cells are encoded first, which commutes with cutting and
@@ -98,19 +98,19 @@ def _visible(opaque: bytes) -> NDArray[np.uint8]:
     return np.frombuffer(bytes(seen), dtype=np.uint8).reshape(VIEW, VIEW, 1)
 
 
-class FastDoorKey(Arrayed, DoorKeyEnv):
+class FastDoorKey(ArrayMiniGrid, DoorKeyEnv):
     pass
 
 
-class FastFourRooms(Arrayed, FourRoomsEnv):
+class FastFourRooms(ArrayMiniGrid, FourRoomsEnv):
     pass
 
 
-class FastKeyCorridor(Arrayed, KeyCorridorEnv):
+class FastKeyCorridor(ArrayMiniGrid, KeyCorridorEnv):
     pass
 
 
-class FastObstructedMaze(Arrayed, ObstructedMaze_Full_V1):
+class FastObstructedMaze(ArrayMiniGrid, ObstructedMaze_Full_V1):
     pass
 
 
@@ -123,6 +123,6 @@ FAST: Final[dict[type, type]] = {
 
 
 def upgrade(env: Any) -> None:
-    """An environment made with a view of another size, or one that goes through walls, stays stock."""
+    """Make a stock environment fast, unless its view has another size or goes through walls."""
     if env.agent_view_size == VIEW and not env.see_through_walls:
         env.__class__ = FAST[type(env)]

@@ -50,7 +50,7 @@ class Stop(Exception):
         self.code = code
 
 
-class Closed(Stop):
+class RunIsClosed(Stop):
     """There is no server any more, for good."""
 
 
@@ -121,7 +121,7 @@ def look(submit_id: str) -> dict[str, Any]:
     """What became of a submission. When the run was closed after it, its feedback is there to be read."""
     try:
         answer: dict[str, Any] = json.loads(call("GET", f"/submissions/{submit_id}")[1])
-    except Closed:
+    except RunIsClosed:
         summary = read_json(os.path.join(HERE, "feedback", submit_id, "summary.json"))
         if not (isinstance(summary, dict) and summary.get("status")):
             raise
@@ -191,7 +191,8 @@ def fetch(request: urllib.request.Request) -> tuple[int, str]:
 def api() -> str:
     door = read_json(DOOR)
     if isinstance(door, dict) and door.get("closed") is True:
-        raise Closed(REFUSED, "the run is closed: nothing more can be submitted. What was submitted is in feedback/")
+        text = "the run is closed: nothing more can be submitted. What was submitted is in feedback/"
+        raise RunIsClosed(REFUSED, text)
     address = door.get("api") if isinstance(door, dict) else os.environ.get("EVOPOLICYGYM_API")
     if not isinstance(address, str) or not re.match(r"http://[!-~]+$", address):
         raise Stop(UNREACHABLE, "door.json does not say where the server is, nor does EVOPOLICYGYM_API")

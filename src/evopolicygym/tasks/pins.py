@@ -31,8 +31,8 @@ BEHIND: Final = {
 @cache
 def pins() -> dict[str, str]:
     """Return the exact version that this package requires of each pinned distribution."""
-    found = (PIN.match(line) for line in metadata.requires("evopolicygym") or [])
-    return {match[1].lower(): match[2] for match in found if match}
+    matches = (PIN.match(line) for line in metadata.requires("evopolicygym") or [])
+    return {match[1].lower(): match[2] for match in matches if match}
 
 
 @cache

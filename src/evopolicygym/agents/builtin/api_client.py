@@ -22,7 +22,7 @@ RUNNING: Final = ("busy", "running")
 MAX_FAULTS: Final = 4  # the judge closes a run after three
 
 
-class RunClosed(Exception):
+class RunOver(Exception):
     """The run takes no more submissions, and why."""
 
 
@@ -51,13 +51,13 @@ class ApiClient:
         return self._call("GET", "/info", None, {})[1]
 
     def submit(self, cases: list[int]) -> SubmitResult:
-        """What is in ``system`` now, on these cases. Raises RunClosed."""
+        """What is in ``system`` now, on these cases. Raises RunOver."""
         self._count += 1
         for attempt in range(MAX_FAULTS):
             answer = self._ended(f"{self._name}-{self._count:04}-{attempt}", cases)
             if answer["status"] != "fault":
                 return _reply(answer)
-        raise RunClosed(answer["message"])
+        raise RunOver(answer["message"])
 
     def _ended(self, key: str, cases: list[int]) -> dict[str, Any]:
         body = json.dumps({"env_instances": cases}).encode()
@@ -70,7 +70,7 @@ class ApiClient:
             time.sleep(0.2)
         if code == 200 or status == "fault":
             return answer
-        raise RunClosed(f"{status}: {answer.get('message', code)}")
+        raise RunOver(f"{status}: {answer.get('message', code)}")
 
     def _call(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> tuple[int, dict[str, Any]]:
         began = time.monotonic()

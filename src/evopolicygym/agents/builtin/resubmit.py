@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from .api_client import ApiClient, RunClosed
+from .api_client import ApiClient, RunOver
 
 
 def main() -> int:
@@ -34,7 +34,7 @@ def play(api: ApiClient, plan: list[tuple[Path, list[int]]]) -> int:
         put(folder, api.system)
         try:
             reply = api.submit(cases)
-        except RunClosed as closed:
+        except RunOver as closed:
             print(f"resubmit: {closed}", file=sys.stderr)
             return 1
         print(f"resubmit: {folder.name} is {reply.submit_id}, {reply.status}, {reply.remaining} left", flush=True)

@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.random import Generator
 
-from .api_client import ApiClient, RunClosed, ServerUnreachable
+from .api_client import ApiClient, RunOver, ServerUnreachable
 from .tuner.evaluator import Candidate, write
 from .tuner.policies.features import LARGEST, Vector, blocks, has_goals
 from .tuner.spaces import Spaces
@@ -32,7 +32,7 @@ def main() -> int:
     api = ApiClient(f"shotgun-{seed}")
     try:
         fire(api, wanted, seed)
-    except RunClosed as closed:
+    except RunOver as closed:
         print(f"shotgun: {closed}")
     except ServerUnreachable as error:
         print(f"shotgun: {error}", file=sys.stderr)

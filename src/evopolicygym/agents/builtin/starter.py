@@ -6,7 +6,7 @@ spending the rest of the budget would change nothing.
 
 from __future__ import annotations
 
-from .api_client import ApiClient, RunClosed
+from .api_client import ApiClient, RunOver
 
 CASES = 4
 
@@ -16,7 +16,7 @@ def main() -> None:
     count = min(CASES, api.info()["episode_budget"])
     try:
         reply = api.submit(list(range(count)))
-    except RunClosed as closed:
+    except RunOver as closed:
         print(f"starter: nothing submitted: {closed}")
         return
     print(f"starter: {reply.submit_id} {reply.status}, returns {list(reply.returns)}, {reply.remaining} episodes left")

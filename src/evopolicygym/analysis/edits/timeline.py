@@ -137,7 +137,7 @@ class CurvePoint:
 
 
 @dataclass(frozen=True)
-class RunProgress:
+class ImprovementCurve:
     """``area``: mean height of the curve from its first point to the end of the whole budget. ``episodes_to``: consumed
     when that share (in percent) of the way from the first score to the final best was covered. A drop is a score below
     the one before it. Null where there is no score, or no drop to answer."""
@@ -153,12 +153,12 @@ class RunProgress:
     last_minus_best: float | None
 
 
-def run_progress(events: Sequence[TimelineEvent], budget: int) -> RunProgress:
+def run_progress(events: Sequence[TimelineEvent], budget: int) -> ImprovementCurve:
     scored = [event for event in events if event.validation is not None]
     curve = _curve(scored)
     best = next((event.submission for event in reversed(scored) if event.hit or event.kind is EditKind.FIRST), None)
     falls = _falls(scored)
-    return RunProgress(
+    return ImprovementCurve(
         curve=curve,
         area=_area(curve, budget),
         episodes_to={share: _episodes_to(curve, share / 100) for share in SHARES},

@@ -1,4 +1,7 @@
-"""Everything `leaderboard` shows, as facts: for each board its task tables, aggregates and costs."""
+"""Build the leaderboard: for each board its task tables, aggregates and costs.
+
+A mean cost is None (unknown) as soon as one run of the entrant has no number.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ from evopolicygym.reference.anchors import AnchorFile
 from evopolicygym.reference.scale import version
 from evopolicygym.run_record import RunRecord
 
-# The keys of ``usage`` in run.json that are read: numbers for the whole run. Cached input is not part of input.
+# Keys of ``usage`` in run.json, for the whole run. Cached input is not part of input.
 INPUT: Final = "input_tokens"
 CACHED: Final = "cached_tokens"
 OUTPUT: Final = "output_tokens"
@@ -28,7 +31,7 @@ DOLLARS: Final = "dollars"
 
 @dataclass(frozen=True)
 class MeanCost:
-    """Means over runs. ``wall_s`` is from opening to closing: hidden scoring is not the agent's time."""
+    """Mean cost per run. ``wall_s`` is from opening to closing: hidden scoring is not the agent's time."""
 
     input_tokens: float | None
     cached_tokens: float | None
@@ -38,6 +41,7 @@ class MeanCost:
 
 
 def mean_cost(runs: Iterable[RunRecord]) -> MeanCost:
+    """Average the cost of runs; None for what one of them does not know."""
     listed = list(runs)
     return MeanCost(
         input_tokens=mean_if_known(_usage(run, INPUT) for run in listed),
@@ -53,7 +57,7 @@ def per_dollar(score: float | None, dollars: float | None) -> float | None:
 
 
 def pareto(points: Mapping[str, tuple[float, float]]) -> set[str]:
-    """Names of (dollars, score) that no other point beats in one and equals or beats in the other."""
+    """Return the names of the (dollars, score) points on the Pareto front: no other point dominates them."""
     return {name for name, point in points.items() if not any(_dominates(other, point) for other in points.values())}
 
 
@@ -71,7 +75,7 @@ def _wall_s(run: RunRecord) -> float | None:
 
 
 class PaperRows(StrEnum):
-    """``mixed``: published rows were measured like these runs. ``apart``: they were not, and only stand beside."""
+    """Where published rows stand. ``mixed``: in the tables, as measured like these runs. ``apart``: for reference."""
 
     ABSENT = "absent"
     MIXED = "mixed"
@@ -80,8 +84,8 @@ class PaperRows(StrEnum):
 
 @dataclass(frozen=True)
 class CostRow:
-    """``checkpoints``: distinct candidates, mean over runs. ``score`` is the primary aggregate over Core16; ``pareto``:
-    nobody is both cheaper and better. Null: unknown."""
+    """Cost of one entrant. ``checkpoints``: mean number of distinct candidates. ``score``: the primary aggregate over
+    Core16. ``pareto``: no entrant is both cheaper and better. None: unknown."""
 
     entrant: str
     runs: int
@@ -94,7 +98,7 @@ class CostRow:
 
 @dataclass(frozen=True)
 class BoardTable:
-    """``apart`` and ``differs`` say why these runs share no table with those of the first board."""
+    """Tables of one board. ``apart`` and ``differs`` say why its runs share no table with those of the first board."""
 
     conditions: dict[str, Any]
     apart: tuple[str, ...]
@@ -108,41 +112,51 @@ class BoardTable:
 
 @dataclass(frozen=True)
 class Leaderboard:
+    """All boards, the largest publishable one first: the object behind `leaderboard --json`."""
+
     scale_version: int
     draws: int
     boards: tuple[BoardTable, ...]
 
     @property
     def missing(self) -> int:
+        """Number of runs without a score."""
         return sum(len(table.missing) for board in self.boards for table in board.tasks)
 
 
 def leaderboard(
     runs: Iterable[RunRecord], files: Sequence[AnchorFile], with_paper: bool = False, draws: int = DRAWS
 ) -> Leaderboard:
-    """``files`` are anchors to look in, the first that fits is taken."""
+    """Build the leaderboard of runs.
+
+    Args:
+        runs: Records of runs, in any order.
+        files: Anchor files; the first with anchors that fit a task is used.
+        with_paper: Add the published rows.
+        draws: Number of bootstrap draws.
+    """
     return Leaderboard(version(), draws, tuple(_board(board, files, with_paper, draws) for board in boards(runs)))
 
 
 def _board(board: Board, files: Sequence[AnchorFile], with_paper: bool, draws: int) -> BoardTable:
     rows = _paper_rows(board, with_paper)
     mixed = rows is PaperRows.MIXED
-    fields = {task: task_results(group, files, mixed, draws) for task, group in board.groups.items()}
-    aggregates = [aggregate(name, tasks, fields) for name, tasks in task_groups().items() if set(tasks) & set(fields)]
+    results = {task: task_results(group, files, mixed, draws) for task, group in board.groups.items()}
+    aggregates = [aggregate(name, tasks, results) for name, tasks in task_groups().items() if set(tasks) & set(results)]
     return BoardTable(
         conditions=conditions(board.sample.ids.fingerprint),
         apart=board.apart,
         differs=board.differs,
         paper_rows=rows,
-        published={task: row for task, row in paper.published().items() if task in fields and rows is PaperRows.APART},
-        tasks=tuple(task_table(one) for one in fields.values()),
+        published={task: row for task, row in paper.published().items() if task in results and rows is PaperRows.APART},
+        tasks=tuple(task_table(result) for result in results.values()),
         aggregates=tuple(aggregates),
-        costs=tuple(_costs(fields, aggregates)),
+        costs=tuple(_costs(results, aggregates)),
     )
 
 
 def _paper_rows(board: Board, with_paper: bool) -> PaperRows:
-    """The published rows share a table only with runs on the paper's cases, under the paper's budget."""
+    """Return where published rows stand: in the tables only with runs on the paper's cases, under its budget."""
     if not with_paper:
         return PaperRows.ABSENT
     alike = all(_as_in_the_paper(group.sample) for group in board.groups.values())
@@ -155,13 +169,13 @@ def _as_in_the_paper(run: RunRecord) -> bool:
     return same_cases and run.budget.total == paper.BUDGET and run.options.max_candidates is None
 
 
-def _costs(fields: dict[str, TaskResults], aggregates: list[Aggregate]) -> list[CostRow]:
+def _costs(results: dict[str, TaskResults], aggregates: list[Aggregate]) -> list[CostRow]:
     played: dict[str, list[RunRecord]] = {}
-    for one in fields.values():
-        for entry in one.entries:
+    for result in results.values():
+        for entry in result.entries:
             if entry.kind is EntryKind.RUNS:
                 played.setdefault(entry.label, []).extend(entry.runs)
-    scores = {one.entrant: one.normalised.value for whole in aggregates[:1] for one in whole.standings}
+    scores = {row.entrant: row.normalised.value for whole in aggregates[:1] for row in whole.standings}
     costs = {label: mean_cost(runs) for label, runs in played.items()}
     points = {label: (costs[label].dollars, scores.get(label)) for label in played}
     known = {label: (x, y) for label, (x, y) in points.items() if x is not None and y is not None}

@@ -136,7 +136,7 @@ class TaskResults:
 
     @cached_property
     def drawn(self) -> dict[str, Drawn]:
-        """Runs x draws for each entrant. The generator is seeded by the task, so that other tasks change nothing here."""
+        """Runs x draws for each entrant. Seeded by the task: other tasks change nothing here."""
         generator = np.random.default_rng([SEED, zlib.crc32(self.task.encode())])
         known = {entry.label: entry.matrix for entry in self.entries if entry.matrix is not None}
         fixed = {entry.label: np.full((1, self.draws), entry.score) for entry in self.entries if entry.matrix is None}

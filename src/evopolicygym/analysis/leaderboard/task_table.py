@@ -47,7 +47,7 @@ class TaskRow:
 
 @dataclass(frozen=True)
 class TaskTable:
-    """Table of one task. ``entrants`` is the N of the rank score. ``trivial`` are scores to beat by trivial policies."""
+    """Table of one task. ``entrants`` is the N of the rank score. ``trivial``: scores of trivial policies."""
 
     task: str
     comparable_id: str

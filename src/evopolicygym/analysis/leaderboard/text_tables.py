@@ -44,7 +44,7 @@ class TextTable:
 
 def standings_table(aggregate: Aggregate) -> TextTable:
     """Return the ranking over all tasks of a collection or family."""
-    columns = ("place", "entrant", f"score [{LEVEL}]", "places", "P(first)", "rank score", "wins", "top-2",
+    columns = ("rank", "entrant", f"score [{LEVEL}]", "ranks", "P(first)", "rank score", "wins", "top-2",
                "interval of")  # fmt: skip
     rows = [_standing(row) for row in aggregate.standings]
     return TextTable(f"{aggregate.name}: {aggregate.tasks} tasks", columns, rows, remarks="interval of")
@@ -58,9 +58,10 @@ def other_aggregates_table(aggregate: Aggregate) -> TextTable:
 
 
 def task_scores_table(table: TaskTable) -> TextTable:
-    columns = ("rank", "entrant", "runs", "checkpoints", "score", f"{LEVEL} interval", "places", "P(first)",
+    """Return the entrants of one task, best first."""
+    columns = ("rank", "entrant", "runs", "checkpoints", "score", f"{LEVEL} interval", "ranks", "P(first)",
                "normalised", "paper's", "rank score", "notes")  # fmt: skip
-    optional = ("rank score", "paper's", "normalised", "checkpoints", "P(first)", "places", "runs")
+    optional = ("rank score", "paper's", "normalised", "checkpoints", "P(first)", "ranks", "runs")
     title = f"{table.task}: {table.cases} held-out cases, N = {table.entrants}"
     rows = [_task_row(row, table) for row in table.rows]
     return TextTable(title, columns, rows, remarks="notes", optional=optional)
@@ -79,6 +80,7 @@ def selection_table(board: BoardTable) -> TextTable:
 
 
 def cost_table(board: BoardTable) -> TextTable:
+    """Return what the runs of each entrant cost."""
     columns = ("entrant", "runs", "checkpoints", "input tokens", "cached", "output", "dollars", "minutes",
                "score per dollar", "Pareto")  # fmt: skip
     rows = [_cost(row) for row in board.costs]

@@ -1,4 +1,4 @@
-"""Arithmetic with the bits of highway-env's numpy, at the price of plain Python.
+"""Arithmetic with exactly the results of highway-env's numpy, at the speed of plain Python.
 
 Only operations that IEEE 754 rounds the same way everywhere (+ - * / % sqrt, comparisons) are done in Python. For the
 others numpy has its own kernels (SVML, BLAS with fused multiply-add) whose last bit differs from the C library's, so
@@ -27,7 +27,7 @@ sqrt: Final = math.sqrt
 
 
 def _plain(quick: Callable[[float], float], numpys: Any, tested: Any) -> Callable[[float], float]:
-    """``quick`` if it gives numpy's bits for every tested number, otherwise numpy's function itself."""
+    """Return ``quick`` if it equals numpy's function for every tested number, otherwise numpy's function itself."""
     same = numpys(tested).tolist() == [quick(x) for x in tested.tolist()]
     return quick if same else lambda x: float(numpys(x))
 
@@ -47,23 +47,23 @@ square: Final = _plain(_product, lambda x: np.power(x, 2), _TESTED)  # ``np.powe
 class Pairs:
     """Products of vectors of two numbers by the same BLAS call that numpy makes (it may fuse multiply and add)."""
 
-    __slots__ = ("one", "other")
+    __slots__ = ("first", "second")
 
     def __init__(self) -> None:
-        self.one = np.zeros(2)
-        self.other = np.zeros(2)
+        self.first = np.zeros(2)
+        self.second = np.zeros(2)
 
     def dot(self, ax: float, ay: float, bx: float, by: float) -> float:
         """``np.dot([ax, ay], [bx, by])``."""
-        one, other = self.one, self.other
-        one[0], one[1], other[0], other[1] = ax, ay, bx, by
-        return float(one.dot(other))
+        first, second = self.first, self.second
+        first[0], first[1], second[0], second[1] = ax, ay, bx, by
+        return float(first.dot(second))
 
     def norm(self, x: float, y: float) -> float:
         """``np.linalg.norm([x, y])``: numpy takes the root of the vector's product with itself."""
-        one = self.one
-        one[0], one[1] = x, y
-        return sqrt(one.dot(one))
+        first = self.first
+        first[0], first[1] = x, y
+        return sqrt(first.dot(first))
 
 
 def not_zero(x: float) -> float:

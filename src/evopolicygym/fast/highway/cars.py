@@ -13,7 +13,7 @@ CLEARANCE: Final = 1e-6  # metres, far above rounding
 
 
 class Spot:
-    """Where one RoadObject is; a circular lane adds the angle and radius about its centre (lanes.py)."""
+    """The position of one RoadObject; a circular lane adds the angle and radius about its centre (lanes.py)."""
 
     __slots__ = ("angle", "radius", "vehicle", "x", "y")
     angle: float | None
@@ -42,10 +42,10 @@ class Body(Spot):
         self.cos, self.sin = cos(self.heading), sin(self.heading)
 
     def store(self) -> None:
-        """Write back what has changed: nothing, unless it is a car."""
+        """Write changes back to the object. Only cars change."""
 
     def clear_of(self, other: Body, dt: float) -> bool:
-        """True if utils.are_polygons_intersecting (highway_env/utils.py) certainly finds nothing.
+        """Return True if utils.are_polygons_intersecting (highway_env/utils.py) certainly finds nothing.
 
         It projects both rectangles on the normals of their sides, and finds neither contact nor coming contact if on
         some normal they are apart and stay so while the first one moves on. This is the same test, with a clearance
@@ -56,12 +56,12 @@ class Body(Spot):
         vy = (self.speed * self.sin - other.speed * other.sin) * dt
         along = abs(self.cos * other.cos + self.sin * other.sin)
         across = abs(self.cos * other.sin - self.sin * other.cos)
-        for one, two in ((self, other), (other, self)):
-            c, s = one.cos, one.sin
-            extent = one.half_length + two.half_length * along + two.half_width * across
+        for a, b in ((self, other), (other, self)):
+            c, s = a.cos, a.sin
+            extent = a.half_length + b.half_length * along + b.half_width * across
             if abs(dx * c + dy * s) - abs(vx * c + vy * s) - extent > CLEARANCE:
                 return True
-            extent = one.half_width + two.half_length * across + two.half_width * along
+            extent = a.half_width + b.half_length * across + b.half_width * along
             if abs(dy * c - dx * s) - abs(vy * c - vx * s) - extent > CLEARANCE:
                 return True
         return False
@@ -77,9 +77,9 @@ class Car(Body):
 
     def __init__(self, vehicle: Any) -> None:
         super().__init__(vehicle)
-        self.obey()
+        self.read_action()
 
-    def obey(self) -> None:
+    def read_action(self) -> None:
         """Take over the vehicle's action."""
         self.steering = float(self.vehicle.action["steering"])
         self.acceleration = float(self.vehicle.action["acceleration"])
@@ -111,7 +111,7 @@ class Car(Body):
         self.turn()
 
     def store(self) -> None:
-        """Back to the object, with the types that it has there after a stock step."""
+        """Write the numbers back to the object, with the types that they have after a stock step."""
         vehicle = self.vehicle
         vehicle.position[0], vehicle.position[1] = self.x, self.y
         vehicle.heading = np.float64(self.heading)
@@ -120,9 +120,9 @@ class Car(Body):
 
 
 def collide(car: Car, others: Iterable[Body], dt: float) -> None:
-    """RoadObject.handle_collisions with each of the others in turn, by highway-env itself wherever it could matter.
+    """Call RoadObject.handle_collisions for each of the others in turn, if it could have an effect.
 
-    It can not where the circles that it compares first are apart, up to rounding, or ``Body.clear_of`` says so.
+    It has none if the circles that it compares first are apart, up to rounding, or if ``Body.clear_of`` is True.
     """
     x, y, reach = car.x, car.y, car.diagonal / 2 + abs(car.speed) * dt + CLEARANCE
     for other in others:

@@ -58,15 +58,15 @@ class FastKinematics(KinematicObservation):  # type: ignore[misc]
         """Road.close_objects_to (highway_env/road/road.py) with RoadObject.lane_distance_to, each gap computed once."""
         ego, road, pairs = self.observer_vehicle, self.env.road, Pairs()
         spot, lane = Spot(ego), road.network.roads.lanes[ego.lane_index]
-        along = lane.place(spot)[0]
-        found = []
+        along = lane.local_coordinates(spot)[0]
+        near = []
         for other in map(Spot, road.vehicles):
             distance = pairs.norm(other.x - spot.x, other.y - spot.y)
             if other.vehicle is not ego and distance < self.env.PERCEPTION_DISTANCE:
-                gap = lane.place(other)[0] - along
+                gap = lane.local_coordinates(other)[0] - along
                 if self.see_behind or gap > -2 * ego.LENGTH:
-                    found.append((abs(gap), other.vehicle))
-        return [vehicle for _, vehicle in sorted(found, key=itemgetter(0))[: self.vehicles_count - 1]]
+                    near.append((abs(gap), other.vehicle))
+        return [vehicle for _, vehicle in sorted(near, key=itemgetter(0))[: self.vehicles_count - 1]]
 
     def _row(self, vehicle: Any) -> list[float]:
         x, y = vehicle.position.tolist()
@@ -104,7 +104,7 @@ class FastGoal(KinematicsGoalObservation):  # type: ignore[misc]
 
 
 def observation_of(env: Any, config: dict[str, Any]) -> Any:
-    """highway-env's observation_factory, with the fast kind where the configuration is one that it covers."""
+    """Return what highway-env's observation_factory makes, as the fast kind if that covers the configuration."""
     stock = observation_factory(env, config)
     if type(stock) is KinematicsGoalObservation and stock.features == GOAL:
         stock.__class__ = FastGoal
@@ -118,7 +118,7 @@ def observation_of(env: Any, config: dict[str, Any]) -> Any:
 
 
 class FastParking(ParkingEnv):  # type: ignore[misc]
-    """ParkingEnv; scenes that its configuration can make but that are not covered here run as stock."""
+    """ParkingEnv, faster. Scenes of configurations that are not covered here run as stock."""
 
     def define_spaces(self) -> None:
         """AbstractEnv.define_spaces and ParkingEnv.define_spaces with observations that avoid pandas."""
@@ -171,7 +171,7 @@ class FastParking(ParkingEnv):  # type: ignore[misc]
         for frame in range(frames):
             if action is not None and not config["manual_control"] and self.steps % frames == 0:
                 self.action_type.act(action)
-                car.obey()
+                car.read_action()
             car.advance(dt)
             collide(car, objects, dt)
             self.steps += 1
@@ -197,7 +197,7 @@ class FastParking(ParkingEnv):  # type: ignore[misc]
 
 
 class FastRoundabout(RoundaboutEnv):  # type: ignore[misc]
-    """RoundaboutEnv; scenes that its configuration can make but that are not covered here run as stock."""
+    """RoundaboutEnv, faster. Scenes of configurations that are not covered here run as stock."""
 
     def define_spaces(self) -> None:
         """AbstractEnv.define_spaces (highway_env/envs/common/abstract.py) with an observation that avoids pandas."""

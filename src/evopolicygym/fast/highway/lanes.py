@@ -19,7 +19,7 @@ Box = tuple[float, float, float, float]  # left, right, low, high
 
 
 class FastLane(ABC):
-    """What straight and circular lanes share. ``index`` is the key in the road network, ``stock`` the original."""
+    """A lane as plain numbers. ``index`` is its key in the road network, ``stock`` the original."""
 
     __slots__ = ("end", "high", "index", "length", "near", "reach", "speed_limit", "stock")
 
@@ -34,7 +34,7 @@ class FastLane(ABC):
         self.speed_limit = float(stock.speed_limit)
 
     @abstractmethod
-    def place(self, car: Any) -> tuple[float, float]:
+    def local_coordinates(self, car: Any) -> tuple[float, float]:
         """``local_coordinates`` of a car: longitudinal and lateral."""
 
     @abstractmethod
@@ -46,7 +46,7 @@ class FastLane(ABC):
 
     def reachable(self, car: Any) -> bool:
         """AbstractLane.is_reachable_from (highway_env/road/lane.py)."""
-        longitudinal, lateral = self.place(car)
+        longitudinal, lateral = self.local_coordinates(car)
         return abs(lateral) <= self.reach and 0 <= longitudinal < self.high
 
 
@@ -71,7 +71,7 @@ class StraightFastLane(FastLane):
         self.phase = float(getattr(stock, "phase", 0.0))
         self.slope = self.amplitude * self.pulsation
 
-    def place(self, car: Any) -> tuple[float, float]:
+    def local_coordinates(self, car: Any) -> tuple[float, float]:
         """StraightLane.local_coordinates and SineLane.local_coordinates."""
         x, y = (car.x, car.y) if self.along_x else (car.y, car.x)
         longitudinal = self.sign * (x - self.start) + 0.0
@@ -84,7 +84,7 @@ class StraightFastLane(FastLane):
         along = self.sign * ((car.x if self.along_x else car.y) - self.start)
         if not -MARGIN <= along < self.high:
             return None
-        longitudinal, lateral = self.place(car)
+        longitudinal, lateral = self.local_coordinates(car)
         return longitudinal if abs(lateral) <= self.near else None
 
     def heading_at(self, longitudinal: float) -> float:
@@ -131,7 +131,7 @@ class CircularFastLane(FastLane):
         self.inner = max(self.radius - self.near, 0.0) ** 2 - 1.0  # squared radii: outside of these, certainly off
         self.outer = (self.radius + self.near) ** 2 + 1.0
 
-    def place(self, car: Any) -> tuple[float, float]:
+    def local_coordinates(self, car: Any) -> tuple[float, float]:
         """CircularLane.local_coordinates: the same operations in the same order."""
         if car.angle is None:
             dx, dy = car.x - self.centre[0], car.y - self.centre[1]
@@ -143,7 +143,7 @@ class CircularFastLane(FastLane):
     def holds(self, car: Any) -> float | None:
         if not self.inner < (car.x - self.centre[0]) ** 2 + (car.y - self.centre[1]) ** 2 < self.outer:
             return None
-        longitudinal, lateral = self.place(car)
+        longitudinal, lateral = self.local_coordinates(car)
         return longitudinal if abs(lateral) <= self.near and -MARGIN <= longitudinal < self.high else None
 
     def heading_at(self, longitudinal: float) -> float:
@@ -152,7 +152,7 @@ class CircularFastLane(FastLane):
 
 
 def compile_lane(index: tuple[str, str, int], stock: Any) -> FastLane | None:
-    """None for a lane that these formulas do not cover."""
+    """Return the lane as plain numbers; None if these formulas do not cover it."""
     if stock.forbidden or stock.speed_limit is None:
         return None
     if type(stock) is CircularLane and 0 < stock.length < PI * stock.radius:
@@ -166,8 +166,8 @@ def union(boxes: Iterable[Box]) -> Box:
     return min(left), max(right), min(low), max(high)
 
 
-DOUBT: Final = 1e-6  # metres or radians: far above the rounding of any distance below, far below what tells lanes apart
-FAR: Final = 1e4  # metres or radians: beyond this, rounding is not looked into
+DOUBT: Final = 1e-6  # metres or radians: far above the rounding of distances, far below distances between lanes
+FAR: Final = 1e4  # metres or radians: beyond this the bounds on rounding do not hold
 
 
 class Rings:
@@ -183,7 +183,7 @@ class Rings:
         self.inner, self.outer = min(arc.radius for arc in arcs), max(arc.radius for arc in arcs)
         self.origin = arcs[0].start
         self.limits = _distinct([(angle - self.origin) % TAU for arc in arcs for angle in (arc.start, arc.last)])
-        middles = [self.origin + (one + other) / 2 for one, other in pairwise(self.limits)]
+        middles = [self.origin + (start + end) / 2 for start, end in pairwise(self.limits)]
         self.spans = [[arc for arc in arcs if _passes(arc, middle)] for middle in middles]
         self.complete = (
             len({arc.centre for arc in arcs}) == len({arc.turn for arc in arcs}) == 1
@@ -194,7 +194,8 @@ class Rings:
     def distances(
         self, x: float, y: float, heading: float, limit: float
     ) -> list[tuple[float, CircularFastLane]] | None:
-        """Of the lanes through the angle of a car; none if all are beyond the limit, None too close to the end of one.
+        """Return the distances of the lanes through the angle of a car: empty if all are beyond the limit, None if the
+        car is too close to the end of one.
 
         A lane that does not pass there is farther than the one on the same circle that does: both have the same
         lateral distance and the same heading, and it adds a way along the circle to one of its ends.
@@ -277,8 +278,8 @@ class FastNetwork(RoadNetwork):  # type: ignore[misc]
 def speed_up(network: Any) -> None:
     """Give a finished stock network the faster search."""
     lanes = [compile_lane(index, stock) for index, stock in network.lanes_dict().items()]
-    known = [lane for lane in lanes if lane is not None]
-    roads = RoadIndex(known) if len(known) == len(lanes) else None
+    covered = [lane for lane in lanes if lane is not None]
+    roads = RoadIndex(covered) if len(covered) == len(lanes) else None
     network.__class__ = FastNetwork
     network.roads = roads if roads and (roads.rings is None or roads.rings.complete) else None
 
@@ -291,7 +292,7 @@ def _arms(lines: list[StraightFastLane]) -> list[tuple[Box, list[tuple[Box, Stra
 
 
 def _distinct(angles: list[float]) -> list[float]:
-    """Sorted, without those that are another one up to rounding, from 0 to a full turn."""
+    """Return the angles sorted, from 0 to a full turn, without those that equal another up to rounding."""
     kept = [0.0]
     for angle in sorted(angles):
         if angle - kept[-1] > DOUBT and TAU - angle > DOUBT:

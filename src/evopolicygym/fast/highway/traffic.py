@@ -51,7 +51,7 @@ class Driver(Car):
         self.timer = float(vehicle.timer) if self.autonomous else 0.0
         self.exponent = float(vehicle.DELTA) if self.autonomous else 0.0
         self.wanted = float(vehicle.target_speed)
-        self.along, self.aside = self.lane.place(self)
+        self.along, self.aside = self.lane.local_coordinates(self)
 
     def store(self) -> None:
         super().store()
@@ -119,14 +119,14 @@ class RoadTraffic:
                 vehicle = driver.vehicle
                 lane = self.roads.lanes[self.network.get_closest_lane_index(vehicle.position, vehicle.heading)]
             driver.lane = lane
-            driver.along, driver.aside = lane.place(driver)
+            driver.along, driver.aside = lane.local_coordinates(driver)
         for i, driver in enumerate(self.drivers):
             collide(driver, self.drivers[i + 1 :], dt)
 
     def follow_road(self, driver: Driver) -> None:
         """ControlledVehicle.follow_road (highway_env/vehicle/controller.py)."""
         target = driver.target
-        along = driver.along if target is driver.lane else target.place(driver)[0]
+        along = driver.along if target is driver.lane else target.local_coordinates(driver)[0]
         if along > target.end:
             driver.target = self.roads.lanes[self.next_lane(driver)]
 
@@ -154,7 +154,7 @@ class RoadTraffic:
     def steer(self, driver: Driver) -> None:
         """ControlledVehicle.steering_control and the clipping after it: the same operations in the same order."""
         lane = driver.target
-        along, aside = (driver.along, driver.aside) if lane is driver.lane else lane.place(driver)
+        along, aside = (driver.along, driver.aside) if lane is driver.lane else lane.local_coordinates(driver)
         ahead = lane.heading_at(along + driver.speed * PURSUIT)
         speed = not_zero(driver.speed)
         sideways = -KP_LATERAL * aside / speed
@@ -176,7 +176,7 @@ class RoadTraffic:
 
     def neighbours(self, driver: Driver, lane: FastLane) -> tuple[Driver | None, Driver | None]:
         """Road.neighbour_vehicles (highway_env/road/road.py) without connected lanes: the next in front and behind."""
-        own = driver.along if lane is driver.lane else lane.place(driver)[0]
+        own = driver.along if lane is driver.lane else lane.local_coordinates(driver)[0]
         front: Driver | None = None
         rear: Driver | None = None
         front_at = rear_at = 0.0
@@ -203,7 +203,7 @@ class RoadTraffic:
     def gap(self, driver: Driver, front: Driver) -> float:
         """RoadObject.lane_distance_to (highway_env/vehicle/objects.py)."""
         lane = driver.lane
-        along = front.along if lane is front.lane else lane.place(front)[0]
+        along = front.along if lane is front.lane else lane.local_coordinates(front)[0]
         return along - driver.along
 
     def desired_gap(self, driver: Driver, front: Driver) -> float:

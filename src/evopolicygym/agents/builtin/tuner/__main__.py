@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from ..api_client import ApiClient, RunClosed, ServerUnreachable
+from ..api_client import ApiClient, RunOver, ServerUnreachable
 from .evaluator import ApiEvaluator
 from .search import tune
 from .spaces import Spaces
@@ -19,7 +19,7 @@ def main() -> int:
         meta = info["env_meta"]
         spaces = Spaces(meta["obs_space"], meta["action_space"])
         tune(ApiEvaluator(api, spaces, info["episode_budget"]), spaces, seed)
-    except RunClosed as closed:
+    except RunOver as closed:
         print(f"tuner: done: {closed}")
     except ServerUnreachable as error:
         print(f"tuner: {error}", file=sys.stderr)

@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 
-from ..api_client import ApiClient, RunClosed
+from ..api_client import ApiClient, RunOver
 from .policies.features import Vector, controls_of, entries
 from .spaces import Spaces
 
@@ -48,7 +48,7 @@ class Played:
 
 
 class Evaluator(Protocol):
-    """Where candidates are tried. ``play`` takes fewer cases where the budget ends, and raises RunClosed at its end."""
+    """Where candidates are tried. ``play`` takes fewer cases where the budget ends, and raises RunOver at its end."""
 
     left: int
 
@@ -63,7 +63,7 @@ class ApiEvaluator:
 
     def play(self, candidate: Candidate, cases: list[int]) -> Played:
         if self.left == 0:
-            raise RunClosed("the budget is spent")
+            raise RunOver("the budget is spent")
         asked = cases[: self.left]
         write(candidate, self._api.system)
         reply = self._api.submit(asked)
