@@ -56,8 +56,8 @@ def upkeep() -> float:
     return spent
 
 
-def row(fleet: RayCluster, policy: Path, task: Task, count: int, rounds: int) -> Iterator[str]:
-    remote = RayEngine(task, fleet.info, ClusterSlots(fleet))
+def row(ray_cluster: RayCluster, policy: Path, task: Task, count: int, rounds: int) -> Iterator[str]:
+    remote = RayEngine(task, ray_cluster.info, ClusterSlots(ray_cluster))
     with LocalEngine(task, 1) as one_worker, LocalEngine(task, 2) as two_workers, remote:
         engines: tuple[Engine, ...] = (one_worker, two_workers, remote)
         returns = [timed(engine, policy, task, count)[1] for engine in engines]
@@ -82,10 +82,10 @@ def main(rounds: int) -> None:
     )
     print("|---|---|---|---|---|---|")
     tasks = {slug: resolve(f"core16/{slug}") for slug in WORK}
-    with tempfile.TemporaryDirectory() as folder, RayCluster(list(tasks.values()), most=2) as fleet:
+    with tempfile.TemporaryDirectory() as folder, RayCluster(list(tasks.values()), most=2) as ray_cluster:
         (Path(folder) / "policy.py").write_text(CONSTANT)
         for slug, task in tasks.items():
-            print("|", " | ".join(row(fleet, Path(folder), task, WORK[slug], rounds)), "|", flush=True)
+            print("|", " | ".join(row(ray_cluster, Path(folder), task, WORK[slug], rounds)), "|", flush=True)
 
 
 if __name__ == "__main__":

@@ -29,7 +29,11 @@ def facts(task: Task, folder: Path, order: list[int], jobs: int) -> dict[int, tu
         checkpoint = engine.store.snapshot(folder)
         outcomes = list(engine.run(Episode(i, checkpoint, listed[i]) for i in order))
     assert all(isinstance(outcome, EpisodeResult) and outcome.error is None for outcome in outcomes), outcomes
-    return {one.number: (one.score.hex(), one.length) for one in outcomes if isinstance(one, EpisodeResult)}
+    return {
+        outcome.number: (outcome.score.hex(), outcome.length)
+        for outcome in outcomes
+        if isinstance(outcome, EpisodeResult)
+    }
 
 
 def assert_exact(task: Task, folder: Path, count: int) -> None:

@@ -34,8 +34,8 @@ def drain(batches: BatchQueue, workers: int, episode_s: float) -> list[Batch]:
 @given(st.integers(0, 200), st.integers(0, 200), st.integers(1, 9), st.floats(1e-5, 10))
 def test_every_episode_once_and_in_order_and_one_checkpoint_a_call(count, switch, workers, episode_s):
     found = drain(BatchQueue(iter(episodes(count, switch))), workers, episode_s)
-    assert [one.number for batch in found for one in batch.episodes] == list(range(count))
-    assert all({one.checkpoint for one in batch.episodes} == {batch.checkpoint} for batch in found)
+    assert [episode.number for batch in found for episode in batch.episodes] == list(range(count))
+    assert all({episode.checkpoint for episode in batch.episodes} == {batch.checkpoint} for batch in found)
 
 
 def test_a_call_is_as_long_as_it_should_be_but_short_at_the_end():
@@ -55,7 +55,7 @@ def test_what_was_lost_comes_first_and_one_by_one():
     lost = Batch(CHECKPOINTS[0], tuple(episodes(3)))
     batches.put_first(lost.split_for_retry())
     again = [batches.next(2) for _ in range(3)]
-    assert [(one.losses, [two.number for two in one.episodes]) for one in again if one] == [
+    assert [(batch.losses, [episode.number for episode in batch.episodes]) for batch in again if batch] == [
         (1, [0]),
         (1, [1]),
         (1, [2]),

@@ -56,7 +56,7 @@ def test_large_arrays_are_found_at_every_depth_whatever_their_keys(policy_player
             number, deep = seen["deep"]["7"]
             assert number == t
             large = [seen["a/b"], seen["a_b"], seen["../../up"], deep]
-            values = [archive[one["npz"]][one["row"]] for one in large]
+            values = [archive[entry["npz"]][entry["row"]] for entry in large]
             assert [set(value.tolist()) for value in values] == [{t}, {t + 20}, {t + 40}, {t + 0.5}]
             assert values[3].dtype == np.float32
 

@@ -47,16 +47,16 @@ from evopolicygym.tasks.task import Task
 
 @contextmanager
 def make_engine(
-    settings: RunSettings, task: Task, store: Path, slots: Slots | None = None, seats: ClusterInfo | None = None
+    settings: RunSettings, task: Task, store: Path, slots: Slots | None = None, cluster: ClusterInfo | None = None
 ) -> Iterator[Engine]:
-    """``slots`` where many runs share them, and with Ray the ``seats`` that they are of."""
+    """``slots`` where many runs share them, and with Ray the ``cluster`` that they belong to."""
     filming = Videos(settings.video) is not Videos.NONE
     levels, stock = settings.isolation.levels(), settings.stock
     if settings.engine is EngineName.LOCAL:
         with LocalEngine(task, settings.jobs, levels, store, filming, stock, slots) as engine:
             yield engine
-    elif slots and seats:
-        with RayEngine(task, seats, slots, levels, store, filming, stock) as remote:
+    elif slots and cluster:
+        with RayEngine(task, cluster, slots, levels, store, filming, stock) as remote:
             yield remote
     else:
         with ray_engine(task, settings.jobs, settings.ray_address, levels, store, filming, stock) as alone:
@@ -102,12 +102,12 @@ def open_run(
     root: Path,
     agent_facts: dict[str, Any] = NO_AGENT,
     slots: Slots | None = None,
-    seats: ClusterInfo | None = None,
+    cluster: ClusterInfo | None = None,
     /,
     **given: Any,
 ) -> Iterator[OpenRun]:
     """An existing run or, when a task is given, a new one. Leaving it lets go: another process may take over. ``slots``
-    and, with Ray, ``seats`` are there where runs share them."""
+    and, with Ray, ``cluster`` are given if runs share them."""
     paths = RunPaths(_real(root))
     _set_link_aside(paths.workspace)
     check_run_folder(paths.root)
@@ -121,7 +121,7 @@ def open_run(
         paths.make_own()
         settings = _taken_up(paths, given) if is_taken_up else RunSettings.make(**given)
         try:
-            with _started(paths, settings, agent_facts, slots, seats) as owner:
+            with _started(paths, settings, agent_facts, slots, cluster) as owner:
                 yield owner
         except BaseException:
             if is_new and not has_begun(paths.root):  # no engine here, for want of a package or a jail
@@ -210,14 +210,14 @@ _PARTS: Final = {"checkpoints", "config.toml", "feedback", "hidden", "ledger.jso
 
 @contextmanager
 def _started(
-    paths: RunPaths, settings: RunSettings, agent_facts: dict[str, Any], slots: Slots | None, seats: ClusterInfo | None
+    paths: RunPaths, settings: RunSettings, agent_facts: dict[str, Any], slots: Slots | None, cluster: ClusterInfo | None
 ) -> Iterator[OpenRun]:
     task, splits = resolve(settings.task), settings.splits(make_key=not has_begun(paths.root))
     means = partial(RunContext, task, splits, videos=Videos(settings.video))
     redactor = Redactor(secret_values(settings.agent) if settings.agent else {})
     with (
         _logging(paths.logs / "judge.log"),
-        make_engine(settings, task, paths.checkpoints, slots, seats) as engine,
+        make_engine(settings, task, paths.checkpoints, slots, cluster) as engine,
         closing(Judge(paths, means(engine), lambda: disk_reserve.release_part(paths), redactor.text)) as judge,
     ):
         text = render(task, engine.obs_space, engine.action_space)

@@ -198,7 +198,7 @@ class Scheduler:
             root=self._folder.run(planned.name),
             settings=planned.settings.model_copy(update={"engine": engine}),
             slots=len(self._slots),
-            seats=self._cluster.info if self._cluster else None,
+            cluster=self._cluster.info if self._cluster else None,
             slots_socket=sockets[0],
             requests_socket=sockets[1],
             scheduler=os.getpid(),

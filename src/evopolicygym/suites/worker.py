@@ -43,13 +43,13 @@ POLL_S: Final = 0.02
 
 
 class RunWorkerConfig(StrictModel):
-    """What the scheduler tells the process of a run. ``seats`` are the slots of a Ray cluster, ``slots_socket`` and
+    """What the scheduler tells the process of a run. ``cluster`` is the Ray cluster that slots belong to, ``slots_socket`` and
     ``requests_socket`` inherited descriptors, ``scheduler`` a process id."""
 
     root: Path
     settings: RunSettings
     slots: int
-    seats: ClusterInfo | None
+    cluster: ClusterInfo | None
     slots_socket: int
     requests_socket: int
     scheduler: int
@@ -65,11 +65,11 @@ def main() -> None:
     if _needs_agent(config.root):
         assert config.settings.agent is not None
         agent = set_up_agent(config.settings.agent)
-        with open_run(config.root, agent.facts(config.root), slots, config.seats, **settings) as owner:
+        with open_run(config.root, agent.facts(config.root), slots, config.cluster, **settings) as owner:
             asyncio.run(_play(owner, agent, SharedRateLimits(requests, provider(agent))))
     else:
         SharedRateLimits(requests, "").agent_is_gone()
-        with open_run(config.root, NO_AGENT, slots, config.seats, **settings) as owner:
+        with open_run(config.root, NO_AGENT, slots, config.cluster, **settings) as owner:
             finish_run(owner)
 
 

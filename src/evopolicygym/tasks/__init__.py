@@ -1,0 +1,1 @@
+"""What is played: tasks with their contract texts, spaces, splits and ids, and how their environments are made."""

@@ -18,8 +18,8 @@ from evopolicygym.tasks.task import FailureReturn, Task
 DEFAULT_HORIZON: Final = 1000
 UNKNOWN_FAILURE: Final = FailureReturn(
     -1e6,
-    "Nothing is known of this environment's rewards, so a number below any plausible return stands in. Write a task "
-    "file to declare a tighter one (docs/tasks.md).",
+    "The rewards of this environment are not known, so this is a number below any plausible return. A task file can "
+    "declare a tighter one (`evopolicygym docs tasks`).",
 )
 REGISTERING: Final = ("minigrid", "highway_env", "gymnasium_robotics")
 NAMESPACES: Final = {"ALE": ("ale_py",)}
