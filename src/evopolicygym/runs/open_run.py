@@ -1,4 +1,8 @@
-"""Taking a run over: its folder made or found, its lock held, its engine started, its judge ready to go on."""
+"""Open a run, new or existing: make or check its folder, hold its lock, start its engine, and return its judge.
+
+`open_run` is the one entry. While its block is entered this process owns the run (`OpenRun`); then let an agent play it
+(runs/agent_loop.py), serve it to a person, or score it (runs/serve.py).
+"""
 
 from __future__ import annotations
 
@@ -44,32 +48,14 @@ from evopolicygym.tasks.registry import is_installed_task, resolve
 from evopolicygym.tasks.splits import Splits, new_salt
 from evopolicygym.tasks.task import Task
 
-
-@contextmanager
-def make_engine(
-    settings: RunSettings, task: Task, store: Path, slots: Slots | None = None, cluster: ClusterInfo | None = None
-) -> Iterator[Engine]:
-    """``slots`` where many runs share them, and with Ray the ``cluster`` that they belong to."""
-    filming = Videos(settings.video) is not Videos.NONE
-    levels, stock = settings.isolation.levels(), settings.stock
-    if settings.engine is EngineName.LOCAL:
-        with LocalEngine(task, settings.jobs, levels, store, filming, stock, slots) as engine:
-            yield engine
-    elif slots and cluster:
-        with RayEngine(task, cluster, slots, levels, store, filming, stock) as remote:
-            yield remote
-    else:
-        with ray_engine(task, settings.jobs, settings.ray_address, levels, store, filming, stock) as alone:
-            yield alone
-
-
-LIBRARY_RECORDS: Final = 200
+LIBRARY_RECORDS: Final = 200  # log lines of a library that are kept
+RUN_ENTRIES: Final = {"checkpoints", "config.toml", "feedback", "hidden", "ledger.jsonl", "logs", "workspace"}
 NO_AGENT: Final[dict[str, Any]] = {"agent": None, "agent_isolation": {"level": "none", "network": "open"}}
 
 
 @dataclass(frozen=True)
 class OpenRun:
-    """A run in our hands. ``notice`` is what its user should know of how it goes on."""
+    """A run that this process owns. ``notice`` is a warning for its user, such as another CPU than before."""
 
     paths: RunPaths
     settings: RunSettings
@@ -84,17 +70,18 @@ class OpenRun:
         return CaseSet(context.task.id, context.splits.id)
 
     def write_record(self) -> None:
-        """Agents' source is read, in limited processes, when there is an outcome to explain."""
+        """Write run.json. When the run is finished, the agent's source is analysed for it, in limited processes."""
         if self.judge.state.phase is RunPhase.FINISHED:
             self._read_code()
         record.write(self.paths, self.judge.state, self.judge.ledger_head, self._code.get)
         failpoint("record-written")
 
     def _read_code(self) -> None:
-        hashes = {one.charged.checkpoint.hash for one in self.judge.state.submissions.values()} - set(self._code)
+        submissions = self.judge.state.submissions.values()
+        hashes = {submission.charged.checkpoint.hash for submission in submissions} - set(self._code)
         with ThreadPoolExecutor(self.settings.jobs) as readers:
-            found = readers.map(lambda name: code_facts(self.paths.checkpoints / name), hashes)
-            self._code.update(zip(hashes, found, strict=True))
+            facts = readers.map(lambda name: code_facts(self.paths.checkpoints / name), hashes)
+            self._code.update(zip(hashes, facts, strict=True))
 
 
 @contextmanager
@@ -106,51 +93,66 @@ def open_run(
     /,
     **given: Any,
 ) -> Iterator[OpenRun]:
-    """An existing run or, when a task is given, a new one. Leaving it lets go: another process may take over. ``slots``
-    and, with Ray, ``cluster`` are given if runs share them."""
-    paths = RunPaths(_real(root))
+    """Open the run in ``root``, or a new one there if a task is given. When the block is left, another process may own
+    the run.
+
+    Args:
+        root: The run's folder.
+        agent_facts: What the record of a new run says of its agent (`AgentSetup.facts`).
+        slots: Slots for episodes that this run shares with others.
+        cluster: With Ray, the cluster that the shared slots belong to.
+        **given: Settings of the run, by their names in `RunSettings`. Those of an existing run must not differ, apart
+            from settings.MAY_DIFFER.
+
+    Raises:
+        UserError: A setting is wrong or differs, or the folder holds something else.
+        RunIsOwned: Another process owns the run.
+    """
+    paths = RunPaths(_resolve_parents(root))
     _set_link_aside(paths.workspace)
     check_run_folder(paths.root)
     is_new = not paths.root.exists()
     if not has_begun(paths.root):
         _check_new(root, given)
         _check_settings(RunSettings.make(**given))
-        _make(paths)
-    with RunLock(paths.root, PATIENCE_S if slots else 0.0):  # only now it cannot begin under our hands
-        is_taken_up = has_begun(paths.root)
+        _make_folder(paths)
+    with RunLock(paths.root, PATIENCE_S if slots else 0.0):  # from here on no other process can begin it
+        is_resumed = has_begun(paths.root)
         paths.make_own()
-        settings = _taken_up(paths, given) if is_taken_up else RunSettings.make(**given)
+        settings = _resumed(paths, given) if is_resumed else RunSettings.make(**given)
         try:
-            with _started(paths, settings, agent_facts, slots, cluster) as owner:
-                yield owner
+            with _started(paths, settings, agent_facts, slots, cluster) as run:
+                yield run
         except BaseException:
-            if is_new and not has_begun(paths.root):  # no engine here, for want of a package or a jail
+            if is_new and not has_begun(paths.root):  # the engine did not start: no package, no jail
                 remove_tree(paths.root)
             raise
 
 
-def _real(root: Path) -> Path:
-    """Without `..`, which an agent in its cell could not follow. Of the run's folder itself no link is followed."""
+def _resolve_parents(root: Path) -> Path:
+    """Return the path without `..`, which an agent in its sandbox could not follow. A link in the last place stays
+    one."""
     path = Path(os.path.abspath(root)) if root.name in ("", "..") else root
     return Path(os.path.realpath(path.parent), path.name)
 
 
 def _set_link_aside(workspace: Path) -> None:
-    """An agent without a jail can put a link in its workspace's place: the run goes on, and nobody follows it."""
+    """Replace a workspace that is a link by a folder: an agent without a jail can put one there, and it is not
+    followed."""
     if workspace.is_symlink():
         workspace.rename(workspace.with_name(f"{workspace.name}.link-{secrets.token_hex(4)}"))
         workspace.mkdir(mode=0o755)
 
 
 def _check_settings(settings: RunSettings) -> None:
-    """Before there is a folder: what is refused leaves nothing behind."""
+    """Raise UserError for wrong settings before the folder is made, so that nothing is left behind."""
     resolve(settings.task)
     settings.splits()
     if settings.engine is EngineName.LOCAL:
         check_jobs(settings.jobs)
 
 
-def _make(paths: RunPaths) -> None:
+def _make_folder(paths: RunPaths) -> None:
     try:
         paths.make()
     except OSError as error:
@@ -159,9 +161,9 @@ def _make(paths: RunPaths) -> None:
         raise UserError(f"{paths.root} cannot be made: {error.strerror}", "Name another folder with --run.") from error
 
 
-def _taken_up(paths: RunPaths, given: dict[str, Any]) -> RunSettings:
-    """The settings of a run that exists. What makes it less safe than usual must be given here and now: the folder may
-    come from somebody else, and so does what its config.toml says."""
+def _resumed(paths: RunPaths, given: dict[str, Any]) -> RunSettings:
+    """Return the settings of an existing run. If another installation opened it, whatever is less safe than usual must
+    be given again: the folder and its config.toml may come from another person."""
     opened, settings = read_state(paths.root).opened, recorded_settings(paths.root)
     if is_signed_here(opened):
         return resume_settings(settings, given, paths)
@@ -180,13 +182,13 @@ def _taken_up(paths: RunPaths, given: dict[str, Any]) -> RunSettings:
 
 
 def resume_settings(settings: RunSettings, given: dict[str, Any], paths: RunPaths) -> RunSettings:
-    """The settings of a run that exists; what is asked for must not contradict them. A recorded task that is not
-    installed is compared by its text: to resolve it would run code that the folder chose."""
+    """Return the settings of an existing run with those that are given and may differ; raise UserError for others.
+    A recorded task that is not installed is compared by its text: resolving it would run code that the folder chose."""
     task = given.get("task")
     if task and is_installed_task(settings.task) and resolve(task).id == resolve(settings.task).id:
         given = given | {"task": settings.task}
-    asked = {name: value for name, value in given.items() if value is not None}
-    wanted = RunSettings.make(**settings.model_dump() | asked)
+    changes = {name: value for name, value in given.items() if value is not None}
+    wanted = RunSettings.make(**settings.model_dump() | changes)
     if differences := settings.differences(wanted):
         lines = "\n".join(f"  {difference}" for difference in differences)
         raise UserError(f"{paths.root} holds a run with other settings:\n{lines}", "Name a new folder with --run.")
@@ -194,18 +196,15 @@ def resume_settings(settings: RunSettings, given: dict[str, Any], paths: RunPath
 
 
 def _check_new(root: Path, given: dict[str, Any]) -> None:
-    """Nothing there, or nothing but the beginnings of a run that a crash cut short."""
+    """Raise UserError unless the folder is empty or holds the beginnings of a run that a crash cut short."""
     if not given.get("task"):
         raise UserError(f"{root} holds no run", "Open one with `evopolicygym serve TASK --run FOLDER`.")
     try:
         present = [path.name for path in root.iterdir()] if root.exists() else []
     except NotADirectoryError:
         raise UserError(f"{root} is not a folder", "Name a new folder with --run.") from None
-    if strange := [name for name in present if name not in _PARTS and not name.startswith(".")]:
-        raise UserError(f"{root} holds other things ({strange[0]})", "Name a new folder with --run.")
-
-
-_PARTS: Final = {"checkpoints", "config.toml", "feedback", "hidden", "ledger.jsonl", "logs", "workspace"}
+    if foreign := [name for name in present if name not in RUN_ENTRIES and not name.startswith(".")]:
+        raise UserError(f"{root} holds other things ({foreign[0]})", "Name a new folder with --run.")
 
 
 @contextmanager
@@ -217,34 +216,34 @@ def _started(
     cluster: ClusterInfo | None,
 ) -> Iterator[OpenRun]:
     task, splits = resolve(settings.task), settings.splits(make_key=not has_begun(paths.root))
-    means = partial(RunContext, task, splits, videos=Videos(settings.video))
+    context = partial(RunContext, task, splits, videos=Videos(settings.video))
     redactor = Redactor(secret_values(settings.agent) if settings.agent else {})
     with (
         _logging(paths.logs / "judge.log"),
         make_engine(settings, task, paths.checkpoints, slots, cluster) as engine,
-        closing(Judge(paths, means(engine), lambda: disk_reserve.release_part(paths), redactor.text)) as judge,
+        closing(Judge(paths, context(engine), lambda: disk_reserve.release_part(paths), redactor.text)) as judge,
     ):
         text = render(task, engine.obs_space, engine.action_space)
-        owner = OpenRun(paths, settings, judge, text)
+        run = OpenRun(paths, settings, judge, text)
         ids = run_ids(task, splits, settings)
         if judge.state.opened is None:
-            _open(owner, task, ids, agent_facts)
+            _begin(run, task, ids, agent_facts)
         _check_comparable(judge.state, ids)
-        owner = replace(owner, notice=_notice(judge.state, ids))
+        run = replace(run, notice=_notice(judge.state, ids))
         judge.record(Owned(engine.level, engine.implementation, engine.nodes, ids["bit_id"], residues(engine.level)))
         engine.watch(lambda node: judge.record(Joined(node, residues(Level(node.level)))))
-        _tidy(owner)
-        owner.write_record()
-        yield owner
+        _clean_up_after_crash(run)
+        run.write_record()
+        yield run
 
 
-def _open(owner: OpenRun, task: Task, ids: dict[str, Any], agent_facts: dict[str, Any]) -> None:
-    """The ledger's first line comes last: without it there is no run."""
-    engine, settings = owner.judge.context.engine, owner.settings
+def _begin(run: OpenRun, task: Task, ids: dict[str, Any], agent_facts: dict[str, Any]) -> None:
+    """Write settings and workspace of a new run, then the ledger's first line: without it there is no run."""
+    engine, settings = run.judge.context.engine, run.settings
     config = settings.toml().encode()
-    write_atomic(owner.paths.config, config)
+    write_atomic(run.paths.config, config)
     workspace.make_workspace(
-        owner.paths, owner.task_text, engine.action_space, settings.budget, settings.video, settings.max_candidates
+        run.paths, run.task_text, engine.action_space, settings.budget, settings.video, settings.max_candidates
     )
     failpoint("opening")
     facts = {
@@ -255,10 +254,10 @@ def _open(owner: OpenRun, task: Task, ids: dict[str, Any], agent_facts: dict[str
         **agent_facts,
     }
     digest = hashlib.sha256(config).hexdigest()
-    run = secrets.token_hex(8)
-    owner.judge.record(
+    run_id = secrets.token_hex(8)
+    run.judge.record(
         Opened(
-            run,
+            run_id,
             settings.budget,
             settings.validation_cases,
             settings.heldout_cases,
@@ -266,7 +265,7 @@ def _open(owner: OpenRun, task: Task, ids: dict[str, Any], agent_facts: dict[str
             new_salt(),
             max_candidates=settings.max_candidates,
             settings=digest,
-            signature=sign(run, digest),
+            signature=sign(run_id, digest),
         )
     )
 
@@ -277,8 +276,8 @@ def _task_facts(task: Task) -> dict[str, Any]:
 
 
 def run_ids(task: Task, splits: Splits, settings: RunSettings) -> dict[str, Any]:
-    """A budget or number of cases other than the usual makes another leaderboard; so does a limit on candidates, which
-    is named only where there is one: ids of runs without it are as they were before there was any."""
+    """Return the ids of a run, with the facts that they are hashes of. The budget, the numbers of cases and a limit on
+    candidates are part of them. The limit is left out if there is none, as in ids from before it existed."""
     names = ("budget", "validation_cases", "heldout_cases", *(("max_candidates",) if settings.max_candidates else ()))
     protocol = {name: getattr(settings, name) for name in names}
     facts = comparable_facts(task, splits.id, **protocol)
@@ -287,56 +286,81 @@ def run_ids(task: Task, splits: Splits, settings: RunSettings) -> dict[str, Any]
 
 
 def _check_comparable(state: RunState, here: dict[str, Any]) -> None:
-    """Scores of other versions or other cases do not belong into one run."""
+    """Raise UserError if versions or cases are not those of the run: its scores would not be comparable."""
     assert state.opened is not None
     recorded = state.opened.facts["ids"]["fingerprint"]
     if changed := [name for name, value in here["fingerprint"].items() if recorded.get(name) != value]:
         raise UserError(
-            f"the run was opened with other {', '.join(changed)}: it cannot go on here", "Go on where it was opened."
+            f"the run was opened with other {', '.join(changed)}: it cannot go on here",
+            "Continue it with the versions and the sealing key that it was opened with.",
         )
 
 
 def bit_id_difference(opened: dict[str, Any], played_on: str, here: dict[str, Any]) -> str:
-    """What differs where this bit_id is not the one that episodes were ``played_on``, in words; empty where bits must
-    be equal. ``opened`` are the ids that the run was opened with."""
+    """Return in words how this machine's bit_id differs from the one that episodes were ``played_on``; empty if they
+    are equal, and so must the bits be. ``opened`` are the ids that the run was opened with."""
     if played_on == here["bit_id"]:
         return ""
-    there = {**opened["fingerprint"], **opened.get("machine", {})} if played_on == opened["bit_id"] else {}
-    now = {**here["fingerprint"], **here["machine"]}
-    changed = [name for name in now if name in there and there[name] != now[name]]
-    what = ", ".join(changed) or "CPU, libc or Python"
-    return f"the bit_id differs: {here['bit_id']} here, {played_on} in the run (other {what})"
+    recorded = {**opened["fingerprint"], **opened.get("machine", {})} if played_on == opened["bit_id"] else {}
+    current = {**here["fingerprint"], **here["machine"]}
+    changed = [name for name in current if name in recorded and recorded[name] != current[name]]
+    causes = ", ".join(changed) or "CPU, libc or Python"
+    return f"the bit_id differs: {here['bit_id']} here, {played_on} in the run (other {causes})"
 
 
 def _notice(state: RunState, here: dict[str, Any]) -> str:
     assert state.opened is not None
     opened = state.opened.facts["ids"]
-    elsewhere = bit_id_difference(opened, opened["bit_id"], here)
-    return f"{elsewhere}: returns may differ in their last bits from those that were played before" if elsewhere else ""
+    difference = bit_id_difference(opened, opened["bit_id"], here)
+    return f"{difference}: returns may differ in their last bits from those played before" if difference else ""
 
 
-def _tidy(owner: OpenRun) -> None:
-    """What a crash can leave: staged feedback, verdicts whose feedback was not delivered, a run that was over."""
-    sweep(owner.paths.feedback)
-    sweep(owner.paths.checkpoints)
-    for one in owner.judge.state.submissions.values():
-        if one.judged:
-            submission.deliver(owner.judge, one)
-    submission.close_if_over(owner.judge)
+def _clean_up_after_crash(run: OpenRun) -> None:
+    """Delete staged files, deliver feedback of verdicts that was not delivered, close a run that was over."""
+    sweep(run.paths.feedback)
+    sweep(run.paths.checkpoints)
+    for submitted in run.judge.state.submissions.values():
+        if submitted.judged:
+            submission.deliver(run.judge, submitted)
+    submission.close_if_over(run.judge)
+
+
+@contextmanager
+def make_engine(
+    settings: RunSettings, task: Task, store: Path, slots: Slots | None = None, cluster: ClusterInfo | None = None
+) -> Iterator[Engine]:
+    """Start the engine that plays the run's episodes. ``slots`` are given if runs share them, and with Ray the
+    ``cluster`` that they belong to."""
+    filming = Videos(settings.video) is not Videos.NONE
+    levels, stock = settings.isolation.levels(), settings.stock
+    if settings.engine is EngineName.LOCAL:
+        with LocalEngine(task, settings.jobs, levels, store, filming, stock, slots) as engine:
+            yield engine
+    elif slots and cluster:
+        with RayEngine(task, cluster, slots, levels, store, filming, stock) as remote:
+            yield remote
+    else:
+        with ray_engine(task, settings.jobs, settings.ray_address, levels, store, filming, stock) as own_cluster:
+            yield own_cluster
 
 
 @contextmanager
 def _logging(path: Path) -> Iterator[None]:
+    """Write the log of the judge, with a few lines of its libraries, to a file."""
     logging.raiseExceptions = False  # on a full disk every line would become a traceback on the terminal
-    with closing(_Log(path)) as handler:
+    with closing(_LogFile(path)) as handler:
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
         logging.getLogger("evopolicygym").setLevel(logging.INFO)
-        with _into(handler, "evopolicygym"), _into(_Few(handler), "uvicorn"), _into(_Few(handler), "asyncio"):
+        with (
+            _attached(handler, "evopolicygym"),
+            _attached(_FirstRecords(handler), "uvicorn"),
+            _attached(_FirstRecords(handler), "asyncio"),
+        ):
             yield
 
 
 @contextmanager
-def _into(handler: logging.Handler, name: str) -> Iterator[None]:
+def _attached(handler: logging.Handler, name: str) -> Iterator[None]:
     logger = logging.getLogger(name)
     logger.addHandler(handler)
     try:
@@ -345,22 +369,22 @@ def _into(handler: logging.Handler, name: str) -> Iterator[None]:
         logger.removeHandler(handler)
 
 
-class _Log(logging.FileHandler):
-    """What a full disk has not taken is lost when it is closed, and nothing else."""
+class _LogFile(logging.FileHandler):
+    """A log file that loses lines on a full disk, and raises nothing when it is closed."""
 
     def close(self) -> None:
         with suppress(OSError):
             super().close()
 
 
-class _Few(logging.Handler):
-    """What a library says about what agents do to it: in the log, and not so often that it fills the disk."""
+class _FirstRecords(logging.Handler):
+    """Passes on the first records of a library: an agent that makes it complain must not fill the disk."""
 
     def __init__(self, log: logging.Handler) -> None:
         super().__init__()
-        self._log, self._left = log, LIBRARY_RECORDS
+        self._log, self._remaining = log, LIBRARY_RECORDS
 
     def emit(self, record: logging.LogRecord) -> None:
-        if self._left > 0:
-            self._left -= 1
+        if self._remaining > 0:
+            self._remaining -= 1
             self._log.handle(record)
