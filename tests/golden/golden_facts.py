@@ -37,8 +37,8 @@ from evopolicygym.run_record import OutcomeKind, Repeat, RunStatus
 from evopolicygym.runs import workspace
 from evopolicygym.runs.agent_limits import AgentLimits
 from evopolicygym.runs.open_run import run_ids
+from evopolicygym.runs.replay import Replay
 from evopolicygym.runs.settings import EngineName, IsolationChoice, RunSettings, Seeds, ValidateWhen
-from evopolicygym.runs.verify import Replay
 from evopolicygym.sandbox.agent.agent_sandbox import AgentLevel, NetworkAccess
 from evopolicygym.sandbox.agent.gateway import ProxyTraffic
 from evopolicygym.sandbox.policy.failures import ErrorKind

@@ -14,7 +14,8 @@ import pytest
 from conftest import policy_source
 from evopolicygym.judge.events import Validated
 from evopolicygym.judge.ledger import START, line_hash, read
-from evopolicygym.runs.verify import Replay, VerifyReport, verify
+from evopolicygym.runs.replay import Replay
+from evopolicygym.runs.verify import VerifyReport, verify
 from evopolicygym.sandbox.policy.jail import Level, residues
 from evopolicygym.tasks.ids import comparable_id
 from server_helpers import TOY, Server, command

@@ -18,7 +18,8 @@ from evopolicygym.execution.engine import LocalEngine
 from evopolicygym.execution.evaluation import evaluate_folder
 from evopolicygym.judge.events import Opened
 from evopolicygym.judge.ledger import START, line_hash, read
-from evopolicygym.runs.verify import Replay, verify
+from evopolicygym.runs.replay import Replay
+from evopolicygym.runs.verify import verify
 from evopolicygym.tasks.splits import SIZES, PaperSplits, Split, cases
 from leak_search import folder_contents
 from server_helpers import TOY, Server, command

@@ -14,7 +14,8 @@ from evopolicygym.execution.engine import LocalEngine
 from evopolicygym.execution.records import EpisodeResult
 from evopolicygym.judge import scoring
 from evopolicygym.limits import Limits
-from evopolicygym.runs.verify import Replay, verify
+from evopolicygym.runs.replay import Replay
+from evopolicygym.runs.verify import verify
 from evopolicygym.sandbox.policy.failures import ErrorKind
 from evopolicygym.tasks.splits import PaperSplits, Split, cases
 from server_helpers import Server

@@ -21,9 +21,10 @@ from evopolicygym.run_record import load
 from evopolicygym.runs import serve
 from evopolicygym.runs.locks import RunIsOwned, hidden_cases_lock
 from evopolicygym.runs.open_run import open_run
+from evopolicygym.runs.replay import Replay
 from evopolicygym.runs.run_status import has_outcome, read_state
 from evopolicygym.runs.settings import CORES, EngineName, IsolationChoice
-from evopolicygym.runs.verify import Replay, VerifyCheck, VerifyReport
+from evopolicygym.runs.verify import VerifyCheck, VerifyReport
 from evopolicygym.runs.verify import verify as verify_run
 from evopolicygym.server import owner_socket
 from evopolicygym.tasks.registry import absolute_name

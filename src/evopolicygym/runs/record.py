@@ -1,4 +1,4 @@
-"""run.json from the ledger: a pure function of what is recorded, and of the checkpoints' source."""
+"""Derive run.json: a pure function of the ledger, and of the checkpoints' source."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ USAGE: Final = {
     "reasoning_tokens": "reasoning",
     "dollars": "cost_usd",
 }
-MESSAGE: Final = 500
+MESSAGE_LENGTH: Final = 500  # characters of a failed turn's message
 CodeReader = Callable[[str], shape.Code | None]
 
 
 def write(paths: RunPaths, state: RunState, head: str, code: CodeReader = lambda _: None) -> shape.RunRecord:
-    """run.json, and beside it the hidden results case by case."""
+    """Write run.json, and beside it the hidden results of each case."""
     record = derive(state, head, code)
     write_json(paths.hidden / "validation.json", _by_checkpoint(state.validation))
     write_json(paths.hidden / "heldout.json", _by_checkpoint(state.heldout))
@@ -44,6 +44,8 @@ def write(paths: RunPaths, state: RunState, head: str, code: CodeReader = lambda
 
 
 def derive(state: RunState, head: str, code: CodeReader = lambda _: None) -> shape.RunRecord:
+    """Return the record of a run. ``head`` is the hash of the ledger's last line, ``code`` reads code metrics of a
+    checkpoint."""
     assert state.opened is not None and state.opened_at is not None
     facts = state.opened.facts
     return shape.RunRecord(
@@ -63,13 +65,13 @@ def derive(state: RunState, head: str, code: CodeReader = lambda _: None) -> sha
         isolation=_isolation(state, facts),
         implementation="+".join(sorted({owner.implementation for owner in state.owned})),
         budget=_budget(state),
-        submissions=[_submission(one) for one in state.submissions.values()],
+        submissions=[_submission(submission) for submission in state.submissions.values()],
         checkpoints=_checkpoints(state, code),
         outcome=_outcome(state),
         times=_times(state),
         integrity=shape.Integrity(**state.inspected.note) if state.inspected else None,
         randomness_salt=_salt(state),
-        turns=[_turn(one) for one in state.turns],
+        turns=[_turn(turn) for turn in state.turns],
         usage=_usage(state),
         ledger_head=head,
     )
@@ -105,14 +107,14 @@ def _isolation(state: RunState, facts: dict[str, Any]) -> shape.IsolationRecord:
 
 
 def _policy_residues(state: RunState) -> list[str]:
-    """Of every level that any of them achieved, each once."""
+    """Return the residues of every level that an owner or node achieved, each once."""
     texts = [text for owner in state.owned for text in owner.residues]
     return list(dict.fromkeys(texts + [text for node in state.joined for text in node.residues]))
 
 
 def _nodes(state: RunState) -> list[shape.NodeRecord]:
-    """Each once, in the order in which they came."""
-    seen = [node for owner in state.owned for node in owner.nodes] + [one.node for one in state.joined]
+    """Return the nodes that played episodes, each once, in the order in which they came."""
+    seen = [node for owner in state.owned for node in owner.nodes] + [joined.node for joined in state.joined]
     return [shape.NodeRecord(**asdict(node)) for node in {node.id: node for node in seen}.values()]
 
 
@@ -126,17 +128,17 @@ def _budget(state: RunState) -> shape.Budget:
     )
 
 
-def _submission(one: Submission) -> shape.SubmissionRecord:
-    judged = one.judged
+def _submission(submission: Submission) -> shape.SubmissionRecord:
+    judged = submission.judged
     return shape.SubmissionRecord(
-        number=one.number,
-        checkpoint=one.charged.checkpoint.hash,
-        cases=list(one.charged.cases),
-        charged=one.cost,
-        charged_at=one.charged_at,
-        judged_at=one.judged_at,
+        number=submission.number,
+        checkpoint=submission.charged.checkpoint.hash,
+        cases=list(submission.charged.cases),
+        charged=submission.cost,
+        charged_at=submission.charged_at,
+        judged_at=submission.judged_at,
         verdict=judged.verdict if judged else None,
-        refunded=one.refunded is not None,
+        refunded=submission.refunded is not None,
         train=result(judged.tally) if judged else None,
         clipped_actions=judged.clipped_actions if judged else 0,
         wall_s=judged.wall_s if judged else None,
@@ -144,15 +146,16 @@ def _submission(one: Submission) -> shape.SubmissionRecord:
 
 
 def _checkpoints(state: RunState, code: CodeReader) -> list[shape.CheckpointRecord]:
-    """In the order of their first submission."""
-    distinct = {one.charged.checkpoint.hash: one.charged.checkpoint for one in state.submissions.values()}
+    """Return the checkpoints in the order of their first submission."""
+    submitted = [submission.charged.checkpoint for submission in state.submissions.values()]
+    distinct = {checkpoint.hash: checkpoint for checkpoint in submitted}
     return [
         shape.CheckpointRecord(
             hash=checkpoint.hash,
             files=checkpoint.files,
             bytes=checkpoint.bytes,
             code=code(checkpoint.hash),
-            validation=result(known.tally if (known := state.validation.get(checkpoint.hash)) else None),
+            validation=result(validated.tally if (validated := state.validation.get(checkpoint.hash)) else None),
             heldout=result(measured.tally if (measured := state.heldout.get(checkpoint.hash)) else None),
         )
         for checkpoint in distinct.values()
@@ -177,8 +180,8 @@ def _outcome(state: RunState) -> shape.Outcome | None:
 
 
 def _kind(state: RunState, winner: str | None) -> shape.OutcomeKind:
-    """What was measured counts, also where the judge failed later: or an agent that can make it fail (a disk that is
-    full) could have a bad run done again."""
+    """Return the kind of outcome. A score that was measured counts even if the judge failed later: otherwise an agent
+    that can make it fail (by filling the disk) could have a bad run repeated."""
     if winner:
         return shape.OutcomeKind.SCORED
     if state.closed and (state.closed.reason == JUDGE_FAULTS or state.closed.cause):
@@ -194,7 +197,7 @@ def _repeat(state: RunState, winner: str | None) -> shape.Repeat | None:
 
 
 def _times(state: RunState) -> shape.Times:
-    judged = [one.judged.wall_s for one in state.submissions.values() if one.judged]
+    judged = [submission.judged.wall_s for submission in state.submissions.values() if submission.judged]
     validated = [event.wall_s for event in state.validation.values()]
     scored = [event.wall_s for event in state.heldout.values()]
     assert state.opened_at is not None
@@ -208,28 +211,28 @@ def _times(state: RunState) -> shape.Times:
     )
 
 
-def _turn(one: Turned) -> shape.TurnRecord:
+def _turn(turn: Turned) -> shape.TurnRecord:
     return shape.TurnRecord(
-        exit_code=one.exit_code,
-        wall_s=one.wall_s,
-        submissions=one.submissions,
-        failure=one.failure,
-        stop=one.stop,
-        model=one.model,
-        usage=one.usage,
-        price=one.price,
-        message=one.text[-MESSAGE:] if one.failure else None,
+        exit_code=turn.exit_code,
+        wall_s=turn.wall_s,
+        submissions=turn.submissions,
+        failure=turn.failure,
+        stop=turn.stop,
+        model=turn.model,
+        usage=turn.usage,
+        price=turn.price,
+        message=turn.text[-MESSAGE_LENGTH:] if turn.failure else None,
     )
 
 
 def _usage(state: RunState) -> dict[str, Any] | None:
-    """Sums over turns; what one turn does not tell is unknown for the run. Without an agent there is none."""
+    """Return sums over turns; an amount that one turn does not report is unknown for the run. None without an agent."""
     if not state.turns:
         return None
-    told = [one.usage or {} for one in state.turns]
-    sums = {name: _sum([usage.get(key) for usage in told]) for name, key in USAGE.items()}
-    sources = sorted({usage["source"] for usage in told if usage})
-    return {**sums, "sources": sources, "turns": len(told), "wall_s": sum(one.wall_s for one in state.turns)}
+    usages = [turn.usage or {} for turn in state.turns]
+    sums = {name: _sum([usage.get(key) for usage in usages]) for name, key in USAGE.items()}
+    sources = sorted({usage["source"] for usage in usages if usage})
+    return {**sums, "sources": sources, "turns": len(usages), "wall_s": sum(turn.wall_s for turn in state.turns)}
 
 
 def _sum(parts: list[float | None]) -> float | None:
@@ -249,5 +252,5 @@ def result(played: EpisodeStats | None) -> shape.Result | None:
     )
 
 
-def _by_checkpoint(known: dict[str, Any]) -> dict[str, Any]:
-    return {name: shown.model_dump(mode="json") for name, event in known.items() if (shown := result(event.tally))}
+def _by_checkpoint(results: dict[str, Any]) -> dict[str, Any]:
+    return {name: shown.model_dump(mode="json") for name, event in results.items() if (shown := result(event.tally))}

@@ -1,0 +1,166 @@
+"""Play the winner of a finished run again, and compare its held-out returns with the recorded ones."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Final
+
+from evopolicygym.errors import UserError
+from evopolicygym.execution.engine import Engine, LocalEngine
+from evopolicygym.judge import scoring
+from evopolicygym.judge.events import (
+    EpisodeStats,
+    episode_stats,
+)
+from evopolicygym.judge.state import RunPhase, RunState
+from evopolicygym.run_paths import RunPaths
+from evopolicygym.runs.locks import CaseSet, hidden_cases_lock
+from evopolicygym.runs.open_run import bit_id_difference, resume_settings, run_ids
+from evopolicygym.runs.settings import IsolationChoice, RunSettings
+from evopolicygym.runs.trust import check_task_is_given, is_signed_here
+from evopolicygym.sandbox.checkpoints import Checkpoint, CheckpointAltered, SnapshotRefused
+from evopolicygym.sandbox.policy.failures import ErrorKind
+from evopolicygym.tasks.registry import resolve
+from evopolicygym.tasks.sealing import FILE_VARIABLE
+from evopolicygym.tasks.splits import Split, cases
+from evopolicygym.tasks.task import Task
+
+
+class Replay(StrEnum):
+    """Result of playing the winner on held-out twice more. ``close`` and ``differs`` occur only if this machine's
+    bit_id is not the run's: then equal bits are not promised."""
+
+    EQUAL = "equal"
+    CLOSE = "close"
+    DIFFERS = "differs"
+    NONDETERMINISTIC = "nondeterministic"
+    MISMATCH = "mismatch"
+    NOTHING_TO_REPLAY = "nothing_to_replay"
+
+
+MEANING = {
+    Replay.EQUAL: "the winner gives the recorded held-out returns, equal to the bit, twice",
+    Replay.CLOSE: "the winner gives the recorded held-out returns",
+    Replay.DIFFERS: "the winner gives other held-out returns here; only equal bit_ids promise equal bits, so verify it "
+    "where the run was played before you call it wrong",
+    Replay.NONDETERMINISTIC: "the winner plays differently each time: its score cannot be confirmed, nor is it corrupt",
+    Replay.MISMATCH: "the winner gives other held-out returns than those recorded",
+    Replay.NOTHING_TO_REPLAY: "the run is not finished, or selected no checkpoint",
+}
+TIMED_OUT: Final = (
+    "the winner ran out of time then or now on the cases that differ ({}), and how far it gets depends on the "
+    "machine, its load and --jobs: its score cannot be confirmed, nor is it corrupt"
+)
+GOOD = (Replay.EQUAL, Replay.CLOSE, Replay.NOTHING_TO_REPLAY)
+TOLERANCE: Final = 1e-6  # relative to a return of at least 1: what the last bits of single steps can add up to
+
+
+def replay_winner(
+    paths: RunPaths, state: RunState, jobs: int, isolation: IsolationChoice, given: str | None
+) -> tuple[Replay, str]:
+    """Play the winner on held-out twice, on any machine: another bit_id is reported, not refused. The winner is played
+    from a copy: nothing is written to the run, and no link in it is followed."""
+    if state.phase is not RunPhase.FINISHED or state.selected is None or state.opened is None:
+        return Replay.NOTHING_TO_REPLAY, MEANING[Replay.NOTHING_TO_REPLAY]
+    winner = state.submissions[state.selected].charged.checkpoint
+    settings = RunSettings.read(paths.root, state.opened.settings)
+    if not is_signed_here(state.opened):
+        check_task_is_given(settings, given)
+    resume_settings(settings, {"task": given}, paths)
+    task, splits = resolve(settings.task), settings.splits(make_key=False)
+    opened, here = state.opened.facts["ids"], run_ids(task, splits, settings)
+    _check_played(task, opened, splits.id)
+    chosen = cases(splits, task.id, Split.HELDOUT, list(range(state.opened.heldout_cases)), state.opened.salt)
+    no_agents = hidden_cases_lock(
+        CaseSet(task.id, splits.id), f"verify {paths.root}", "Ctrl-C ends this; verify it later."
+    )
+    with no_agents, LocalEngine(task, jobs, isolation.levels(), None, False, settings.stock) as engine:
+        copy = _copy_winner(engine, paths.checkpoints / winner.hash, winner)
+        played, again = (
+            episode_stats(scoring.play(engine, task, copy, chosen)) for _ in range(2)
+        )  # under the same limits
+    scored = state.heldout[winner.hash].tally
+    recorded, first, second = scored.returns, played.returns, again.returns
+    if len(recorded) != len(chosen) or len(scored.errors) != len(chosen):
+        raise UserError(f"it records {len(recorded)} returns for {len(chosen)} held-out cases")
+    bit_ids_differ = bit_id_difference(opened, state.scored_on.get(winner.hash) or opened["bit_id"], here)
+    outcome = _compare(
+        recorded, state.repeated.returns if state.repeated else recorded, first, second, bool(bit_ids_differ)
+    )
+    meaning, late = MEANING[outcome], _timed_out_cases(scored, played, task)
+    if outcome in (Replay.MISMATCH, Replay.DIFFERS) and all(
+        index in late or new == old or (bit_ids_differ and _is_close(old, new))
+        for index, (old, new) in enumerate(zip(recorded, first, strict=True))
+    ):
+        outcome, meaning = Replay.NONDETERMINISTIC, TIMED_OUT.format(", ".join(map(str, late)))
+    return outcome, meaning + _difference(recorded, first) + (f"; {bit_ids_differ}" if bit_ids_differ else "")
+
+
+def _check_played(task: Task, opened: dict[str, Any], splits_id: str) -> None:
+    """Raise UserError unless the task and cases to play are those in the ledger."""
+    facts = opened["fingerprint"]
+    if (facts["task"], facts["env"]) != (task.id, task.env_id):
+        raise UserError(f"the ledger says {facts['task']} ({facts['env']}), config.toml {task.id} ({task.env_id})")
+    if opened["splits_id"] != splits_id:
+        raise UserError(
+            f"its cases are {opened['splits_id'][:23]}, and the key here makes {splits_id[:23]}",
+            f"Name the key that sealed them: {FILE_VARIABLE}=FILE.",
+        )
+
+
+def _copy_winner(engine: Engine, stored: Path, winner: Checkpoint) -> Checkpoint:
+    try:
+        copy = engine.store.snapshot(stored, is_stored=True)
+    except SnapshotRefused as error:
+        raise UserError(str(error)) from error
+    if copy.hash != winner.hash:
+        raise CheckpointAltered(winner, copy.hash)
+    return copy
+
+
+def _compare(
+    recorded: tuple[float, ...],
+    repeated: tuple[float, ...],
+    first: tuple[float, ...],
+    second: tuple[float, ...],
+    other_bit_id: bool,
+) -> Replay:
+    """A policy that differed from itself then, or does now, does not contradict the record."""
+    if recorded == first == second:
+        return Replay.EQUAL
+    if recorded != repeated or first != second:
+        return Replay.NONDETERMINISTIC
+    if not other_bit_id:
+        return Replay.MISMATCH
+    return Replay.CLOSE if all(map(_is_close, recorded, first)) else Replay.DIFFERS
+
+
+def _is_close(recorded: float, now: float) -> bool:
+    return abs(now - recorded) <= TOLERANCE * max(1.0, abs(recorded))
+
+
+def _timed_out_cases(scored: EpisodeStats, played: EpisodeStats, task: Task) -> list[int]:
+    """Return the cases that ended in a timeout then or now and have another return: wall time depends on the machine,
+    its load and the number of jobs. A timeout does not excuse a recorded return that no failed episode can have."""
+    return [
+        index
+        for index, (old, new) in enumerate(zip(scored.returns, played.returns, strict=True))
+        if new != old
+        and (
+            played.errors[index] == ErrorKind.TIMEOUT
+            or (scored.errors[index] == ErrorKind.TIMEOUT and old == task.failed_score(old))
+        )
+    ]
+
+
+def _difference(recorded: tuple[float, ...], now: tuple[float, ...]) -> str:
+    """Return the largest difference in words; empty if all returns are equal."""
+    differences = {
+        index: abs(new - old) for index, (old, new) in enumerate(zip(recorded, now, strict=True)) if new != old
+    }
+    if not differences:
+        return ""
+    worst = max(differences, key=differences.__getitem__)
+    largest = f"{differences[worst]:.3g} (case {worst}: recorded {recorded[worst]!r}, now {now[worst]!r})"
+    return f"; largest difference {largest}"
