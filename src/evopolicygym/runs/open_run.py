@@ -210,7 +210,11 @@ _PARTS: Final = {"checkpoints", "config.toml", "feedback", "hidden", "ledger.jso
 
 @contextmanager
 def _started(
-    paths: RunPaths, settings: RunSettings, agent_facts: dict[str, Any], slots: Slots | None, cluster: ClusterInfo | None
+    paths: RunPaths,
+    settings: RunSettings,
+    agent_facts: dict[str, Any],
+    slots: Slots | None,
+    cluster: ClusterInfo | None,
 ) -> Iterator[OpenRun]:
     task, splits = resolve(settings.task), settings.splits(make_key=not has_begun(paths.root))
     means = partial(RunContext, task, splits, videos=Videos(settings.video))
