@@ -161,7 +161,7 @@ async def _drive(owner: OpenRun, who: AgentSetup, root: Path) -> None:
         asyncio.get_running_loop().add_signal_handler(number, _stop, number, root)
     stderr.print(f"{root}: {who.client.name} plays {owner.judge.context.task.id}")
     print_notice(owner.notice)
-    for path in who.shown_alone(owner.paths):
+    for path in who.files_shown_alone(owner.paths):
         stderr.print(f"the agent sees {path}, and nothing beside it: {ALONE}")
     print_refused_nodes(owner.judge.context.engine.nodes)
     with watch_run(lambda: owner.judge.state):

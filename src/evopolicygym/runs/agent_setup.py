@@ -1,4 +1,9 @@
-"""From the settings of an agent to one at work: which client, where it is installed, what it may see and reach."""
+"""Set an agent up: from its settings to a program that can be started in its sandbox.
+
+`set_up_agent` checks the settings, finds the client and its program, and returns an `AgentSetup`. Its `make_runner`
+makes the run's own HOME for the agent (`AgentHome`), describes the sandbox, and returns the runner that plays turns
+(runs/agent_process.py). Files that the agent must see to start are found by runs/install_paths.py.
+"""
 
 from __future__ import annotations
 
@@ -33,39 +38,147 @@ from evopolicygym.sandbox.runtime import runtime
 
 SHIPPED: Final = "builtin"
 FOLDER: Final = "agent"
+SEED: Final = "EVOPOLICYGYM_SEED"
+LOOPBACK: Final = ("127.0.0.1", "localhost")
+
+
+def set_up_agent(settings: AgentSettings) -> AgentSetup:
+    """Return the agent, ready to play. Raise UserError with a remedy if it cannot play here."""
+    _check(settings)
+    if settings.name == definitions.COMMAND:
+        settings = settings.model_copy(update={"command": install_paths.resolve_command(settings.command)})
+        client = definitions.command(settings.command, settings.json_lines)
+        program = client.program if os.path.isabs(client.program) else None
+        return AgentSetup(settings, client, best_level(settings.levels), program, None)
+    client = definitions.load(settings.name)
+    _check_hosts(client.hosts)
+    ready = readiness.check(client, os.environ, Path.home())
+    if ready.missing:
+        raise UserError(f"{client.name} cannot play here: {ready.missing[0]}")
+    client.check(settings.model, settings.base_url, settings.options, _client_keys(client))
+    return AgentSetup(settings, client, best_level(settings.levels), ready.program, ready.version)
+
+
+@dataclass(frozen=True)
+class AgentSetup:
+    """An agent that can play here. ``program`` is None for a built-in agent."""
+
+    settings: AgentSettings
+    client: Client
+    level: AgentLevel
+    program: str | None
+    version: str | None
+
+    @property
+    def prices(self) -> dict[str, Price]:
+        return prices.table(self.settings.prices)
+
+    def make_runner(self, paths: RunPaths, api_url: str) -> AgentRunner:
+        """Return what plays the agent's turns in a run whose API is at ``api_url``."""
+        agent_home = make_agent_home(paths, self.client)
+        variables = _variables(self.settings)
+        environment = workspace.agent_environment(paths, api_url)
+        environment |= {SEED: str(self.settings.seed), "PATH": _search_path(self.program), **variables}
+        installed = self._install_paths(paths)
+        sandbox = AgentSandbox(
+            workspace=paths.workspace,
+            home=agent_home.home,
+            temporary=agent_home.temporary,
+            python=agent_home.python,
+            feedback=paths.feedback,
+            readable=(*installed.readable, agent_home.programs),
+            libraries=installed.libraries,
+            environment={"PYTHONPATH": str(agent_home.programs), **environment},
+            network=self.settings.network,
+            hosts=self._hosts(),
+            ports=(urlsplit(api_url).port or 0, *self._model_ports()),
+        )
+        command = AgentCommand(
+            self.client,
+            paths.workspace,
+            agent_home.home,
+            self.program,
+            self.settings.model,
+            self.settings.base_url,
+            self.settings.options,
+            _client_keys(self.client) | variables,
+        )
+        runner = JsonLinesAgent if self.client.turns == "json_lines" else CliAgent
+        return runner(command, sandbox, self.level, paths.logs / "agent")
+
+    def facts(self, root: Path) -> dict[str, Any]:
+        """Return what the record of the run in ``root`` says of the agent and its isolation. It holds no values of
+        variables, and no paths of this machine but those that were shown on purpose."""
+        recorded = {"base_url", "options", "variables", "hosts", "shown"}
+        settings = self.settings.model_dump(mode="json", include=recorded)
+        own_files = self._command_files()
+        program = next((str(path) for path in (self.program, *own_files) if path), None)
+        settings |= {
+            "command": [os.path.basename(word) if Path(word) in own_files else word for word in self.settings.command],
+            "version": self.version,
+            "sha256": readiness.fingerprint(program) if program else None,
+        }
+        agent = {
+            "name": self.client.name,
+            "model": self.settings.model,
+            "version": self.version,
+            "seed": self.settings.seed,
+            "settings": {name: value for name, value in settings.items() if value},
+        }
+        achieved = standing(self.level, self.settings.network)
+        shown = tuple(f"{path} is shown to it" for path in self.settings.shown)
+        residues = (*shown, *self._visible_simulators(RunPaths(root)), *achieved.residues)
+        isolation = {"level": achieved.level, "network": achieved.network, "residues": residues}
+        return {"agent": agent, "agent_isolation": isolation}
+
+    def files_shown_alone(self, paths: RunPaths) -> list[Path]:
+        """Return the files of the command that the agent sees without the other files of their folder."""
+        return [path for path in self._command_files() if install_paths.is_shown_alone(path, _hidden_folders(paths))]
+
+    def _visible_simulators(self, paths: RunPaths) -> tuple[str, ...]:
+        if self.level is AgentLevel.NONE:
+            return ()
+        installed = self._install_paths(paths)
+        return exposure(installed.readable, installed.libraries).residues()
+
+    def _command_files(self) -> tuple[Path, ...]:
+        return install_paths.command_files(self.settings.command)
+
+    def _install_paths(self, paths: RunPaths) -> InstallPaths:
+        shown = tuple(self.settings.shown)
+        if self.client.name == definitions.COMMAND:
+            return InstallPaths((*install_paths.visible_paths(self._command_files(), _hidden_folders(paths)), *shown))
+        installed = find_install_paths(Path(self.program)) if self.program else InstallPaths()
+        return replace(installed, readable=(*installed.readable, *shown))
+
+    def _hosts(self) -> tuple[str, ...]:
+        model_hosts = () if self._model_ports() else self.client.allowed_hosts(self.settings.base_url)
+        return (*model_hosts, *self.settings.hosts)
+
+    def _model_ports(self) -> tuple[int, ...]:
+        """Return the port of a model server on this machine, which the agent reaches without the proxy."""
+        url = urlsplit(self.settings.base_url or "")
+        return (url.port,) if url.hostname in LOOPBACK and url.port else ()
 
 
 @dataclass(frozen=True)
 class AgentHome:
+    """The folders that a run keeps for its agent's program beside the workspace. Each run has its own, so that nothing
+    planted in one run is there in the next."""
+
     home: Path
     temporary: Path
     programs: Path
     python: AgentPython
 
-    def cell(self, paths: RunPaths, network: NetworkAccess, hosts: tuple[str, ...], ports: tuple[int, ...],
-             installed: InstallPaths, environment: dict[str, str]) -> AgentSandbox:  # fmt: skip
-        return AgentSandbox(
-            workspace=paths.workspace,
-            home=self.home,
-            temporary=self.temporary,
-            python=self.python,
-            feedback=paths.feedback,
-            readable=(*installed.readable, self.programs),
-            libraries=installed.libraries,
-            environment={"PYTHONPATH": str(self.programs), **environment},
-            network=network,
-            hosts=hosts,
-            ports=ports,
-        )
-
 
 def make_agent_home(paths: RunPaths, client: Client) -> AgentHome:
-    """Also when a run is taken up again: what is there stays."""
+    """Make the agent's folders with its logins and the built-in programs. In a resumed run, keep what is there."""
     root = paths.root / FOLDER
     folders = {name: root / name for name in ("home", "tmp", "programs", "python")}
     for folder in folders.values():
         home.ensure(folder)
-    _ship(folders["programs"] / SHIPPED)
+    _copy_builtin_agents(folders["programs"] / SHIPPED)
     home.copy_credentials(client.credentials, Path.home(), folders["home"])
     return AgentHome(
         folders["home"], folders["tmp"], folders["programs"], make_python(folders["python"], client.packages)
@@ -73,15 +186,15 @@ def make_agent_home(paths: RunPaths, client: Client) -> AgentHome:
 
 
 def delete_credentials(paths: RunPaths, client: str) -> None:
-    """Of a run that is over: its player may have been killed before it could."""
-    with suppress(UserError):  # a definition of the user's own may be gone
+    """Delete copied credentials of a finished run; the agent process may have been killed before it did."""
+    with suppress(UserError):  # the user's own definition of the client may be gone
         for name in definitions.load(client).credentials:
             home.remove(paths.root / FOLDER / "home", name)
 
 
-def _ship(target: Path) -> None:
-    """A copy: the package itself is not the agent's to see. Complete before it has its name, for we may be killed
-    meanwhile, and what is there is not made again."""
+def _copy_builtin_agents(target: Path) -> None:
+    """Copy the built-in agents: the agent must not see the package itself. The copy gets its name when it is complete,
+    because we may be killed meanwhile, and an existing one is not made again."""
     sweep(target.parent)
     if target.exists():
         return
@@ -94,120 +207,38 @@ def _ship(target: Path) -> None:
         copy.rename(target)
 
 
-SEED: Final = "EVOPOLICYGYM_SEED"
-LOOPBACK: Final = ("127.0.0.1", "localhost")
+def secret_values(settings: AgentSettings) -> dict[str, str]:
+    """Return the values of the variables that an agent gets, by name, as far as they are set here."""
+    names = list(settings.variables)
+    with suppress(UserError):  # the user's own definition of the client may be gone
+        names += () if settings.name == definitions.COMMAND else definitions.load(settings.name).keys
+    return {name: value for name in names if (value := os.environ.get(name))}
 
 
-@dataclass(frozen=True)
-class AgentSetup:
-    """An agent that can play here. ``program`` is None for one that ships."""
-
-    settings: AgentSettings
-    client: Client
-    level: AgentLevel
-    program: str | None
-    version: str | None
-
-    def facts(self, root: Path) -> dict[str, Any]:
-        """For the record of the run in ``root``: no values of variables, and no paths of this machine but those that
-        were shown on purpose."""
-        names = {"base_url", "options", "variables", "hosts", "shown"}
-        settings = self.settings.model_dump(mode="json", include=names)
-        program = next((str(path) for path in (self.program, *self._own()) if path), None)
-        known = {"version": self.version, "sha256": readiness.fingerprint(program) if program else None}
-        command = {"command": [os.path.basename(item) if Path(item) in self._own() else item for item in self.argv]}
-        agent = {
-            "name": self.client.name,
-            "model": self.settings.model,
-            "version": self.version,
-            "seed": self.settings.seed,
-            "settings": {name: value for name, value in (settings | command | known).items() if value},
-        }
-        stands = standing(self.level, self.settings.network)
-        shown = tuple(f"{path} is shown to it" for path in self.settings.shown)
-        seen = self._simulators_seen(RunPaths(root))
-        held = {"level": stands.level, "network": stands.network, "residues": (*shown, *seen, *stands.residues)}
-        return {"agent": agent, "agent_isolation": held}
-
-    def _simulators_seen(self, paths: RunPaths) -> tuple[str, ...]:
-        if self.level is AgentLevel.NONE:
-            return ()
-        installation = self._footprint(paths)
-        return exposure(installation.readable, installation.libraries).residues()
-
-    @property
-    def argv(self) -> list[str]:
-        return self.settings.command
-
-    def _own(self) -> tuple[Path, ...]:
-        return install_paths.command_files(self.argv)
-
-    @property
-    def prices(self) -> dict[str, Price]:
-        return prices.table(self.settings.prices)
-
-    def shown_alone(self, paths: RunPaths) -> list[Path]:
-        """Files of the command whose neighbours the agent does not see."""
-        return [path for path in self._own() if install_paths.is_shown_alone(path, _hidden(paths))]
-
-    def make_runner(self, paths: RunPaths, api_url: str) -> AgentRunner:
-        stage = make_agent_home(paths, self.client)
-        passed = _variables(self.settings)
-        told = workspace.agent_environment(paths, api_url) | {
-            SEED: str(self.settings.seed),
-            "PATH": _path(self.program),
-        }
-        ports = (urlsplit(api_url).port or 0, *self._model_ports())
-        cell = stage.cell(paths, self.settings.network, self._hosts(), ports, self._footprint(paths), told | passed)
-        seat = AgentCommand(
-            self.client,
-            paths.workspace,
-            stage.home,
-            self.program,
-            self.settings.model,
-            self.settings.base_url,
-            self.settings.options,
-            _keys(self.client) | passed,
-        )
-        kind = JsonLinesAgent if self.client.turns == "json_lines" else CliAgent
-        return kind(seat, cell, self.level, paths.logs / "agent")
-
-    def _model_ports(self) -> tuple[int, ...]:
-        """A model server on this machine is reached at its own port."""
-        url = urlsplit(self.settings.base_url or "")
-        return (url.port,) if url.hostname in LOOPBACK and url.port else ()
-
-    def _hosts(self) -> tuple[str, ...]:
-        of_the_model = () if self._model_ports() else self.client.allowed_hosts(self.settings.base_url)
-        return (*of_the_model, *self.settings.hosts)
-
-    def _footprint(self, paths: RunPaths) -> InstallPaths:
-        shown = tuple(self.settings.shown)
-        if self.client.name == definitions.COMMAND:
-            return InstallPaths((*install_paths.visible_paths(self._own(), _hidden(paths)), *shown))
-        installation = find_install_paths(Path(self.program)) if self.program else InstallPaths()
-        return replace(installation, readable=(*installation.readable, *shown))
+def _client_keys(client: Client) -> dict[str, str]:
+    return {name: value for name in client.keys if (value := os.environ.get(name))}
 
 
-def set_up_agent(settings: AgentSettings) -> AgentSetup:
-    """Raises UserError when the agent cannot play here, with the remedy."""
-    _check(settings)
-    if settings.name == definitions.COMMAND:
-        settings = settings.model_copy(update={"command": install_paths.resolve_command(settings.command)})
-        client = definitions.command(settings.command, settings.json_lines)
-        program = client.program if os.path.isabs(client.program) else None
-        return AgentSetup(settings, client, best_level(settings.levels), program, None)
-    client = definitions.load(settings.name)
-    _check_hosts(client.hosts)
-    ready = readiness.check(client, os.environ, Path.home())
-    if ready.missing:
-        raise UserError(f"{client.name} cannot play here: {ready.missing[0]}")
-    client.check(settings.model, settings.base_url, settings.options, _keys(client))
-    return AgentSetup(settings, client, best_level(settings.levels), ready.program, ready.version)
+def _variables(settings: AgentSettings) -> dict[str, str]:
+    if unset := [name for name in settings.variables if name not in os.environ]:
+        raise UserError(f"the variable {unset[0]} is not set", "Set it, or leave its --agent-env out.")
+    return {name: os.environ[name] for name in settings.variables}
+
+
+def _hidden_folders(paths: RunPaths) -> tuple[Path, ...]:
+    """Folders that the agent must not see because a program of the command happens to lie there."""
+    package_folders = (Path(runtime().harness), Path(runtime().site))
+    return paths.root, Path.cwd(), Path.home(), Path(tempfile.gettempdir()), *package_folders
+
+
+def _search_path(program: str | None) -> str:
+    """Return PATH: the folders of the client and its interpreter, then those of the system."""
+    own = [] if program is None else [str(Path(program).parent), *(str(path.parent) for path in node_interpreter())]
+    return ":".join([*own, "/usr/local/bin", "/usr/bin", "/bin"])
 
 
 def _check(settings: AgentSettings) -> None:
-    """Mistakes are told before anything begins."""
+    """Raise UserError for a mistake in the settings, before anything is started."""
     prices.table(settings.prices)
     _variables(settings)
     _check_url(settings.base_url)
@@ -215,14 +246,17 @@ def _check(settings: AgentSettings) -> None:
     _check_hosts(settings.hosts)
     for path in settings.shown:
         if not path.exists():
-            raise UserError(f"{path} is not there: an agent cannot be shown it", "Create it, or leave it out.")
+            raise UserError(f"{path} is not there and cannot be shown to the agent", "Create it, or leave it out.")
     if settings.command and settings.name != definitions.COMMAND:
         raise UserError(
-            f"{settings.name} has a program of its own: {' '.join(settings.command)!r} would not be used",
-            "Leave it out, or let it play: --agent command -- PROGRAM ARGUMENTS.",
+            f"{settings.name} has its own program: {' '.join(settings.command)!r} would not be used",
+            "Leave it out, or let that command play: --agent command -- PROGRAM ARGUMENTS.",
         )
     if settings.json_lines and settings.name != definitions.COMMAND:
-        raise UserError(f"{settings.name} speaks its own way", "--json-lines is for --agent command.")
+        raise UserError(
+            f"--json-lines needs --agent command (got: {settings.name})",
+            "Leave it out, or let a program that speaks JSON lines play: --agent command --json-lines -- PROGRAM.",
+        )
 
 
 def _check_hosts(hosts: Iterable[str]) -> None:
@@ -230,59 +264,29 @@ def _check_hosts(hosts: Iterable[str]) -> None:
         try:
             parse(host)
         except ValueError as error:
-            raise UserError(f"{error}: an agent cannot be given it", "Write HOST, or HOST:PORT.") from None
+            raise UserError(f"{error}: the agent cannot be given it", "Write HOST, or HOST:PORT.") from None
 
 
 def _check_url(url: str | None) -> None:
     try:
         parts = urlsplit(url or "https://none")
-        sound = parts.scheme in ("http", "https")
+        is_valid = parts.scheme in ("http", "https")
         parse(parts.netloc.rpartition("@")[2])
     except ValueError:
-        sound = False
-    if not sound:
+        is_valid = False
+    if not is_valid:
         raise UserError(
             f"{url!r} is no address of a model's API",
-            "Write it whole, such as http://127.0.0.1:8000/v1 or https://HOST/v1.",
+            "Write the whole URL, such as http://127.0.0.1:8000/v1 or https://HOST/v1.",
         )
 
 
 def _check_reachable(settings: AgentSettings) -> None:
-    """The proxy carries what it cannot read, and nothing else."""
-    url, proxied = urlsplit(settings.base_url or ""), settings.network is NetworkAccess.ALLOWED
-    if url.scheme == "http" and url.hostname not in LOOPBACK and proxied and settings.isolation != "none":
+    """The agent's proxy carries encrypted connections only."""
+    url, is_proxied = urlsplit(settings.base_url or ""), settings.network is NetworkAccess.ALLOWED
+    if url.scheme == "http" and url.hostname not in LOOPBACK and is_proxied and settings.isolation != "none":
         raise UserError(
-            f"{settings.base_url} is plain http elsewhere than at 127.0.0.1, and the agent's proxy carries https only",
-            f"Give an https address; or bring it here with `ssh -N -L 8000:{url.hostname}:{url.port or 80} HOST` and "
+            f"{settings.base_url} is plain http on another machine, and the agent's proxy carries https only",
+            f"Give an https address; or forward it with `ssh -N -L 8000:{url.hostname}:{url.port or 80} HOST` and "
             f"give http://127.0.0.1:8000{url.path}; or open the network with --agent-network open, which is recorded.",
         )
-
-
-def _hidden(paths: RunPaths) -> tuple[Path, ...]:
-    """A folder that holds one of these holds more than a program."""
-    judges = (Path(runtime().harness), Path(runtime().site))
-    return paths.root, Path.cwd(), Path.home(), Path(tempfile.gettempdir()), *judges
-
-
-def _path(program: str | None) -> str:
-    """Where the client and its interpreter are, before the system's folders."""
-    own = [] if program is None else [str(Path(program).parent), *(str(path.parent) for path in node_interpreter())]
-    return ":".join([*own, "/usr/local/bin", "/usr/bin", "/bin"])
-
-
-def _keys(client: Client) -> dict[str, str]:
-    return {name: value for name in client.keys if (value := os.environ.get(name))}
-
-
-def secret_values(settings: AgentSettings) -> dict[str, str]:
-    """Values of the variables that an agent is passed, as far as they are set here, by name."""
-    names = list(settings.variables)
-    with suppress(UserError):  # a definition of the user's own may be gone
-        names += () if settings.name == definitions.COMMAND else definitions.load(settings.name).keys
-    return {name: value for name in names if (value := os.environ.get(name))}
-
-
-def _variables(settings: AgentSettings) -> dict[str, str]:
-    if unset := [name for name in settings.variables if name not in os.environ]:
-        raise UserError(f"the variable {unset[0]} is not set", "Set it, or leave its --agent-env out.")
-    return {name: os.environ[name] for name in settings.variables}

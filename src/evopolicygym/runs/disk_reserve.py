@@ -1,5 +1,5 @@
-"""Room on the disk that a run keeps while its agent lives, which shares the disk and may fill it: for the agent's last
-turn in the ledger, for the score and for the record."""
+"""Disk space that a run reserves while its agent is alive: for the agent's last turn in the ledger, the score and the
+record. The agent shares the disk and may fill it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PART: Final = 1 << 20
 
 
 def make(paths: RunPaths) -> None:
-    """Where there is room; a run does not fail for want of it."""
+    """Reserve the space if there is enough; a run does not fail for want of it."""
     with suppress(OSError):
         descriptor = os.open(_path(paths), os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
@@ -26,7 +26,7 @@ def make(paths: RunPaths) -> None:
 
 
 def release(paths: RunPaths) -> bool:
-    """Whether there was anything to release."""
+    """Free the reserved space; return whether there was any."""
     try:
         os.unlink(_path(paths))
     except OSError:
@@ -35,16 +35,17 @@ def release(paths: RunPaths) -> bool:
 
 
 def release_part(paths: RunPaths) -> bool:
-    """For a line while the agent lives: most of it stays for later. Whether there was enough to release."""
+    """Free a part for a ledger line while the agent is alive; the rest stays reserved. Return whether there was
+    enough."""
     try:
         descriptor = os.open(_path(paths), os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
         return False
     try:
-        left = os.fstat(descriptor).st_size - PART
-        if left <= 0:
+        remaining = os.fstat(descriptor).st_size - PART
+        if remaining <= 0:
             return False
-        os.ftruncate(descriptor, left)
+        os.ftruncate(descriptor, remaining)
     except OSError:
         return False
     finally:

@@ -1,4 +1,7 @@
-"""What must be seen to start a program that is not part of the system: where it is installed, and its interpreter."""
+"""Find the files that an agent must see to start its program: where it is installed, and its interpreter.
+
+Of a client (codex, claude, ...) these are its installation; of a user's own command (`--agent command`), the program
+and the script that the command names."""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ PREFIXES: Final = ("/", "/usr", "/usr/local")
 
 @dataclass(frozen=True)
 class InstallPaths:
-    """``readable`` is shown whole; of ``libraries``, which are other Pythons', the packages are not."""
+    """Paths to show to the agent: ``readable`` whole; ``libraries`` (of other Pythons) without their packages."""
 
     readable: tuple[Path, ...] = ()
     libraries: tuple[Path, ...] = ()
@@ -33,12 +36,13 @@ def find_install_paths(program: Path) -> InstallPaths:
 
 
 def node_interpreter() -> list[Path]:
-    """Many clients are scripts of it."""
-    return [Path(found).resolve()] if (found := shutil.which("node")) else []
+    """Return the path of Node.js, of which many clients are scripts; empty if it is not installed."""
+    return [Path(node).resolve()] if (node := shutil.which("node")) else []
 
 
 def _root(path: Path) -> Path:
-    """The outermost ``node_modules`` above it; the folder of ``bin`` and ``lib`` that it is installed in; or itself."""
+    """Return the outermost ``node_modules`` above a program, or the folder of ``bin`` and ``lib`` that it is installed
+    in, or the program itself."""
     packages = [parent for parent in path.parents if parent.name == "node_modules"]
     if packages:
         return packages[-1]
@@ -47,17 +51,19 @@ def _root(path: Path) -> Path:
 
 
 def _is_venv(root: Path) -> bool:
-    """Its interpreter and standard library are elsewhere."""
+    """Return whether a folder is a virtual environment, whose interpreter and standard library are elsewhere."""
     return os.path.exists(root / "pyvenv.cfg")
 
 
 def _own_packages(program: Path) -> list[Path]:
-    """Of the system's packages nothing is shown. A Python program with an environment of its own there needs that."""
+    """Return the environment of a Python program in a system folder. Otherwise the system's packages are not shown."""
     root = _root(program)
     if root == program or str(root) in PREFIXES or not str(root).startswith(SYSTEM):
         return []
     with open(program, "rb") as file:
-        is_python = b"python" in b"".join(file.readline(256) for _ in range(2))  # of a long path, in the second line
+        is_python = b"python" in b"".join(
+            file.readline(256) for _ in range(2)
+        )  # with a long path, the interpreter is in the second line
     return [root] if is_python else []
 
 
@@ -65,44 +71,45 @@ def _outside(paths: Iterable[Path]) -> tuple[Path, ...]:
     return tuple(sorted({path for path in paths if not str(path).startswith(SYSTEM)}))
 
 
-OF_THE_WORKSPACE: Final = "submit.py"
-OWN_PYTHON: Final = ("python", "python3")
+WORKSPACE_CLIENT: Final = "submit.py"
+SANDBOX_PYTHON: Final = ("python", "python3")
 
 
 def resolve_command(argv: Sequence[str]) -> list[str]:
-    """With whole paths, so that it means the same in the workspace and after a resume: of the program, where it is a
-    path, and of a script that is named after its interpreter. Raises UserError when there is no such program."""
+    """Return a command with absolute paths, so that it means the same in the workspace and after a resume: of the
+    program, if it is a path, and of a script that follows its interpreter. Raise UserError if the program is
+    missing."""
     if not argv:
         return []
     program, *rest = argv
     if "/" in program:
         return [_program(program), *rest]
-    if program not in OWN_PYTHON and shutil.which(program, path=DEFAULT_PATH) is None:
+    if program not in SANDBOX_PYTHON and shutil.which(program, path=DEFAULT_PATH) is None:
         elsewhere = shutil.which(program)
         hint = f"Name it by its path: {elsewhere}" if elsewhere else "Is it installed?"
         raise UserError(f"the agent would not find {program}: its PATH is {DEFAULT_PATH}", hint)
-    is_script = bool(rest) and rest[0] != OF_THE_WORKSPACE and os.path.isfile(rest[0])
+    is_script = bool(rest) and rest[0] != WORKSPACE_CLIENT and os.path.isfile(rest[0])
     return [program, str(Path(rest[0]).resolve()), *rest[1:]] if is_script else [program, *rest]
 
 
 def command_files(argv: Sequence[str]) -> tuple[Path, ...]:
-    """Of a settled command: the program and the script that are not part of the system."""
-    found = (Path(item) for item in argv[:2] if os.path.isabs(item) and os.path.isfile(item))
-    return tuple(path for path in found if not str(path).startswith(SYSTEM))
+    """Return the program and the script of a resolved command, unless they are part of the system."""
+    paths = (Path(word) for word in argv[:2] if os.path.isabs(word) and os.path.isfile(word))
+    return tuple(path for path in paths if not str(path).startswith(SYSTEM))
 
 
 def visible_paths(files: Iterable[Path], hidden: Sequence[Path]) -> tuple[Path, ...]:
-    """Each with the folder that it lies in, unless something ``hidden`` is there as well: then the file alone."""
+    """Return the folder of each file, or the file alone if its folder also holds something ``hidden``."""
     return tuple(dict.fromkeys(path if is_shown_alone(path, hidden) else path.parent for path in files))
 
 
 def is_shown_alone(file: Path, hidden: Sequence[Path]) -> bool:
-    return any(one.resolve().is_relative_to(file.parent) for one in hidden)
+    return any(path.resolve().is_relative_to(file.parent) for path in hidden)
 
 
 def _program(path: str) -> str:
     if not os.path.isfile(path):
-        raise UserError(f"{path} is not there", "Name the program by its path from here, or by a whole path.")
+        raise UserError(f"{path} is not there", "Name the program by a relative or an absolute path.")
     if not os.access(path, os.X_OK):
         raise UserError(f"{path} is not a program", f"Make it one: chmod +x {path}")
     return str(Path(path).resolve())

@@ -1,6 +1,6 @@
-"""Looking at a run without owning it.
+"""Read the state of a run without owning it.
 
-Its folder may come from elsewhere: whatever lies in it, the answer is a state that makes sense, or a UserError."""
+The folder may come from another person: whatever it holds, the result is a consistent state or a UserError."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from evopolicygym.runs.settings import RunSettings
 
 
 def read_state(root: Path) -> RunState:
-    """The state as of now; somebody may be changing it."""
+    """Return the state as of now; its owner may be changing it."""
     return _state(root, _lines(root))
 
 
 def has_begun(run: Path) -> bool:
-    """Whether the ledger's first line is whole: one that a crash has torn opens nothing, and is dropped."""
+    """Return whether the ledger's first line is complete. One that a crash cut short opens no run, and is dropped."""
     try:
         with open_file(run, RunPaths(run).ledger.name, MAX_BYTES) as ledger:
             return ledger.readline().endswith(b"\n")
     except (FileNotFoundError, NotADirectoryError):
         return False
     except OSError:
-        return True  # something lies there, and whoever looks closer says what
+        return True  # there is something; reading it reports what
 
 
 def has_outcome(root: Path) -> bool:
-    """Finished, and the record says so: a crash may have come between the two."""
+    """Return whether the run is finished and its record says so: a crash may have come between the two."""
     lines = _lines(root)
     if _state(root, lines).phase is not RunPhase.FINISHED:
         return False
@@ -47,17 +47,17 @@ def has_outcome(root: Path) -> bool:
 
 
 def recorded_settings(root: Path) -> RunSettings:
-    """The settings that a run was opened with. Raises UserError where config.toml was altered since."""
+    """Return the settings that a run was opened with. Raise UserError if config.toml was altered since."""
     return RunSettings.read(root, _opened(root).settings)
 
 
 def check_consistent(state: RunState) -> None:
-    """Raise LedgerCorrupt for a ledger whose lines are well-formed and still no run: no record follows from it."""
+    """Raise LedgerCorrupt if no record can be derived although each line of the ledger is well-formed."""
     try:
         record.derive(state, "0" * 64)
         spending(state.turns)
         total_usage([Usage(**turn.usage) for turn in state.turns if turn.usage])
-    except Exception as error:  # facts from elsewhere can be wrong in more ways than we can list
+    except Exception as error:  # facts of a foreign folder can be wrong in more ways than we can list
         text = f"{type(error).__name__}: {error}"
         raise LedgerCorrupt(f"the ledger makes no sense: no record follows from it ({text[:300]})") from error
 
@@ -86,4 +86,4 @@ def _state(root: Path, lines: list[tuple[LedgerLine, bytes]]) -> RunState:
 
 
 def _never_opened(root: Path) -> UserError:
-    return UserError(f"the run in {root} was never opened", "Give the command that was to open it again.")
+    return UserError(f"the run in {root} was never opened", "Repeat the command that was to open it.")

@@ -1,4 +1,8 @@
-"""Serving a run: the door and the owner's socket are open until somebody finishes the run."""
+"""Serve a run: keep its API and its owner's socket open until it is finished, then score it.
+
+`serve_run` is used for every run, whether an agent plays it (runs/agent_loop.py) or `evopolicygym serve` waits for a
+person. `finish_run` is the scoring alone.
+"""
 
 from __future__ import annotations
 
@@ -20,52 +24,58 @@ from evopolicygym.server.submission_queue import SubmissionQueue
 
 FINISH_COMMAND: Final = "finish"
 FINISHED_BY_HAND: Final = "finished_by_hand"
-
-
 Play = Callable[[str], Awaitable[str]]
 
 
-async def serve_run(owner: OpenRun, play: Play) -> None:
-    """From the open door to the outcome. ``play`` is told the URL of the door, and returns why it ended; somebody who
-    asks to finish the run ends it, too."""
-    desk = SubmissionQueue(owner.judge)
-    service = _Service(owner, desk)
-    means, listener = owner.judge.context, bind(owner.paths.root)
-    facts = ServedTask(means.task, owner.task_text, means.engine.obs_space, means.engine.action_space)
-    async with owner_socket.answer_commands(owner.paths.root, service.answer), service.telling_how_it_ends():
-        async with serve_requests(build_app(desk, facts, listener[1].token), listener[0]):
-            workspace.write_door(owner.paths, listener[1].url)
-            desk.resume()
-            await desk.close(await service.played(play(listener[1].url)))
+async def serve_run(run: OpenRun, play: Play) -> None:
+    """Open the API, play, close the run, score it.
+
+    Args:
+        run: The run, opened by this process.
+        play: Gets the URL of the API, and returns the reason that closes the run. It is cancelled if
+            `evopolicygym finish` asks for the end of the run first.
+    """
+    queue = SubmissionQueue(run.judge)
+    service = _RunService(run, queue)
+    context, (listener, address) = run.judge.context, bind(run.paths.root)
+    task = ServedTask(context.task, run.task_text, context.engine.obs_space, context.engine.action_space)
+    async with owner_socket.answer_commands(run.paths.root, service.answer), service.reporting_the_end():
+        async with serve_requests(build_app(queue, task, address.token), listener):
+            workspace.write_door(run.paths, address.url)
+            queue.resume()
+            await queue.close(await service.wait_for_end(play(address.url)))
         await service.score()
 
 
-class _Service:
-    def __init__(self, owner: OpenRun, desk: SubmissionQueue) -> None:
-        self._owner, self._desk = owner, desk
-        self._asked = asyncio.Event()
-        self._finished: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._tell: list[owner_socket.SendMessage] = []
+class _RunService:
+    """Ends a run that is served, and answers those who asked for its end over the owner's socket."""
 
-    async def answer(self, command: str, tell: owner_socket.SendMessage) -> dict[str, Any]:
-        """What the owner's socket understands."""
+    def __init__(self, run: OpenRun, queue: SubmissionQueue) -> None:
+        self._run, self._queue = run, queue
+        self._finish_requested = asyncio.Event()
+        self._finished: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._listeners: list[owner_socket.SendMessage] = []
+
+    async def answer(self, command: str, send: owner_socket.SendMessage) -> dict[str, Any]:
+        """Return the answer to a command that came over the owner's socket."""
         if command != FINISH_COMMAND:
             return {"error": f"the owner of the run does not understand {command!r}"}
-        self._tell.append(tell)
-        self._asked.set()
+        self._listeners.append(send)
+        self._finish_requested.set()
         try:
             await asyncio.shield(self._finished)
         except Exception as error:
             return {"error": str(error)}
         return {"finished": True}
 
-    async def played(self, play: Awaitable[str]) -> str:
-        """Why the run is to be closed. Raises what broke the judge, if that comes first."""
+    async def wait_for_end(self, play: Awaitable[str]) -> str:
+        """Return the reason that closes the run. Raise what broke the judge, if that comes first."""
         playing = asyncio.ensure_future(play)
-        asked = asyncio.ensure_future(self._asked.wait())
-        await asyncio.wait([playing, asked, self._desk.broken], return_when=asyncio.FIRST_COMPLETED)  # type: ignore[type-var]
-        if self._desk.broken.done():
-            self._desk.broken.result()
+        requested = asyncio.ensure_future(self._finish_requested.wait())
+        events = [playing, requested, self._queue.broken]
+        await asyncio.wait(events, return_when=asyncio.FIRST_COMPLETED)  # type: ignore[type-var]
+        if self._queue.broken.done():
+            self._queue.broken.result()
         if playing.done():
             return playing.result()
         playing.cancel()
@@ -73,66 +83,69 @@ class _Service:
         return FINISHED_BY_HAND
 
     async def score(self) -> None:
-        """Hidden scoring, with the door shut."""
-        loop, left = asyncio.get_running_loop(), scoring.left_to_play(self._owner.judge.state)
+        """Play the hidden cases, now that the API is closed."""
+        loop, total = asyncio.get_running_loop(), scoring.left_to_play(self._run.judge.state)
 
         def advance() -> None:
-            asyncio.run_coroutine_threadsafe(self._progress(left), loop)
+            asyncio.run_coroutine_threadsafe(self._send_progress(total), loop)
 
-        def tell(text: str) -> None:
+        def notify(text: str) -> None:
             locks.to_stderr(text)
             asyncio.run_coroutine_threadsafe(self._send({"waiting": text}), loop)
 
-        await self._progress(left)
-        await asyncio.to_thread(finish_run, self._owner, advance, tell)
+        await self._send_progress(total)
+        await asyncio.to_thread(finish_run, self._run, advance, notify)
 
     @asynccontextmanager
-    async def telling_how_it_ends(self) -> AsyncIterator[None]:
-        """Whoever asked us to finish gets an answer, also when the judge broke on the way."""
+    async def reporting_the_end(self) -> AsyncIterator[None]:
+        """Answer whoever asked for the end of the run, also if the judge broke on the way."""
         try:
             yield
         except Exception as error:
             self._finished.set_exception(error)
-            self._finished.exception()  # nobody may have asked
+            self._finished.exception()  # mark it as retrieved: there may be no listener
             raise
         self._finished.set_result(None)
 
-    async def _progress(self, total: int) -> None:
+    async def _send_progress(self, total: int) -> None:
         await self._send({"episode": True, "total": total})
 
     async def _send(self, message: dict[str, Any]) -> None:
-        for tell in self._tell:
-            await tell(message)
+        for send in self._listeners:
+            await send(message)
 
 
-def finish_run(owner: OpenRun, advance: scoring.Advance = lambda: None, tell: locks.Notify | None = None) -> None:
-    """Selection and score of a closed run, and its record. Waits for agents on the same cases; ``tell`` is told so."""
-    disk_reserve.release(owner.paths)
-    if owner.judge.state.phase is RunPhase.CLOSED:  # from here on nothing is written there: hidden cases are played
-        workspace.write_closed(owner.paths)
-    if owner.judge.state.phase is not RunPhase.FINISHED:
-        owner.write_record()
-        with _hidden_cases(owner, tell) if scoring.left_to_play(owner.judge.state) else nullcontext():
-            scoring.finish(owner.judge, advance, lambda: _inspect(owner))
-    if owner.settings.agent:
-        delete_credentials(owner.paths, owner.settings.agent.name)
-    owner.write_record()
+def finish_run(run: OpenRun, advance: scoring.Advance = lambda: None, notify: locks.Notify | None = None) -> None:
+    """Select and score the checkpoints of a closed run, and write its record.
+
+    Waits until no agent on the same cases is alive on this machine. ``advance`` is called after each hidden episode,
+    ``notify`` with a message if there is a wait."""
+    disk_reserve.release(run.paths)
+    if run.judge.state.phase is RunPhase.CLOSED:  # nothing is written to the workspace once hidden cases are played
+        workspace.write_closed(run.paths)
+    if run.judge.state.phase is not RunPhase.FINISHED:
+        run.write_record()
+        with _hidden_cases(run, notify) if scoring.left_to_play(run.judge.state) else nullcontext():
+            scoring.finish(run.judge, advance, lambda: _inspect(run))
+    if run.settings.agent:
+        delete_credentials(run.paths, run.settings.agent.name)
+    run.write_record()
 
 
-def _hidden_cases(owner: OpenRun, tell: locks.Notify | None) -> AbstractContextManager[None]:
-    root = owner.paths.root
+def _hidden_cases(run: OpenRun, notify: locks.Notify | None) -> AbstractContextManager[None]:
+    root = run.paths.root
     remedy = f"Ctrl-C loses nothing: `evopolicygym finish {root}` scores the run later."
-    return locks.hidden_cases_lock(owner.case_set, str(root), remedy, tell)
+    return locks.hidden_cases_lock(run.case_set, str(root), remedy, notify)
 
 
-def _inspect(owner: OpenRun) -> None:
-    """What an agent left, once. A workspace without one is a person's own."""
-    if owner.settings.agent and owner.judge.state.inspected is None:
-        owner.judge.record(Inspected(_redacted(integrity.inspect(owner.paths), owner.judge.redact)))
+def _inspect(run: OpenRun) -> None:
+    """Record the integrity note, once. A run without an agent was played by a person and gets none."""
+    if run.settings.agent and run.judge.state.inspected is None:
+        run.judge.record(Inspected(_redacted(integrity.inspect(run.paths), run.judge.redact)))
 
 
 def _redacted(note: Any, redact: Callable[[str], str]) -> Any:
-    """Every text in a note, wherever it is."""
+    """Return a note with every text in it redacted."""
     if isinstance(note, dict):
         return {name: _redacted(value, redact) for name, value in note.items()}
     if isinstance(note, list):
