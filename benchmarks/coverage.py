@@ -113,7 +113,7 @@ def main() -> None:
                 ((setting.name, [rates[setting.name, runs][which] for runs in RUNS]) for setting in SETTINGS),
             )
             usual = [
-                [coverage[setting.name, runs][which] for setting in SETTINGS if not setting.extreme] for runs in RUNS
+                [rates[setting.name, runs][which] for setting in SETTINGS if not setting.extreme] for runs in RUNS
             ]
             print(f"lowest and highest, without the extremes: {[(min(row), max(row)) for row in usual]}")
         print("\nOne task, one run: how often the interval holds the mean of that very run over all cases\n")
