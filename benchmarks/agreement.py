@@ -75,10 +75,12 @@ def returns(task: Task, jobs: int, levels: tuple[Level, ...], count: int = CASES
         Path(folder, "policy.py").write_text(POLICY)
         checkpoint = engine.store.snapshot(Path(folder))
         chosen = cases(PaperSplits(), task.id, Split.TRAIN, list(range(count)))
-        results = {one.number: one for one in engine.run(Episode(i, checkpoint, c) for i, c in enumerate(chosen))}
+        results = {
+            result.number: result for result in engine.run(Episode(i, checkpoint, c) for i, c in enumerate(chosen))
+        }
     ordered = [results[number] for number in range(count)]
-    assert all(isinstance(one, EpisodeResult) and one.error is None for one in ordered), ordered
-    return [f"{one.score.hex()} {one.length}" for one in ordered if isinstance(one, EpisodeResult)]
+    assert all(isinstance(result, EpisodeResult) and result.error is None for result in ordered), ordered
+    return [f"{result.score.hex()} {result.length}" for result in ordered if isinstance(result, EpisodeResult)]
 
 
 def compare(recorded: dict[str, Any], here: dict[str, Any]) -> int:

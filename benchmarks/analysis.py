@@ -69,21 +69,21 @@ def transcript(number: int) -> str:
 
 def measured(command: str, folder: Path, count: int) -> tuple[float, float]:
     """CPU seconds and MiB."""
-    argv = [sys.executable, __file__, "--one", command, str(folder), str(count)]
+    argv = [sys.executable, __file__, "--once", command, str(folder), str(count)]
     seconds, mib = map(float, subprocess.run(argv, capture_output=True, check=True).stdout.split())
     return seconds, mib
 
 
-def one(command: str, folder: Path, count: int) -> None:
+def measure_once(command: str, folder: Path, count: int) -> None:
     """The work of the command, without the start of the interpreter."""
     runs = sorted(folder.iterdir())[:count]
     began = time.process_time()
     if command == "report":
         write_page(collect_report(runs, folder), folder.parent / "report.html")
     else:
-        found = analyze_runs(runs)
+        analysis = analyze_runs(runs)
         json.dumps(
-            [run.as_dict() for run in found.runs] + [group.as_dict() for group in summarize_entrants(found.runs)]
+            [run.as_dict() for run in analysis.runs] + [group.as_dict() for group in summarize_entrants(analysis.runs)]
         )
     print(time.process_time() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
 
@@ -133,8 +133,8 @@ def covered(generator: np.random.Generator, truth: float, correlation: float, ru
 
 
 def main() -> None:
-    if "--one" in sys.argv:
-        one(sys.argv[2], Path(sys.argv[3]), int(sys.argv[4]))
+    if "--once" in sys.argv:
+        measure_once(sys.argv[2], Path(sys.argv[3]), int(sys.argv[4]))
     elif "--coverage" in sys.argv:
         coverage()
     else:

@@ -31,10 +31,12 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
     options = parser.parse_args()
     splits: Splits = SealedSplits(load_key(options.seal_key)) if options.seal_key else PaperSplits()
-    known = load(options.out).tasks if options.out.exists() else {}
+    measured = load(options.out).tasks if options.out.exists() else {}
     for name in options.tasks or core16():
-        known = {**known, **_measured(name, splits, options.jobs)}
-        options.out.write_text(dump(AnchorFile(schema_version=1, command=_command(), splits_id=splits.id, tasks=known)))
+        measured = {**measured, **_measured(name, splits, options.jobs)}
+        options.out.write_text(
+            dump(AnchorFile(schema_version=1, command=_command(), splits_id=splits.id, tasks=measured))
+        )
 
 
 def _measured(name: str, splits: Splits, jobs: int) -> dict[str, TaskAnchors]:
@@ -42,7 +44,7 @@ def _measured(name: str, splits: Splits, jobs: int) -> dict[str, TaskAnchors]:
     apart = hidden_cases_lock(CaseSet(task.id, splits.id), "benchmarks/anchors.py", "Ctrl-C keeps what is measured.")
     with apart, LocalEngine(task, jobs) as engine:
         anchors = measure(engine, task, splits)
-    means = "  ".join(f"{kind} {one.mean(anchors.heldout_cases):.6g}" for kind, one in anchors.trivial().items())
+    means = "  ".join(f"{kind} {anchor.mean(anchors.heldout_cases):.6g}" for kind, anchor in anchors.trivial().items())
     print(f"{task.id}  {means}  ({time.monotonic() - began:.0f} s)", flush=True)
     return {task.id: anchors}
 

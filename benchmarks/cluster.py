@@ -37,7 +37,7 @@ def timed(engine: Engine, policy: Path, task: Task, count: int) -> tuple[float, 
     began = time.perf_counter()
     outcomes = list(engine.run((Episode(i, checkpoint, case) for i, case in enumerate(chosen)), background=True))
     seconds = time.perf_counter() - began
-    results = {one.number: one.score for one in outcomes if isinstance(one, EpisodeResult)}
+    results = {outcome.number: outcome.score for outcome in outcomes if isinstance(outcome, EpisodeResult)}
     return seconds, [results[number] for number in range(count)]
 
 

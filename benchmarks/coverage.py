@@ -46,8 +46,8 @@ def skewed(generator: np.random.Generator, shape: tuple[int, ...]) -> Matrix:
 
 def modes(share: float, generator: np.random.Generator, shape: tuple[int, ...]) -> Matrix:
     """A run has found the trick, with this probability, or it has not."""
-    found = generator.random(shape) < share
-    return np.asarray((found - share) / math.sqrt(share * (1.0 - share)))
+    succeeded = generator.random(shape) < share
+    return np.asarray((succeeded - share) / math.sqrt(share * (1.0 - share)))
 
 
 def two_modes(share: float) -> Effect:
@@ -103,13 +103,18 @@ def main() -> None:
             setting.name: pool.submit(coverage, replace(setting, runs=0.0), 1, options.suites) for setting in SETTINGS
         }
         others = {runs: pool.submit(of_suites, runs, options.suites // 4) for runs in RUNS}
-        found = {key: future.result() for key, future in cells.items()}
+        rates = {key: future.result() for key, future in cells.items()}
         for title, which in ((f"One task ({FAMILY * options.suites} simulated tasks in each cell)", "task"),
                              (f"Mean over {FAMILY} tasks ({options.suites} in each cell)", "family"),
                              (f"Mean over {TASKS} tasks ({options.suites} in each cell)", "suite")):  # fmt: skip
             print(f"\n{title}\n")
-            _print_table("setting", ((one.name, [found[one.name, runs][which] for runs in RUNS]) for one in SETTINGS))
-            usual = [[found[one.name, runs][which] for one in SETTINGS if not one.extreme] for runs in RUNS]
+            _print_table(
+                "setting",
+                ((setting.name, [rates[setting.name, runs][which] for runs in RUNS]) for setting in SETTINGS),
+            )
+            usual = [
+                [rates[setting.name, runs][which] for setting in SETTINGS if not setting.extreme] for runs in RUNS
+            ]
             print(f"lowest and highest, without the extremes: {[(min(row), max(row)) for row in usual]}")
         print("\nOne task, one run: how often the interval holds the mean of that very run over all cases\n")
         print("\n".join(f"| {name} | {100 * future.result()['task']:.1f} |" for name, future in own.items()))
@@ -124,7 +129,7 @@ def coverage(setting: Setting, runs: int, suites: int) -> dict[str, float]:
     held: dict[str, list[bool]] = {"task": [], "family": [], "suite": []}
     for _ in range(suites):
         estimates = [estimate_score(setting.returns(generator, runs)) for _ in range(TASKS)]
-        held["task"] += [_holds(one.interval(), 0.0) for one in estimates[:FAMILY]]
+        held["task"] += [_holds(estimate.interval(), 0.0) for estimate in estimates[:FAMILY]]
         held["family"].append(_holds(average(estimates[:FAMILY]).interval(), 0.0))
         held["suite"].append(_holds(average(estimates).interval(), 0.0))
     return {which: float(np.mean(values)) for which, values in held.items()}
@@ -152,10 +157,10 @@ def _judged(
     }
     yield "paired difference of two", _holds(pairs[2, 0].interval(), 0.05)
     yield "paired difference of equals", _holds(pairs[1, 0].interval(), 0.0)
-    found = rank_intervals(3, lambda i, j: pairs[i, j])
+    ranks = rank_intervals(3, lambda i, j: pairs[i, j])
     yield (
         "places (all three sets)",
-        found[2].first == 1 and all(found[i].first <= 3 and found[i].last >= 2 for i in (0, 1)),
+        ranks[2].first == 1 and all(ranks[i].first <= 3 and ranks[i].last >= 2 for i in (0, 1)),
     )
     estimate = average([estimate_score(task[0]) for task in tasks])
     yield "mean", _holds(estimate.interval(), float(np.mean([level for _, _, level in MIXED])))

@@ -27,10 +27,10 @@ ENTRANTS, RUNS, CASES, PASSES = 5, 5, 32, 20
 def main() -> None:
     generator = np.random.default_rng(0)
     fields = {task: _field(task, generator) for task in scales()}
-    draws_s = _seconds(lambda: [one.drawn for one in fields.values()])
-    tables_s = _seconds(lambda: [task_table(one) for one in fields.values()])
+    draws_s = _seconds(lambda: [results.drawn for results in fields.values()])
+    tables_s = _seconds(lambda: [task_table(results) for results in fields.values()])
     aggregate_s = _seconds(lambda: aggregate("core16", list(scales()), fields))
-    returns = [row for one in fields.values() for entry in one.entries for row in _rows(entry)]
+    returns = [row for results in fields.values() for entry in results.entries for row in _rows(entry)]
     plain_s = _seconds(lambda: [math.fsum(row) for _ in range(PASSES) for row in returns]) * DRAWS / PASSES
     print(f"{'part':22}{'share of plain sums':>20}{'seconds':>10}")
     for name, seconds in (("draws", draws_s), ("task tables", tables_s), ("aggregate of 16", aggregate_s)):

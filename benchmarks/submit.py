@@ -107,21 +107,21 @@ class Parts:
         judge, engine, paths = self.judge, self.judge.context.engine, self.judge.paths
         self.timed("snapshot, synced", lambda: engine.store.snapshot(paths.system, sync_tree))
         self.timed("one line of the ledger", lambda: judge.record(Refused("busy")))
-        one = self.timed("all until the charge", lambda: accept(judge, SubmitRequest((number,), f"key-{number}")))
-        checkpoint, (case,) = one.charged.checkpoint, judge.cases(Split.TRAIN, [number])
+        accepted = self.timed("all until the charge", lambda: accept(judge, SubmitRequest((number,), f"key-{number}")))
+        checkpoint, (case,) = accepted.charged.checkpoint, judge.cases(Split.TRAIN, [number])
         load = self.timed("load", lambda: engine.load(checkpoint))
         self.timed("episode, isolated", lambda: list(engine.run([Episode(0, checkpoint, case)])))
         staged = FeedbackWriter(paths.feedback)
         recording = Recording(str(staged.episode(0)), video=False)
         played = self.timed("episode, recorded", lambda: list(engine.run([Episode(0, checkpoint, case, recording)])))
         results = [outcome for outcome in played if isinstance(outcome, EpisodeResult)]
-        summary = summarize(one, Verdict.OK, load, results, 0.0, judge.state.remaining)
+        summary = summarize(accepted, Verdict.OK, load, results, 0.0, judge.state.remaining)
         self.timed("feedback written", lambda: staged.write(summary, load, results))
         self.timed("feedback synced, published", lambda: staged.publish(paths.feedback / f"part_{number:03}"))
         self.timed(
             "delivery", lambda: feedback.copy_to_workspace(paths.feedback / f"part_{number:03}", paths.workspace)
         )
-        self.timed("all from the charge on", lambda: execute(judge, one))
+        self.timed("all from the charge on", lambda: execute(judge, accepted))
 
 
 def parts(folder: Path, count: int) -> None:

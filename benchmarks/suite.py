@@ -129,7 +129,7 @@ def sides(tasks: tuple[str, ...], scratch: Path) -> Iterator[tuple[str, Suite, l
     """What is compared: its name, and the runs."""
     shared = suite(tasks[:1], RUNS, scratch)
     yield "with, one task", shared, plan(shared)
-    yield "without, one task", shared, [with_own_cases(one, scratch) for one in plan(shared)]
+    yield "without, one task", shared, [with_own_cases(run, scratch) for run in plan(shared)]
     many = suite(tasks, RUNS // len(tasks), scratch)
     yield f"with, {len(tasks)} tasks", many, plan(many)
 

@@ -80,8 +80,8 @@ def play(task: str, seed: int, folder: Path, *options: str) -> dict[str, Any]:
 def agent(opened: dict[str, Any], seed: int, log: Path) -> None:
     """Only what it needs: the folder of the agents that ship is all it can import of this package."""
     kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
-    told = {"EVOPOLICYGYM_API": opened["api"], "EVOPOLICYGYM_WORKSPACE": opened["workspace"]}
-    variables = kept | told | {"EVOPOLICYGYM_SEED": str(seed), "PYTHONPATH": str(AGENTS)}
+    given = {"EVOPOLICYGYM_API": opened["api"], "EVOPOLICYGYM_WORKSPACE": opened["workspace"]}
+    variables = kept | given | {"EVOPOLICYGYM_SEED": str(seed), "PYTHONPATH": str(AGENTS)}
     with open(log, "w") as output:
         subprocess.run(
             [sys.executable, "-m", "builtin.tuner"],
@@ -99,11 +99,11 @@ def trivial(task: Task, jobs: int) -> Iterator[Row]:
 
         def mean(folder: Path, split: Split, count: int) -> float:
             chosen = cases(PaperSplits(), task.id, split, list(range(count)))
-            found = evaluate_folder(engine, task, folder, chosen, "paper").mean
-            assert found is not None
-            return found
+            value = evaluate_folder(engine, task, folder, chosen, "paper").mean
+            assert value is not None
+            return value
 
-        constant = [constant_folder(Path(place), number, one) for number, one in enumerate(constants(task))]
+        constant = [constant_folder(Path(place), number, action) for number, action in enumerate(constants(task))]
         constant.sort(key=lambda folder: -mean(folder, Split.TRAIN, SCREENING_CASES))
         for play in ("random", "zero"):
             (Path(place) / play).mkdir()
@@ -146,7 +146,9 @@ def prove(task: str, seeds: list[int], folder: Path, jobs: int) -> bool:
 
 def smoke(task: str, folder: Path, jobs: int) -> bool:
     record = play(task, 0, folder / task.replace("/", "-"), *SMOKE, "--jobs", str(jobs))
-    fine = bool(record["budget"]["remaining"] == 0) and all(one["verdict"] == "ok" for one in record["submissions"])
+    fine = bool(record["budget"]["remaining"] == 0) and all(
+        submission["verdict"] == "ok" for submission in record["submissions"]
+    )
     show(Row(task, "smoke", float(record["outcome"]["heldout"]["mean"]), "ok" if fine else "FAIL"))
     return fine
 

@@ -117,8 +117,8 @@ def found_by(generator, runs, tries=300):
 
 
 def test_no_number_of_runs_makes_up_for_too_few_cases():
-    few, *_, many = runs_needed(0.1, VarianceComponents(runs=0.01, cases=1.0, rest=0.0))
+    few, *_, many = runs_needed(0.1, VarianceComponents(runs=0.01, cases=1.0, residual=0.0))
     assert few.runs is None
-    assert runs_needed(0.3, VarianceComponents(runs=0.001, cases=1.0, rest=0.0))[-1].runs == 2
+    assert runs_needed(0.3, VarianceComponents(runs=0.001, cases=1.0, residual=0.0))[-1].runs == 2
     assert many.cases == 256
     assert runs_needed(0.0, VarianceComponents(1.0, 0.0, 0.0))[0].runs is None

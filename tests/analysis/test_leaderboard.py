@@ -219,7 +219,7 @@ def test_summaries_beside_the_mean(whole):
 def test_few_runs_say_what_their_intervals_are_worth(whole):
     assert whole.tasks[0].rows[0].coverage.low < 0.9
     assert not whole.tasks[0].rows[0].coverage.is_nominal
-    assert coverage(16, 5).is_nominal and coverage(1, 10).as_promised and coverage(1, 200).as_promised
+    assert coverage(16, 5).is_nominal and coverage(1, 10).is_nominal and coverage(1, 200).is_nominal
     assert coverage(16, 1) is None
     assert coverage(11, 4) == coverage(4, 3)
 

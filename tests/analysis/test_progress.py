@@ -142,7 +142,7 @@ def test_a_time_that_is_unknown_stays_unknown(tmp_path):
 
 def test_a_run_without_submissions(tmp_path):
     run = run_of(tmp_path, [])
-    assert run.who.outcome == "no_ok_submit"
+    assert run.summary.outcome == "no_ok_submit"
     assert (run.spending.unused, run.spending.clipped_action_rate, run.spending.invalid_action_rate) == (
         128,
         None,

@@ -68,7 +68,7 @@ def test_broken_folders_are_named_and_the_rest_is_read(tmp_path):
     (tmp_path / "half written" / "ledger.jsonl").touch()
     (tmp_path / "a folder" / "run.json").mkdir(parents=True)
     found = analyze_runs([tmp_path])
-    assert [run.who.id for run in found.runs] == ["whole"]
+    assert [run.summary.id for run in found.runs] == ["whole"]
     reasons = {skipped.path.rpartition("/")[2]: skipped.why for skipped in found.skipped}
     expected = {name: says for name, (_, says) in ways.items()}
     expected |= {"half written": "unfinished: there is a ledger", "a folder": "broken: cannot read"}
@@ -138,7 +138,7 @@ def test_one_line_of_a_transcript_ends_no_analysis(tmp_path, line):
     logs.mkdir(parents=True)
     (logs / "turn_001.out").write_text(f'{LINES[line]}\n{{"type": "tool_result", "output": "submit_001 submit_002"}}\n')
     found = analyze_runs([tmp_path])
-    assert not found.skipped and [run.who.id for run in found.runs] == ["hostile", "other"]
+    assert not found.skipped and [run.summary.id for run in found.runs] == ["hostile", "other"]
 
 
 def test_a_run_that_cannot_be_analysed_is_named_and_the_rest_is_read(tmp_path):

@@ -52,7 +52,7 @@ def end_and_look(folder: Path, tmp_path: Path, ending: signal.Signals) -> None:
     environment = os.environ | {"TMPDIR": str(folder), KEY_VARIABLE: KEY}
     process = subprocess.Popen(argv, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     assert wait_until(
-        lambda: any(b"ancestor.py" in told(one, "cmdline") for one in descendants(process.pid))
+        lambda: any(b"worker_entry.py" in told(one, "cmdline") for one in descendants(process.pid))
     )  # a seat plays
     relatives = descendants(process.pid)
     assert not [pid for pid in relatives if KEY.encode() in told(pid, "environ")]

@@ -172,7 +172,7 @@ def become_short(door: Server, gate: Gate, spare: int, key: str, kill: bool) -> 
 
 def worker(door: Server) -> int:
     return next(
-        pid for pid in descendants(door.process.pid) if b"ancestor" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        pid for pid in descendants(door.process.pid) if b"worker_entry" in Path(f"/proc/{pid}/cmdline").read_bytes()
     )
 
 

@@ -35,8 +35,8 @@ def test_a_changed_task_is_not_comparable(other):
 
 def test_options_of_the_environment_are_told_apart():
     """FrozenLake with and without ice had one id."""
-    found = {ids(replace(TASK, env_options=options), "paper") for options in ({}, {"a": True}, {"a": False})}
-    assert len(found) == 3
+    distinct = {ids(replace(TASK, env_options=options), "paper") for options in ({}, {"a": True}, {"a": False})}
+    assert len(distinct) == 3
 
 
 def test_an_infinite_option_has_an_id_and_facts_that_strict_json_can_hold():

@@ -1,4 +1,4 @@
-"""From names to tasks, and what is said when there is none."""
+"""Finding tasks by name, and the error messages for names that have no task."""
 
 from __future__ import annotations
 

@@ -53,9 +53,9 @@ def clock_readings(env) -> float:
 
 def a_few_steps(env, step) -> list[bytes]:
     action = np.full(env.action_space.shape, 0.5, np.float32)
-    told = [step(action)[:2] for _ in range(20)]
-    told += [(env.unwrapped.data.qpos, env.unwrapped.data.qvel)]
-    return [np.asarray(value).tobytes() for pair in told for value in (_flat(pair[0]), pair[1])]
+    values = [step(action)[:2] for _ in range(20)]
+    values += [(env.unwrapped.data.qpos, env.unwrapped.data.qvel)]
+    return [np.asarray(value).tobytes() for pair in values for value in (_flat(pair[0]), pair[1])]
 
 
 def _flat(observation):
@@ -77,9 +77,9 @@ def test_steps_do_without_the_stopwatches_of_mujoco_and_are_the_same(task: Task,
     assert clock_readings(env) == before
 
 
-@pytest.mark.parametrize("found", [None, ModuleType("mujoco")], ids=["blocked", "a stub"])
-def test_a_mujoco_that_is_none_is_no_obstacle(found, monkeypatch):
-    monkeypatch.setitem(sys.modules, "mujoco", found)
+@pytest.mark.parametrize("module", [None, ModuleType("mujoco")], ids=["blocked", "a stub"])
+def test_a_mujoco_that_is_none_is_no_obstacle(module, monkeypatch):
+    monkeypatch.setitem(sys.modules, "mujoco", module)
     assert simulator.stepper(ACROBOT, simulator.make(ACROBOT))
 
 
@@ -96,7 +96,7 @@ def test_a_clock_of_the_environments_own_is_kept():
 
 
 def test_any_task_may_turn_out_to_draw_with_mujoco(monkeypatch):
-    """Which of them import it is known only when it is too late to say how it shall draw."""
+    """Which environments import it is known only when it is too late to choose how it draws."""
     monkeypatch.delenv("MUJOCO_GL", raising=False)
     monkeypatch.setattr(simulator, "opengl", lambda: "osmesa")
     simulator.make(ACROBOT)
@@ -138,7 +138,7 @@ class Unwilling(Toy):
 
 
 def test_an_environment_that_cannot_take_a_sealed_seed_is_told_what_to_do():
-    """Nothing of the seed itself is said."""
+    """The message does not show the seed."""
     with pytest.raises(
         Fault, match="OldFashioned cannot be reset with a seed of more than 32 bits: ValueError"
     ) as caught:

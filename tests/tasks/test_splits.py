@@ -45,11 +45,11 @@ def test_splits_are_disjoint(splits):
 
 
 def test_sealed_seeds_depend_on_key_task_and_split_alone():
-    one = seeds(SealedSplits(b"k" * 32))
-    assert one == seeds(SealedSplits(b"k" * 32))
-    assert not set(one[Split.TRAIN]) & set(seeds(SealedSplits(b"l" * 32))[Split.TRAIN])
-    assert not set(one[Split.TRAIN]) & set(seeds(SealedSplits(b"k" * 32), "core16/ant")[Split.TRAIN])
-    assert max(one[Split.TRAIN]) > 2**60
+    sealed = seeds(SealedSplits(b"k" * 32))
+    assert sealed == seeds(SealedSplits(b"k" * 32))
+    assert not set(sealed[Split.TRAIN]) & set(seeds(SealedSplits(b"l" * 32))[Split.TRAIN])
+    assert not set(sealed[Split.TRAIN]) & set(seeds(SealedSplits(b"k" * 32), "core16/ant")[Split.TRAIN])
+    assert max(sealed[Split.TRAIN]) > 2**60
 
 
 def test_the_name_of_sealed_splits_is_a_commitment_and_not_the_key():

@@ -1,11 +1,14 @@
-"""All runs below some paths, diagnosed one at a time; what cannot be read is named, and the rest goes on."""
+"""Analyze all runs below some paths: diagnose each, and summarize them by entrant and group of tasks.
+
+`analyze_runs` gives the diagnoses, `summarize_entrants` hit rates (Table 4), hit rates by edit size (Figure
+8) and mean structure (Table 3), `flat_row` one row of plain values per run for CSV and data frames.
+"""
 
 from __future__ import annotations
 
-import warnings
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
-from os import PathLike
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Final
@@ -17,33 +20,35 @@ from evopolicygym.analysis.loading import Skipped, analyze_folder, find_run_fold
 from evopolicygym.analysis.spending import files_opened
 from evopolicygym.analysis.stats.hit_rates import HitCount, HitRate, hit_rate
 
-
-@dataclass(frozen=True)
-class AnalyzedRuns:
-    runs: tuple[Diagnosis, ...]
-    skipped: tuple[Skipped, ...]
-
-
-def analyze_runs(paths: Sequence[Path]) -> AnalyzedRuns:
-    """Records are read and let go one by one: memory holds their diagnoses alone."""
-    runs: list[Diagnosis] = []
-    skipped: list[Skipped] = []
-    for folder in find_run_folders(paths):
-        found = analyze_folder(folder, diagnose)
-        if isinstance(found, Diagnosis):
-            runs.append(found)
-        else:
-            skipped.append(found)
-    return AnalyzedRuns(tuple(runs), tuple(skipped))
-
-
+FlatRow = dict[str, Any]
 ALL: Final = "all"
 UNGROUPED: Final = "other"
 
 
 @dataclass(frozen=True)
+class AnalyzedRuns:
+    """Diagnoses of the readable runs, and the folders that were skipped."""
+
+    runs: tuple[Diagnosis, ...]
+    skipped: tuple[Skipped, ...]
+
+
+def analyze_runs(paths: Sequence[Path]) -> AnalyzedRuns:
+    """Diagnose the runs below ``paths``. Records are read one at a time: only the diagnoses stay in memory."""
+    runs: list[Diagnosis] = []
+    skipped: list[Skipped] = []
+    for folder in find_run_folders(paths):
+        result = analyze_folder(folder, diagnose)
+        if isinstance(result, Diagnosis):
+            runs.append(result)
+        else:
+            skipped.append(result)
+    return AnalyzedRuns(tuple(runs), tuple(skipped))
+
+
+@dataclass(frozen=True)
 class EntrantSummary:
-    """Runs of one entrant on the tasks of one demand, or on ``all``. ``structure``: mean over the selected bundles."""
+    """Summary of one entrant on the tasks of one demand, or on ``all``. ``structure``: means over the selected code."""
 
     entrant: str
     agent: str | None
@@ -59,34 +64,36 @@ class EntrantSummary:
 
 
 def summarize_entrants(diagnoses: Sequence[Diagnosis]) -> list[EntrantSummary]:
-    """By entrant; for each the task groups that it played and, when there are several, all of them."""
-    entrants = sorted({one.who.entrant for one in diagnoses})
-    return [group for name in entrants for group in _of([one for one in diagnoses if one.who.entrant == name])]
+    """Summarize runs by entrant: each demand that it played and, when there are several, all tasks together."""
+    by_entrant: dict[str, list[Diagnosis]] = defaultdict(list)
+    for run in diagnoses:
+        by_entrant[run.summary.entrant].append(run)
+    return [summary for _, runs in sorted(by_entrant.items()) for summary in _by_demand(runs)]
 
 
-def _of(runs: Sequence[Diagnosis]) -> list[EntrantSummary]:
+def _by_demand(runs: Sequence[Diagnosis]) -> list[EntrantSummary]:
     demands = sorted({_demand(run) for run in runs})
     parts = {demand: [run for run in runs if _demand(run) == demand] for demand in demands}
     if len(parts) > 1:
         parts[ALL] = list(runs)
-    return [_group(name, members) for name, members in parts.items()]
+    return [_summarize(name, members) for name, members in parts.items()]
 
 
 def _demand(run: Diagnosis) -> str:
-    return run.who.demand or UNGROUPED
+    return run.summary.demand or UNGROUPED
 
 
-def _group(tasks: str, runs: Sequence[Diagnosis]) -> EntrantSummary:
-    who = runs[0].who
+def _summarize(tasks: str, runs: Sequence[Diagnosis]) -> EntrantSummary:
+    summary = runs[0].summary
     return EntrantSummary(
-        entrant=who.entrant,
-        agent=who.agent,
-        model=who.model,
+        entrant=summary.entrant,
+        agent=summary.agent,
+        model=summary.model,
         tasks=tasks,
         runs=len(runs),
         edits={kind: hit_rate([run.edits[kind] for run in runs]) for kind in EDITS},
         sizes={size: _rate_of_size(runs, size) for size in SizeClass},
-        structure=_mean_shape([run.structure.selected for run in runs if run.structure.selected]),
+        structure=_mean_code_size([run.structure.selected for run in runs if run.structure.selected]),
     )
 
 
@@ -99,29 +106,17 @@ def _count_size(events: Sequence[TimelineEvent], size: SizeClass) -> HitCount:
     return HitCount(len(hits), sum(hits))
 
 
-def _mean_shape(shapes: Sequence[CodeSize]) -> dict[str, float] | None:
+def _mean_code_size(sizes: Sequence[CodeSize]) -> dict[str, float] | None:
     return (
-        {field.name: fmean(getattr(shape, field.name) for shape in shapes) for field in fields(CodeSize)}
-        if shapes
+        {field.name: fmean(getattr(size, field.name) for size in sizes) for field in fields(CodeSize)}
+        if sizes
         else None
     )
 
 
-FlatRow = dict[str, Any]
-
-
-def load_runs(path: str | PathLike[str]) -> list[FlatRow]:
-    """One row per finished run in ``path`` or below; ``pandas.DataFrame(rows)`` takes them as they are. Folders that
-    cannot be read are left out with a warning."""
-    found = analyze_runs([Path(path)])
-    for skipped in found.skipped:
-        warnings.warn(f"{skipped.path} is left out: {skipped.why}", stacklevel=3)
-    return [flat_row(run) for run in found.runs]
-
-
 def flat_row(run: Diagnosis) -> FlatRow:
-    """Plain values only. What is unknown is None."""
-    return asdict(run.who) | _spending(run) | _progress(run) | _edits(run) | _structure(run)
+    """Return one row of plain values for a run; None is unknown."""
+    return asdict(run.summary) | _spending(run) | _progress(run) | _edits(run) | _structure(run)
 
 
 def _spending(run: Diagnosis) -> FlatRow:
@@ -129,14 +124,14 @@ def _spending(run: Diagnosis) -> FlatRow:
     for listed in ("by_submission", "by_turn", "episodes_per_case", "refused", "tokens"):
         del spent[listed]
     tokens = {f"{kind}_tokens": amount for kind, amount in asdict(run.spending.tokens).items()}
-    return spent | {"refused": sum(run.spending.refused.values())} | tokens | _between(run)
+    return spent | {"refused": sum(run.spending.refused.values())} | tokens | _effort(run)
 
 
-def _between(run: Diagnosis) -> FlatRow:
-    meanwhile = [one.between for one in run.spending.by_submission]
+def _effort(run: Diagnosis) -> FlatRow:
+    efforts = [submission.between for submission in run.spending.by_submission]
     return {
-        "submissions_with_tokens": sum(one.tokens is not None for one in meanwhile),
-        "feedback_files_opened": files_opened(meanwhile),
+        "submissions_with_tokens": sum(effort.tokens is not None for effort in efforts),
+        "feedback_files_opened": files_opened(efforts),
     }
 
 
@@ -147,15 +142,15 @@ def _progress(run: Diagnosis) -> FlatRow:
 
 
 def _edits(run: Diagnosis) -> FlatRow:
-    numbers = {f"{kind}_edits": one.n for kind, one in run.edits.items()}
-    hits = {f"{kind}_hits": one.hits for kind, one in run.edits.items()}
+    numbers = {f"{kind}_edits": count.n for kind, count in run.edits.items()}
+    hits = {f"{kind}_hits": count.hits for kind, count in run.edits.items()}
     return numbers | hits | {"phases": len(run.phases), "unresolved_imports": len(run.unresolved_imports)}
 
 
 def _structure(run: Diagnosis) -> FlatRow:
-    shapes = {"first": run.structure.first, "selected": run.structure.selected, "last": run.structure.last}
+    sizes = {"first": run.structure.first, "selected": run.structure.selected, "last": run.structure.last}
     return {
-        f"{when}_{field.name}": getattr(shape, field.name) if shape else None
-        for when, shape in shapes.items()
+        f"{when}_{field.name}": getattr(size, field.name) if size else None
+        for when, size in sizes.items()
         for field in fields(CodeSize)
     }

@@ -1,4 +1,4 @@
-"""The diagnostics of one run, put together."""
+"""Diagnose one run: spending, progress, edits and their phases, growth of the code."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from evopolicygym.run_record import Code, RunRecord
 
 @dataclass(frozen=True)
 class CodeSize:
-    """How much code there is in a bundle."""
+    """Size and structure of the code in a bundle; docs/diagnostics.md has the counting rules."""
 
     files: int
     lines: int
@@ -39,7 +39,7 @@ class CodeSize:
 
 @dataclass(frozen=True)
 class CodeSizes:
-    """Of the first, the selected and the last score-bearing submission; ``growth`` is last minus first. Null where
+    """Code of the first, the selected and the last score-bearing submission; ``growth`` is last minus first. None where
     there is none, or its source could not be read."""
 
     first: CodeSize | None
@@ -50,8 +50,8 @@ class CodeSizes:
 
 @dataclass(frozen=True)
 class RunSummary:
-    """Which run this is. A run served by hand has no agent. ``entrant``: whose row it is on a leaderboard.
-    ``candidates``: distinct checkpoints that hidden validation chose among."""
+    """Identity and outcome of a run. A run served by hand has no agent. ``candidates``: number of distinct checkpoints
+    that hidden validation chose among."""
 
     folder: str
     id: str
@@ -73,7 +73,9 @@ class RunSummary:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    who: RunSummary
+    """Everything that `analyze` computes about one run."""
+
+    summary: RunSummary
     spending: Spending
     progress: ImprovementCurve
     edits: dict[EditKind, HitCount]
@@ -83,22 +85,24 @@ class Diagnosis:
     timeline: tuple[TimelineEvent, ...]
 
     def as_dict(self) -> dict[str, Any]:
+        """Return plain values, with the summary's fields on top."""
         facts = asdict(self)
-        del facts["who"]
-        return asdict(self.who) | facts
+        del facts["summary"]
+        return asdict(self.summary) | facts
 
 
 def diagnose(opened: RunFolder) -> Diagnosis:
+    """Compute the diagnostics of one finished run."""
     run = opened.run
-    events = timeline(run, opened.code, _measure(opened))
+    events = timeline(run, opened.code, _edit_sizer(opened))
     selected = opened.code.get(run.outcome.checkpoint or "") if run.outcome else None
     return Diagnosis(
-        who=_who(str(opened.folder), run),
+        summary=_summary(str(opened.folder), run),
         spending=run_spending(run, effort_by_submission(run, opened.folder)),
         progress=run_progress(events, run.budget.total),
-        edits={kind: count(events, kind) for kind in EDITS},
+        edits={kind: count_hits(events, kind) for kind in EDITS},
         phases=edit_phases(events),
-        structure=_structure(
+        structure=_code_sizes(
             [opened.code[event.checkpoint] for event in events if event.validation is not None], selected
         ),
         unresolved_imports=tuple(selected.unresolved) if selected else (),
@@ -106,12 +110,12 @@ def diagnose(opened: RunFolder) -> Diagnosis:
     )
 
 
-def count(events: Iterable[TimelineEvent], kind: EditKind) -> HitCount:
+def count_hits(events: Iterable[TimelineEvent], kind: EditKind) -> HitCount:
     hits = [event.hit for event in events if event.kind is kind]
     return HitCount(len(hits), sum(hits))
 
 
-def _who(folder: str, run: RunRecord) -> RunSummary:
+def _summary(folder: str, run: RunRecord) -> RunSummary:
     agent, outcome = run.agent, run.outcome
     assert outcome is not None
     return RunSummary(
@@ -134,24 +138,24 @@ def _who(folder: str, run: RunRecord) -> RunSummary:
     )
 
 
-def _measure(opened: RunFolder) -> EditSizer:
+def _edit_sizer(opened: RunFolder) -> EditSizer:
     def measure(before: Version, after: Version) -> float | None:
-        """Unknown where the checkpoints are not stored with the run."""
+        """Return the size of an edit; None where the checkpoints are not stored with the run."""
         if before.code.bundle_hash == after.code.bundle_hash:
             return 0.0
-        lines = [read_lines(opened.checkpoint(one.checkpoint), one.code.bundle) for one in (before, after)]
+        lines = [read_lines(opened.checkpoint(v.checkpoint), v.code.bundle) for v in (before, after)]
         return None if lines[0] is None or lines[1] is None else edit_size(lines[0], lines[1])
 
     return measure
 
 
-def _structure(codes: Sequence[Code], selected: Code | None) -> CodeSizes:
-    first, last = (_shape(codes[0]), _shape(codes[-1])) if codes else (None, None)
+def _code_sizes(codes: Sequence[Code], selected: Code | None) -> CodeSizes:
+    first, last = (_code_size(codes[0]), _code_size(codes[-1])) if codes else (None, None)
     growth = {name: value - getattr(first, name) for name, value in asdict(last).items()} if first and last else None
-    return CodeSizes(first, _shape(selected), last, growth)
+    return CodeSizes(first, _code_size(selected), last, growth)
 
 
-def _shape(code: Code | None) -> CodeSize | None:
+def _code_size(code: Code | None) -> CodeSize | None:
     if code is None or code.tree is None:
         return None
     return CodeSize(len(code.bundle), code.lines, code.functions, code.branches, code.loops, code.depth, code.state)

@@ -1,4 +1,4 @@
-"""Numbers, intervals and places as people read them."""
+"""Format numbers, intervals and rank intervals as text."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ def between(interval: Interval | None, digits: int = 4) -> str:
     return UNKNOWN if interval is None else f"{interval.low:.{digits}g} to {interval.high:.{digits}g}"
 
 
-def with_interval(found: Number | None, digits: int = 3) -> str:
-    if found is None:
+def with_interval(estimate: Number | None, digits: int = 3) -> str:
+    if estimate is None:
         return UNKNOWN
-    held = found.interval
-    inner = "" if held is None else f" [{held.low:.{digits}f}, {held.high:.{digits}f}]"
-    return f"{found.value:.{digits}f}{inner}"
+    interval = estimate.interval
+    suffix = "" if interval is None else f" [{interval.low:.{digits}f}, {interval.high:.{digits}f}]"
+    return f"{estimate.value:.{digits}f}{suffix}"
 
 
-def span(places: RankInterval) -> str:
-    return f"{places.first}" if places.first == places.last else f"{places.first}-{places.last}"
+def span(ranks: RankInterval) -> str:
+    return f"{ranks.first}" if ranks.first == ranks.last else f"{ranks.first}-{ranks.last}"
 
 
 def probability(value: float | None) -> str:
@@ -52,7 +52,7 @@ def probability(value: float | None) -> str:
 
 
 def caution(coverage: Coverage | None) -> list[str]:
-    """Of few runs an interval says more than it can keep."""
+    """Return a warning where intervals from so few runs were measured to hold the truth too rarely."""
     if coverage is None or coverage.is_nominal:
         return []
     return [f"few runs: holds {coverage.low:.0%} to {coverage.high:.0%} of the time, not 95%"]

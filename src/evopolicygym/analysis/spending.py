@@ -1,4 +1,10 @@
-"""What a run spent: episodes by submission and by case, time, and actions that did not fit the space."""
+"""What a run spent: episodes by submission and by case, time, tokens, and the effort before each submission.
+
+The effort before a submission is the tokens that the agent used and the feedback files that it named. Tokens are split
+by request where the requests of a turn add up to its metered total, and by turn otherwise: a turn with one submission
+counts for that submission; with several submissions the share of each is unknown. A submission was made where its name
+first appears in a tool's output.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +30,8 @@ from evopolicygym.run_record import RunRecord, SubmissionRecord, TurnRecord
 
 
 class TokenPrecision(StrEnum):
-    """How finely tokens are known. ``turn``: the whole of the turn in which the submission was made. ``mixed``: some
-    kinds of tokens so, the others so."""
+    """How tokens were assigned to a submission. ``turn``: the whole turn in which it was made. ``mixed``: some kinds of
+    tokens by request, others by turn."""
 
     REQUEST = "request"
     TURN = "turn"
@@ -34,7 +40,7 @@ class TokenPrecision(StrEnum):
 
 @dataclass(frozen=True)
 class SubmissionEffort:
-    """From the submission before (or the beginning) to this one. None is unknown; no file is an empty tuple."""
+    """Tokens and feedback files since the submission before, or since the start. None: unknown; (): no file."""
 
     tokens: Tokens | None = None
     tokens_by: TokenPrecision | None = None
@@ -43,7 +49,7 @@ class SubmissionEffort:
 
 @dataclass(frozen=True)
 class TurnTokens:
-    """What one turn was metered at, and the submissions made in it."""
+    """Metered tokens of one turn, and the submissions made in it."""
 
     turn: int
     submissions: tuple[int, ...]
@@ -52,8 +58,8 @@ class TurnTokens:
 
 @dataclass(frozen=True)
 class _Turn:
-    """``events`` None: nothing is seen of it. ``parts``: its events, cut where each submission was made; the last
-    part is what came after. None where one of them cannot be found."""
+    """One turn. ``events``: None without a transcript. ``parts``: the events, split at each submission; the last part
+    comes after the last submission. None where a submission is not found in the transcript."""
 
     metered: Tokens
     numbers: tuple[int, ...]
@@ -62,84 +68,88 @@ class _Turn:
 
 
 def turn_tokens(turn: TurnRecord) -> Tokens:
-    """Return the tokens that a turn was metered at."""
+    """Return the metered tokens of a turn."""
     usage = turn.usage or {}
     return Tokens(**{kind: usage[kind] if type(usage.get(kind)) is int else None for kind in TOKEN_KINDS})
 
 
 def tokens_by_turn(run: RunRecord) -> tuple[TurnTokens, ...]:
-    return tuple(TurnTokens(i, _numbers(run, i), turn_tokens(turn)) for i, turn in enumerate(run.turns, 1))
+    """Return the metered tokens of each turn with its submissions."""
+    return tuple(TurnTokens(i, _submissions_of_turn(run, i), turn_tokens(turn)) for i, turn in enumerate(run.turns, 1))
 
 
 def effort_by_submission(run: RunRecord, folder: Path) -> dict[int, SubmissionEffort]:
-    """TokenPrecision the number of the submission. Only an agent has turns."""
+    """Return the effort before each submission, by its number. A run served by hand has no turns, and so none."""
     turns = [_turn(run, folder, number) for number in range(1, len(run.turns) + 1)]
     tokens = dict(_split_tokens(turns))
     files = _files(turns)
     return {
-        one.number: SubmissionEffort(*tokens.get(one.number, (None, None)), files.get(one.number))
-        for one in run.submissions
+        submission.number: SubmissionEffort(*tokens.get(submission.number, (None, None)), files.get(submission.number))
+        for submission in run.submissions
     }
 
 
-def files_opened(meanwhile: Sequence[SubmissionEffort]) -> int | None:
-    """Each file counts once for each submission before which it was opened. Unknown as soon as one of them is."""
-    return sum_if_known(None if one.feedback_opened is None else len(one.feedback_opened) for one in meanwhile)
+def files_opened(efforts: Sequence[SubmissionEffort]) -> int | None:
+    """Count opened feedback files, once for each submission that they preceded; None if one is unknown."""
+    return sum_if_known(None if effort.feedback_opened is None else len(effort.feedback_opened) for effort in efforts)
 
 
-def _numbers(run: RunRecord, turn: int) -> tuple[int, ...]:
+def _submissions_of_turn(run: RunRecord, turn: int) -> tuple[int, ...]:
     before = run.turns[turn - 2].submissions if turn > 1 else 0
     return tuple(range(before + 1, run.turns[turn - 1].submissions + 1))
 
 
 def _turn(run: RunRecord, folder: Path, number: int) -> _Turn:
-    events, numbers = read_transcript(folder, number), _numbers(run, number)
+    events, numbers = read_transcript(folder, number), _submissions_of_turn(run, number)
     return _Turn(
         turn_tokens(run.turns[number - 1]), numbers, events, split_at_submissions(events, numbers) if events else None
     )
 
 
 @dataclass
-class _Purse:
-    """Tokens of one kind that no submission has been given yet."""
+class _TokenSplit:
+    """Tokens of one kind, assigned to submissions. ``carried``: tokens that wait for the next submission."""
 
     carried: int | None = 0
-    given: dict[int, tuple[int | None, TokenPrecision]] = field(default_factory=dict)
+    assigned: dict[int, tuple[int | None, TokenPrecision]] = field(default_factory=dict)
 
-    def split(self, amounts: Sequence[int], numbers: Sequence[int]) -> None:
-        """``amounts`` are those before each of the submissions, and after the last."""
+    def by_request(self, amounts: Sequence[int], numbers: Sequence[int]) -> None:
+        """Assign the amounts before each submission; the last amount comes after the last submission."""
         for number, amount in zip(numbers, amounts[:-1], strict=True):
-            self.given[number] = (sum_if_known([self.carried, amount]), TokenPrecision.REQUEST)
+            self.assigned[number] = (sum_if_known([self.carried, amount]), TokenPrecision.REQUEST)
             self.carried = 0
         self.carried = sum_if_known([self.carried, amounts[-1]])
 
-    def spend(self, amount: int | None, numbers: Sequence[int]) -> None:
+    def by_turn(self, amount: int | None, numbers: Sequence[int]) -> None:
+        """Assign the amount of a whole turn with these submissions."""
         if not numbers:
             self.carried = sum_if_known([self.carried, amount])
             return
         alone = len(numbers) == 1
-        self.given |= {
+        self.assigned |= {
             number: (sum_if_known([self.carried, amount]) if alone else None, TokenPrecision.TURN) for number in numbers
         }
         self.carried = 0
 
 
 def _split_tokens(turns: Sequence[_Turn]) -> Iterator[tuple[int, tuple[Tokens | None, TokenPrecision | None]]]:
-    purses = {kind: _Purse() for kind in TOKEN_KINDS}
+    splits = {kind: _TokenSplit() for kind in TOKEN_KINDS}
     for turn in turns:
-        for kind, purse in purses.items():
+        for kind, split in splits.items():
             amounts = _by_request(turn, kind)
             if amounts is None:
-                purse.spend(getattr(turn.metered, kind), turn.numbers)
+                split.by_turn(getattr(turn.metered, kind), turn.numbers)
             else:
-                purse.split(amounts, turn.numbers)
+                split.by_request(amounts, turn.numbers)
     for number in (number for turn in turns for number in turn.numbers):
-        given = {kind: purse.given[number] for kind, purse in purses.items()}
-        known = {kind: amount for kind, (amount, _) in given.items() if amount is not None}
-        ways = {given[kind][1] for kind in known}
+        assigned = {kind: split.assigned[number] for kind, split in splits.items()}
+        known = {kind: amount for kind, (amount, _) in assigned.items() if amount is not None}
+        precisions = {assigned[kind][1] for kind in known}
         yield (
             number,
-            (Tokens(**known), ways.pop() if len(ways) == 1 else TokenPrecision.MIXED) if known else (None, None),
+            (Tokens(**known), precisions.pop() if len(precisions) == 1 else TokenPrecision.MIXED)
+            if known
+            else (None, None),
         )
 
 
@@ -149,7 +159,10 @@ def _by_request(turn: _Turn, kind: str) -> list[int] | None:
 
 
 def _files(turns: Sequence[_Turn]) -> dict[int, tuple[str, ...] | None]:
-    """Known where all that came since the submission before is seen. A client whose calls are never seen shows none."""
+    """Return the files opened before each submission; None where part of the transcript is missing.
+
+    Empty for a client whose transcript never shows the input of a tool.
+    """
     if not any(event.calls_tool for turn in turns for event in turn.events or ()):
         return {}
     opened: dict[int, dict[str, None]] = {}
@@ -160,8 +173,8 @@ def _files(turns: Sequence[_Turn]) -> dict[int, tuple[str, ...] | None]:
             unseen |= {*turn.numbers, (turn.numbers[-1] if turn.numbers else following - 1) + 1}
             following = turn.numbers[-1] + 1 if turn.numbers else following
             continue
-        for place, part in enumerate(turn.parts):
-            number = following + place
+        for offset, part in enumerate(turn.parts):
+            number = following + offset
             for path in (path for event in part for path in event.feedback_files):
                 opened.setdefault(max(number, submission_of_file(path) + 1), {})[path] = None
         following += len(turn.numbers)
@@ -174,8 +187,8 @@ INVALID: Final = "invalid_action"
 
 @dataclass(frozen=True)
 class SubmissionSpending:
-    """By one submission. ``agent_s``: from the previous reply (or the opening of the run) to this request. ``between``:
-    what the agent used and looked at meanwhile."""
+    """Spent by one submission. ``agent_s``: from the previous reply (or the opening of the run) to this request.
+    ``between``: effort of the agent meanwhile."""
 
     submission: int
     episodes: int
@@ -186,8 +199,8 @@ class SubmissionSpending:
 
 @dataclass(frozen=True)
 class Spending:
-    """Refunded submissions cost nothing and are in none of these but ``refunded``. ``repeated_episodes`` played a case
-    that an earlier episode had played. Rates are null when nothing was played. ``tokens`` are those of all turns."""
+    """Spent by a run. Refunded submissions cost nothing and count in ``refunded`` alone. ``repeated_episodes`` played a
+    case that an earlier episode had played. Rates are None when nothing was played. ``tokens``: of all turns."""
 
     budget: int
     charged: int
@@ -208,10 +221,11 @@ class Spending:
     by_turn: tuple[TurnTokens, ...]
 
 
-def run_spending(run: RunRecord, meanwhile: Mapping[int, SubmissionEffort]) -> Spending:
+def run_spending(run: RunRecord, efforts: Mapping[int, SubmissionEffort]) -> Spending:
+    """Sum up what a run spent."""
     paid = [submission for submission in run.submissions if not submission.refunded]
     cases = Counter(case for submission in paid for case in submission.cases)
-    spent = _by_submission(run, meanwhile)
+    spent = _by_submission(run, efforts)
     return Spending(
         budget=run.budget.total,
         charged=run.budget.charged,
@@ -223,8 +237,8 @@ def run_spending(run: RunRecord, meanwhile: Mapping[int, SubmissionEffort]) -> S
         distinct_cases=len(cases),
         repeated_episodes=cases.total() - len(cases),
         episodes_per_case=dict(sorted(cases.items())),
-        agent_s=_sum([one.agent_s for one in spent]),
-        judge_s=_sum([one.judge_s for one in spent]),
+        agent_s=_sum([submission.agent_s for submission in spent]),
+        judge_s=_sum([submission.judge_s for submission in spent]),
         clipped_action_rate=_clipped_rate(paid),
         invalid_action_rate=_invalid_rate(paid),
         tokens=_tokens(run),
@@ -233,26 +247,26 @@ def run_spending(run: RunRecord, meanwhile: Mapping[int, SubmissionEffort]) -> S
     )
 
 
-def _by_submission(run: RunRecord, meanwhile: Mapping[int, SubmissionEffort]) -> tuple[SubmissionSpending, ...]:
-    found = []
+def _by_submission(run: RunRecord, efforts: Mapping[int, SubmissionEffort]) -> tuple[SubmissionSpending, ...]:
+    spent = []
     since: datetime | None = run.times.opened
     for submission in run.submissions:
         agent_s = None if since is None else (submission.charged_at - since).total_seconds()
         if not submission.refunded:
-            told = meanwhile[submission.number]
-            found.append(SubmissionSpending(submission.number, submission.charged, agent_s, submission.wall_s, told))
+            effort = efforts[submission.number]
+            spent.append(SubmissionSpending(submission.number, submission.charged, agent_s, submission.wall_s, effort))
         since = submission.judged_at
-    return tuple(found)
+    return tuple(spent)
 
 
 def _sum(seconds: list[float | None]) -> float | None:
-    """Unknown as soon as a part is unknown."""
+    """Sum the seconds; None if any of them is unknown."""
     known = [value for value in seconds if value is not None]
     return sum(known) if len(known) == len(seconds) else None
 
 
 def _tokens(run: RunRecord) -> Tokens:
-    """Unknown as soon as one turn is, and without turns."""
+    """Sum the metered tokens of all turns; None without turns, or if one is unknown."""
     turns = [turn_tokens(turn) for turn in run.turns]
     return Tokens(
         **{kind: sum_if_known(getattr(turn, kind) for turn in turns) if turns else None for kind in TOKEN_KINDS}
@@ -260,12 +274,12 @@ def _tokens(run: RunRecord) -> Tokens:
 
 
 def _clipped_rate(paid: list[SubmissionRecord]) -> float | None:
-    """Clipped actions per step played."""
+    """Return clipped actions per step played."""
     steps = sum(sum(submission.train.lengths) for submission in paid if submission.train)
     return sum(submission.clipped_actions for submission in paid) / steps if steps else None
 
 
 def _invalid_rate(paid: list[SubmissionRecord]) -> float | None:
-    """Share of episodes that an invalid action ended."""
+    """Return the share of episodes that an invalid action ended."""
     errors = [error for submission in paid if submission.train for error in submission.train.errors]
     return errors.count(INVALID) / len(errors) if errors else None

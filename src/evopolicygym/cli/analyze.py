@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import csv
 import sys
-from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from evopolicygym.analysis.analyze import AnalyzedRuns, analyze_runs, flat_row, summarize_entrants
 from evopolicygym.cli.analyze_text import show_runs
 from evopolicygym.cli.output import print_json, print_skipped
 from evopolicygym.errors import UserError
@@ -24,30 +22,21 @@ def analyze(
     """How runs went: edits and hits, curves, budget, structure. Exit code 1 when a folder had to be skipped."""
     if json and as_csv:
         raise UserError("--json and --csv exclude each other", "Choose one.")
-    found = analyze_runs(runs)
+    from evopolicygym.api.statistics import analyze
+
+    made = analyze(runs)
     if json:
-        _print_json(found)
+        print_json(made.as_dict())
     elif as_csv:
-        _print_csv(found)
-    elif found.runs:
-        show_runs(found.runs)
-    print_skipped(found.skipped)
-    raise typer.Exit(1 if found.skipped else 0)
+        _print_csv(made.rows())
+    elif made.runs:
+        show_runs(made.runs)
+    print_skipped(made.skipped)
+    raise typer.Exit(1 if made.skipped else 0)
 
 
-def _print_json(found: AnalyzedRuns) -> None:
-    print_json(
-        {
-            "runs": [run.as_dict() for run in found.runs],
-            "groups": [group.as_dict() for group in summarize_entrants(found.runs)],
-            "skipped": [asdict(skipped) for skipped in found.skipped],
-        }
-    )
-
-
-def _print_csv(found: AnalyzedRuns) -> None:
-    table = [flat_row(run) for run in found.runs]
-    if table:
-        writer = csv.DictWriter(sys.stdout, list(table[0]), lineterminator="\n")
+def _print_csv(rows: list[dict[str, Any]]) -> None:
+    if rows:
+        writer = csv.DictWriter(sys.stdout, list(rows[0]), lineterminator="\n")
         writer.writeheader()
-        writer.writerows(table)
+        writer.writerows(rows)

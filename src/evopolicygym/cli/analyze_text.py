@@ -74,15 +74,15 @@ SHAPE_HEADER = ("agent", "tasks", *(field.name for field in fields(CodeSize)))
 
 
 def _run(run: Diagnosis) -> Sequence[str]:
-    who, spent = run.who, run.spending
+    summary, spent = run.summary, run.spending
     return (
         _name(run),
-        who.task,
-        who.entrant,
-        number(who.heldout_mean),
-        number(who.selected_submission),
+        summary.task,
+        summary.entrant,
+        number(summary.heldout_mean),
+        number(summary.selected_submission),
         str(spent.accepted),
-        str(who.candidates),
+        str(summary.candidates),
         str(spent.failed),
         str(sum(spent.refused.values())),
         str(spent.unused),
@@ -158,7 +158,7 @@ def _group(group: EntrantSummary) -> tuple[str, str]:
 
 
 def _name(run: Diagnosis) -> str:
-    return Path(run.who.folder).resolve().name
+    return Path(run.summary.folder).resolve().name
 
 
 def _percent(value: float | None) -> str:

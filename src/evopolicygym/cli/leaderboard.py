@@ -20,17 +20,16 @@ def leaderboard(
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Tables with intervals. Only runs with the same comparable_id share one; what differs is shown apart."""
-    from evopolicygym.analysis.leaderboard import build as analysis
-    from evopolicygym.analysis.loading import collect_runs
+    from evopolicygym.api.results import read_runs
+    from evopolicygym.api.statistics import leaderboard
     from evopolicygym.cli import leaderboard_text
-    from evopolicygym.reference.anchors import load, stored_anchors
 
-    collected = collect_runs(runs)
-    made = analysis.leaderboard(collected.runs, [*(load(path) for path in anchors or []), stored_anchors()], paper)
+    gathered = read_runs(runs)
+    made = leaderboard(gathered, paper=paper, anchors=anchors or ())
     if json:
-        print_json({**asdict(made), "skipped": [asdict(one) for one in collected.skipped]})
+        print_json({**asdict(made), "skipped": [asdict(skip) for skip in gathered.skipped]})
     else:
         leaderboard_text.show_leaderboard(made)
-    print_skipped(collected.skipped)
-    if collected.skipped or made.missing:
+    print_skipped(gathered.skipped)
+    if gathered.skipped or made.missing:
         raise typer.Exit(1)

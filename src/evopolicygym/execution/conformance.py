@@ -46,35 +46,37 @@ def check_task(task: Task, n_cases: int = 2, jobs: int = 2) -> list[RuleCheck]:
     """Check all rules on the first ``n_cases`` train cases of the public list."""
     played = cases(PaperSplits(), task.id, Split.TRAIN, list(range(n_cases)))
     with LocalEngine(task, jobs) as engine:
-        static = _static(task, engine.obs_space, engine.action_space)
-        full = _run(engine, [ProbeRun(play, None, case) for play in PLAYS for case in played])
-        again = _run(engine, [ProbeRun("random", None, case) for case in reversed(played)])
-        crashed = _run(
-            engine, [ProbeRun(play, step, case) for play in PLAYS for step in CRASH_STEPS for case in played]
-        )
+        static = _check_declarations(task, engine.obs_space, engine.action_space)
+        full = _play_all(engine, [ProbeRun(play, None, case) for play in PLAYS for case in played])
+        again = _play_all(engine, [ProbeRun("random", None, case) for case in reversed(played)])
+        crashes = [ProbeRun(play, step, case) for play in PLAYS for step in CRASH_STEPS for case in played]
+        crashed = _play_all(engine, crashes)
     faults = [outcome for outcome in (*full.values(), *again.values()) if isinstance(outcome, FaultReport)]
     if faults:
         return [*static, RuleCheck("the simulator plays", False, faults[0].text)]
-    return [*static, *_dynamic(task, _results(full), _results(again), _results(crashed))]
+    return [*static, *_check_episodes(task, _results(full), _results(again), _results(crashed))]
 
 
-def _static(task: Task, observation: Schema, action: Schema) -> list[RuleCheck]:
+def _check_declarations(task: Task, observation: Schema, action: Schema) -> list[RuleCheck]:
     text = render(task, observation, action)
     return [
-        RuleCheck("declared observation space is the live one", describe(observation) == task.observation_space,
-                describe(observation)),
+        RuleCheck(
+            "declared observation space is the live one",
+            describe(observation) == task.observation_space,
+            describe(observation),
+        ),
         RuleCheck("declared action space is the live one", describe(action) == task.action_space, describe(action)),
-        _rows_cover("every observation entry is named", observation, task.observation),
-        _rows_cover("every action entry is named", action, task.action),
-        RuleCheck("contract text has every part", all(part.strip() in text for part in _parts(task)), ""),
-    ]  # fmt: skip
+        _check_entries("every observation entry is named", observation, task.observation),
+        _check_entries("every action entry is named", action, task.action),
+        RuleCheck("contract text has every part", all(part.strip() in text for part in _text_parts(task)), ""),
+    ]
 
 
-def _parts(task: Task) -> tuple[str, ...]:
+def _text_parts(task: Task) -> tuple[str, ...]:
     return (task.objective, task.reward, task.termination, task.start, task.dynamics, task.failure_return.derivation)
 
 
-def _rows_cover(rule: str, schema: Schema, rows: tuple[SpaceEntry, ...]) -> RuleCheck:
+def _check_entries(rule: str, schema: Schema, rows: tuple[SpaceEntry, ...]) -> RuleCheck:
     if not rows:
         return RuleCheck(rule, True, "no table: the text shows the schema")
     missing = [name for name, child in _leaves(schema) if not _covered(child, [row for row in rows if row.key == name])]
@@ -96,7 +98,7 @@ def _covered(schema: Schema, rows: list[SpaceEntry]) -> bool:
     return bool(rows)
 
 
-def _run(engine: LocalEngine, plays: list[ProbeRun]) -> dict[ProbeRun, EpisodeResult | FaultReport]:
+def _play_all(engine: LocalEngine, plays: list[ProbeRun]) -> dict[ProbeRun, EpisodeResult | FaultReport]:
     checkpoints = {(play.play, play.crash_at): None for play in plays}
     stored = {key: _store(engine.store, *key) for key in checkpoints}
     episodes = [Episode(i, stored[play.play, play.crash_at], play.case) for i, play in enumerate(plays)]
@@ -119,29 +121,35 @@ def _results(outcomes: dict[ProbeRun, Any]) -> dict[ProbeRun, EpisodeResult]:
     return {play: outcome for play, outcome in outcomes.items() if isinstance(outcome, EpisodeResult)}
 
 
-def _dynamic(
+def _check_episodes(
     task: Task,
     full: dict[ProbeRun, EpisodeResult],
     again: dict[ProbeRun, EpisodeResult],
     crashed: dict[ProbeRun, EpisodeResult],
 ) -> list[RuleCheck]:
     failed = [f"{play.play}: {result.error.text}" for play, result in full.items() if result.error]
-    differing = [play.case.index for play, result in again.items() if _facts(full[play]) != _facts(result)]
+    differing = [play.case.index for play, result in again.items() if _numbers(full[play]) != _numbers(result)]
     worst = min(result.score for result in full.values())
     too_long = [result.length for result in full.values() if result.length > task.horizon]
     unmarked = [r.length for r in full.values() if r.length == task.horizon and not (r.truncated or r.terminated)]
     return [
         RuleCheck("simple policies play to the end", not failed, "; ".join(failed[:1])),
-        RuleCheck("an episode is never longer than the horizon, and says how it ended", not (too_long or unmarked),
-                f"lengths {sorted({result.length for result in full.values()})}"),
+        RuleCheck(
+            "an episode is never longer than the horizon, and says how it ended",
+            not (too_long or unmarked),
+            f"lengths {sorted({result.length for result in full.values()})}",
+        ),
         RuleCheck("a repeated case gives the same result", not differing, f"cases {differing}" if differing else ""),
-        RuleCheck("no way of playing scores less than the failure return", worst >= task.failure_return.value,
-                f"worst {worst:g}, failure return {task.failure_return.value:g}"),
+        RuleCheck(
+            "no way of playing scores less than the failure return",
+            worst >= task.failure_return.value,
+            f"worst {worst:g}, failure return {task.failure_return.value:g}",
+        ),
         _crashing_never_pays(full, crashed),
-    ]  # fmt: skip
+    ]
 
 
-def _facts(result: EpisodeResult) -> tuple[float, int, bool, bool]:
+def _numbers(result: EpisodeResult) -> tuple[float, int, bool, bool]:
     return result.score, result.length, result.terminated, result.truncated
 
 

@@ -34,19 +34,19 @@ ERROR_IN_EPISODE = {ErrorKind.DENIED_IMPORT: ErrorKind.IMPORT_ERROR, ErrorKind.I
 
 
 class Worker:
-    """Plays episodes one after another."""
+    """Plays episodes one after another. Zygotes come from ``forker``; without one each is started by exec."""
 
-    def __init__(self, settings: WorkerSettings, nursery: ZygoteForker | None = None) -> None:
+    def __init__(self, settings: WorkerSettings, forker: ZygoteForker | None = None) -> None:
         self._settings, self._task, self._stage = settings, settings.task, Path(settings.stage)
         self._stage.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._start_zygote = nursery.start if nursery else start_by_exec
+        self._start_zygote = forker.start if forker else start_by_exec
         best = Zygote.best(settings.levels, self._stage, self._start_zygote)
         self._zygotes: dict[tuple[str, ...], Zygote] = {NUMPY: best}
         self.level = self._zygotes[NUMPY].level
         env = self._make()
         observation, action = simulator.schemas(self._task, env)
         env.close()
-        self.contract = PolicyArguments(observation, action, self._task.env_meta())
+        self.policy_arguments = PolicyArguments(observation, action, self._task.env_meta())
         try:
             size_of(observation), action_size(action)
         except ValueError as error:
@@ -108,7 +108,7 @@ class Worker:
         try:
             if episode.recording is None:
                 return play(self._task, env, episode.case.seed, policy)
-            with Recorders(episode.recording, env, self.contract.obs_space) as recorders:
+            with Recorders(episode.recording, env, self.policy_arguments.obs_space) as recorders:
                 progress = play(self._task, env, episode.case.seed, policy, recorders)
             progress.left_out = recorders.left_out
             return progress
@@ -119,7 +119,7 @@ class Worker:
         preload = SCIPY if checkpoint.uses_scipy else NUMPY
         if preload not in self._zygotes:
             self._zygotes[preload] = Zygote(self.level, self._stage, preload, start=self._start_zygote)
-        return PolicyProcess(self._zygotes[preload], checkpoint.hash, self.contract, self._task.limits, key)
+        return PolicyProcess(self._zygotes[preload], checkpoint.hash, self.policy_arguments, self._task.limits, key)
 
     def _result(
         self, episode: Episode, progress: EpisodeProgress, process: ProcessResult, clipped: int, wall_s: float
@@ -160,7 +160,7 @@ def serve(connection: socket.socket, worker: Worker) -> None:
         send(connection, answer)
 
 
-def main(connection: socket.socket, nursery: ZygoteForker) -> NoReturn:
+def main(connection: socket.socket, forker: ZygoteForker) -> NoReturn:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     settings = receive(connection, WorkerSettings)
     if settings is None:
@@ -170,8 +170,9 @@ def main(connection: socket.socket, nursery: ZygoteForker) -> NoReturn:
     os.sched_setaffinity(0, {settings.core})
     _set_environment(settings.environment)
     try:
-        worker = Worker(settings, nursery)
-        spaces = (json_safe(space) for space in (worker.contract.obs_space, worker.contract.action_space))
+        worker = Worker(settings, forker)
+        arguments = worker.policy_arguments
+        spaces = (json_safe(space) for space in (arguments.obs_space, arguments.action_space))
         send(connection, WorkerHello(worker.level, *spaces))
         serve(connection, worker)
     except IsolationUnavailable as error:

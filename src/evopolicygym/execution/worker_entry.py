@@ -16,7 +16,7 @@ if __name__ == "__main__":
 from evopolicygym.sandbox.policy import zygote_forker
 
 
-def become_worker(connection: socket.socket, nursery_line: socket.socket) -> NoReturn:
+def become_worker(connection: socket.socket, forker_connection: socket.socket) -> NoReturn:
     """Become a normal Python, as the engine is: with site-packages, bytecode, and a random state of its own."""
     import site
 
@@ -30,9 +30,9 @@ def become_worker(connection: socket.socket, nursery_line: socket.socket) -> NoR
     from evopolicygym.execution.worker import main
     from evopolicygym.sandbox.policy.zygote_client import ZygoteForker
 
-    main(connection, ZygoteForker(nursery_line))
+    main(connection, ZygoteForker(forker_connection))
 
 
 if __name__ == "__main__":
-    _line = zygote_forker.split()
-    become_worker(socket.socket(fileno=int(sys.argv[3])), _line)
+    _forker_connection = zygote_forker.split()
+    become_worker(socket.socket(fileno=int(sys.argv[3])), _forker_connection)

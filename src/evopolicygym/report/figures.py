@@ -67,8 +67,8 @@ def figures(gathered: ReportData) -> Figures:
 
 def by_task(stories: Sequence[RunStory]) -> dict[str, list[RunStory]]:
     found: dict[str, list[RunStory]] = defaultdict(list)
-    for story in sorted(stories, key=lambda one: (one.diagnosis.who.task, one.entrant, one.label)):
-        found[story.diagnosis.who.task].append(story)
+    for story in sorted(stories, key=lambda one: (one.diagnosis.summary.task, one.entrant, one.label)):
+        found[story.diagnosis.summary.task].append(story)
     return dict(found)
 
 

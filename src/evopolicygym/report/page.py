@@ -57,7 +57,7 @@ def _facts(gathered: ReportData) -> dict[str, Any]:
         "boards": gathered.leaderboard.boards,
         "draws": gathered.leaderboard.draws,
         "tasks": tasks,
-        "apart": {task: len({one.diagnosis.who.comparable_id for one in some}) > 1 for task, some in tasks.items()},
+        "apart": {task: len({one.diagnosis.summary.comparable_id for one in some}) > 1 for task, some in tasks.items()},
         "runs": len(gathered.stories),
         "entrants": len({story.entrant for story in gathered.stories}),
         "skipped": gathered.skipped,

@@ -43,8 +43,8 @@ POLL_S: Final = 0.02
 
 
 class RunWorkerConfig(StrictModel):
-    """What the scheduler tells the process of a run. ``cluster`` is the Ray cluster that slots belong to, ``slots_socket`` and
-    ``requests_socket`` inherited descriptors, ``scheduler`` a process id."""
+    """What the scheduler tells the process of a run. ``cluster`` is the Ray cluster that slots belong to,
+    ``slots_socket`` and ``requests_socket`` are inherited descriptors, ``scheduler`` is a process id."""
 
     root: Path
     settings: RunSettings
