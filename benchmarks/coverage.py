@@ -112,9 +112,7 @@ def main() -> None:
                 "setting",
                 ((setting.name, [rates[setting.name, runs][which] for runs in RUNS]) for setting in SETTINGS),
             )
-            usual = [
-                [rates[setting.name, runs][which] for setting in SETTINGS if not setting.extreme] for runs in RUNS
-            ]
+            usual = [[rates[setting.name, runs][which] for setting in SETTINGS if not setting.extreme] for runs in RUNS]
             print(f"lowest and highest, without the extremes: {[(min(row), max(row)) for row in usual]}")
         print("\nOne task, one run: how often the interval holds the mean of that very run over all cases\n")
         print("\n".join(f"| {name} | {100 * future.result()['task']:.1f} |" for name, future in own.items()))
