@@ -52,7 +52,7 @@ def refused(done: subprocess.CompletedProcess[str], *says: str) -> None:
         ([*MODEL, "http://models.example.org:8000/v1"], "-L 8000:models.example.org:8000 HOST"),
         ([*MODEL, "http://10.0.0.7/v1"], "the agent's proxy carries https only"),
         ([*NOP, "--show", "/no/such/file"], "/no/such/file is not there"),
-        ([*NOP, "--json-lines"], "--json-lines is for --agent command"),
+        ([*NOP, "--json-lines"], "--json-lines needs --agent command"),
         ([*NOP, "--seal-key", "/no/such/key"], "cannot read the sealing key"),
         ([*NOP, "--seal-key", "k", "--seeds", "paper"], "would not be used"),
         ([*NOP, "--ray-address", "auto"], "Add --engine ray"),

@@ -15,8 +15,8 @@ KEYS = {"KEY": "secret-key", "LONGER": "secret-key-2", "OTHER": "key-2-of-mine",
 
 
 def writer(copy: StreamCopy, code: str) -> subprocess.Popen[bytes]:
-    process = subprocess.Popen([sys.executable, "-c", code], stdout=copy.pipe.theirs)
-    copy.pipe.given()
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=copy.pipe.agent_end)
+    copy.pipe.close_agent_end()
     return process
 
 

@@ -169,9 +169,9 @@ class PythonPlayer:
             StreamCopy(self._stream(request.number, ".out"), {}, STDOUT_LIMIT) as stdout,
             StreamCopy(self._stream(request.number, ".err"), {}, STDERR_LIMIT) as stderr,
         ):
-            process = self._host.start(self._environment, stdout.pipe.theirs, stderr.pipe.theirs)
-            stdout.pipe.given()
-            stderr.pipe.given()
+            process = self._host.start(self._environment, stdout.pipe.agent_end, stderr.pipe.agent_end)
+            stdout.pipe.close_agent_end()
+            stderr.pipe.close_agent_end()
             try:
                 while (code := process.wait(POLL_S)) is None:
                     self._heartbeat.beat(request.number, time.monotonic() - began)

@@ -1,7 +1,7 @@
-"""What an agent prints, on its way to the run's folder: through a pipe, without its keys, and up to a limit.
+"""Copy what an agent prints to the run's folder: through a pipe, without its keys, and up to a limit.
 
-The agent never holds a file of the run: it could make it terabytes long, or unreadable. It holds the end of a pipe, and
-the judge copies what comes out at the other.
+The agent never gets an open file of the run: it could make it terabytes long, or unreadable. It gets one end of a pipe,
+and the judge copies what comes out of the other.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ MIB: Final = 1 << 20
 STDOUT_LIMIT: Final = 256 * MIB  # bytes kept of one turn
 STDERR_LIMIT: Final = 16 * MIB
 CHUNK: Final = 1 << 16
-SHORTEST_SECRET: Final = 8  # what is shorter is a word for a server that asks for no key, and would be found everywhere
+SHORTEST_SECRET: Final = 8  # shorter values are placeholders for servers without keys, and would match everywhere
 PLAIN_FLAGS: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 log = logging.getLogger(__name__)
 
 
 class AgentPipe(io.RawIOBase):
-    """A pipe from the agent. ``end`` ends it for the reader, also when some process still holds the other side."""
+    """A pipe from the agent. ``end`` ends it for the reader even if some process still holds the other side."""
 
     def __init__(self) -> None:
-        self._ours, self.theirs = os.pipe()
+        self._ours, self.agent_end = os.pipe()
         os.set_blocking(self._ours, False)
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._poll = select.poll()
@@ -40,14 +40,14 @@ class AgentPipe(io.RawIOBase):
         for descriptor in (self._ours, self._wake):
             self._poll.register(descriptor, select.POLLIN)
 
-    def given(self) -> None:
-        """Close our copy of the agent's side, once the agent has its own."""
-        if self.theirs >= 0:
-            os.close(self.theirs)
-            self.theirs = -1
+    def close_agent_end(self) -> None:
+        """Close our copy of the agent's side; call it once the agent has its own."""
+        if self.agent_end >= 0:
+            os.close(self.agent_end)
+            self.agent_end = -1
 
     def end(self) -> None:
-        """Let the reader have what is in the pipe now, and nothing more."""
+        """Let the reader have what is in the pipe now, and then the end of the stream."""
         os.eventfd_write(self._wake, 1)
 
     def readable(self) -> bool:
@@ -60,7 +60,7 @@ class AgentPipe(io.RawIOBase):
 
     def close(self) -> None:
         if not self.closed:
-            self.given()
+            self.close_agent_end()
             os.close(self._ours)
             os.close(self._wake)
         super().close()
@@ -84,8 +84,8 @@ class AgentPipe(io.RawIOBase):
 
 
 class Redactor:
-    """Replaces the values of keys by their names in a stream. An agent may print its environment; the record keeps no
-    secret, not even for the moment between two chunks."""
+    """Replaces the values of keys by their names in a stream: an agent may print its environment. No secret is written,
+    not even one that is split between two chunks."""
 
     def __init__(self, keys: Mapping[str, str]) -> None:
         secrets = {os.fsencode(value): os.fsencode(f"[{name}]") for name, value in keys.items()}
@@ -95,39 +95,39 @@ class Redactor:
         self._held = b""
 
     def feed(self, data: bytes) -> bytes:
-        """All but an end of it that may be the beginning of a secret."""
+        """Return the data that is safe to write, without an end that may be the beginning of a secret."""
         if self._pattern is None:
             return data
         data, clean, start = self._held + data, list[bytes](), 0
         unsure = self._beginnings(data)
         while True:
             keep = next((index for index in unsure if index >= start), len(data))
-            found = self._pattern.search(data, start)
-            if found is None or found.start() >= keep:
+            match = self._pattern.search(data, start)
+            if match is None or match.start() >= keep:
                 self._held = data[keep:]
                 return b"".join([*clean, data[start:keep]])
-            clean += [data[start : found.start()], self._names[found[0]]]
-            start = found.end()
+            clean += [data[start : match.start()], self._names[match[0]]]
+            start = match.end()
 
     def rest(self) -> bytes:
-        """What was held back, at the end of the stream."""
+        """Return what was held back, at the end of the stream."""
         held, self._held = self._held, b""
-        return self._pattern.sub(lambda found: self._names[found[0]], held) if self._pattern else held
+        return self._pattern.sub(lambda match: self._names[match[0]], held) if self._pattern else held
 
     def text(self, text: str) -> str:
-        """A whole text at once, from any thread. It may have been cut in the middle of a secret: an end of it that is a
-        long beginning of one is replaced, too."""
+        """Return a complete text redacted; from any thread. The text may have been cut in the middle of a secret: an
+        end that is a long beginning of one is replaced, too."""
         if self._pattern is None:
             return text
         data = text.encode(errors="surrogatepass")
-        data = self._pattern.sub(lambda found: self._names[found[0]], data)
+        data = self._pattern.sub(lambda match: self._names[match[0]], data)
         start = next(iter(self._beginnings(data)), len(data))
         if len(data) - start >= SHORTEST_SECRET:
             data = data[:start] + next(name for value, name in self._names.items() if value.startswith(data[start:]))
         return data.decode(errors="surrogatepass")
 
     def _beginnings(self, data: bytes) -> list[int]:
-        """Where the end of ``data`` is the beginning of a secret and no more, in order."""
+        """Return the positions from which ``data`` ends with an incomplete secret, in order."""
         lengths = {
             length
             for secret in self._names
@@ -138,7 +138,7 @@ class Redactor:
 
 
 class Transcript:
-    """A file of limited length. What goes beyond, or finds no room on the disk, is counted and not kept."""
+    """A file of limited length. What exceeds it, or does not fit on the disk, is counted and left out."""
 
     def __init__(self, path: Path, keys: Mapping[str, str], limit: int, append: bool = False) -> None:
         self._redactor, self._limit = Redactor(keys), limit
@@ -147,7 +147,7 @@ class Transcript:
         self.left_out = 0
 
     def write(self, data: bytes) -> None:
-        """On its way to the disk when this returns: a driver that is killed leaves what was said."""
+        """Write without a buffer: if this process is killed, the file has what was written."""
         self._keep(self._redactor.feed(data))
 
     def close(self) -> None:
@@ -166,7 +166,7 @@ class Transcript:
         self.left_out += len(data) - kept
 
     def _append(self, data: bytes) -> int:
-        """How much of it was written."""
+        """Return how many bytes were written."""
         written = 0
         try:
             while written < len(data) and self._file is not None:
@@ -177,7 +177,7 @@ class Transcript:
 
 
 class StreamCopy:
-    """One output stream of the agent and the thread that copies it. ``bytes_read`` counts bytes, kept or not."""
+    """One output stream of the agent, and the thread that copies it. ``bytes_read`` counts all bytes, kept or not."""
 
     def __init__(self, path: Path, keys: Mapping[str, str], limit: int, append: bool = False) -> None:
         self.pipe, self.bytes_read = AgentPipe(), 0
@@ -191,8 +191,8 @@ class StreamCopy:
             self._transcript.write(data)
 
     def close(self) -> None:
-        """Once nobody of the agent is left."""
-        self.pipe.given()
+        """End the copy, once no process of the agent is left."""
+        self.pipe.close_agent_end()
         self.pipe.end()
         self._thread.join()
         self._transcript.close()
@@ -208,7 +208,8 @@ class StreamCopy:
 
 
 def open_plain(path: Path) -> IO[bytes]:
-    """A file of the run for reading; nothing where there is none. No link is followed, no pipe is waited for."""
+    """Open a file of the run for reading; an empty one if it is missing. Links are not followed, pipes not waited
+    for."""
     descriptor = _opened(path, os.O_RDONLY)
     return io.BytesIO() if descriptor is None else open(descriptor, "rb")
 

@@ -205,10 +205,10 @@ class CliAgent:
     ) -> tuple[int | None, TurnFailure | None]:
         sandbox = replace(self._sandbox, environment={**self._sandbox.environment, **command.environment})
         with _stdin(command.stdin) as stdin:
-            streams = (stdin.fileno(), stdout.pipe.theirs, stderr.pipe.theirs)
+            streams = (stdin.fileno(), stdout.pipe.agent_end, stderr.pipe.agent_end)
             with launch(command.argv, sandbox, self._level, *streams) as self._process:
-                stdout.pipe.given()
-                stderr.pipe.given()
+                stdout.pipe.close_agent_end()
+                stderr.pipe.close_agent_end()
                 try:
                     return wait_or_kill(self._process, must_end)
                 finally:
@@ -295,12 +295,12 @@ class JsonLinesAgent:
         their_input, ours = os.pipe()
         prompts: IO[str] = self._open.enter_context(open(ours, "w"))
         try:
-            streams = (their_input, self._output.theirs, errors.pipe.theirs)
+            streams = (their_input, self._output.agent_end, errors.pipe.agent_end)
             self._process = launch(command.argv, sandbox, self._level, *streams)
         finally:
             os.close(their_input)
-            self._output.given()
-            errors.pipe.given()
+            self._output.close_agent_end()
+            errors.pipe.close_agent_end()
         self._conversation = Conversation(prompts, output, self._keep_line)
         return self._conversation
 

@@ -1,7 +1,7 @@
-"""The integrity note of a run: what its agent left that a reader should look at, and what of it was made inert.
+"""The integrity note of a run: signs in what its agent left that a reader should look at, and what was renamed.
 
-All of it is hostile input. It is read in a limited process, once the run has its score, and whatever happens there is a
-sentence in the record.
+What an agent left is hostile input. It is scanned in a limited process (runs/integrity_scan.py) once the run has its
+score, and whatever goes wrong there becomes a sentence in the record.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ LONGEST_ERROR: Final = 500
 
 
 def inspect(paths: RunPaths) -> dict[str, Any]:
-    """The note. Never raises: a run ends with its outcome, whatever its agent left."""
+    """Return the note. Never raises: a run ends with its outcome, whatever its agent left."""
     try:
         note = _note(paths)
     except Exception as error:
-        why = f"could not be inspected: {type(error).__name__}: {error}"
-        note = Integrity(signs=[], not_checked=list(NOT_CHECKED), error=why[:LONGEST_ERROR])
+        text = f"could not be inspected: {type(error).__name__}: {error}"
+        note = Integrity(signs=[], not_checked=list(NOT_CHECKED), error=text[:LONGEST_ERROR])
     return note.model_dump(mode="json")
 
 
 def _note(paths: RunPaths) -> Integrity:
-    answer = run_limited(integrity_scan.__name__, str(paths.root), cpu_s=integrity_scan.CPU_S)
-    whole = answer.output.split(b"\n")[:-1]  # what was printed before the process came to its end
-    parts = [Integrity.model_validate(json.loads(line)) for line in whole]
-    failure = answer.failure and f"could not be inspected: the process that did it {answer.failure}"
+    scan = run_limited(integrity_scan.__name__, str(paths.root), cpu_s=integrity_scan.CPU_S)
+    complete_lines = scan.output.split(b"\n")[:-1]  # lines that were complete when the process ended
+    parts = [Integrity.model_validate(json.loads(line)) for line in complete_lines]
+    failure = scan.failure and f"could not be inspected: the process that did it {scan.failure}"
     return Integrity(
         signs=[sign for part in parts for sign in part.signs],
         not_checked=[*NOT_CHECKED, *(text for part in parts for text in part.not_checked)],

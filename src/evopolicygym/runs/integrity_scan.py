@@ -1,7 +1,13 @@
-"""Inside the limited process: make inert what an agent left, then look for signs in it, and print both as JSON.
+"""Scan what an agent left, in a process of limited CPU time and memory (started by runs/integrity.py).
 
-Each part is one line, printed when it is done: what ends this process then costs the other part alone. Standard library
-only.
+1. Rename entries that run by themselves when a person enters their folder (`sandbox.autorun`: .git, .envrc, ...), so
+   that no program finds them. Their content stays.
+2. Count signs that a reader should look at: fixed patterns over text. They are hints, not proof: an agent may mention a
+   simulator without using it, and use one without a trace here. What keeps an agent honest is its jail.
+
+Each part prints one line of JSON when it is done, so that a process that is killed in the second keeps the first. Only
+the standard library is used. The agent wrote the text: each pattern takes time in proportion to it, because every
+repetition is bounded or ends where the next begins.
 """
 
 from __future__ import annotations
@@ -19,6 +25,17 @@ from typing import Any, Final
 from evopolicygym.analysis.limited_process import limit
 from evopolicygym.sandbox.autorun import NAMES, OF_A_REPOSITORY, found_in
 
+CPU_S: Final = 60
+MEMORY: Final = 1 << 30
+TRANSCRIPTS: Final = "logs/agent"
+WORKSPACE: Final = "workspace"
+AGENT_FOLDERS: Final = (WORKSPACE, "agent/home", "agent/tmp")
+FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+MAX_ENTRIES: Final = 1_000_000
+SHOWN_PARTS: Final = 12  # of a path
+SHOWN: Final = 300  # characters of a path
+SUFFIX: Final = ".left-by-agent"
+NAMED: Final = 50  # renamed entries that are named
 SIMULATORS: Final = "gymnasium|gym|mujoco|dm_control|minigrid|highway_env|Box2D|box2d|gymnasium_robotics|evopolicygym"
 PATTERNS: Final = {
     "simulator_import": rf"^[ \t]*(?:import|from)[ \t]{{1,9}}(?:{SIMULATORS})\b|import_module\(\W(?:{SIMULATORS})\b",
@@ -31,145 +48,50 @@ PATTERNS: Final = {
     r"|0\.0025[ \t]{0,9}\*",
 }
 COMPILED: Final = {kind: re.compile(pattern) for kind, pattern in PATTERNS.items()}
-OURS: Final = frozenset({"AGENTS.md", "submit.py"})
+OUR_FILES: Final = frozenset({"AGENTS.md", "submit.py"})
 FEEDBACK: Final = "feedback"
 MAX_BYTES: Final = 24 << 20  # of transcripts, and as much of the workspace
 MAX_FILE_BYTES: Final = 8 << 20
 LONGEST_LINE: Final = 10_000
-EXAMPLE: Final = 160
-READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+EXAMPLE_LENGTH: Final = 160
+READ_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
-@dataclass(frozen=True)
-class FoundSign:
-    """``where`` is the first file it is in, ``example`` the text there."""
-
-    kind: str
-    count: int
-    where: str
-    example: str
+def main(root: str) -> None:
+    limit(CPU_S, MEMORY)
+    print(json.dumps(rename_autorun(Path(root))), flush=True)
+    print(json.dumps(find_signs(Path(root))), flush=True)
 
 
-class SignCounter:
-    """Counted over the files of folders that a walk comes to: feedback and what we wrote ourselves aside."""
-
-    def __init__(self) -> None:
-        self._signs: dict[str, FoundSign] = {}
-        self._left, self._unread = MAX_BYTES, 0
-
-    def begin(self) -> None:
-        """Another part of what the agent left, of which as much is read again."""
-        self._left = MAX_BYTES
-
-    def look_in(self, folder: ScannedFolder) -> None:
-        folder.folders = sorted(set(folder.folders) - {FEEDBACK}, reverse=True)
-        for name in sorted(set(folder.files) - OURS):
-            text = _beginning(name, min(self._left, MAX_FILE_BYTES))
-            self._left -= len(text)
-            self._unread += _is_larger(name, len(text))
-            self._look_at(text, folder.path(name))
-
-    def found(self) -> list[FoundSign]:
-        return [self._signs[kind] for kind in PATTERNS if kind in self._signs]
-
-    def unread(self) -> list[str]:
-        most = f"{MAX_FILE_BYTES >> 20} MiB of a file and {MAX_BYTES >> 20} MiB of all"
-        return [f"what lies beyond {most}: {self._unread} files"] if self._unread else []
-
-    def _look_at(self, text: bytes, where: str) -> None:
-        for line in _lines(text):
-            for kind, pattern in COMPILED.items():
-                for match in pattern.finditer(line):
-                    known = self._signs.get(kind) or FoundSign(kind, 0, where, match.group().strip()[:EXAMPLE])
-                    self._signs[kind] = replace(known, count=known.count + 1)
+def rename_autorun(root: Path) -> dict[str, Any]:
+    """Return the part of `run_record.Integrity` with what was renamed, and what could not be."""
+    walk, renamer = FolderWalk(), AutorunRenamer()
+    for name in AGENT_FOLDERS:
+        for folder in walk.below(root / name, name):
+            renamer.rename_in(folder)
+    return {"signs": [], "renamed": renamer.names(), "not_checked": [*renamer.failures(), *_not_entered(walk)]}
 
 
-def _lines(text: bytes) -> Iterator[str]:
-    """Those of a text in JSON as well; long ones in pieces, and none that is no text."""
-    for line in text.decode(errors="replace").replace("\\n", "\n").split("\n"):
-        pieces = (line[start : start + LONGEST_LINE] for start in range(0, len(line), LONGEST_LINE))
-        yield from (piece for piece in pieces if "\0" not in piece)
+def find_signs(root: Path) -> dict[str, Any]:
+    """Return the part with signs in the beginnings of transcripts and of files in the workspace."""
+    walk, counter = FolderWalk(), SignCounter()
+    for name in (TRANSCRIPTS, WORKSPACE):
+        counter.begin()
+        for folder in walk.below(root / name, name):
+            counter.count_in(folder)
+    return {"signs": [asdict(sign) for sign in counter.signs()], "not_checked": counter.unread()}
 
 
-def _beginning(name: str, most: int) -> bytes:
-    """Of a file in the current folder; nothing of what cannot be read."""
-    try:
-        with open(os.open(name, READ), "rb") as file:
-            return file.read(most) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else b""
-    except OSError:
-        return b""
-
-
-def _is_larger(name: str, read: int) -> bool:
-    try:
-        return os.lstat(name).st_size > read
-    except OSError:
-        return True
-
-
-SUFFIX: Final = ".left-by-agent"
-NAMED: Final = 50
-
-
-class AutorunRenamer:
-    """What was renamed, and what could not be."""
-
-    def __init__(self) -> None:
-        self._renamed, self._count = list[str](), 0
-        self._failed, self._failures = "", 0
-
-    def rename_in(self, folder: ScannedFolder) -> None:
-        """In the current folder of this process."""
-        for name in _dangerous(folder):
-            target = _free(name + SUFFIX)
-            try:
-                _rename(name, target)
-            except OSError as error:
-                self._failures += 1
-                self._failed = self._failed or f"{folder.path(name)}: {error.strerror}"
-            else:
-                folder.folders = [target if entry == name else entry for entry in folder.folders]
-                self._count += 1
-                self._renamed += [folder.path(name)] if self._count <= NAMED else []
-
-    def names(self) -> list[str]:
-        return [*self._renamed, *([f"and {self._count - NAMED} more"] if self._count > NAMED else [])]
-
-    def failures(self) -> list[str]:
-        if not self._failures:
-            return []
-        return [f"{self._failures} entries that could not be renamed (first: {self._failed}): run no git there"]
-
-
-def _dangerous(folder: ScannedFolder) -> list[str]:
-    """A folder that is not listed whole is asked for each name."""
-    return sorted(found_in(filter(os.path.lexists, NAMES | OF_A_REPOSITORY) if folder.is_cut else folder.names))
-
-
-def _free(name: str) -> str:
-    return f"{name}-{secrets.token_hex(4)}" if os.path.lexists(name) else name
-
-
-def _rename(name: str, target: str) -> None:
-    try:
-        os.rename(name, target)
-    except PermissionError:  # its folder can be read and not written to
-        mode = stat.S_IMODE(os.stat(".").st_mode)
-        os.chmod(".", mode | stat.S_IRWXU)
-        os.rename(name, target)
-        os.chmod(".", mode)
-
-
-FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-ENTRIES: Final = 1_000_000
-SHOWN_PARTS: Final = 12
-SHOWN: Final = 300
+def _not_entered(walk: FolderWalk) -> list[str]:
+    closed = f"{walk.closed} folders that cannot be entered" if walk.closed else ""
+    cut = f"entries of the agent's folders beyond the first {walk.entries}" if walk.is_cut else ""
+    return [f"{text}: run no program there that looks for its own files, such as git" for text in (closed, cut) if text]
 
 
 @dataclass
 class ScannedFolder:
-    """The current folder of this process. ``others`` are links, pipes, sockets and devices. ``is_cut``: there is more
-    than is listed. Whoever renames one of ``folders`` says so there, or the walk passes it over."""
+    """The current folder of this process. ``others`` are links, pipes, sockets and devices. ``is_cut``: not all entries
+    are listed. A caller that renames one of ``folders`` must rename it in this list, or the walk skips it."""
 
     parts: list[str]
     folders: list[str] = field(default_factory=list)
@@ -182,15 +104,16 @@ class ScannedFolder:
         yield from (*self.folders, *self.files, *self.others)
 
     def path(self, name: str) -> str:
-        """For a reader: the end of it, where it is long."""
+        """Return the path of an entry for a reader; the end of it if it is long."""
         return "/".join([*self.parts[-SHOWN_PARTS:], name])[-SHOWN:]
 
 
 class FolderWalk:
-    """Steps into each folder with the whole process, and out by `..`: no path is ever long, and no link is followed.
-    The agent is gone, so nothing moves meanwhile."""
+    """Walks through folders of an agent, which may have any depth, names and permissions. It changes the current folder
+    of the process, and leaves by `..`: no path is ever long, and no link is followed. The agent has ended, so nothing
+    moves meanwhile."""
 
-    def __init__(self, entries: int = ENTRIES) -> None:
+    def __init__(self, entries: int = MAX_ENTRIES) -> None:
         self.entries = self._remaining = entries
         self.closed = 0
 
@@ -199,7 +122,7 @@ class FolderWalk:
         return self._remaining <= 0
 
     def below(self, root: Path, name: str) -> Iterator[ScannedFolder]:
-        """``name`` is what ``root`` is called in paths."""
+        """Yield each folder below ``root``, which is called ``name`` in paths."""
         parts = [name]
         if not self._enter(str(root)):
             return
@@ -216,7 +139,7 @@ class FolderWalk:
                 waiting.append(folder.folders)
 
     def _enter(self, name: str) -> bool:
-        """A folder that is closed to us is opened, where it is ours."""
+        """Enter a folder; if its permissions forbid that, change them."""
         try:
             _step_into(name)
         except FileNotFoundError:
@@ -245,7 +168,7 @@ class FolderWalk:
 
 
 def _step_into(name: str) -> None:
-    descriptor = os.open(name, FOLDER)
+    descriptor = os.open(name, FOLDER_FLAGS)
     try:
         os.fchdir(descriptor)
     finally:
@@ -258,39 +181,117 @@ def _kind(folder: ScannedFolder, entry: os.DirEntry[str]) -> list[str]:
     return folder.files if entry.is_file(follow_symlinks=False) else folder.others
 
 
-CPU_S: Final = 60
-MEMORY: Final = 1 << 30
-TRANSCRIPTS: Final = "logs/agent"
-WORKSPACE: Final = "workspace"
-OF_THE_AGENT: Final = (WORKSPACE, "agent/home", "agent/tmp")
+class AutorunRenamer:
+    """Renames entries that run by themselves, and keeps what was renamed and what could not be."""
+
+    def __init__(self) -> None:
+        self._renamed, self._count = list[str](), 0
+        self._failed, self._failures = "", 0
+
+    def rename_in(self, folder: ScannedFolder) -> None:
+        """Rename such entries in the current folder of this process."""
+        for name in _dangerous(folder):
+            target = _unused_name(name + SUFFIX)
+            try:
+                _rename(name, target)
+            except OSError as error:
+                self._failures += 1
+                self._failed = self._failed or f"{folder.path(name)}: {error.strerror}"
+            else:
+                folder.folders = [target if entry == name else entry for entry in folder.folders]
+                self._count += 1
+                self._renamed += [folder.path(name)] if self._count <= NAMED else []
+
+    def names(self) -> list[str]:
+        return [*self._renamed, *([f"and {self._count - NAMED} more"] if self._count > NAMED else [])]
+
+    def failures(self) -> list[str]:
+        if not self._failures:
+            return []
+        return [f"{self._failures} entries that could not be renamed (first: {self._failed}): run no git there"]
 
 
-def main(root: str) -> None:
-    limit(CPU_S, MEMORY)
-    print(json.dumps(rename_autorun(Path(root))), flush=True)
-    print(json.dumps(find_signs(Path(root))), flush=True)
+def _dangerous(folder: ScannedFolder) -> list[str]:
+    """Return names that run by themselves. In a folder that is not listed completely, each known name is looked up."""
+    return sorted(found_in(filter(os.path.lexists, NAMES | OF_A_REPOSITORY) if folder.is_cut else folder.names))
 
 
-def rename_autorun(root: Path) -> dict[str, Any]:
-    """The part of ``records.run.Integrity`` that tells what was renamed, and what could not be."""
-    walk, disarmed = FolderWalk(), AutorunRenamer()
-    for name in OF_THE_AGENT:
-        for folder in walk.below(root / name, name):
-            disarmed.rename_in(folder)
-    return {"signs": [], "renamed": disarmed.names(), "not_checked": [*disarmed.failures(), *_unseen(walk)]}
+def _unused_name(name: str) -> str:
+    return f"{name}-{secrets.token_hex(4)}" if os.path.lexists(name) else name
 
 
-def find_signs(root: Path) -> dict[str, Any]:
-    """The part that tells of signs, of the beginnings of transcripts and of the workspace's files."""
-    walk, signs = FolderWalk(), SignCounter()
-    for name in (TRANSCRIPTS, WORKSPACE):
-        signs.begin()
-        for folder in walk.below(root / name, name):
-            signs.look_in(folder)
-    return {"signs": [asdict(sign) for sign in signs.found()], "not_checked": signs.unread()}
+def _rename(name: str, target: str) -> None:
+    try:
+        os.rename(name, target)
+    except PermissionError:  # the folder is readable but not writable
+        mode = stat.S_IMODE(os.stat(".").st_mode)
+        os.chmod(".", mode | stat.S_IRWXU)
+        os.rename(name, target)
+        os.chmod(".", mode)
 
 
-def _unseen(walk: FolderWalk) -> list[str]:
-    closed = f"{walk.closed} folders that cannot be entered" if walk.closed else ""
-    cut = f"entries of the agent's folders beyond the first {walk.entries}" if walk.is_cut else ""
-    return [f"{text}: run no program there that looks for its own files, such as git" for text in (closed, cut) if text]
+@dataclass(frozen=True)
+class FoundSign:
+    """A kind of sign. ``where`` is the first file that has it, ``example`` the text there."""
+
+    kind: str
+    count: int
+    where: str
+    example: str
+
+
+class SignCounter:
+    """Counts signs in the files of folders, without feedback and the files that we wrote ourselves."""
+
+    def __init__(self) -> None:
+        self._signs: dict[str, FoundSign] = {}
+        self._remaining, self._unread = MAX_BYTES, 0
+
+    def begin(self) -> None:
+        """Begin another tree of folders, which has its own limit of bytes."""
+        self._remaining = MAX_BYTES
+
+    def count_in(self, folder: ScannedFolder) -> None:
+        folder.folders = sorted(set(folder.folders) - {FEEDBACK}, reverse=True)
+        for name in sorted(set(folder.files) - OUR_FILES):
+            text = _beginning(name, min(self._remaining, MAX_FILE_BYTES))
+            self._remaining -= len(text)
+            self._unread += _is_larger(name, len(text))
+            self._count(text, folder.path(name))
+
+    def signs(self) -> list[FoundSign]:
+        return [self._signs[kind] for kind in PATTERNS if kind in self._signs]
+
+    def unread(self) -> list[str]:
+        most = f"{MAX_FILE_BYTES >> 20} MiB of a file and {MAX_BYTES >> 20} MiB of all"
+        return [f"what lies beyond {most}: {self._unread} files"] if self._unread else []
+
+    def _count(self, text: bytes, where: str) -> None:
+        for line in _lines(text):
+            for kind, pattern in COMPILED.items():
+                for match in pattern.finditer(line):
+                    sign = self._signs.get(kind) or FoundSign(kind, 0, where, match.group().strip()[:EXAMPLE_LENGTH])
+                    self._signs[kind] = replace(sign, count=sign.count + 1)
+
+
+def _lines(text: bytes) -> Iterator[str]:
+    """Yield the lines of a text, those inside JSON strings as well; long ones in pieces, binary ones not at all."""
+    for line in text.decode(errors="replace").replace("\\n", "\n").split("\n"):
+        pieces = (line[start : start + LONGEST_LINE] for start in range(0, len(line), LONGEST_LINE))
+        yield from (piece for piece in pieces if "\0" not in piece)
+
+
+def _beginning(name: str, most: int) -> bytes:
+    """Return the first bytes of a file in the current folder; none if it cannot be read."""
+    try:
+        with open(os.open(name, READ_FLAGS), "rb") as file:
+            return file.read(most) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else b""
+    except OSError:
+        return b""
+
+
+def _is_larger(name: str, read: int) -> bool:
+    try:
+        return os.lstat(name).st_size > read
+    except OSError:
+        return True

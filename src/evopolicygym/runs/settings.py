@@ -1,4 +1,4 @@
-"""The settings of a run: what config.toml holds, enough to start the same run again."""
+"""Settings of a run: what its config.toml holds, enough to start the same run again."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ from evopolicygym.tasks.splits import SIZES, PaperSplits, SealedSplits, Split, S
 Model = TypeVar("Model", bound=StrictModel)
 CONFIG: Final = "config.toml"
 MAX_BYTES: Final = 1 << 20
-MAX_NAME: Final = 4096  # as of a path; a name is compared with all that there are, to say which was meant
-SHOWN: Final = 200  # characters of a value that is refused
+MAX_NAME: Final = 4096  # as of a path; an unknown name is compared with all known ones, to suggest one
+SHOWN: Final = 200  # characters of a refused value in a message
 CORES: Final = len(os.sched_getaffinity(0))
-# Between one owner of a run and the next.
+# Settings that may change when a run is resumed.
 MAY_DIFFER: Final = frozenset({"engine", "isolation", "jobs", "ray_address", "seal_key"})
 
 
@@ -48,11 +48,13 @@ class SettingsAltered(UserError):
 
 
 class Seeds(StrEnum):
+    """Where cases come from: the public list of the paper, or a sealing key."""
+
     PAPER = "paper"
     SEALED = "sealed"
 
     def splits(self, seal_key: Path | None = None, make_key: bool = True) -> Splits:
-        """``make_key`` is for new runs: one that exists has been played with a key that exists."""
+        """Return the splits. ``make_key`` is for new runs: an existing run was played with a key that exists."""
         if self is Seeds.PAPER and seal_key:
             raise UserError(
                 f"the cases of the paper are public: the sealing key {seal_key} would not be used",
@@ -62,6 +64,8 @@ class Seeds(StrEnum):
 
 
 class IsolationChoice(StrEnum):
+    """Isolation that a user asks for: ``auto`` is the best of A and B."""
+
     AUTO = "auto"
     A = "A"
     B = "B"
@@ -78,31 +82,31 @@ class EngineName(StrEnum):
     RAY = "ray"
 
     def check_address(self, ray_address: str | None) -> None:
-        """Whoever names a cluster means to play on it."""
+        """Raise UserError if a Ray cluster is named but not used."""
         if ray_address and self is not EngineName.RAY:
             raise UserError(f"--ray-address {ray_address} needs Ray", "Add --engine ray, or leave it out.")
 
 
 class ValidateWhen(StrEnum):
-    """Once the agent is gone. Earlier versions could validate eagerly, in idle time: their runs still read, and what is
-    left of them is played afterwards."""
+    """When hidden cases are played: after the agent has ended. Earlier versions could validate eagerly, in idle time;
+    their runs can still be read, and what remains of them is played afterwards."""
 
     AFTER = "after"
     EAGER = "eager"
 
     def check_new(self) -> None:
-        """Of a run that is to be opened."""
+        """Raise UserError for a new run that asks for eager validation."""
         if self is ValidateWhen.EAGER:
             raise UserError(
-                "eager validation was removed: a live agent could feel the load of hidden cases, or read it from what "
-                "the kernel counts",
+                "eager validation was removed: a live agent could notice the load of hidden cases, or read it from the "
+                "kernel's counters",
                 'Leave it out, or ask for "after": hidden cases are played once the agent is gone.',
             )
 
 
 class AgentSettings(StrictModel):
-    """Who plays, what it is given, and what it may use up beside the budget of episodes. ``variables`` are names: their
-    values are secrets, and nowhere but in the agent's environment."""
+    """Which agent plays, what it is given, and its limits beside the budget of episodes. ``variables`` are names: the
+    values are secrets, which are in the agent's environment only."""
 
     name: str = Field(max_length=MAX_NAME)
     model: str | None = None
@@ -126,8 +130,8 @@ class AgentSettings(StrictModel):
 
     @classmethod
     def make(cls, called: Mapping[str, str], /, **values: Any) -> Self:
-        """From what a person gave, who knows some of it by other names."""
-        return _made(cls, values, called)
+        """Return settings from what a user gave. ``called`` are the user's names of settings, for messages."""
+        return _validated(cls, values, called)
 
     @property
     def levels(self) -> tuple[AgentLevel, ...]:
@@ -139,7 +143,7 @@ class AgentSettings(StrictModel):
 
 
 class RunSettings(StrictModel):
-    """Resolved: every default is written out. Without an agent a run is served, and played by whoever comes."""
+    """Settings with every default written out. A run without an agent is served, and played by a person."""
 
     task: str = Field(max_length=MAX_NAME)
     seeds: Seeds = Seeds.SEALED
@@ -159,19 +163,20 @@ class RunSettings(StrictModel):
 
     @classmethod
     def make(cls, **values: Any) -> Self:
-        """From what a person gave; what is None takes its default."""
-        return _made(cls, {name: value for name, value in values.items() if value is not None})
+        """Return settings from what a user gave; None takes the default."""
+        return _validated(cls, {name: value for name, value in values.items() if value is not None})
 
     @classmethod
     def read(cls, root: Path, digest: str = "") -> Self:
-        """From the folder of a run. ``digest`` is what its ledger says of config.toml; empty: nothing."""
+        """Read the settings of a run's folder. ``digest`` is the hash of config.toml in its ledger, empty if
+        unknown."""
         path = root / CONFIG
         try:
             data = read_file(root, CONFIG, MAX_BYTES)
             values = tomllib.loads(data.decode())
         except OSError as error:
             raise UserError(f"cannot read the settings of the run in {path}: {error.strerror}") from error
-        except (ValueError, RecursionError) as error:  # no text, no TOML, or a number of too many digits
+        except (ValueError, RecursionError) as error:  # not text, not TOML, or a number with too many digits
             raise UserError(f"cannot read the settings of the run in {path}: {str(error)[:SHOWN]}") from error
         if digest and hashlib.sha256(data).hexdigest() != digest:
             raise SettingsAltered(path)
@@ -185,8 +190,9 @@ class RunSettings(StrictModel):
         return config.to_toml(values, "The settings of this run, resolved. Written once.")
 
     def differences(self, other: RunSettings) -> list[str]:
-        """In words; settings that may differ between owners of one run are none."""
-        mine, theirs = (flatten(one.model_dump(mode="json", exclude=set(MAY_DIFFER))) for one in (self, other))
+        """Return in words how settings differ, apart from those that may change when a run is resumed."""
+        both = (self, other)
+        mine, theirs = (flatten(settings.model_dump(mode="json", exclude=set(MAY_DIFFER))) for settings in both)
         return [
             f"{name} is {mine.get(name)!r} there, {theirs.get(name)!r} here"
             for name in {**mine, **theirs}
@@ -194,7 +200,7 @@ class RunSettings(StrictModel):
         ]
 
 
-def _made(kind: type[Model], values: Mapping[str, Any], called: Mapping[str, str] = MappingProxyType({})) -> Model:
+def _validated(kind: type[Model], values: Mapping[str, Any], called: Mapping[str, str] = MappingProxyType({})) -> Model:
     try:
         return kind.model_validate(values)
     except ValidationError as error:
@@ -205,8 +211,8 @@ def _made(kind: type[Model], values: Mapping[str, Any], called: Mapping[str, str
 
 
 def flatten(values: Mapping[str, Any], within: str = "") -> dict[str, Any]:
-    """Nested tables by dotted names."""
-    found: dict[str, Any] = {}
+    """Return the values of nested tables by dotted names."""
+    flat: dict[str, Any] = {}
     for name, value in values.items():
-        found |= flatten(value, f"{within}{name}.") if isinstance(value, dict) else {f"{within}{name}": value}
-    return found
+        flat |= flatten(value, f"{within}{name}.") if isinstance(value, dict) else {f"{within}{name}": value}
+    return flat

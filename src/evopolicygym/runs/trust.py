@@ -1,9 +1,12 @@
-"""What a run's settings grant its agent beyond a plain run, and what must be said again when a run is taken up that
-another installation opened.
+"""Decide how far a run folder is trusted, which may come from another person.
 
-config.toml lies in the run folder, which may come from somebody else. It names the agent and the task; but whoever
-takes a run up decides, by the command line, whether that agent gets more of this machine than its jail and its own
-model's hosts, and whether a task that is not installed is imported.
+Its config.toml names the agent and the task. But the person who resumes the run decides, by the command line, whether
+that agent gets more of this machine than its jail and its model's hosts (`granted_options`), and whether a task that is
+not installed is imported (`check_task_is_given`).
+
+Runs that this installation opened are exempt: their first ledger line has a signature under a key that only this
+installation has (`sign`, `is_signed_here`), over the run's id and the hash of its settings. Unlike a sealing key, this
+key is never disclosed.
 """
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ PATHS: Final = ("--agent", "--show", "--prices")
 
 @dataclass(frozen=True)
 class OptionGrant:
-    """One option of the command line, and what the run's settings hold for it."""
+    """One option of the command line that grants an agent more than usual, with its values in the run's settings."""
 
     option: str
     values: tuple[str, ...]
@@ -41,24 +44,24 @@ class OptionGrant:
         return " ".join(f"{self.option} {shlex.quote(value)}" for value in self.values)
 
     def missing(self, given: Any) -> OptionGrant:
-        """What must still be given."""
+        """Return the values that must still be given."""
         return replace(self, values=tuple(value for value in self.values if value not in self._listed(given)))
 
     def extra(self, given: Any) -> OptionGrant:
-        """What is given, and was not granted when the run was opened."""
+        """Return the values that are given but were not granted when the run was opened."""
         return replace(self, values=tuple(value for value in self._listed(given) if value not in self.values))
 
     def _listed(self, given: Any) -> list[str]:
         listed = given if isinstance(given, list | tuple) else [] if given is None else [given]
-        return [self._whole(value) for value in listed]
+        return [self._absolute(value) for value in listed]
 
-    def _whole(self, value: Any) -> str:
-        """As settings hold it, where a path is whole."""
+    def _absolute(self, value: Any) -> str:
+        """Return a value as settings hold it, in which paths are absolute."""
         return os.path.realpath(value) if self.option in PATHS else str(value)
 
 
 def granted_options(settings: RunSettings) -> dict[str, OptionGrant]:
-    """By the name of the command's parameter. Where a setting is a run's usual one there is no grant."""
+    """Return what settings grant beyond the usual, by the name of the command's parameter."""
     return {} if settings.agent is None else _of_agent(settings.agent)
 
 
@@ -82,7 +85,7 @@ def _of_agent(agent: AgentSettings) -> dict[str, OptionGrant]:
 
 
 def granted_command(agent: AgentSettings | None) -> list[str]:
-    """The agent's command, if files of this machine are shown to the agent because the command names them."""
+    """Return the agent's command if it names files of this machine, which are therefore shown to the agent."""
     if agent is None or agent.name != COMMAND:
         return []
     command = install_paths.resolve_command(agent.command)
@@ -90,19 +93,19 @@ def granted_command(agent: AgentSettings | None) -> list[str]:
 
 
 def check_task_is_given(settings: RunSettings, given: str | None) -> None:
-    """Raise UserError for a run whose task is a file or a module of somebody's own, until the caller names it, too:
-    its code runs with all rights of the caller. Whether both are equal is for ``agreed``."""
+    """Raise UserError for a run whose task is not an installed one, unless the caller names a task, too: its code runs
+    with all rights of the caller. Whether both are the same task is checked by `open_run.resume_settings`."""
     if given is None and not is_installed_task(settings.task):
         raise UserError(
             f"the task of this run is {settings.task}: code from outside of EvoPolicyGym, which runs without a "
-            "jail, and a run folder may come from somebody else",
+            "jail, and a run folder may come from another person",
             f"Nothing was imported. If you trust it, add: --task {shlex.quote(settings.task)} (with `run --resume`: "
             "without --task, as the argument)",
         )
 
 
 def sign(run: str, settings: str) -> str:
-    """Return the signature of a run and the hash of its settings; empty where no key can be kept."""
+    """Return the signature over a run's id and the hash of its settings; empty if no key can be stored."""
     try:
         key = load_key(_key_file()) if _key_file().exists() else create_key(_key_file())
     except (UserError, OSError):
@@ -111,6 +114,7 @@ def sign(run: str, settings: str) -> str:
 
 
 def is_signed_here(opened: Opened | None) -> bool:
+    """Return whether this installation opened the run, with the settings that its ledger names."""
     if not opened or not opened.signature or not opened.settings:
         return False
     try:
