@@ -1,4 +1,7 @@
-"""Reading what others wrote, in a child process with limits: too much of it ends the child, not the judge."""
+"""Run a module of this package in a child process with limits on CPU time, memory and output.
+
+For reading untrusted files: if they take too much, the child dies and not the judge.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 HARNESS: Final = str(Path(__file__).resolve().parents[2])
-# Isolated and without site: nothing from the environment, the current folder or installed packages runs before ours.
+# Isolated and without site: no code from the environment, the current folder or installed packages runs first.
 FLAGS: Final = ("-I", "-S", "-B")
 CODE: Final = (
     "import sys; sys.path.append(sys.argv[1]); from importlib import import_module; "
@@ -25,14 +28,14 @@ ANSWER_BYTES: Final = 16 << 20
 
 @dataclass(frozen=True)
 class ChildAnswer:
-    """What the child printed, and how it failed, if it did: then the output is what it printed before."""
+    """Output of the child, and how it failed, if it did; then the output is what it had printed before."""
 
     output: bytes
     failure: str | None
 
 
 def limit(cpu_s: int, memory: int) -> None:
-    """Limit this process: the first thing that a child does."""
+    """Limit this process; a child calls it before anything else."""
     for kind, value in (
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_CPU, cpu_s),
@@ -44,8 +47,10 @@ def limit(cpu_s: int, memory: int) -> None:
 
 
 def run_limited(module: str, *arguments: str, cpu_s: int) -> ChildAnswer:
-    """Call ``main`` of a module of this package, which limits itself to ``cpu_s``. Its answer goes to a file, whose
-    size the kernel limits."""
+    """Call ``main`` of a module in a child, which limits itself to ``cpu_s``.
+
+    The output goes to a file, because the kernel limits the size of files.
+    """
     with tempfile.TemporaryFile() as answer:
         try:
             done = subprocess.run(
@@ -57,14 +62,14 @@ def run_limited(module: str, *arguments: str, cpu_s: int) -> ChildAnswer:
                 env={},
                 timeout=WALL_PER_CPU * cpu_s,
             )
-            failure = _death(done.returncode, cpu_s) if done.returncode else None
+            failure = _describe_exit(done.returncode, cpu_s) if done.returncode else None
         except subprocess.TimeoutExpired:
             failure = f"took more than {WALL_PER_CPU * cpu_s:g} s"
         answer.seek(0)
         return ChildAnswer(answer.read(), failure)
 
 
-def _death(code: int, cpu_s: int) -> str:
+def _describe_exit(code: int, cpu_s: int) -> str:
     if code in KILLED_FOR_CPU:
         return f"took more than {cpu_s} s of CPU time"
     return f"ended with {signal.Signals(-code).name if code < 0 else f'exit code {code}'}"

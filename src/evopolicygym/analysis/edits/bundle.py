@@ -1,4 +1,7 @@
-"""The bundle: policy.py and the local files that it reaches by import. Found by reading, never by running."""
+"""Source bundle of a checkpoint: policy.py and the local files that it imports. The code is parsed, never run.
+
+Standard library only: this runs in the limited child process.
+"""
 
 from __future__ import annotations
 
@@ -13,45 +16,52 @@ from typing import Final
 
 from evopolicygym.files import is_folder, open_folder, read_file
 
+POLICY: Final = "policy.py"
+MAX_SOURCE_BYTES: Final = 2 << 20
+MAX_FILE_BYTES: Final = 64 << 20
+ERROR_CHARS: Final = 300
 Module = tuple[str, ...]
 RELEVANT: Final = (ast.Import, ast.ImportFrom, ast.Call)
-BY_NAME: Final = frozenset({"import_module", "__import__"})
-BY_PATH: Final = frozenset({"spec_from_file_location", "run_path", "run_module"})
+IMPORT_CALLS: Final = frozenset({"import_module", "__import__"})
+UNRESOLVABLE_CALLS: Final = frozenset({"spec_from_file_location", "run_path", "run_module"})
 
 
 @dataclass(frozen=True)
 class Imports:
-    """``modules`` as absolute names, submodules of a package among them where they might be meant (`from a import b`
-    names a and a.b). ``unresolved``: calls whose module is known only when they run, as ``line: function``."""
+    """Imports of one file. ``modules``: absolute names; `from a import b` gives a and a.b: b may be a submodule.
+    ``unresolved``: import calls whose module is known only at run time, as ``line: function``."""
 
     modules: tuple[Module, ...]
     unresolved: tuple[str, ...]
 
 
 def imports_of(tree: ast.Module, package: Module) -> Imports:
-    """``package`` is where relative imports start; empty for files beside policy.py, where they cannot work."""
+    """List the imports of a file, wherever the statements stand, and calls that import a literal name.
+
+    ``package`` is where relative imports start; empty for files beside policy.py, where they cannot work.
+    """
     modules: list[Module] = []
     unresolved: list[tuple[int, str]] = []
     nodes = [node for node in ast.walk(tree) if isinstance(node, RELEVANT)]
-    by_name = BY_NAME | _other_names(nodes)
+    import_calls = IMPORT_CALLS | _import_aliases(nodes)
     for node in nodes:
         if isinstance(node, ast.Import):
             modules += [tuple(alias.name.split(".")) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             modules += _from(node, package)
-        elif isinstance(node, ast.Call) and (name := _called(node)) in by_name | BY_PATH:
-            found = _literal(node, package) if name in by_name else None
-            if found is None:
+        elif isinstance(node, ast.Call) and (name := _called(node)) in import_calls | UNRESOLVABLE_CALLS:
+            module = _literal(node, package) if name in import_calls else None
+            if module is None:
                 unresolved.append((node.lineno, f"{node.lineno}: {name}"))
             else:
-                modules.append(found)
+                modules.append(module)
     return Imports(tuple(modules), tuple(text for _, text in sorted(unresolved)))
 
 
-def _other_names(nodes: Iterable[ast.AST]) -> set[str]:
-    """What `from importlib import import_module as load` makes of it."""
+def _import_aliases(nodes: Iterable[ast.AST]) -> set[str]:
+    """Return the aliases of `from importlib import import_module as load` and the like."""
     aliases = (alias for node in nodes if isinstance(node, ast.ImportFrom) for alias in node.names)
-    return {alias.asname for alias in aliases if alias.name in BY_NAME and alias.asname}
+    return {alias.asname for alias in aliases if alias.name in IMPORT_CALLS and alias.asname}
 
 
 def _from(node: ast.ImportFrom, package: Module) -> Iterator[Module]:
@@ -62,7 +72,7 @@ def _from(node: ast.ImportFrom, package: Module) -> Iterator[Module]:
 
 
 def _absolute(level: int, name: str, package: Module) -> Module | None:
-    """None when the dots lead out of the folder, as they do in a file that is in no package."""
+    """Resolve a relative name; None when the dots lead out of the folder, as in a file outside of packages."""
     own = tuple(name.split(".")) if name else ()
     if level == 0:
         return own
@@ -77,7 +87,7 @@ def _called(node: ast.Call) -> str:
 
 
 def _literal(node: ast.Call, package: Module) -> Module | None:
-    """The module that a call names in so many words."""
+    """Return the module that an import call names as a literal."""
     name = _text(_argument(node, 0, "name"))
     if not name:
         return None
@@ -87,11 +97,11 @@ def _literal(node: ast.Call, package: Module) -> Module | None:
 
 
 def _package_argument(node: ast.Call, package: Module) -> Module:
-    """`import_module(".x", "pkg")`; `__package__` and `__name__` are where the file is."""
-    given = _argument(node, 1, "package")
-    if isinstance(given, ast.Name) and given.id in ("__package__", "__name__"):
+    """Return the package of `import_module(".x", "pkg")`; `__package__` and `__name__` mean the file's own."""
+    argument = _argument(node, 1, "package")
+    if isinstance(argument, ast.Name) and argument.id in ("__package__", "__name__"):
         return package
-    text = _text(given)
+    text = _text(argument)
     return tuple(text.split(".")) if text else ()
 
 
@@ -105,15 +115,9 @@ def _text(node: ast.expr | None) -> str:
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
 
 
-POLICY: Final = "policy.py"
-MAX_SOURCE_BYTES: Final = 2 << 20
-MAX_FILE_BYTES: Final = 64 << 20
-ERROR_CHARS: Final = 300
-
-
 @dataclass(frozen=True)
 class SourceFile:
-    """One file. ``tree`` is None when it does not parse, and ``error`` says why: then its bytes are all there is."""
+    """One source file. ``tree`` is None when it does not parse; ``error`` says why."""
 
     path: str
     digest: str
@@ -124,7 +128,7 @@ class SourceFile:
 
 @dataclass(frozen=True)
 class Bundle:
-    """Files in the order of their paths; ``unresolved`` imports as ``file:line: function``."""
+    """Files of a policy, sorted by path. ``unresolved``: imports as ``file:line: function``."""
 
     files: tuple[SourceFile, ...]
     unresolved: tuple[str, ...]
@@ -135,14 +139,14 @@ class Bundle:
 
 
 def hash_files(digests: dict[str, str]) -> str:
-    """Of paths and contents."""
+    """Hash paths and contents."""
     return hashlib.sha256(
         "\n".join(f"{digest} {path}" for path, digest in sorted(digests.items())).encode()
     ).hexdigest()
 
 
 def read_bundle(folder: Path) -> Bundle:
-    """Empty when there is no policy.py."""
+    """Read policy.py and the local files that it imports; empty when there is no policy.py."""
     files: dict[str, SourceFile] = {}
     unresolved: list[str] = []
     waiting = [POLICY] if _is_file(folder, POLICY) else []
@@ -150,14 +154,14 @@ def read_bundle(folder: Path) -> Bundle:
         path = waiting.pop()
         if path not in files:
             files[path] = read_source(folder, path)
-            found = _imports(files[path])
-            unresolved += [f"{path}:{text}" for text in found.unresolved]
-            waiting += [local for module in found.modules for local in locate(folder, module)]
+            imports = _imports(files[path])
+            unresolved += [f"{path}:{text}" for text in imports.unresolved]
+            waiting += [local for module in imports.modules for local in locate(folder, module)]
     return Bundle(tuple(files[path] for path in sorted(files)), tuple(sorted(unresolved)))
 
 
 def read_source(folder: Path, path: str) -> SourceFile:
-    """A file too large to parse is known by its bytes, and its lines are not counted."""
+    """Read and parse one file. A file that is too large is hashed only, and its lines are not counted."""
     data = read_file(folder, path, MAX_FILE_BYTES)
     digest = hashlib.sha256(data).hexdigest()
     if len(data) > MAX_SOURCE_BYTES:
@@ -165,31 +169,29 @@ def read_source(folder: Path, path: str) -> SourceFile:
     lines = len(source_lines(data))
     try:
         return SourceFile(path, digest, lines, ast.parse(data), None)
-    except Exception as error:  # whatever a parser says of an agent's bytes is a fact about them
+    except Exception as error:  # parsing hostile source may raise anything; the error is recorded
         return SourceFile(path, digest, lines, None, _plain(f"{path}: {type(error).__name__}: {error}"))
 
 
 def source_lines(data: bytes) -> list[bytes]:
-    """Lines that are not blank, without what trails."""
+    """Return lines that are not blank, without trailing whitespace."""
     return [line for raw in data.split(b"\n") if (line := raw.rstrip())]
 
 
 def locate(folder: Path, module: Module) -> list[str]:
-    """Files that importing ``module`` runs, those of its parents included, chosen as Python chooses."""
-    found: list[str] = []
-    if any(
-        not part or "/" in part for part in module
-    ):  # a literal may hold anything; it must not lead out of the folder
-        return found
+    """Return the local files that importing ``module`` runs, parent packages included, as Python resolves them."""
+    files: list[str] = []
+    if any(not part or "/" in part for part in module):  # a literal name must not lead out of the folder
+        return files
     for length in range(1, len(module) + 1):
         path = "/".join(module[:length])
         if _is_file(folder, f"{path}/__init__.py"):
-            found.append(f"{path}/__init__.py")
+            files.append(f"{path}/__init__.py")
         elif _is_file(folder, f"{path}.py"):
-            return [*found, f"{path}.py"]
+            return [*files, f"{path}.py"]
         elif not is_folder(folder, path):
-            return found
-    return found
+            return files
+    return files
 
 
 def _imports(file: SourceFile) -> Imports:
@@ -198,12 +200,12 @@ def _imports(file: SourceFile) -> Imports:
 
 
 def _plain(text: str) -> str:
-    """Short, and without the halves of characters that no encoding writes."""
+    """Shorten a text, and replace lone surrogates, which cannot be encoded."""
     return text[:ERROR_CHARS].encode(errors="replace").decode()
 
 
 def _is_file(folder: Path, path: str) -> bool:
-    """A plain file that no link leads to; one that is too large is named when it is read."""
+    """Return whether the path is a regular file that is reached without links."""
     try:
         with open_folder(folder, os.path.dirname(path)) as parent:
             return stat.S_ISREG(os.stat(os.path.basename(path), dir_fd=parent, follow_symlinks=False).st_mode)

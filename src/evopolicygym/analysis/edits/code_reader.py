@@ -1,4 +1,4 @@
-"""What a checkpoint's source looks like, read in a limited child process: hostile source is data, never our crash."""
+"""Read facts about a checkpoint's source in a limited child process, so that hostile source cannot harm the judge."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ MAX_DEPTH: Final = 16
 
 
 def code_facts(folder: Path) -> Code:
-    """Of a checkpoint's folder. Never raises for what the folder holds."""
-    answer = run_limited("evopolicygym.analysis.edits.code_reader_child", os.path.abspath(folder), cpu_s=CPU_S)
-    if answer.failure:
-        return _by_bytes(folder, f"reading it {answer.failure}")
+    """Return the facts about a checkpoint's code. Never raises for the folder's content."""
+    child = run_limited("evopolicygym.analysis.edits.code_reader_child", os.path.abspath(folder), cpu_s=CPU_S)
+    if child.failure:
+        return _without_parsing(folder, f"reading it {child.failure}")
     try:
-        return Code.model_validate_json(answer.output)
+        return Code.model_validate_json(child.output)
     except ValueError:
-        return _by_bytes(folder, "the reader's answer makes no sense")
+        return _without_parsing(folder, "the reader's answer makes no sense")
 
 
-def _by_bytes(folder: Path, why: str) -> Code:
-    """What is left to say without parsing: every Python file counts as the bundle, and there is no tree."""
+def _without_parsing(folder: Path, reason: str) -> Code:
+    """Return facts without parsing: every Python file counts as part of the bundle, and there is no tree."""
     digests = {path: _digest(folder, path) for path in _sources(folder)}
     nothing = {"lines": 0, "functions": 0, "branches": 0, "loops": 0, "depth": 0, "state": 0}
     return Code(
@@ -38,7 +38,7 @@ def _by_bytes(folder: Path, why: str) -> Code:
         tree=None,
         topology=None,
         unresolved=[],
-        error=why,
+        error=reason,
         **nothing,
     )
 
@@ -46,7 +46,7 @@ def _by_bytes(folder: Path, why: str) -> Code:
 def _sources(folder: Path) -> list[str]:
     try:
         return [path for path in list_files(folder, "", MAX_FILES, MAX_DEPTH) if path.endswith(".py")]
-    except OSError:  # more than any checkpoint holds
+    except OSError:  # more files than a checkpoint can hold
         return []
 
 

@@ -1,7 +1,7 @@
-"""Inside the limited process: read one checkpoint's source and print what it looks like, as JSON.
+"""Child process of the code reader: reads the source of one checkpoint and prints facts about it as JSON.
 
-Parsing runs no agent code, but a parser can be made to eat memory, take for ever or overflow its stack. So the limits
-come first, and whatever happens after them happens to this process alone. Standard library only.
+Parsing runs no agent code, but hostile source can make a parser use up memory or time, or overflow its stack. The child
+limits itself first, so that only the child dies of it. Standard library only.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ MAX_UNRESOLVED: Final = 100
 
 def main(folder: str) -> None:
     limit(CPU_S, 2048 * MIB)
-    gc.disable()  # large trees are made once and kept to the end: looking for garbage would double the time
+    gc.disable()  # large trees are kept to the end: garbage collection would double the time
     print(json.dumps(read_code(Path(folder))))
 
 
 def read_code(folder: Path) -> dict[str, Any]:
-    """The fields of ``records.run.Code``."""
+    """Return the fields of ``run_record.Code``."""
     bundle = read_bundle(folder)
     trees = [file.tree for file in bundle.files if file.tree]
     errors = [file.error for file in bundle.files if file.error]
@@ -49,5 +49,5 @@ def _hash(bundle: Bundle, numbers: bool) -> str | None:
 
 
 def _text(file: SourceFile, numbers: bool) -> str:
-    """A file that does not parse stands for itself: any change of it is a new shape."""
+    """Return the text of a file's tree. A file that does not parse is represented by its digest."""
     return f"bytes {file.digest}" if file.tree is None else tree_text(file.tree, numbers)

@@ -1,4 +1,7 @@
-"""What an edit is: one word for what changed between two consecutive score-bearing submissions."""
+"""Kinds and sizes of edits. An edit is what changed between two consecutive score-bearing submissions.
+
+The size of an edit is the share of lines of the bundle that were added or deleted.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +15,12 @@ from evopolicygym.analysis.edits.bundle import MAX_SOURCE_BYTES, source_lines
 from evopolicygym.files import read_file
 from evopolicygym.run_record import Code
 
+Lines = list[bytes]
+MAX_SHARED_LINES: Final = 20_000  # of a comparison, whose time is quadratic
+
 
 class EditKind(StrEnum):
-    """Of an event in a run. The first seven are edits, in the order in which they are tried."""
+    """Kind of an event in a run. The first seven are edits, in the order in which `classify` tries them."""
 
     RETEST = "retest"
     DATA = "data"
@@ -38,20 +44,20 @@ EDITS: Final = (
     EditKind.RETEST,
     EditKind.UNKNOWN,
 )
-# The paper's Table 4 knows these two; what it calls rollback and retest it counts apart, the rest it does not know.
+# The paper's Table 4 has these two. It counts rollbacks and retests elsewhere, and does not have the others.
 PAPER_EDITS: Final = (EditKind.SYNTHESIS, EditKind.PARAMETRIC)
 
 
 @dataclass(frozen=True)
 class Version:
-    """A checkpoint and what its source looks like."""
+    """A checkpoint with the facts about its source."""
 
     checkpoint: str
     code: Code
 
 
 def classify(before: Version, after: Version, seen: Set[str]) -> EditKind:
-    """``seen``: topologies of all score-bearing submissions so far. ``unknown`` when a source could not be read."""
+    """Return the kind of an edit. ``seen``: topologies of all score-bearing submissions so far."""
     if after.checkpoint == before.checkpoint:
         return EditKind.RETEST
     if after.code.bundle_hash == before.code.bundle_hash:
@@ -65,11 +71,9 @@ def classify(before: Version, after: Version, seen: Set[str]) -> EditKind:
     return EditKind.ROLLBACK if after.code.topology in seen else EditKind.SYNTHESIS
 
 
-Lines = list[bytes]
-MAX_SHARED_LINES: Final = 20_000
-
-
 class SizeClass(StrEnum):
+    """Class of edit sizes, from unchanged to rewritten; ``BOUNDS`` has the limits."""
+
     SAME = "same"
     SMALL = "small"
     MEDIUM = "medium"
@@ -81,21 +85,21 @@ BOUNDS: Final = ((SizeClass.SAME, 0.0), (SizeClass.SMALL, 0.05), (SizeClass.MEDI
 
 
 def size_class(size: float) -> SizeClass:
-    """Bounds belong to the smaller size."""
+    """Return the class of an edit size. A bound belongs to the smaller class."""
     return next((name for name, bound in BOUNDS if size <= bound), SizeClass.REWRITE)
 
 
 def edit_size(before: Mapping[str, Lines], after: Mapping[str, Lines]) -> float | None:
-    """(added + deleted) / (before + after), file by file. None when the files are too large to compare."""
-    everything = sum(map(len, (*before.values(), *after.values())))
+    """Return (added + deleted) / (before + after) over all files; None when files are too large to compare."""
+    total = sum(map(len, (*before.values(), *after.values())))
     kept = [common_lines(before[path], after[path]) for path in before.keys() & after.keys()]
     if None in kept:
         return None
-    return (everything - 2 * sum(number or 0 for number in kept)) / everything if everything else 0.0
+    return (total - 2 * sum(number or 0 for number in kept)) / total if total else 0.0
 
 
 def read_lines(folder: Path, paths: list[str]) -> dict[str, Lines] | None:
-    """Of the files of a bundle; None when one of them is not there to be read, or is no file to compare by line."""
+    """Read the lines of a bundle's files; None when one of them is missing or too large."""
     try:
         return {path: source_lines(read_file(folder, path, MAX_SOURCE_BYTES)) for path in paths}
     except OSError:
@@ -103,7 +107,7 @@ def read_lines(folder: Path, paths: list[str]) -> dict[str, Lines] | None:
 
 
 def common_lines(before: Lines, after: Lines) -> int | None:
-    """Length of the longest common subsequence: what no diff, however clever, would delete and add again."""
+    """Return the length of the longest common subsequence of lines; None when there are too many lines."""
     start = _common_start(before, after)
     before, after = before[start:], after[start:]
     end = _common_start(before[::-1], after[::-1])
@@ -117,17 +121,17 @@ def common_lines(before: Lines, after: Lines) -> int | None:
 
 def _common_start(before: Lines, after: Lines) -> int:
     pairs = enumerate(zip(before, after, strict=False))
-    return next((number for number, (one, other) in pairs if one != other), min(len(before), len(after)))
+    return next((number for number, (old, new) in pairs if old != new), min(len(before), len(after)))
 
 
 def _longest_common_subsequence(before: Lines, after: Lines) -> int:
-    """Crochemore's bits: one column of the table is one integer, so that a column costs a few machine additions."""
-    where: dict[bytes, int] = {}
+    """Use Crochemore's bit-parallel algorithm: a column of the table is one integer, so it costs a few additions."""
+    positions: dict[bytes, int] = {}
     for number, line in enumerate(before):
-        where[line] = where.get(line, 0) | 1 << number
+        positions[line] = positions.get(line, 0) | 1 << number
     full = (1 << len(before)) - 1
     column = full
     for line in after:
-        matches = column & where[line]
+        matches = column & positions[line]
         column = ((column + matches) | (column - matches)) & full
     return len(before) - column.bit_count()

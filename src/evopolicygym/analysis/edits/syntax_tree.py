@@ -1,7 +1,7 @@
-"""Topology: syntax trees as text that is the same on every Python, with numbers or without.
+"""Syntax trees as text that is the same on every Python (topology, with or without numbers), and their structure.
 
-``ast.dump`` is not used: it writes the same tree differently from version to version. Nothing here recurses, so that
-the depth of a tree, which an agent chooses, is no limit of ours.
+``ast.dump`` is not used: its output differs between versions of Python. Nothing here recurses, because an agent chooses
+the depth of the tree. docs/diagnostics.md states the counting rules of the structure. Standard library only.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ DOCUMENTED: Final = (ast.Module, ast.FunctionDef, ast.AsyncFunctionDef, ast.Clas
 
 
 def tree_text(tree: ast.Module, numbers: bool) -> str:
-    """A tree without docstrings, comments and formatting; numbers in full, or each as one token with its signs."""
+    """Write a tree without docstrings, comments, formatting; numbers in full, or each as one token with its signs."""
     return "".join(_tokens(tree, numbers))
 
 
 def joined_hash(parts: Iterable[str]) -> str:
-    """Of texts in their order. Each is hashed first, so that no two lists run into the same bytes."""
+    """Hash texts in their order. Each is hashed first, so that two different lists never give the same bytes."""
     digests = (hashlib.sha256(part.encode()).digest() for part in parts)
     return hashlib.sha256(b"".join(digests)).hexdigest()
 
 
 def _tokens(tree: ast.Module, numbers: bool) -> Iterator[str]:
-    """Depth first. On the stack a plain string is text to be written as it is."""
+    """Yield the text depth first. A string on the stack is written as it is."""
     stack: list[object] = [tree]
     while stack:
         item = stack.pop()
@@ -43,16 +43,16 @@ def _tokens(tree: ast.Module, numbers: bool) -> Iterator[str]:
             stack.append(")")
             stack.extend(_fields(item))
             stack.append(f"{type(item).__name__}(")
-        else:  # a hole in a list: `**more` in a dict has no key
+        else:  # None in a list: `**more` in a dict has no key
             yield "-"
 
 
 def _fields(node: ast.AST) -> list[object]:
-    """What to write of a node, last first. Fields that are absent or empty are not written: Pythons differ in them."""
+    """Return what to write of a node, last first. Absent and empty fields are left out: versions of Python differ."""
     found: list[object] = []
     for name in node._fields:
         value = getattr(node, name, None)
-        if name == "ctx" or value is None:  # the context follows from where a node stands
+        if name == "ctx" or value is None:  # the context follows from the position of the node
             continue
         if isinstance(value, list):
             items = _items(node, name, value)
@@ -64,18 +64,18 @@ def _fields(node: ast.AST) -> list[object]:
 
 
 def _item(value: object) -> object:
-    """Nodes and holes are written later; names, flags and levels are plain values."""
+    """Return nodes and None as they are, to be written later; names, flags and levels as text."""
     return value if value is None or isinstance(value, ast.AST) else _constant(value)
 
 
 def _items(node: ast.AST, name: str, values: list[object]) -> list[object]:
     if name == "body" and isinstance(node, DOCUMENTED) and values and _is_text(values[0]):
         return values[1:]
-    return [value for value in values if not _is_nothing(value)] if isinstance(node, ast.JoinedStr) else values
+    return [value for value in values if not _is_empty_text(value)] if isinstance(node, ast.JoinedStr) else values
 
 
 def _is_text(statement: object) -> bool:
-    """A docstring, when it stands first."""
+    """Return whether a statement is a text: a docstring, if it stands first."""
     return (
         isinstance(statement, ast.Expr)
         and isinstance(statement.value, ast.Constant)
@@ -83,21 +83,21 @@ def _is_text(statement: object) -> bool:
     )
 
 
-def _is_nothing(part: object) -> bool:
-    """Python 3.12 puts empty texts into f-strings where others put none."""
+def _is_empty_text(part: object) -> bool:
+    """Return whether a part of an f-string is empty; only Python 3.12 writes those."""
     return isinstance(part, ast.Constant) and part.value == ""
 
 
 def _is_number(node: ast.AST) -> bool:
-    """An int, float or complex literal, with any signs before it."""
+    """Return whether a node is an int, float or complex literal, with any signs before it."""
     while isinstance(node, ast.UnaryOp) and isinstance(node.op, SIGNS):
         node = node.operand
     return isinstance(node, ast.Constant) and type(node.value) in (int, float, complex)
 
 
 def _constant(value: object) -> str:
-    """Digits in hexadecimal: exact, and no limit on the length of an integer. ``ascii``: ``repr`` of a text depends on
-    the Unicode tables of the Python."""
+    """Write a constant. Hexadecimal digits are exact and have no limit on the length of an integer; ``ascii`` is used
+    because ``repr`` of a text depends on the Unicode tables of the Python."""
     match value:
         case bool():
             return str(value)
@@ -120,6 +120,8 @@ CONTROL: Final = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.Try, ast.TryStar
 
 @dataclass(frozen=True)
 class Structure:
+    """Counts of a syntax tree."""
+
     functions: int = 0
     branches: int = 0
     loops: int = 0
@@ -128,7 +130,7 @@ class Structure:
 
 
 def total(structures: Iterable[Structure]) -> Structure:
-    """Of several files: depth is the deepest, the rest add up."""
+    """Add up the structure of several files; depth is the maximum."""
     listed = list(structures)
     return Structure(
         functions=sum(one.functions for one in listed),
@@ -140,17 +142,18 @@ def total(structures: Iterable[Structure]) -> Structure:
 
 
 def measure(tree: ast.Module) -> Structure:
+    """Count the structure of a tree."""
     count = _Count()
-    waiting = [_Place(tree)]
+    waiting = [_NodeInContext(tree)]
     while waiting:
-        place = waiting.pop()
-        count.add(place)
-        waiting += _inside(place)
+        visited = waiting.pop()
+        count.add(visited)
+        waiting += _children(visited)
     return count.structure()
 
 
-class _Place(NamedTuple):
-    """A node, how deep in control it stands (None outside of functions), and the class around it."""
+class _NodeInContext(NamedTuple):
+    """A node with its depth of control flow (None outside of functions) and the class around it."""
 
     node: ast.AST
     depth: int | None = None
@@ -166,14 +169,14 @@ class _Count:
     depth: int = 0
     attributes: set[tuple[int, str]] = field(default_factory=set)
 
-    def add(self, place: _Place) -> None:
-        node = place.node
+    def add(self, visited: _NodeInContext) -> None:
+        node = visited.node
         self.functions += isinstance(node, FUNCTIONS)
         self.branches += isinstance(node, BRANCHES)
         self.loops += isinstance(node, LOOPS)
-        self.depth = max(self.depth, _depth_inside(place) or 0)
-        if isinstance(node, ast.Attribute) and place.owner and _is_state(node):
-            self.attributes.add((id(place.owner), node.attr))
+        self.depth = max(self.depth, _depth_inside(visited) or 0)
+        if isinstance(node, ast.Attribute) and visited.owner and _is_state(node):
+            self.attributes.add((id(visited.owner), node.attr))
 
     def structure(self) -> Structure:
         return Structure(self.functions, self.branches, self.loops, self.depth, len(self.attributes))
@@ -183,22 +186,22 @@ def _is_state(node: ast.Attribute) -> bool:
     return isinstance(node.ctx, ast.Store) and isinstance(node.value, ast.Name) and node.value.id == "self"
 
 
-def _depth_inside(place: _Place) -> int | None:
-    """A function starts anew, a class stands outside of functions, and an elif is as deep as its if."""
-    if isinstance(place.node, FUNCTIONS):
+def _depth_inside(visited: _NodeInContext) -> int | None:
+    """Return the depth inside a node. A function starts at 0, a class has none, an elif is as deep as its if."""
+    if isinstance(visited.node, FUNCTIONS):
         return 0
-    if isinstance(place.node, ast.ClassDef) or place.depth is None:
+    if isinstance(visited.node, ast.ClassDef) or visited.depth is None:
         return None
-    return place.depth + (isinstance(place.node, CONTROL) and not place.is_elif)
+    return visited.depth + (isinstance(visited.node, CONTROL) and not visited.is_elif)
 
 
-def _inside(place: _Place) -> list[_Place]:
-    node, depth = place.node, _depth_inside(place)
-    owner = node if isinstance(node, ast.ClassDef) else place.owner
+def _children(visited: _NodeInContext) -> list[_NodeInContext]:
+    node, depth = visited.node, _depth_inside(visited)
+    owner = node if isinstance(node, ast.ClassDef) else visited.owner
     alternative = node.orelse if isinstance(node, ast.If) else []
     is_elif = len(alternative) == 1 and isinstance(alternative[0], ast.If)
     return [
-        _Place(child, depth, owner, is_elif and child is alternative[0])
+        _NodeInContext(child, depth, owner, is_elif and child is alternative[0])
         for child in ast.iter_child_nodes(node)
         if not isinstance(child, LEAVES)
     ]

@@ -1,4 +1,8 @@
-"""The timeline of a run: its submissions in order, each with the kind of its edit and whether it was a hit."""
+"""The timeline of a run: its submissions with their kinds of edits and hits, edit phases, and progress.
+
+An edit phase is a maximal stretch of edits of one kind: synthesis or parametric. A rollback is a phase of its own.
+Other kinds neither start nor end a phase.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +19,8 @@ EditSizer = Callable[[Version, Version], float | None]
 
 @dataclass(frozen=True)
 class TimelineEvent:
-    """One submission. ``consumed`` episodes were charged up to and with it, ``best`` is the best validation mean after
-    it. An edit is a ``hit`` when it strictly raises that; ``edit_size`` is None where it is unknown or no edit is."""
+    """One submission. ``consumed``: episodes charged so far, this submission included. ``best``: best validation mean
+    so far; an edit that strictly raises it is a ``hit``. ``edit_size``: None where it is unknown or there is no edit."""
 
     submission: int
     checkpoint: str
@@ -31,21 +35,24 @@ class TimelineEvent:
 
 
 def timeline(run: RunRecord, code: Mapping[str, Code], measure: EditSizer) -> tuple[TimelineEvent, ...]:
-    """``code`` of every score-bearing checkpoint, by its hash; ``measure`` gives the size of an edit."""
-    story = _Story(measure)
+    """Return an event for each submission.
+
+    ``code`` holds the code of every score-bearing checkpoint by its hash; ``measure`` returns the size of an edit.
+    """
+    state = _TimelineState(measure)
     validation = {checkpoint.hash: checkpoint.validation for checkpoint in run.checkpoints}
     events = []
     for submission in run.submissions:
         result = validation[submission.checkpoint]
         if submission.verdict == "ok" and result is not None:
-            events.append(story.score(submission, code[submission.checkpoint], result.mean))
+            events.append(state.scored(submission, code[submission.checkpoint], result.mean))
         else:
-            events.append(story.pass_by(submission))
+            events.append(state.unscored(submission))
     return tuple(events)
 
 
-class _Story:
-    """What is known when the next submission comes."""
+class _TimelineState:
+    """What later events depend on: the previous version, topologies seen, the best mean, episodes consumed."""
 
     def __init__(self, measure: EditSizer) -> None:
         self._measure = measure
@@ -54,7 +61,7 @@ class _Story:
         self._best: float | None = None
         self._consumed = 0
 
-    def score(self, submission: SubmissionRecord, code: Code, mean: float) -> TimelineEvent:
+    def scored(self, submission: SubmissionRecord, code: Code, mean: float) -> TimelineEvent:
         version = Version(submission.checkpoint, code)
         if self._previous is None:
             kind, edit_size, hit = EditKind.FIRST, None, False
@@ -68,8 +75,8 @@ class _Story:
         self._best = mean if self._best is None else max(self._best, mean)
         return self._event(submission, kind, mean, hit, edit_size)
 
-    def pass_by(self, submission: SubmissionRecord) -> TimelineEvent:
-        """Nothing that selection could see: it costs, and changes nothing else."""
+    def unscored(self, submission: SubmissionRecord) -> TimelineEvent:
+        """Return the event of a submission without validation result: it is charged, and changes nothing else."""
         return self._event(submission, _without_score(submission), None, False, None)
 
     def _event(
@@ -96,12 +103,12 @@ def _without_score(submission: SubmissionRecord) -> EditKind:
     return EditKind.UNSCORED if submission.verdict in (None, "ok") else EditKind.FAILED
 
 
-STRETCHING: Final = (EditKind.SYNTHESIS, EditKind.PARAMETRIC)
+MERGED_KINDS: Final = (EditKind.SYNTHESIS, EditKind.PARAMETRIC)
 
 
 @dataclass(frozen=True)
 class EditPhase:
-    """From its first edit to its last, by the numbers of their submissions."""
+    """A stretch of edits of one kind. ``first`` and ``last`` are numbers of submissions."""
 
     kind: EditKind
     first: int
@@ -111,21 +118,21 @@ class EditPhase:
 
 
 def edit_phases(events: Iterable[TimelineEvent]) -> tuple[EditPhase, ...]:
-    """A rollback is a phase of its own, and so is the next."""
-    found: list[EditPhase] = []
+    """Join consecutive edits of one kind into phases."""
+    phases: list[EditPhase] = []
     for event in events:
-        if event.kind not in (*STRETCHING, EditKind.ROLLBACK):
+        if event.kind not in (*MERGED_KINDS, EditKind.ROLLBACK):
             continue
-        if found and found[-1].kind is event.kind and event.kind in STRETCHING:
-            last = found.pop()
-            found.append(replace(last, last=event.submission, edits=last.edits + 1, hits=last.hits + event.hit))
+        if phases and phases[-1].kind is event.kind and event.kind in MERGED_KINDS:
+            last = phases.pop()
+            phases.append(replace(last, last=event.submission, edits=last.edits + 1, hits=last.hits + event.hit))
         else:
-            found.append(EditPhase(event.kind, event.submission, event.submission, 1, int(event.hit)))
-    return tuple(found)
+            phases.append(EditPhase(event.kind, event.submission, event.submission, 1, int(event.hit)))
+    return tuple(phases)
 
 
 SHARES: Final = (50, 80, 95)
-DELIBERATE: Final = (EditKind.SYNTHESIS, EditKind.PARAMETRIC, EditKind.ROLLBACK, EditKind.UNKNOWN)
+CODE_EDITS: Final = (EditKind.SYNTHESIS, EditKind.PARAMETRIC, EditKind.ROLLBACK, EditKind.UNKNOWN)
 
 
 @dataclass(frozen=True)
@@ -138,9 +145,12 @@ class CurvePoint:
 
 @dataclass(frozen=True)
 class ImprovementCurve:
-    """``area``: mean height of the curve from its first point to the end of the whole budget. ``episodes_to``: consumed
+    """How the best validation mean rose with the episodes consumed, and how the agent reacted when a score fell.
+
+    ``area``: mean height of the curve from its first point to the end of the budget. ``episodes_to``: episodes consumed
     when that share (in percent) of the way from the first score to the final best was covered. A drop is a score below
-    the one before it. Null where there is no score, or no drop to answer."""
+    the one before it. None: there is no score, or no drop.
+    """
 
     curve: tuple[CurvePoint, ...]
     area: float | None
@@ -154,19 +164,20 @@ class ImprovementCurve:
 
 
 def run_progress(events: Sequence[TimelineEvent], budget: int) -> ImprovementCurve:
+    """Compute the progress of a run from its timeline."""
     scored = [event for event in events if event.validation is not None]
     curve = _curve(scored)
     best = next((event.submission for event in reversed(scored) if event.hit or event.kind is EditKind.FIRST), None)
-    falls = _falls(scored)
+    drops = _drops(scored)
     return ImprovementCurve(
         curve=curve,
         area=_area(curve, budget),
         episodes_to={share: _episodes_to(curve, share / 100) for share in SHARES},
         best_submission=best,
         submissions_after_best=None if best is None else _accepted_after(events, best),
-        drops=len(falls),
-        largest_drop=max((fall for _, fall in falls), default=0.0),
-        drops_rolled_back=_rolled_back(scored, falls),
+        drops=len(drops),
+        largest_drop=max((size for _, size in drops), default=0.0),
+        drops_rolled_back=_rolled_back(scored, drops),
         last_minus_best=_mean(scored[-1]) - curve[-1].best if scored else None,
     )
 
@@ -177,7 +188,7 @@ def _mean(event: TimelineEvent) -> float:
 
 
 def _curve(scored: Sequence[TimelineEvent]) -> tuple[CurvePoint, ...]:
-    """A point for each time that the best was raised, the first score included."""
+    """Return a point for each time that the best was raised, the first score included."""
     return tuple(
         CurvePoint(event.consumed, _mean(event)) for event in scored if event.hit or event.kind is EditKind.FIRST
     )
@@ -206,17 +217,17 @@ def _accepted_after(events: Sequence[TimelineEvent], number: int) -> int:
     return sum(event.submission > number and event.kind is not EditKind.REFUNDED for event in events)
 
 
-def _falls(scored: Sequence[TimelineEvent]) -> list[tuple[int, float]]:
-    """Where among the scored events, and by how much."""
+def _drops(scored: Sequence[TimelineEvent]) -> list[tuple[int, float]]:
+    """Return the index among the scored events, and the size, of each drop."""
     differences = [_mean(before) - _mean(after) for before, after in pairwise(scored)]
-    return [(place, fall) for place, fall in enumerate(differences, start=1) if fall > 0]
+    return [(index, drop) for index, drop in enumerate(differences, start=1) if drop > 0]
 
 
-def _rolled_back(scored: Sequence[TimelineEvent], falls: Sequence[tuple[int, float]]) -> float | None:
-    """Share of drops whose next edit of code was a rollback; retests, data and cosmetics are passed over."""
-    if not falls:
+def _rolled_back(scored: Sequence[TimelineEvent], drops: Sequence[tuple[int, float]]) -> float | None:
+    """Return the share of drops whose next edit of code was a rollback; retest, data and cosmetic edits are ignored."""
+    if not drops:
         return None
-    answers = [
-        next((event.kind for event in scored[place + 1 :] if event.kind in DELIBERATE), None) for place, _ in falls
+    reactions = [
+        next((event.kind for event in scored[index + 1 :] if event.kind in CODE_EDITS), None) for index, _ in drops
     ]
-    return answers.count(EditKind.ROLLBACK) / len(falls)
+    return reactions.count(EditKind.ROLLBACK) / len(drops)
