@@ -79,7 +79,7 @@ def test_a_client_file_whose_host_is_none_leaves_nothing_behind(tmp_path):
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (["--cases", ""], "cannot read '' as a case"),
+        (["--cases", ""], "'' is not a case"),
         (["--cases", "5-2"], "go backwards: write 2-5"),
         (["--seeds", "paper", "--seal-key", "k"], "would not be used"),
         (["--ray-address", "auto"], "Add --engine ray"),
