@@ -17,7 +17,7 @@ from conftest import policy_source, write_policy
 from evopolicygym.analysis.formatting import counted
 from evopolicygym.cli import doctor
 from evopolicygym.cli.doctor import _exposure, import_errors
-from evopolicygym.sandbox.agent.exposure import Exposure
+from evopolicygym.sandbox.agent.visible_files import Exposure
 from evopolicygym.tasks import pins, simulator
 
 COMMAND = [sys.executable, "-m", "evopolicygym.cli.main"]
