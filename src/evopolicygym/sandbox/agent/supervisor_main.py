@@ -14,10 +14,8 @@ import select
 import signal
 import socket
 import sys
-import time
-from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext, suppress
-from typing import Any, Final, NoReturn
+from typing import Any, NoReturn
 
 if __name__ == "__main__":
     sys.path.insert(0, sys.argv[1])
@@ -27,10 +25,9 @@ from evopolicygym.sandbox.agent import namespaces
 from evopolicygym.sandbox.agent.agent_user import passage
 from evopolicygym.sandbox.agent.launch_request import LaunchRequest
 from evopolicygym.sandbox.agent.program import LAYER, become_program, describe, exit_code
+from evopolicygym.sandbox.process_tree import adopt_orphans, end_tree
 
 TERMINATE = b"T"
-KILL_TREE_S: Final = 20.0
-STOP_PASSES: Final = 20
 
 
 class NotStarted(Exception):
@@ -79,7 +76,7 @@ def _start(request: LaunchRequest) -> int:
     """Fork the child to wait for: the init of the agent's pid namespace, or the program itself."""
     reader, writer = os.pipe()
     if not request.private:
-        kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
+        adopt_orphans()
     child = os.fork()
     if child == 0:
         os.close(reader)
@@ -138,78 +135,6 @@ def _close_streams() -> None:
 def _report(control: socket.socket, message: dict[str, Any], descriptors: list[int] | None = None) -> None:
     with suppress(OSError):  # the judge is gone
         socket.send_fds(control, [json.dumps(message).encode() + b"\n"], descriptors or [])
-
-
-def end_tree(uid: int | None) -> bool:
-    """Kill and reap all descendants of this process, also those that made their own session, forked twice, or fork
-    faster than we can look. This process must be a subreaper: orphans then become its children, so that "no child left"
-    means that no descendant is left. Needs no namespace.
-
-    ``uid``: the user of the agent, if it has one of its own. Returns whether all descendants are gone."""
-    deadline = time.monotonic() + KILL_TREE_S
-    while time.monotonic() < deadline:
-        if uid is not None:
-            _kill_user(uid)
-        _signal(_stop_descendants(), signal.SIGKILL)
-        if _all_reaped():
-            return True
-    return False
-
-
-def _stop_descendants() -> set[int]:
-    """Stop before killing: stopped processes still count against the limit of processes, so that a fork bomb runs into
-    the limit and all of its processes are there to be killed."""
-    stopped: set[int] = set()
-    for _ in range(STOP_PASSES):
-        fresh = set(descendants(os.getpid())) - stopped
-        if not fresh:
-            break
-        _signal(fresh, signal.SIGSTOP)
-        stopped |= fresh
-    return stopped
-
-
-def descendants(root: int) -> list[int]:
-    children: dict[int, list[int]] = {}
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            with suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:
-                parent = int(file.read().rpartition(b")")[2].split()[1])
-                children.setdefault(parent, []).append(int(name))
-    tree = [root]
-    for pid in tree:
-        tree += children.get(pid, [])
-    return tree[1:]
-
-
-def _signal(pids: Iterable[int], number: int) -> None:
-    for pid in pids:
-        with suppress(ProcessLookupError):
-            os.kill(pid, number)
-
-
-def _kill_user(uid: int) -> None:
-    """Kill every process of ``uid`` with one system call, which no fork can outrun."""
-    child = os.fork()
-    if child == 0:
-        with suppress(OSError):
-            os.setresuid(uid, uid, uid)
-            os.kill(-1, signal.SIGKILL)
-        os._exit(0)
-    with suppress(ChildProcessError):
-        os.waitpid(child, 0)
-
-
-def _all_reaped() -> bool:
-    """Reap children, waiting a moment for those just killed. Returns whether none is left, dead or alive."""
-    for _ in range(50):
-        try:
-            while os.waitpid(-1, os.WNOHANG)[0]:
-                pass
-        except ChildProcessError:
-            return True
-        time.sleep(0.002)
-    return False
 
 
 if __name__ == "__main__":
