@@ -1,5 +1,5 @@
-"""End a whole process tree, without namespaces: also processes that made their own session, forked twice, or fork faster
-than we can look.
+"""End a whole process tree, without namespaces: also processes that made their own session, forked twice, or fork
+faster than we can look.
 
 Works for a process that is a subreaper (``adopt_orphans``): orphans among its descendants become its children, so that
 "no child left" means that no descendant is left.
