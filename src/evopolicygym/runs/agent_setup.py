@@ -30,7 +30,7 @@ from evopolicygym.runs.install_paths import InstallPaths, find_install_paths, no
 from evopolicygym.runs.settings import AgentSettings
 from evopolicygym.sandbox.agent.agent_sandbox import AgentLevel, AgentPython, AgentSandbox, NetworkAccess, make_python
 from evopolicygym.sandbox.agent.allow_list import parse
-from evopolicygym.sandbox.agent.levels import best_level
+from evopolicygym.sandbox.agent.levels import agent_isolation, best_level
 from evopolicygym.sandbox.agent.visible_files import exposure
 from evopolicygym.sandbox.checkpoints import STAGED, sweep
 from evopolicygym.sandbox.runtime import runtime
