@@ -39,10 +39,10 @@ USAGE = {
 WEB = {"web_search", "web_search_preview", "WebSearch", "WebFetch", "google_web_search", "web_fetch"}
 
 
-def seat(name: str, model: ScriptedModel, folder: Path, workspace: Path, **more) -> ClientProcess:
+def make_client(name: str, model: ScriptedModel, folder: Path, workspace: Path, **more) -> ClientProcess:
     base = model.url if name in ("claude", "gemini") else f"{model.url}/v1"
     return ClientProcess(
-        installed(name), folder / "seat", workspace, model=MODELS.get(name, "scripted"), base_url=base, **more
+        installed(name), folder / "client", workspace, model=MODELS.get(name, "scripted"), base_url=base, **more
     )
 
 
@@ -59,7 +59,7 @@ def times(count: int, name: str) -> dict[str, int | None]:
 def test_a_whole_run_in_two_turns(name, serve, tmp_path):
     server = serve(*RUN)
     with ScriptedModel() as model:
-        player = seat(name, model, tmp_path, server.workspace)
+        player = make_client(name, model, tmp_path, server.workspace)
         first = player.turn(prompts.opening(BUDGET))
         assert first.failure is None and first.text == "A first version is submitted.", (first, player.stderr)
         assert first.session and server.remaining() == BUDGET - 4
@@ -80,7 +80,7 @@ def test_a_client_without_sessions(serve, tmp_path):
     """Every turn is a conversation of its own, and starts from the files."""
     server = serve(*RUN)
     with ScriptedModel() as model:
-        player = seat("mini-swe-agent", model, tmp_path, server.workspace)
+        player = make_client("mini-swe-agent", model, tmp_path, server.workspace)
         for left in (8, 4, 0):
             turn = player.turn(prompts.continuing(server.remaining(), BUDGET))
             assert (turn.failure, turn.session, server.remaining()) == (None, None, left), (turn, player.stderr)
@@ -108,7 +108,7 @@ def cases():
 @pytest.mark.parametrize(("name", "fault"), list(cases()))
 def test_faults_are_recognised_and_the_session_goes_on(name, fault, tmp_path):
     with ScriptedModel(script=lambda past: "Done.", fault=fault) as model:
-        player = seat(name, model, tmp_path, tmp_path)
+        player = make_client(name, model, tmp_path, tmp_path)
         killed = (name, fault) in PATIENT
         failed = player.turn("Say something.", timeout_s=45.0 if killed else 240.0)
         kind = FailureKind.TIMEOUT if killed and name == "qwen" else FAULTS[fault]
@@ -121,7 +121,7 @@ def test_faults_are_recognised_and_the_session_goes_on(name, fault, tmp_path):
 @pytest.mark.parametrize("name", ["codex", pytest.param("claude", marks=pytest.mark.slow), *SLOW])
 def test_a_model_that_says_nothing_is_a_timeout(name, tmp_path):
     with ScriptedModel(fault="hang") as model:
-        player = seat(name, model, tmp_path, tmp_path)
+        player = make_client(name, model, tmp_path, tmp_path)
         silent = player.turn("Say something.", timeout_s=2.0, counted=lambda: model.seen)
         assert silent.failure and silent.failure.kind is FailureKind.TIMEOUT and silent.exit_code is None
         assert silent.usage is None and model.seen
@@ -135,11 +135,11 @@ def test_the_key_is_not_in_the_shell_of_codex(tmp_path):
         return "Done." if heard else "$ env"
 
     with ScriptedModel(script) as model:
-        assert seat("codex", model, tmp_path, tmp_path).turn("Play.").failure is None
+        assert make_client("codex", model, tmp_path, tmp_path).turn("Play.").failure is None
     assert "HOME=" in heard[0] and KEY not in heard[0]
 
 
 def test_a_turn_limit(tmp_path):
     with ScriptedModel(lambda past: "$ true") as model:
-        turn = seat("claude", model, tmp_path, tmp_path, max_turns=1).turn("Play.")
+        turn = make_client("claude", model, tmp_path, tmp_path, max_turns=1).turn("Play.")
     assert turn.failure and turn.failure.kind is FailureKind.TURN_LIMIT

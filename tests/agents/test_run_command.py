@@ -106,7 +106,7 @@ def test_a_script_is_named_after_its_interpreter(tmp_path, monkeypatch):
     words = ["run", "toys:Toy-v0", "--run", "run", "--json", *SMALL, "--agent", "command", "--agent-isolation", "A"]
     done = run_command([*COMMAND, *words, "--", "python3", "agent.py"])
     record = record_of(done)
-    assert f"{tmp_path}/agent.py, and nothing beside it" in done.stderr
+    assert f"{tmp_path}/agent.py but not the files beside it" in done.stderr
     assert record["budget"]["charged"] == 4
     assert (tmp_path / "run/logs/agent/turn_001.out").read_text().endswith("False\n")
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from evopolicygym.suites.worker import _needs_its_agent
+from evopolicygym.suites.worker import _needs_agent
 from server_helpers import AS_USER, COMMAND, with_task
 
 pytestmark = pytest.mark.timeout(600)
@@ -314,7 +314,7 @@ def test_a_judge_that_is_killed_before_it_inspects(how, tmp_path):
     assert play(tmp_path, code, "--max-turns", "1", EVOPOLICYGYM_FAILPOINT="repeated").returncode == -signal.SIGKILL
     root = tmp_path / "run"
     kinds = [json.loads(line)["kind"] for line in (root / "ledger.jsonl").read_text().splitlines()]
-    assert kinds[-1] == "repeated" and "inspected" not in kinds and not _needs_its_agent(root)
+    assert kinds[-1] == "repeated" and "inspected" not in kinds and not _needs_agent(root)
     resume = ("run", "toys:Toy-v0", "--resume", root, "--json", "--", "python3", tmp_path / "program" / "agent.py")
     words = ("finish", root, "--json") if how == "finish" else resume
     record = outcome(evopolicygym(*words))
@@ -327,4 +327,4 @@ def test_a_turn_in_which_the_budget_was_spent_is_accounted_for(tmp_path):
     """A suite that takes such a run up again asks the agent's player what is known of it."""
     code = "subprocess.run([sys.executable, 'submit.py', '0-3'])\nimport time\ntime.sleep(600)\n"
     assert play(tmp_path, code, EVOPOLICYGYM_FAILPOINT="feedback-delivered").returncode == -signal.SIGKILL
-    assert _needs_its_agent(tmp_path / "run")
+    assert _needs_agent(tmp_path / "run")

@@ -17,7 +17,7 @@ from conftest import policy_source, write_policy
 from evopolicygym.analysis.formatting import counted
 from evopolicygym.cli import doctor
 from evopolicygym.cli.doctor import _exposure, import_errors
-from evopolicygym.sandbox.agent.exposure import Exposure
+from evopolicygym.sandbox.agent.visible_files import Exposure
 from evopolicygym.tasks import pins, simulator
 
 COMMAND = [sys.executable, "-m", "evopolicygym.cli.main"]
@@ -150,7 +150,7 @@ def test_what_a_policy_says_while_it_does_not_load_is_kept(tmp_path):
     [
         (["evaluate", EXAMPLE, "core16/acrobat"], "Did you mean core16/acrobot"),
         (["evaluate", EXAMPLE, "core16/acrobot", "--cases", "1024"], "there are cases 0 to 1023"),
-        (["evaluate", EXAMPLE, "core16/acrobot", "--cases", "x"], "cannot read 'x' as a case"),
+        (["evaluate", EXAMPLE, "core16/acrobot", "--cases", "x"], "'x' is not a case"),
         (["evaluate", "/nowhere", "core16/acrobot"], "/nowhere is not a folder"),
         (["evaluate", EXAMPLE, "core16/acrobot", "--video"], "Add --record"),
         (["evaluate", EXAMPLE, "core16/acrobot", "--record", "/proc/x"], "cannot write to /proc/x"),

@@ -57,7 +57,7 @@ def refused(done: subprocess.CompletedProcess[str], *says: str) -> None:
         ([*NOP, "--seal-key", "k", "--seeds", "paper"], "would not be used"),
         ([*NOP, "--ray-address", "auto"], "Add --engine ray"),
         ([*NOP, "--jobs", "100000"], "100000 episodes at a time are too many"),
-        (["serve", "core16/acrobot", "--jobs", "100000"], "Give at most --jobs"),
+        (["serve", "core16/acrobot", "--jobs", "100000"], "Use at most --jobs"),
         (["run", "core16/acrobot", "core16/pusher"], "'core16/pusher' would not be used"),
         (["serve", "core16/acrobt"], "Did you mean core16/acrobot"),
         (["serve", "core16/acrobot", "--heldout-cases", "5000"], "less than or equal to 256, not 5000"),
@@ -79,7 +79,7 @@ def test_a_client_file_whose_host_is_none_leaves_nothing_behind(tmp_path):
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (["--cases", ""], "cannot read '' as a case"),
+        (["--cases", ""], "'' is not a case"),
         (["--cases", "5-2"], "go backwards: write 2-5"),
         (["--seeds", "paper", "--seal-key", "k"], "would not be used"),
         (["--ray-address", "auto"], "Add --engine ray"),
@@ -97,13 +97,13 @@ def test_a_resumed_run_is_told_only_what_may_change(tmp_path):
     refused(run("run", "--resume", folder, "--budget", "5", "--model", "x"), "--model, --budget cannot be given")
     refused(run("run", "core16/pusher", "--resume", folder), "task is 'core16/acrobot' there, 'core16/pusher' here")
     assert run("run", "core16/acrobot", "--resume", folder, "--jobs", "1").returncode == 0
-    refused(run("run", "--resume", folder, "--jobs", "100000"), "Give at most --jobs")
+    refused(run("run", "--resume", folder, "--jobs", "100000"), "Use at most --jobs")
 
 
 def test_a_suite_that_cannot_be_meant(tmp_path):
     suite = ("suite", "run", ROOT / "suites" / "smoke.toml")
     refused(run(*suite, "--ray-address", "auto", cwd=tmp_path), "--engine ray")
-    refused(run(*suite, "--jobs", "100000", cwd=tmp_path), "Give at most --jobs")
+    refused(run(*suite, "--jobs", "100000", cwd=tmp_path), "Use at most --jobs")
     assert not (tmp_path / "runs").exists()
 
 
@@ -112,7 +112,7 @@ def test_a_folder_without_a_run_is_no_run_that_fails(tmp_path):
     refused(run("verify", tmp_path / "nothing"), "holds no run")
     (tmp_path / "run.json").write_text("{}")
     assert run("verify", tmp_path).returncode == 1
-    refused(run("verify", tmp_path, "--jobs", "100000"), "Give at most --jobs")
+    refused(run("verify", tmp_path, "--jobs", "100000"), "Use at most --jobs")
 
 
 def test_checking_a_task_on_no_cases():

@@ -6,6 +6,7 @@ import errno
 import json
 import os
 from dataclasses import replace
+from itertools import accumulate
 
 import av
 import numpy as np
@@ -27,7 +28,7 @@ def test_a_trajectory_is_exact_and_complete(policy_player, tmp_path):
     result = policy_player().play(policy_source(act="return 2"), Recording(str(tmp_path)))
     lines = [json.loads(line) for line in (tmp_path / "trajectory.jsonl").read_text().splitlines()]
     assert [line["t"] for line in lines] == list(range(11))
-    assert sum(line["reward"] for line in lines[:-1]) == result.score
+    assert [*accumulate(line["reward"] for line in lines[:-1])][-1] == result.score
     assert lines[0]["action"] == 2
     assert lines[9]["terminated"] is True
     assert lines[10] == {"t": 10, "obs": [10.0, lines[0]["obs"][1]]}

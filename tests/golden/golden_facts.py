@@ -40,7 +40,7 @@ from evopolicygym.runs.open_run import run_ids
 from evopolicygym.runs.replay import Replay
 from evopolicygym.runs.settings import EngineName, IsolationChoice, RunSettings, Seeds, ValidateWhen
 from evopolicygym.sandbox.agent.agent_sandbox import AgentLevel, NetworkAccess
-from evopolicygym.sandbox.agent.gateway import ProxyTraffic
+from evopolicygym.sandbox.agent.network import ProxyTraffic
 from evopolicygym.sandbox.policy.failures import ErrorKind
 from evopolicygym.sandbox.policy.jail import Level
 from evopolicygym.suites import status

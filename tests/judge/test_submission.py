@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import accumulate
 
 from conftest import policy_source
 
@@ -132,7 +133,7 @@ def test_feedback_is_complete_and_reads_back(serve):
         episode = folder / "episodes" / f"ep_{number:03}"
         steps = [json.loads(line) for line in (episode / "trajectory.jsonl").read_text().splitlines()]
         assert len(steps) == 11
-        assert sum(step.get("reward", 0) for step in steps) == result["summary"]["returns"][number]
+        assert [*accumulate(step.get("reward", 0) for step in steps)][-1] == result["summary"]["returns"][number]
         assert (episode / "stdout.txt").read_text().count("hi") == 10
         assert (episode / "video.mp4").exists() == (number == 0)
     canonical = server.root / "feedback" / "submit_001"

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from evopolicygym.sandbox.scratch import scratch
+from evopolicygym.sandbox.agent.levels import scratch_folder
 from process_helpers import wait_until
 
 OPEN = """
 import os, time
-from evopolicygym.sandbox.scratch import scratch
-with scratch("evopolicygym-test-") as place:
+from evopolicygym.sandbox.agent.levels import scratch_folder
+with scratch_folder("evopolicygym-test-") as place:
     (place / "sealed").mkdir()
     (place / "sealed" / "file").touch()
     (place / "sealed").chmod(0o500)
@@ -26,14 +26,14 @@ with scratch("evopolicygym-test-") as place:
 
 
 def test_it_is_there_for_a_while():
-    with scratch("evopolicygym-test-") as place:
+    with scratch_folder("evopolicygym-test-") as place:
         assert place.is_dir() and place.stat().st_mode & 0o777 == 0o700
         (place / "file").touch()
     assert not place.exists()
 
 
 def test_it_goes_when_the_block_fails():
-    with pytest.raises(ZeroDivisionError), scratch("evopolicygym-test-") as place:
+    with pytest.raises(ZeroDivisionError), scratch_folder("evopolicygym-test-") as place:
         raise ZeroDivisionError
     assert not place.exists()
 

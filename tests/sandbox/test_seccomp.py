@@ -8,8 +8,10 @@ import struct
 import pytest
 
 from evopolicygym.sandbox import seccomp
+from evopolicygym.sandbox.policy import syscall_filter
+from evopolicygym.sandbox.policy.syscall_filter import ALLOWED
 from evopolicygym.sandbox.seccomp import ALLOW, DENY, KILL, NOT_THERE
-from evopolicygym.sandbox.syscalls import ALLOWED, AUDIT_ARCH, TABLES
+from evopolicygym.sandbox.syscalls import AUDIT_ARCH, TABLES
 
 OWN_PID = 4242
 BY_ARGUMENT = (
@@ -39,7 +41,7 @@ SOME_NOT_ALLOWED = {
 
 
 def verdict(machine: str, number: int, *arguments: int, arch: int | None = None) -> int:
-    program = list(struct.iter_unpack("HBBI", seccomp.build(OWN_PID, machine)))
+    program = list(struct.iter_unpack("HBBI", syscall_filter.build(OWN_PID, machine)))
     values = (*arguments, *[0] * (6 - len(arguments)))
     data = struct.pack("<IIQ6Q", number, AUDIT_ARCH[machine] if arch is None else arch, 0, *values)
     accumulator, at = 0, 0

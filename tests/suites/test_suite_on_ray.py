@@ -1,4 +1,4 @@
-"""A suite on Ray: many runs on the seats of one fleet, with the outcome that they have here."""
+"""A suite on Ray: many runs on the workers of one cluster, with the same outcomes as on this machine."""
 
 from __future__ import annotations
 

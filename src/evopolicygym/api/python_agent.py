@@ -39,8 +39,8 @@ from evopolicygym.runs.agent_output import STDERR_LIMIT, STDOUT_LIMIT, StreamCop
 from evopolicygym.runs.agent_process import POLL_S, Heartbeat, TurnRequest, start_failure
 from evopolicygym.runs.agent_setup import SEED
 from evopolicygym.runs.settings import AgentSettings
-from evopolicygym.sandbox.agent.levels import standing
-from evopolicygym.sandbox.agent.tree import adopt_orphans, end_tree
+from evopolicygym.sandbox.agent.levels import agent_isolation
+from evopolicygym.sandbox.process_tree import adopt_orphans, end_tree
 
 AgentFunction = Callable[[Workspace], object]
 KILL: Final = b"kill"
@@ -207,7 +207,7 @@ class PythonAgentSetup:
             "seed": self.settings.seed,
             "settings": {"sha256": digest} if digest else {},
         }
-        stands = standing(self.settings.levels[0], self.settings.network)
+        stands = agent_isolation(self.settings.levels[0], self.settings.network)
         held = {"level": stands.level, "network": stands.network, "residues": (RESIDUE, *stands.residues)}
         return {"agent": agent, "agent_isolation": held}
 

@@ -15,7 +15,7 @@ from evopolicygym.agents.readiness import Readiness
 from evopolicygym.agents.readiness import check as look
 from evopolicygym.cli.output import print_hint, print_json, print_table, stdout
 from evopolicygym.runs.install_paths import InstallPaths, find_install_paths
-from evopolicygym.sandbox.agent.exposure import exposure
+from evopolicygym.sandbox.agent.visible_files import exposure
 
 app = typer.Typer(no_args_is_help=True, help="List and check agents.")
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]

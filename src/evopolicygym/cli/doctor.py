@@ -21,8 +21,8 @@ from evopolicygym.execution.jail_speed import measure_jail
 from evopolicygym.fast.catalogue import CATALOGUE, why_stock
 from evopolicygym.sandbox import probes
 from evopolicygym.sandbox.agent.agent_sandbox import AgentLevel, NetworkAccess
-from evopolicygym.sandbox.agent.exposure import Exposure, exposure
-from evopolicygym.sandbox.agent.levels import best_level, standing
+from evopolicygym.sandbox.agent.levels import agent_isolation, best_level
+from evopolicygym.sandbox.agent.visible_files import Exposure, exposure
 from evopolicygym.sandbox.policy.jail import MEANING, Level, residues
 from evopolicygym.sandbox.probes import Probe
 from evopolicygym.tasks import pins, simulator
@@ -88,7 +88,8 @@ def _agents() -> Iterator[Probe]:
     for level in (AgentLevel.A, AgentLevel.B):
         try:
             best_level((level,))
-            yield Probe(f"agent level {level}", True, f"leaves open: {'; '.join(standing(level, ALLOWED).residues)}")
+            residues = agent_isolation(level, ALLOWED).residues
+            yield Probe(f"agent level {level}", True, f"leaves open: {'; '.join(residues)}")
         except IsolationUnavailable as error:
             yield Probe(f"agent level {level}", False, error.reasons[level])
     yield from _exposure(exposure())

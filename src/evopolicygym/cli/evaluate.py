@@ -1,152 +1,116 @@
-"""`evopolicygym evaluate`: one policy folder on chosen cases, in the jail, in parallel."""
+"""`evopolicygym evaluate`: play one policy on chosen cases."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import nullcontext
-from functools import partial
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from evopolicygym.cli.output import print_json, print_refused_nodes, progress, stderr, stdout
+from evopolicygym.api.evaluate import evaluate as evaluate_policy
+from evopolicygym.cli.options import (
+    Engine,
+    Json,
+    LocalJobs,
+    PolicyIsolation,
+    RayAddress,
+    SealKey,
+    SeedsChoice,
+    TaskName,
+)
+from evopolicygym.cli.output import episode_progress, print_json, stderr, stdout
 from evopolicygym.errors import Fault, UserError
-from evopolicygym.execution.engine import LocalEngine
 from evopolicygym.execution.evaluation import (
     Evaluation,
     PolicyNotLoaded,
     are_among_paper_heldout_cases,
     are_paper_heldout_cases,
-    evaluate_folder,
 )
-from evopolicygym.execution.ray.engine import ray_engine
-from evopolicygym.files import open_unnamed
 from evopolicygym.reference.paper import HELDOUT_CASES, best_agent, published
-from evopolicygym.runs.locks import CaseSet, hidden_cases_lock
 from evopolicygym.runs.settings import CORES, EngineName, IsolationChoice, Seeds
-from evopolicygym.sandbox.checkpoints import Checkpoint, SnapshotRefused
 from evopolicygym.sandbox.policy.jail import MEANING, Level
-from evopolicygym.tasks import pins
-from evopolicygym.tasks.registry import resolve
 from evopolicygym.tasks.sealing import load_key
-from evopolicygym.tasks.splits import SIZES, Split, cases, evaluation_salt, new_salt, parse_indices, parse_salt
-
-DEFAULT_CASES = {Split.TRAIN: "0-7", Split.VALIDATION: "0-15", Split.HELDOUT: "0-31"}
+from evopolicygym.tasks.splits import Split, new_salt
 
 
 def evaluate(
-    policy_dir: Annotated[Path, typer.Argument(help="Folder that holds policy.py.")],
-    task: Annotated[str, typer.Argument(help="core16/NAME, a Gymnasium id, module:Env-v0, or a task file.")],
-    split: Annotated[Split, typer.Option(help="Which list of cases.")] = Split.TRAIN,
-    seeds: Annotated[Seeds, typer.Option(help="Public cases of the paper, or sealed by your key.")] = Seeds.SEALED,
-    seal_key: Annotated[Path | None, typer.Option(help="Key file for --seeds sealed.")] = None,
-    case_list: Annotated[str | None, typer.Option("--cases", help="As 0-7,12. Default 8, 16 or 32 by split.")] = None,
-    jobs: Annotated[int, typer.Option(min=1, help="Episodes at a time, on this machine.")] = CORES,
-    engine_name: Annotated[EngineName, typer.Option("--engine", help="This machine, or Ray.")] = EngineName.LOCAL,
-    ray_address: Annotated[str | None, typer.Option(help="A Ray cluster, or auto (default: a Ray of our own).")] = None,
-    isolation: Annotated[IsolationChoice, typer.Option(help="auto is the best of A and B.")] = IsolationChoice.AUTO,
-    record: Annotated[Path | None, typer.Option(help="New folder for a trajectory of each episode.")] = None,
-    video: Annotated[bool, typer.Option(help="With --record: a video of each episode, too.")] = False,
-    stock: Annotated[bool, typer.Option(help="Stock environments, not their bit-exact fast versions.")] = False,
-    salt: Annotated[
-        str | None, typer.Option(help="randomness_salt of a run or evaluation, to repeat its draws.")
+    policy_dir: Annotated[Path, typer.Argument(help="Folder with policy.py.")],
+    task: TaskName,
+    split: Annotated[Split, typer.Option(help="List of cases to choose from.")] = Split.TRAIN,
+    seeds: SeedsChoice = Seeds.SEALED,
+    seal_key: SealKey = None,
+    cases: Annotated[
+        str | None,
+        typer.Option(help="Cases, such as 0-7,12 (default: the first 8 train, 16 validation or 32 held-out cases)."),
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    jobs: LocalJobs = CORES,
+    engine: Engine = EngineName.LOCAL,
+    ray_address: RayAddress = None,
+    isolation: PolicyIsolation = IsolationChoice.AUTO,
+    record: Annotated[Path | None, typer.Option(help="New folder for the trajectory of each episode.")] = None,
+    video: Annotated[bool, typer.Option(help="Record a video of each episode, too (needs --record).")] = False,
+    stock: Annotated[bool, typer.Option(help="Play stock environments instead of the bit-exact fast ones.")] = False,
+    salt: Annotated[
+        str | None, typer.Option(help="randomness_salt of an earlier run or evaluation, to repeat its random numbers.")
+    ] = None,
+    json: Json = False,
 ) -> None:
-    """Run a policy on chosen cases and report returns, lengths, errors and speed."""
-    found = resolve(task)
-    splits = seeds.splits(seal_key)
-    engine_name.check_address(ray_address)
-    salt_of = _salt_of(salt, seal_key)
-    wanted = DEFAULT_CASES[split] if case_list is None else case_list
-    chosen = cases(splits, found.id, split, parse_indices(wanted, SIZES[split]))
-    _warn(pins.version_mismatches(pins.distributions(found.requires)), isolation)
-    _check_paths(policy_dir, record, video)
-    levels, workers = isolation.levels(), min(jobs, len(chosen))
-    local = partial(LocalEngine, found, workers, levels)
-    remote = partial(ray_engine, found, workers, ray_address, levels)
-    make = local if engine_name is EngineName.LOCAL else remote
-    label = f"evaluate {policy_dir}"
-    apart = hidden_cases_lock(
-        CaseSet(found.id, splits.id), label, "Ctrl-C ends this; evaluate it later, or on train cases."
-    )
+    """Play a policy on chosen cases and print returns, lengths, errors and speed."""
+    if isolation is IsolationChoice.NONE:
+        _warn(f"--isolation none is {MEANING[Level.NONE]}")
     try:
-        with (
-            nullcontext() if split is Split.TRAIN else apart,
-            make(video=video, stock=stock) as engine,
-            progress(len(chosen)) as advance,
-        ):
-            print_refused_nodes(engine.nodes)
-            report = evaluate_folder(
-                engine, found, policy_dir.resolve(), chosen, splits.id, record, video, advance, salt_of
+        with episode_progress() as progress:
+            evaluation = evaluate_policy(
+                policy_dir,
+                task,
+                split=split,
+                seeds=seeds.value,
+                seal_key=seal_key,
+                cases=cases,
+                jobs=jobs,
+                engine=engine.value,
+                ray_address=ray_address,
+                isolation=isolation.value,
+                record=record,
+                video=video,
+                stock=stock,
+                salt=_salt(seal_key) if salt is None else salt,
+                progress=progress,
+                notice=_warn,
             )
-    except SnapshotRefused as error:
-        raise UserError(f"{policy_dir} cannot be evaluated: {error}") from error
     except PolicyNotLoaded as error:
         _report_not_loaded(error, json)
         raise typer.Exit(1) from None
     if json:
-        print_json(report.as_dict())
+        print_json(evaluation.as_dict())
     else:
-        _print(report)
-    if report.faults:
-        raise Fault(f"{len(report.faults)} of {len(chosen)} episodes have no score: {report.faults[0].text}")
+        _print(evaluation)
+    if evaluation.faults:
+        count = f"{len(evaluation.faults)} of {len(evaluation.indices)} episodes"
+        raise Fault(f"{count} have no score: {evaluation.faults[0].text}")
 
 
-def _salt_of(given: str | None, seal_key: Path | None) -> Callable[[Checkpoint], str]:
-    """Return how the salt follows from the checkpoint: as given, else by the sealing key, else drawn for this time."""
-    if given is not None:
-        chosen = parse_salt(given)
-        return lambda _: chosen
+def _warn(text: str) -> None:
+    stderr.print(f"warning: {text}")
+
+
+def _salt(seal_key: Path | None) -> str | None:
+    """Return None if the sealing key determines the salt, else a new one, which is printed."""
     try:
-        key = load_key(seal_key)
+        load_key(seal_key)
+        return None
     except UserError as error:
         drawn = new_salt()
-        stderr.print(
-            f"warning: {error.message}: a policy that draws random numbers gets others each time it is evaluated"
-        )
+        _warn(f"{error.message}: a policy that draws random numbers gets others each time it is evaluated")
         stderr.print(f"To repeat this evaluation, add --salt {drawn}")
-        return lambda _: drawn
-    return lambda checkpoint: evaluation_salt(key, checkpoint.hash)
-
-
-def _warn(complaints: list[str], isolation: IsolationChoice) -> None:
-    for complaint in complaints:
-        stderr.print(f"warning: {complaint}")
-    if isolation is IsolationChoice.NONE:
-        stderr.print(f"warning: --isolation none is {MEANING[Level.NONE]}")
-
-
-def _check_paths(policy_dir: Path, record: Path | None, video: bool) -> None:
-    if not policy_dir.is_dir():
-        raise UserError(f"{policy_dir} is not a folder", "Name the folder that holds policy.py.")
-    if video and record is None:
-        raise UserError("--video needs a place to put it", "Add --record FOLDER.")
-    if record is None:
-        return
-    if policy_dir.resolve() in record.resolve().parents:
-        raise UserError(
-            f"{record} lies in the policy's folder, and would be evaluated as a part of it",
-            f"Name a folder for --record that is not in {policy_dir}.",
-        )
-    _make_empty(record)
-
-
-def _make_empty(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        if any(folder.iterdir()):
-            raise UserError(f"{folder} is not empty", "Name a new folder for --record: nothing is ever overwritten.")
-        open_unnamed(folder).close()
-    except OSError as error:
-        raise UserError(f"cannot write to {folder}: {error.strerror}", "Name another folder for --record.") from error
+        return drawn
 
 
 def _report_not_loaded(error: PolicyNotLoaded, json: bool) -> None:
     if json:
-        told = {"kind": error.error.kind, "text": error.error.text}
-        print_json({"loaded": False, "error": told, "stdout": error.stdout, "stderr": error.stderr})
+        facts = {"kind": error.error.kind, "text": error.error.text}
+        print_json({"loaded": False, "error": facts, "stdout": error.stdout, "stderr": error.stderr})
     stderr.block(f"the policy does not load: {error.error.kind}\n{error.error.text}")
     for name, text in (("stdout", error.stdout), ("stderr", error.stderr)):
         if text:
@@ -166,7 +130,7 @@ def _print(report: Evaluation) -> None:
 
 
 def _failures(report: Evaluation) -> Iterator[str]:
-    """Each distinct failure once, with the first case it happened on."""
+    """Yield each distinct failure once, with the first case on which it happened."""
     seen = set()
     for result in report.episodes:
         if result.error and (result.error.kind, result.error.text) not in seen:
@@ -198,7 +162,7 @@ def _summary(report: Evaluation) -> Iterator[tuple[str, str]]:
 
 
 def _paper_cases(report: Evaluation) -> str:
-    """How the cases of the paper's rows relate to those that were played."""
+    """Say how the cases of the paper's rows relate to those that were played."""
     played = (report.splits_id, report.split, report.indices)
     if are_paper_heldout_cases(*played):
         return "on these cases"

@@ -114,10 +114,25 @@ def print_json(value: Any) -> None:
 @contextmanager
 def progress(total: int) -> Iterator[Callable[[], None]]:
     """Show a progress bar on a terminal, nothing elsewhere. Yield the function that advances it."""
+    done = 0
+    with episode_progress() as show:
+
+        def advance() -> None:
+            nonlocal done
+            done += 1
+            show(done, total)
+
+        show(0, total)
+        yield advance
+
+
+@contextmanager
+def episode_progress() -> Iterator[Callable[[int, int], None]]:
+    """Show a progress bar on a terminal, nothing elsewhere. Yield the function that sets finished and total."""
     columns = (TextColumn("episodes"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=stderr, transient=True, disable=not stderr.is_terminal) as bar:
-        line = bar.add_task("episodes", total=total)
-        yield lambda: bar.advance(line)
+        line = bar.add_task("episodes", total=None)
+        yield lambda done, total: bar.update(line, completed=done, total=total)
 
 
 def print_text(text: str = "") -> None:

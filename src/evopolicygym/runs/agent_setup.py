@@ -28,11 +28,10 @@ from evopolicygym.runs import install_paths, workspace
 from evopolicygym.runs.agent_process import AgentCommand, AgentRunner, CliAgent, JsonLinesAgent
 from evopolicygym.runs.install_paths import InstallPaths, find_install_paths, node_interpreter
 from evopolicygym.runs.settings import AgentSettings
-from evopolicygym.sandbox.agent.agent_sandbox import AgentLevel, AgentSandbox, NetworkAccess
+from evopolicygym.sandbox.agent.agent_sandbox import AgentLevel, AgentPython, AgentSandbox, NetworkAccess, make_python
 from evopolicygym.sandbox.agent.allow_list import parse
-from evopolicygym.sandbox.agent.exposure import exposure
-from evopolicygym.sandbox.agent.levels import best_level, standing
-from evopolicygym.sandbox.agent.python import AgentPython, make_python
+from evopolicygym.sandbox.agent.levels import agent_isolation, best_level
+from evopolicygym.sandbox.agent.visible_files import exposure
 from evopolicygym.sandbox.checkpoints import STAGED, sweep
 from evopolicygym.sandbox.runtime import runtime
 
@@ -125,7 +124,7 @@ class AgentSetup:
             "seed": self.settings.seed,
             "settings": {name: value for name, value in settings.items() if value},
         }
-        achieved = standing(self.level, self.settings.network)
+        achieved = agent_isolation(self.level, self.settings.network)
         shown = tuple(f"{path} is shown to it" for path in self.settings.shown)
         residues = (*shown, *self._visible_simulators(RunPaths(root)), *achieved.residues)
         isolation = {"level": achieved.level, "network": achieved.network, "residues": residues}

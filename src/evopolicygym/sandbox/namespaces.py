@@ -1,4 +1,5 @@
-"""Namespaces and the private root: the layer in which the host is not refused but absent (level A)."""
+"""Namespaces and the private root: the layer in which the host is not refused but absent (level A). The parts that the
+jails of policies and of agents share."""
 
 from __future__ import annotations
 
@@ -6,40 +7,23 @@ import os
 from typing import Final
 
 from evopolicygym.sandbox import kernel as k
-from evopolicygym.sandbox.runtime import Runtime
 
-# A folder that every Linux has and that holds nothing we bind: the private root is built over it. Nothing is created on
-# the host, so nothing is left behind however the process ends.
+# A folder that every Linux has and from which nothing is shown: the private root is mounted over it. Nothing is created
+# on the host, so nothing is left behind however the process ends.
 BASE: Final = "/sys"
-POLICY: Final = "/policy"
-STAGE: Final = "/stage"
-READ_ONLY: Final = k.MS_BIND | k.MS_REMOUNT | k.MS_RDONLY | k.MS_NOSUID | k.MS_NODEV
-
-# Flags that a mount made in another user namespace has locked must be repeated, or the kernel refuses to remount.
-LOCKED_FLAGS: Final = {os.ST_NOEXEC: k.MS_NOEXEC, os.ST_NOATIME: 1 << 10, os.ST_NODIRATIME: 1 << 11, 4096: 1 << 21}
 
 
-def leave_host(stage: str, runtime: Runtime) -> None:
-    """Once per zygote: own mount, network, IPC, host-name, cgroup and (for what it forks) pid namespaces."""
-    flags = k.CLONE_NEWNS | k.CLONE_NEWNET | k.CLONE_NEWIPC | k.CLONE_NEWUTS | k.CLONE_NEWPID | k.CLONE_NEWCGROUP
+def unshare(flags: int, hostname: bytes) -> None:
+    """Enter new namespaces: as root directly, otherwise in a user namespace of our own."""
     if os.geteuid() == 0:
         k.unshare(flags)
     else:
-        unshare_as_user(flags)
-    k.sethostname(b"policy")
-    _build_root(stage, runtime)
-    _enter_root()
+        _unshare_as_user(flags)
+    k.sethostname(hostname)
 
 
-def show_checkpoint(name: str) -> None:
-    """In each child: its own checkpoint at /policy; the store, with everybody else's, gone."""
-    k.unshare(k.CLONE_NEWNS | k.CLONE_NEWIPC)
-    _bind(f"{STAGE}/{name}", POLICY)
-    k.detach(STAGE)
-
-
-def unshare_as_user(flags: int) -> None:
-    """New namespaces without privilege: in a user namespace of our own, where we are who we were."""
+def _unshare_as_user(flags: int) -> None:
+    """Enter a user namespace as well, in which we keep our user and group id."""
     uid, gid = os.getuid(), os.getgid()
     k.unshare(flags | k.CLONE_NEWUSER)
     for name, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
@@ -47,52 +31,10 @@ def unshare_as_user(flags: int) -> None:
             file.write(text)
 
 
-def _bind(source: str, target: str) -> None:
-    k.mount(source, target, None, k.MS_BIND)
-    present = os.statvfs(target).f_flag
-    locked = sum(mount_flag for flag, mount_flag in LOCKED_FLAGS.items() if present & flag)
-    k.mount("none", target, None, READ_ONLY | locked)
-
-
-def _place(path: str) -> str:
-    """An empty folder or file for ``path`` under the new root."""
-    target = BASE + path
-    if os.path.isdir(path):
-        os.makedirs(target, exist_ok=True)
-    else:
-        os.makedirs(os.path.dirname(target), exist_ok=True)
-        open(target, "a").close()
-    return target
-
-
-def _build_root(stage: str, runtime: Runtime) -> None:
-    k.mount("none", "/", None, k.MS_REC | k.MS_PRIVATE)
-    stage_fd = os.open(stage, os.O_PATH | os.O_DIRECTORY)
-    k.mount("tmpfs", BASE, "tmpfs", k.MS_NOSUID, "size=256k,mode=755,nr_inodes=2048")
-    for link in ("/lib", "/lib64"):
-        if os.path.islink(link):
-            os.symlink(os.readlink(link), BASE + link)
-    for root in runtime.roots:
-        _bind(root, _place(root))
-    folders = [hole for hole in runtime.holes if os.path.isdir(hole)]
-    for hole in folders:
-        k.mount("tmpfs", BASE + hole, "tmpfs", k.MS_NOSUID | k.MS_NODEV, "size=64k,mode=755,nr_inodes=64")
-    for hole in (hole for hole in runtime.holes if hole not in folders):
-        k.mount("/dev/null", BASE + hole, None, k.MS_BIND)
-    for package in runtime.packages:
-        _bind(package, _place(package))
-    for hole in folders:
-        k.mount("none", BASE + hole, None, READ_ONLY)
-    for folder in (POLICY, STAGE):
-        os.mkdir(BASE + folder)
-    _bind(f"/proc/self/fd/{stage_fd}", BASE + STAGE)
-    os.close(stage_fd)
-    k.mount("/dev/null", _place("/dev/null"), None, k.MS_BIND)
-
-
-def _enter_root() -> None:
+def enter_root(flags: int) -> None:
+    """Make BASE the root, let go of the host's root, and remount the new one with ``flags``."""
     os.chdir(BASE)
     k.pivot_root(".", ".")
     k.detach(".")
     os.chdir("/")
-    k.mount("none", "/", None, READ_ONLY & ~k.MS_NODEV)
+    k.mount("none", "/", None, k.MS_BIND | k.MS_REMOUNT | flags)

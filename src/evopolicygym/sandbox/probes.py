@@ -12,6 +12,7 @@ from pathlib import Path
 
 from evopolicygym.errors import IsolationUnavailable
 from evopolicygym.sandbox import kernel, landlock, seccomp
+from evopolicygym.sandbox.policy import syscall_filter
 from evopolicygym.sandbox.policy.jail import Level
 from evopolicygym.sandbox.policy.zygote_client import Zygote
 
@@ -117,7 +118,7 @@ def _landlock_refuses() -> None:
 
 def _seccomp_refuses() -> None:
     kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
-    seccomp.apply(seccomp.build(os.getpid()))
+    seccomp.apply(syscall_filter.build(os.getpid()))
     _refused(lambda: socket.socket().close())
 
 

@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from evopolicygym.sandbox.packages import beneath, survey
+from evopolicygym.sandbox.package_scan import beneath, scan_packages
 
 POLICY_PACKAGES: Final = ("numpy", "scipy")
 # Of a `*.pth` file that names one of these, nothing is hidden: no program would run.
@@ -87,7 +87,7 @@ def holes_of(roots: Iterable[str]) -> tuple[str, ...]:
     """What beneath ``roots`` must not be shown: package folders and simulators, but none that holds one of ``roots``
     or what every program needs. Outermost paths only."""
     roots = tuple(roots)
-    surveys = [survey(root) for root in outermost(roots)]
+    surveys = [scan_packages(root) for root in outermost(roots)]
     found = [path for one in surveys for path in (*one.packages, *one.simulators)]
     return outermost(path for path in found if is_within(path, roots) and not is_needed(path, roots))
 

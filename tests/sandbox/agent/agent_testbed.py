@@ -23,9 +23,8 @@ from typing import Any
 
 import gymnasium
 
-from evopolicygym.sandbox.agent.agent_sandbox import AgentLevel, AgentSandbox
+from evopolicygym.sandbox.agent.agent_sandbox import AgentLevel, AgentSandbox, make_python
 from evopolicygym.sandbox.agent.launch import SandboxedProcess, launch
-from evopolicygym.sandbox.agent.python import make_python
 from evopolicygym.sandbox.runtime import runtime
 
 HERE = Path(__file__).parent

@@ -5,9 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from evopolicygym.sandbox.agent.agent_sandbox import AgentLevel, AgentSandbox
+from evopolicygym.sandbox.agent.agent_sandbox import AgentLevel, AgentSandbox, make_python
 from evopolicygym.sandbox.agent.launch import launch
-from evopolicygym.sandbox.agent.python import make_python
 
 level, mark, source, run = sys.argv[1:]
 folder = Path(run)

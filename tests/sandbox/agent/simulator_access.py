@@ -16,7 +16,7 @@ from agent_testbed import AgentTestbed
 from evopolicygym.runs.install_paths import find_install_paths
 from evopolicygym.sandbox import probes
 from evopolicygym.sandbox.agent.agent_sandbox import AgentLevel
-from evopolicygym.sandbox.agent.exposure import exposure
+from evopolicygym.sandbox.agent.visible_files import exposure
 from evopolicygym.sandbox.runtime import runtime
 
 PROBE = """

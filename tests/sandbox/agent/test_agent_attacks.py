@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from agent_testbed import AgentTestbed
 
-from evopolicygym.sandbox.agent.agent_sandbox import AgentLevel
-from evopolicygym.sandbox.agent.levels import Network, residues
+from evopolicygym.sandbox.agent.agent_sandbox import AgentLevel, NetworkAccess
+from evopolicygym.sandbox.agent.levels import residues
 
 HERE = Path(__file__).parent
 AS_USER = HERE.parents[1] / "attacks" / "as_user.py"
@@ -84,8 +84,8 @@ class TestAsAnOrdinaryUser:
 
 
 def test_what_is_left_open_is_said():
-    said = " ".join(residues(AgentLevel.B, Network.ALLOWED, abi=2, own_user=False))
+    said = " ".join(residues(AgentLevel.B, NetworkAccess.ALLOWED, abi=2, own_user=False))
     for word in ("stat", "mode", "signalled", "TCP port"):
         assert word in said
-    assert "signalled" not in " ".join(residues(AgentLevel.B, Network.ALLOWED, abi=7, own_user=False))
-    assert "off-budget" in residues(AgentLevel.A, Network.OPEN, abi=7, own_user=True)[0]
+    assert "signalled" not in " ".join(residues(AgentLevel.B, NetworkAccess.ALLOWED, abi=7, own_user=False))
+    assert "off-budget" in residues(AgentLevel.A, NetworkAccess.OPEN, abi=7, own_user=True)[0]

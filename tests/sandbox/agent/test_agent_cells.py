@@ -16,8 +16,7 @@ import pytest
 from agent_testbed import AgentTestbed
 
 from evopolicygym.errors import UserError
-from evopolicygym.sandbox.agent.agent_sandbox import AgentLevel, NetworkAccess
-from evopolicygym.sandbox.agent.python import make_python
+from evopolicygym.sandbox.agent.agent_sandbox import AgentLevel, NetworkAccess, make_python
 from evopolicygym.sandbox.checkpoints import CheckpointStore, SnapshotRefused
 from evopolicygym.sandbox.runtime import runtime
 
@@ -101,7 +100,7 @@ class TestFolders:
         assert testbed.shell(script, level)[1] == ""
 
     def test_a_folder_that_shows_the_run_is_refused(self, testbed, level):
-        with pytest.raises(UserError, match="which is the judge's"):
+        with pytest.raises(UserError, match="which belongs to the judge"):
             testbed.shell("true", level, readable=(testbed.folder.parent,))
 
     def test_a_folder_that_it_is_given_can_be_read_and_run_but_not_changed(self, testbed, level):
@@ -113,7 +112,7 @@ class TestFolders:
         assert "tool\n" in text and text.endswith("refused\n"), text
 
     def test_a_program_that_is_not_there_is_named(self, testbed, level):
-        with pytest.raises(UserError, match=r"no-such-program cannot be started in the agent's cell.*\n.*PATH is"):
+        with pytest.raises(UserError, match=r"no-such-program cannot be started in the agent's sandbox.*\n.*PATH is"):
             testbed.run(["no-such-program"], level)
 
     def test_links_flipped_during_a_snapshot_win_nothing(self, testbed, level, tmp_path):
@@ -225,7 +224,7 @@ def test_without_a_private_root_a_program_sees_its_own_memory_map_and_no_more_of
 def test_the_users_home_and_the_judges_packages_are_never_shown(testbed, monkeypatch):
     monkeypatch.setenv("HOME", str(testbed.user))
     for shown in (testbed.user, testbed.user / ".ssh", Path(runtime().site)):
-        with pytest.raises(UserError, match="which is the judge's"):
+        with pytest.raises(UserError, match="which belongs to the judge"):
             testbed.shell("true", AgentLevel.A, readable=(shown,))
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import subprocess
 import sys
 import textwrap
+from dataclasses import replace
 
 import pytest
 from agent_testbed import AgentTestbed
 
 from blocked_syscalls import block_syscalls
 from evopolicygym.sandbox.agent.agent_sandbox import AgentLevel
-from evopolicygym.sandbox.agent.keeper import LayerFailed
+from evopolicygym.sandbox.agent.launch import LayerFailed
 from evopolicygym.sandbox.agent.levels import best_level
 
 TRY = """
@@ -44,7 +45,7 @@ def test_without_namespaces_it_is_b():
 def test_without_landlock_as_well_there_is_none_and_the_remedy_is_named():
     text = best_where_refused("unshare", "landlock")
     assert "agents cannot be isolated on this machine" in text
-    assert "level A: a layer of the agent's cell did not take: unshare: Operation not permitted (" in text
+    assert "level A: a layer of the agent's sandbox failed: unshare: Operation not permitted (" in text
     assert "Landlock is not available" in text and "needs Linux 5.13" in text
     assert "--agent-isolation none" in text
 
@@ -55,7 +56,7 @@ def test_a_program_is_never_started_where_a_layer_does_not_take(level, call):
     import sys
     from agent_testbed import AgentTestbed
     from evopolicygym.sandbox.agent.agent_sandbox import AgentLevel
-    from evopolicygym.sandbox.agent.keeper import LayerFailed
+    from evopolicygym.sandbox.agent.launch import LayerFailed
     with AgentTestbed() as testbed:
         try:
             testbed.shell("touch started", AgentLevel.{level})
@@ -74,13 +75,13 @@ def test_a_fence_that_is_not_whole_is_noticed_from_inside(monkeypatch):
     """As if the list of what is shown were wrong: the last look around sees it."""
     from evopolicygym.sandbox.agent import launch
 
-    view_of = launch.view_of
+    visible_files = launch.visible_files
 
-    def too_wide(cell):
-        view = view_of(cell)
-        return type(view)((*view.trees, launch.runtime().harness), view.links, view.holes, view.shown, view.etc)
+    def too_wide(sandbox):
+        visible = visible_files(sandbox)
+        return replace(visible, trees=(*visible.trees, launch.runtime().harness))
 
-    monkeypatch.setattr(launch, "view_of", too_wide)
+    monkeypatch.setattr(launch, "visible_files", too_wide)
     with AgentTestbed() as testbed:
         for level in (AgentLevel.A, AgentLevel.B):
             with pytest.raises(LayerFailed, match="can be read"):

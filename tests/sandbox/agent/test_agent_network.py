@@ -16,7 +16,7 @@ from agent_testbed import AgentTestbed
 
 from evopolicygym.sandbox.agent.agent_sandbox import AgentLevel, NetworkAccess
 from evopolicygym.sandbox.agent.allow_list import AllowList, Destination, ProxyRefusal, parse
-from evopolicygym.sandbox.agent.gateway import ProxyTraffic
+from evopolicygym.sandbox.agent.network import ProxyTraffic
 from process_helpers import wait_until
 
 CONFINED = [AgentLevel.A, AgentLevel.B]

@@ -18,9 +18,9 @@ from agent_testbed import AgentTestbed
 
 from evopolicygym.runs.install_paths import find_install_paths
 from evopolicygym.sandbox.agent.agent_sandbox import AgentLevel, NetworkAccess
-from evopolicygym.sandbox.agent.exposure import exposure
 from evopolicygym.sandbox.agent.levels import residues
-from evopolicygym.sandbox.packages import simulators_beneath, survey
+from evopolicygym.sandbox.agent.visible_files import exposure
+from evopolicygym.sandbox.package_scan import scan_packages, simulators_beneath
 
 HERE = Path(__file__).parent
 AS_USER = HERE.parents[1] / "attacks" / "as_user.py"
@@ -124,11 +124,11 @@ def test_what_is_found_by_name(tmp_path):
     (root / "gymnastics.py").touch()
     os.mkfifo(root / "fifo.pth")
     (root / "loop").symlink_to(root)
-    assert set(survey(str(root)).simulators) == set(map(str, hidden))
+    assert set(scan_packages(str(root)).simulators) == set(map(str, hidden))
     plant(root / "venv/lib/python3.11/site-packages", "minigrid")
     os.mkfifo(root / "venv/lib/python3.11/site-packages/fifo.pth")
-    survey.cache_clear()
-    assert survey(str(root)).packages == (str(root / "venv/lib/python3.11/site-packages"),)
+    scan_packages.cache_clear()
+    assert scan_packages(str(root)).packages == (str(root / "venv/lib/python3.11/site-packages"),)
     assert str(root / "venv/lib/python3.11/site-packages/minigrid") in simulators_beneath(str(root))
 
 
@@ -144,7 +144,7 @@ def test_a_client_whose_environment_holds_a_simulator_is_shown_it_and_that_is_sa
     assert environment in clean.readable
     assert exposure(clean.readable).residues() == ()
     simulator = plant(environment / "lib/python3.11/site-packages")
-    survey.cache_clear()
+    scan_packages.cache_clear()
     simulators_beneath.cache_clear()
     found = exposure(clean.readable)
     assert found.seen == (str(simulator),)

@@ -92,7 +92,7 @@ def published_table(board: BoardTable) -> TextTable:
     """Return the paper's rows, which were measured on other cases or under another budget."""
     agents = list(dict.fromkeys(agent for row in board.published.values() for agent in row))
     rows = [(task, *(number(row.get(agent), 5) for agent in agents)) for task, row in board.published.items()]
-    title = "for reference only, the paper's rows (measured under other conditions, not comparable):"
+    title = "For reference only, the paper's rows (measured under other conditions, not comparable):"
     return TextTable(title, ("task", *agents), rows)
 
 

@@ -1,24 +1,27 @@
-"""What an agent's process is given, and how it is kept apart."""
+"""What an agent's process is given: folders, a Python, an environment, network access; and how it is isolated."""
 
 from __future__ import annotations
 
+import importlib.util
 import os
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from glob import glob
 from pathlib import Path
 from typing import Final
 
 from evopolicygym.errors import UserError
-from evopolicygym.sandbox.agent.python import AgentPython
-from evopolicygym.sandbox.packages import beneath
+from evopolicygym.sandbox.package_scan import beneath
+from evopolicygym.sandbox.runtime import POLICY_PACKAGES
 
 DEFAULT_PATH: Final = "/usr/local/bin:/usr/bin:/bin"
 PROCESSES: Final = 2_048
 
 
 class AgentLevel(StrEnum):
-    """How an agent is kept apart. NONE is recorded as such."""
+    """Isolation level of an agent. NONE is recorded as such."""
 
     A = "A"
     B = "B"
@@ -26,7 +29,7 @@ class AgentLevel(StrEnum):
 
 
 class NetworkAccess(StrEnum):
-    """ALLOWED: the door, and the model's hosts through a proxy. OPEN: everything. NONE: the door alone."""
+    """ALLOWED: the run's API, and the model's hosts through a proxy. OPEN: everything. NONE: the API alone."""
 
     ALLOWED = "allowed"
     OPEN = "open"
@@ -34,13 +37,28 @@ class NetworkAccess(StrEnum):
 
 
 @dataclass(frozen=True)
+class AgentPython:
+    """The Python of an agent: the judge's interpreter with numpy, scipy and named packages, without its other packages.
+
+    It is a folder of links, shaped like a virtual environment, so that it works with and without mounts: the targets of
+    the links are shown to the agent, what lies beside them is not. ``folder/bin`` goes first in PATH. ``packages`` are
+    the targets: folders and files."""
+
+    folder: Path
+    executable: str
+    packages: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class AgentSandbox:
-    """All paths are the same inside as outside, and free of links. ``workspace`` is also the working directory;
+    """Description of the sandbox of one agent process.
+
+    All paths are the same inside as outside, and contain no links. ``workspace`` is also the working directory;
     ``home`` and ``temporary`` belong to the run and are kept from turn to turn (at level A ``temporary`` is /tmp as
     well); ``feedback`` is shown read-only at ``workspace/feedback`` where mounts are possible. ``readable`` are more
-    trees to read and run, ``libraries`` those of other Pythons, which are shown without their packages. ``hosts`` are
-    ``host[:port]`` that the proxy lets through; ``ports`` are loopback ports of the judge's machine: the door, a local
-    model."""
+    trees to read and execute, ``libraries`` those of other Pythons, which are shown without their packages. ``hosts``
+    are the ``host[:port]`` that the proxy lets through; ``ports`` are loopback ports of the judge's machine: the run's
+    API, a local model."""
 
     workspace: Path
     home: Path
@@ -63,30 +81,77 @@ class AgentSandbox:
     def writable(self) -> tuple[str, ...]:
         return str(self.workspace), str(self.home), str(self.temporary)
 
-    def check(self, own: tuple[str, ...]) -> None:
-        """Refuse to show what would show the run, the user's home or the judge's packages (``own``) with it."""
+    def check(self, judge_folders: tuple[str, ...]) -> None:
+        """Raise UserError if a shown folder contains the run, the user's home or one of ``judge_folders``."""
         for path in (self.workspace, self.home, self.temporary, *self.readable):
             if not path.exists():
-                raise UserError(f"{path} is not there: an agent cannot be given it", "Create it, or leave it out.")
+                raise UserError(f"{path} does not exist: it cannot be shown to an agent", "Create it, or leave it out.")
         home = os.path.realpath(os.path.expanduser("~"))
-        private = (str(self.workspace.parent), home, f"{home}/.config", f"{home}/.ssh", *own)
+        private = (str(self.workspace.parent), home, f"{home}/.config", f"{home}/.ssh", *judge_folders)
         for shown in (*self.writable, *(os.path.realpath(path) for path in self.readable)):
             for hidden in private:
                 if beneath(hidden, shown):
                     raise UserError(
-                        f"an agent that sees {shown} sees {hidden}, which is the judge's",
+                        f"an agent that sees {shown} also sees {hidden}, which belongs to the judge",
                         "Show it a narrower folder, or put the runs elsewhere.",
                     )
 
     def full_environment(self, proxy: str | None) -> dict[str, str]:
-        """Nothing of the judge's: what the cell says, over what every program expects to be told."""
-        told = {"LANG": "C.UTF-8", "TMPDIR": str(self.temporary), "HOME": str(self.home), **self.environment}
-        told["PATH"] = f"{self.python.folder}/bin:{self.environment.get('PATH', DEFAULT_PATH)}"
-        told["PWD"] = str(self.workspace)
-        return told | (_proxied(proxy) if proxy else {})
+        """Return the environment of the program: ``environment`` over what every program expects. Nothing is taken over
+        from the judge's own environment."""
+        variables = {"LANG": "C.UTF-8", "TMPDIR": str(self.temporary), "HOME": str(self.home), **self.environment}
+        variables["PATH"] = f"{self.python.folder}/bin:{self.environment.get('PATH', DEFAULT_PATH)}"
+        variables["PWD"] = str(self.workspace)
+        return variables | (_proxy_variables(proxy) if proxy else {})
 
 
-def _proxied(proxy: str) -> dict[str, str]:
-    """Clients differ in the names they read. Loopback is reached without the proxy."""
+def _proxy_variables(proxy: str) -> dict[str, str]:
+    """Set every name that clients read, as they differ. Loopback is reached without the proxy."""
     names = {"HTTP_PROXY": proxy, "HTTPS_PROXY": proxy, "ALL_PROXY": proxy, "NO_PROXY": "127.0.0.1,localhost"}
     return names | {name.lower(): value for name, value in names.items()} | {"NODE_USE_ENV_PROXY": "1"}
+
+
+def make_python(folder: Path, packages: Iterable[str] = ()) -> AgentPython:
+    """Create the links in ``folder``, or renew them. ``packages``: pure Python packages, by import name."""
+    folder = folder.resolve()
+    names = dict.fromkeys([*POLICY_PACKAGES, *packages])
+    parts = [part for name in names for part in _package_parts(name)]
+    executable = base_executable()
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    site = folder / "lib" / version / "site-packages"
+    for made in (folder / "bin", site):
+        made.mkdir(mode=0o755, parents=True, exist_ok=True)
+    for name in ("python", "python3", version):
+        _link(folder / "bin" / name, executable)
+    for part in parts:
+        _link(site / os.path.basename(part), part)
+    (folder / "pyvenv.cfg").write_text(
+        f"home = {os.path.dirname(executable)}\ninclude-system-site-packages = false\n"
+        f"version = {sys.version.split()[0]}\n"
+    )
+    return AgentPython(folder, executable, tuple(parts))
+
+
+def base_executable() -> str:
+    return os.path.realpath(getattr(sys, "_base_executable", sys.executable))
+
+
+def _package_parts(name: str) -> list[str]:
+    """Return a package's folder or file, its shared libraries, and its metadata."""
+    spec = importlib.util.find_spec(name)
+    if spec is None or not (spec.submodule_search_locations or spec.origin):
+        raise UserError(f"an agent's Python cannot have {name}: it is not installed here", f"pip install {name}")
+    origin = spec.submodule_search_locations[0] if spec.submodule_search_locations else str(spec.origin)
+    package = os.path.realpath(origin)
+    metadata = glob(os.path.join(os.path.dirname(package), f"{_glob_escape(name)}-*.dist-info"))
+    return [path for path in (package, f"{package}.libs", *metadata) if os.path.exists(path)]
+
+
+def _glob_escape(name: str) -> str:
+    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in name)
+
+
+def _link(link: Path, target: str) -> None:
+    if link.is_symlink():
+        link.unlink()
+    link.symlink_to(target)

@@ -1,7 +1,7 @@
-"""When the judge is root, the agent is a user of its own: which one, what belongs to it, and which doors it may pass.
+"""The agent's own user when the judge is root: its id, the files that belong to it, the folders it may pass through.
 
-Without a private root (level B) the folders above its own must let it through. They do so for this one user, by an
-access control entry that grants passing and nothing else, and that is taken back at the end.
+Without a private root (level B) the folders above the agent's own must let it through. They do so for this one user, by
+an access control entry that grants search permission and nothing else, and that is removed at the end.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ VERSION: Final = struct.pack("<I", 2)
 ENTRY: Final = struct.Struct("<HHI")
 OWNER, USER, GROUP, NAMED_GROUP, MASK, OTHER = 1, 2, 4, 8, 16, 32
 FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-DEPTH: Final = 32  # deeper than this only an agent goes, and what it made is its own
+DEPTH: Final = 32  # deeper folders were made by the agent, and belong to it already
 NO_ID: Final = 0xFFFF_FFFF
 PASS: Final = 1
 
@@ -36,7 +36,8 @@ Entries = dict[tuple[int, int], int]
 
 
 def agent_uid(workspace: Path) -> int | None:
-    """The same for a run from turn to turn, and nobody else's now. None when we are not root: then it is ours."""
+    """Return a user id that stays the same for a run from turn to turn and that no process has now. None if the judge
+    is not root: then the agent runs as the judge's user."""
     if os.geteuid() != 0:
         return None
     first = FIRST_AGENT_UID if _is_mapped(FIRST_AGENT_UID + AGENT_UIDS) else FIRST_IN_CONTAINER
@@ -45,12 +46,12 @@ def agent_uid(workspace: Path) -> int | None:
         uid = first + (start + step) % AGENT_UIDS
         if not tasks_of(uid):
             return uid
-    raise UserError("every user id for agents is taken", "End the agents that run on this machine.")
+    raise UserError("every user id for agents is in use", "End the agents that run on this machine.")
 
 
 def hand_over(folder: Path, uid: int, keep: str = "") -> None:
-    """All of it belongs to ``uid`` now, but for the entry ``keep``. Links are not followed, and a file that has
-    another name elsewhere is left alone: it may not be the agent's to have."""
+    """Give ``folder`` and everything in it to ``uid``, except the entry ``keep``. Links are not followed, and a file
+    with more than one name is left alone: it may belong to somebody else."""
     os.chown(folder, uid, uid, follow_symlinks=False)
     descriptor = os.open(folder, FOLDER)
     try:
@@ -77,14 +78,14 @@ def _hand_over(folder: int, uid: int, keep: str, depth: int) -> None:
 
 @contextmanager
 def passage(folders: Iterable[str], uid: int) -> Iterator[None]:
-    """While this lasts, ``uid`` can pass through ``folders`` and those above them."""
+    """Let ``uid`` pass through ``folders`` and those above them, for the duration of the block."""
     closed = sorted(
-        {str(way) for folder in folders for way in (Path(folder), *Path(folder).parents) if _is_closed(way)}
+        {str(path) for folder in folders for path in (Path(folder), *Path(folder).parents) if _is_closed(path)}
     )
     opened: list[str] = []
     try:
         for folder in closed:
-            _open_up(folder, uid, closed)
+            _grant_passage(folder, uid, closed)
             opened.append(folder)
         yield
     finally:
@@ -93,11 +94,11 @@ def passage(folders: Iterable[str], uid: int) -> Iterator[None]:
                 _change(folder, uid, False)
 
 
-def _open_up(folder: str, uid: int, closed: list[str]) -> None:
+def _grant_passage(folder: str, uid: int, closed: list[str]) -> None:
     try:
         _change(folder, uid, True)
     except OSError as error:
-        remedy = f"chmod o+x {' '.join(closed)}, or put the runs where others may pass"
+        remedy = f"chmod o+x {' '.join(closed)}, or put the runs where other users may pass"
         raise OSError(f"the agent's user cannot reach its folders: {folder}: {error.strerror}: {remedy}") from error
 
 
@@ -112,7 +113,7 @@ def _is_closed(folder: Path) -> bool:
 
 
 def _change(folder: str, uid: int, may_pass: bool) -> None:
-    """Under a lock: judges of other runs do the same."""
+    """Change the entry under a lock, because judges of other runs do the same."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -133,7 +134,7 @@ def _entries(descriptor: int) -> Entries:
             raise
         mode = os.fstat(descriptor).st_mode
         return {(OWNER, NO_ID): mode >> 6 & 7, (GROUP, NO_ID): mode >> 3 & 7, (OTHER, NO_ID): mode & 7}
-    return {(tag, who): rights for tag, rights, who in ENTRY.iter_unpack(data)}
+    return {(tag, owner): rights for tag, rights, owner in ENTRY.iter_unpack(data)}
 
 
 def _store(descriptor: int, entries: Entries) -> None:
@@ -146,4 +147,4 @@ def _store(descriptor: int, entries: Entries) -> None:
         return
     entries[MASK, NO_ID] = entries.get((MASK, NO_ID), entries[GROUP, NO_ID]) | PASS
     ordered = sorted(entries.items())
-    os.setxattr(descriptor, ACL, VERSION + b"".join(ENTRY.pack(tag, rights, who) for (tag, who), rights in ordered))
+    os.setxattr(descriptor, ACL, VERSION + b"".join(ENTRY.pack(tag, rights, owner) for (tag, owner), rights in ordered))

@@ -1,4 +1,4 @@
-"""Where an agent may go: the decision of the proxy, apart from the carrying of bytes."""
+"""Which hosts an agent may reach: the decisions of its proxy. ``network.py`` does the transport."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final
 
 HTTPS: Final = 443
 LOOPBACK: Final = ("127.0.0.1", "localhost")
-NAME: Final = r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)"  # what no request can name need not be allowed, such as *.org
+NAME: Final = r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)"  # no wildcards: a request cannot name *.org
 HOST: Final = re.compile(rf"{NAME}(?::(\d{{1,5}}))?", re.ASCII)
 REQUEST: Final = re.compile(rf"CONNECT {NAME}:(\d{{1,5}}) HTTP/1\.[01]\r?\n".encode())
 
@@ -25,31 +25,31 @@ class Destination:
 
 
 class ProxyRefusal(Exception):
-    """With the status and the text that the client is shown."""
+    """The HTTP status and the text that the client is shown."""
 
     def __init__(self, status: str, text: str, destination: Destination | None = None) -> None:
         super().__init__(text)
         self.status, self.text, self.destination = status, text, destination
 
-    def answer(self) -> bytes:
+    def response(self) -> bytes:
         body = f"{self.text}\n".encode()
         head = f"HTTP/1.1 {self.status}\r\nContent-Type: text/plain\r\nContent-Length: {len(body)}\r\n"
         return f"{head}Connection: close\r\n\r\n".encode() + body
 
 
 class AllowList:
-    """``host[:port]`` that may be reached, and loopback ports of the judge's machine."""
+    """The ``host[:port]`` that may be reached, and loopback ports of the judge's machine."""
 
     def __init__(self, hosts: Iterable[str], ports: Iterable[int]) -> None:
         self.hosts = frozenset(parse(host) for host in hosts)
         self._ports = frozenset(ports)
-        self._addresses = frozenset(one.host for one in self.hosts)
+        self._addresses = frozenset(destination.host for destination in self.hosts)
 
     def requested(self, head: bytes) -> Destination:
-        """From the head of a request. Raises ProxyRefusal for all but a permitted CONNECT."""
+        """Parse the head of a request. Raises ProxyRefusal unless it is a CONNECT to an allowed host."""
         match = REQUEST.match(head)
         if match is None:
-            raise ProxyRefusal("405 Method Not Allowed", "This proxy knows CONNECT only: use https.")
+            raise ProxyRefusal("405 Method Not Allowed", "This proxy supports CONNECT only: use https.")
         wanted = Destination(match[1].decode().strip("[]").lower().rstrip("."), int(match[2]))
         if wanted in self.hosts or (wanted.host in LOOPBACK and wanted.port in self._ports):
             return wanted
@@ -57,22 +57,24 @@ class AllowList:
         raise ProxyRefusal("403 Forbidden", f"{wanted} is not on this run's list of hosts: {allowed}", wanted)
 
     def permitted(self, wanted: Destination, addresses: Iterable[str]) -> list[str]:
-        """The addresses of an allowed host that may be connected to: private ones only when they are listed."""
+        """Return the addresses of an allowed host that may be connected to: private ones only if they are listed."""
         if wanted.host in LOOPBACK and wanted.port in self._ports:
             return ["127.0.0.1"]
-        found = list(dict.fromkeys(addresses))
-        good = [one for one in found if ipaddress.ip_address(one).is_global or one in self._addresses]
-        if not good:
+        resolved = list(dict.fromkeys(addresses))
+        permitted = [
+            address for address in resolved if ipaddress.ip_address(address).is_global or address in self._addresses
+        ]
+        if not permitted:
             raise ProxyRefusal(
                 "403 Forbidden",
-                f"{wanted} is at {', '.join(found) or 'no address'}, which is not public: list the address as well",
+                f"{wanted} is at {', '.join(resolved) or 'no address'}, which is not public: list the address as well",
                 wanted,
             )
-        return good
+        return permitted
 
 
 def parse(host: str) -> Destination:
-    """``api.example.org``, ``api.example.org:8443``, ``10.0.0.7``, ``[::1]:8080``."""
+    """Parse ``api.example.org``, ``api.example.org:8443``, ``10.0.0.7``, ``[::1]:8080``."""
     match = HOST.fullmatch(host.strip())
     name, port = (match[1].strip("[]").lower().rstrip("."), int(match[2] or HTTPS)) if match else ("", 0)
     if not (name and 0 < port < 1 << 16):

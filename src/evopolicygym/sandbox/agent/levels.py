@@ -1,19 +1,22 @@
-"""Which level holds on this machine, found out by doing it, and what each leaves open."""
+"""Which isolation level of agents works on this machine, found out by trying, and what each level does not stop."""
 
 from __future__ import annotations
 
 import os
+import secrets
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from evopolicygym.errors import Fault, IsolationUnavailable, UserError
 from evopolicygym.sandbox import landlock
-from evopolicygym.sandbox.agent.agent_sandbox import AgentLevel, AgentSandbox, NetworkAccess
+from evopolicygym.sandbox.agent.agent_sandbox import AgentLevel, AgentSandbox, NetworkAccess, make_python
 from evopolicygym.sandbox.agent.launch import launch
-from evopolicygym.sandbox.agent.python import make_python
 from evopolicygym.sandbox.probes import landlock_remedy, namespace_remedy
-from evopolicygym.sandbox.scratch import scratch
 
 MEANING: Final = {
     AgentLevel.A: "user, mount, pid, network and IPC namespaces, private root, seccomp, limits",
@@ -23,11 +26,12 @@ MEANING: Final = {
 REHEARSAL: Final = ("/bin/sh", "-c", "exit 7")
 REHEARSED: Final = 7
 REHEARSAL_S: Final = 60.0
+REMOVE_AT_END: Final = 'read _; chmod -R u+rwX "$0"; rm -rf "$0"'
 
 
 @dataclass(frozen=True)
 class AgentIsolation:
-    """For the record: what was in force, and what was not stopped."""
+    """For the record: what was in force, and what it did not stop."""
 
     level: AgentLevel
     network: NetworkAccess
@@ -37,8 +41,8 @@ class AgentIsolation:
 
 
 def best_level(wanted: tuple[AgentLevel, ...] = (AgentLevel.A, AgentLevel.B)) -> AgentLevel:
-    """The first of ``wanted`` at which a program can be confined here, with everything tried that each start tries.
-    Nothing below what was asked for is ever used."""
+    """Return the first of ``wanted`` at which a program can be confined here, with the same self-tests as at every
+    start. A level that is not in ``wanted`` is never used."""
     reasons: dict[str, str] = {}
     for level in wanted:
         problem = _rehearse(level)
@@ -48,13 +52,13 @@ def best_level(wanted: tuple[AgentLevel, ...] = (AgentLevel.A, AgentLevel.B)) ->
     raise IsolationUnavailable(reasons, "agents", "--agent-isolation none")
 
 
-def standing(level: AgentLevel, network: NetworkAccess) -> AgentIsolation:
+def agent_isolation(level: AgentLevel, network: NetworkAccess) -> AgentIsolation:
     abi, own_user = landlock.abi(), os.geteuid() == 0 and level is not AgentLevel.NONE
     return AgentIsolation(level, network, abi, own_user, residues(level, network, abi, own_user))
 
 
 def residues(level: AgentLevel, network: NetworkAccess, abi: int, own_user: bool) -> tuple[str, ...]:
-    """In words, for the record and for `docs/security.md`."""
+    """Describe what is not stopped, for the record and for `docs/security.md`."""
     if level is AgentLevel.NONE:
         return ("nothing is stopped: files, processes and network are the judge's",)
     always = (
@@ -70,7 +74,7 @@ def residues(level: AgentLevel, network: NetworkAccess, abi: int, own_user: bool
         *(listed if network is NetworkAccess.ALLOWED else ()),
         *(scoped if network is NetworkAccess.OPEN and abi < 6 else ()),
         *(
-            _without_namespaces(network, abi, own_user)
+            _residues_of_b(network, abi, own_user)
             if level is AgentLevel.B
             else ("names of host folders on the way to its own",)
         ),
@@ -78,41 +82,52 @@ def residues(level: AgentLevel, network: NetworkAccess, abi: int, own_user: bool
     )
 
 
-def _without_namespaces(network: NetworkAccess, abi: int, own_user: bool) -> tuple[str, ...]:
-    """Each with the condition under which it is left."""
+def _residues_of_b(network: NetworkAccess, abi: int, own_user: bool) -> tuple[str, ...]:
+    """Return the residues of level B, each with the condition under which it applies."""
     closed = network is not NetworkAccess.OPEN
-    found = (
+    residues_if = (
         (True, "existence, size and times of host paths (stat)"),
         (True, "names of packages beside numpy can be listed, not read"),
         (not own_user, "mode, owner and times of the user's own files can be changed, not their content"),
         (not own_user, "the agent's copy of its feedback can be changed by it; the judge's cannot"),
         (not own_user and abi < 6, "processes of the same user, the judge among them, can be signalled (before ABI 6)"),
-        (closed and abi >= 4, "the granted TCP ports (door, proxy) can be connected to at any address, not only here"),
+        (closed and abi >= 4, "the granted TCP ports (API, proxy) can be connected to at any address, not only here"),
         (closed and abi < 4, "any TCP port can be connected to: the list of hosts is not enforced (before ABI 4)"),
         (abi < 2, "files cannot be moved between folders (before ABI 2)"),
     )
-    return tuple(text for holds, text in found if holds)
+    return tuple(text for applies, text in residues_if if applies)
 
 
 def _rehearse(level: AgentLevel) -> str:
-    """Why ``level`` does not hold, with what to do about it; empty if it does."""
-    with scratch("evopolicygym-agent-") as place:
+    """Return why ``level`` does not work, with the remedy; empty if it works."""
+    with scratch_folder("evopolicygym-agent-") as folder:
         try:
-            code = _run(level, place)
+            code = _run(level, folder)
         except (Fault, UserError, OSError) as error:
             remedy = namespace_remedy() if level is AgentLevel.A else landlock_remedy()
             return f"{error} ({remedy})" if remedy else str(error)
     return "" if code == REHEARSED else f"a program that should exit with {REHEARSED} exited with {code}"
 
 
-def _run(level: AgentLevel, place: Path) -> int | None:
-    workspace, home, temporary = (place / "run" / name for name in ("workspace", "home", "tmp"))
+def _run(level: AgentLevel, scratch: Path) -> int | None:
+    workspace, home, temporary = (scratch / "run" / name for name in ("workspace", "home", "tmp"))
     for folder in (workspace, home, temporary):
         folder.mkdir(parents=True)
-    cell = AgentSandbox(workspace, home, temporary, make_python(place / "run" / "python"))
+    sandbox = AgentSandbox(workspace, home, temporary, make_python(scratch / "run" / "python"))
     null = os.open(os.devnull, os.O_RDWR)
     try:
-        with launch(REHEARSAL, cell, level, null, null, null) as process:
+        with launch(REHEARSAL, sandbox, level, null, null, null) as process:
             return process.wait(REHEARSAL_S)
     finally:
         os.close(null)
+
+
+@contextmanager
+def scratch_folder(prefix: str) -> Iterator[Path]:
+    """Make a temporary folder that is removed at the end of the block, also if this process is killed: by a process
+    that is started before the folder exists and waits until its input ends."""
+    folder = Path(tempfile.gettempdir(), f"{prefix}{secrets.token_hex(8)}").resolve()
+    remover = ["/bin/sh", "-c", REMOVE_AT_END, str(folder)]
+    with subprocess.Popen(remover, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True):
+        os.mkdir(folder, 0o700)
+        yield folder

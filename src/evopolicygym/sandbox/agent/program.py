@@ -1,83 +1,142 @@
-"""From a process of ours to the agent's program: every layer first, a last look around, and only then the program."""
+"""From a process of ours to the agent's program: put on every layer, test them from inside, then exec the program."""
 
 from __future__ import annotations
 
 import errno
 import os
 import re
+import resource
 import signal
 import socket
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, NoReturn
 
-from evopolicygym.sandbox import kernel, landlock
+from evopolicygym.sandbox import kernel, landlock, seccomp
+from evopolicygym.sandbox.agent import syscall_filter
 from evopolicygym.sandbox.agent.agent_sandbox import AgentLevel, NetworkAccess
-from evopolicygym.sandbox.agent.orders import LaunchRequest
+from evopolicygym.sandbox.agent.launch_request import LaunchRequest, Layers
+from evopolicygym.sandbox.privileges import become_nobody, tasks_of
 
 LAYER: Final = "layer"
 PROGRAM: Final = "program"
-DISCARD: Final = 9  # a port at which nobody listens, and which is never granted
+DISCARD: Final = 9  # a port with no listener, which is never granted
+OUT_OF_MEMORY_SCORE: Final = "500"
 
 
-def become_program(orders: LaunchRequest, report: int) -> NoReturn:
-    """A failure is told by the pipe, which the program does not inherit."""
+def become_program(request: LaunchRequest, report: int) -> NoReturn:
+    """Confine this process and exec the program. A failure is written to the pipe ``report``, which the program does
+    not inherit."""
     kind = LAYER
     try:
         os.setsid()
         os.closerange(3, report)
         os.closerange(report + 1, 1 << 20)
         os.umask(0o022)
-        orders.layers.lay()
+        lay(request.layers)
         kernel.die_with_parent(signal.SIGKILL)
-        os.chdir(orders.workspace)
-        if orders.layers.level is not AgentLevel.NONE:
-            look_around(orders)
+        os.chdir(request.workspace)
+        if request.layers.level is not AgentLevel.NONE:
+            self_test(request)
         kind = PROGRAM
-        os.execvpe(orders.argv[0], orders.argv, orders.environment)
+        os.execvpe(request.argv[0], request.argv, request.environment)
     except BaseException as error:
-        os.write(report, f"{kind}: {in_words(error)}".encode())
+        os.write(report, f"{kind}: {describe(error)}".encode())
     os._exit(127)
 
 
-def look_around(orders: LaunchRequest) -> None:
-    """Try what the layers must refuse. Raises OSError naming what did not take."""
-    for path in orders.hidden:
+def lay(layers: Layers) -> None:
+    """Put every layer on this process, in order. Raises if one fails; then the program must not be started."""
+    _reset_signals()
+    _limit(resource.RLIMIT_CORE, 0)
+    prefer_for_oom_kill()
+    if layers.level is AgentLevel.NONE:
+        return
+    _limit(resource.RLIMIT_NPROC, layers.processes + _counted_tasks(layers))
+    kernel.empty_bounding_set()
+    if layers.uid is not None:
+        become_nobody(layers.uid)
+    kernel.drop_capabilities()
+    kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
+    abi = _apply_landlock(layers)
+    private = layers.level is AgentLevel.A
+    only_tcp = not private and layers.network is not NetworkAccess.OPEN
+    seccomp.apply(syscall_filter.build(syscall_filter.Rules(private, only_tcp, abi)))
+
+
+def _counted_tasks(layers: Layers) -> int:
+    """Return how many tasks of the judge's user the kernel counts against the agent: it counts by user and by user
+    namespace, so none where the agent has either of its own."""
+    return tasks_of(os.getuid()) if layers.level is AgentLevel.B and layers.uid is None else 0
+
+
+def _apply_landlock(layers: Layers) -> int | None:
+    if layers.grant is not None:
+        return landlock.confine(layers.grant, layers.max_landlock_abi)
+    if layers.network is NetworkAccess.OPEN:  # then the abstract sockets of the host are in the same network namespace
+        landlock.scope()
+    return None
+
+
+def _reset_signals() -> None:
+    """Restore the default handlers: Python ignores some signals, and exec keeps ignored signals ignored."""
+    for number in signal.valid_signals():
+        with suppress(OSError):
+            signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+
+
+def _limit(kind: int, value: int) -> None:
+    hard = resource.getrlimit(kind)[1]
+    value = value if hard == resource.RLIM_INFINITY else min(value, hard)
+    resource.setrlimit(kind, (value, value))
+
+
+def prefer_for_oom_kill() -> None:
+    """Let the kernel kill the agent before the judge when memory runs out."""
+    with suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
+        file.write(OUT_OF_MEMORY_SCORE)
+
+
+def self_test(request: LaunchRequest) -> None:
+    """Try what the layers must refuse. Raises OSError naming the layer that failed."""
+    for path in request.hidden:
         _must_fail(f"{path} can be read", lambda path=path: os.close(os.open(path, os.O_RDONLY)))  # type: ignore[misc]
     _must_fail("/etc can be written to", lambda: os.close(os.open("/etc/evopolicygym", os.O_WRONLY | os.O_CREAT)))
-    if orders.private:
+    if request.private:
         if os.getppid() != 1:
-            raise OSError("the pid namespace did not take")
-    elif orders.layers.uid is not None or landlock.usable_abi(orders.layers.max_landlock_abi) >= 6:
-        _must_fail("the judge can be signalled", lambda: os.kill(orders.judge, 0))
-    if orders.layers.network is not NetworkAccess.OPEN:
-        _only_granted_ports(orders)
-    for path in orders.needed:
+            raise OSError("the pid namespace has no effect")
+    elif request.layers.uid is not None or landlock.usable_abi(request.layers.max_landlock_abi) >= 6:
+        _must_fail("the judge can be signalled", lambda: os.kill(request.judge, 0))
+    if request.layers.network is not NetworkAccess.OPEN:
+        _test_network(request)
+    for path in request.needed:
         if not os.access(path, os.R_OK):
             raise OSError(f"an agent cannot read {path} (uid {os.geteuid()}): chmod -R o+rX it")
 
 
-def _only_granted_ports(orders: LaunchRequest) -> None:
-    if not orders.private and landlock.usable_abi(orders.layers.max_landlock_abi) < 4:
+def _test_network(request: LaunchRequest) -> None:
+    if not request.private and landlock.usable_abi(request.layers.max_landlock_abi) < 4:
         return
     with socket.socket() as attempt:
         attempt.setblocking(False)
-        reached = attempt.connect_ex(("127.0.0.1" if not orders.private else "192.0.2.1", DISCARD))
-    if reached not in (errno.EACCES, errno.ENETUNREACH):
-        raise OSError(f"the network layer did not take: a connection was tried ({os.strerror(reached)})")
+        result = attempt.connect_ex(("127.0.0.1" if not request.private else "192.0.2.1", DISCARD))
+    if result not in (errno.EACCES, errno.ENETUNREACH):
+        raise OSError(f"the network layer has no effect: a connection was attempted ({os.strerror(result)})")
 
 
-def _must_fail(what: str, attempt: Callable[[], object]) -> None:
+def _must_fail(failure: str, attempt: Callable[[], object]) -> None:
     with suppress(OSError):
         attempt()
-        raise RuntimeError(f"{what}: a layer did not take")
+        raise RuntimeError(f"{failure}: a layer has no effect")
 
 
-def in_words(error: BaseException) -> str:
+def describe(error: BaseException) -> str:
+    """Return the error's text without its number."""
     return re.sub(r"^\[Errno \d+\] ", "", str(error)) or type(error).__name__
 
 
 def exit_code(status: int) -> int:
-    """As a shell would say it."""
+    """Return the exit code as a shell reports it: 128 + n for signal n."""
     code = os.waitstatus_to_exitcode(status)
     return code if code >= 0 else 128 - code

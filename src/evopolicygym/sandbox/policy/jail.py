@@ -10,8 +10,9 @@ from enum import StrEnum
 from typing import Final
 
 from evopolicygym.limits import Limits
-from evopolicygym.sandbox import kernel, landlock, namespaces, seccomp
-from evopolicygym.sandbox.packages import beneath
+from evopolicygym.sandbox import kernel, landlock, seccomp
+from evopolicygym.sandbox.package_scan import beneath
+from evopolicygym.sandbox.policy import private_root, syscall_filter
 from evopolicygym.sandbox.privileges import (
     be_counted_apart,
     become_nobody,
@@ -69,7 +70,7 @@ class Jail:
     max_landlock_abi: int | None = None
 
     def policy_folder(self, checkpoint: str) -> str:
-        return namespaces.POLICY if self.level is Level.A else os.path.join(self.stage, checkpoint)
+        return private_root.POLICY if self.level is Level.A else os.path.join(self.stage, checkpoint)
 
     def must_hide_the_stage(self) -> None:
         """Beneath a library root, even in one of its holes, every policy could read all checkpoints."""
@@ -81,7 +82,7 @@ class Jail:
         """Once, in the zygote, what every child inherits: the filter, ready made; an empty bounding set; and, where
         there is no private root, no files but those that policies may read and their checkpoints."""
         if self.level is not Level.NONE:
-            seccomp.build(os.getpid())
+            syscall_filter.build(os.getpid())
             kernel.empty_bounding_set()
         if self.level is Level.B:
             kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
@@ -90,14 +91,14 @@ class Jail:
     def confine(self, checkpoint: str, limits: Limits) -> None:
         """Lay every layer of the level on this process. Raises before policy code has run if one does not take."""
         if self.level is Level.A:
-            namespaces.show_checkpoint(checkpoint)
+            private_root.show_checkpoint(checkpoint)
         bound_resources(limits)
         self._take_identity()
         kernel.die_with_parent(signal.SIGKILL)
         if self.level is not Level.NONE:
             give_up_privileges()
             landlock.restrict(self._readable(checkpoint), WRITABLE, self.max_landlock_abi)
-            seccomp.apply(seccomp.build(os.getpid()))
+            seccomp.apply(syscall_filter.build(os.getpid()))
 
     def _take_identity(self) -> None:
         """The kernel counts threads by user, so a policy gets a user of its own wherever there is one to be had."""

@@ -24,8 +24,8 @@ if __name__ == "__main__":
     sys.path[:0] = [_harness, _site]
 
 from evopolicygym.limits import Limits
-from evopolicygym.sandbox import kernel, namespaces
-from evopolicygym.sandbox.policy import policy_main
+from evopolicygym.sandbox import kernel
+from evopolicygym.sandbox.policy import policy_main, private_root
 from evopolicygym.sandbox.policy.jail import Jail, Level, self_test
 from evopolicygym.sandbox.policy.protocol import REPORT_FD
 from evopolicygym.sandbox.privileges import tasks_of
@@ -82,7 +82,7 @@ def _forget_packages(runtime: Message) -> None:
 def _enter(jail: Jail) -> int:
     """At level A: leave the host and become pid 1 of a namespace of our own, so that with us every policy dies."""
     if jail.level is Level.A:
-        namespaces.leave_host(jail.stage, jail.runtime)
+        private_root.leave_host(jail.stage, jail.runtime)
         if child := os.fork():
             os.waitpid(child, 0)
             os._exit(0)

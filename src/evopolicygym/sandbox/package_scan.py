@@ -45,7 +45,7 @@ class PackageScan:
 
 
 @cache
-def survey(root: str) -> PackageScan:
+def scan_packages(root: str) -> PackageScan:
     """Look at every folder beneath ``root``, a real path; once per process, for agents cannot change what they read."""
     packages, simulators = dict[str, None](), dict[str, None]()
     waiting, looked_at = deque([root]), 0
@@ -70,7 +70,7 @@ def simulators_beneath(root: str) -> tuple[str, ...]:
     """All simulators beneath ``root``, those in package folders too; ``root`` itself if it is one."""
     if _is_simulator(os.path.basename(root), root):
         return (root,)
-    found = survey(root)
+    found = scan_packages(root)
     inner = (path for folder in found.packages if beneath(folder, root) for path in simulators_beneath(folder))
     return tuple(dict.fromkeys([*found.simulators, *inner]))
 

@@ -1,7 +1,8 @@
-"""The end of a process tree, also of what made its own session, forked twice, or forks faster than one can look.
+"""End a whole process tree, without namespaces: also processes that made their own session, forked twice, or fork
+faster than we can look.
 
-Works for a process that is a subreaper: whoever loses its parent becomes its child, so that "no child left" means that
-nobody is left. No namespace is needed.
+Works for a process that is a subreaper (``adopt_orphans``): orphans among its descendants become its children, so that
+"no child left" means that no descendant is left.
 """
 
 from __future__ import annotations
@@ -15,30 +16,33 @@ from typing import Final
 
 from evopolicygym.sandbox import kernel
 
-PATIENCE_S: Final = 20.0
-PASSES: Final = 20
+KILL_TREE_S: Final = 20.0
+STOP_PASSES: Final = 20
 
 
 def adopt_orphans() -> None:
+    """Make this process a subreaper."""
     kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
 
 
 def end_tree(uid: int | None) -> bool:
-    """Kill and bury all descendants. ``uid``: a user that is theirs alone. Returns whether all of them are gone."""
-    deadline = time.monotonic() + PATIENCE_S
+    """Kill and reap all descendants of this process. ``uid``: a user that only the descendants have, if there is one.
+    Returns whether all of them are gone."""
+    deadline = time.monotonic() + KILL_TREE_S
     while time.monotonic() < deadline:
         if uid is not None:
             _kill_user(uid)
-        _signal(_stop(), signal.SIGKILL)
-        if _bury():
+        _signal(_stop_descendants(), signal.SIGKILL)
+        if _all_reaped():
             return True
     return False
 
 
-def _stop() -> set[int]:
-    """Stopped processes count against their limit of processes: a fork bomb runs into it, and is all there to kill."""
+def _stop_descendants() -> set[int]:
+    """Stop before killing: stopped processes still count against the limit of processes, so that a fork bomb runs into
+    the limit and all of its processes are there to be killed."""
     stopped: set[int] = set()
-    for _ in range(PASSES):
+    for _ in range(STOP_PASSES):
         fresh = set(descendants(os.getpid())) - stopped
         if not fresh:
             break
@@ -48,16 +52,16 @@ def _stop() -> set[int]:
 
 
 def descendants(root: int) -> list[int]:
-    parents: dict[int, list[int]] = {}
+    children: dict[int, list[int]] = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
             with suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:
                 parent = int(file.read().rpartition(b")")[2].split()[1])
-                parents.setdefault(parent, []).append(int(name))
-    found = [root]
-    for pid in found:
-        found += parents.get(pid, [])
-    return found[1:]
+                children.setdefault(parent, []).append(int(name))
+    tree = [root]
+    for pid in tree:
+        tree += children.get(pid, [])
+    return tree[1:]
 
 
 def _signal(pids: Iterable[int], number: int) -> None:
@@ -67,7 +71,7 @@ def _signal(pids: Iterable[int], number: int) -> None:
 
 
 def _kill_user(uid: int) -> None:
-    """In one stroke, which no fork can outrun: all that this user may signal is what this user runs."""
+    """Kill every process of ``uid`` with one system call, which no fork can outrun."""
     child = os.fork()
     if child == 0:
         with suppress(OSError):
@@ -78,8 +82,8 @@ def _kill_user(uid: int) -> None:
         os.waitpid(child, 0)
 
 
-def _bury() -> bool:
-    """Whether there is no child left, dead or alive. Those just killed are given a moment."""
+def _all_reaped() -> bool:
+    """Reap children, waiting a moment for those just killed. Returns whether none is left, dead or alive."""
     for _ in range(50):
         try:
             while os.waitpid(-1, os.WNOHANG)[0]:
