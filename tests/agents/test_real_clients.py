@@ -63,7 +63,7 @@ def test_a_whole_run_in_two_turns(name, serve, tmp_path):
         first = player.turn(prompts.opening(BUDGET))
         assert first.failure is None and first.text == "A first version is submitted.", (first, player.stderr)
         assert first.session and server.remaining() == BUDGET - 4
-        second = player.turn(prompts.go_on(server.remaining(), BUDGET))
+        second = player.turn(prompts.continuing(server.remaining(), BUDGET))
         assert second.failure is None and second.text.startswith("The budget is spent"), (second, player.stderr)
         assert second.session == first.session and server.remaining() == 0
     assert (tokens(first.usage), tokens(second.usage)) == (times(4, name), times(7, name))
@@ -82,7 +82,7 @@ def test_a_client_without_sessions(serve, tmp_path):
     with ScriptedModel() as model:
         player = make_client("mini-swe-agent", model, tmp_path, server.workspace)
         for left in (8, 4, 0):
-            turn = player.turn(prompts.go_on(server.remaining(), BUDGET))
+            turn = player.turn(prompts.continuing(server.remaining(), BUDGET))
             assert (turn.failure, turn.session, server.remaining()) == (None, None, left), (turn, player.stderr)
             assert tokens(turn.usage) == times(4, "mini-swe-agent")
 

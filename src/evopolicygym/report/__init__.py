@@ -1,1 +1,1 @@
-"""What people look at: one page of HTML, and its figures."""
+"""The report: one HTML page with tables, figures and diffs, and its figures as files."""

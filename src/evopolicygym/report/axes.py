@@ -1,4 +1,4 @@
-"""From numbers to places on paper: linear scales with round ticks, colours, and the frame of a chart."""
+"""Axes, legends and colours of charts: linear axes with round ticks, and the frame of a chart."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from evopolicygym.report.svg import group, line, shorten_to_width, svg_text, too
 from evopolicygym.report.svg import text_width as width_of
 from evopolicygym.report.text import number
 
-# Okabe and Ito (2008), told apart by all common kinds of sight. Black and yellow are left out: one of them is
-# invisible on a dark page, the other on a white one.
+# Okabe and Ito (2008): distinguishable with all common kinds of colour vision.
+# Black and yellow are left out: one is invisible on a dark page, the other on a white one.
 BLUE: Final = "#0072B2"
 ORANGE: Final = "#E69F00"
 GREEN: Final = "#009E73"
@@ -29,14 +29,14 @@ DASHES: Final = ("none", "6 3", "2 3", "8 3 2 3")
 
 @dataclass(frozen=True)
 class EntrantStyle:
-    """Of one entrant, the same in all figures."""
+    """Colour and dashes of one entrant, the same in all figures."""
 
     colour: str
     dash: str
 
 
 def entrant_styles(names: Iterable[str]) -> dict[str, EntrantStyle]:
-    """When the colours are used up the dashes change."""
+    """Assign a style to each entrant. When the colours are used up, the dashes change."""
     return {
         name: EntrantStyle(COLOURS[i % len(COLOURS)], DASHES[i // len(COLOURS) % len(DASHES)])
         for i, name in enumerate(sorted(set(names)))
@@ -45,7 +45,7 @@ def entrant_styles(names: Iterable[str]) -> dict[str, EntrantStyle]:
 
 @dataclass(frozen=True)
 class Axis:
-    """From ``low`` to ``high`` onto the pixels from ``start`` to ``end``."""
+    """A linear axis: maps ``low`` to ``high`` onto the pixels ``start`` to ``end``."""
 
     low: float
     high: float
@@ -58,11 +58,11 @@ class Axis:
     def ticks(self, about: int = 5) -> list[float]:
         step = _round_step((self.high - self.low) / about)
         first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
-        return [place * step for place in range(first, last + 1)]
+        return [index * step for index in range(first, last + 1)]
 
 
 def fit_axis(values: Iterable[float], start: float, end: float, margin: float = 0.05) -> Axis:
-    """With some room about the values; a single value stands in the middle."""
+    """Return an axis that fits the values, with a margin; a single value is in the middle."""
     known = [value for value in values if math.isfinite(value)] or [0.0]
     low, high = min(known), max(known)
     room = (high - low) * margin or abs(low) * 0.1 or 1.0
@@ -71,7 +71,7 @@ def fit_axis(values: Iterable[float], start: float, end: float, margin: float = 
 
 @dataclass(frozen=True)
 class PlotArea:
-    """The plane of a chart in pixels, y growing downwards."""
+    """The plotting area of a chart in pixels; y grows downwards."""
 
     left: float
     top: float
@@ -84,7 +84,7 @@ def frame(box: PlotArea, x: Axis, y: Axis, x_label: str, y_label: str) -> Iterat
 
 
 def x_axis(box: PlotArea, x: Axis, label: str, ticks: Sequence[float] | None = None) -> Iterator[Markup]:
-    """The axis under a chart, its grid lines and its name."""
+    """Draw the horizontal axis with grid lines and label."""
     for value in ticks if ticks is not None else x.ticks(6):
         yield line(x(value), box.top, x(value), box.bottom, class_="grid")
         yield svg_text(x(value), box.bottom + 16, number(value), "middle quiet")
@@ -107,14 +107,14 @@ def _round_step(rough: float) -> float:
 
 
 ROW: Final = 18
-LONGEST: Final = 330  # pixels
+MAX_LABEL_WIDTH: Final = 330  # pixels
 
 
 def legend(entries: Sequence[tuple[Markup, str]], left: float, top: float, width: float) -> tuple[Markup, float]:
-    """Marks are drawn about the origin, 20 pixels wide. Gives the height that it needs, too."""
+    """Draw a legend in rows, and return it with its height. Marks are drawn about the origin, 20 pixels wide."""
     placed, x, y = [], left, top
     for mark, name in entries:
-        text = shorten_to_width(name, LONGEST)
+        text = shorten_to_width(name, MAX_LABEL_WIDTH)
         needs = 28 + width_of(text) + 8
         if x > left and x + needs > left + width:
             x, y = left, y + ROW

@@ -1,4 +1,4 @@
-"""What changed between two checkpoints, as a unified diff of bounded length, made in bounded time."""
+"""Unified diff of two checkpoints, of bounded length and made in bounded time."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from evopolicygym.report.text import short
 MAX_LINES: Final = 160
 MAX_CHARACTERS: Final = 200
 MAX_BYTES: Final = 256 << 10
-MAX_FILES: Final = 4_000  # no checkpoint holds more, or is nested deeper
+MAX_FILES: Final = 4_000  # of a checkpoint
 MAX_DEPTH: Final = 16
-MATCHED_LINES: Final = 400  # difflib is quadratic and worse; longer changes are shown as one
+MATCHED_LINES: Final = 400  # difflib is at least quadratic; longer changes are not matched
 CONTEXT: Final = 3
 
 Opcode = tuple[str, int, int, int, int]
@@ -27,14 +27,14 @@ Opcode = tuple[str, int, int, int, int]
 
 @dataclass(frozen=True)
 class CheckpointFile:
-    """Of a checkpoint. Equal digests mean equal contents; a file that cannot be read has none."""
+    """A file of a checkpoint. Equal digests mean equal contents; a file that cannot be read has none."""
 
     folder: Path
     path: str
     digest: str | None
 
     def lines(self) -> list[str] | None:
-        """None when it is too large to show, or no text."""
+        """Return the lines; None when the file is too large to show, or not text."""
         try:
             data = read_file(self.folder, self.path, MAX_BYTES)
         except OSError:
@@ -47,7 +47,7 @@ Tree = Mapping[str, CheckpointFile]
 
 @dataclass(frozen=True)
 class DiffLine:
-    """``kind``: add, delete, same, or head for the lines that say where."""
+    """One line. ``kind``: add, delete, same, or head for file names and positions."""
 
     kind: str
     text: str
@@ -55,12 +55,14 @@ class DiffLine:
 
 @dataclass(frozen=True)
 class Diff:
+    """Lines of a diff; ``cut`` if there were more."""
+
     lines: tuple[DiffLine, ...]
     cut: bool
 
 
 def read_tree(folder: Path) -> Tree | None:
-    """Files by path. None when there is no folder, or one that is no checkpoint."""
+    """Return the files of a checkpoint by path; None when the folder is missing or cannot be a checkpoint."""
     try:
         names = list_files(folder.parent, folder.name, MAX_FILES, MAX_DEPTH)
     except OSError:
@@ -69,6 +71,7 @@ def read_tree(folder: Path) -> Tree | None:
 
 
 def diff(before: Tree, after: Tree) -> Diff:
+    """Return the differences between two checkpoints, policy.py first."""
     lines = list(islice(_all_lines(before, after), MAX_LINES + 1))
     shown = (DiffLine(line.kind, short(line.text, MAX_CHARACTERS)) for line in lines[:MAX_LINES])
     return Diff(tuple(shown), len(lines) > MAX_LINES)
@@ -82,7 +85,7 @@ def _digest(folder: Path, name: str) -> str | None:
 
 
 def _all_lines(before: Tree, after: Tree) -> Iterator[DiffLine]:
-    """The policy itself comes first."""
+    """Yield all lines; policy.py comes first."""
     for path in sorted(before.keys() | after.keys(), key=lambda name: (name != POLICY, name)):
         old, new = before.get(path), after.get(path)
         if old is None or new is None or old.digest is None or old.digest != new.digest:
@@ -95,7 +98,7 @@ def _changes(before: list[str] | None, after: list[str] | None) -> Iterator[Diff
     if before is None or after is None:
         yield DiffLine("head", "(binary, or too large to show)")
     elif before == after:
-        yield DiffLine("head", "(nothing in its lines)")
+        yield DiffLine("head", "(no line differs)")
     else:
         yield from _hunks(before, after)
 
@@ -113,7 +116,7 @@ def _hunks(before: list[str], after: list[str]) -> Iterator[DiffLine]:
 
 
 def _opcodes(before: list[str], after: list[str]) -> list[Opcode]:
-    """What both begin and end with is taken off first: only the middle needs to be matched."""
+    """Match lines. The common start and end are cut off first, so that only the middle is matched."""
     start = _common(before, after)
     end = _common(before[start:][::-1], after[start:][::-1])
     i, j = len(before) - end, len(after) - end
@@ -133,11 +136,11 @@ def _middle(before: list[str], after: list[str]) -> Sequence[Opcode]:
 
 def _common(before: Sequence[str], after: Sequence[str]) -> int:
     pairs = enumerate(zip(before, after, strict=False))
-    return next((i for i, (one, other) in pairs if one != other), min(len(before), len(after)))
+    return next((i for i, (old, new) in pairs if old != new), min(len(before), len(after)))
 
 
 def _grouped(codes: list[Opcode]) -> Iterator[list[Opcode]]:
-    """Stretches of change with a few lines about them, as difflib groups them."""
+    """Group changes with a few lines of context, as difflib does."""
     matcher: SequenceMatcher[str] = SequenceMatcher(None, [], [])
     matcher.opcodes = codes  # type: ignore[attr-defined]
     yield from matcher.get_grouped_opcodes(CONTEXT) if any(code[0] != "equal" for code in codes) else ()

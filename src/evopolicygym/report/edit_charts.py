@@ -1,4 +1,4 @@
-"""Figures 5 and 6: what became of each submission, and in which phases the code was shaped or tuned."""
+"""Charts of edits: timelines (Figures 5 and 6), mix of kinds (Figure 4), best validation mean so far (Figure 3)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ TIMELINE_ROW: Final = 34
 
 
 class Fate(StrEnum):
-    """Of a submission. A rollback that is a new best is a new best."""
+    """Outcome of a submission. A rollback that is a new best counts as a new best."""
 
     NEW_BEST = "new best"
     NO_IMPROVEMENT = "no improvement"
@@ -49,7 +49,7 @@ class Fate(StrEnum):
 
 @dataclass(frozen=True)
 class RunTrack:
-    """One run."""
+    """One row of the timeline: a run."""
 
     name: str
     events: tuple[TimelineEvent, ...]
@@ -65,7 +65,7 @@ def fate(event: TimelineEvent) -> Fate:
 
 
 def edit_timeline(name: str, title: str, tracks: Sequence[RunTrack]) -> Figure | None:
-    """A row for each run, a mark for each submission; None when nothing was submitted."""
+    """Draw a row for each run with a mark for each submission; None when nothing was submitted."""
     drawn = [track for track in tracks if track.events]
     if not drawn:
         return None
@@ -108,7 +108,7 @@ def _path(d: str, colour: str, filled: bool) -> Callable[[], Markup]:
 
 
 BANDS: Final = {EditKind.SYNTHESIS: BLUE, EditKind.PARAMETRIC: ORANGE, EditKind.ROLLBACK: PURPLE}
-# Told apart by shape, too: a print may have no colour.
+# Shapes differ, too: a print may have no colour.
 MARKS: Final[Mapping[Fate, Callable[[], Markup]]] = {
     Fate.NEW_BEST: _path("M0 -5L4.5 4H-4.5Z", GREEN, True),
     Fate.NO_IMPROVEMENT: lambda: element("circle", cx=0, cy=0, r=3, fill="none", stroke=GREY, stroke_width=1.6),
@@ -143,7 +143,7 @@ FILLS: Final[Mapping[EditKind, str]] = {
 
 @dataclass(frozen=True)
 class EditMix:
-    """How many edits of each kind there were."""
+    """Number of edits of each kind."""
 
     name: str
     numbers: Mapping[EditKind, int]
@@ -154,7 +154,7 @@ class EditMix:
 
 
 def edit_mix(name: str, title: str, mixes: Sequence[EditMix]) -> Figure | None:
-    """None when nobody edited."""
+    """Draw the shares of kinds of edits as bars; None when there are no edits."""
     drawn = [mix for mix in mixes if mix.total]
     if not drawn:
         return None
@@ -195,7 +195,7 @@ CURVE_BOX: Final = PlotArea(70, 14, 740, 290)
 
 @dataclass(frozen=True)
 class Curve:
-    """Of one run; it goes on at its last height until ``end``, where no more was consumed."""
+    """Curve of one run; it stays at its last height until ``end``, the episodes consumed."""
 
     entrant: str
     run: str
@@ -204,7 +204,7 @@ class Curve:
 
 
 def best_so_far(name: str, title: str, curves: Sequence[Curve], looks: Mapping[str, EntrantStyle]) -> Figure | None:
-    """None when no run has a score."""
+    """Draw the best validation mean over the episodes consumed; None when no run has a score."""
     drawn = [curve for curve in curves if curve.points]
     if not drawn:
         return None

@@ -1,42 +1,79 @@
-"""The page: everything that was gathered, laid out by one template that escapes whatever it prints."""
+"""Write the report's page from its data, with one template that escapes everything it prints."""
 
 from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from evopolicygym import __version__
-from evopolicygym.analysis.analyze import summarize_entrants
+from evopolicygym.analysis import formatting
+from evopolicygym.analysis.analyze import EntrantSummary, summarize_entrants
+from evopolicygym.analysis.diagnostics import CodeSize
+from evopolicygym.analysis.edits.kinds import EDITS
 from evopolicygym.analysis.leaderboard import text_tables
-from evopolicygym.report import tables
+from evopolicygym.analysis.leaderboard.text_tables import TextTable
+from evopolicygym.analysis.stats.hit_rates import HitRate
 from evopolicygym.report.figures import by_task, figures
 from evopolicygym.report.report_data import ReportData
 from evopolicygym.report.svg import STYLE, Figure
 from evopolicygym.report.text import clean, minus_signs, number, percent
 
 
-def write_page(gathered: ReportData, path: Path) -> list[Figure]:
-    """Whole or not at all. Gives the figures in it."""
-    drawn = figures(gathered)
-    stream = _environment().get_template("page.html.j2").stream(_facts(gathered), figures=drawn)
-    descriptor, waiting = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+def hit_rate_table(summaries: Sequence[EntrantSummary]) -> TextTable:
+    """Return Table 4 of the paper, for every kind of edit that occurred."""
+    rows = [
+        (summary.entrant, summary.tasks, str(kind), str(summary.runs), str(rate.hits), str(rate.n), *_rate(rate))
+        for summary in summaries for kind in EDITS if (rate := summary.edits[kind]).n
+    ]  # fmt: skip
+    columns = ("agent", "tasks", "edit", "runs", "new bests", "edits", "rate", "95 % interval")
+    return TextTable("Hit rates (Table 4)", columns, rows, text=("agent", "tasks", "edit"))
+
+
+def structure_table(summaries: Sequence[EntrantSummary]) -> TextTable:
+    """Return Table 3 of the paper."""
+    names = [field.name for field in fields(CodeSize)]
+    rows = [
+        (
+            summary.entrant,
+            summary.tasks,
+            str(summary.runs),
+            *(formatting.number((summary.structure or {}).get(name)) for name in names),
+        )
+        for summary in summaries
+    ]
+    columns = ("agent", "tasks", "runs", *names)
+    return TextTable("Structure of the selected code (Table 3), means", columns, rows, text=("agent", "tasks"))
+
+
+def _rate(rate: HitRate) -> tuple[str, str]:
+    alone = " (this run alone)" if rate.runs == 1 else ""
+    return percent(rate.rate), f"{percent(rate.low)} to {percent(rate.high)}{alone}"
+
+
+def write_page(data: ReportData, path: Path) -> list[Figure]:
+    """Write the page atomically, and return its figures."""
+    drawn = figures(data)
+    stream = _environment().get_template("page.html.j2").stream(_variables(data), figures=drawn)
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             file.writelines(stream)
-        os.chmod(waiting, 0o644)
-        os.replace(waiting, path)
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
     except BaseException:
-        os.unlink(waiting)
+        os.unlink(temporary)
         raise
     return drawn.all()
 
 
 def _environment() -> Environment:
-    made = Environment(
+    environment = Environment(
         loader=PackageLoader("evopolicygym.report", ""),
         autoescape=True,
         finalize=clean,
@@ -44,24 +81,24 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {"number": number, "percent": percent, "minus_signs": minus_signs}
-    return made
+    environment.filters |= {"number": number, "percent": percent, "minus_signs": minus_signs}
+    return environment
 
 
-def _facts(gathered: ReportData) -> dict[str, Any]:
-    together = summarize_entrants([story.diagnosis for story in gathered.stories])
-    tasks = by_task(gathered.stories)
+def _variables(data: ReportData) -> dict[str, Any]:
+    summaries = summarize_entrants([story.diagnosis for story in data.stories])
+    tasks = by_task(data.stories)
     return {
         "version": __version__,
         "style": STYLE,
-        "boards": gathered.leaderboard.boards,
-        "draws": gathered.leaderboard.draws,
+        "boards": data.leaderboard.boards,
+        "draws": data.leaderboard.draws,
         "tasks": tasks,
-        "apart": {task: len({one.diagnosis.summary.comparable_id for one in some}) > 1 for task, some in tasks.items()},
-        "runs": len(gathered.stories),
-        "entrants": len({story.entrant for story in gathered.stories}),
-        "skipped": gathered.skipped,
+        "apart": {task: len({run.diagnosis.summary.comparable_id for run in runs}) > 1 for task, runs in tasks.items()},
+        "runs": len(data.stories),
+        "entrants": len({story.entrant for story in data.stories}),
+        "skipped": data.skipped,
         "tables": text_tables,
-        "hit_rates": tables.hit_rates(together),
-        "structure": tables.structure(together),
+        "hit_rates": hit_rate_table(summaries),
+        "structure": structure_table(summaries),
     }

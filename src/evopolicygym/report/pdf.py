@@ -1,6 +1,6 @@
-"""A figure as PDF: the same shapes as its SVG, drawn by matplotlib with the font inside.
+"""Write figures as PDF: the shapes of their SVG, drawn by matplotlib with the font embedded.
 
-Knows the SVG that `svg.py` and its callers write, and no more.
+Reads only the subset of SVG that `svg.py` and its callers write.
 """
 
 from __future__ import annotations
@@ -34,29 +34,29 @@ Element = ElementTree.Element
 @dataclass(frozen=True)
 class _Shape:
     element: Element
-    place: Transform
+    transform: Transform
 
 
 def write_pdf(figure: Figure, path: File) -> None:
-    """Two runs give the same bytes: no date is in it."""
+    """Write a figure as PDF, without a date: the same figure gives the same bytes."""
     sheet = Sheet(figsize=(figure.width / PIXELS_PER_INCH, figure.height / PIXELS_PER_INCH))
     page = Affine2D().scale(1 / figure.width, -1 / figure.height).translate(0, 1) + sheet.transFigure
     for shape in _shapes(ElementTree.fromstring(figure.standalone()), Affine2D()):
         sheet.add_artist(_artist(shape, page))
-    told = {"Title": figure.title, "Creator": "EvoPolicyGym", "CreationDate": None}
+    metadata = {"Title": figure.title, "Creator": "EvoPolicyGym", "CreationDate": None}
     with matplotlib.rc_context(SETTINGS), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing")  # shown as an empty box
-        sheet.savefig(path, format="pdf", metadata=told)
+        sheet.savefig(path, format="pdf", metadata=metadata)
 
 
 def _shapes(element: Element, around: Transform) -> Iterator[_Shape]:
-    place = _transform(element.get("transform", "")) + around
+    transform = _transform(element.get("transform", "")) + around
     name = _name(element)
     if name in PATHS or name == "text":
-        yield _Shape(element, place)
+        yield _Shape(element, transform)
     elif name in ("svg", "g"):
         for child in element:
-            yield from _shapes(child, place)
+            yield from _shapes(child, transform)
 
 
 def _name(element: Element) -> str:
@@ -76,8 +76,8 @@ def _artist(shape: _Shape, page: Transform) -> Text | PathPatch:
 
 def _text(shape: _Shape, page: Transform) -> Text:
     element, classes = shape.element, shape.element.get("class", "").split()
-    x, y = shape.place.transform((_number(element, "x"), _number(element, "y")))
-    matrix = shape.place.get_matrix()
+    x, y = shape.transform.transform((_number(element, "x"), _number(element, "y")))
+    matrix = shape.transform.get_matrix()
     return Text(
         x, y, element.text or "", transform=page, color=INK, alpha=_opacity(classes), parse_math=False,
         fontsize=float(element.get("font-size", TEXT_SIZE)) * POINTS, verticalalignment="baseline",
@@ -90,7 +90,7 @@ def _patch(shape: _Shape, page: Transform) -> PathPatch:
     element, classes = shape.element, shape.element.get("class", "").split()
     width = float(element.get("stroke-width", 1.0))
     return PathPatch(
-        PATHS[_name(element)](element), transform=shape.place + page, alpha=_opacity(classes), capstyle="butt",
+        PATHS[_name(element)](element), transform=shape.transform + page, alpha=_opacity(classes), capstyle="butt",
         facecolor="none" if classes else element.get("fill", "none"), joinstyle="miter",
         edgecolor=element.get("stroke", INK if classes else "none"), linewidth=width * POINTS,
         linestyle=_dashes(element.get("stroke-dasharray", "none"), width),
@@ -101,9 +101,9 @@ def _opacity(classes: list[str]) -> float:
     return min((OPACITY[one] for one in classes if one in OPACITY), default=1.0)
 
 
-def _dashes(told: str, width: float) -> Any:
-    """Counted in widths of the line, as matplotlib does."""
-    return "solid" if told == "none" else (0, [float(part) / width for part in told.split()])
+def _dashes(pattern: str, width: float) -> Any:
+    """Return dashes in units of the line width, as matplotlib counts them."""
+    return "solid" if pattern == "none" else (0, [float(part) / width for part in pattern.split()])
 
 
 def _number(element: Element, name: str) -> float:
@@ -149,7 +149,7 @@ PATHS: Final[dict[str, Callable[[Element], Path]]] = {"line": _line, "rect": _re
 
 
 def write_figures(drawn: Sequence[Figure], folder: File) -> None:
-    """Each as SVG and as PDF."""
+    """Write each figure as SVG and as PDF."""
     folder.mkdir(parents=True, exist_ok=True)
     for figure in drawn:
         (folder / f"{figure.name}.svg").write_text(figure.standalone(), encoding="utf-8")

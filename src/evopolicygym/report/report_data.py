@@ -1,4 +1,4 @@
-"""Everything that a report is made of, read once, folder by folder. What cannot be read is named and left out."""
+"""Collect the data of a report: each run folder is read once; folders that cannot be read are skipped and listed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from evopolicygym.run_record import RunRecord
 
 @dataclass(frozen=True)
 class RunStory:
-    """One run as the page tells it."""
+    """One run on the page: its diagnosis and the rows of its submissions."""
 
     entrant: str
     label: str
@@ -27,6 +27,8 @@ class RunStory:
 
 @dataclass(frozen=True)
 class ReportData:
+    """Everything that the page shows."""
+
     stories: tuple[RunStory, ...]
     leaderboard: Leaderboard
     skipped: tuple[Skipped, ...]
@@ -35,21 +37,21 @@ class ReportData:
 def collect_report(
     paths: Sequence[Path], page: Path, anchors: Sequence[AnchorFile] = (), with_paper: bool = False
 ) -> ReportData:
-    """``page`` is the folder that the page will lie in."""
+    """Read the runs below ``paths``. ``page`` is the folder of the page: links start there."""
     stories: list[RunStory] = []
     runs: list[RunRecord] = []
     skipped: list[Skipped] = []
     for folder in find_run_folders(paths):
-        found = analyze_folder(folder, lambda opened: (_story(opened, page), opened.run))
-        if isinstance(found, Skipped):
-            skipped.append(found)
+        result = analyze_folder(folder, lambda opened: (_story(opened, page), opened.run))
+        if isinstance(result, Skipped):
+            skipped.append(result)
         else:
-            stories.append(found[0])
-            runs.append(found[1])
+            stories.append(result[0])
+            runs.append(result[1])
     return ReportData(tuple(stories), leaderboard(runs, [*anchors, stored_anchors()], with_paper), tuple(skipped))
 
 
 def _story(opened: RunFolder, page: Path) -> RunStory:
-    found = diagnose(opened)
+    diagnosis = diagnose(opened)
     label = opened.folder.resolve().name
-    return RunStory(entrant(opened.run), label, found, tuple(submission_rows(opened, found, page)))
+    return RunStory(entrant(opened.run), label, diagnosis, tuple(submission_rows(opened, diagnosis, page)))

@@ -1,4 +1,4 @@
-"""Values with intervals as dots with whiskers: scores of entrants, hit rates by the size of the edit (Figure 8)."""
+"""Charts of scores: values with intervals (forest plots), hit rates by edit size (Figure 8), cost against score."""
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ ROW: Final = 26
 
 @dataclass(frozen=True)
 class ForestPoint:
+    """One row of a forest plot."""
+
     name: str
     value: float
     low: float | None
@@ -31,12 +33,12 @@ class ForestPoint:
 
 
 def forest(name: str, title: str, axis: str, dots: Sequence[ForestPoint]) -> Figure | None:
-    """One row for each; a dot without whiskers has no interval."""
+    """Draw a row with value and interval for each point; a dot without whiskers has no interval."""
     if not dots:
         return None
     box = PlotArea(LEFT, 8, WIDTH - 20, 8 + ROW * len(dots))
-    everything = [value for dot in dots for value in (dot.value, dot.low, dot.high) if value is not None]
-    x = fit_axis(everything, box.left, box.right)
+    values = [value for dot in dots for value in (dot.value, dot.low, dot.high) if value is not None]
+    x = fit_axis(values, box.left, box.right)
     rows = [_row(dot, box.top + ROW * (i + 0.5), x) for i, dot in enumerate(dots)]
     return Figure(name, title, WIDTH, int(box.bottom + 44), group([*x_axis(box, x, axis), *rows]))
 
@@ -53,7 +55,7 @@ def _row(dot: ForestPoint, y: float, x: Axis) -> Markup:
 def hits_by_size(
     name: str, title: str, agents: Mapping[str, EntrantSummary], looks: Mapping[str, EntrantStyle]
 ) -> Figure | None:
-    """For each size of edit the share that raised the best, agent beside agent."""
+    """Draw for each size of edit the share that was a new best, by agent."""
     known = {label: one for label, one in agents.items() if any(rate.n for rate in one.sizes.values())}
     if not known:
         return None
@@ -95,7 +97,7 @@ CostPoint = tuple[CostRow, float, float]
 
 
 def cost_pareto(name: str, title: str, rows: Sequence[CostRow], looks: Mapping[str, EntrantStyle]) -> Figure | None:
-    """None when no entrant has both a cost and a score over the whole collection."""
+    """Draw cost against score with the Pareto front; None when no entrant has both a cost and a score."""
     known = [
         (row, row.cost.dollars, row.score) for row in rows if row.cost.dollars is not None and row.score is not None
     ]
@@ -110,7 +112,7 @@ def cost_pareto(name: str, title: str, rows: Sequence[CostRow], looks: Mapping[s
 
 
 def _front(front: Sequence[CostPoint], x: Axis, y: Axis) -> Markup:
-    """In steps: between two of them, more money buys nothing."""
+    """Draw the Pareto front as steps."""
     (_, dollars, score), *dearer = front
     steps = "".join(f"H{x(cost):.1f}V{y(value):.1f}" for _, cost, value in dearer)
     path = f"M{x(dollars):.1f} {y(score):.1f}{steps}H{BOX.right:g}"

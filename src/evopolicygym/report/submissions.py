@@ -1,4 +1,4 @@
-"""The submissions of one run, a row for each: what was edited, what came of it, and the diff."""
+"""Rows of the report's table of submissions: edit, outcome, feedback in short, videos and diff."""
 
 from __future__ import annotations
 
@@ -30,19 +30,26 @@ VIDEO: Final = "video.mp4"
 
 @dataclass(frozen=True)
 class VideoLink:
+    """A link to the video of an episode."""
+
     label: str
     href: str
 
 
 @dataclass(frozen=True)
 class FeedbackFiles:
+    """What the feedback of a submission says, in short, with links to its videos."""
+
     facts: tuple[str, ...]
     errors: tuple[str, ...]
     videos: tuple[VideoLink, ...]
 
 
 def summarize_feedback(run: Path, submission: SubmissionRecord, page: Path) -> FeedbackFiles:
-    """``page`` is the folder that links start from. Where the folder of feedback is gone the record has to do."""
+    """Summarize the feedback of a submission, from the record alone where its feedback folder is gone.
+
+    Links are relative to the folder ``page``.
+    """
     name = f"feedback/submit_{submission.number:03d}"
     summary = _summary(run, f"{name}/summary.json")
     return FeedbackFiles(
@@ -54,10 +61,10 @@ def summarize_feedback(run: Path, submission: SubmissionRecord, page: Path) -> F
 
 def _summary(run: Path, name: str) -> dict[str, Any]:
     try:
-        found = json.loads(read_file(run, name, MAX_BYTES))
+        summary = json.loads(read_file(run, name, MAX_BYTES))
     except (OSError, ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return summary if isinstance(summary, dict) else {}
 
 
 def _facts(submission: SubmissionRecord, summary: dict[str, Any]) -> Iterator[str]:
@@ -78,37 +85,37 @@ def _facts(submission: SubmissionRecord, summary: dict[str, Any]) -> Iterator[st
 
 
 def _errors(submission: SubmissionRecord, summary: dict[str, Any]) -> Iterator[str]:
-    told = summary.get("errors")
-    if isinstance(told, list):
-        kinds = [_error(one) for one in told]
+    errors = summary.get("errors")
+    if isinstance(errors, list):
+        texts = [_error(error) for error in errors]
     else:
-        kinds = [kind for kind in submission.train.errors if kind] if submission.train else []
-    yield from list(dict.fromkeys(short(text, MAX_ERROR_CHARACTERS) for text in kinds))[:MAX_ERRORS]
+        texts = [kind for kind in submission.train.errors if kind] if submission.train else []
+    yield from list(dict.fromkeys(short(text, MAX_ERROR_CHARACTERS) for text in texts))[:MAX_ERRORS]
 
 
-def _error(told: object) -> str:
-    if not isinstance(told, dict):
-        return str(told)
-    return f"{told.get('kind')}: {told.get('message')}"
+def _error(error: object) -> str:
+    if not isinstance(error, dict):
+        return str(error)
+    return f"{error.get('kind')}: {error.get('message')}"
 
 
 def _videos(run: Path, name: str, page: Path) -> Iterator[VideoLink]:
     try:
-        found = [path for path in list_files(run, name, MAX_FEEDBACK_FILES, 1) if path.endswith(f"/{VIDEO}")]
+        videos = [path for path in list_files(run, name, MAX_FEEDBACK_FILES, 1) if path.endswith(f"/{VIDEO}")]
     except OSError:
         return
-    for path in (run / name / path for path in found[:MAX_VIDEOS]):
+    for path in (run / name / path for path in videos[:MAX_VIDEOS]):
         if path.is_file() and not path.is_symlink():
             yield VideoLink(path.parent.name, link(path, page))
 
 
 def link(path: Path, page: Path) -> str:
-    """Relative and quoted, colons too: the name of a folder must not read as a scheme."""
+    """Return a relative URL. Colons are quoted, too: the name of a folder must not read as a scheme."""
     return quote_from_bytes(os.fsencode(os.path.relpath(path.resolve(), page.resolve())))
 
 
 MAX_FILES: Final = 12
-TOLD_BY: Final[Mapping[TokenPrecision | None, str]] = {
+PRECISION_NOTES: Final[Mapping[TokenPrecision | None, str]] = {
     TokenPrecision.TURN: " (its whole turn)",
     TokenPrecision.MIXED: " (some of them of its whole turn)",
 }
@@ -117,7 +124,7 @@ MAX_CHARACTERS: Final = 600
 
 @dataclass(frozen=True)
 class SubmissionRow:
-    """``before``: what the agent used and opened since the last submission, in words. ``diff`` to the checkpoint
+    """One submission. ``before``: tokens and files since the last submission, in words. ``diff`` to the checkpoint
     before; ``no_diff`` says why there is none."""
 
     number: int
@@ -135,30 +142,34 @@ class SubmissionRow:
     no_diff: str | None
 
 
-def submission_rows(opened: RunFolder, found: Diagnosis, page: Path) -> Iterator[SubmissionRow]:
-    """Holds two checkpoints at a time."""
+def submission_rows(opened: RunFolder, diagnosis: Diagnosis, page: Path) -> Iterator[SubmissionRow]:
+    """Yield a row for each submission. Two checkpoints are in memory at a time."""
     before: Tree | None = {}
     previous: str | None = None
     selected = opened.run.outcome.submission if opened.run.outcome else None
-    meanwhile = {one.submission: tuple(_meanwhile(one.between)) for one in found.spending.by_submission}
-    for submission, event in zip(opened.run.submissions, found.timeline, strict=True):
+    efforts = {spent.submission: tuple(_describe_effort(spent.between)) for spent in diagnosis.spending.by_submission}
+    for submission, event in zip(opened.run.submissions, diagnosis.timeline, strict=True):
         same = submission.checkpoint == previous
         after = before if same else read_tree(opened.checkpoint(submission.checkpoint))
         change, reason = _change(before, after, same)
-        told = summarize_feedback(opened.folder, submission, page)
-        row = _row(submission, event, submission.number == selected, told, change, reason)
-        yield replace(row, before=meanwhile.get(submission.number, ()))
+        feedback = summarize_feedback(opened.folder, submission, page)
+        row = _row(submission, event, submission.number == selected, feedback, change, reason)
+        yield replace(row, before=efforts.get(submission.number, ()))
         before, previous = after, submission.checkpoint
 
 
-def _meanwhile(told: SubmissionEffort) -> Iterator[str]:
-    if told.tokens:
-        amounts = {"fresh": told.tokens.fresh_input, "cached": told.tokens.cache_read, "output": told.tokens.output}
+def _describe_effort(effort: SubmissionEffort) -> Iterator[str]:
+    if effort.tokens:
+        amounts = {
+            "fresh": effort.tokens.fresh_input,
+            "cached": effort.tokens.cache_read,
+            "output": effort.tokens.output,
+        }
         known = ", ".join(f"{amount:,} {name}" for name, amount in amounts.items() if amount is not None)
-        yield f"{known} tokens{TOLD_BY.get(told.tokens_by, '')}" if known else "tokens unknown"
-    if told.feedback_opened is not None:
-        shown = ", ".join(told.feedback_opened[:MAX_FILES]) or "no feedback"
-        more = len(told.feedback_opened) - MAX_FILES
+        yield f"{known} tokens{PRECISION_NOTES.get(effort.tokens_by, '')}" if known else "tokens unknown"
+    if effort.feedback_opened is not None:
+        shown = ", ".join(effort.feedback_opened[:MAX_FILES]) or "no feedback"
+        more = len(effort.feedback_opened) - MAX_FILES
         yield f"opened {short(shown, MAX_CHARACTERS)}" + (f" and {more} more" if more > 0 else "")
 
 
@@ -174,7 +185,7 @@ def _row(
     submission: SubmissionRecord,
     event: TimelineEvent,
     selected: bool,
-    told: FeedbackFiles,
+    feedback: FeedbackFiles,
     change: Diff | None,
     reason: str | None,
 ) -> SubmissionRow:
@@ -189,7 +200,7 @@ def _row(
         validation=event.validation,
         edit_size=event.edit_size,
         before=(),
-        feedback=told,
+        feedback=feedback,
         diff=change,
         no_diff=reason,
     )

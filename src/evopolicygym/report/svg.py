@@ -1,4 +1,4 @@
-"""SVG as escaped markup, and a figure that stands in a page or in a file of its own."""
+"""SVG elements as escaped markup, and figures for the page or for a file of their own."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NAMESPACE: Final = "http://www.w3.org/2000/svg"
 
 
 def element(name: str, *children: object, **attributes: object) -> Markup:
-    """``class_`` and ``stroke_width`` are spelled as SVG spells them. Children that are not markup are escaped."""
+    """Return an element; ``stroke_width`` becomes `stroke-width`. Children that are not markup are escaped."""
     written = "".join(f' {_attribute(key)}="{_value(value)}"' for key, value in attributes.items())
     inner = "".join(child if isinstance(child, Markup) else escape(plain(child)) for child in children)
     return Markup(f"<{name}{written}>{inner}</{name}>")
@@ -47,13 +47,13 @@ def line(x1: float, y1: float, x2: float, y2: float, **attributes: object) -> Ma
 
 
 def tooltip(text: object) -> Markup:
-    """Shown when the pointer rests on the element that holds it."""
+    """Return a title, which browsers show when the pointer rests on the parent."""
     return element("title", text)
 
 
 @dataclass(frozen=True)
 class Figure:
-    """``name`` is that of its file, ``title`` says what it shows."""
+    """A figure. ``name`` is the stem of its file; ``title`` says what it shows."""
 
     name: str
     title: str
@@ -91,7 +91,7 @@ def text_width(text: str) -> float:
 
 
 def shorten_to_width(text: str, most: float) -> str:
-    """As much of the text as fits, with dots where something is missing."""
+    """Return as much of the text as fits, with an ellipsis where it is cut."""
     if text_width(text) <= most:
         return text
     left, kept = most - _letter("…"), 0

@@ -1,4 +1,4 @@
-"""Text that agents had a hand in, made fit for a page: what is unseen, or turns the rest around, is marked."""
+"""Make text from agents safe to show: characters that are invisible or change the direction of text are replaced."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ UNKNOWN: Final = "–"  # noqa: RUF001
 
 
 def is_seen(char: str) -> bool:
-    """Whether ``char`` shows as itself. Control characters are obeyed by terminals and no XML; the bidirectional ones
-    make a line read as what it is not; others have no width, or no glyph."""
+    """Return whether a character shows as itself. Terminals obey control characters, XML forbids them; bidirectional
+    ones reorder a line; others have no width or no glyph."""
     if char in BLANK or "\U000e0000" <= char <= "\U000e0fff":
         return False
     return char.isprintable() or unicodedata.category(char) == SPACE
 
 
 def replace_unseen(text: str, mark: Callable[[str], str]) -> str:
-    """``text`` with ``mark`` of each character that does not show as itself in its place; newlines and tabs stay. For
-    all that is shown: on a page, and on a terminal."""
-    return SUSPECT.sub(lambda found: found[0] if is_seen(found[0]) else mark(found[0]), text)
+    """Replace each character that does not show as itself by ``mark`` of it; newlines and tabs stay. Used for the page
+    and for the terminal."""
+    return SUSPECT.sub(lambda match: match[0] if is_seen(match[0]) else mark(match[0]), text)
 
 
 def clean(value: object) -> object:
-    """For everything that a template prints; what is markup already was cleaned when it was made."""
+    """Clean a value that a template prints; markup was cleaned when it was made."""
     if isinstance(value, Markup) or not isinstance(value, str):
         return value
     return replace_unseen(value, lambda _: "\N{REPLACEMENT CHARACTER}")

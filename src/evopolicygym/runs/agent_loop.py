@@ -255,7 +255,7 @@ def turn_request(state: RunState, limits: AgentLimits, session: str | None, must
     if not state.turns:
         text = prompts.opening(state.budget, remaining)
     else:
-        text = prompts.go_on(state.remaining, state.budget, state.turns[-1].failure is not None, remaining)
+        text = prompts.continuing(state.remaining, state.budget, state.turns[-1].failure is not None, remaining)
     earlier = [Usage(**turn.usage) for turn in state.turns if turn.usage and turn.session == session]
     return TurnRequest(len(state.turns) + 1, text, session, total_usage(earlier), must_end)
 

@@ -1,4 +1,7 @@
-"""The workspace: all that the agent sees of a run."""
+"""The workspace of a run: everything that its agent sees.
+
+AGENTS.md (the rules and the task), submit.py (the client of the API), door.json (the API's address), `system/` with a
+starter policy, and files that point other clients to AGENTS.md."""
 
 from __future__ import annotations
 
@@ -30,57 +33,63 @@ POINTERS: Final = {  # for clients that do not look for AGENTS.md; `@` includes 
 TEXT: Final = """\
 # Your job
 
-Write the best policy you can for the task below. The policy is `system/policy.py`; everything in `system/` belongs to
-it. Submit it for training episodes, read the feedback, change it, and submit again, until the budget is spent.
+Write the best policy you can for the task below. The policy is `system/policy.py`; all files in `system/` belong to it.
+Submit it for training episodes, read the feedback, improve it, and submit again, until the budget is spent.
 
-- Your budget is {budget} training episodes in all. A submission costs as many episodes as cases it names. When the
-  budget is spent, the run is over.
-- Training cases are numbered 0 to {last}. Repeating a case with the same policy gives the same result, so choose.
-- When you are done, one of the policies that you submitted is chosen by its mean return on hidden cases, and measured
-  on other hidden cases. Only what was submitted counts: submit your best version at least once. A policy that does
-  well on the training cases that you know but not on others will not score.
-{candidates}- You cannot see the hidden cases, and nothing that you can do here runs the environment but a submission.
-- Outside `system/` you may keep notes, scripts and models fitted to the recorded episodes; they are not submitted.
-- Nobody answers questions. The folder may hold files of your own from earlier turns: go on from them.
+- Your budget is {budget} training episodes in total. A submission costs one episode per case that it names. The run is
+  over when the budget is spent.
+- Training cases are numbered 0 to {last}. The same policy on the same case always gives the same result, so repeating
+  a case is only useful after a change.
+- At the end, the policy with the best mean return on hidden cases is selected from those that you submitted, and then
+  measured on other hidden cases. Only submitted policies count: submit your best version at least once. A policy that
+  is tuned to the training cases, and does badly on others, scores badly.
+{candidates}- You cannot see the hidden cases. The only way to run the environment is a submission.
+- Outside `system/` you may keep notes, scripts and models fitted to the recorded episodes. They are not submitted.
+- There is no one to answer questions. The folder may hold your own files from earlier turns: continue from them.
 
 ## How to submit
 
 ```
 {submit}; any list such as 0-3,7,7
-python3 submit.py --check     # import, construct and ask the policy once here, on a recorded observation if any; free
+python3 submit.py --check     # free: import the policy here and ask it for one action, on a recorded observation if any
 python3 submit.py --info      # remaining budget, limits, spaces
 python3 submit.py --help
 ```
 
-`submit.py` waits and prints a summary. If it is killed while it waits, run it again without cases: the submission goes
-on, and nothing is charged twice. Without it: POST {{"env_instances": [0, 1, 2]}} to the URL in
-`EVOPOLICYGYM_SUBMIT_URL` or `door.json`; GET /info and /task are beside it.
+`submit.py` waits for the result and prints a summary. If it is killed while it waits, run it again without cases: the
+submission continues, and nothing is charged twice. To submit without it, POST {{"env_instances": [0, 1, 2]}} to the URL
+in `EVOPOLICYGYM_SUBMIT_URL` or `door.json`; GET /info and /task are at the same address.
 
-At most {most} episodes per submission, one submission at a time; `system/` may hold {mebibytes} MiB in {files} files.
-A request that is refused costs nothing. A policy that does not import or crashes costs the full number of episodes.
+A submission may name at most {most} episodes, and only one runs at a time. `system/` may hold {mebibytes} MiB in
+{files} files. A refused request costs nothing. A policy that does not import or crashes costs all of its episodes.
 
-## What comes back
+## What you get back
 
-`feedback/submit_NNN/` holds `summary.json` (returns, lengths, errors, remaining budget; lists are in the order of the
-cases that you named), `errors.txt`, and for each episode, in that order, `episodes/ep_XXX/`: `trajectory.jsonl` (one
-line per step: `t`, `obs`, `action`, `reward`, `terminated`, `truncated`; the last line has the final `obs` alone),
-`observations.npz` where observations are large (in the lines they are `{{"npz": NAME, "row": ROW}}`, which is
-`numpy.load("observations.npz")[NAME][ROW]`), `stdout.txt` and `stderr.txt` (what the policy printed), `error.txt` where
-it failed{video}.
+`feedback/submit_NNN/` holds:
 
+- `summary.json`: returns, lengths, errors and the remaining budget; lists are in the order of the cases you named
+- `errors.txt`
+- `episodes/ep_XXX/` for each episode, in the same order:
+  - `trajectory.jsonl`: one line per step with `t`, `obs`, `action`, `reward`, `terminated`, `truncated`; the last line
+    has only the final `obs`
+  - `observations.npz` if observations are large: then `obs` is `{{"npz": NAME, "row": ROW}}`, which stands for
+    `numpy.load("observations.npz")[NAME][ROW]`
+  - `stdout.txt` and `stderr.txt`: what the policy printed
+  - `error.txt` if the episode failed
+{video}
 ---
 
 {task}"""
 
 
 CANDIDATES: Final = """\
-- At most {limit} of your policies can be chosen: the last {limit} different ones that you submitted and that loaded.
-  Submitting an earlier one again, unchanged, makes it one of the last. Each reply names those that count so far.
+- At most {limit} of your policies can be selected: the last {limit} different ones that you submitted and that loaded.
+  To keep an earlier one among them, submit it again unchanged. Each reply lists those that count so far.
 """
 
 
 def example_cases(budget: int) -> tuple[str, str]:
-    """Train cases of a first submission that a budget is enough for: as `submit.py` takes them, and in words."""
+    """Return train cases for a first submission within a budget: as `submit.py` takes them, and in words."""
     last = min(8, budget) - 1
     return (f"0-{last}", f"train cases 0 to {last} ({last + 1} episodes)") if last > 0 else ("0", "train case 0")
 
@@ -93,11 +102,11 @@ def make_workspace(
     video: str,
     max_candidates: int | None = None,
 ) -> None:
-    """Once, when the run is opened. What the agent does to it later is the agent's business; what an opening that was
-    killed left in ``system`` would be part of the agent's policy."""
+    """Write the workspace of a new run. Temporary files that a killed process left in ``system`` are deleted: they
+    would be part of the agent's policy."""
     for leftover in paths.system.glob(".policy.py-*"):
         leftover.unlink()
-    filmed = {"none": "", "first": ", `video.mp4` for the first episode", "all": ", `video.mp4`"}[video]
+    video_line = {"none": "", "first": "  - `video.mp4` in the first episode\n", "all": "  - `video.mp4`\n"}[video]
     cases, meaning = example_cases(budget)
     text = TEXT.format(
         budget=budget,
@@ -106,7 +115,7 @@ def make_workspace(
         most=min(MAX_EPISODES, budget),
         mebibytes=MAX_BYTES >> 20,
         files=MAX_FILES,
-        video=filmed,
+        video=video_line,
         candidates=CANDIDATES.format(limit=max_candidates) if max_candidates else "",
         task=task_text,
     )
@@ -118,17 +127,17 @@ def make_workspace(
 
 
 def write_door(paths: RunPaths, api: str) -> None:
-    """Where the door is now; after a restart it may have moved."""
+    """Write the API's address, which may change when the run is resumed."""
     _write_door(paths, {"api": api})
 
 
 def write_closed(paths: RunPaths) -> None:
-    """There is no door any more, and none will come back: whoever still waits need not."""
+    """Write that the API is closed for good, so that clients stop waiting."""
     _write_door(paths, {"closed": True})
 
 
 def _write_door(paths: RunPaths, content: dict[str, Any]) -> None:
-    """An agent that shut its own workspace is not told."""
+    """Write door.json. If the agent has made its workspace unwritable, log that and continue."""
     try:
         feedback.replace_file(paths.workspace, DOOR, json.dumps(content).encode() + b"\n")
     except OSError as error:
@@ -136,7 +145,7 @@ def _write_door(paths: RunPaths, content: dict[str, Any]) -> None:
 
 
 def agent_environment(paths: RunPaths, api: str) -> dict[str, str]:
-    """Variables of the public v0.1 protocol, for the agent's process."""
+    """Return the variables of the public v0.1 protocol for the agent's process."""
     from evopolicygym.tasks.ids import PROTOCOL
 
     values = {

@@ -20,7 +20,7 @@ EditSizer = Callable[[Version, Version], float | None]
 @dataclass(frozen=True)
 class TimelineEvent:
     """One submission. ``consumed``: episodes charged so far, this submission included. ``best``: best validation mean
-    so far; an edit that strictly raises it is a ``hit``. ``edit_size``: None where it is unknown or there is no edit."""
+    so far; an edit that strictly raises it is a ``hit``. ``edit_size``: None where unknown, or without an edit."""
 
     submission: int
     checkpoint: str
