@@ -1,4 +1,4 @@
-"""`evopolicygym agent`: who can play, and whether they can play here."""
+"""`evopolicygym agent`: list agents, and check whether they can run on this machine."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from evopolicygym.agents import definitions
 from evopolicygym.agents.definitions import Client
 from evopolicygym.agents.readiness import Readiness
 from evopolicygym.agents.readiness import check as look
+from evopolicygym.cli.options import Json
 from evopolicygym.cli.output import print_hint, print_json, print_table, stdout
 from evopolicygym.runs.install_paths import InstallPaths, find_install_paths
 from evopolicygym.sandbox.agent.visible_files import exposure
 
 app = typer.Typer(no_args_is_help=True, help="List and check agents.")
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @app.command("list")
-def list_agents(json: AsJson = False) -> None:
-    """Built-in agents and the clients that are known. Any program is an agent too, and so is a TOML file of yours."""
+def list_agents(json: Json = False) -> None:
+    """List the built-in agents and the supported clients. Any program can be an agent, and so can a client file."""
     clients = [definitions.load(name) for name in definitions.names()]
     if json:
         print_json([_row(client) for client in clients])
@@ -32,14 +32,16 @@ def list_agents(json: AsJson = False) -> None:
     clients.sort(key=lambda client: not client.ships)
     rows = ([_cell(_row(client)[name]) for name in columns] for client in clients)
     print_table(columns, rows, indent="", optional=("install", "proven_version"))
-    print_hint("`agent check NAME` says whether it can play here. `--agent command -- PROGRAM` runs any program.")
+    print_hint(
+        "`agent check NAME` says whether it can run here. `run TASK --agent command -- PROGRAM` runs any program."
+    )
 
 
 @app.command()
 def check(
-    name: Annotated[str, typer.Argument(help="A name of `agent list`, or a TOML file.")], json: AsJson = False
+    name: Annotated[str, typer.Argument(help="Name from `agent list`, or a client file (TOML).")], json: Json = False
 ) -> None:
-    """Installed? Which version? New enough a Node? A key? What to do otherwise. Exit code 1 when it cannot play."""
+    """Check an agent's program, version, Node and key, and say what is missing. Exit code 1 if it cannot run."""
     readiness = look(definitions.load(name), os.environ, Path.home())
     readiness.remarks.extend(_simulators(readiness.program))
     if json:
