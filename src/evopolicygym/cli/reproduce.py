@@ -24,8 +24,8 @@ def reproduce(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Recompute the paper's Tables 2 and 8 from its Table 1, and the percentages of Table 4 from its counts. Exit code 1
-    if a cell differs."""
+    """Recompute Tables 2 and 8 of the paper from its Table 1, and the percentages of Table 4 from its counts. Exit code
+    1 if a cell differs."""
     from evopolicygym.analysis import reproduce as analysis
 
     given = paper.load(input_file) if input_file else paper.document()
