@@ -1,4 +1,4 @@
-"""Names of classes in published JSON schemas. They are pinned: a class may get another name, its schema does not."""
+"""Published names in JSON schemas: a class may be renamed without renaming its schema."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from typing import Any
 
 
 def publish(schema: dict[str, Any], names: Mapping[type, str]) -> dict[str, Any]:
-    """Return ``schema``, as pydantic made it, with its definitions under their published names.
+    """Return a schema made by pydantic with its definitions under their published names.
 
-    Raises KeyError for a definition whose class has no published name.
+    ``names``: the published names of classes that are called otherwise in the code.
     """
     published = {cls.__name__: name for cls, name in names.items()}
-    definitions = {published[key]: _with_title(value, published) for key, value in schema["$defs"].items()}
+    definitions = {published.get(key, key): _with_title(value, published) for key, value in schema["$defs"].items()}
     whole = _with_title(schema, published) | {"$defs": dict(sorted(definitions.items()))}
     renamed: dict[str, Any] = _rename_references(whole, published)
     return renamed
 
 
 def _with_title(schema: dict[str, Any], published: Mapping[str, str]) -> dict[str, Any]:
-    """A title is the name of its class, unless the class has set another."""
+    """Rename the title, which is the class name unless the class sets another."""
     return schema | {"title": published.get(schema["title"], schema["title"])} if "title" in schema else schema
 
 
@@ -31,5 +31,5 @@ def _rename_references(value: Any, published: Mapping[str, str]) -> Any:
     renamed = {key: _rename_references(item, published) for key, item in value.items()}
     if isinstance(reference := value.get("$ref"), str):
         folder, _, name = reference.rpartition("/")
-        renamed["$ref"] = f"{folder}/{published[name]}"
+        renamed["$ref"] = f"{folder}/{published.get(name, name)}"
     return renamed

@@ -298,24 +298,12 @@ class RunRecord(RecordModel):
 # Under which names they are in the published schema: a class may get another name, its schema does not.
 NAMES: Final[dict[type, str]] = {
     RunRecord: "Run",
-    Agent: "Agent",
-    Budget: "Budget",
     CheckpointRecord: "Checkpoint",
-    Code: "Code",
     RunIds: "Ids",
-    Integrity: "Integrity",
     IsolationRecord: "Isolation",
     NodeRecord: "Node",
-    Options: "Options",
-    Outcome: "Outcome",
-    OutcomeKind: "OutcomeKind",
-    Repeat: "Repeat",
-    Result: "Result",
-    Sign: "Sign",
     RunStatus: "Status",
     SubmissionRecord: "Submission",
-    TaskFacts: "TaskFacts",
-    Times: "Times",
     TurnRecord: "Turn",
 }
 

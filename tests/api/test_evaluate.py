@@ -49,7 +49,7 @@ def test_results_are_a_data_frame(tmp_path):
     frame = found.to_pandas()
     assert frame["case"].tolist() == [3, 3, 1] and frame["return"].tolist() == list(found.returns) == [-500.0] * 3
     assert frame["error"].tolist() == ["act_error"] * 3 and found.failed == 3
-    assert steps == [(1, 3), (2, 3), (3, 3)]
+    assert steps == [(0, 3), (1, 3), (2, 3), (3, 3)]
 
 
 def test_episodes_are_recorded(tmp_path):

@@ -122,7 +122,7 @@ def test_a_full_disk_says_what_is_lost_and_what_to_do():
     with open("/dev/full", "w") as full:
         done = subprocess.run([*COMMAND, "task", "list", "--json"], stdout=full, stderr=subprocess.PIPE, text=True)
     assert done.returncode == 2
-    assert "No space left on device" in done.stderr and "Make room" in done.stderr and "--resume" in done.stderr
+    assert "No space left on device" in done.stderr and "Free some space" in done.stderr and "--resume" in done.stderr
 
 
 def test_a_version_that_cannot_be_written_is_no_traceback():
@@ -142,7 +142,7 @@ def test_a_full_disk_where_a_run_was_to_be_is_no_mistake_of_the_user(room, tmp_p
     )
     assert done.returncode == 4, done.stderr
     assert "No space left on device: " in done.stderr and str(tmp_path / "run") in done.stderr
-    assert "Make room" in done.stderr and "Traceback" not in done.stderr
+    assert "Free some space" in done.stderr and "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
@@ -156,7 +156,7 @@ def test_closed_streams(closed):
 def test_a_terminal_that_knows_only_ascii():
     done = run("reproduce", env=os.environ | {"PYTHONIOENCODING": "ascii"})
     assert done.returncode == 0, done.stderr
-    code = "import evopolicygym.cli.main as m; m._mend_streams(); print(chr(0x2588))"
+    code = "import evopolicygym.cli.main as m; m._prepare_streams(); print(chr(0x2588))"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, env=os.environ | {"PYTHONIOENCODING": "ascii"}
     )

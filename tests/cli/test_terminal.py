@@ -170,10 +170,10 @@ def test_on_a_terminal_a_forged_record_is_not_obeyed_either(runs):
 PRINTED = """
 import logging, sys, warnings
 from rich.text import Text
-from evopolicygym.cli.main import _mend_streams
+from evopolicygym.cli.main import _prepare_streams
 from evopolicygym.cli.output import print_json, stderr, stdout
 text = sys.argv[1].encode().decode("unicode_escape")
-_mend_streams()
+_prepare_streams()
 for console in (stdout, stderr):
     console.print(text, Text(text), style="bold")
     console.block("two\\nlines " + text.replace("\\n", " "))

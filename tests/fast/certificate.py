@@ -55,26 +55,26 @@ def physics(env: Any) -> Any:
     return state
 
 
-def same(one: Any, other: Any, where: str) -> None:
+def same(expected: Any, actual: Any, where: str) -> None:
     """Check that two values are equal to the bit, recursively; NaN equals NaN of the same bits."""
-    assert type(one) is type(other), f"{where}: {type(one)} and {type(other)}"
-    if isinstance(one, Mapping):
-        assert list(one) == list(other), where
-        for key in one:
-            same(one[key], other[key], f"{where}[{key!r}]")
-    elif isinstance(one, tuple | list):
-        assert len(one) == len(other), where
-        for i, (left, right) in enumerate(zip(one, other, strict=True)):
+    assert type(expected) is type(actual), f"{where}: {type(expected)} and {type(actual)}"
+    if isinstance(expected, Mapping):
+        assert list(expected) == list(actual), where
+        for key in expected:
+            same(expected[key], actual[key], f"{where}[{key!r}]")
+    elif isinstance(expected, tuple | list):
+        assert len(expected) == len(actual), where
+        for i, (left, right) in enumerate(zip(expected, actual, strict=True)):
             same(left, right, f"{where}[{i}]")
-    elif isinstance(one, np.ndarray):
-        assert one.dtype == other.dtype and one.shape == other.shape, where
-        assert one.tobytes() == other.tobytes(), f"{where}: {one} and {other}"
-    elif isinstance(one, float | np.floating):
-        assert float(one).hex() == float(other).hex() or (math.isnan(one) and math.isnan(other)), (
-            f"{where}: {one} {other}"
+    elif isinstance(expected, np.ndarray):
+        assert expected.dtype == actual.dtype and expected.shape == actual.shape, where
+        assert expected.tobytes() == actual.tobytes(), f"{where}: {expected} and {actual}"
+    elif isinstance(expected, float | np.floating):
+        assert float(expected).hex() == float(actual).hex() or (math.isnan(expected) and math.isnan(actual)), (
+            f"{where}: {expected} {actual}"
         )
     else:
-        assert one == other, f"{where}: {one!r} and {other!r}"
+        assert expected == actual, f"{where}: {expected!r} and {actual!r}"
 
 
 def certify(
@@ -88,19 +88,19 @@ def certify(
     """Play and compare one episode; return its length. ``reuse``: environments that have played before, to be reset."""
     stock, fast = reuse or pair(env_id, requires)
     rng = np.random.default_rng(seed)
-    (one, info_one), (other, info_other) = stock.reset(seed=seed), fast.reset(seed=seed)
-    same(one, other, "reset observation")
-    same(_recorded(info_one), _recorded(info_other), "reset info")
+    (expected, expected_info), (actual, actual_info) = stock.reset(seed=seed), fast.reset(seed=seed)
+    same(expected, actual, "reset observation")
+    same(_recorded(expected_info), _recorded(actual_info), "reset info")
     for t in range(horizon):
-        action = stream(rng, one, t)
-        step_one, step_other = stock.step(action), fast.step(action)
+        action = stream(rng, expected, t)
+        expected_step, actual_step = stock.step(action), fast.step(action)
         for name, left, right in zip(
-            ("observation", "reward", "terminated", "truncated"), step_one, step_other, strict=False
+            ("observation", "reward", "terminated", "truncated"), expected_step, actual_step, strict=False
         ):
             same(left, right, f"step {t} {name}")
-        same(_recorded(step_one[4]), _recorded(step_other[4]), f"step {t} info")
-        one = step_one[0]
-        if step_one[2] or step_one[3]:
+        same(_recorded(expected_step[4]), _recorded(actual_step[4]), f"step {t} info")
+        expected = expected_step[0]
+        if expected_step[2] or expected_step[3]:
             break
     state = (env.unwrapped.np_random.bit_generator.state for env in (stock, fast))
     same(*state, "random state")

@@ -69,11 +69,11 @@ def wild(seeds: range) -> int:
         same(*(env.reset(seed=seed, options={"low": -30, "high": 30}) for env in envs), "reset")
         for t in range(60):
             action = uniform(rng, None, t)
-            one, other = (env.step(action) for env in envs)
-            same(one, other, f"seed {seed} step {t}")
+            expected, actual = (env.step(action) for env in envs)
+            same(expected, actual, f"seed {seed} step {t}")
             same(*(env.unwrapped.state for env in envs), f"seed {seed} step {t} state")
             steps += 1
-            if one[2]:
+            if expected[2]:
                 break
     return steps
 

@@ -85,9 +85,9 @@ def test_ends_of_the_terrain(shift: float, reward: int | None) -> None:
         env.reset(seed=0)
         for body in (env.unwrapped.hull, *env.unwrapped.legs):
             body.position = (body.position.x + shift, body.position.y)
-    one, other = (env.step(uniform(np.random.default_rng(0), None, 0)) for env in envs)
-    same(one, other, "end")
-    assert one[2] and (one[1] == reward or reward is None)
+    expected, actual = (env.step(uniform(np.random.default_rng(0), None, 0)) for env in envs)
+    same(expected, actual, "end")
+    assert expected[2] and (expected[1] == reward or reward is None)
 
 
 @pytest.mark.parametrize("stream", [uniform, Walker()], ids=["uniform", "walker"])
@@ -110,11 +110,11 @@ def test_video_frames() -> None:
     obs = np.zeros(24, dtype=np.float32)
     for t in range(150):
         action = walker(None, obs, t)
-        one, other = (env.step(action) for env in envs)
-        same(one, other, f"step {t}")
+        expected, actual = (env.step(action) for env in envs)
+        same(expected, actual, f"step {t}")
         if t < 25 or t % 10 == 0:  # the first frames show the lidar
             same(*(env.render() for env in envs), f"frame {t}")
-        obs = one[0]
+        obs = expected[0]
 
 
 @pytest.mark.slow

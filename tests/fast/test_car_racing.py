@@ -100,9 +100,9 @@ def test_playfield_left() -> None:
     for env in envs:
         env.reset(seed=0)
     place(envs, 340.0, 10.0, 0.3)
-    one, other = (env.step(act(0, 1, 0)) for env in envs)
-    same(one, other, "outside")
-    assert one[1] == -100 and one[2]
+    expected, actual = (env.step(act(0, 1, 0)) for env in envs)
+    same(expected, actual, "outside")
+    assert expected[1] == -100 and expected[2]
 
 
 def test_discrete_actions() -> None:

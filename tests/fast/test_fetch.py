@@ -131,14 +131,14 @@ def test_dense_rewards_and_resets_without_a_seed(env_id):
 def test_the_same_frames(env_id, monkeypatch):
     monkeypatch.setenv("MUJOCO_GL", opengl())
     stock, fast = pair(env_id, REQUIRES, render_mode="rgb_array")
-    (one, _), _ = stock.reset(seed=9), fast.reset(seed=9)
+    (observation, _), _ = stock.reset(seed=9), fast.reset(seed=9)
     oracle = Oracle(TASKS[env_id])
     for t in range(5):
         same(stock.render(), fast.render(), f"frame {t}")
-        action = oracle(np.random.default_rng(0), one, t)
+        action = oracle(np.random.default_rng(0), observation, t)
         step = stock.step(action)
         same(step, fast.step(action), f"step {t}")
-        one = step[0]
+        observation = step[0]
     for env in (stock, fast):
         env.close()
 

@@ -338,9 +338,9 @@ def test_closest_lane(env_id: str) -> None:
         expected = RoadNetwork.get_closest_lane_index(network, position, heading)
         assert network.get_closest_lane_index(position, heading) == expected
         guess = network.roads.lanes[expected if i % 3 else list(network.roads.lanes)[i % len(lanes)]]
-        found = network.roads.closest(*position.tolist(), heading, guess)
-        assert found is None or found.index == expected
-        decided += found is not None
+        closest = network.roads.closest(*position.tolist(), heading, guess)
+        assert closest is None or closest.index == expected
+        decided += closest is not None
     assert decided > 1400
 
 
@@ -357,33 +357,33 @@ def test_closest_lane_of_odd_positions() -> None:
 def test_cars_that_are_clear_do_not_collide() -> None:
     rng, clear = np.random.default_rng(3), 0
     for _ in range(3000):
-        one, other = (Vehicle(None, rng.uniform(-4, 4, 2), rng.uniform(-4, 4), rng.uniform(-20, 40)) for _ in "ab")
-        found = utils.are_polygons_intersecting(one.polygon(), other.polygon(), one.velocity / 15, other.velocity / 15)[
-            :2
-        ]
-        if Body(one).clear_of(Body(other), 1 / 15):
+        first, second = (Vehicle(None, rng.uniform(-4, 4, 2), rng.uniform(-4, 4), rng.uniform(-20, 40)) for _ in "ab")
+        intersecting = utils.are_polygons_intersecting(
+            first.polygon(), second.polygon(), first.velocity / 15, second.velocity / 15
+        )[:2]
+        if Body(first).clear_of(Body(second), 1 / 15):
             clear += 1
-            assert found == (False, False)
+            assert intersecting == (False, False)
     assert 300 < clear < 2700
 
 
 def test_numbers_have_numpys_bits() -> None:
     rng, pairs = np.random.default_rng(5), arithmetic.Pairs()
     for _ in range(5000):
-        one, other = rng.uniform(-150, 150, 2), rng.uniform(-2, 2, 2)
-        x, y = one.tolist()
-        assert pairs.norm(x, y) == np.linalg.norm(one)
-        assert pairs.dot(x, y, *other.tolist()) == np.dot(one, other)
-        assert arithmetic.arctan2(y, x) == np.arctan2(one[1], one[0])
+        first, second = rng.uniform(-150, 150, 2), rng.uniform(-2, 2, 2)
+        x, y = first.tolist()
+        assert pairs.norm(x, y) == np.linalg.norm(first)
+        assert pairs.dot(x, y, *second.tolist()) == np.dot(first, second)
+        assert arithmetic.arctan2(y, x) == np.arctan2(first[1], first[0])
         assert (arithmetic.sin(x), arithmetic.cos(x), arithmetic.tan(x)) == (
-            np.sin(one[0]),
-            np.cos(one[0]),
-            np.tan(one[0]),
+            np.sin(first[0]),
+            np.cos(first[0]),
+            np.tan(first[0]),
         )
-        assert arithmetic.square(x) == np.power(one[0], 2)
-        assert (x + math.pi) % arithmetic.TAU - math.pi == utils.wrap_to_pi(one[0])
-        assert arithmetic.not_zero(x / 1e4) == utils.not_zero(one[0] / 1e4)
-        assert arithmetic.clip(x, -9.0, 9.0) == np.clip(one[0], -9.0, 9.0)
+        assert arithmetic.square(x) == np.power(first[0], 2)
+        assert (x + math.pi) % arithmetic.TAU - math.pi == utils.wrap_to_pi(first[0])
+        assert arithmetic.not_zero(x / 1e4) == utils.not_zero(first[0] / 1e4)
+        assert arithmetic.clip(x, -9.0, 9.0) == np.clip(first[0], -9.0, 9.0)
 
 
 @pytest.mark.slow

@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 
 from conftest import policy_source
-from evopolicygym.judge import feedback
+from evopolicygym.judge import feedback as judge_feedback
 from process_helpers import assert_killed_in, kill_self
 from server_helpers import AS_USER, SMALL, Server, command
 
@@ -185,7 +185,7 @@ def test_an_agent_that_builds_in_what_is_being_delivered(tmp_path, monkeypatch):
     feedback.mkdir(parents=True)
     (source / "episodes" / "ep_000").mkdir(parents=True)
     (source / "summary.json").write_text("{}")
-    copy_file = feedback._copy_file
+    copy_file = judge_feedback._copy_file
 
     def build(path: str, name: str, target: int) -> None:
         (inner,) = feedback.glob(".submit_001-*")
@@ -198,12 +198,12 @@ def test_an_agent_that_builds_in_what_is_being_delivered(tmp_path, monkeypatch):
         os.close(descriptor)
         copy_file(path, name, target)
 
-    monkeypatch.setattr("evopolicygym.judge.feedback._copy_file", build)
+    monkeypatch.setattr(judge_feedback, "_copy_file", build)
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (limits[1], limits[1]))  # or it runs out of these first
     try:
         with pytest.raises(feedback.DeliveryFailed):
-            feedback.copy_to_workspace(source, feedback.parent)
+            judge_feedback.copy_to_workspace(source, feedback.parent)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
         subprocess.run(["rm", "-r", feedback], check=True)  # Python could not
@@ -466,6 +466,6 @@ def test_feedback_can_be_read_although_the_judge_was_killed_when_it_appeared(tmp
     (workspace := tmp_path / "workspace").mkdir()
     with monkeypatch.context() as patch:
         patch.setattr(os, "rename", rename_and_die)
-        assert_killed_in(lambda: feedback.copy_to_workspace(source, workspace))
-    feedback.copy_to_workspace(source, workspace)
+        assert_killed_in(lambda: judge_feedback.copy_to_workspace(source, workspace))
+    judge_feedback.copy_to_workspace(source, workspace)
     assert (workspace / "feedback" / "submit_001").stat().st_mode & 0o777 == 0o555

@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -30,7 +31,7 @@ def evaluate(
     policy: str | os.PathLike[str],
     task: str | os.PathLike[str] | Task,
     *,
-    split: Split | SplitName = "train",
+    split: SplitName = "train",
     seeds: SeedsName = "sealed",
     cases: str | Sequence[int] | None = None,
     jobs: int | None = None,
@@ -60,7 +61,7 @@ def evaluate(
         salt: The ``salt`` of an earlier evaluation, to repeat the random numbers that the policy drew.
         seal_key: The key file of sealed cases, where it is not the default one.
         engine: ``local``, or ``ray`` to play on the cluster at ``ray_address`` (docs/cluster.md).
-        progress: Called after each episode with the number of finished episodes and their total.
+        progress: Called with the number of finished episodes and their total: at the start, and after each episode.
         notice: Called with each warning, such as a simulator that is not of the pinned version (default:
             ``warnings.warn``).
 
@@ -200,15 +201,12 @@ def _hidden_cases(task: Task, splits_id: str, policy: str | os.PathLike[str]) ->
 
 
 def _counter(progress: Callable[[int, int], object] | None, total: int) -> Callable[[], object]:
-    done = 0
-
-    def advance() -> None:
-        nonlocal done
-        done += 1
-        if progress:
-            progress(done, total)
-
-    return advance
+    """Return what is to be called after each episode; report the start."""
+    if progress is None:
+        return lambda: None
+    report, done = progress, count(1)
+    report(0, total)
+    return lambda: report(next(done), total)
 
 
 @contextmanager

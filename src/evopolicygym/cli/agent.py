@@ -1,4 +1,4 @@
-"""`evopolicygym agent`: who can play, and whether they can play here."""
+"""`evopolicygym agent`: list agents, and check whether they can run on this machine."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ import typer
 from evopolicygym.agents import definitions
 from evopolicygym.agents.definitions import Client
 from evopolicygym.agents.readiness import Readiness
-from evopolicygym.agents.readiness import check as look
+from evopolicygym.agents.readiness import check as check_installation
+from evopolicygym.cli.options import Json
 from evopolicygym.cli.output import print_hint, print_json, print_table, stdout
 from evopolicygym.runs.install_paths import InstallPaths, find_install_paths
 from evopolicygym.sandbox.agent.visible_files import exposure
 
 app = typer.Typer(no_args_is_help=True, help="List and check agents.")
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @app.command("list")
-def list_agents(json: AsJson = False) -> None:
-    """Built-in agents and the clients that are known. Any program is an agent too, and so is a TOML file of yours."""
+def list_agents(json: Json = False) -> None:
+    """List the built-in agents and the supported clients. Any program can be an agent, and so can a client file."""
     clients = [definitions.load(name) for name in definitions.names()]
     if json:
         print_json([_row(client) for client in clients])
@@ -32,15 +32,17 @@ def list_agents(json: AsJson = False) -> None:
     clients.sort(key=lambda client: not client.ships)
     rows = ([_cell(_row(client)[name]) for name in columns] for client in clients)
     print_table(columns, rows, indent="", optional=("install", "proven_version"))
-    print_hint("`agent check NAME` says whether it can play here. `--agent command -- PROGRAM` runs any program.")
+    print_hint(
+        "`agent check NAME` says whether it can run here. `run TASK --agent command -- PROGRAM` runs any program."
+    )
 
 
 @app.command()
 def check(
-    name: Annotated[str, typer.Argument(help="A name of `agent list`, or a TOML file.")], json: AsJson = False
+    name: Annotated[str, typer.Argument(help="Name from `agent list`, or a client file (TOML).")], json: Json = False
 ) -> None:
-    """Installed? Which version? New enough a Node? A key? What to do otherwise. Exit code 1 when it cannot play."""
-    readiness = look(definitions.load(name), os.environ, Path.home())
+    """Check an agent's program, version, Node and key, and say what is missing. Exit code 1 if it cannot run."""
+    readiness = check_installation(definitions.load(name), os.environ, Path.home())
     readiness.remarks.extend(_simulators(readiness.program))
     if json:
         print_json(asdict(readiness) | {"ready": readiness.ready})
@@ -51,33 +53,36 @@ def check(
 
 
 def _simulators(program: str | None) -> list[str]:
-    """A client is shown its installation whole."""
+    """Warn about simulator packages in the client's installation, all of which the agent can see."""
     installation = find_install_paths(Path(program)) if program else InstallPaths()
     seen = exposure(installation.readable, installation.libraries).seen
-    found = f"it would see {', '.join(seen)}, and could simulate off budget, which its records would say"
-    return [f"{found}: install it without them"] if seen else []
+    names = ", ".join(seen)
+    warning = f"it would see {names}, and could simulate off budget, which its records would say"
+    return [f"{warning}: install it without them"] if seen else []
 
 
-def _show(found: Readiness) -> None:
+def _show(readiness: Readiness) -> None:
     facts = (
-        {"program": "built in", "key": found.key or "none"}
-        if found.ships
+        {"program": "built in", "key": readiness.key or "none"}
+        if readiness.ships
         else {
-            "program": found.program or "not found",
-            "version": f"{found.version or 'unknown'} (proven: {found.proven_version or 'none'})",
-            "node": f"{found.node or 'none'} (needs {found.node_needed} or newer)"
-            if found.node_needed
+            "program": readiness.program or "not found",
+            "version": f"{readiness.version or 'unknown'} (proven: {readiness.proven_version or 'none'})",
+            "node": f"{readiness.node or 'none'} (needs {readiness.node_needed} or newer)"
+            if readiness.node_needed
             else "not needed",
-            "unattended": f"yes, proven with {found.proven_version}" if found.proven_version else "by its definition",
-            "key": found.key or "none",
+            "unattended": f"yes, proven with {readiness.proven_version}"
+            if readiness.proven_version
+            else "by its definition",
+            "key": readiness.key or "none",
         }
     )
-    stdout.print(f"{found.title}: {'ready' if found.ready else 'not ready'}")
+    stdout.print(f"{readiness.title}: {'ready' if readiness.ready else 'not ready'}")
     for label, value in facts.items():
         stdout.print(f"  {label:<11} {value}")
-    for line in found.missing:
+    for line in readiness.missing:
         stdout.print(f"  MISSING     {line}")
-    for line in found.remarks:
+    for line in readiness.remarks:
         stdout.print(f"  note        {line}")
 
 

@@ -1,27 +1,27 @@
-"""`evopolicygym analyze`: how runs went, one by one and by agent."""
+"""`evopolicygym analyze`: diagnose runs, one by one and by agent."""
 
 from __future__ import annotations
 
 import csv
 import sys
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from evopolicygym.cli.analyze_text import show_runs
+from evopolicygym.cli.options import RunFolders
 from evopolicygym.cli.output import print_json, print_skipped
 from evopolicygym.errors import UserError
 
 
 def analyze(
-    runs: Annotated[list[Path], typer.Argument(help="Run folders, or folders that hold some.")],
+    runs: RunFolders,
     json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print one row per run as CSV.")] = False,
 ) -> None:
-    """How runs went: edits and hits, curves, budget, structure. Exit code 1 when a folder had to be skipped."""
+    """Diagnose how runs went: edits and hits, curves, budget, code structure. Exit code 1 if a folder was skipped."""
     if json and as_csv:
-        raise UserError("--json and --csv exclude each other", "Choose one.")
+        raise UserError("--json and --csv cannot be combined", "Choose one.")
     from evopolicygym.api.statistics import analyze
 
     made = analyze(runs)

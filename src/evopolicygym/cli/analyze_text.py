@@ -1,4 +1,4 @@
-"""How runs went, as tables."""
+"""Diagnoses of runs as text tables."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from evopolicygym.cli.output import print_table, print_text
 
 
 def show_runs(runs: Sequence[Diagnosis]) -> None:
-    together = summarize_entrants(runs)
+    summaries = summarize_entrants(runs)
     _table("runs", RUN_HEADER, [_run(run) for run in runs], RUN_OPTIONAL)
     _table("progress of the best validation mean", PROGRESS_HEADER, [_progress(run) for run in runs])
     _table("tokens, and feedback files opened between submissions", TOKEN_HEADER, [_tokens(run) for run in runs])
     _table("edits: hits / number, by kind", EDIT_HEADER, [_edits(run) for run in runs], EDIT_OPTIONAL)
-    _table("hit rates by agent, with 95 % intervals clustered by run", RATE_HEADER, _rates(together), RATE_OPTIONAL)
-    _table("hits / number by edit size", SIZE_HEADER, [_sizes(group) for group in together])
-    _table("structure of the selected bundles, means", SHAPE_HEADER, [_shape(group) for group in together])
+    _table("hit rates by agent, with 95 % intervals clustered by run", RATE_HEADER, _rates(summaries), RATE_OPTIONAL)
+    _table("hits / number by edit size", SIZE_HEADER, [_sizes(group) for group in summaries])
+    _table("structure of the selected bundles, means", SHAPE_HEADER, [_shape(group) for group in summaries])
 
 
 RUN_HEADER = (
@@ -92,44 +92,46 @@ def _run(run: Diagnosis) -> Sequence[str]:
 
 
 def _progress(run: Diagnosis) -> Sequence[str]:
-    made = run.progress
+    progress = run.progress
     return (
         _name(run),
-        number(made.curve[-1].best if made.curve else None),
-        number(made.area),
-        *map(number, made.episodes_to.values()),
-        number(made.submissions_after_best),
-        str(made.drops),
-        _percent(made.drops_rolled_back),
-        number(made.last_minus_best),
+        number(progress.curve[-1].best if progress.curve else None),
+        number(progress.area),
+        *map(number, progress.episodes_to.values()),
+        number(progress.submissions_after_best),
+        str(progress.drops),
+        _percent(progress.drops_rolled_back),
+        number(progress.last_minus_best),
     )
 
 
 def _tokens(run: Diagnosis) -> Sequence[str]:
-    """What single submissions used is known where each was in a turn of its own, or requests were metered."""
-    meanwhile = [one.between for one in run.spending.by_submission]
-    known = [one.tokens for one in meanwhile if one.tokens]
-    outputs = [tokens.output for tokens in known if tokens.output is not None]
+    """Tokens of single submissions are known if each had a turn of its own, or if requests were metered."""
+    intervals = [submission.between for submission in run.spending.by_submission]
+    metered = [interval.tokens for interval in intervals if interval.tokens]
+    outputs = [tokens.output for tokens in metered if tokens.output is not None]
     used = run.spending.tokens
     return (
         _name(run),
         str(len(run.spending.by_turn)),
         *(UNKNOWN if n is None else f"{n:,}" for n in (used.fresh_input, used.cache_read, used.output)),
-        f"{len(known)} of {len(meanwhile)}",
-        " and ".join(sorted({one.tokens_by for one in meanwhile if one.tokens_by})) or UNKNOWN,
+        f"{len(metered)} of {len(intervals)}",
+        " and ".join(sorted({interval.tokens_by for interval in intervals if interval.tokens_by})) or UNKNOWN,
         number(median(outputs) if outputs else None),
-        number(files_opened(meanwhile)),
+        number(files_opened(intervals)),
     )
 
 
 def _edits(run: Diagnosis) -> Sequence[str]:
-    return (_name(run), *(f"{one.hits}/{one.n}" for one in run.edits.values()), str(len(run.phases)))
+    return (_name(run), *(f"{rate.hits}/{rate.n}" for rate in run.edits.values()), str(len(run.phases)))
 
 
-def _rates(together: Sequence[EntrantSummary]) -> list[Sequence[str]]:
-    """The paper's two edits: data edits and cosmetics are unknown to it, rollbacks and retests it counts apart."""
+def _rates(summaries: Sequence[EntrantSummary]) -> list[Sequence[str]]:
+    """Return the rates of the two kinds of edits that the paper has in its table."""
     return [
-        (*_group(group), str(group.runs), kind, *_rate(group.edits[kind])) for group in together for kind in PAPER_EDITS
+        (*_group(group), str(group.runs), kind, *_rate(group.edits[kind]))
+        for group in summaries
+        for kind in PAPER_EDITS
     ]
 
 

@@ -1,4 +1,4 @@
-"""`evopolicygym compare`: entrants against each other on the same cases, with what it would take to be sure."""
+"""`evopolicygym compare`: paired comparison of entrants on the same cases."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ from typing import Annotated
 
 import typer
 
+from evopolicygym.cli.options import Json
 from evopolicygym.cli.output import print_json, print_skipped
 
 
 def compare(
-    paths: Annotated[list[Path], typer.Argument(help="Runs or folders of runs: one for each side.")],
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    paths: Annotated[list[Path], typer.Argument(help="Runs or folders of runs, one for each side.")],
+    json: Json = False,
 ) -> None:
-    """Paired differences with intervals, per task and overall. A folder with several entrants is one side for each."""
+    """Compare entrants in pairs: differences with intervals, per task and overall, and the number of runs needed to be
+    sure. A folder with several entrants counts as one side for each."""
     from evopolicygym.api.statistics import compare
     from evopolicygym.cli.compare_text import show_pairs
 

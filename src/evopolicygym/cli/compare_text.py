@@ -26,10 +26,10 @@ BESIDE = ("task", "P(improvement)", "correlation by case", "gain from pairing", 
 OVERALL = "overall, normalised"
 
 
-def show_pairs(pairs: Sequence[PairComparison], found: Sequence[ComparedEntrant]) -> None:
+def show_pairs(pairs: Sequence[PairComparison], sides: Sequence[ComparedEntrant]) -> None:
     for pair in pairs:
         _show_pair(pair)
-    for side in found:
+    for side in sides:
         for run, reason in side.missing.items():
             print_text(f"missing: {side.label}, {run}: {reason}")
         for reason in side.apart:
@@ -55,31 +55,37 @@ def _show_pair(pair: PairComparison) -> None:
     print_text()
 
 
-def _task(one: TaskComparison) -> tuple[str, ...]:
-    scores = (number(one.scores[0], 6), number(one.scores[1], 6))
-    return (one.task, f"{one.runs[0]}, {one.runs[1]}", *scores, *_difference(one.difference))
+def _task(task: TaskComparison) -> tuple[str, ...]:
+    scores = (number(task.scores[0], 6), number(task.scores[1], 6))
+    return (task.task, f"{task.runs[0]}, {task.runs[1]}", *scores, *_difference(task.difference))
 
 
-def _overall(found: ScoreDifference) -> tuple[str, ...]:
-    return (OVERALL, "", "", "", *_difference(found))
+def _overall(difference: ScoreDifference) -> tuple[str, ...]:
+    return (OVERALL, "", "", "", *_difference(difference))
 
 
-def _difference(found: ScoreDifference) -> tuple[str, ...]:
-    value, scope = found.value, "; ".join([found.scope, *caution(found.coverage)])
-    return number(value.value), between(value.interval), probability(found.p), probability(found.p_holm), scope
+def _difference(difference: ScoreDifference) -> tuple[str, ...]:
+    value, scope = difference.value, "; ".join([difference.scope, *caution(difference.coverage)])
+    return (
+        number(value.value),
+        between(value.interval),
+        probability(difference.p),
+        probability(difference.p_holm),
+        scope,
+    )
 
 
-def _beside(one: TaskComparison) -> tuple[str, ...]:
-    pairing = (fixed(one.correlation, 2), fixed(one.pairing_gain, 2))
-    return (one.task, with_interval(one.difference.p_improvement, 2), *pairing, _planned(one.difference))
+def _beside(task: TaskComparison) -> tuple[str, ...]:
+    pairing = (fixed(task.correlation, 2), fixed(task.pairing_gain, 2))
+    return (task.task, with_interval(task.difference.p_improvement, 2), *pairing, _planned(task.difference))
 
 
-def _overall_beside(found: ScoreDifference) -> tuple[str, ...]:
-    return OVERALL, with_interval(found.p_improvement, 2), "", "", _planned(found)
+def _overall_beside(difference: ScoreDifference) -> tuple[str, ...]:
+    return OVERALL, with_interval(difference.p_improvement, 2), "", "", _planned(difference)
 
 
-def _planned(found: ScoreDifference) -> str:
-    return _needed(found.plans[0]) if found.plans else "-"
+def _planned(difference: ScoreDifference) -> str:
+    return _needed(difference.plans[0]) if difference.plans else "-"
 
 
 def _needed(plan: RunsNeeded) -> str:

@@ -64,7 +64,7 @@ def evaluate(
             evaluation = evaluate_policy(
                 policy_dir,
                 task,
-                split=split,
+                split=split.value,
                 seeds=seeds.value,
                 seal_key=seal_key,
                 cases=cases,

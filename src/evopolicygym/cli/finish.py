@@ -1,4 +1,4 @@
-"""`evopolicygym finish`, `score`, `verify`: what is done with a run once its agent is gone."""
+"""`evopolicygym finish`, `score`, `verify`: end, measure and check a run after its agent."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from evopolicygym.cli.options import Json, LocalJobs, OptionalPolicyIsolation, OwnTask, RunFolder
 from evopolicygym.cli.output import print_json, print_notice, progress, stderr, stdout
 from evopolicygym.cli.run_text import check_outcome, show_outcome, show_scores
 from evopolicygym.errors import Fault, UserError
@@ -30,33 +31,29 @@ from evopolicygym.server import owner_socket
 from evopolicygym.tasks.registry import absolute_name
 from evopolicygym.tasks.splits import Split
 
-Run = Annotated[Path, typer.Argument(help="Folder of the run.")]
-Jobs = Annotated[int, typer.Option(min=1, help="Episodes at a time.")]
-Where = Annotated[EngineName | None, typer.Option("--engine", help="This machine or Ray (default: as it was opened).")]
-Jail = Annotated[
-    IsolationChoice | None,
-    typer.Option("--isolation", help="Of policies: auto is the best of A and B; none trusts them."),
+EngineOfRun = Annotated[
+    EngineName | None, typer.Option("--engine", help="Where episodes are played (default: as the run was opened).")
 ]
-Named = Annotated[
-    str | None,
-    typer.Option("--task", help="The run's task, if it is a module or file of your own: trust its code."),
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 POLL_S: Final = 0.2
 
 
 def finish(
-    run: Run, task: Named = None, jobs: Jobs = CORES, engine: Where = None, isolation: Jail = None, json: AsJson = False
+    run: RunFolder,
+    task: OwnTask = None,
+    jobs: LocalJobs = CORES,
+    engine: EngineOfRun = None,
+    isolation: OptionalPolicyIsolation = None,
+    json: Json = False,
 ) -> None:
-    """Close a run, select a checkpoint on hidden validation, score it on held-out, and print the outcome."""
+    """Close a run, select a checkpoint by hidden validation, measure it on held-out cases, and print the outcome."""
     waited = 0.0
     while not has_outcome(run):
         try:
-            _ask_or_finish(run, task=task and absolute_name(task), jobs=jobs, engine=engine, isolation=isolation)
+            _finish(run, task=task and absolute_name(task), jobs=jobs, engine=engine, isolation=isolation)
             _check_has_outcome(run)
         except RunIsOwned:
             if waited == 0.0:
-                stderr.print(f"waiting for the process that owns {run}: it starts, ends, or finishes the run itself")
+                stderr.print(f"waiting: another process works on {run}")
             time.sleep(POLL_S)
             waited += POLL_S
     show_outcome(run, json)
@@ -64,21 +61,24 @@ def finish(
 
 
 def score(
-    run: Run,
+    run: RunFolder,
     all_checkpoints: Annotated[
-        bool, typer.Option("--all-checkpoints", help="Held-out of every candidate: for analysis, never to select.")
+        bool,
+        typer.Option(
+            "--all-checkpoints", help="Measure every candidate on held-out cases (for analysis; it never selects)."
+        ),
     ] = False,
-    task: Named = None,
-    jobs: Jobs = CORES,
-    engine: Where = None,
-    isolation: Jail = None,
-    json: AsJson = False,
+    task: OwnTask = None,
+    jobs: LocalJobs = CORES,
+    engine: EngineOfRun = None,
+    isolation: OptionalPolicyIsolation = None,
+    json: Json = False,
 ) -> None:
-    """What each candidate scored. With --all-checkpoints those that were not selected are measured, too."""
+    """Print the scores of each candidate; --all-checkpoints also measures those that were not selected."""
     state = read_state(run)
     if state.phase is not RunPhase.FINISHED:
         raise UserError(f"{run} has no outcome yet", f"Finish it first: evopolicygym finish {run}")
-    missing = {one.charged.checkpoint.hash for one in state.candidates} - set(state.heldout)
+    missing = {candidate.charged.checkpoint.hash for candidate in state.candidates} - set(state.heldout)
     if (all_checkpoints and missing) or not has_outcome(run):
         total = len(missing) * scoring.count(state, Split.HELDOUT)
         given = {"task": task and absolute_name(task), "jobs": jobs, "engine": engine, "isolation": isolation}
@@ -86,17 +86,23 @@ def score(
             print_notice(owner.notice)
             if all_checkpoints and missing:
                 with hidden_cases_lock(owner.case_set, str(run), "Ctrl-C loses nothing: score it later."):
-                    for one in owner.judge.state.candidates:
-                        scoring.score(owner.judge, one.charged.checkpoint, advance)
+                    for candidate in owner.judge.state.candidates:
+                        scoring.score(owner.judge, candidate.charged.checkpoint, advance)
             owner.write_record()
     show_scores(run, json)
 
 
-def verify(run: Run, task: Named = None, jobs: Jobs = CORES, isolation: Jail = None, json: AsJson = False) -> None:
-    """Recompute everything that can be recomputed, and name what does not match. Writes nothing. The policy is played
-    in a jail whatever the run's own settings say; only --isolation none plays it without."""
-    place = RunPaths(run)
-    if not os.path.lexists(place.ledger) and not os.path.lexists(place.record):
+def verify(
+    run: RunFolder,
+    task: OwnTask = None,
+    jobs: LocalJobs = CORES,
+    isolation: OptionalPolicyIsolation = None,
+    json: Json = False,
+) -> None:
+    """Recompute everything that can be recomputed, and name what does not match. Nothing is written. The policy runs
+    isolated whatever the run's own settings say, unless you give --isolation none."""
+    paths = RunPaths(run)
+    if not os.path.lexists(paths.ledger) and not os.path.lexists(paths.record):
         raise UserError(f"{run} holds no run", "Name the folder of a run: the one with run.json and ledger.jsonl.")
     check_jobs(jobs)
     report = verify_run(run, jobs, isolation or IsolationChoice.AUTO, task and absolute_name(task))
@@ -110,14 +116,14 @@ def verify(run: Run, task: Named = None, jobs: Jobs = CORES, isolation: Jail = N
 
 
 def _mark(finding: VerifyCheck, report: VerifyReport) -> str:
-    """Other returns on another kind of machine are no failure of the run: equal bits are not promised there."""
+    """Return DIFF, not FAIL, for other returns on another kind of machine: equal bits are not promised there."""
     if finding.ok:
         return "ok  "
     return "DIFF" if finding.what == "replay" and report.replay is Replay.DIFFERS else "FAIL"
 
 
 def _check_has_outcome(run: Path) -> None:
-    """Raise for a run whose record cannot be read although it was just written: to finish it again would never end."""
+    """Raise if the record of a run that was just finished cannot be read: finishing it again would never end."""
     if has_outcome(run):
         return
     try:
@@ -125,19 +131,19 @@ def _check_has_outcome(run: Path) -> None:
     except UserError as error:
         raise UserError(
             f"{run} is finished, but its ledger contradicts itself: no valid record follows from it ({error})",
-            "Nothing more can be done with it. `evopolicygym verify` names what does not match; do the run again.",
+            "It cannot be repaired. `evopolicygym verify` names what does not match; repeat the run in a new folder.",
         ) from error
     raise Fault(f"{run} has no outcome after it was finished")
 
 
-def _ask_or_finish(run: Path, **given: Any) -> None:
+def _finish(run: Path, **given: Any) -> None:
     try:
-        _ask_the_owner(run)
+        _ask_owner_to_finish(run)
     except owner_socket.NoOwner:
         _finish_here(run, given)
 
 
-def _ask_the_owner(run: Path) -> None:
+def _ask_owner_to_finish(run: Path) -> None:
     messages = owner_socket.send_command(run, serve.FINISH_COMMAND)
     first = next(messages, {})
     with progress(first.get("total", 0)) as advance:
@@ -152,7 +158,7 @@ def _ask_the_owner(run: Path) -> None:
             advance()
     if not has_outcome(run):
         raise UserError(
-            f"the process that owned {run} died", f"Nothing is lost. Run it again: evopolicygym finish {run}"
+            f"the process that worked on {run} died", f"Nothing is lost. Try again: evopolicygym finish {run}"
         )
 
 

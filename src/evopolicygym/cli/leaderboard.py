@@ -1,4 +1,4 @@
-"""`evopolicygym leaderboard`: who is how good, on each task, family and collection, and how sure that is."""
+"""`evopolicygym leaderboard`: rank agents on each task, family and collection, with intervals."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Annotated
 
 import typer
 
+from evopolicygym.cli.options import Anchors, Json, Paper
 from evopolicygym.cli.output import print_json, print_skipped
 
 
 def leaderboard(
-    runs: Annotated[Path, typer.Argument(help="A run, or a folder of runs at any depth.")],
-    paper: Annotated[bool, typer.Option("--paper", help="Add the paper's published rows.")] = False,
-    anchors: Annotated[
-        list[Path] | None, typer.Option(help="Anchors measured on your own cases (benchmarks/anchors.py).")
-    ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    runs: Annotated[Path, typer.Argument(help="Run folder, or a folder that contains runs at any depth.")],
+    paper: Paper = False,
+    anchors: Anchors = None,
+    json: Json = False,
 ) -> None:
-    """Tables with intervals. Only runs with the same comparable_id share one; what differs is shown apart."""
+    """Rank agents, with intervals. Only runs with the same comparable_id share a table; others get a board of their
+    own."""
     from evopolicygym.api.results import read_runs
     from evopolicygym.api.statistics import leaderboard
     from evopolicygym.cli import leaderboard_text

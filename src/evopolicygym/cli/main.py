@@ -1,4 +1,4 @@
-"""The command line: an assembler that only wires."""
+"""The entry point of the command line: find the command, and turn errors into messages and exit codes."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from evopolicygym.cli.output import BROKEN_PIPE, EscapingStream, one_line
 from evopolicygym.errors import FULL, Fault, UserError
 
 NOT_LINUX = """\
-EvoPolicyGym isolates policies with Linux kernel features. On macOS or Windows run it in the container that ships:
+EvoPolicyGym needs Linux: it isolates policies with kernel features. On macOS or Windows run it in the container:
   docker build -t evopolicygym . && docker run --rm -it -v "$PWD":/host -w /host evopolicygym evopolicygym doctor"""
 
 
 ROOM: Final = (
-    "Make room, and give the command again. A run loses nothing that is in its ledger: "
-    "`evopolicygym run --resume RUN` goes on with it, `evopolicygym finish RUN` ends it."
+    "Free some space and repeat the command. Everything in a run's ledger is safe: "
+    "`evopolicygym run --resume RUN` continues it, `evopolicygym finish RUN` ends it."
 )
-REINSTALL: Final = "`evopolicygym doctor` names every broken package; `pip install --force-reinstall NAME` mends one."
-# Typer brings a click of its own, or uses the one that is there.
+REINSTALL: Final = "`evopolicygym doctor` names every broken package; `pip install --force-reinstall NAME` repairs one."
+# Click's UsageError. Typer brings a click of its own, or uses the installed one.
 USAGE_ERROR: Final[type[typer.BadParameter]] = typer.BadParameter.__mro__[1]
-# Where each command is: a function of a module of this package, or several, held together by an app.
+# Command to module:attribute of this package; the attribute is a function, or an app of subcommands.
 COMMANDS: Final = {
     "evaluate": "evaluate:evaluate",
     "demo": "demo:demo",
@@ -54,10 +54,10 @@ COMMANDS: Final = {
 
 
 def main() -> NoReturn:
-    """Entry point. Exit codes: 0 done, 1 asked for but not achieved, 2 bad input, 3 not isolated, 4 judge fault."""
+    """Run the command line. Exit codes: 0 done, 1 not achieved, 2 bad input, 3 isolation unavailable, 4 judge fault."""
     if sys.platform != "linux":
         sys.exit(NOT_LINUX)
-    _mend_streams()
+    _prepare_streams()
     if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
@@ -67,45 +67,48 @@ def main() -> NoReturn:
         finally:
             sys.stdout.flush()
     except UserError as error:
-        _complain(str(error), error.exit_code)
+        _fail(str(error), error.exit_code)
     except Fault as fault:
-        _complain(f"the judge failed, through no fault of the policy: {fault}", fault.exit_code)
+        _fail(f"the judge failed; the policy is not to blame: {fault}", fault.exit_code)
     except ImportError as error:
-        _complain(f"a package that this command needs does not import: {error}\n{REINSTALL}", Fault.exit_code)
+        _fail(f"a package that this command needs cannot be imported: {error}\n{REINSTALL}", Fault.exit_code)
     except (KeyboardInterrupt, _Interrupted):
-        _complain("interrupted; every process is stopped", 130)
+        _fail("interrupted; every process is stopped", 130)
     except (BrokenPipeError, _ReaderGone):
         _drop_output()
         sys.exit(BROKEN_PIPE)
     except UnicodeEncodeError as error:
-        _complain(f"a name is not UTF-8, which no record can hold: {error.object!a}\nRename it.", UserError.exit_code)
+        _fail(f"a name is not UTF-8 and cannot be recorded: {error.object!a}\nRename it.", UserError.exit_code)
     except OSError as error:
         is_full_disk = error.errno in FULL and error.filename  # the output has no name
         _drop_output()
-        _complain(_said(error), Fault.exit_code if is_full_disk else UserError.exit_code)
+        _fail(_os_error_text(error), Fault.exit_code if is_full_disk else UserError.exit_code)
     sys.exit(0)
 
 
 def _drop_output() -> None:
-    """Send what could not be written nowhere, or the interpreter tries once more at its end and exits with 120."""
+    """Discard unwritten output: otherwise the interpreter tries to write it again at exit, and exits with 120."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _complain(text: str, code: int) -> NoReturn:
+def _fail(text: str, code: int) -> NoReturn:
     print(f"evopolicygym: {text}", file=sys.stderr)
     sys.exit(code)
 
 
-def _said(error: OSError) -> str:
-    """A full disk says no name: it may be that of the output, or of the folder that was being written."""
+def _os_error_text(error: OSError) -> str:
+    """Describe the error. For a full disk the file may be unknown: it is the output, or the folder being written."""
     if error.errno in FULL:
-        return f"{error.strerror}: {error.filename or 'the output, or the folder that is written to, is full'}\n{ROOM}"
+        return f"{error.strerror}: {error.filename or 'the disk of the output or of the folder being written'}\n{ROOM}"
     return f"{error.filename or 'the output'}: {error.strerror}"
 
 
-def _mend_streams() -> None:
-    """A stream that was closed goes nowhere, so that no file of ours takes its number and is printed into. What a
-    terminal's encoding does not have is shown as ``?``; and control characters are shown, not obeyed."""
+def _prepare_streams() -> None:
+    """Make standard streams safe.
+
+    A closed stream is replaced by /dev/null, so that no file of ours gets its descriptor and is printed into.
+    Characters that the terminal's encoding lacks are shown as ``?``, and control characters are escaped.
+    """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode))
@@ -119,31 +122,31 @@ class _Interrupted(Exception):
 
 
 class _ReaderGone(Exception):
-    """A pipe that nobody reads any more."""
+    """The reader of a pipe has closed it."""
 
 
 class _Root(TyperGroup):
-    """Typer ends without a word at Ctrl-C, and with 1 at a broken pipe; ``main`` has words and a code of its own. And
-    it repeats arguments that are wrong on a console of its own."""
+    """Typer exits silently at Ctrl-C, and with 1 at a broken pipe; ``main`` has a message and a code of its own. Typer
+    also prints wrong arguments on a console of its own, so they are escaped here."""
 
     def make_context(self, *given: Any, **options: Any) -> Any:
-        with _tamed_usage():
+        with _escaped_usage():
             return super().make_context(*given, **options)
 
     def invoke(self, ctx: Any) -> Any:
         try:
-            with _tamed_usage():
+            with _escaped_usage():
                 return super().invoke(ctx)
         except KeyboardInterrupt as error:
             raise _Interrupted from error
         except BrokenPipeError as error:
             if not any(map(_is_unread, (sys.stdout, sys.stderr))):
-                raise Fault("a pipe broke, and it was not that of the output") from error
+                raise Fault("a pipe broke that is not standard output or error") from error
             raise _ReaderGone from error
 
 
 @contextmanager
-def _tamed_usage() -> Iterator[None]:
+def _escaped_usage() -> Iterator[None]:
     try:
         yield
     except USAGE_ERROR as error:
@@ -152,28 +155,28 @@ def _tamed_usage() -> Iterator[None]:
 
 
 def _is_unread(stream: TextIO) -> bool:
-    """Whether it is a pipe at whose other end there is nobody any more."""
+    """Whether the stream is a pipe whose reader has closed it."""
     poll = select.poll()
     poll.register(stream, 0)
     return bool(poll.poll(0))
 
 
-def _app(asked: Iterable[str] = ()) -> typer.Typer:
-    """Only the command that is asked for is imported; all of them where somebody wants to know what there is."""
+def _app(requested: Iterable[str] = ()) -> typer.Typer:
+    """Import only the requested command, to start quickly; import all of them for the list of commands."""
     app = typer.Typer(cls=_Root, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
     app.callback()(_root)
-    for name in [name for name in asked if name in COMMANDS] or COMMANDS:
+    for name in [name for name in requested if name in COMMANDS] or COMMANDS:
         module, _, attribute = COMMANDS[name].partition(":")
-        found = getattr(import_module(f"evopolicygym.cli.{module}"), attribute)
-        if isinstance(found, typer.Typer):
-            app.add_typer(found, name=name)
+        command = getattr(import_module(f"evopolicygym.cli.{module}"), attribute)
+        if isinstance(command, typer.Typer):
+            app.add_typer(command, name=name)
         else:
-            app.command(name)(found)
+            app.command(name)(command)
     return app
 
 
-def _show_version(asked: bool) -> None:
-    if asked:
+def _show_version(requested: bool) -> None:
+    if requested:
         print(__version__)
         raise typer.Exit
 
@@ -183,7 +186,7 @@ def _root(
         bool, typer.Option("--version", is_eager=True, callback=_show_version, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    """Measures how coding agents improve executable policies. For a first look: `evopolicygym demo`."""
+    """Measure how coding agents improve executable policies. Start with `evopolicygym demo`."""
 
 
 if __name__ == "__main__":

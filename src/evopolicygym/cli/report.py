@@ -1,4 +1,4 @@
-"""`evopolicygym report`: runs as one page of HTML that opens from disk."""
+"""`evopolicygym report`: write runs as one self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -9,34 +9,33 @@ from typing import Annotated
 import typer
 
 from evopolicygym.analysis.formatting import counted
+from evopolicygym.cli.options import Anchors, Paper, RunFolders
 from evopolicygym.cli.output import print_json, print_skipped, stderr
 from evopolicygym.errors import UserError
 
 
 def report(
-    runs: Annotated[list[Path], typer.Argument(help="Run folders, or folders that hold some.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The page to write.")] = Path("report.html"),
+    runs: RunFolders,
+    output: Annotated[Path, typer.Option("--output", "-o", help="HTML file to write.")] = Path("report.html"),
     figures: Annotated[Path | None, typer.Option(help="Also write each figure as SVG and PDF to this folder.")] = None,
-    paper: Annotated[bool, typer.Option("--paper", help="Add the paper's published rows.")] = False,
-    anchors: Annotated[
-        list[Path] | None, typer.Option(help="Anchors measured on your own cases (benchmarks/anchors.py).")
-    ] = None,
+    paper: Paper = False,
+    anchors: Anchors = None,
     json: Annotated[bool, typer.Option("--json", help="Print what was written as JSON.")] = False,
 ) -> None:
-    """Leaderboard, curves, timelines, edits and diffs on one page. Exit code 1 when a folder had to be skipped."""
+    """Write one page with leaderboard, curves, timelines, edits and diffs. Exit code 1 if a folder was skipped."""
     from evopolicygym.reference.anchors import load
     from evopolicygym.report.page import write_page
     from evopolicygym.report.report_data import collect_report
 
     if not output.parent.is_dir():
-        raise UserError(f"there is no folder {output.parent}", "Make it, or name another with -o.")
+        raise UserError(f"there is no folder {output.parent}", "Create it, or name another with -o.")
     if output.is_dir():
         raise UserError(f"{output} is a folder", "Name a file with -o.")
     if figures and figures.exists() and not figures.is_dir():
         raise UserError(f"{figures} is a file", "Name a folder with --figures.")
-    found = collect_report(runs, output.parent, [load(path) for path in anchors or []], paper)
+    data = collect_report(runs, output.parent, [load(path) for path in anchors or []], paper)
     try:
-        drawn = write_page(found, output)
+        drawn = write_page(data, output)
     except OSError as error:
         raise UserError(f"{output} cannot be written: {error.strerror}", "Name another file with -o.") from error
     if figures:
@@ -45,10 +44,10 @@ def report(
         write_figures(drawn, figures)
     if json:
         print_json({
-            "page": str(output), "runs": len(found.stories), "figures": [figure.name for figure in drawn],
-            "skipped": [asdict(one) for one in found.skipped],
+            "page": str(output), "runs": len(data.stories), "figures": [figure.name for figure in drawn],
+            "skipped": [asdict(skip) for skip in data.skipped],
         })  # fmt: skip
     else:
-        stderr.print(f"{counted(len(found.stories), 'run')}, {counted(len(drawn), 'figure')}: {output}")
-    print_skipped(found.skipped)
-    raise typer.Exit(1 if found.skipped else 0)
+        stderr.print(f"{counted(len(data.stories), 'run')}, {counted(len(drawn), 'figure')}: {output}")
+    print_skipped(data.skipped)
+    raise typer.Exit(1 if data.skipped else 0)

@@ -1,4 +1,4 @@
-"""`evopolicygym reproduce`: the paper's tables recomputed from its own numbers, cell by cell, with the verdict."""
+"""`evopolicygym reproduce`: recompute the paper's tables from its published numbers."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from evopolicygym.analysis.formatting import fixed
+from evopolicygym.cli.options import Json
 from evopolicygym.cli.output import print_json, print_table, print_text
 from evopolicygym.reference import paper
 
@@ -18,11 +19,13 @@ if TYPE_CHECKING:
 
 def reproduce(
     input_file: Annotated[
-        Path | None, typer.Option("--input", help="TOML or JSON in place of the stored numbers, or of some tables.")
+        Path | None,
+        typer.Option("--input", help="TOML or JSON file that replaces the stored numbers, or some of their tables."),
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    json: Json = False,
 ) -> None:
-    """Tables 2 and 8 from Table 1, Table 4's percentages from its counts. Exits with 1 when a cell differs."""
+    """Recompute Tables 2 and 8 of the paper from its Table 1, and the percentages of Table 4 from its counts. Exit code
+    1 if a cell differs."""
     from evopolicygym.analysis import reproduce as analysis
 
     given = paper.load(input_file) if input_file else paper.document()

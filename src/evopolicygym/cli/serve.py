@@ -1,4 +1,4 @@
-"""`evopolicygym serve`: open a run and wait: a person or any program plays the agent."""
+"""`evopolicygym serve`: open a run whose agent is a person or any program that is started separately."""
 
 from __future__ import annotations
 
@@ -11,43 +11,52 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from evopolicygym.cli.options import MaxCandidates, OptionalPolicyIsolation, SealKey, TaskName
 from evopolicygym.cli.output import print_notice, stderr, stdout
 from evopolicygym.cli.run_text import check_outcome, show_outcome
 from evopolicygym.judge.judge import Videos
 from evopolicygym.judge.state import RunPhase
 from evopolicygym.runs.open_run import OpenRun, open_run
 from evopolicygym.runs.serve import serve_run
-from evopolicygym.runs.settings import CORES, IsolationChoice, Seeds, ValidateWhen
+from evopolicygym.runs.settings import CORES, Seeds, ValidateWhen
 from evopolicygym.runs.workspace import example_cases
 from evopolicygym.tasks.registry import absolute_name
 
 HOW_TO: Final = """\
   python {workspace}/submit.py {cases}      submit {workspace}/system for {meaning}
-  evopolicygym finish {run}      close the run, select, score
-Ctrl-C stops the server; the same command goes on with the run."""
+  evopolicygym finish {run}      close the run, select a checkpoint, score it
+Ctrl-C stops the server; the same command continues the run."""
 
 
 def serve(
-    task: Annotated[str, typer.Argument(help="core16/NAME, a Gymnasium id, module:Env-v0, or a task file.")],
-    run: Annotated[Path, typer.Option(help="Folder of the run. One that exists is taken up again.")],
-    seeds: Annotated[Seeds | None, typer.Option(help="Cases of the paper, or sealed by your key (default).")] = None,
-    seal_key: Annotated[Path | None, typer.Option(help="Key file for --seeds sealed.")] = None,
-    budget: Annotated[int | None, typer.Option(help="Train episodes in all (default 128).")] = None,
-    validation_cases: Annotated[int | None, typer.Option(help="Hidden cases that select (default 16).")] = None,
-    heldout_cases: Annotated[int | None, typer.Option(help="Hidden cases that measure (default 32).")] = None,
-    validate: Annotated[
-        ValidateWhen, typer.Option(hidden=True, help="After the agent is gone: there is no other way any more.")
-    ] = ValidateWhen.AFTER,
-    video: Annotated[Videos | None, typer.Option(help="Which train episodes are filmed (default none).")] = None,
-    stock: Annotated[bool | None, typer.Option("--stock", help="Stock environments, not the fast ones.")] = None,
-    max_candidates: Annotated[
-        int | None, typer.Option(min=1, help="Choose among the last N distinct checkpoints (default: all).")
+    task: TaskName,
+    run: Annotated[Path, typer.Option(help="Folder of the run; an existing run is continued.")],
+    seeds: Annotated[
+        Seeds | None, typer.Option(help="Public cases of the paper, or cases sealed by your key (default).")
     ] = None,
-    isolation: Annotated[IsolationChoice | None, typer.Option(help="auto (default) is the best of A and B.")] = None,
-    jobs: Annotated[int | None, typer.Option(min=1, help=f"Episodes at a time (default {CORES}).")] = None,
-    json: Annotated[bool, typer.Option("--json", help="JSON lines: where the door is, then the outcome.")] = False,
+    seal_key: SealKey = None,
+    budget: Annotated[int | None, typer.Option(help="Train episodes that may be used (default 128).")] = None,
+    validation_cases: Annotated[
+        int | None, typer.Option(help="Hidden cases that select a checkpoint (default 16).")
+    ] = None,
+    heldout_cases: Annotated[
+        int | None, typer.Option(help="Hidden cases that measure the selected checkpoint (default 32).")
+    ] = None,
+    validate: Annotated[
+        ValidateWhen, typer.Option(hidden=True, help="When to validate; `after` is the only value left.")
+    ] = ValidateWhen.AFTER,
+    video: Annotated[Videos | None, typer.Option(help="Train episodes to record as video (default none).")] = None,
+    stock: Annotated[
+        bool | None, typer.Option("--stock", help="Play stock environments instead of the bit-exact fast ones.")
+    ] = None,
+    max_candidates: MaxCandidates = None,
+    isolation: OptionalPolicyIsolation = None,
+    jobs: Annotated[int | None, typer.Option(min=1, help=f"Episodes played in parallel (default {CORES}).")] = None,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print JSON lines: the API's address, then the outcome.")
+    ] = False,
 ) -> None:
-    """Open a run and wait for submissions until `evopolicygym finish` ends it."""
+    """Open a run without an agent, and accept submissions until `evopolicygym finish` ends it."""
     validate.check_new()
     given: dict[str, Any] = {
         "task": absolute_name(task),
@@ -64,7 +73,7 @@ def serve(
     }
     with open_run(run, **given) as owner:
         if owner.judge.state.phase is RunPhase.FINISHED:
-            stderr.print(f"{run} is finished: there is nothing to submit to")
+            stderr.print(f"{run} is finished: it accepts no more submissions")
         else:
             print_notice(owner.notice)
             asyncio.run(_serve(owner, run, json))
@@ -78,7 +87,7 @@ async def _serve(owner: OpenRun, run: Path, json: bool) -> None:
 
     async def wait(url: str) -> str:
         _announce(owner, run, url, json)
-        return await asyncio.Future[str]()  # until somebody asks to finish the run
+        return await asyncio.Future[str]()  # until a `finish` command arrives
 
     await serve_run(owner, wait)
 
@@ -90,13 +99,13 @@ def _announce(owner: OpenRun, run: Path, url: str, json: bool) -> None:
         print(json_module.dumps(facts), flush=True)
         return
     stdout.print(f"run        {run}: {owner.judge.context.task.id}, {state.remaining} of {state.budget} episodes left")
-    stdout.print(f"door       {url}")
+    stdout.print(f"API        {url}")
     stdout.print(f"workspace  {owner.paths.workspace}")
     cases, meaning = example_cases(state.remaining)
     stderr.block(HOW_TO.format(workspace=run / "workspace", run=run, cases=cases, meaning=meaning))
 
 
 def _stop(number: int, run: Path) -> None:
-    """At once: the ledger holds all there is to know, and workers die with us."""
-    stderr.print(f"stopped; `evopolicygym serve TASK --run {run}` goes on with the run, `finish {run}` ends it")
+    """Exit at once: the ledger holds the whole state, and workers die with this process."""
+    stderr.print(f"stopped; `evopolicygym serve TASK --run {run}` continues it, `evopolicygym finish {run}` ends it")
     os._exit(128 + number)

@@ -1,4 +1,4 @@
-"""`evopolicygym task`: what can be played."""
+"""`evopolicygym task`: list, show and check tasks."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from evopolicygym.cli.options import Json, TaskName
 from evopolicygym.cli.output import print_hint, print_json, print_table, stdout
 from evopolicygym.tasks.registry import core16, resolve
 from evopolicygym.tasks.simulator import prints_to_stderr
@@ -15,16 +16,16 @@ from evopolicygym.tasks.spaces import json_safe
 from evopolicygym.tasks.task import Task
 
 app = typer.Typer(no_args_is_help=True, help="List, show and check tasks.")
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-TaskName = Annotated[str, typer.Argument(help="core16/NAME, a Gymnasium id, module:Env-v0, or a task file.")]
 
 
 @app.command("list")
 def list_tasks(
-    everything: Annotated[bool, typer.Option("--all", help="Also every other id that Gymnasium knows here.")] = False,
-    json: AsJson = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="List every other id that is registered with Gymnasium, too.")
+    ] = False,
+    json: Json = False,
 ) -> None:
-    """Core16: family, spaces, horizon, version. Any Gymnasium id works as a task too."""
+    """List the tasks of Core16 with family, spaces, horizon and version. Any Gymnasium id is a task, too."""
     rows = [_row(task) for task in core16().values()] + (_others() if everything else [])
     if json:
         print_json(rows)
@@ -32,11 +33,12 @@ def list_tasks(
     columns = ("id", "family", "horizon", "version", "action", "observation", "env_id")
     cells = ([_short(str(row[name])) for name in columns] for row in rows)
     print_table(columns, cells, indent="", optional=("env_id", "version", "family"))
-    print_hint("Any other Gymnasium id is a task too: `task list --all`, `task show LunarLander-v3`")
+    print_hint("Any other Gymnasium id is a task, too: `task list --all`, `task show LunarLander-v3`")
 
 
 def _others() -> list[dict[str, Any]]:
-    """What Gymnasium has registered, unmade: its spaces are known once it is made, by `task show`."""
+    """Return the other environments that Gymnasium has registered. Their spaces are known once they are made, by
+    `task show`."""
     import gymnasium
 
     from evopolicygym.tasks import simulator
@@ -53,13 +55,13 @@ def _others() -> list[dict[str, Any]]:
 
 
 def _short(space: str) -> str:
-    """A Dict by its keys alone; `task show` has the rest."""
+    """Shorten a Dict space to its keys; `task show` has the rest."""
     return re.sub(r": (Box\([^)]*\) \w+|\w+\(\d+\)|\w+)", "", space) if space.startswith("Dict") else space
 
 
 @app.command()
-def show(task: TaskName, json: AsJson = False) -> None:
-    """The full contract text that an agent reads; with --json also the spaces, limits and failure return as data."""
+def show(task: TaskName, json: Json = False) -> None:
+    """Print the contract text that an agent reads; --json adds the spaces, limits and failure return as data."""
     from evopolicygym.tasks import simulator
     from evopolicygym.tasks.contract import render
 
@@ -79,10 +81,10 @@ def show(task: TaskName, json: AsJson = False) -> None:
 @app.command()
 def check(
     tasks: Annotated[list[str], typer.Argument(help="Tasks to check, as in `task show`.")],
-    cases: Annotated[int, typer.Option(min=1, help="Train cases to play.")] = 2,
-    json: AsJson = False,
+    cases: Annotated[int, typer.Option(min=1, help="Number of train cases to play.")] = 2,
+    json: Json = False,
 ) -> None:
-    """The conformance kit: spaces, text, determinism, horizon, and a failure return that crashing cannot beat."""
+    """Check tasks: spaces, text, determinism, horizon, and that no crash scores better than playing."""
     from evopolicygym.execution.conformance import check_task
 
     reports = {name: check_task(resolve(name), cases) for name in tasks}

@@ -1,1 +1,1 @@
-"""What is decided: ledger, budget, the way of a submission, verdicts, selection, score."""
+"""What is decided about a run: ledger and state, submissions and verdicts, feedback, selection and score."""

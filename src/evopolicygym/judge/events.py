@@ -1,4 +1,4 @@
-"""Everything that can happen in a run: one frozen class for each kind of ledger line."""
+"""Events of a run: one frozen class for each kind of ledger line."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from evopolicygym.execution.records import EpisodeResult, Node, mean
 from evopolicygym.sandbox.checkpoints import Checkpoint
 from evopolicygym.tasks.splits import SALT, SIZES, Split
 
-# A ledger may come from elsewhere: these are checked when a line is read, and when one is written.
+# A ledger may have been forged: these bounds are checked when a line is read, and when one is written.
 Hash = Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
 Number = Annotated[int, Meta(ge=1, le=1_000_000)]
 Count = Annotated[int, Meta(ge=0, lt=2**53)]
@@ -22,7 +22,8 @@ MAX_BUDGET: Final = 100_000
 
 @dataclass(frozen=True)
 class EpisodeStats:
-    """Episodes in the order of their cases: what is kept of each, and nothing more of hidden ones."""
+    """Return, length and error kind of each episode, in the order of the cases. Of hidden episodes nothing else is
+    kept."""
 
     returns: tuple[float, ...]
     lengths: tuple[Count, ...]
@@ -47,10 +48,12 @@ def episode_stats(results: list[EpisodeResult]) -> EpisodeStats:
 
 @dataclass(frozen=True)
 class Opened:
-    """``facts`` is all that names the run: task, ids, options, agent. It never changes. ``salt`` is a secret that the
-    keys of its policies' randomness are made with. ``max_candidates``: of so many distinct checkpoints, those that were
-    submitted last, hidden validation chooses; None: of all. ``settings`` is the sha256 of config.toml,
-    ``signature`` that of the installation that opened the run. Older ledgers have none of these."""
+    """The first line of a run.
+
+    ``facts`` identify it (task, ids, options, agent) and never change. ``salt`` is a secret from which the random seeds
+    of its policies are derived. ``max_candidates``: validation chooses among the last so many distinct checkpoints;
+    None: among all. ``settings`` is the sha256 of config.toml, ``signature`` that of the installation that opened the
+    run. Older ledgers lack the fields with defaults."""
 
     run: str
     budget: Annotated[int, Meta(ge=1, le=MAX_BUDGET)]
@@ -65,7 +68,7 @@ class Opened:
 
 @dataclass(frozen=True)
 class Owned:
-    """A process took the run over, with policies isolated at this level: the lowest of all nodes that play.
+    """A process took ownership of the run. ``level``: the lowest isolation level of all nodes that play policies.
     ``residues``: what that level does not stop, in words."""
 
     level: str
@@ -77,7 +80,7 @@ class Owned:
 
 @dataclass(frozen=True)
 class Joined:
-    """A node that was not there when the run was taken over plays from now on."""
+    """A node joined after the process took ownership; it plays from now on."""
 
     node: Node
     residues: tuple[str, ...] = ()
@@ -85,14 +88,14 @@ class Joined:
 
 @dataclass(frozen=True)
 class Refused:
-    """A request that cost nothing."""
+    """A request was refused, free of charge."""
 
     reason: str
 
 
 @dataclass(frozen=True)
 class Charged:
-    """The submission is accepted and paid for; from here on it ends in a verdict or in a refund."""
+    """A submission was accepted and charged. It will end in a verdict or in a refund."""
 
     submission: Number
     key: str
@@ -102,7 +105,8 @@ class Charged:
 
 @dataclass(frozen=True)
 class Judged:
-    """``summary`` is the reply, word for word. ``tally`` is None when the policy did not load."""
+    """A submission got its verdict. ``summary`` is the reply to the agent; ``tally`` is None if the policy did not
+    load."""
 
     submission: Number
     verdict: str
@@ -115,7 +119,8 @@ class Judged:
 
 @dataclass(frozen=True)
 class Refunded:
-    """The judge failed: no verdict, no feedback, no charge. A ``permanent`` failure would come again."""
+    """The judge failed on a submission: no verdict, no feedback, no charge. ``permanent``: a retry would fail as
+    well."""
 
     submission: Number
     text: str
@@ -124,15 +129,15 @@ class Refunded:
 
 @dataclass(frozen=True)
 class Prompted:
-    """The agent is told to go on. What follows is its turn, until it is ``Turned``."""
+    """The agent was prompted: its turn begins. ``Turned`` ends it."""
 
     turn: Count
 
 
 @dataclass(frozen=True)
 class Turned:
-    """The agent was prompted and has answered, or failed to. ``submissions`` counts those accepted until then.
-    ``model`` served it, by the client's word; ``price`` says where the cost in ``usage`` comes from."""
+    """A turn of the agent ended. ``submissions``: accepted since the run began. ``model``: the one that served the
+    turn, as the client reports it. ``price``: where the cost in ``usage`` comes from."""
 
     session: str | None
     exit_code: int | None
@@ -148,7 +153,7 @@ class Turned:
 
 @dataclass(frozen=True)
 class Closed:
-    """``cause``: the judge's own failure, where it is why the run ends or why nothing of it was judged."""
+    """No more submissions. ``cause``: the judge's failure, if it ended the run or left no submission judged."""
 
     reason: str
     cause: str | None = None
@@ -156,13 +161,15 @@ class Closed:
 
 @dataclass(frozen=True)
 class Inspected:
-    """Signs in what the agent did that a reader should look at."""
+    """What the agent left was inspected; ``note`` is the integrity section of run.json."""
 
     note: dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Validated:
+    """A checkpoint played the validation cases."""
+
     checkpoint: Hash
     tally: EpisodeStats
     wall_s: float
@@ -170,14 +177,14 @@ class Validated:
 
 @dataclass(frozen=True)
 class Selected:
-    """None: no submission was ``ok``."""
+    """Validation chose a submission. None: no submission was ``ok``."""
 
     submission: Number | None
 
 
 @dataclass(frozen=True)
 class Scored:
-    """One checkpoint on the held-out cases."""
+    """A checkpoint played the held-out cases."""
 
     checkpoint: Hash
     tally: EpisodeStats
@@ -186,7 +193,7 @@ class Scored:
 
 @dataclass(frozen=True)
 class Repeated:
-    """The winner's held-out cases once more."""
+    """The winner played the held-out cases a second time."""
 
     returns: tuple[float, ...]
     wall_s: float
@@ -194,7 +201,7 @@ class Repeated:
 
 @dataclass(frozen=True)
 class Finished:
-    pass
+    """The run has its outcome."""
 
 
 Event = (
@@ -215,7 +222,7 @@ Event = (
     | Repeated
     | Finished
 )
-# The kinds are in ledgers on disk: a class may get another name, its kind never.
+# Kinds are written in ledgers on disk: a class may be renamed, its kind never.
 KINDS: Final[dict[str, type[Any]]] = {
     "opened": Opened,
     "owned": Owned,

@@ -1,4 +1,4 @@
-"""Named instants at which a test can kill the judge. Nothing happens unless the environment names one.
+"""Named points at which a test can kill the judge. They do nothing unless the environment names one.
 
 ``EVOPOLICYGYM_FAILPOINT=charged`` dies at the first passage, ``charged@3`` at the third.
 """
@@ -35,7 +35,7 @@ _passed: dict[str, int] = {}
 
 
 def armed(name: str) -> bool:
-    """Whether this passage is the one to die at."""
+    """Return whether the process should die at this passage."""
     assert name in NAMES, name
     wanted, _, count = os.environ.get(VARIABLE, "").partition("@")
     if wanted != name:

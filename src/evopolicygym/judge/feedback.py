@@ -1,4 +1,8 @@
-"""Feedback of one submission: the canonical copy, which belongs to the judge and is complete before it has its name."""
+"""Feedback of one submission: the judge's own copy, and the copy in the agent's workspace.
+
+Each folder is complete before it gets its name. The agent owns its workspace, may replace anything in it and may be
+watching: there, every name is resolved by descriptor and never through a link, so the agent cannot steer a write
+elsewhere. If the agent's copy cannot be written, it is skipped; only the judge's copy counts."""
 
 from __future__ import annotations
 
@@ -23,14 +27,14 @@ from evopolicygym.judge.state import Submission
 from evopolicygym.sandbox.checkpoints import STAGED, remove_tree
 
 MESSAGE_CHARACTERS: Final = 400
-# Far beyond what one submission can record: of a folder from elsewhere nothing more is read.
+# Far beyond what one submission can record; more is not read from a folder that may be forged.
 MAX_BYTES: Final = 16 << 30
 MAX_FILES: Final = 10_000
 MAX_DEPTH: Final = 4
 
 
 class FeedbackWriter:
-    """A folder in the making beside the finished ones. Workers stream their episodes into it."""
+    """An unfinished feedback folder beside the finished ones. Workers stream their episodes into it."""
 
     def __init__(self, feedback: Path) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix=STAGED, dir=feedback))
@@ -40,7 +44,7 @@ class FeedbackWriter:
         return self.folder / "episodes" / f"ep_{number:03}"
 
     def write(self, summary: dict[str, Any], load: LoadResult, results: list[EpisodeResult]) -> str:
-        """All that workers have not written. Returns the digest of the whole folder."""
+        """Write what the workers have not written. Returns the digest of the whole folder."""
         for result in results:
             _texts(self.episode(result.number), result.error, result.stdout, result.stderr)
         if load.error:
@@ -51,7 +55,8 @@ class FeedbackWriter:
         return digest(self.folder)
 
     def publish(self, target: Path) -> None:
-        """A folder of that name is from an execution that a crash cut short of its verdict: nobody has seen it."""
+        """Give the folder its name. An existing one is from an execution that crashed before its verdict and was never
+        shown."""
         remove_tree(target)
         sync_tree(self.folder)
         os.chmod(self.folder, 0o755)
@@ -66,7 +71,7 @@ class FeedbackWriter:
 def summarize(
     submission: Submission, verdict: Verdict, load: LoadResult, results: list[EpisodeResult], wall_s: float, left: int
 ) -> dict[str, Any]:
-    """summary.json, and the ``summary`` of the reply. Means are null when nothing was played."""
+    """Return the content of summary.json and of the reply. Means are null if nothing was played."""
     played = episode_stats(results)
     return {
         "submit_id": submission.name,
@@ -95,12 +100,13 @@ def summarize(
 
 
 def digest(folder: Path) -> str:
-    """Of names and contents, in order. Raises OSError for what no judge has written: links, pipes, endless files."""
-    whole, left = hashlib.sha256(), MAX_BYTES
+    """Hash the names and contents of a folder. Raises OSError for links, pipes and endless files, which no judge
+    writes."""
+    whole, remaining = hashlib.sha256(), MAX_BYTES
     for path in sorted(map(PurePosixPath, list_files(folder.parent, folder.name, MAX_FILES, MAX_DEPTH))):
-        with open_file(folder, str(path), left) as file:
+        with open_file(folder, str(path), remaining) as file:
             part = hashlib.file_digest(file, "sha256").hexdigest()
-            left -= file.tell()
+            remaining -= file.tell()
         whole.update(f"{part} {path}\n".encode(errors="surrogateescape"))
     return whole.hexdigest()
 
@@ -114,7 +120,7 @@ def _failures(load: LoadResult, results: list[EpisodeResult]) -> Iterator[dict[s
 
 
 def _shortly(error: EpisodeError) -> dict[str, str]:
-    """The last line of a traceback says what happened; the rest is in error.txt."""
+    """Return the kind and the last line of a traceback; error.txt has the rest."""
     lines = error.text.strip().splitlines() or [""]
     return {"kind": error.kind, "message": lines[-1][:MESSAGE_CHARACTERS]}
 
@@ -152,11 +158,11 @@ NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CL
 
 
 class DeliveryFailed(Exception):
-    """The agent's copy could not be written, and why."""
+    """The agent's copy of the feedback could not be written."""
 
 
 def copy_to_workspace(source: Path, workspace: Path) -> None:
-    """Copy one finished feedback folder, under the same name. One that is there already is left alone."""
+    """Copy a finished feedback folder into the workspace. An existing folder of that name is kept."""
     try:
         with _folder(workspace) as space, _own_folder(space, FOLDER) as feedback:
             if not _exists(feedback, source.name):
@@ -166,7 +172,7 @@ def copy_to_workspace(source: Path, workspace: Path) -> None:
 
 
 def replace_file(workspace: Path, name: str, data: bytes) -> None:
-    """A file of the workspace that the judge maintains, such as the address of the door."""
+    """Replace a file of the workspace that the judge maintains, such as the address of the API."""
     with _folder(workspace) as space:
         staged = f".{name}-{secrets.token_hex(8)}"
         with open(os.open(staged, NEW_FILE, 0o644, dir_fd=space), "wb") as file:
@@ -187,7 +193,7 @@ def _folder(path: Path | str, parent: int | None = None) -> Iterator[int]:
 
 @contextmanager
 def _own_folder(parent: int, name: str) -> Iterator[int]:
-    """A real folder of that name that can be written to; what stands in its place is moved aside, not followed."""
+    """Open a writable folder of that name. Anything else of that name is moved aside, never followed."""
     if _exists(parent, name) and not _is_folder(parent, name):
         os.rename(name, f"{name}-{secrets.token_hex(4)}", src_dir_fd=parent, dst_dir_fd=parent)
     with suppress(FileExistsError):
@@ -199,7 +205,7 @@ def _own_folder(parent: int, name: str) -> Iterator[int]:
 
 
 def _copy_in(source: Path, feedback: int) -> None:
-    """Complete before it has its name."""
+    """Copy under a temporary name, then rename: the agent never sees a part."""
     staged = f".{source.name}-{secrets.token_hex(8)}"
     os.mkdir(staged, 0o700, dir_fd=feedback)
     try:
@@ -209,19 +215,19 @@ def _copy_in(source: Path, feedback: int) -> None:
             os.rename(staged, source.name, src_dir_fd=feedback, dst_dir_fd=feedback)
     except OSError:
         with suppress(OSError):
-            _take_back(source, staged, feedback)
+            _remove_copy(source, staged, feedback)
         raise
 
 
-def _take_back(source: Path, name: str, parent: int) -> None:
-    """What was copied, and nothing else: an agent could put there what has no end."""
+def _remove_copy(source: Path, name: str, parent: int) -> None:
+    """Remove what was copied and nothing else: the agent may have put endless files there."""
     entries = list(os.scandir(source))
     with _folder(name, parent) as copy:
         os.fchmod(copy, 0o700)
         for entry in entries:
             with suppress(OSError):
                 if entry.is_dir(follow_symlinks=False):
-                    _take_back(Path(entry.path), entry.name, copy)
+                    _remove_copy(Path(entry.path), entry.name, copy)
                 else:
                     os.unlink(entry.name, dir_fd=copy)
     os.rmdir(name, dir_fd=parent)
@@ -241,7 +247,7 @@ def _copy_tree(source: Path, target: int, depth: int = MAX_DELIVERY_DEPTH) -> No
 
 
 def _copy_file(folder: Path, name: str, target: int) -> None:
-    """The folder of a run that is taken up may come from elsewhere: a link in it leads nowhere."""
+    """Copy a plain file. A resumed run folder may be forged, so links are not followed."""
     with (
         open_file(folder, name, MAX_FILE_BYTES) as original,
         open(os.open(name, NEW_FILE, 0o444, dir_fd=target), "wb") as copy,

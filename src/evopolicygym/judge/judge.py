@@ -1,4 +1,4 @@
-"""The judge of one run: its ledger, the state that follows from it, and the means to play episodes."""
+"""The judge of one run: its ledger, the state derived from it, and what it needs to play episodes."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from evopolicygym.run_paths import RunPaths
 from evopolicygym.tasks.splits import Case, Split, Splits, cases
 from evopolicygym.tasks.task import Task
 
-REFUSALS_KEPT: Final = 1000  # beyond these, refused requests leave no line: nobody can fill the disk for free
+REFUSALS_KEPT: Final = 1000  # later refusals leave no line, so that free requests cannot fill the disk
 
 
 class Videos(StrEnum):
-    """Which train episodes of a submission are filmed."""
+    """Which train episodes of a submission are recorded as video."""
 
     NONE = "none"
     FIRST = "first"
@@ -34,7 +34,7 @@ class Videos(StrEnum):
 
 @dataclass(frozen=True)
 class RunContext:
-    """What a judge needs beside the ledger to play."""
+    """What a judge needs beside the ledger to play episodes of a run."""
 
     task: Task
     splits: Splits
@@ -43,9 +43,10 @@ class RunContext:
 
 
 class Judge:
-    """The only writer of a run's ledger. Any thread may record, and look at ``state``. ``make_room`` frees some of what
-    the run's owner keeps on the disk, and says whether there was any. ``redact`` takes the values of keys out of what
-    an agent wrote: it is applied where such a text enters the record."""
+    """The only writer of a run's ledger. Any thread may call ``record`` and read ``state``.
+
+    ``make_room`` frees disk space that the run has reserved and returns whether there was any. ``redact`` removes the
+    values of keys from text that an agent wrote, before it enters the record."""
 
     def __init__(
         self,
@@ -63,12 +64,13 @@ class Judge:
         return self._ledger.head
 
     def cases(self, split: Split, indices: list[int]) -> list[Case]:
-        """Of any split, with the salt of the run."""
+        """Return cases of a split, with the salt of the run."""
         salt = self.state.opened.salt if self.state.opened else ""
         return cases(self.context.splits, self.context.task.id, split, indices, salt)
 
     def record(self, event: Event, from_reserve: bool = False) -> None:
-        """On disk first, then true. ``from_reserve``: where the disk is full, in the room that was kept."""
+        """Append an event to the ledger, then update the state. ``from_reserve``: use the reserved space if the disk
+        is full."""
         with self._lock:
             try:
                 line = self._ledger.append(event)
@@ -76,10 +78,10 @@ class Judge:
                 if not (from_reserve and self._make_room()):
                     raise
                 line = self._ledger.append(event)
-            self.state = apply(self.state, line.event(), line.time)  # as it will be read
+            self.state = apply(self.state, line.event(), line.time)  # as a reader of the ledger would
 
     def refused(self, refusal: Refusal) -> None:
-        """A statistic, no promise: a disk that is full must not turn a refusal into a failure."""
+        """Count a refusal. It is only a statistic: a full disk must not turn a refusal into a failure."""
         if self.state.refused.total() < REFUSALS_KEPT:
             with suppress(LedgerUnwritable):
                 self.record(Refused(refusal.reason))

@@ -1,7 +1,7 @@
 """The ledger: the append-only record of a run. Everything else about a run is derived from it.
 
-One event per line, each carrying the hash of the line before, on disk before the effect it announces. A torn last line,
-which a crash can leave, was never announced to anybody and is dropped; anything else that does not fit is corruption.
+One event per line, with the hash of the line before, on disk before its effect. A crash can leave a torn last line: it
+had no effect yet and is dropped. Any other line that does not fit is corruption.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from evopolicygym.judge.failpoints import armed, failpoint
 START: Final = "0" * 64
 MAX_BYTES: Final = 128 << 20
 MAX_LINES: Final = 250_000  # a charge and a verdict for each episode of the largest budget, and the rest
-WORDS: Final = 300  # characters of what a parser says
+MESSAGE_CHARACTERS: Final = 300  # kept of a parser's message
 
 
 class LedgerCorrupt(UserError):
-    """A line is not what was written."""
+    """A line of the ledger is invalid, or was altered."""
 
 
 class LedgerUnwritable(Fault):
-    """The disk refuses. The ledger is as it was before."""
+    """A line could not be written. The ledger is unchanged."""
 
 
 @dataclass(frozen=True)
 class LedgerLine:
-    """One fact. ``previous`` is the hash of the line before; sequence numbers count from 0."""
+    """One line. ``previous`` is the hash of the line before; sequence numbers count from 0."""
 
     sequence: int
     time: Annotated[datetime, msgspec.Meta(tz=True)]
@@ -55,7 +55,7 @@ def line_hash(line: bytes) -> str:
 
 
 def read(path: Path) -> Iterator[tuple[LedgerLine, bytes]]:
-    """All whole lines with their bytes, the chain checked as they come."""
+    """Yield all complete lines with their bytes, checking the hash chain. Raises LedgerCorrupt and UserError."""
     previous = START
     try:
         *whole, _torn = read_file(path.parent, path.name, MAX_BYTES).split(b"\n")
@@ -77,23 +77,23 @@ def _parse(raw: bytes, path: Path, number: int) -> LedgerLine:
         line.event()
         return line
     except (msgspec.MsgspecError, LookupError, ValueError, RecursionError) as error:
-        text = str(error)[:WORDS]
+        text = str(error)[:MESSAGE_CHARACTERS]
         raise LedgerCorrupt(f"{path}, line {number + 1} is not a line of a ledger: {text}") from error
 
 
 def _readable(line: LedgerLine, path: Path) -> bytes:
-    """What could not be read again (JSON has no NaN) must not be written: it would be the end of the run."""
+    """Encode a line and check that it can be read back (JSON has no NaN): an unreadable line would end the run."""
     raw = msgspec.json.encode(line)
     try:
         _parse(raw, path, line.sequence)
     except LedgerCorrupt as error:
-        raise LedgerUnwritable(f"a line that nobody could read again is not written: {error}") from error
+        raise LedgerUnwritable(f"a line that could not be read back was not written: {error}") from error
     return raw
 
 
 def _encodable(value: Any) -> Any:
-    """Text that UTF-8 cannot hold, written out. Half of an emoji in an agent's answer, or a file name of other bytes,
-    must not make a line unwritable: here is the one place that all text of a ledger passes."""
+    """Escape text that UTF-8 cannot encode, such as half of an emoji in an agent's reply or a file name of other bytes.
+    All text of a ledger passes here, so none of it can make a line unwritable."""
     if isinstance(value, str):
         return value.encode(errors="backslashreplace").decode()
     if isinstance(value, dict):
@@ -102,7 +102,7 @@ def _encodable(value: Any) -> Any:
 
 
 class Ledger:
-    """The one writer of a run's ledger (the run's lock sees to that)."""
+    """The single writer of a run's ledger; the lock of the run ensures that there is only one."""
 
     def __init__(self, path: Path, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         self.path, self._now = path, now
@@ -112,27 +112,27 @@ class Ledger:
         self.head = START
 
     def replay(self) -> Iterator[LedgerLine]:
-        """What is there already; then the torn end is cut off, and appending may begin."""
+        """Yield the existing lines, then cut off a torn end. Call it before appending."""
         for line, raw in read(self.path):
             self._wrote(raw)
             yield line
         os.ftruncate(self._file, self._end)
 
     def append(self, event: Event) -> LedgerLine:
-        """On disk when this returns. If the disk refuses, the ledger is as it was before."""
+        """Write an event; it is on disk when this returns. Raises LedgerUnwritable, with the ledger unchanged."""
         data = _encodable(msgspec.to_builtins(event))
         line = LedgerLine(self._length, self._now(), kind_of(event), data, self.head)
         raw = _readable(line, self.path)
         if self._lost:
             raise LedgerUnwritable(self._lost)
         if self._length >= MAX_LINES or self._end + len(raw) >= MAX_BYTES:
-            raise LedgerUnwritable(f"the ledger {self.path} is as long as it can be read again; finish the run")
+            raise LedgerUnwritable(f"the ledger {self.path} has reached its maximum length; finish the run")
         try:
             self._write(raw + b"\n")
         except OSError as error:
             text = f"cannot write to the ledger {self.path}: {error.strerror}"
-            self._take_back(text)
-            raise LedgerUnwritable(f"{text}; it is as it was before, and the run can go on from there") from error
+            self._undo_write(text)
+            raise LedgerUnwritable(f"{text}; nothing was written, and the run can continue from there") from error
         self._wrote(raw)
         return line
 
@@ -149,12 +149,12 @@ class Ledger:
         failpoint("ledger-line-unsynced")
         os.fsync(self._file)
 
-    def _take_back(self, text: str) -> None:
-        """Where a disk refuses even that, no other line may follow: what lies behind the end would tear the chain."""
+    def _undo_write(self, text: str) -> None:
+        """Cut off a partial line. If that fails, no further line may follow, because the rest would break the chain."""
         try:
             os.ftruncate(self._file, self._end)
         except OSError as error:
-            self._lost = f"{text}, nor take back what was written: {error.strerror}; start the server again to go on"
+            self._lost = f"{text}, nor remove the partial line: {error.strerror}; restart the server to continue"
             raise LedgerUnwritable(self._lost) from error
 
     def _wrote(self, raw: bytes) -> None:

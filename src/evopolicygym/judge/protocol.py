@@ -1,4 +1,6 @@
-"""What a request asks for, checked before anything is touched: until the charge, a refusal is free."""
+"""The vocabulary of the agent's API: the body of a submit request, verdicts, and reasons for refusing a request.
+
+Requests are checked before anything is touched: until the charge, a refusal is free."""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ class Verdict(StrEnum):
 
 
 class Reason(StrEnum):
-    """Why a request is refused. None of them costs anything."""
+    """Why a request is refused. A refusal is free."""
 
     BUDGET_INVALID = "budget_invalid"
     INVALID_ENV_INSTANCE = "invalid_env_instance"
@@ -42,7 +44,7 @@ class Reason(StrEnum):
 
 
 class Refusal(Exception):
-    """A request that changes nothing, and what to do about it."""
+    """A refused request: the reason, and a text that says what to do."""
 
     def __init__(self, reason: Reason, text: str) -> None:
         super().__init__(text)
@@ -80,7 +82,7 @@ class SubmitBody(BaseModel):
 
 @dataclass(frozen=True)
 class SubmitRequest:
-    """A request that can be read. The key makes repeating it safe."""
+    """A valid request. The key makes repeating it safe."""
 
     cases: tuple[int, ...]
     key: str
@@ -88,7 +90,7 @@ class SubmitRequest:
 
 
 def read_request(body: bytes, key: str | None) -> SubmitRequest:
-    """Raises Refusal. A client that brings no key gets one that nobody else has."""
+    """Parse the body of a submit request. A request without a key gets a random one. Raises Refusal."""
     try:
         parsed = SubmitBody.model_validate_json(body)
     except ValidationError as error:
@@ -99,7 +101,7 @@ def read_request(body: bytes, key: str | None) -> SubmitRequest:
 
 
 def _expand(instances: list[int] | str) -> tuple[int, ...]:
-    """Counted before it is expanded: a short text can name very many cases."""
+    """Expand ranges. Cases are counted first, because a short text can name very many."""
     if isinstance(instances, str):
         try:
             instances = parse_indices(instances, TRAIN_CASES, most=MAX_EPISODES)
@@ -113,7 +115,7 @@ def _expand(instances: list[int] | str) -> tuple[int, ...]:
 
 
 def _explain(error: ValidationError) -> str:
-    """One line for one mistake; pydantic names each branch that did not fit."""
+    """Return one line for the first mistake; pydantic lists one for each branch of a union."""
     first = error.errors(include_url=False, include_input=False, include_context=False)[0]
     where = ".".join(
         str(part) for part in first["loc"] if not str(part).startswith(("list[", "constrained", "function"))

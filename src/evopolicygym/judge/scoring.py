@@ -1,6 +1,6 @@
-"""Hidden scoring, once the agent is gone: validate every candidate, select one, measure it.
+"""Hidden scoring after the agent has ended: validate every candidate, select one, measure it on held-out.
 
-Each step is one line in the ledger, so that a crash costs at most the step that was under way.
+Each step is one line in the ledger, so a crash repeats at most the step that was under way.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from evopolicygym.tasks.splits import Case, Split
 from evopolicygym.tasks.task import Task
 
 Advance = Callable[[], Any]
-WALL_FACTOR: Final = 3.0  # wall time that a candidate may take of one case, on average, as a multiple of the CPU limit
+WALL_FACTOR: Final = 3.0  # mean wall time per case that a candidate may take, as a multiple of its CPU limit
 
 
 def close(judge: Judge, reason: str) -> None:
@@ -43,8 +43,10 @@ def close(judge: Judge, reason: str) -> None:
 
 
 def finish(judge: Judge, advance: Advance = lambda: None, once_scored: Callable[[], None] = lambda: None) -> None:
-    """From a closed run to its outcome. What an earlier attempt has done is not done again. ``once_scored`` comes
-    before the last line: what belongs to the record and must not stand in the way of the score."""
+    """Take a closed run to its outcome, without repeating what an earlier attempt has done.
+
+    ``once_scored`` is called after scoring and before the last line: for parts of the record that must not endanger the
+    score. ``advance`` is called after each episode."""
     validate(judge, advance)
     select(judge)
     measure(judge, advance)
@@ -55,15 +57,15 @@ def finish(judge: Judge, advance: Advance = lambda: None, once_scored: Callable[
 
 
 def validate(judge: Judge, advance: Advance = lambda: None) -> None:
-    """Every candidate, byte-identical ones once."""
+    """Play the validation cases with every candidate, byte-identical ones once."""
     for checkpoint in unvalidated(judge.state):
         judge.record(Validated(checkpoint.hash, *_play(judge, checkpoint, Split.VALIDATION, advance)))
         failpoint("validated")
 
 
 def unvalidated(state: RunState) -> list[Checkpoint]:
-    open_ones = {one.charged.checkpoint.hash: one.charged.checkpoint for one in state.candidates}
-    return [checkpoint for checkpoint in open_ones.values() if checkpoint.hash not in state.validation]
+    checkpoints = {candidate.charged.checkpoint.hash: candidate.charged.checkpoint for candidate in state.candidates}
+    return [checkpoint for checkpoint in checkpoints.values() if checkpoint.hash not in state.validation]
 
 
 def select(judge: Judge) -> None:
@@ -74,14 +76,18 @@ def select(judge: Judge) -> None:
 
 
 def best(state: RunState) -> Submission | None:
-    """The highest validation mean; equal means: the later submission. What is not a number cannot win."""
-    means = {one.number: state.validation[one.charged.checkpoint.hash].tally.mean for one in state.candidates}
+    """Return the candidate with the highest validation mean; ties go to the later one. NaN and infinities cannot
+    win."""
+    means = {
+        candidate.number: state.validation[candidate.charged.checkpoint.hash].tally.mean
+        for candidate in state.candidates
+    }
     finite = [(mean, number) for number, mean in means.items() if math.isfinite(mean)]
     return state.submissions[max(finite)[1]] if finite else None
 
 
 def measure(judge: Judge, advance: Advance = lambda: None) -> None:
-    """The winner on held-out, then once more: a policy that does not repeat itself is recorded as such."""
+    """Play held-out with the winner, twice: the second pass shows whether the policy is deterministic."""
     if judge.state.selected is None:
         return
     winner = judge.state.submissions[judge.state.selected].charged.checkpoint
@@ -94,13 +100,14 @@ def measure(judge: Judge, advance: Advance = lambda: None) -> None:
 
 
 def score(judge: Judge, checkpoint: Checkpoint, advance: Advance = lambda: None) -> None:
-    """One checkpoint on held-out, unless it is known."""
+    """Play held-out with one checkpoint, unless the ledger has its result."""
     if checkpoint.hash not in judge.state.heldout:
         judge.record(Scored(checkpoint.hash, *_play(judge, checkpoint, Split.HELDOUT, advance)))
 
 
 def _play(judge: Judge, checkpoint: Checkpoint, split: Split, advance: Advance) -> tuple[EpisodeStats, float]:
-    """A fault leaves the run as it is: finishing again goes on from here. What is played is what was submitted."""
+    """Play a hidden split with a checkpoint, after checking its hash. A fault leaves the run as it is, to be
+    continued."""
     judge.context.engine.store.check(checkpoint)
     began, chosen = time.perf_counter(), judge.cases(split, list(range(count(judge.state, split))))
 
@@ -111,7 +118,7 @@ def _play(judge: Judge, checkpoint: Checkpoint, split: Split, advance: Advance) 
     try:
         results = play(judge.context.engine, judge.context.task, checkpoint, chosen, played)
     except Fault as fault:
-        text = f"a hidden episode has no score: {fault}; finish the run again to go on from here"
+        text = f"a hidden episode has no score: {fault}; finish the run again to continue from here"
         raise Fault(text, fault.permanent) from fault
     return episode_stats(results), time.perf_counter() - began
 
@@ -121,9 +128,9 @@ def play(
 ) -> list[EpisodeResult]:
     """Play one checkpoint on ``chosen``.
 
-    A candidate has ``WALL_FACTOR`` times its CPU limit of wall time for all its cases together. The judge's own work
-    and the simulator's are not counted, so that neither a slow simulator nor the number of jobs changes a score. Once
-    it is used up, the cases that have not begun fail: a policy that sleeps must not hold the machine for days."""
+    All cases together may take ``WALL_FACTOR`` times the CPU limit of wall time. Only time spent waiting for the policy
+    counts, so neither a slow simulator nor the number of jobs changes a score. When it is used up, the cases that have
+    not begun fail: a policy that sleeps must not hold the machine for days."""
     limit_s = WALL_FACTOR * task.limits.episode_cpu_s * len(chosen)
     episodes = [Episode(number, checkpoint, case) for number, case in enumerate(chosen)]
     results: dict[int, EpisodeResult] = {}
@@ -138,18 +145,18 @@ def play(
         advance()
     error = EpisodeError(ErrorKind.TIMEOUT, f"the cases before took {limit_s:g} s of wall time together")
     skipped = [episode for episode in episodes if episode.number not in results]
-    results |= {one.number: not_played(one, task.failed_score(0.0), error) for one in skipped}
+    results |= {episode.number: not_played(episode, task.failed_score(0.0), error) for episode in skipped}
     return [results[number] for number in sorted(results)]
 
 
 def count(state: RunState, split: Split) -> int:
-    """How many cases of a hidden split the run plays."""
+    """Return how many cases of a hidden split the run plays."""
     if state.opened is None:
         return 0
     return {Split.VALIDATION: state.opened.validation_cases, Split.HELDOUT: state.opened.heldout_cases}[split]
 
 
 def left_to_play(state: RunState) -> int:
-    """Episodes until the outcome: for a progress bar."""
+    """Return the number of episodes until the outcome, for a progress bar."""
     validation = len(unvalidated(state)) * count(state, Split.VALIDATION)
     return validation + (2 * count(state, Split.HELDOUT) if state.candidates else 0)

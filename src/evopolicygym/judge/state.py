@@ -1,4 +1,4 @@
-"""The state of a run: a pure fold over its ledger. Nothing about a run is remembered anywhere else."""
+"""The state of a run: a pure fold over its ledger. Nothing else about a run is kept in memory."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Put = Callable[[dict[Any, Any], Any, Any], dict[Any, Any]]
 
 
 class RunPhase(StrEnum):
-    """How far a run has come. It never goes back."""
+    """Progress of a run; it only moves forward."""
 
     OPEN = "open"
     CLOSED = "closed"
@@ -45,8 +45,8 @@ class RunPhase(StrEnum):
 
 @dataclass(frozen=True)
 class Submission:
-    """One accepted submit: ``judged`` when it has ended, ``refunded`` (with the reason) when the judge failed it,
-    and ``fault_is_permanent`` when it would fail the next one likewise."""
+    """One accepted submit. ``judged``: set when it has its verdict. ``refunded``: why the judge failed on it.
+    ``fault_is_permanent``: the judge would fail on the next one as well."""
 
     charged: Charged
     charged_at: datetime
@@ -82,7 +82,7 @@ def submit_id(number: int) -> str:
 
 @dataclass(frozen=True)
 class RunState:
-    """Everything that a run's owner needs to go on after a crash at any instant."""
+    """Everything that the owner of a run needs to continue it after a crash at any instant."""
 
     opened: Opened | None = None
     opened_at: datetime | None = None
@@ -118,28 +118,29 @@ class RunState:
 
     @property
     def last_fault(self) -> str | None:
-        """Why the judge failed the last submission that it refunded."""
-        return next((one.refunded for one in reversed(self.submissions.values()) if one.refunded is not None), None)
+        """Why the judge failed on the last refunded submission."""
+        faults = [submission.refunded for submission in self.submissions.values()]
+        return next((fault for fault in reversed(faults) if fault is not None), None)
 
     @property
     def is_broken(self) -> bool:
-        """The judge has failed in a way that trying again cannot mend."""
+        """Whether the judge has failed permanently."""
         return any(submission.fault_is_permanent for submission in self.submissions.values())
 
     @property
     def is_unjudged(self) -> bool:
-        """There were submissions, and the judge has failed every one of them."""
+        """Whether there were submissions and all of them were refunded."""
         return 0 < len(self.submissions) == self.refunds
 
     @property
     def running(self) -> Submission | None:
-        """Charged and not ended: after a crash, to be executed again, for the same charge."""
-        return next((one for one in self.submissions.values() if one.is_running), None)
+        """The submission that is charged and not ended. After a crash it is executed again, for the same charge."""
+        return next((submission for submission in self.submissions.values() if submission.is_running), None)
 
     @property
     def candidates(self) -> list[Submission]:
-        """What hidden validation chooses among. Under a limit: submissions of the last so many distinct checkpoints,
-        where one that is submitted again counts as new."""
+        """Submissions that hidden validation chooses among. With ``max_candidates``, those of the last so many distinct
+        checkpoints; a checkpoint that is submitted again counts as new."""
         accepted = [submission for submission in self.submissions.values() if submission.is_ok]
         limit = self.opened.max_candidates if self.opened else None
         if limit is None:
@@ -149,7 +150,7 @@ class RunState:
         return [submission for submission in accepted if submission.charged.checkpoint.hash in kept]
 
     def by_key(self, key: str) -> Submission | None:
-        return next((one for one in self.submissions.values() if one.charged.key == key), None)
+        return next((submission for submission in self.submissions.values() if submission.charged.key == key), None)
 
     def with_submission(self, submission: Submission, put: Put) -> RunState:
         before = self.submissions.get(submission.number)
@@ -158,27 +159,27 @@ class RunState:
 
     def changed(self, number: int, put: Put, **changes: Any) -> RunState:
         if number not in self.submissions:
-            raise LedgerCorrupt(f"the ledger ends submission {number}, which was never charged")
+            raise LedgerCorrupt(f"the ledger has a verdict or refund of submission {number}, which was never charged")
         return self.with_submission(replace(self.submissions[number], **changes), put)
 
 
 def fold(lines: Iterable[LedgerLine]) -> RunState:
-    """The state after all lines. Raises LedgerCorrupt for lines that cannot follow one another."""
+    """Return the state after all lines. Raises LedgerCorrupt for lines that cannot follow one another."""
     state = RunState()
     for line in lines:
         state = apply(state, line.event(), line.time, in_place)
     return state
 
 
-def copied(known: dict[Any, Any], key: Any, value: Any) -> dict[Any, Any]:
-    """Other threads may be looking at the state before."""
-    return {**known, key: value}
+def copied(table: dict[Any, Any], key: Any, value: Any) -> dict[Any, Any]:
+    """Return a copy with the new entry: other threads may be reading the old state."""
+    return {**table, key: value}
 
 
-def in_place(known: dict[Any, Any], key: Any, value: Any) -> dict[Any, Any]:
-    """Where nobody looks at the state before: copying it at each line would take quadratic time."""
-    known[key] = value
-    return known
+def in_place(table: dict[Any, Any], key: Any, value: Any) -> dict[Any, Any]:
+    """Add the entry in place, when no one reads the old state: copying at each line would take quadratic time."""
+    table[key] = value
+    return table
 
 
 def apply(state: RunState, event: Event, time: datetime, put: Put = copied) -> RunState:

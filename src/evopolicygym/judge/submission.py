@@ -1,7 +1,7 @@
-"""The way of one submission: check, snapshot, charge, load, play, feedback, verdict, delivery.
+"""The life of one submission: check, snapshot, charge, load, play, feedback, verdict, delivery.
 
-Until the charge a refusal is free. From the charge on, a crash at any instant leaves a submission that ``execute`` ends
-for the same charge, with the same result.
+Until the charge a refusal is free. After a crash at any later instant, ``execute`` completes the submission with the
+same result, for the same charge.
 """
 
 from __future__ import annotations
@@ -28,35 +28,38 @@ from evopolicygym.tasks.splits import Split
 BUDGET_SPENT: Final = "budget_spent"
 JUDGE_FAULTS: Final = "judge_faults"
 MAX_REFUNDS: Final = 3  # a judge that fails this often is broken, whatever the cause
-PAUSES_S: Final = (0.1, 0.5, 2.0)  # between attempts to deliver, where it is for want of descriptors
+PAUSES_S: Final = (0.1, 0.5, 2.0)  # between attempts to deliver feedback when descriptors are scarce
 log = logging.getLogger(__name__)
 
 
-def accept(judge: Judge, ask: SubmitRequest) -> Submission:
-    """Check, snapshot, charge. The same key again is the same submission, charged once."""
-    if known := judge.state.by_key(ask.key):
-        return _same(known, ask)
-    check_request(ask, judge.state)
+def accept(judge: Judge, request: SubmitRequest) -> Submission:
+    """Check, snapshot and charge. A repeated key returns the same submission, charged once. Raises Refusal and
+    Fault."""
+    if earlier := judge.state.by_key(request.key):
+        return _repeated(earlier, request)
+    check_request(request, judge.state)
     checkpoint = _snapshot(judge)
     failpoint("snapshot-taken")
     number = len(judge.state.submissions) + 1
     try:
-        judge.record(Charged(number, ask.key, checkpoint, ask.cases))
+        judge.record(Charged(number, request.key, checkpoint, request.cases))
     except LedgerUnwritable as error:
         raise Fault(f"{error}; nothing was charged") from error
     failpoint("charged")
     return judge.state.submissions[number]
 
 
-def check_request(ask: SubmitRequest, state: RunState) -> None:
-    """Whether the run can take it now. Raises Refusal."""
+def check_request(request: SubmitRequest, state: RunState) -> None:
+    """Raise Refusal if the run cannot take the request now."""
     if state.phase is not RunPhase.OPEN:
         raise Refusal(Reason.RUN_CLOSED, _closed(state))
     if running := state.running:
         raise Refusal(Reason.BUSY, f"{running.name} is still running; wait for it and submit again")
-    if len(ask.cases) > state.remaining:
-        left = f"{state.remaining} of {state.budget} episodes are left"
-        raise Refusal(Reason.BUDGET_INVALID, f"{len(ask.cases)} episodes were asked for, but {left}")
+    if len(request.cases) > state.remaining:
+        text = (
+            f"{len(request.cases)} episodes were asked for, but {state.remaining} of {state.budget} episodes are left"
+        )
+        raise Refusal(Reason.BUDGET_INVALID, text)
 
 
 def _closed(state: RunState) -> str:
@@ -67,11 +70,11 @@ def _closed(state: RunState) -> str:
 
 
 def execute(judge: Judge, submission: Submission) -> None:
-    """From the charge to the verdict. A fault of the judge refunds, and delivers nothing."""
+    """Take a charged submission to its verdict. A fault of the judge refunds it and delivers nothing."""
     try:
         _judge(judge, submission)
-    except Exception as fault:  # whatever went wrong here, the policy's doings are results and not exceptions
-        log.exception("%s failed, and is refunded", submission.name)
+    except Exception as fault:  # errors of the policy are results, so this is the judge's own
+        log.exception("%s failed and is refunded", submission.name)
         remove_tree(judge.paths.feedback / submission.name)
         text = str(fault) or type(fault).__name__
         judge.record(Refunded(submission.number, text, is_permanent(fault)), from_reserve=True)
@@ -82,7 +85,7 @@ def execute(judge: Judge, submission: Submission) -> None:
 
 
 def deliver(judge: Judge, submission: Submission) -> None:
-    """The agent's copy. Its workspace is its own: what it broke there is not repaired, and costs nobody anything."""
+    """Copy the feedback to the workspace. Damage by the agent there is logged, not repaired, and costs nothing."""
     for pause_s in (*PAUSES_S, None):
         try:
             feedback.copy_to_workspace(judge.paths.feedback / submission.name, judge.paths.workspace)
@@ -95,11 +98,11 @@ def deliver(judge: Judge, submission: Submission) -> None:
     failpoint("feedback-delivered")
 
 
-def _same(known: Submission, ask: SubmitRequest) -> Submission:
-    if known.charged.cases != ask.cases:
-        text = f"this Idempotency-Key was used for {known.name} with other cases; use a new key for a new submission"
+def _repeated(earlier: Submission, request: SubmitRequest) -> Submission:
+    if earlier.charged.cases != request.cases:
+        text = f"this Idempotency-Key was used for {earlier.name} with other cases; use a new key for a new submission"
         raise Refusal(Reason.KEY_REUSED, text)
-    return known
+    return earlier
 
 
 def _snapshot(judge: Judge) -> Checkpoint:
@@ -118,20 +121,20 @@ def _snapshot(judge: Judge) -> Checkpoint:
 
 
 def _judge(judge: Judge, submission: Submission) -> None:
-    """Load, play, feedback, verdict."""
+    """Load and play the checkpoint, publish the feedback, record the verdict."""
     began = time.perf_counter()
-    staged = FeedbackWriter(judge.paths.feedback)
+    writer = FeedbackWriter(judge.paths.feedback)
     try:
         load = redacted(judge.context.engine.load(submission.charged.checkpoint), judge.redact)
         failpoint("loaded")
-        verdict, results = _play(judge, submission, staged, load)
+        verdict, results = _play(judge, submission, writer, load)
         wall_s = time.perf_counter() - began
         summary = summarize(submission, verdict, load, results, wall_s, judge.state.remaining)
-        digest = staged.write(summary, load, results)
+        digest = writer.write(summary, load, results)
         failpoint("feedback-staged")
-        staged.publish(judge.paths.feedback / submission.name)
+        writer.publish(judge.paths.feedback / submission.name)
     except BaseException:
-        staged.discard()
+        writer.discard()
         raise
     failpoint("feedback-written")
     played = episode_stats(results) if verdict is Verdict.OK else None
@@ -141,14 +144,14 @@ def _judge(judge: Judge, submission: Submission) -> None:
 
 
 def _play(
-    judge: Judge, submission: Submission, staged: FeedbackWriter, load: LoadResult
+    judge: Judge, submission: Submission, writer: FeedbackWriter, load: LoadResult
 ) -> tuple[Verdict, list[EpisodeResult]]:
     if load.error:
         return Verdict(load.error.kind), []
     results: list[EpisodeResult] = []
     deadline = time.monotonic() + judge.context.task.limits.submission_wall_s
     try:
-        for outcome in judge.context.engine.run(_episodes(judge, submission, staged), deadline):
+        for outcome in judge.context.engine.run(_episodes(judge, submission, writer), deadline):
             if isinstance(outcome, FaultReport):
                 raise Fault(outcome.text, outcome.permanent)
             results.append(redacted(outcome, judge.redact))
@@ -158,18 +161,19 @@ def _play(
     return Verdict.OK, sorted(results, key=lambda result: result.number)
 
 
-def _episodes(judge: Judge, submission: Submission, staged: FeedbackWriter) -> list[Episode]:
+def _episodes(judge: Judge, submission: Submission, writer: FeedbackWriter) -> list[Episode]:
     context, charged = judge.context, submission.charged
     return [
         Episode(
-            number, charged.checkpoint, case, Recording(str(staged.episode(number)), video=context.videos.wants(number))
+            number, charged.checkpoint, case, Recording(str(writer.episode(number)), video=context.videos.wants(number))
         )
         for number, case in enumerate(judge.cases(Split.TRAIN, list(charged.cases)))
     ]
 
 
 def close_if_over(judge: Judge) -> None:
-    """Also after a crash that came between the last verdict and this."""
+    """Close the run if its budget is spent or the judge is broken; also after a crash between the last verdict and
+    this."""
     state = judge.state
     if state.phase is not RunPhase.OPEN or state.running:
         return

@@ -1,1 +1,1 @@
-"""The agent's door: HTTP on loopback, and the client that ships in the workspace."""
+"""The HTTP API that an agent uses, the queue of submissions behind it, and the client in the workspace."""

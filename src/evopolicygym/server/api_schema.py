@@ -1,4 +1,4 @@
-"""What the door answers, as published: the models are the schema, and the schema is in the OpenAPI document."""
+"""Responses of the HTTP API as models, and the OpenAPI document that is made from them."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Submitted(ApiModel):
     summary: Summary | None = None
     message: str | None = None
     candidates: list[str] | None = Field(
-        default=None, description="where their number is limited: the submissions that can still be chosen, as of now"
+        default=None, description="if their number is limited: the submissions that validation currently chooses among"
     )
 
 
@@ -121,28 +121,31 @@ class Info(ApiModel):
     denied_imports: list[str]
     max_candidates: int | None = Field(
         default=None,
-        description="one of the last so many distinct checkpoints is chosen; null: one of all",
+        description="validation chooses among the last so many distinct checkpoints; null: among all",
     )
 
 
 def broken(fault: object, remaining: int) -> Submitted:
     text = (
-        f"the judge failed, through no fault of yours: {fault}. A submission that was accepted goes on when the server "
-        "is back, for the same charge"
+        f"the judge failed, through no fault of yours: {fault}. A submission that was accepted continues when the "
+        "server is back, for the same charge"
     )
     return Submitted(submit_id=None, status="fault", remaining_budget=remaining, message=text)
 
 
-def submitted(one: Submission, remaining: int, is_executing: bool = False) -> Submitted:
-    if is_executing or one.is_running:
-        return Submitted(submit_id=one.name, status="running", remaining_budget=remaining)
-    if one.refunded is not None:
-        text = (BROKEN if one.fault_is_permanent else FAILED).format(one.refunded)
-        return Submitted(submit_id=one.name, status="fault", remaining_budget=remaining, message=text)
-    assert one.judged is not None
-    summary = Summary.model_validate(one.judged.summary)
+def submitted(submission: Submission, remaining: int, is_executing: bool = False) -> Submitted:
+    if is_executing or submission.is_running:
+        return Submitted(submit_id=submission.name, status="running", remaining_budget=remaining)
+    if submission.refunded is not None:
+        text = (BROKEN if submission.fault_is_permanent else FAILED).format(submission.refunded)
+        return Submitted(submit_id=submission.name, status="fault", remaining_budget=remaining, message=text)
+    assert submission.judged is not None
+    summary = Summary.model_validate(submission.judged.summary)
     return Submitted(
-        submit_id=one.name, status=one.judged.verdict, remaining_budget=summary.remaining_budget, summary=summary
+        submit_id=submission.name,
+        status=submission.judged.verdict,
+        remaining_budget=summary.remaining_budget,
+        summary=summary,
     )
 
 
@@ -154,32 +157,22 @@ MODELS: Final[tuple[type[BaseModel], ...]] = (
     Info,
 )
 
-# Under which names the schemas are published: a class may get another name, its schema does not.
+# Published names of the schemas, where they differ from the class: renaming a class must not rename its schema.
 NAMES: Final[dict[type, str]] = {
-    SubmitBody: "SubmitBody",
-    Submitted: "Submitted",
     RefusedResponse: "Refused",
-    NotFound: "NotFound",
-    Info: "Info",
-    EnvMeta: "EnvMeta",
     EpisodeFailure: "Failure",
-    LeftOut: "LeftOut",
-    State: "State",
-    Summary: "Summary",
-    Reason: "Reason",
-    Verdict: "Verdict",
 }
 
 
 def openapi_document(server: str) -> dict[str, Any]:
-    """``server`` is the path under which the door is: it holds the token."""
+    """Build the OpenAPI document. ``server`` is the base path of the API, with the token."""
     _, schemas = models_json_schema(
         [(model, "serialization" if model is not SubmitBody else "validation") for model in MODELS],
         ref_template="#/components/schemas/{model}",
     )
     return {
         "openapi": "3.1.0",
-        "info": {"title": "The door of an EvoPolicyGym run", "version": PROTOCOL},
+        "info": {"title": "The API of an EvoPolicyGym run", "version": PROTOCOL},
         "servers": [{"url": server}],
         "paths": {
             "/info": {"get": _operation("Budget, limits and spaces.", _answers({200: Info}))},
@@ -212,7 +205,7 @@ def _submit() -> dict[str, Any]:
 def _submission() -> dict[str, Any]:
     codes: dict[int, type[BaseModel]] = {200: Submitted, 404: NotFound}
     name = {"name": "submit_id", "in": "path", "required": True, "schema": {"type": "string"}}
-    return {**_operation("How a submission stands.", _answers(codes)), "parameters": [name]}
+    return {**_operation("The state of a submission.", _answers(codes)), "parameters": [name]}
 
 
 def _operation(summary: str, responses: dict[str, Any]) -> dict[str, Any]:
@@ -221,13 +214,16 @@ def _operation(summary: str, responses: dict[str, Any]) -> dict[str, Any]:
 
 def _answers(codes: dict[int, type[BaseModel]]) -> dict[str, Any]:
     return {
-        str(code): {"description": (model.__doc__ or NAMES[model]).strip(), "content": _json_content(model)}
+        str(code): {
+            "description": (model.__doc__ or NAMES.get(model, model.__name__)).strip(),
+            "content": _json_content(model),
+        }
         for code, model in codes.items()
     }
 
 
 def _json_content(model: type[BaseModel]) -> dict[str, Any]:
-    return {"application/json": {"schema": {"$ref": f"#/components/schemas/{NAMES[model]}"}}}
+    return {"application/json": {"schema": {"$ref": f"#/components/schemas/{NAMES.get(model, model.__name__)}"}}}
 
 
 def _markdown() -> dict[str, Any]:

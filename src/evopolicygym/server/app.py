@@ -1,4 +1,4 @@
-"""The HTTP door: what an agent can ask. Under an unguessable path, on loopback, one run behind it."""
+"""The HTTP API of one run: routes and handlers, below an unguessable path."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from evopolicygym.tasks.ids import PROTOCOL
 from evopolicygym.tasks.task import Task
 
 MAX_BODY: Final = 64 << 10
-MAX_UNDER_WAY: Final = 32  # submissions that wait for their turn or for their answer, each on a connection
+MAX_UNDER_WAY: Final = 32  # submit requests that wait for a response, each on a connection
 CODES: Final = {
     Reason.BUSY: 409,
     Reason.RUN_CLOSED: 409,
@@ -39,7 +39,7 @@ CODES: Final = {
 
 @dataclass(frozen=True)
 class ServedTask:
-    """What does not change during a run."""
+    """What the API says about a task; it does not change during a run."""
 
     task: Task
     text: str
@@ -48,17 +48,17 @@ class ServedTask:
 
 
 class ApiHandlers:
-    """Handlers. Every answer is one of the models in ``answers``."""
+    """Request handlers. Every response is one of the models in ``api_schema``."""
 
-    def __init__(self, desk: SubmissionQueue, facts: ServedTask) -> None:
-        self._desk, self._facts = desk, facts
+    def __init__(self, queue: SubmissionQueue, served: ServedTask) -> None:
+        self._queue, self._served = queue, served
         self._under_way = 0
 
     async def info(self, _: Request) -> Response:
-        return _json(info(self._desk.state, self._facts))
+        return _json(info(self._queue.state, self._served))
 
     async def task(self, _: Request) -> Response:
-        return PlainTextResponse(self._facts.text, media_type="text/markdown")
+        return PlainTextResponse(self._served.text, media_type="text/markdown")
 
     async def submit(self, request: Request) -> Response:
         body = await _body(request)
@@ -69,21 +69,21 @@ class ApiHandlers:
             self._under_way -= 1
 
     async def _submit(self, request: Request, body: bytes) -> Response:
-        ask = protocol.read_request(body, request.headers.get("idempotency-key"))
+        submit = protocol.read_request(body, request.headers.get("idempotency-key"))
         if self._under_way > MAX_UNDER_WAY:
             raise Refusal(Reason.BUSY, f"{MAX_UNDER_WAY} submissions wait for an answer; submit again later")
-        accepted = await self._desk.submit(ask)
-        if not ask.wait or "respond-async" in request.headers.get("prefer", ""):
+        accepted = await self._queue.submit(submit)
+        if not submit.wait or "respond-async" in request.headers.get("prefer", ""):
             return self._submitted(accepted, 202)
-        ended = await self._desk.ended(accepted.number)
+        ended = await self._queue.ended(accepted.number)
         return self._submitted(ended, 503 if ended.refunded else 200)
 
     async def submission(self, request: Request) -> Response:
-        asked = request.path_params["submit_id"]
-        found = next((one for one in self._desk.state.submissions.values() if one.name == asked), None)
-        if found is None:
+        name = request.path_params["submit_id"]
+        submission = next((each for each in self._queue.state.submissions.values() if each.name == name), None)
+        if submission is None:
             return _json(api_schema.NotFound(message="there is no such submission"), 404)
-        return self._submitted(found)
+        return self._submitted(submission)
 
     async def finalize(self, _: Request) -> Response:
         text = "an agent cannot end its run: it ends when the budget is spent or the agent stops"
@@ -91,30 +91,30 @@ class ApiHandlers:
 
     async def broken(self, _: Request, fault: Exception) -> Response:
         what = fault if isinstance(fault, Fault) else type(fault).__name__
-        return _json(api_schema.broken(what, self._desk.state.remaining), 503)
+        return _json(api_schema.broken(what, self._queue.state.remaining), 503)
 
-    def _submitted(self, one: Submission, code: int = 200) -> Response:
-        state, is_executing = self._desk.state, self._desk.is_executing(one.number)
-        answer = api_schema.submitted(one, state.remaining, is_executing)
+    def _submitted(self, submission: Submission, code: int = 200) -> Response:
+        state, is_executing = self._queue.state, self._queue.is_executing(submission.number)
+        response = api_schema.submitted(submission, state.remaining, is_executing)
         if state.opened and state.opened.max_candidates:
-            answer = answer.model_copy(update={"candidates": [kept.name for kept in state.candidates]})
-        return _json(answer, code)
+            response = response.model_copy(update={"candidates": [candidate.name for candidate in state.candidates]})
+        return _json(response, code)
 
     async def refused(self, _: Request, refusal: Exception) -> Response:
         assert isinstance(refusal, Refusal)
-        await self._desk.refused(refusal)
-        left = self._desk.state.remaining
-        answer = api_schema.RefusedResponse(status=refusal.reason, message=refusal.text, remaining_budget=left)
-        return _json(answer, CODES.get(refusal.reason, 400))
+        await self._queue.refused(refusal)
+        remaining = self._queue.state.remaining
+        response = api_schema.RefusedResponse(status=refusal.reason, message=refusal.text, remaining_budget=remaining)
+        return _json(response, CODES.get(refusal.reason, 400))
 
 
-def info(state: RunState, facts: ServedTask) -> api_schema.Info:
-    task = facts.task
+def info(state: RunState, served: ServedTask) -> api_schema.Info:
+    task = served.task
     meta = task.env_meta() | {
         "n_env_instances": TRAIN_CASES,
-        "obs_space": facts.obs_space,
-        "action_space": facts.action_space,
-        "obs_storage": {name: "observations.npz" for name, _ in large_arrays(facts.obs_space)},
+        "obs_space": served.obs_space,
+        "action_space": served.action_space,
+        "obs_storage": {name: "observations.npz" for name, _ in large_arrays(served.obs_space)},
     }
     return api_schema.Info(
         protocol_version=PROTOCOL,
@@ -136,38 +136,38 @@ def info(state: RunState, facts: ServedTask) -> api_schema.Info:
     )
 
 
-def build_app(desk: SubmissionQueue, facts: ServedTask, token: str) -> Starlette:
-    """All routes live below the token; without it there is nothing here."""
-    door = ApiHandlers(desk, facts)
+def build_app(queue: SubmissionQueue, served: ServedTask, token: str) -> Starlette:
+    """Build the application. All routes are below the token; any other path is 404."""
+    handlers = ApiHandlers(queue, served)
     routes = [
-        Route("/{token}/info", door.info, methods=["GET"]),
-        Route("/{token}/task", door.task, methods=["GET"]),
-        Route("/{token}/submit", door.submit, methods=["POST"]),
-        Route("/{token}/submissions/{submit_id}", door.submission, methods=["GET"]),
+        Route("/{token}/info", handlers.info, methods=["GET"]),
+        Route("/{token}/task", handlers.task, methods=["GET"]),
+        Route("/{token}/submit", handlers.submit, methods=["POST"]),
+        Route("/{token}/submissions/{submit_id}", handlers.submission, methods=["GET"]),
         Route("/{token}/openapi.json", _openapi, methods=["GET"]),
-        Route("/{token}/finalize", door.finalize),
+        Route("/{token}/finalize", handlers.finalize),
     ]
-    handlers: dict[Any, Any] = {Refusal: door.refused, HTTPException: _http_error, ClientDisconnect: _gone}
-    handlers |= dict.fromkeys((Fault, Exception), door.broken)
-    made = Starlette(routes=routes, exception_handlers=handlers, middleware=[Middleware(_Guard, token)])
-    made.router.redirect_slashes = False  # a door has no other spellings
-    return made
+    on_error: dict[Any, Any] = {Refusal: handlers.refused, HTTPException: _http_error, ClientDisconnect: _gone}
+    on_error |= dict.fromkeys((Fault, Exception), handlers.broken)
+    app = Starlette(routes=routes, exception_handlers=on_error, middleware=[Middleware(_Guard, token)])
+    app.router.redirect_slashes = False  # no second spelling of a path
+    return app
 
 
 class _Guard:
-    """Before any routing: not even which paths and methods there are is told without the token."""
+    """Reject requests without the token before routing, so that they do not learn which paths and methods exist."""
 
-    def __init__(self, behind: ASGIApp, token: str) -> None:
-        self._behind, self._token = behind, token.encode()
+    def __init__(self, app: ASGIApp, token: str) -> None:
+        self._app, self._token = app, token.encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         given = scope["path"].lstrip("/").partition("/")[0].encode(errors="replace")
-        known = hmac.compare_digest(given, self._token)
-        await (self._behind if known else _json(api_schema.NotFound(message="Not Found"), 404))(scope, receive, send)
+        is_valid = hmac.compare_digest(given, self._token)
+        await (self._app if is_valid else _json(api_schema.NotFound(message="Not Found"), 404))(scope, receive, send)
 
 
 async def _body(request: Request) -> bytes:
-    """At most MAX_BODY bytes are ever held."""
+    """Read the body of a request, holding at most MAX_BODY bytes."""
     body, declared = b"", int(request.headers.get("content-length") or 0)
     if declared > MAX_BODY:
         raise _too_large()
@@ -196,5 +196,5 @@ async def _gone(_: Request, error: Exception) -> Response:
     return Response(status_code=400)
 
 
-def _json(answer: BaseModel, code: int = 200, headers: Any = None) -> Response:
-    return Response(answer.model_dump_json(), code, headers, "application/json")
+def _json(response: BaseModel, code: int = 200, headers: Any = None) -> Response:
+    return Response(response.model_dump_json(), code, headers, "application/json")

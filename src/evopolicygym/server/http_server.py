@@ -1,4 +1,8 @@
-"""Where the door listens: on loopback, at an address that survives a restart where it can."""
+"""The HTTP server: listens on loopback, keeps its address over a restart, and bounds the number of connections.
+
+An agent can open any number of connections. They must not use up the descriptors that the judge needs to store
+snapshots and write feedback: that would be a fault, and three faults end a run. They must not lock anyone out either: a
+new connection replaces the one that has been idle longest."""
 
 from __future__ import annotations
 
@@ -24,27 +28,27 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from evopolicygym.files import read_file, write_json
 
-AT_ONCE: Final = 32  # are accepted, before any of them can be turned away
+AT_ONCE: Final = 32  # connections accepted before any of them can be closed
 MOST: Final = 256
-FEWEST: Final = 48  # more than the submissions that may be under way at a time
-USUAL: Final = 1024  # what machines allow a process; somebody may have asked for less
-# Beyond what is open when the door opens: twice as many as are accepted at once, for some are just accepted, some just
-# closed; two for each of the 64 connections that the gateway of an agent carries; and the judge's own, where a snapshot
-# has one open for each of 16 levels of folders, a delivery half a dozen.
+FEWEST: Final = 48  # more than the submit requests that may wait at a time
+USUAL: Final = 1024  # the usual limit of a process; the current one may be lower
+# Descriptors beyond those open at the start: twice AT_ONCE, because some connections are just accepted and some just
+# closed; two for each of the 64 connections of an agent's gateway; and the judge's own, where a snapshot needs one for
+# each of 16 levels of folders and a delivery half a dozen.
 RESERVE: Final = 2 * AT_ONCE + 2 * 64 + 64
-_turns = itertools.count()
+_clock = itertools.count()
 
 
 def protocol() -> type[H11Protocol]:
-    """Of a door that opens now."""
+    """Return the protocol class for a server that starts now, and raise a low limit of open files."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if _number(soft) < USUAL:
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(USUAL, _number(hard)), hard))
     return type("Connection", (_Connection,), {"taken": len(os.listdir("/proc/self/fd"))})
 
 
-def places(taken: int) -> int:
-    """Asked anew for each connection: the limit can be changed while we run."""
+def max_connections(taken: int) -> int:
+    """Return how many connections may be open. Computed for each connection, because the limit can change."""
     limit = _number(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
     return max(FEWEST, min(MOST, limit - taken - RESERVE))
 
@@ -59,31 +63,32 @@ class _Connection(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._since = next(_turns)
-        for _ in range(len(self.connections) - places(self.taken)):
-            self._longest_idle()._leave()
+        self._since = next(_clock)
+        for _ in range(len(self.connections) - max_connections(self.taken)):
+            self._longest_idle()._abort()
 
     def on_response_complete(self) -> None:
-        self._since = next(_turns)
+        self._since = next(_clock)
         super().on_response_complete()
 
     def shutdown(self) -> None:
         try:
             super().shutdown()
-        except h11.LocalProtocolError:  # in whatever state the client has left it
+        except h11.LocalProtocolError:  # whatever state the client left the connection in
             self.transport.abort()
 
     def _longest_idle(self) -> _Connection:
-        """Of those to whom we owe no answer; if there are none, we ourselves."""
-        everybody: Any = self.connections
-        return min((one for one in everybody if not one._is_owed), key=lambda one: one._since, default=self)
+        """Return the longest-idle connection without a pending response, else this one."""
+        connections: Any = self.connections
+        idle = (connection for connection in connections if not connection._awaits_response)
+        return min(idle, key=lambda connection: connection._since, default=self)
 
     @property
-    def _is_owed(self) -> bool:
-        """A whole request is here, and nothing of its answer has been sent."""
+    def _awaits_response(self) -> bool:
+        """Whether a complete request has arrived and nothing of its response was sent."""
         return self.cycle is not None and not self.cycle.more_body and not self.cycle.response_started
 
-    def _leave(self) -> None:
+    def _abort(self) -> None:
         self.connections.discard(self)
         self.transport.abort()
 
@@ -93,12 +98,12 @@ TOKEN_BYTES: Final = 24
 TOKEN: Final = re.compile(r"[\w-]{32}", re.ASCII)
 MAX_BYTES: Final = 4096
 GRACE_S: Final = 5
-QUEUE: Final = 128  # of connections that wait in the kernel, where they cost us nothing
+QUEUE: Final = 128  # connections that wait in the kernel, where they use no descriptor of this process
 
 
 @dataclass(frozen=True)
 class Address:
-    """The token is the key to the door: whoever knows it can spend the budget."""
+    """Port and token of the API. The token is a secret: it allows spending the budget."""
 
     port: int
     token: str
@@ -109,7 +114,7 @@ class Address:
 
 
 def bind(root: Path) -> tuple[socket.socket, Address]:
-    """The port and token of the last time, or new ones."""
+    """Listen on the port of the last time with the same token, or on a new port with a new token."""
     last = _last(root)
     listener = _listen(last.port)
     token = last.token or secrets.token_urlsafe(TOKEN_BYTES)
@@ -120,7 +125,7 @@ def bind(root: Path) -> tuple[socket.socket, Address]:
 
 @asynccontextmanager
 async def serve_requests(app: Starlette, listener: socket.socket) -> AsyncIterator[None]:
-    """Requests are answered until left; those under way are answered first."""
+    """Serve requests inside the ``async with``; requests under way are answered before it ends."""
     server = _Server(
         uvicorn.Config(
             app,
@@ -128,8 +133,8 @@ async def serve_requests(app: Starlette, listener: socket.socket) -> AsyncIterat
             ws="none",
             lifespan="off",
             backlog=AT_ONCE,
-            log_config=None,  # its own would close the judge's log, to be opened again when there may be no descriptor
-            log_level="error",  # what it warns of is what agents send
+            log_config=None,  # uvicorn's would close the judge's log, and reopening it may fail for want of descriptors
+            log_level="error",  # its warnings are about malformed requests of agents
             access_log=False,
             timeout_graceful_shutdown=GRACE_S,
         )
@@ -143,12 +148,12 @@ async def serve_requests(app: Starlette, listener: socket.socket) -> AsyncIterat
 
 
 class _Server(uvicorn.Server):
-    """Signals belong to the command that serves, not to the HTTP server."""
+    """A server that leaves signals to the command that runs it."""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         for listener in sockets or []:
-            listener.listen(QUEUE)  # for asyncio, how many it accepts at once and how many may wait is one number
+            listener.listen(QUEUE)  # asyncio uses one number for both: accepted at once, and waiting
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -172,12 +177,12 @@ def _listen(port: int) -> socket.socket:
 
 
 def _listening(port: int) -> socket.socket:
-    # The protocol by name: asyncio sends without delay only where it sees that it is TCP, and else replies take 40 ms.
+    # IPPROTO_TCP by name: otherwise asyncio does not switch Nagle's delay off, and replies take 40 ms.
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(("127.0.0.1", port))  # somebody else may be bound to it as well, until one of us listens
-        listener.listen(QUEUE)  # from here on nobody is turned away, though answers may take a moment
+        listener.bind(("127.0.0.1", port))  # another process may bind it as well, until one of both listens
+        listener.listen(QUEUE)  # from here on connections are queued, not refused
     except OSError:
         listener.close()
         raise

@@ -1,6 +1,7 @@
-"""The owner's socket: how other commands of the same user talk to the process that owns a run.
+"""A Unix socket over which other commands of the same user talk to the process that owns a run.
 
-One JSON object a line: a command goes in, then progress and at last a result come out. Readable by the owner alone.
+The client sends one command line; the owner sends JSON objects, one per line: progress, then the result. Only the user
+can open the socket.
 """
 
 from __future__ import annotations
@@ -23,18 +24,19 @@ CommandHandler = Callable[[str, SendMessage], Awaitable[dict[str, Any]]]
 
 
 class NoOwner(Exception):
-    """Nobody listens."""
+    """No process owns the run."""
 
 
 @asynccontextmanager
 async def answer_commands(root: Path, answer: CommandHandler) -> AsyncIterator[None]:
-    """Answer commands until left; answers that are due are given first. We hold the lock of the run, so that a
-    socket which is there already is that of a dead owner."""
+    """Answer commands inside the ``async with``; pending results are sent before it ends.
+
+    The caller holds the lock of the run, so a socket that exists already belongs to a dead owner."""
     talks = set[asyncio.Task[Any]]()
 
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         async def tell(message: dict[str, Any]) -> None:
-            with suppress(ConnectionError):  # who asked may leave; what it asked for goes on
+            with suppress(ConnectionError):  # the client may disconnect; its command continues
                 writer.write(json.dumps(message).encode() + b"\n")
                 await writer.drain()
 
@@ -59,14 +61,14 @@ async def answer_commands(root: Path, answer: CommandHandler) -> AsyncIterator[N
         yield
     finally:
         server.close()
-        if talks:  # one that connected and asks nothing is not waited for
+        if talks:  # a client that sends no command is not waited for
             await asyncio.wait(talks, timeout=GRACE_S)
         with suppress(FileNotFoundError):
             os.unlink(root / NAME)
 
 
 def send_command(root: Path, command: str) -> Iterator[dict[str, Any]]:
-    """Messages of the owner, the result last; without one it died in between. Raises NoOwner."""
+    """Send a command and yield the owner's messages, the result last. No result: the owner died. Raises NoOwner."""
     with socket.socket(socket.AF_UNIX) as connection, _address(root) as address:
         try:
             _check_ours(address)
@@ -81,7 +83,7 @@ def send_command(root: Path, command: str) -> Iterator[dict[str, Any]]:
 
 
 def _check_ours(address: str) -> None:
-    """A folder from elsewhere may hold a link to another socket, whose owner never asked to be talked to."""
+    """Raise OSError for a link or a socket of another user, which a forged run folder may hold."""
     facts = os.lstat(address)
     if not stat.S_ISSOCK(facts.st_mode) or facts.st_uid != os.geteuid():
         raise OSError(f"{NAME} is not a socket of ours")
@@ -92,12 +94,12 @@ def _message(line: bytes) -> dict[str, Any]:
         message = json.loads(line)
     except (ValueError, RecursionError):
         message = None
-    return message if isinstance(message, dict) else {"error": f"{NAME} gives an answer that is none"}
+    return message if isinstance(message, dict) else {"error": f"{NAME} returned a line that is not a JSON object"}
 
 
 @contextmanager
 def _address(root: Path) -> Iterator[str]:
-    """Short whatever the folder is called: a socket's path may have 107 bytes."""
+    """Yield a short path of the socket, because a socket's path may have 107 bytes at most."""
     folder = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         yield f"/proc/self/fd/{folder}/{NAME}"

@@ -1,6 +1,6 @@
-"""Between the door and the judge: many requests may come at once, the judge does one thing at a time.
+"""The queue between the HTTP API and the judge: requests are concurrent, the judge executes one submission at a time.
 
-The event loop decides who is next; episodes run in a thread of their own. A client that goes away changes nothing.
+The event loop orders the requests; episodes run in a thread of their own. A client that disconnects changes nothing.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from evopolicygym.judge.state import RunState, Submission
 
 
 class SubmissionQueue:
-    """Takes submissions until it is closed. ``broken`` gets the exception that the judge could not get over."""
+    """Accepts submissions until it is closed. ``broken`` gets the exception if the judge cannot continue."""
 
     def __init__(self, judge: Judge) -> None:
         self._judge = judge
         self._episodes = ThreadPoolExecutor(1, "episodes")
-        self._episodes.submit(int)  # its thread is there before anything is charged
+        self._episodes.submit(int)  # start its thread before anything is charged
         self._accepting, self._closing = asyncio.Lock(), False
         self._work: dict[int, asyncio.Future[None]] = {}  # by submission, until its feedback is delivered
         self.broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -32,24 +32,24 @@ class SubmissionQueue:
         return self._judge.state
 
     def resume(self) -> None:
-        """Go on with what a crash interrupted."""
+        """Continue the submission that a crash interrupted."""
         if interrupted := self.state.running:
             self._start(interrupted)
 
-    async def submit(self, ask: SubmitRequest) -> Submission:
-        """Check, snapshot, charge; the execution goes on by itself. Raises Refusal."""
-        ask = replace(ask, key=self._judge.redact(ask.key))
+    async def submit(self, request: SubmitRequest) -> Submission:
+        """Check, snapshot and charge; the execution continues in the background. Raises Refusal."""
+        request = replace(request, key=self._judge.redact(request.key))
         async with self._accepting:
-            known = self.state.by_key(ask.key)
-            if self._closing and known is None:
+            earlier = self.state.by_key(request.key)
+            if self._closing and earlier is None:
                 raise Refusal(Reason.RUN_CLOSED, "the run is being closed: nothing more can be submitted")
-            accepted = await asyncio.to_thread(submission.accept, self._judge, ask)
-            if known is None:
+            accepted = await asyncio.to_thread(submission.accept, self._judge, request)
+            if earlier is None:
                 self._start(accepted)
             return accepted
 
     def is_executing(self, number: int) -> bool:
-        """Until the feedback is where the agent looks for it: a verdict alone is not yet an answer."""
+        """Return whether a submission still runs; it ends when its feedback is delivered, not with the verdict."""
         return number in self._work
 
     async def ended(self, number: int) -> Submission:
@@ -62,7 +62,7 @@ class SubmissionQueue:
         await asyncio.to_thread(self._judge.refused, refusal)
 
     async def close(self, reason: str) -> None:
-        """Nothing more is taken; what runs is finished first."""
+        """Accept nothing more, wait for what runs, and close the run."""
         self._closing = True
         async with self._accepting:
             for work in list(self._work.values()):
@@ -81,8 +81,8 @@ class SubmissionQueue:
             self._break(error)
 
     def _break(self, error: BaseException) -> None:
-        if not isinstance(error, Fault):  # nobody else's: the run can go on when the server is back
+        if not isinstance(error, Fault):  # not raised on purpose: the run can continue after a restart
             error = Fault(f"{type(error).__name__}: {error}")
         if not self.broken.done():
             self.broken.set_exception(error)
-            self.broken.exception()  # who closes the desk learns of it from the work itself
+            self.broken.exception()  # mark it as retrieved; ``close`` gets the error from the work itself
