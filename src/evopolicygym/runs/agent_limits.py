@@ -57,6 +57,7 @@ class AgentLimits:
     silent_minutes: float | None = 60.0
 
     def limits(self, turns: Iterable[Turned]) -> list[AgentLimit]:
+        """Return the limits that are set, with what turns have used of them."""
         turns = list(turns)
         used: dict[str, float | None] = {
             "turns": len(turns),
@@ -75,9 +76,11 @@ class AgentLimits:
 
     @property
     def is_metered(self) -> bool:
+        """Whether usage must be read while a turn is played."""
         return self.tokens is not None or self.dollars is not None
 
     def seconds_left(self, turns: Iterable[Turned]) -> float | None:
+        """Return the seconds until the limit of hours, None if there is no limit."""
         if self.hours is None:
             return None
         return max(0.0, self.hours * 3600 - sum(turn.wall_s for turn in turns))

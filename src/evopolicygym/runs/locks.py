@@ -45,6 +45,8 @@ class RunIsOwned(UserError):
 
 
 class RunLock:
+    """Ownership of a run folder. Raise RunIsOwned if another process holds it after ``patience_s`` seconds."""
+
     def __init__(self, root: Path, patience_s: float = 0.0) -> None:
         self._file = os.open(root / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         if not _locked(self._file, time.monotonic() + patience_s):

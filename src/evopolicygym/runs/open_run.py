@@ -291,7 +291,7 @@ def _check_comparable(state: RunState, here: dict[str, Any]) -> None:
     recorded = state.opened.facts["ids"]["fingerprint"]
     if changed := [name for name, value in here["fingerprint"].items() if recorded.get(name) != value]:
         raise UserError(
-            f"the run was opened with other {', '.join(changed)}: it cannot go on here",
+            f"the run was opened with other {', '.join(changed)}: it cannot continue here",
             "Continue it with the versions and the sealing key that it was opened with.",
         )
 

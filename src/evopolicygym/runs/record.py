@@ -91,7 +91,8 @@ def _salt(state: RunState) -> str | None:
 
 def _isolation(state: RunState, facts: dict[str, Any]) -> shape.IsolationRecord:
     """The lowest level that any owner of the run achieved, or any node that joined it."""
-    levels = {Level(one) for one in (*(o.level for o in state.owned), *(j.node.level for j in state.joined))}
+    achieved = (*(owner.level for owner in state.owned), *(joined.node.level for joined in state.joined))
+    levels = {Level(level) for level in achieved}
     lowest = max(levels or {Level.NONE}, key=list(Level).index)
     agent = facts["agent_isolation"]
     publishable = Level.NONE not in (lowest, agent["level"])
@@ -236,8 +237,9 @@ def _usage(state: RunState) -> dict[str, Any] | None:
 
 
 def _sum(parts: list[float | None]) -> float | None:
-    known = [part for part in parts if part is not None]
-    return sum(known) if len(known) == len(parts) else None
+    """Return the sum, None if a part is unknown."""
+    values = [part for part in parts if part is not None]
+    return sum(values) if len(values) == len(parts) else None
 
 
 def result(played: EpisodeStats | None) -> shape.Result | None:

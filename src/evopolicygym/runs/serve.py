@@ -98,7 +98,7 @@ class _RunService:
 
     @asynccontextmanager
     async def reporting_the_end(self) -> AsyncIterator[None]:
-        """Answer whoever asked for the end of the run, also if the judge broke on the way."""
+        """Answer those who asked for the end of the run, also if the judge broke on the way."""
         try:
             yield
         except Exception as error:

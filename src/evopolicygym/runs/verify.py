@@ -94,7 +94,7 @@ def verify(
         _check("settings", _settings(paths, state), _settings_status(state)),
     ]
     if not findings[-1].ok:  # a task, cases or a jail that were chosen later say nothing about this run
-        text = "not played: the settings of the run are not known"
+        text = "not played: the settings of the run are unknown"
         return VerifyReport((*findings, VerifyCheck("replay", False, text)), None)
     try:
         replay, detail = replay_winner(paths, state, jobs, isolation, task)
@@ -243,7 +243,7 @@ def _record(paths: RunPaths, lines: list[tuple[LedgerLine, bytes]], hashes: list
         return
     at = hashes.index(written.ledger_head) + 1
     if at < len(lines) and fold(line for line, _ in lines).phase is RunPhase.FINISHED:
-        yield f"run.json was written at line {at}, and the ledger goes on to line {len(lines)}"
+        yield f"run.json was written at line {at}, but the ledger has {len(lines)} lines"
     derived = record.derive(fold(line for line, _ in lines[:at]), written.ledger_head)
     for name in RunRecord.model_fields:
         if _comparable_field(written, name) != _comparable_field(derived, name):
