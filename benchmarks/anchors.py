@@ -18,7 +18,7 @@ from evopolicygym.execution.anchors import measure
 from evopolicygym.execution.engine import LocalEngine
 from evopolicygym.reference.anchors import AnchorFile, TaskAnchors, dump, load
 from evopolicygym.runs.locks import CaseSet, hidden_cases_lock
-from evopolicygym.tasks.registry import core16, resolve
+from evopolicygym.tasks.registry import core16, find_task
 from evopolicygym.tasks.sealing import load_key
 from evopolicygym.tasks.splits import PaperSplits, SealedSplits, Splits
 
@@ -40,7 +40,7 @@ def main() -> None:
 
 
 def _measured(name: str, splits: Splits, jobs: int) -> dict[str, TaskAnchors]:
-    task, began = resolve(name), time.monotonic()
+    task, began = find_task(name), time.monotonic()
     apart = hidden_cases_lock(CaseSet(task.id, splits.id), "benchmarks/anchors.py", "Ctrl-C keeps what is measured.")
     with apart, LocalEngine(task, jobs) as engine:
         anchors = measure(engine, task, splits)

@@ -23,7 +23,7 @@ from evopolicygym.execution.engine import Engine, LocalEngine
 from evopolicygym.execution.ray.cluster import ClusterSlots, RayCluster
 from evopolicygym.execution.ray.engine import RayEngine
 from evopolicygym.execution.records import Episode, EpisodeResult
-from evopolicygym.tasks.registry import resolve
+from evopolicygym.tasks.registry import find_task
 from evopolicygym.tasks.splits import PaperSplits, Split, cases
 from evopolicygym.tasks.task import Task
 
@@ -81,7 +81,7 @@ def main(rounds: int) -> None:
         "| task | episodes | serial, ms per episode | two workers | Ray, two workers | Ray adds, CPU ms per episode |"
     )
     print("|---|---|---|---|---|---|")
-    tasks = {slug: resolve(f"core16/{slug}") for slug in WORK}
+    tasks = {slug: find_task(f"core16/{slug}") for slug in WORK}
     with tempfile.TemporaryDirectory() as folder, RayCluster(list(tasks.values()), most=2) as ray_cluster:
         (Path(folder) / "policy.py").write_text(CONSTANT)
         for slug, task in tasks.items():

@@ -32,7 +32,7 @@ from evopolicygym.execution.conformance import probe_folder
 from evopolicygym.execution.engine import LocalEngine
 from evopolicygym.execution.evaluation import evaluate_folder
 from evopolicygym.tasks import simulator
-from evopolicygym.tasks.registry import CORE16_ORDER, resolve
+from evopolicygym.tasks.registry import CORE16_ORDER, find_task
 from evopolicygym.tasks.splits import PaperSplits, Split, cases
 from evopolicygym.tasks.task import Task
 
@@ -129,7 +129,7 @@ def constant_folder(place: Path, number: int, controls: Controls) -> Path:
 
 def prove(task: str, seeds: list[int], folder: Path, jobs: int) -> bool:
     """Prints the rows of one task; true when every run beats every trivial policy."""
-    baselines = list(trivial(resolve(task), jobs))
+    baselines = list(trivial(find_task(task), jobs))
     best = max(baselines, key=lambda row: row.heldout)
     for row in baselines:
         show(row)

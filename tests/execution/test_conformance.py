@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from evopolicygym.execution.conformance import check_task
-from evopolicygym.tasks.registry import CORE16_ORDER, core16, resolve
+from evopolicygym.tasks.registry import CORE16_ORDER, core16, find_task
 
 
 @pytest.mark.parametrize("slug", CORE16_ORDER)
@@ -15,5 +15,5 @@ def test_core16(slug):
 
 
 def test_a_gymnasium_environment():
-    findings = check_task(resolve("LunarLander-v3"), n_cases=1)
+    findings = check_task(find_task("LunarLander-v3"), n_cases=1)
     assert [finding for finding in findings if not finding.ok] == []

@@ -14,7 +14,7 @@ from evopolicygym.run_record import load
 from evopolicygym.runs.open_run import run_ids
 from evopolicygym.runs.settings import RunSettings
 from evopolicygym.sandbox.checkpoints import Checkpoint
-from evopolicygym.tasks.registry import resolve
+from evopolicygym.tasks.registry import find_task
 from evopolicygym.tasks.splits import PaperSplits
 from server_helpers import SMALL, Server, command
 
@@ -71,7 +71,7 @@ def test_without_a_limit_the_best_of_all_is_chosen(serve):
 
 
 def test_a_limit_makes_another_leaderboard_and_none_changes_nothing():
-    task, splits = resolve("core16/acrobot"), PaperSplits()
+    task, splits = find_task("core16/acrobot"), PaperSplits()
     plain, limited, other = (
         run_ids(task, splits, RunSettings(task="core16/acrobot", max_candidates=limit))["comparable_id"]
         for limit in (None, 4, 5)

@@ -15,7 +15,7 @@ from gymnasium.envs.mujoco.inverted_pendulum_v5 import InvertedPendulumEnv
 from evopolicygym.errors import UserError
 from evopolicygym.tasks import simulator
 from evopolicygym.tasks.contract import render
-from evopolicygym.tasks.registry import CORE16_ORDER, core16, parse_task, resolve
+from evopolicygym.tasks.registry import CORE16_ORDER, core16, find_task, parse_task
 from evopolicygym.tasks.task import Task
 from toys import Toy
 
@@ -47,7 +47,7 @@ def test_a_contract_names_every_observation_and_action(slug):
 
 
 def test_a_gymnasium_id_of_core16_is_the_core16_task():
-    assert resolve("Acrobot-v1") is core16()["core16/acrobot"]
+    assert find_task("Acrobot-v1") is core16()["core16/acrobot"]
 
 
 @pytest.mark.parametrize(
@@ -56,11 +56,11 @@ def test_a_gymnasium_id_of_core16_is_the_core16_task():
      ("gymnasium_robotics:FetchPush-v4", "fetch-push")],
 )  # fmt: skip
 def test_the_module_that_registers_an_id_of_core16_may_be_named(name, slug):
-    assert resolve(name) is core16()[f"core16/{slug}"]
+    assert find_task(name) is core16()[f"core16/{slug}"]
 
 
 def test_any_other_gymnasium_id_is_a_task():
-    task = resolve("CartPole-v1")
+    task = find_task("CartPole-v1")
     assert (task.horizon, task.observation_space, task.action_space) == (500, "Box(4,) float32", "Discrete(2)")
     env = simulator.make(task)
     text = render(task, *simulator.schemas(task, env))
@@ -68,7 +68,7 @@ def test_any_other_gymnasium_id_is_a_task():
 
 
 def test_an_environment_of_ones_own_module_is_a_task():
-    assert resolve("toys:Toy-v0").horizon == 1000
+    assert find_task("toys:Toy-v0").horizon == 1000
 
 
 @pytest.mark.parametrize(
@@ -83,14 +83,14 @@ def test_an_environment_of_ones_own_module_is_a_task():
 )
 def test_an_unknown_task_names_the_nearest(name, meant):
     with pytest.raises(UserError, match="there is no task") as caught:
-        resolve(name)
+        find_task(name)
     assert meant in caught.value.remedy
 
 
 @pytest.mark.parametrize("name", ["no_such_module:Env-v0", "broken_toy:Env-v0", "a:b:c"])
 def test_a_module_that_does_not_import_is_named(name):
     with pytest.raises(UserError, match=r"cannot be made|there is no task"):
-        resolve(name)
+        find_task(name)
 
 
 def test_a_module_that_is_missing_is_named_with_the_command_that_installs_it(monkeypatch):
@@ -99,14 +99,14 @@ def test_a_module_that_is_missing_is_named_with_the_command_that_installs_it(mon
 
     monkeypatch.setitem(gymnasium.registry, "Jax-v0", gymnasium.envs.registration.EnvSpec("Jax-v0", needs_jax))
     with pytest.raises(UserError, match="No module named 'jax'") as caught:
-        resolve("Jax-v0")
+        find_task("Jax-v0")
     assert caught.value.remedy == "pip install jax"
 
 
 def task_of(environment: type, monkeypatch, **options) -> Task:
     spec = gymnasium.envs.registration.EnvSpec("Own-v0", environment, **options)
     monkeypatch.setitem(gymnasium.registry, "Own-v0", spec)
-    return resolve("Own-v0")
+    return find_task("Own-v0")
 
 
 class Derived(InvertedPendulumEnv):
@@ -126,7 +126,7 @@ def test_an_environment_that_uses_mujoco_says_so(monkeypatch, environment):
 
 
 def test_robotics_outside_core16_use_mujoco():
-    assert resolve("FetchReach-v4").requires == ("gymnasium_robotics", "mujoco")
+    assert find_task("FetchReach-v4").requires == ("gymnasium_robotics", "mujoco")
 
 
 class Method(Toy):
@@ -180,7 +180,7 @@ def test_a_space_derived_from_a_known_kind_is_of_that_kind(monkeypatch):
 
 
 def test_missions_of_babyai_fit_the_room_they_are_given():
-    task = resolve("BabyAI-BossLevel-v0")
+    task = find_task("BabyAI-BossLevel-v0")
     env = simulator.make(task)
     room = simulator.schemas(task, env)[0]["spaces"]["mission"]["max_length"]
     longest = max(len(simulator.reset(env, seed)["mission"]) for seed in range(10))
@@ -217,7 +217,7 @@ def test_what_an_environment_prints_is_not_the_output_of_a_command(monkeypatch, 
 
 
 def test_packages_that_register_on_import_are_found():
-    assert resolve("MiniGrid-Empty-5x5-v0").requires == ("minigrid",)
+    assert find_task("MiniGrid-Empty-5x5-v0").requires == ("minigrid",)
 
 
 def test_a_missing_simulator_says_how_to_install_it():
@@ -253,7 +253,7 @@ failure_return = { value = 0.0, derivation = "No reward is negative." }
 
 def test_a_task_file_is_a_task(tmp_path):
     (tmp_path / "mine.toml").write_text(MINIMAL)
-    assert resolve(str(tmp_path / "mine.toml")).id == "mine"
+    assert find_task(str(tmp_path / "mine.toml")).id == "mine"
 
 
 @pytest.mark.parametrize(
@@ -263,7 +263,7 @@ def test_a_task_file_is_a_task(tmp_path):
 def test_a_broken_task_file_says_what_is_wrong(tmp_path, text, says):
     (tmp_path / "mine.toml").write_text(text)
     with pytest.raises(UserError, match=says):
-        resolve(str(tmp_path / "mine.toml"))
+        find_task(str(tmp_path / "mine.toml"))
 
 
 @pytest.mark.parametrize(
@@ -290,9 +290,9 @@ def test_numbers_and_names_that_cannot_be_meant_are_refused_with_their_key_and_f
     rest = [other for other in MINIMAL.splitlines() if other.split(" ")[0] != line.split(" ")[0]]
     (tmp_path / "mine.toml").write_text("\n".join([*rest, line]))
     with pytest.raises(UserError, match=f"mine.toml is not valid: {says}"):
-        resolve(str(tmp_path / "mine.toml"))
+        find_task(str(tmp_path / "mine.toml"))
 
 
 def test_a_missing_task_file_is_named(tmp_path):
     with pytest.raises(UserError, match="cannot read the task file"):
-        resolve(str(tmp_path / "none.toml"))
+        find_task(str(tmp_path / "none.toml"))

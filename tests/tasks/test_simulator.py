@@ -16,7 +16,7 @@ from gymnasium.wrappers import TimeLimit
 
 from evopolicygym.errors import Fault, UserError
 from evopolicygym.tasks import simulator
-from evopolicygym.tasks.registry import core16, resolve
+from evopolicygym.tasks.registry import core16, find_task
 from evopolicygym.tasks.task import Task
 from toys import Toy
 
@@ -110,14 +110,14 @@ def test_mujoco_without_opengl_is_refused_before_it_aborts(monkeypatch):
     monkeypatch.delenv("MUJOCO_GL", raising=False)
     monkeypatch.setattr(simulator, "opengl", lambda: None)
     with pytest.raises(UserError, match="MuJoCo cannot draw"):
-        simulator.make(resolve("FetchReach-v4"), video=True)
+        simulator.make(find_task("FetchReach-v4"), video=True)
 
 
 @pytest.mark.skipif(simulator.opengl() is None, reason="no headless OpenGL")
 def test_mujoco_outside_core16_draws_without_a_screen():
     code = (
         "from evopolicygym.tasks import registry, simulator\n"
-        "env = simulator.make(registry.resolve('FetchReach-v4'), video=True)\n"
+        "env = simulator.make(registry.find_task('FetchReach-v4'), video=True)\n"
         "simulator.reset(env, 1)\n"
         "assert env.render().std() > 0\n"
     )

@@ -131,9 +131,9 @@ def _path(given: str | os.PathLike[str] | None) -> Path | None:
 
 
 def _task(task: str | os.PathLike[str] | Task) -> Task:
-    from evopolicygym.tasks.registry import resolve
+    from evopolicygym.tasks.registry import find_task
 
-    return resolve(os.fspath(task)) if isinstance(task, str | os.PathLike) else task
+    return find_task(os.fspath(task)) if isinstance(task, str | os.PathLike) else task
 
 
 def _cores() -> int:

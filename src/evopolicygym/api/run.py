@@ -202,11 +202,11 @@ def play(
 
 def new_folder(task: str, settings: AgentSettings) -> Path:
     """Return the default folder of a new run."""
-    from evopolicygym.tasks.registry import resolve
+    from evopolicygym.tasks.registry import find_task
 
     agent = Path(settings.name).stem if settings.name.endswith(".toml") else settings.name.rpartition(":")[2]
     parts = (
-        resolve(task).id,
+        find_task(task).id,
         agent,
         settings.model or "none",
         f"s{settings.seed}",

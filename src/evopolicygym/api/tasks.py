@@ -37,6 +37,6 @@ def load_task(task: str | os.PathLike[str]) -> Task:
     >>> task.env_id, task.horizon, task.failure_return.value
     ('Acrobot-v1', 500, -500.0)
     """
-    from evopolicygym.tasks.registry import resolve
+    from evopolicygym.tasks.registry import find_task
 
-    return resolve(os.fspath(task))
+    return find_task(os.fspath(task))

@@ -10,7 +10,7 @@ import typer
 
 from evopolicygym.cli.options import Json, TaskName
 from evopolicygym.cli.output import print_hint, print_json, print_table, stdout
-from evopolicygym.tasks.registry import core16, resolve
+from evopolicygym.tasks.registry import core16, find_task
 from evopolicygym.tasks.simulator import prints_to_stderr
 from evopolicygym.tasks.spaces import json_safe
 from evopolicygym.tasks.task import Task
@@ -65,7 +65,7 @@ def show(task: TaskName, json: Json = False) -> None:
     from evopolicygym.tasks import simulator
     from evopolicygym.tasks.contract import render
 
-    found = resolve(task)
+    found = find_task(task)
     with prints_to_stderr():
         env = simulator.make(found)
         observation, action = simulator.schemas(found, env)
@@ -87,7 +87,7 @@ def check(
     """Check tasks: spaces, text, determinism, horizon, and that no crash scores better than playing."""
     from evopolicygym.execution.conformance import check_task
 
-    reports = {name: check_task(resolve(name), cases) for name in tasks}
+    reports = {name: check_task(find_task(name), cases) for name in tasks}
     if json:
         print_json({name: [asdict(finding) for finding in findings] for name, findings in reports.items()})
     else:

@@ -44,7 +44,7 @@ from evopolicygym.sandbox.checkpoints import remove_tree, sweep
 from evopolicygym.sandbox.policy.jail import Level, residues
 from evopolicygym.tasks.contract import render
 from evopolicygym.tasks.ids import comparable_facts, ids, machine_facts
-from evopolicygym.tasks.registry import is_installed_task, resolve
+from evopolicygym.tasks.registry import find_task, is_installed_task
 from evopolicygym.tasks.splits import Splits, new_salt
 from evopolicygym.tasks.task import Task
 
@@ -146,7 +146,7 @@ def _set_link_aside(workspace: Path) -> None:
 
 def _check_settings(settings: RunSettings) -> None:
     """Raise UserError for wrong settings before the folder is made, so that nothing is left behind."""
-    resolve(settings.task)
+    find_task(settings.task)
     settings.splits()
     if settings.engine is EngineName.LOCAL:
         check_jobs(settings.jobs)
@@ -185,7 +185,7 @@ def resume_settings(settings: RunSettings, given: dict[str, Any], paths: RunPath
     """Return the settings of an existing run with those that are given and may differ; raise UserError for others.
     A recorded task that is not installed is compared by its text: resolving it would run code that the folder chose."""
     task = given.get("task")
-    if task and is_installed_task(settings.task) and resolve(task).id == resolve(settings.task).id:
+    if task and is_installed_task(settings.task) and find_task(task).id == find_task(settings.task).id:
         given = given | {"task": settings.task}
     changes = {name: value for name, value in given.items() if value is not None}
     wanted = RunSettings.make(**settings.model_dump() | changes)
@@ -215,7 +215,7 @@ def _started(
     slots: Slots | None,
     cluster: ClusterInfo | None,
 ) -> Iterator[OpenRun]:
-    task, splits = resolve(settings.task), settings.splits(make_key=not has_begun(paths.root))
+    task, splits = find_task(settings.task), settings.splits(make_key=not has_begun(paths.root))
     context = partial(RunContext, task, splits, videos=Videos(settings.video))
     redactor = Redactor(secret_values(settings.agent) if settings.agent else {})
     with (

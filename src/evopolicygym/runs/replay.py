@@ -21,7 +21,7 @@ from evopolicygym.runs.settings import IsolationChoice, RunSettings
 from evopolicygym.runs.trust import check_task_is_given, is_signed_here
 from evopolicygym.sandbox.checkpoints import Checkpoint, CheckpointAltered, SnapshotRefused
 from evopolicygym.sandbox.policy.failures import ErrorKind
-from evopolicygym.tasks.registry import resolve
+from evopolicygym.tasks.registry import find_task
 from evopolicygym.tasks.sealing import FILE_VARIABLE
 from evopolicygym.tasks.splits import Split, cases
 from evopolicygym.tasks.task import Task
@@ -68,7 +68,7 @@ def replay_winner(
     if not is_signed_here(state.opened):
         check_task_is_given(settings, given)
     resume_settings(settings, {"task": given}, paths)
-    task, splits = resolve(settings.task), settings.splits(make_key=False)
+    task, splits = find_task(settings.task), settings.splits(make_key=False)
     opened, here = state.opened.facts["ids"], run_ids(task, splits, settings)
     _check_played(task, opened, splits.id)
     chosen = cases(splits, task.id, Split.HELDOUT, list(range(state.opened.heldout_cases)), state.opened.salt)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from evopolicygym.errors import UserError
 from evopolicygym.runs.settings import RunSettings
 from evopolicygym.suites.file import Suite
-from evopolicygym.tasks.registry import resolve
+from evopolicygym.tasks.registry import find_task
 from evopolicygym.tasks.task import Task
 
 
@@ -25,7 +25,7 @@ class PlannedRun:
 
 def plan(suite: Suite) -> list[PlannedRun]:
     """List the runs round by round: after each round, all agents have played all tasks once more."""
-    tasks = {name: resolve(name) for name in dict.fromkeys(suite.tasks)}
+    tasks = {name: find_task(name) for name in dict.fromkeys(suite.tasks)}
     planned = [
         _planned(suite, name, tasks[name], agent, repeat)
         for repeat in range(suite.repeats)

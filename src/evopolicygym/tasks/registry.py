@@ -69,7 +69,7 @@ def _refuse_dates(options: Any) -> None:
         raise msgspec.ValidationError(f"env_options: {error}") from error
 
 
-def resolve(name: str) -> Task:
+def find_task(name: str) -> Task:
     """Return the task of a name: a task file, a Core16 task (by task id or Gymnasium id), or any other Gymnasium id."""
     if name.endswith(".toml"):
         return load_task_file(Path(name))
