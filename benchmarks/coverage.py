@@ -157,7 +157,7 @@ def _judged(
     yield "paired difference of equals", _holds(pairs[1, 0].interval(), 0.0)
     ranks = rank_intervals(3, lambda i, j: pairs[i, j])
     yield (
-        "places (all three sets)",
+        "rank intervals (all three)",
         ranks[2].first == 1 and all(ranks[i].first <= 3 and ranks[i].last >= 2 for i in (0, 1)),
     )
     estimate = average([estimate_score(task[0]) for task in tasks])
