@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from functools import cached_property
+from math import isfinite
 from typing import Any, Final
 
 import mujoco
@@ -204,7 +205,7 @@ class AntState(MujocoState):
 
     def finite(self) -> bool:
         """Return True only if every position and velocity is finite: otherwise a sum of squares is not."""
-        return math.isfinite(self.positions.dot(self.positions)) and math.isfinite(self.velocities.dot(self.velocities))
+        return isfinite(self.positions.dot(self.positions)) and isfinite(self.velocities.dot(self.velocities))
 
 
 class FastAnt(StockAnt):  # type: ignore[misc]
