@@ -50,40 +50,6 @@ WAITS_S: Final = (1.0, 3.0, 9.0, 27.0, 81.0, 243.0, 300.0)  # short at first: mo
 MESSAGE_LENGTH: Final = 2000  # characters of an agent's last message kept in the ledger; the transcript has all
 
 
-class PlayableAgent(Protocol):
-    """An agent that is ready to play: `runs.agent_setup.AgentSetup`, or a Python function."""
-
-    @property
-    def settings(self) -> AgentSettings: ...
-
-    @property
-    def prices(self) -> Prices | None:
-        """Prices of tokens; None for those that ship."""
-
-    def make_runner(self, paths: RunPaths, api_url: str) -> AgentRunner: ...
-
-
-class RateLimitGroup(Protocol):
-    """Runs that share a provider's rate limits."""
-
-    def wait_s(self, seconds: float) -> float:
-        """Return the seconds to wait before the next prompt, at least ``seconds``: another run may have been told to
-        wait longer. Makes this run's wait known to the others."""
-
-    def agent_is_gone(self) -> None:
-        """Report that the agent has ended: only hidden scoring remains."""
-
-
-class NoSharing:
-    """The group of a run that plays alone."""
-
-    def wait_s(self, seconds: float) -> float:
-        return seconds
-
-    def agent_is_gone(self) -> None:
-        pass
-
-
 async def play_agent(run: OpenRun, agent: PlayableAgent, rate_limits: RateLimitGroup | None = None) -> None:
     """Play a run to its outcome, from its first prompt or from where it was interrupted."""
     group = rate_limits or NoSharing()
@@ -282,3 +248,37 @@ def _requested_model(state: RunState) -> str | None:
     assert state.opened is not None
     agent = state.opened.facts["agent"]
     return agent["model"] if agent else None
+
+
+class PlayableAgent(Protocol):
+    """An agent that is ready to play: `runs.agent_setup.AgentSetup`, or a Python function."""
+
+    @property
+    def settings(self) -> AgentSettings: ...
+
+    @property
+    def prices(self) -> Prices | None:
+        """Prices of tokens; None for those that ship."""
+
+    def make_runner(self, paths: RunPaths, api_url: str) -> AgentRunner: ...
+
+
+class RateLimitGroup(Protocol):
+    """Runs that share a provider's rate limits."""
+
+    def wait_s(self, seconds: float) -> float:
+        """Return the seconds to wait before the next prompt, at least ``seconds``: another run may have been told to
+        wait longer. Makes this run's wait known to the others."""
+
+    def agent_is_gone(self) -> None:
+        """Report that the agent has ended: only hidden scoring remains."""
+
+
+class NoSharing:
+    """The group of a run that plays alone."""
+
+    def wait_s(self, seconds: float) -> float:
+        return seconds
+
+    def agent_is_gone(self) -> None:
+        pass

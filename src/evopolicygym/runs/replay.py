@@ -52,49 +52,48 @@ TIMED_OUT: Final = (
     "the winner ran out of time then or now on the cases that differ ({}), and how far it gets depends on the "
     "machine, its load and --jobs: its score cannot be confirmed, nor is it corrupt"
 )
-GOOD = (Replay.EQUAL, Replay.CLOSE, Replay.NOTHING_TO_REPLAY)
+PASSING: Final = (Replay.EQUAL, Replay.CLOSE, Replay.NOTHING_TO_REPLAY)
 TOLERANCE: Final = 1e-6  # relative to a return of at least 1: what the last bits of single steps can add up to
 
 
 def replay_winner(
-    paths: RunPaths, state: RunState, jobs: int, isolation: IsolationChoice, given: str | None
+    paths: RunPaths, state: RunState, jobs: int, isolation: IsolationChoice, given_task: str | None
 ) -> tuple[Replay, str]:
-    """Play the winner on held-out twice, on any machine: another bit_id is reported, not refused. The winner is played
-    from a copy: nothing is written to the run, and no link in it is followed."""
+    """Play the winner on held-out twice, on any machine, and return the result with a sentence that explains it.
+    Another bit_id is reported, not refused."""
     if state.phase is not RunPhase.FINISHED or state.selected is None or state.opened is None:
         return Replay.NOTHING_TO_REPLAY, MEANING[Replay.NOTHING_TO_REPLAY]
     winner = state.submissions[state.selected].charged.checkpoint
     settings = RunSettings.read(paths.root, state.opened.settings)
     if not is_signed_here(state.opened):
-        check_task_is_given(settings, given)
-    resume_settings(settings, {"task": given}, paths)
+        check_task_is_given(settings, given_task)
+    resume_settings(settings, {"task": given_task}, paths)
     task, splits = find_task(settings.task), settings.splits(make_key=False)
     opened, here = state.opened.facts["ids"], run_ids(task, splits, settings)
     _check_played(task, opened, splits.id)
-    chosen = cases(splits, task.id, Split.HELDOUT, list(range(state.opened.heldout_cases)), state.opened.salt)
+    heldout = cases(splits, task.id, Split.HELDOUT, list(range(state.opened.heldout_cases)), state.opened.salt)
     no_agents = hidden_cases_lock(
         CaseSet(task.id, splits.id), f"verify {paths.root}", "Ctrl-C ends this; verify it later."
     )
     with no_agents, LocalEngine(task, jobs, isolation.levels(), None, False, settings.stock) as engine:
         copy = _copy_winner(engine, paths.checkpoints / winner.hash, winner)
-        played, again = (
-            episode_stats(scoring.play(engine, task, copy, chosen)) for _ in range(2)
-        )  # under the same limits
-    scored = state.heldout[winner.hash].tally
-    recorded, first, second = scored.returns, played.returns, again.returns
-    if len(recorded) != len(chosen) or len(scored.errors) != len(chosen):
-        raise UserError(f"it records {len(recorded)} returns for {len(chosen)} held-out cases")
-    bit_ids_differ = bit_id_difference(opened, state.scored_on.get(winner.hash) or opened["bit_id"], here)
-    outcome = _compare(
-        recorded, state.repeated.returns if state.repeated else recorded, first, second, bool(bit_ids_differ)
-    )
-    meaning, late = MEANING[outcome], _timed_out_cases(scored, played, task)
-    if outcome in (Replay.MISMATCH, Replay.DIFFERS) and all(
-        index in late or new == old or (bit_ids_differ and _is_close(old, new))
-        for index, (old, new) in enumerate(zip(recorded, first, strict=True))
+        first = episode_stats(scoring.play(engine, task, copy, heldout))
+        second = episode_stats(scoring.play(engine, task, copy, heldout))  # in the same engine: under the same limits
+    recorded = state.heldout[winner.hash].tally
+    if len(recorded.returns) != len(heldout) or len(recorded.errors) != len(heldout):
+        raise UserError(f"it records {len(recorded.returns)} returns for {len(heldout)} held-out cases")
+    other_bit_id = bit_id_difference(opened, state.scored_on.get(winner.hash) or opened["bit_id"], here)
+    repeated = state.repeated.returns if state.repeated else recorded.returns
+    result = _compare(recorded.returns, repeated, first.returns, second.returns, bool(other_bit_id))
+    meaning = MEANING[result]
+    timed_out = _timed_out_cases(recorded, first, task)
+    if result in (Replay.MISMATCH, Replay.DIFFERS) and all(
+        index in timed_out or new == old or (other_bit_id and _is_close(old, new))
+        for index, (old, new) in enumerate(zip(recorded.returns, first.returns, strict=True))
     ):
-        outcome, meaning = Replay.NONDETERMINISTIC, TIMED_OUT.format(", ".join(map(str, late)))
-    return outcome, meaning + _difference(recorded, first) + (f"; {bit_ids_differ}" if bit_ids_differ else "")
+        result, meaning = Replay.NONDETERMINISTIC, TIMED_OUT.format(", ".join(map(str, timed_out)))
+    meaning += _difference(recorded.returns, first.returns)
+    return result, f"{meaning}; {other_bit_id}" if other_bit_id else meaning
 
 
 def _check_played(task: Task, opened: dict[str, Any], splits_id: str) -> None:
@@ -110,6 +109,7 @@ def _check_played(task: Task, opened: dict[str, Any], splits_id: str) -> None:
 
 
 def _copy_winner(engine: Engine, stored: Path, winner: Checkpoint) -> Checkpoint:
+    """Copy the winner to the engine's store: nothing is written to the run, and no link in it is followed."""
     try:
         copy = engine.store.snapshot(stored, is_stored=True)
     except SnapshotRefused as error:

@@ -28,7 +28,7 @@ from evopolicygym.judge.state import RunPhase, RunState, apply, fold, in_place
 from evopolicygym.run_paths import RunPaths, check_run_folder
 from evopolicygym.run_record import RunRecord, load
 from evopolicygym.runs import record
-from evopolicygym.runs.replay import GOOD, Replay, replay_winner
+from evopolicygym.runs.replay import PASSING, Replay, replay_winner
 from evopolicygym.runs.run_status import check_consistent
 from evopolicygym.runs.settings import IsolationChoice, RunSettings
 from evopolicygym.sandbox.checkpoints import CheckpointAltered, CheckpointStore
@@ -85,11 +85,11 @@ def verify(
         return VerifyReport((VerifyCheck("ledger", False, in_one_line(error)),), None)
     hashes = [line_hash(raw) for _, raw in lines]
     findings = [
-        VerifyCheck("ledger", True, f"{len(lines)} lines, the chain holds"),
+        VerifyCheck("ledger", True, f"{len(lines)} lines, the hash chain is intact"),
         _check("budget", _budget([line for line, _ in lines]), f"{state.charged} + {state.remaining} = {state.budget}"),
-        _check("checkpoints", _checkpoints(paths, state), "each holds what its name says"),
+        _check("checkpoints", _checkpoints(paths, state), "the content of each matches its hash"),
         _check("feedback", _feedback(paths, state), _feedback_status(paths, state)),
-        _check("selection", _selection(state), "the best validation mean, the later of equals"),
+        _check("selection", _selection(state), "the best validation mean; ties go to the later submission"),
         _check("record", _record(paths, lines, hashes), "run.json follows from the ledger"),
         _check("settings", _settings(paths, state), _settings_status(state)),
     ]
@@ -102,7 +102,7 @@ def verify(
         return VerifyReport(
             (*findings, VerifyCheck("replay", False, f"the winner cannot be played: {in_one_line(error)}")), None
         )
-    return VerifyReport((*findings, VerifyCheck("replay", replay in GOOD, f"{replay}: {detail}")), replay)
+    return VerifyReport((*findings, VerifyCheck("replay", replay in PASSING, f"{replay}: {detail}")), replay)
 
 
 def _check(what: str, problems: Iterator[str], fine: str) -> VerifyCheck:
