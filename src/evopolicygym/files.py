@@ -181,20 +181,26 @@ def sync(path: str | Path) -> None:
 
 
 def open_unnamed(folder: Path) -> IO[bytes]:
-    """On the disk of ``folder``, to be written and read; gone when it is closed, unless it was given a name."""
+    """Open a new file without a name on the disk of ``folder``, for writing and reading.
+
+    It disappears when it is closed, unless ``link_unnamed`` gave it a name: a process that is killed while writing
+    leaves no file behind."""
     try:
         return open(os.open(folder, os.O_TMPFILE | os.O_RDWR, 0o666), "w+b")
     except OSError:
-        return tempfile.TemporaryFile(dir=folder)  # has a name for a moment; says what is wrong if it is something else
+        return tempfile.TemporaryFile(dir=folder)  # has a name for a moment; raises if the folder itself is the problem
 
 
 def link_unnamed(file: IO[bytes], path: Path) -> None:
-    """In place of what an earlier attempt has left there."""
+    """Give a file of ``open_unnamed`` its name; replaces what an earlier attempt left there.
+
+    If the file system cannot do that (NFS, FUSE), the file is copied, and a kill during the copy leaves
+    ``.NAME.part``."""
     file.flush()
     path.unlink(missing_ok=True)
     descriptor = file.fileno()
     try:
-        # A descriptor to start from, needless beside an absolute path, is what makes Python follow the link.
+        # src_dir_fd has no effect on an absolute path, but only with it does Python follow the link.
         os.link(f"/proc/self/fd/{descriptor}", path, src_dir_fd=descriptor)
     except OSError:
         _copy_to_name(file, path)
