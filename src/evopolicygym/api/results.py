@@ -140,9 +140,11 @@ class Runs(Sequence[Run]):
     @cached_property
     def episodes(self) -> pandas.DataFrame:
         """One row per episode on train, validation and held-out cases: what statistics of your own start from."""
+        import pandas
+
         from evopolicygym.api import tables
 
-        return self._table(tables.EPISODE, tables.episode_rows)
+        return pandas.DataFrame(tables.episode_columns(self.items))
 
     def _table(self, columns: Sequence[str], rows: Callable[[Run], Iterable[dict[str, Any]]]) -> pandas.DataFrame:
         import pandas

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import repeat
 from typing import Any, Final
 
 from evopolicygym.analysis.leaderboard.build import mean_cost
@@ -98,41 +99,50 @@ def submission_rows(run: Run) -> Iterator[dict[str, Any]]:
         }
 
 
-def episode_rows(run: Run) -> Iterator[dict[str, Any]]:
-    """Train episodes of each submission, then the hidden ones of each checkpoint. Hidden cases are numbered from 0; the
-    submission of a checkpoint that was submitted several times is the selected one, else the last."""
-    for submission in run.record.submissions:
-        yield from _episodes(run, "train", submission.number, submission.checkpoint, submission.train, submission.cases)
-    last = {submission.checkpoint: submission.number for submission in run.record.submissions}
-    outcome = run.record.outcome
+def episode_columns(runs: Iterable[Run]) -> dict[str, list[Any]]:
+    """Return the table by columns: a record from elsewhere can hold millions of episodes, too many for a dict each."""
+    columns: dict[str, list[Any]] = {name: [] for name in EPISODE}
+    for run in runs:
+        for block in _episode_blocks(run):
+            for name, column in columns.items():
+                value = block[name]
+                column.extend(value if isinstance(value, list | range) else repeat(value, len(block["return"])))
+    return columns
+
+
+def _episode_blocks(run: Run) -> Iterator[dict[str, Any]]:
+    """Yield the train episodes of each submission, then the hidden ones of each checkpoint. Hidden cases are numbered
+    from 0; the submission of a checkpoint that was submitted several times is the selected one, else the last."""
+    submissions, outcome = run.record.submissions, run.record.outcome
+    for submission in submissions:
+        if submission.train:
+            cases = submission.cases if len(submission.cases) == len(submission.train.returns) else None
+            yield _block(run, "train", submission.number, submission.checkpoint, submission.train, cases)
+    numbers = {submission.checkpoint: submission.number for submission in submissions}
     if outcome and outcome.checkpoint and outcome.submission:
-        last[outcome.checkpoint] = outcome.submission
+        numbers[outcome.checkpoint] = outcome.submission
     for checkpoint in run.record.checkpoints:
         for split, result in (("validation", checkpoint.validation), ("heldout", _heldout(run, checkpoint))):
-            yield from _episodes(run, split, last.get(checkpoint.hash), checkpoint.hash, result)
+            if result:
+                yield _block(run, split, numbers.get(checkpoint.hash), checkpoint.hash, result)
 
 
-def _episodes(
-    run: Run, split: str, submission: int | None, checkpoint: str, result: Result | None, cases: list[int] | None = None
-) -> Iterator[dict[str, Any]]:
-    if result is None:
-        return
+def _block(
+    run: Run, split: str, submission: int | None, checkpoint: str, result: Result, cases: list[int] | None = None
+) -> dict[str, Any]:
+    """Lists are columns; other values are the same in every row."""
     outcome = run.record.outcome
-    known = {
+    return {
         **_of_run(run),
         "split": split,
         "submission": submission,
         "checkpoint": checkpoint,
-        "selected": bool(outcome and outcome.submission is not None and outcome.submission == submission),
+        "selected": outcome is not None and submission is not None and outcome.submission == submission,
+        "case": cases or range(len(result.returns)),
+        "return": result.returns,
+        "length": result.lengths,
+        "error": result.errors,
     }
-    for position, value in enumerate(result.returns):
-        case = cases[position] if cases and position < len(cases) else position
-        yield known | {
-            "case": case,
-            "return": value,
-            "length": result.lengths[position],
-            "error": result.errors[position],
-        }
 
 
 def _of_run(run: Run) -> dict[str, Any]:
