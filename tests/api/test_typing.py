@@ -6,8 +6,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-
-import evopolicygym
+from zipfile import ZipFile
 
 SCRIPT = """
 import evopolicygym
@@ -69,5 +68,9 @@ def _mypy(folder: Path, script: str) -> list[str]:
     return subprocess.run(command, cwd=folder, capture_output=True, text=True).stdout.splitlines()
 
 
-def test_the_marker_of_a_typed_package_is_there():
-    assert Path(evopolicygym.__file__).with_name("py.typed").is_file()
+def test_the_wheel_ships_the_marker_of_a_typed_package(tmp_path):
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    subprocess.run(command, cwd=Path(__file__).parents[2], check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    names = ZipFile(wheel).namelist()
+    assert "evopolicygym/py.typed" in names and "evopolicygym/docs/python.md" in names
