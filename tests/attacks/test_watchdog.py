@@ -19,7 +19,7 @@ def test_it_survives_a_policy_that_dies_just_when_it_is_late():
     os.waitpid(child, 0)
     watch.expect_within(0.0, ErrorKind.TIMEOUT)
     watch.question = b"nonce"
-    watch.look()
-    watch.look()
+    watch.check()
+    watch.check()
     assert watch.verdict
     os.close(pidfd)

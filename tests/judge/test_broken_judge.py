@@ -156,7 +156,7 @@ def raised(error: Exception, cause: BaseException | None = None) -> Exception:
         (OSError("libEGL.so.1: cannot open shared object file"), True),
         (UserError("the task cannot be played here"), True),
         (Fault("a mood", permanent=True), True),
-        (Fault("the nursery is gone"), False),
+        (Fault("the zygote forker is gone"), False),
         (OSError(errno.ENOSPC, "No space left on device"), False),
         (raised(ImportError("cannot map a library"), OSError(errno.EMFILE, "Too many open files")), False),
         (raised(UserError("a worker cannot start"), OSError(errno.EAGAIN, "Try again")), False),

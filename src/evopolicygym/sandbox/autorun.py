@@ -1,6 +1,6 @@
-"""What other programs execute by themselves when a person comes to a folder: repositories of version control, whose
-settings name programs (`core.fsmonitor`), and files of shells, debuggers, editors and coding agents. Standard library
-only.
+"""Names of files that other programs execute by themselves when a person enters a folder: repositories of version
+control, whose settings name programs (`core.fsmonitor`), and files of shells, debuggers, editors and coding agents.
+Standard library only.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ EDITORS: Final = frozenset({
     ".exrc", ".vimrc", ".lvimrc", ".nvimrc", ".nvim.lua", ".projectile",
 })  # fmt: skip
 DEBUGGERS: Final = frozenset({".gdbinit", ".lldbinit", ".pdbrc"})
-# Not what they merely read (AGENTS.md, CLAUDE.md, GEMINI.md): a run's own instructions are there under these names.
+# Not files that they only read (AGENTS.md, CLAUDE.md, GEMINI.md): a run's own instructions have these names.
 CODING_AGENTS: Final = frozenset({".claude", ".mcp.json", ".cursor", ".codex", ".gemini", ".opencode"})
 NAMES: Final = REPOSITORIES | SHELLS | EDITORS | DEBUGGERS | CODING_AGENTS
 HEAD: Final = "HEAD"  # without it git does not take a folder for a repository
-BARE: Final = (frozenset({"objects", "refs"}), frozenset({"commondir"}))  # beside HEAD, with which it would
+BARE: Final = (frozenset({"objects", "refs"}), frozenset({"commondir"}))  # git does, if one of these is beside HEAD
 OF_A_REPOSITORY: Final = frozenset({HEAD}).union(*BARE)
 
 
 def found_in(names: Iterable[str]) -> set[str]:
-    """Of the names in one folder those that make a program execute something. Of a bare repository HEAD."""
+    """Return those of the names in one folder that make a program execute something; for a bare repository, HEAD."""
     present = {name for name in names if name.casefold() in NAMES or name in OF_A_REPOSITORY}
     is_bare = HEAD in present and any(beside <= present for beside in BARE)
     return {name for name in present if name.casefold() in NAMES} | ({HEAD} if is_bare else set())

@@ -1,8 +1,8 @@
 """Checkpoints: immutable copies of a policy folder, named by the hash of their content.
 
-The copy is the border: files are copied by content, and what could mean something else later is refused. A tree that an
-agent can still change is never shown to a jail. What programs execute by themselves is left out: a person who comes to
-a checkpoint to read it runs nothing of the agent's.
+Files are copied by content, and entries whose meaning could change later (links, special files) are refused. A tree
+that an agent can still change is never shown to a jail. Files that programs execute by themselves are left out, so that
+a person who opens a checkpoint to read it runs nothing of the agent's.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ HASH: Final = re.compile(r"[0-9a-f]{64}")
 STAGED: Final = ".staged-"
 STRIPPED_FOLDERS: Final = frozenset({"__pycache__"})
 STRIPPED_SUFFIXES: Final = (".pyc", ".pyo")
-# A time of last access that reading does not change (relatime): or an episode could see what an earlier one has read.
+# A time of last access that reading does not change (relatime): otherwise episodes could see what earlier ones read.
 NEVER: Final = 4_102_444_800
 NO_FOLLOW: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class SnapshotRefused(Exception):
-    """The folder cannot become a checkpoint, and why."""
+    """The folder cannot become a checkpoint; the text says why."""
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A stored tree. ``uses_scipy`` only decides what is loaded in advance, never what may be imported."""
+    """A stored tree. ``uses_scipy`` decides only what is loaded in advance, never what may be imported."""
 
     hash: str
     files: int
@@ -50,21 +50,21 @@ class Checkpoint:
     uses_scipy: bool
 
     def __post_init__(self) -> None:
-        """It names a folder, and records that name it come from elsewhere, too."""
+        """Check the values: the hash names a folder, and records from elsewhere are read into this class, too."""
         if not HASH.fullmatch(self.hash) or not (0 <= self.files <= MAX_FILES and 0 <= self.bytes <= MAX_BYTES):
-            raise ValueError("not a checkpoint: its name is a sha256, its size within the limits")
+            raise ValueError("not a checkpoint: the hash must be a sha256 and the sizes within the limits")
 
 
 class CheckpointAltered(UserError):
-    """A stored checkpoint is not what was submitted."""
+    """A stored checkpoint is missing, or differs from what was submitted."""
 
     def __init__(self, checkpoint: Checkpoint, content: str) -> None:
-        found = f"is not what was submitted ({content[:200]})" if content else "is missing"
-        super().__init__(f"checkpoint {checkpoint.hash[:16]} {found}", "Nothing of it was played.")
+        problem = f"is not what was submitted ({content[:200]})" if content else "is missing"
+        super().__init__(f"checkpoint {checkpoint.hash[:16]} {problem}", "Nothing of it was played.")
 
 
 class CheckpointStore:
-    """A folder of content-addressed, read-only trees, made when the first one is stored."""
+    """A folder of content-addressed, read-only trees, created when the first one is stored."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -76,8 +76,8 @@ class CheckpointStore:
         self, source: Path, settle: Callable[[Path], None] = lambda _: None, is_stored: bool = False
     ) -> Checkpoint:
         """Copy ``source``. Raises SnapshotRefused for links, special files, and more than the limits allow. ``settle``
-        is given the copy before it has its name: whoever finds the name finds all of it. ``is_stored``: it is a
-        checkpoint already, and is named by all that it holds."""
+        is called with the copy before it gets its name, so that a named checkpoint is always complete. ``is_stored``:
+        ``source`` is a checkpoint already, so no entry is left out."""
         self.root.mkdir(parents=True, exist_ok=True)
         staged = tempfile.mkdtemp(prefix=STAGED, dir=self.root)
         try:
@@ -114,7 +114,8 @@ class CheckpointStore:
 
 
 class _Copy:
-    """One walk over an untrusted tree, by descriptors: what is opened is what is judged, so renames win nothing."""
+    """One walk over an untrusted tree, by descriptors: checks and copies use the same open file, so renames do not help
+    an attacker."""
 
     def __init__(self, target: str, is_stored: bool) -> None:
         self._target, self._is_stored = target, is_stored
@@ -211,13 +212,13 @@ def _is_folder(name: str, path: str, parent: int) -> bool:
 
 
 def sweep(parent: Path) -> None:
-    """Remove what a killed process left in the making."""
+    """Remove unfinished copies of a killed process."""
     for leftover in parent.glob(f"{STAGED}*"):
         remove_tree(leftover)
 
 
 def remove_tree(folder: str | Path) -> None:
-    """Also where the folders have already been made read-only. Of a link the link, and not where it leads."""
+    """Remove a tree, also if its folders are read-only. Of a link, remove the link and not its target."""
     if os.path.islink(folder):
         os.unlink(folder)
         return

@@ -38,7 +38,7 @@ MOUNT_READ_ONLY: Final = 1
 MOUNT_NO_SUID: Final = 2
 MOUNT_NO_DEVICES: Final = 4
 
-# Looked up here and not at the first call, which for most of them is in a fresh child: work is cheaper before a fork.
+# Looked up at import and not at the first call, which is mostly in a fresh child: work is cheaper before a fork.
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.syscall.restype = ctypes.c_long
 _libc.unshare.argtypes = (ctypes.c_int,)
@@ -53,10 +53,10 @@ _CAPABILITY_HEADER: Final = (ctypes.c_uint32 * 2)(0x20080522, 0)  # version 3, o
 _NO_CAPABILITIES: Final = (ctypes.c_uint32 * 6)()
 
 
-def _check(result: int, what: str) -> int:
+def _check(result: int, call: str) -> int:
     if result < 0:
         number = ctypes.get_errno()
-        raise OSError(number, f"{what}: {os.strerror(number)}")
+        raise OSError(number, f"{call}: {os.strerror(number)}")
     return result
 
 
@@ -65,7 +65,7 @@ def _bytes(text: str | None) -> bytes | None:
 
 
 def syscall(name: str, *arguments: object) -> int:
-    """Call by name from the table of this machine."""
+    """Make a system call, by its name in the table of this machine."""
     return _check(int(_libc.syscall(ctypes.c_long(table()[name]), *arguments)), name)
 
 
@@ -83,7 +83,7 @@ def mount(source: str, target: str, filesystem: str | None, flags: int = 0, data
 
 
 def restrict_mount(fd: int, attributes: int) -> None:
-    """Add attributes to the mount whose root ``fd`` is, and to all mounts beneath it. Takes none away."""
+    """Add attributes to the mount with root ``fd``, and to all mounts beneath it. Removes none."""
     wanted = (ctypes.c_uint64 * 4)(attributes, 0, 0, 0)
     flags = ctypes.c_uint(AT_EMPTY_PATH | AT_RECURSIVE)
     size = ctypes.c_size_t(ctypes.sizeof(wanted))
@@ -111,20 +111,20 @@ def pidfd_open(pid: int) -> int:
 
 
 def empty_bounding_set() -> None:
-    """As far as that is allowed: it takes a capability itself."""
+    """Empty the bounding set as far as that is permitted, which needs a capability itself."""
     for capability in range(64):
         if _libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) < 0:
             break
 
 
 def drop_capabilities() -> None:
-    """Empty the bounding set where that is allowed, then every other set."""
+    """Empty the bounding set where that is permitted, then every other set."""
     empty_bounding_set()
     clear_capabilities()
 
 
 def clear_capabilities() -> None:
-    """Every set but the bounding set."""
+    """Empty every set but the bounding set."""
     _check(_libc.capset(_CAPABILITY_HEADER, _NO_CAPABILITIES), "capset")
 
 

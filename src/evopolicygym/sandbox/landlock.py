@@ -1,4 +1,4 @@
-"""Landlock: the file layer that needs no privilege. A process names what it may read, and loses the rest for ever."""
+"""Landlock: the file layer that needs no privilege. A process names what it may access, and loses the rest for good."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ class _PathBeneath(ctypes.Structure):
 
 @dataclass(frozen=True)
 class FileGrant:
-    """All that is left of the host to a program that works with files: trees to read and run, folders whose names may
-    be listed, trees to change, devices to use, and TCP ports to connect to (None: any, and binding is free)."""
+    """What a confined program may access: ``read``: trees to read and execute; ``browse``: folders to list; ``change``:
+    trees to change; ``devices`` to use; ``connect``: TCP ports to connect to (None: any, and binding is free)."""
 
     read: tuple[str, ...]
     browse: tuple[str, ...]
@@ -57,7 +57,7 @@ class FileGrant:
 
 
 def abi() -> int:
-    """Version that the kernel offers; 0 without Landlock."""
+    """Return the version that the kernel offers; 0 without Landlock."""
     try:
         return kernel.syscall("landlock_create_ruleset", None, ctypes.c_size_t(0), ctypes.c_uint(1))
     except OSError:
@@ -99,7 +99,8 @@ def confine(grant: FileGrant, max_abi: int | None = None) -> int:
 
 
 def scope() -> bool:
-    """Where the kernel can: from here on, signals and abstract sockets reach only what this process has started."""
+    """Where the kernel can, confine signals and abstract sockets to this process and its children. Returns whether it
+    can."""
     if abi() < 6:
         return False
     _enforce(_create(6, 0, 0))

@@ -1,6 +1,6 @@
-"""Find what can simulate beneath a folder: package folders of Pythons, and simulators by their names.
+"""Find package folders of Pythons beneath a folder, and simulators by their names.
 
-Folders are read, and the few lines of `*.pth` files; nothing that is found is imported or run.
+Only folders and `*.pth` files are read; nothing that is found is imported or run.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SIMULATORS: Final = (
 NAMES: Final = "|".join(name.replace("_", "[-_]") for name in SIMULATORS)
 SIMULATOR: Final = re.compile(f"(?:{NAMES}|libmujoco|libbox2d)", re.IGNORECASE)
 SIMULATOR_FOLDER: Final = re.compile(f"(?:{NAMES})", re.IGNORECASE)
-# A module, an archive that Python imports from or an installer unpacks, or a physics engine without its Python.
+# A module, an archive that Python imports from or an installer unpacks, or a physics engine without Python bindings.
 SIMULATOR_FILE: Final = re.compile(
     rf"(?:{NAMES})(?:[-.].*)?\.(?:pyc?|so|whl|egg|zip|pyz|conda|tar|tgz|tar\.(?:gz|bz2|xz))|lib(?:mujoco|box2d)[\w.-]*",
     re.IGNORECASE,
@@ -36,8 +36,8 @@ MAX_PATH_FILE: Final = 1 << 16  # bytes of a `*.pth` file
 
 @dataclass(frozen=True)
 class PackageScan:
-    """Real paths. ``packages``: folders that a Python imports from; ``simulators``: folders and files, by name, that
-    are not beneath ``packages``. Not ``complete`` where there were too many folders to look at all of them."""
+    """Result of a scan, as real paths. ``packages``: folders that a Python imports from; ``simulators``: folders and
+    files, by name, that are not beneath ``packages``. Not ``complete`` if there were too many folders to look at."""
 
     packages: tuple[str, ...]
     simulators: tuple[str, ...]
@@ -46,7 +46,7 @@ class PackageScan:
 
 @cache
 def scan_packages(root: str) -> PackageScan:
-    """Look at every folder beneath ``root``, a real path; once per process, for agents cannot change what they read."""
+    """Look at every folder beneath ``root``, a real path. Cached: agents cannot change what they read."""
     packages, simulators = dict[str, None](), dict[str, None]()
     waiting, looked_at = deque([root]), 0
     while waiting and looked_at < MAX_FOLDERS:
@@ -61,22 +61,22 @@ def scan_packages(root: str) -> PackageScan:
                 simulators |= dict.fromkeys(_target(entry))
             elif entry.is_dir(follow_symlinks=False):
                 waiting.append(entry.path)
-    found = [*packages, *(place for folder in packages for place in _added(folder))]
-    return PackageScan(tuple(dict.fromkeys(found)), tuple(simulators), not waiting)
+    all_packages = [*packages, *(path for folder in packages for path in _added_paths(folder))]
+    return PackageScan(tuple(dict.fromkeys(all_packages)), tuple(simulators), not waiting)
 
 
 @cache
 def simulators_beneath(root: str) -> tuple[str, ...]:
-    """All simulators beneath ``root``, those in package folders too; ``root`` itself if it is one."""
+    """Return all simulators beneath ``root``, also those in package folders; ``root`` itself if it is one."""
     if _is_simulator(os.path.basename(root), root):
         return (root,)
-    found = scan_packages(root)
-    inner = (path for folder in found.packages if beneath(folder, root) for path in simulators_beneath(folder))
-    return tuple(dict.fromkeys([*found.simulators, *inner]))
+    scan = scan_packages(root)
+    inner = (path for folder in scan.packages if beneath(folder, root) for path in simulators_beneath(folder))
+    return tuple(dict.fromkeys([*scan.simulators, *inner]))
 
 
 def simulators_in(folder: str) -> tuple[str, ...]:
-    """Simulators that lie in ``folder`` directly, as in a package folder; ``folder`` itself if it is one."""
+    """Return simulators directly in ``folder``, as in a package folder; ``folder`` itself if it is one."""
     if _is_simulator(os.path.basename(folder), folder):
         return (folder,)
     return tuple(sorted(entry.path for entry in _entries(folder) if _is_simulator(entry.name, entry.path)))
@@ -95,8 +95,8 @@ def _holds_packages(name: str, folder: str, is_conda: bool) -> bool:
 
 
 def _is_simulator(name: str, path: str) -> bool:
-    """A folder of that name may be anything; with an ``__init__`` it is what Python imports."""
-    if not SIMULATOR.match(name):  # nearly always, and cheaply
+    """Check the name; a folder must also have an ``__init__``, without which it may be anything."""
+    if not SIMULATOR.match(name):  # cheap, and true of nearly all names
         return False
     if SIMULATOR_FILE.fullmatch(name):
         return True
@@ -108,7 +108,7 @@ def _is_simulator(name: str, path: str) -> bool:
 
 
 def _target(entry: os.DirEntry[str]) -> Iterator[str]:
-    """The real path; nothing for a link that leads nowhere or above itself, which would mean everything."""
+    """Yield the real path; nothing for a broken link, or for one to a folder above it, which would hide everything."""
     if not entry.is_symlink():
         yield entry.path
         return
@@ -117,8 +117,9 @@ def _target(entry: os.DirEntry[str]) -> Iterator[str]:
         yield target
 
 
-def _added(packages: str) -> Iterator[str]:
-    """What `*.pth` and `*.egg-link` files of a package folder add to the path, but for whole standard libraries."""
+def _added_paths(packages: str) -> Iterator[str]:
+    """Yield what `*.pth` and `*.egg-link` files of a package folder add to the path, except whole standard
+    libraries."""
     for entry in _entries(packages):
         if not entry.name.endswith((".pth", ".egg-link")) or not entry.is_file():
             continue

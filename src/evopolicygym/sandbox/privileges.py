@@ -1,4 +1,4 @@
-"""Kernel limits and identity of a policy process."""
+"""Resource limits, user ids and privileges of confined processes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ POLICY_UIDS: Final = 50_000
 
 
 def bound_resources(limits: Limits) -> None:
-    """Kernel limits of this process. Address space is the memory limit: it cannot fork, so it is the whole policy."""
+    """Set the kernel limits of this policy process. The limit of address space is the memory limit: a policy cannot
+    fork, so this process is the whole policy."""
     cpu = math.ceil(limits.episode_cpu_s)
     memory = limits.memory_mb * MIB
     for kind, value in (
@@ -42,7 +43,8 @@ def bound_resources(limits: Limits) -> None:
 
 
 def become_nobody(uid: int) -> None:
-    """Root only: a uid that owns nothing. The kernel does not count processes of uid 0, so this comes first."""
+    """Root only: switch to a uid that owns nothing. Comes before the limit of threads, as the kernel does not limit
+    uid 0."""
     try:
         os.setgroups([])
         os.setresgid(uid, uid, uid)
@@ -52,9 +54,9 @@ def become_nobody(uid: int) -> None:
 
 
 def be_counted_apart(uid: int) -> bool:
-    """Root without a private root: still root to the files it may read, but a user of its own to the kernel's count of
-    processes, which is by real uid and knows no limit for uid 0. False where there is no such user: a container may not
-    let root change its uid, a namespace may have no other."""
+    """Root without a private root: keep root's access to files, but set a real uid of its own, by which the kernel
+    counts processes (it does not limit uid 0). Returns False where that is impossible: a container may not let root
+    change its uid, a user namespace may have no other uid."""
     try:
         os.setresuid(uid, 0, 0)
     except OSError as error:
@@ -65,13 +67,13 @@ def be_counted_apart(uid: int) -> bool:
 
 
 def bound_threads(others: int = 0) -> None:
-    """The kernel counts by user: where that user is not the policy's alone, the ``others`` are not held against it."""
+    """Limit threads. The kernel counts by user: ``others`` is how many tasks the user has besides the policy's."""
     limit = others + THREADS
     resource.setrlimit(resource.RLIMIT_NPROC, (limit, limit))
 
 
 def tasks_of(uid: int) -> int:
-    """Processes and threads of a user, now."""
+    """Return how many processes and threads a user has now."""
     total = 0
     for process in os.scandir("/proc"):
         with suppress(OSError):  # not a process, or no longer one
@@ -81,7 +83,8 @@ def tasks_of(uid: int) -> int:
 
 
 def give_up_privileges() -> None:
-    """The bounding set was emptied by the zygote: a user that owns nothing may not do that."""
+    """Drop capabilities and the right to gain new ones. The zygote has emptied the bounding set, which takes
+    privilege."""
     kernel.clear_capabilities()
     kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
     kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)

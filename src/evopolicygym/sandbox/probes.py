@@ -1,4 +1,4 @@
-"""Functional probes: what this machine can isolate, found out by doing it in a child process, with the remedy."""
+"""Find out what this machine can isolate, by trying it in a child process; with the remedy for what fails."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NAMESPACES = {
     "ipc": kernel.CLONE_NEWIPC,
 }
 
-# A setting that explains a missing layer: where, the value that is wrong, and what to do about it.
+# Settings that explain a missing layer: the file, the value that is wrong, and what to do about it.
 SYSCTLS = (
     ("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1",
      "sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0 gives level A; level B works as it is"),
@@ -42,7 +42,7 @@ NEEDS_LANDLOCK = "needs Linux 5.13 or newer, booted with landlock in its lsm= li
 
 @dataclass(frozen=True)
 class Probe:
-    """One thing tried: whether it works, what was seen, and what to do if it must work."""
+    """Result of one attempt: whether it works, details, and what to do if it must work."""
 
     name: str
     ok: bool
@@ -51,7 +51,7 @@ class Probe:
 
 
 def isolation() -> list[Probe]:
-    """Every layer by itself, then each level as a whole."""
+    """Try every layer by itself, then each level as a whole."""
     layers = [_attempt(f"namespace {name}", partial(_unshare, flag)) for name, flag in NAMESPACES.items()]
     abi = landlock.abi()
     layers.append(_attempt("Landlock refuses an open", _landlock_refuses, f"ABI {abi}", NEEDS_LANDLOCK))
@@ -60,7 +60,7 @@ def isolation() -> list[Probe]:
 
 
 def namespace_remedy() -> str:
-    """Why namespaces are refused here, by the setting that refuses them."""
+    """Return what to do where namespaces are refused, by the setting that refuses them."""
     for path, wrong, remedy in SYSCTLS:
         try:
             if Path(path).read_text().strip() == wrong:
@@ -71,7 +71,7 @@ def namespace_remedy() -> str:
 
 
 def landlock_remedy() -> str:
-    """Nothing where Landlock is there: then something else is in the way."""
+    """Return what to do where Landlock is missing; empty if it is there, as then something else is wrong."""
     return "" if landlock.abi() else NEEDS_LANDLOCK
 
 
@@ -86,7 +86,7 @@ def _level(level: Level) -> Probe:
 
 
 def _attempt(name: str, attempt: Callable[[], object], detail: str = "", remedy: str = "") -> Probe:
-    """In a child, which is thrown away together with whatever it did to itself."""
+    """Make the attempt in a child process, so that its effects end with it."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:

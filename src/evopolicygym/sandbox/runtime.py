@@ -1,7 +1,7 @@
 """What a policy may read: its Python, numpy, scipy and the system's shared libraries; nothing installed beside them.
 
-One virtual environment serves judge and policies alike. The jail shows a policy only these folders of it, so that the
-simulators and this package, which live next to numpy, are not there.
+Judge and policies use one virtual environment. The jail shows a policy only these folders of it, so that it does not
+see the simulators and this package, which are installed next to numpy.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from typing import Final
 from evopolicygym.sandbox.package_scan import beneath, scan_packages
 
 POLICY_PACKAGES: Final = ("numpy", "scipy")
-# Of a `*.pth` file that names one of these, nothing is hidden: no program would run.
+# Never hidden, even if a `*.pth` file names one of them: no program would run.
 NEEDED: Final = tuple(
-    f"/usr{place}/{name}" for place in ("", "/local") for name in ("bin", "sbin", "lib", "lib64", "libexec", "share")
+    f"/usr{prefix}/{name}" for prefix in ("", "/local") for name in ("bin", "sbin", "lib", "lib64", "libexec", "share")
 )
 
 
 @dataclass(frozen=True)
 class Runtime:
-    """Folders and files, all as real paths."""
+    """Folders and files, all as real paths. ``holes`` lie beneath ``roots`` and are hidden."""
 
     python: str
     harness: str
@@ -37,14 +37,14 @@ class Runtime:
     holes: tuple[str, ...]
 
     def readable(self) -> tuple[str, ...]:
-        """Everything a policy may read, without the holes: what Landlock is told when there is no private root."""
+        """Return everything a policy may read, without the holes: the rules for Landlock without a private root."""
         covered = [path for root in self.roots for path in cover(root, self.holes)]
         return (*covered, *self.packages)
 
 
 @cache
 def runtime() -> Runtime:
-    """Of the running interpreter."""
+    """Return the runtime of the running interpreter."""
     packages = [folder for name in POLICY_PACKAGES for folder in package_folders(name)]
     roots = tuple(dict.fromkeys(_real(path) for path in [*_python_roots(), *_library_roots()] if os.path.exists(path)))
     return Runtime(
@@ -70,7 +70,7 @@ def package_folders(name: str) -> list[str]:
 
 
 def _python_roots() -> list[str]:
-    """The standard library; for a Python outside /usr also the folder of its own shared libraries."""
+    """Return the standard library; for a Python outside /usr also the folder of its own shared libraries."""
     own = [] if _real(sys.base_prefix) == "/usr" else [os.path.join(sys.base_prefix, "lib")]
     return [*own, sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib", vars={"platbase": sys.base_prefix})]
 
@@ -84,12 +84,12 @@ def _library_roots() -> list[str]:
 
 
 def holes_of(roots: Iterable[str]) -> tuple[str, ...]:
-    """What beneath ``roots`` must not be shown: package folders and simulators, but none that holds one of ``roots``
-    or what every program needs. Outermost paths only."""
+    """Return what must not be shown beneath ``roots``: package folders and simulators, but none that contains one of
+    ``roots`` or what every program needs. Outermost paths only."""
     roots = tuple(roots)
-    surveys = [scan_packages(root) for root in outermost(roots)]
-    found = [path for one in surveys for path in (*one.packages, *one.simulators)]
-    return outermost(path for path in found if is_within(path, roots) and not is_needed(path, roots))
+    scans = [scan_packages(root) for root in outermost(roots)]
+    candidates = [path for scan in scans for path in (*scan.packages, *scan.simulators)]
+    return outermost(path for path in candidates if is_within(path, roots) and not is_needed(path, roots))
 
 
 def is_within(path: str, roots: Iterable[str]) -> bool:
@@ -98,7 +98,7 @@ def is_within(path: str, roots: Iterable[str]) -> bool:
 
 def is_needed(path: str, roots: Iterable[str] = ()) -> bool:
     """Whether hiding ``path`` would hide one of ``roots``, or what every program needs."""
-    return any(beneath(place, path) for place in (*roots, *NEEDED))
+    return any(beneath(needed, path) for needed in (*roots, *NEEDED))
 
 
 def outermost(paths: Iterable[str]) -> tuple[str, ...]:
@@ -110,7 +110,7 @@ def outermost(paths: Iterable[str]) -> tuple[str, ...]:
 
 
 def cover(root: str, holes: tuple[str, ...]) -> list[str]:
-    """The shortest list of paths that covers ``root`` but none of ``holes``."""
+    """Return the shortest list of paths that covers ``root`` but none of ``holes``."""
     if root in holes:
         return []
     if not any(beneath(hole, root) for hole in holes):

@@ -1,4 +1,4 @@
-"""The trusted end of actions: bytes become the action that the environment gets, or the episode fails."""
+"""The trusted end of actions: decode and check the bytes that a policy sends, or fail its episode."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ Decoder = Callable[[], Any]
 
 
 class Clipped:
-    """How many actions had to be clipped."""
+    """Counter of actions that had to be clipped."""
 
     count = 0
 
 
 def action_decoder(schema: Schema, clipped: Clipped, buffer: bytearray, offset: int) -> Decoder:
-    """From the bytes that the buffer holds now to the action that the environment gets.
+    """Return a function that decodes the current content of the buffer into the action for the environment.
 
     NaN, infinities and integers out of range are refused; Box values outside the bounds are clipped, and counted once
     for each action."""
@@ -66,7 +66,7 @@ def _discrete_decoder(start: int, n: int, buffer: bytearray, offset: int) -> Dec
 
 def _box_decoder(schema: Schema, clipped: Clipped, buffer: bytearray, offset: int) -> Decoder:
     dtype, wire, shape = np.dtype(schema["dtype"]), wire_dtype(schema), shape_of(schema)
-    low, high = (np.broadcast_to(_on_the_wire(bound, wire), shape) for bound in bounds(schema))
+    low, high = (np.broadcast_to(_wire_bound(bound, wire), shape) for bound in bounds(schema))
     lowest = [max(number, -FINITE) for number in low.ravel().tolist()]
     highest = [min(number, FINITE) for number in high.ravel().tolist()]
     least, most = max(lowest, default=0.0), min(highest, default=0.0)
@@ -76,12 +76,12 @@ def _box_decoder(schema: Schema, clipped: Clipped, buffer: bytearray, offset: in
 
     def decode() -> Any:
         numbers = unpack(buffer, offset)
-        for number in numbers:  # for so few faster than numpy; NaN fails every comparison
+        for number in numbers:  # faster than numpy for so few; NaN fails every comparison
             if not least <= number <= most:
-                return look_closely(numbers)
+                return check_each(numbers)
         return copy()
 
-    def look_closely(numbers: tuple[float, ...]) -> Any:
+    def check_each(numbers: tuple[float, ...]) -> Any:
         if all(map(le, lowest, numbers)) and all(map(le, numbers, highest)):
             return copy()
         clipped.count += 1
@@ -90,8 +90,8 @@ def _box_decoder(schema: Schema, clipped: Clipped, buffer: bytearray, offset: in
     return decode
 
 
-def _on_the_wire(bound: Any, wire: np.dtype[Any]) -> NDArray[Any]:
-    """Integers travel as int64, where those of a uint64 space that are greater do not exist."""
+def _wire_bound(bound: Any, wire: np.dtype[Any]) -> NDArray[Any]:
+    """Cast a bound. Integers are sent as int64, so larger bounds of a uint64 space are lowered to its maximum."""
     numbers = np.asarray(bound)
     if wire.kind == "i" and numbers.dtype == np.uint64:
         numbers = np.minimum(numbers, np.uint64(2**63 - 1))
@@ -108,7 +108,7 @@ def _clip(kind: str, action: Any, low: Any, high: Any) -> Any:
 
 
 def bounds(schema: Schema) -> tuple[Any, Any]:
-    """Lowest and highest values of an array space."""
+    """Return the lowest and highest values of an array space."""
     if schema["type"] == "Box":
         return schema["low"], schema["high"]
     if schema["type"] == "MultiBinary":

@@ -1,7 +1,7 @@
 """Observations and actions as raw bytes of a fixed layout, both ends built from the same space schema.
 
-Nothing is ever unpickled or evaluated: the length of a frame follows from the schema, and what arrives is numbers. The
-trusted end decodes actions and checks them; whatever the untrusted end claims is only ever such bytes.
+Nothing is ever unpickled or evaluated: the length of a frame follows from the schema, and its content is numbers. The
+trusted end decodes actions and checks them (``action_decoder.py``); the untrusted end can send nothing but such bytes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ARRAYS: Final = ("Box", "MultiBinary", "MultiDiscrete")
 
 
 class InvalidAction(Exception):
-    """What came and what was expected, in words for the author of the policy."""
+    """The action has a wrong type or shape. The text tells the author of the policy what came and what was expected."""
 
 
 def shape_of(schema: Schema) -> tuple[int, ...]:
@@ -33,7 +33,7 @@ def shape_of(schema: Schema) -> tuple[int, ...]:
 
 
 def size_of(schema: Schema) -> int:
-    """Bytes of one observation."""
+    """Return the number of bytes of one observation."""
     kind = schema["type"]
     if kind in ARRAYS:
         return int(_supported(np.dtype(schema["dtype"])).itemsize * math.prod(shape_of(schema)))
@@ -45,7 +45,7 @@ def size_of(schema: Schema) -> int:
 
 
 def observation_encoder(schema: Schema) -> Callable[[Any], bytes]:
-    """Trusted end. Casts to the space's own dtype; a wrong shape is the simulator's mistake, whoever plays."""
+    """Trusted end. Casts to the space's own dtype; a wrong shape is an error of the simulator, not of the policy."""
     kind = schema["type"]
     if kind in ARRAYS:
         return _array_encoder(np.dtype(schema["dtype"]), shape_of(schema))
@@ -58,7 +58,7 @@ def observation_encoder(schema: Schema) -> Callable[[Any], bytes]:
 
 
 def observation_decoder(schema: Schema, frame: bytearray, offset: int) -> Callable[[], Any]:
-    """Untrusted end: what the frame holds now, as an object of its own."""
+    """Untrusted end. Returns a function that copies the current content of the frame into an observation."""
     kind = schema["type"]
     if kind in ARRAYS:
         return array_in(frame, offset, np.dtype(schema["dtype"]), shape_of(schema)).copy
@@ -76,12 +76,13 @@ def observation_decoder(schema: Schema, frame: bytearray, offset: int) -> Callab
 
 
 def array_in(frame: bytearray, offset: int, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDArray[Any]:
-    """A view: made once for all steps, because making one is dearer than copying it."""
+    """Return a view into the frame: made once for all steps, because making one costs more than copying it."""
     return np.frombuffer(frame, dtype, math.prod(shape), offset).reshape(shape)
 
 
 def action_size(schema: Schema) -> int:
-    """Bytes of one action. Integers travel as int64, so that a cast can never wrap round before it is checked."""
+    """Return the number of bytes of one action. Integers are sent as int64, so that no cast wraps round before the
+    check."""
     kind = schema["type"]
     if kind in ARRAYS:
         return int(wire_dtype(schema).itemsize * math.prod(shape_of(schema)))
@@ -91,7 +92,7 @@ def action_size(schema: Schema) -> int:
 
 
 def action_encoder(schema: Schema, name: str = "the action") -> Callable[[Any], bytes]:
-    """Untrusted end: type and shape are judged here, where the object is; values are judged by the trusted end."""
+    """Untrusted end: checks type and shape, as only here there is an object; the trusted end checks the values."""
     kind = schema["type"]
     if kind in ARRAYS:
         return _array_action_encoder(wire_dtype(schema), shape_of(schema), name)
@@ -146,7 +147,7 @@ def _text_encoder(capacity: int) -> Callable[[Any], bytes]:
 
 
 def _array_encoder(dtype: np.dtype[Any], shape: tuple[int, ...]) -> Callable[[Any], bytes]:
-    """``tobytes`` because it is cheaper than handing the kernel an array: numpy describes its buffers at length."""
+    """Uses ``tobytes``, which is cheaper than handing an array to the kernel: numpy's buffer protocol is slow."""
     ndarray = np.ndarray
 
     def encode(value: Any) -> bytes:

@@ -1,4 +1,4 @@
-"""How a policy can fail: a closed vocabulary, apart from the faults of the judge."""
+"""How a policy can fail: a closed list, separate from faults of the judge."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ErrorKind(StrEnum):
 
 
 class PolicyFailure(Exception):
-    """The policy's doing, in words for its author."""
+    """A failure of the policy, with a text for its author."""
 
     def __init__(self, kind: ErrorKind, text: str) -> None:
         super().__init__(text)

@@ -1,4 +1,4 @@
-"""The jail: isolation levels, and the order in which a policy process loses what it must not have."""
+"""The jail of policies: isolation levels, what each leaves open, and the order in which the layers are applied."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from evopolicygym.sandbox.runtime import Runtime
 
 
 class Level(StrEnum):
-    """How a policy is kept apart. A and B are publishable, NONE is not."""
+    """Isolation level of a policy. Results of A and B are publishable, those of NONE are not."""
 
     A = "A"
     B = "B"
@@ -54,13 +54,14 @@ WRITABLE: Final = ("/dev/null",)
 
 
 def residues(level: Level) -> tuple[str, ...]:
-    """What ``level`` does not stop, in words, for the record."""
+    """Describe what ``level`` does not stop, for the record."""
     return (*RESIDUES[Level.B], *RESIDUES[Level.A]) if level is Level.B else RESIDUES[level]
 
 
 @dataclass(frozen=True)
 class Jail:
-    """What every child of one zygote has in common."""
+    """What all children of one zygote have in common. ``others``: tasks of the judge's user, which count against the
+    limit of threads where policies have no user of their own."""
 
     level: Level
     stage: str
@@ -72,15 +73,16 @@ class Jail:
     def policy_folder(self, checkpoint: str) -> str:
         return private_root.POLICY if self.level is Level.A else os.path.join(self.stage, checkpoint)
 
-    def must_hide_the_stage(self) -> None:
-        """Beneath a library root, even in one of its holes, every policy could read all checkpoints."""
+    def check_stage_is_hidden(self) -> None:
+        """Raise if the stage is beneath a library root, even in one of its holes: every policy could read all
+        checkpoints."""
         for root in self.runtime.roots:
             if self.level is not Level.NONE and beneath(self.stage, root):
                 raise OSError(f"checkpoints must not be kept in {self.stage}: every policy may read {root}")
 
     def prepare(self) -> None:
-        """Once, in the zygote, what every child inherits: the filter, ready made; an empty bounding set; and, where
-        there is no private root, no files but those that policies may read and their checkpoints."""
+        """Once, in the zygote, do what every child inherits: build the filter, empty the bounding set and, without a
+        private root, give up all files but those that policies may read and their checkpoints."""
         if self.level is not Level.NONE:
             syscall_filter.build(os.getpid())
             kernel.empty_bounding_set()
@@ -89,7 +91,7 @@ class Jail:
             landlock.restrict([*self.runtime.readable(), self.stage], WRITABLE, self.max_landlock_abi)
 
     def confine(self, checkpoint: str, limits: Limits) -> None:
-        """Lay every layer of the level on this process. Raises before policy code has run if one does not take."""
+        """Apply every layer of the level to this process. Raises if one fails, before any policy code has run."""
         if self.level is Level.A:
             private_root.show_checkpoint(checkpoint)
         bound_resources(limits)
@@ -101,7 +103,7 @@ class Jail:
             seccomp.apply(syscall_filter.build(os.getpid()))
 
     def _take_identity(self) -> None:
-        """The kernel counts threads by user, so a policy gets a user of its own wherever there is one to be had."""
+        """Switch to a user of the policy's own where possible, because the kernel counts threads by user."""
         root = os.geteuid() == 0
         if self.level is Level.A:
             if root:
@@ -113,27 +115,28 @@ class Jail:
             bound_threads(self.others)
 
     def _readable(self, checkpoint: str) -> list[str]:
-        """Of what ``prepare`` has left. So the roots may be named as they are: their holes have gone already."""
+        """Return what this child may read. The roots are named as a whole: ``prepare`` has given up their holes
+        already."""
         if self.level is Level.A:
             return ["/"]
         return [*self.runtime.roots, *self.runtime.packages, self.policy_folder(checkpoint)]
 
 
 def self_test(jail: Jail) -> None:
-    """Try, from inside, what each layer must refuse, and read what it must allow. Raises OSError naming the layer."""
+    """From inside, try what each layer must refuse, and read what it must allow. Raises OSError naming the layer."""
     _must_fail("Landlock", lambda: os.close(os.open("/etc/passwd", os.O_RDONLY)))
     _must_fail("Landlock", lambda: os.listdir("/proc/1") if jail.level is Level.A else os.listdir("/etc"))
     _must_fail("seccomp (socket)", lambda: socket.socket(socket.AF_INET).close())
     _must_fail("seccomp (fork)", _fork)
     for path in (*jail.runtime.packages, *jail.runtime.roots):
         try:
-            os.listdir(path) if os.path.isdir(path) and path not in _ancestors(jail) else os.stat(path)
+            os.listdir(path) if os.path.isdir(path) and path not in _roots_with_holes(jail) else os.stat(path)
         except OSError as error:
             raise OSError(f"a policy cannot read {path} (uid {os.geteuid()}): chmod -R o+rX it: {error}") from error
 
 
-def _ancestors(jail: Jail) -> set[str]:
-    """Roots with holes: without a private root they are opened entry by entry, and cannot be listed themselves."""
+def _roots_with_holes(jail: Jail) -> set[str]:
+    """Return roots with holes: without a private root they are granted entry by entry, and cannot be listed."""
     return {root for root in jail.runtime.roots for hole in jail.runtime.holes if hole.startswith(root)}
 
 
@@ -143,7 +146,7 @@ def _must_fail(layer: str, attempt: object) -> None:
         attempt()
     except OSError:
         return
-    raise OSError(f"{layer} did not take: a forbidden call went through")
+    raise OSError(f"{layer} has no effect: a forbidden call succeeded")
 
 
 def _fork() -> None:

@@ -1,4 +1,4 @@
-"""What runs in the jailed process: load the policy, answer resets and steps. The judge believes nothing of it."""
+"""The jailed process: load the policy, answer resets and steps. The judge trusts nothing that it sends."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ Act = Callable[[Any], Any]
 
 @dataclass(frozen=True)
 class Assignment:
-    """All that a policy process is told. The same in every split but for the key, which reveals nothing."""
+    """All that a policy process receives. The same in every split except the key, which reveals nothing."""
 
     folder: str
     obs_space: Schema
@@ -60,8 +60,9 @@ class DeniedImport(ModuleNotFoundError):
     pass
 
 
-class _NothingElse:
-    """Last finder on the path: whatever was not found is not there, and the message says what is."""
+class _NoOtherModules:
+    """Last finder on the path: raises for modules that were not found, with a message that says what may be
+    imported."""
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
         if path is not None:
@@ -70,11 +71,11 @@ class _NothingElse:
         raise kind(f"No module named {name!r}: {MAY_IMPORT}", name=name)
 
 
-class _Capped(io.RawIOBase):
-    """stdout or stderr: keeps the first bytes, swallows the rest, never blocks and never fails."""
+class _CappedOutput(io.RawIOBase):
+    """stdout or stderr: keeps the first bytes, drops the rest, never blocks and never fails."""
 
     def __init__(self, fd: int) -> None:
-        self._fd, self._left = fd, STDIO_BYTES
+        self._fd, self._remaining = fd, STDIO_BYTES
 
     def writable(self) -> bool:
         return True
@@ -83,13 +84,13 @@ class _Capped(io.RawIOBase):
         return self._fd
 
     def write(self, data: Any, /) -> int:
-        if part := bytes(data[: self._left]):
-            self._left -= os.write(self._fd, part)
+        if part := bytes(data[: self._remaining]):
+            self._remaining -= os.write(self._fd, part)
         return len(data)
 
 
 def run(assignment: Assignment) -> NoReturn:
-    """Until the judge hangs up or the policy fails. Never returns to the zygote's code."""
+    """Play until the judge hangs up or the policy fails. Never returns to the zygote's code."""
     stage = Stage.IMPORT
     try:
         sys.path.insert(0, assignment.folder)
@@ -108,13 +109,13 @@ def run(assignment: Assignment) -> NoReturn:
     except HungUp:
         os._exit(0)
     except BaseException as error:
-        _confess(stage, error, assignment.folder)
+        _report_failure(stage, error, assignment.folder)
     os._exit(1)
 
 
 def _player(obs_space: Schema, action_space: Schema, requests: int, answers: int) -> Callable[[Act], NoReturn]:
-    """One answer for each question, as lean as can be: this runs on cold caches, between two context switches. It reads
-    and writes by the same calls as the judge, whose code is then still in the caches."""
+    """Return a loop that sends one answer for each request. It is as lean as possible, because it runs on cold caches
+    between two context switches, and uses the same calls as the judge, whose code is then still in the caches."""
     size = HEAD_BYTES + size_of(obs_space)
     frame = bytearray(size)
     decode, encode = observation_decoder(obs_space, frame, HEAD_BYTES), action_encoder(action_space)
@@ -134,8 +135,8 @@ def _player(obs_space: Schema, action_space: Schema, requests: int, answers: int
 
 
 def warm_up() -> None:
-    """Play against oneself before there is a policy: the interpreter specialises code that has run a few times, and
-    what the zygote has specialised its children need not."""
+    """Run the loop before there is a policy: the interpreter specialises code that has run a few times, and children
+    inherit what the zygote has specialised."""
     box: Schema = {"type": "Box", "shape": [4], "dtype": "float32", "low": -1.0, "high": 1.0}
     discrete: Schema = {"type": "Discrete", "n": 2, "start": 0}
     randomness.begin(bytes(32))
@@ -151,16 +152,16 @@ def warm_up() -> None:
             os.close(descriptor)
 
 
-def look_plain() -> None:
-    """What policies find is a plain Python. Done once, in the zygote: a child that changes memory has to copy it first.
-    Nothing of this package can be imported afterwards."""
+def hide_harness() -> None:
+    """Make the interpreter look like a plain Python to policies. Done once, in the zygote, because a child that changes
+    memory has to copy it first. Nothing of this package can be imported afterwards."""
     for name in [name for name in sys.modules if name.split(".")[0] == "evopolicygym"]:
         del sys.modules[name]
     sys.modules["__main__"] = types.ModuleType("__main__")
     sys.argv[:] = ["policy"]
-    sys.meta_path.append(_NothingElse())
-    sys.stdout = io.TextIOWrapper(_Capped(1), "utf-8", "replace", write_through=True)
-    sys.stderr = io.TextIOWrapper(_Capped(2), "utf-8", "replace", write_through=True)
+    sys.meta_path.append(_NoOtherModules())
+    sys.stdout = io.TextIOWrapper(_CappedOutput(1), "utf-8", "replace", write_through=True)
+    sys.stderr = io.TextIOWrapper(_CappedOutput(2), "utf-8", "replace", write_through=True)
     os.environ.clear()
     os.environ.update(HOME="/", LANG="C.UTF-8", TZ="UTC", OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1")
     randomness.install()
@@ -187,18 +188,18 @@ def _construct(cls: type[Any], assignment: Assignment) -> Any:
     try:
         return cls(*arguments)
     except TypeError:
-        _must_accept(cls, arguments)
+        _check_signature(cls, arguments)
         raise
 
 
-def _must_accept(cls: type[Any], arguments: tuple[Any, ...]) -> None:
+def _check_signature(cls: type[Any], arguments: tuple[Any, ...]) -> None:
     try:
         inspect.signature(cls).bind(*arguments)
     except TypeError as error:
         raise TypeError(f"Policy.__init__ must accept (obs_space, action_space, env_meta): {error}") from None
 
 
-def _confess(stage: Stage, error: BaseException, folder: str) -> None:
+def _report_failure(stage: Stage, error: BaseException, folder: str) -> None:
     if isinstance(error, MemoryError):
         stage = Stage.OOM
     elif isinstance(error, DeniedImport) and stage is Stage.IMPORT:
@@ -211,15 +212,15 @@ def _confess(stage: Stage, error: BaseException, folder: str) -> None:
 
 
 def _explain(error: BaseException, folder: str) -> str:
-    """The policy's own traceback, with its files named as its author knows them."""
+    """Return the policy's own traceback, with file names relative to its folder."""
     if isinstance(error, InvalidAction):
         return str(error)
     try:
         report = traceback.TracebackException.from_exception(error, limit=-40, compact=True)
         _keep_own_frames(report)
         return "".join(report.format()).replace(folder.rstrip("/") + "/", "")
-    except BaseException as trouble:
-        return f"{type(error).__name__} (its traceback could not be formatted: {type(trouble).__name__})"
+    except BaseException as problem:
+        return f"{type(error).__name__} (its traceback could not be formatted: {type(problem).__name__})"
 
 
 def _keep_own_frames(report: traceback.TracebackException | None) -> None:

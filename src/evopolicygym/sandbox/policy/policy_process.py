@@ -1,8 +1,8 @@
-"""The trusted side of one policy process: ask, wait, check every byte that comes back.
+"""The trusted side of one policy process: send a request, wait, check every byte that comes back.
 
-The step is the hottest path of the whole system, and after each context switch it runs on cold caches: so it is a
-handful of plain calls, and everything that can be done before or elsewhere is. Deadlines are kept by the watchdog, from
-another thread; a process that is late is killed, and here the pipe just ends.
+The step is the hottest path of the whole system, and after each context switch it runs on cold caches. So it is a
+handful of plain calls, and everything that can be done before or elsewhere is. Deadlines are enforced by the watchdog,
+from another thread: it kills a process that is late, and here the pipe just ends.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MAX_RECORD_BYTES: Final = 64 << 20  # answers of one episode that are kept, to r
 
 @dataclass(frozen=True)
 class ProcessResult:
-    """What remains when a policy process is gone. ``waited_s``: wall time in which an answer of it was due."""
+    """What a finished policy process leaves. ``waited_s``: wall time in which an answer of it was due."""
 
     ended: ProcessEnd
     stdout: str
@@ -41,19 +41,19 @@ class ProcessResult:
 
 @dataclass(frozen=True)
 class PolicyArguments:
-    """What both ends agree on before the first frame."""
+    """The arguments of ``Policy.__init__``. Both ends derive the layout of the frames from them."""
 
     obs_space: Schema
     action_space: Schema
     env_meta: Mapping[str, Any]
 
-    def as_assignment(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         return {"obs_space": self.obs_space, "action_space": self.action_space, "env_meta": self.env_meta}
 
 
 class RecordedActions:
-    """The actions of one episode once more, without the policy that chose them. They are decoded anew: an environment
-    may have altered those that it was given."""
+    """The recorded actions of one episode, to repeat it without its policy. They are decoded again, because an
+    environment may have altered the actions that it was given."""
 
     def __init__(self, contract: PolicyArguments, answers: bytes) -> None:
         buffer = bytearray(HEAD_BYTES + action_size(contract.action_space) + 1)
@@ -67,7 +67,7 @@ class RecordedActions:
     def first_action(self) -> Any:
         start, self._next = self._next, self._next + len(self._buffer)
         if self._next > len(self._answers):
-            raise Fault("it went on where it had raised")
+            raise Fault("the repeated episode continued after the step at which it had raised")
         self._buffer[:] = self._answers[start : self._next]
         return self._decode()
 
@@ -89,31 +89,31 @@ class PolicyProcess:
         self._nonces = _fresh_nonces()
         self._answers: bytearray | None = bytearray()
         self._record: Callable[[bytearray], None] = self._answers.extend
-        self._left: ProcessResult | None = None
-        self._child = zygote.spawn(checkpoint, limits, key, contract.as_assignment())
+        self._result: ProcessResult | None = None
+        self._child = zygote.spawn(checkpoint, limits, key, contract.as_json())
         self._requests = self._child.requests
         self._readinto = FileIO(self._child.answers, closefd=False).readinto
         self._watch = ProcessWatch(self._child.pidfd, limits.episode_cpu_s)
         watchdog().watch(self._watch)
 
     def wait_ready(self) -> None:
-        """Until the policy is imported and constructed."""
+        """Wait until the policy is imported and constructed."""
         self._watch.expect_within(self._limits.init_cpu_s, ErrorKind.INIT_TIMEOUT)
         self._watch.question = READY
-        self._must_be(READY, self._receive())
+        self._expect(READY, self._receive())
 
     def reset(self, observation: Any) -> None:
-        """Asks for the first action at once: so the core changes hands one time for both."""
+        """Reset, and request the first action in the same message, which saves a context switch."""
         self._watch.expect_within(self._limits.act_cpu_s, ErrorKind.TIMEOUT)
         nonce = self._watch.question = self._nonces.pop()
         self._send(nonce + self._nonces[-1] + self._encode(observation))
-        self._must_be(nonce, self._receive())
+        self._expect(nonce, self._receive())
 
     def first_action(self) -> Any:
         nonce = self._watch.question = self._nonces.pop()
         received = self._readinto(self._buffer)
         self._watch.question = None
-        self._continue(nonce, received)
+        self._receive_rest(nonce, received)
         self._record(self._buffer)
         return self._decode()
 
@@ -123,11 +123,11 @@ class PolicyProcess:
         try:
             write(self._requests, nonce + self._encode(observation))
         except BrokenPipeError:
-            pass  # it is gone; what it said last is waiting to be received
+            pass  # the process is gone; its last answer can still be received
         received = self._readinto(buffer)
         watch.question = None
         if received != self._answer_bytes or buffer[:HEAD_BYTES] != nonce:
-            self._continue(nonce, received)
+            self._receive_rest(nonce, received)
         self._record(buffer)
         if not nonces:
             nonces += _fresh_nonces()
@@ -139,14 +139,14 @@ class PolicyProcess:
         return self._clipped.count
 
     def recorded(self) -> RecordedActions | None:
-        """All actions of the episode, unless they are too many to be kept."""
+        """Return all actions of the episode, or None if they were too many to keep."""
         return None if self._answers is None else RecordedActions(self._contract, bytes(self._answers))
 
     def close(self) -> ProcessResult:
         """Kill the process and collect what it printed."""
         self._end()
-        assert self._left is not None
-        return self._left
+        assert self._result is not None
+        return self._result
 
     def _limit_record(self) -> None:
         if self._answers is not None and len(self._answers) > MAX_RECORD_BYTES:
@@ -156,20 +156,21 @@ class PolicyProcess:
         try:
             write(self._requests, frame)
         except BrokenPipeError:
-            pass  # it is gone; what it said last is waiting to be received
+            pass  # the process is gone; its last answer can still be received
 
     def _receive(self) -> int:
-        """An answer without an action. What may already follow is left to be read next."""
+        """Receive an answer without an action. Bytes that follow it stay in the pipe."""
         received = self._readinto(memoryview(self._buffer)[:HEAD_BYTES])
         self._watch.question = None
         return received
 
-    def _must_be(self, expected: bytes, received: int) -> None:
+    def _expect(self, expected: bytes, received: int) -> None:
         if self._buffer[:received] != expected:
             raise self._failure(received, len(expected))
 
-    def _continue(self, nonce: bytes, received: int) -> None:
-        """An answer longer than a pipe takes at once comes in pieces, all on one clock; anything else is a failure."""
+    def _receive_rest(self, nonce: bytes, received: int) -> None:
+        """Receive the rest of an answer that is longer than the pipe's capacity, within the same deadline. Anything
+        else is a failure."""
         while HEAD_BYTES < received < self._answer_bytes and self._buffer[:HEAD_BYTES] == nonce:
             self._watch.question = nonce
             more = self._readinto(memoryview(self._buffer)[received:])
@@ -194,7 +195,7 @@ class PolicyProcess:
         return PolicyFailure(kind, f"out of memory ({self._limits.memory_mb} MiB)\n{text}" if kind == "oom" else text)
 
     def _death(self) -> PolicyFailure:
-        """The pipe ended without a word: the watchdog or the kernel knows why."""
+        """Return why the pipe ended without an answer, from the watchdog or the exit status."""
         if self._watch.verdict:
             return self._watch.verdict
         if not _exited(self._child, within_s=0.5):
@@ -208,11 +209,11 @@ class PolicyProcess:
         return PolicyFailure(ErrorKind.CRASH, f"the policy process exited with code {ended.exit_code}")
 
     def _end(self) -> ProcessEnd:
-        if self._left is None:
+        if self._result is None:
             watchdog().leave(self._watch)
             stdout, stderr = (_text(fd, STDIO_BYTES) for fd in (self._child.stdout, self._child.stderr))
-            self._left = ProcessResult(self._zygote.end(self._child), stdout, stderr, self._watch.waited_s)
-        return self._left.ended
+            self._result = ProcessResult(self._zygote.end(self._child), stdout, stderr, self._watch.waited_s)
+        return self._result.ended
 
 
 def _discard(answer: bytearray) -> None:
@@ -220,7 +221,7 @@ def _discard(answer: bytearray) -> None:
 
 
 def _fresh_nonces() -> list[bytes]:
-    """Unpredictable, and from no generator that a simulator or policy could share."""
+    """Return unpredictable nonces, from the kernel: a simulator or policy could share any other generator."""
     data = os.urandom(NONCES * HEAD_BYTES)
     return [data[i : i + HEAD_BYTES] for i in range(0, len(data), HEAD_BYTES)]
 
@@ -231,5 +232,5 @@ def _exited(child: JailedProcess, within_s: float) -> bool:
 
 def _text(descriptor: int, size: int) -> str:
     if not os.fstat(descriptor).st_blocks:
-        return ""  # nothing was ever written there, and its zeros need not be looked through
+        return ""  # nothing was written, so there is no need to strip all the zeros
     return os.pread(descriptor, size, 0).rstrip(b"\0").decode(errors="replace")

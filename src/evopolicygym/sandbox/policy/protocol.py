@@ -1,9 +1,9 @@
-"""Frames between the judge and one policy process, over two pipes: requests go in, answers come out.
+"""The protocol between the judge and one policy process: frames over two pipes, requests in and answers out.
 
-Pipes because they are the cheapest blocking exchange there is: a round trip is two context switches and little else.
-They keep no message bounds, and need none: every frame has a length that follows from the spaces, each end sends only
-when it is its turn, and every request begins with eight random bytes that its answer must repeat. So an answer cannot
-be sent before its question, and bytes too many or too few are a broken exchange.
+Pipes are the cheapest blocking exchange: a round trip is two context switches and little else. They keep no message
+bounds, and need none: every frame has a length that follows from the spaces, each end sends only when it is its turn,
+and every request begins with eight random bytes (the nonce) that its answer must repeat. So an answer cannot be sent
+before its request, and too many or too few bytes are a protocol error.
 
     judge -> policy    nonce                 reset (once: a process plays one episode); the first step follows at once
                        nonce, observation    step
@@ -34,7 +34,7 @@ REPORT_BYTES: Final = 16 * 1024
 
 
 class Stage(StrEnum):
-    """How far a policy had come when it failed: what it can say of itself. The judge turns it into an error kind."""
+    """The stage at which a policy failed, as the policy process reports it. The judge maps it to an ErrorKind."""
 
     DENIED_IMPORT = "denied_import"
     IMPORT = "import_error"
@@ -53,7 +53,7 @@ def error_frame(stage: Stage) -> bytes:
 
 
 def failed_stage(frame: bytes) -> Stage | None:
-    """The stage that an error frame names; None for any other bytes."""
+    """Return the stage of an error frame; None for any other bytes."""
     if len(frame) != ERROR.size:
         return None
     mark, stage = ERROR.unpack(frame)
@@ -61,7 +61,7 @@ def failed_stage(frame: bytes) -> Stage | None:
 
 
 def clip(text: str, limit: int = REPORT_BYTES // 2) -> str:
-    """Keep both ends of a long text: a traceback says where at the top and what at the bottom."""
+    """Shorten a long text but keep both ends: a traceback has the origin at the top and the error at the bottom."""
     if len(text) <= limit:
         return text
     return f"{text[: limit // 2]}\n... {len(text) - limit} characters left out ...\n{text[-limit // 2 :]}"

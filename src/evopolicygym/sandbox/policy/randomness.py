@@ -1,6 +1,6 @@
-"""Randomness of a policy: every source that Python and numpy offer draws from one keyed stream per case.
+"""Randomness of a policy: every source of Python and numpy draws from one keyed stream per case.
 
-So an unseeded policy is random from case to case, and equal to the bit when a case is repeated.
+So an unseeded policy differs from case to case, and is equal to the bit when a case is repeated.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 
 
 class Stream:
-    """Bytes that are determined by a key and by what was drawn before."""
+    """Bytes that are determined by a key and by the number of bytes drawn before."""
 
     def __init__(self) -> None:
         self.begin(bytes(32))
@@ -37,7 +37,8 @@ _stream = Stream()
 
 def install() -> None:
     """Let ``os.urandom`` and ``os.getrandom`` (and with them secrets, uuid4, default_rng()), ``random`` and
-    ``numpy.random`` draw from the stream. What asks the kernel from C, such as ``ssl.RAND_bytes``, is out of reach."""
+    ``numpy.random`` draw from the stream. C code that asks the kernel, such as ``ssl.RAND_bytes``, cannot be
+    changed."""
     seed_from = random.Random.seed
 
     def urandom(size: int, /) -> bytes:
@@ -55,7 +56,7 @@ def install() -> None:
 
 
 def begin(key: bytes) -> None:
-    """From here on all of it follows from ``key``."""
+    """Restart the stream with ``key`` and seed all generators from it."""
     _stream.begin(key)
     random.seed()
     np.random.seed(np.frombuffer(_stream.draw(64), np.uint32))

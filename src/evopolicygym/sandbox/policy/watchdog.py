@@ -1,7 +1,7 @@
 """The watchdog: one thread of a judge process that kills a policy process which is late.
 
-The judge waits for an answer in a plain blocking read, which costs nothing; this thread looks at the clocks now and
-then. CPU time decides; wall time, a generous multiple, is a backstop.
+The judge waits for an answer in a plain blocking read, which costs nothing; this thread checks the clocks at intervals.
+CPU time decides; wall time, a generous multiple, is a backstop.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ TICK_S: Final = 0.05
 
 @dataclass(eq=False, slots=True)
 class ProcessWatch:
-    """What is known of one policy process. ``question`` is the one that it has not yet answered, by its nonce: whoever
-    asks pays for no clock."""
+    """The deadlines of one policy process. ``question`` is the nonce of the request that it has not answered yet.
+    Setting it is all that the hot path does: it reads no clock."""
 
     pidfd: int
     episode_cpu_s: float
@@ -33,7 +33,7 @@ class ProcessWatch:
     verdict: PolicyFailure | None = None
     waited_s: float = 0.0
     _clock: int = 0
-    _seen: bytes | None = None
+    _checked: bytes | None = None
     _cpu_then: float = 0.0
     _wall_then: float = 0.0
 
@@ -41,21 +41,22 @@ class ProcessWatch:
         self._clock = (~_pid_of(self.pidfd) << 3) | 2  # the kernel's name for the CPU clock of a process
 
     def expect_within(self, cpu_s: float, late: ErrorKind) -> None:
-        """From now on, until said otherwise, this much CPU time may pass before an answer."""
+        """Allow ``cpu_s`` of CPU time for each answer from now on. ``late`` is the kind of failure otherwise."""
         self.cpu_s, self.late = cpu_s, late
 
-    def look(self) -> None:
-        """Time is counted from the first look at a question, so it is at most one tick too generous."""
+    def check(self) -> None:
+        """Check the deadlines. Time is counted from the first check after a request, so it is at most one tick too
+        generous."""
         question, now = self.question, time.monotonic()
         if question is None:
             return
-        if question != self._seen:
-            self._seen, self._cpu_then, self._wall_then = question, self._cpu_now(), now
+        if question != self._checked:
+            self._checked, self._cpu_then, self._wall_then = question, self._cpu_now(), now
         elif self._cpu_now() - self._cpu_then > self.cpu_s:
             self._kill(self.late, f"no answer within {self.cpu_s:g} s of CPU time")
         if now - self._wall_then > self.cpu_s * WALL_FACTOR:
             self._kill(self.late, f"no answer within {self.cpu_s * WALL_FACTOR:g} s of wall time")
-        self.waited_s += TICK_S  # only while a question is pending: what the simulator takes is not the policy's
+        self.waited_s += TICK_S  # only while an answer is due: the simulator's time is not the policy's
         if self.waited_s > self.episode_cpu_s * WALL_FACTOR:
             wall_s = self.episode_cpu_s * WALL_FACTOR
             self._kill(ErrorKind.TIMEOUT, f"the answers of this episode took more than {wall_s:g} s of wall time")
@@ -64,17 +65,17 @@ class ProcessWatch:
         try:
             return time.clock_gettime(self._clock)
         except OSError:
-            return 0.0  # it has just ended; the pipe says so next
+            return 0.0  # the process has just ended; the pipe ends next
 
     def _kill(self, kind: ErrorKind, text: str) -> None:
         if self.verdict is None:
             self.verdict = PolicyFailure(kind, text)
-            with suppress(ProcessLookupError):  # it has just ended by itself
+            with suppress(ProcessLookupError):  # it has ended by itself
                 signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
 
 
 class Watchdog:
-    """Looks at every watched process once a tick."""
+    """A thread that checks every watched process once per tick."""
 
     def __init__(self) -> None:
         self._watched: set[ProcessWatch] = set()
@@ -86,7 +87,7 @@ class Watchdog:
             self._watched.add(watch)
 
     def leave(self, watch: ProcessWatch) -> None:
-        """After this returns the watch is not looked at, so that its descriptor can be closed."""
+        """Stop watching. After this returns the descriptor can be closed."""
         with self._lock:
             self._watched.discard(watch)
 
@@ -95,16 +96,16 @@ class Watchdog:
             time.sleep(TICK_S)
             with self._lock:
                 for watch in self._watched:
-                    watch.look()
+                    watch.check()
 
 
 @cache
 def watchdog() -> Watchdog:
-    """Of this process; started when the first policy is."""
+    """Return the watchdog of this process, started when the first policy is."""
     return Watchdog()
 
 
 def _pid_of(pidfd: int) -> int:
-    """The process's pid as seen from here; the zygote's own number for it is of another namespace."""
+    """Return the pid as seen from here; the zygote sees another one, in its own namespace."""
     with open(f"/proc/self/fdinfo/{pidfd}") as file:
         return next(int(line.split()[1]) for line in file if line.startswith("Pid:"))

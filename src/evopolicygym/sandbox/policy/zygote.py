@@ -1,9 +1,10 @@
-"""The zygote: a clean process, told no secret, that forks one jailed child for each episode. Forking from a warm
-interpreter is what makes a fresh process per episode cost milliseconds.
+"""The zygote: a clean process without secrets that forks one jailed child for each episode. Forking from a warm
+interpreter makes a fresh process per episode cost only milliseconds.
 
-Forked by a nursery, or exec'd with an empty environment as ``python -P -S -B zygote.py HARNESS SITE CONTROL_FD``: in
-either case it is no copy of a process that ever held a secret. On the control socket (SEQPACKET) it receives its
-settings, then spawn requests with file descriptors; it answers with a pidfd, and later with how the child ended.
+It is forked by a zygote forker, or exec'd with an empty environment as ``python -P -S -B zygote.py HARNESS SITE
+CONTROL_FD``. In either case it is no copy of a process that ever held a secret. On the control socket (SEQPACKET) it
+receives its settings, then spawn requests with file descriptors. It answers each with a pidfd, and later reports how
+the child ended.
 """
 
 from __future__ import annotations
@@ -48,14 +49,14 @@ def main(control: socket.socket) -> NoReturn:
     _forget_packages(settings["runtime"])
     jail = _jail(settings)
     try:
-        jail.must_hide_the_stage()
+        jail.check_stage_is_hidden()
         own_pidfd = _enter(jail)
         jail.prepare()
         _rehearse(jail, own_pidfd)
     except OSError as error:
         _send(control, {"refused": error.strerror or str(error), "errno": error.errno})
         os._exit(1)
-    policy_main.look_plain()
+    policy_main.hide_harness()
     policy_main.warm_up()
     gc.collect()
     gc.freeze()
@@ -72,15 +73,15 @@ def _jail(settings: Message) -> Jail:
 
 
 def _forget_packages(runtime: Message) -> None:
-    """From here on numpy and scipy are found by what is loaded of them, and nothing else of their folder is."""
+    """Remove the harness and site-packages from the path: of numpy and scipy, the loaded packages remain importable."""
     hidden = (runtime["harness"], runtime["site"])
     sys.path[:] = [path for path in sys.path if os.path.realpath(path) not in hidden and os.path.isdir(path)]
     sys.path_importer_cache.clear()
-    importlib.util.find_spec("there_is_no_such_module")  # finders list their folders now: inside they may not (level B)
+    importlib.util.find_spec("there_is_no_such_module")  # finders list their folders now; jailed they may not (level B)
 
 
 def _enter(jail: Jail) -> int:
-    """At level A: leave the host and become pid 1 of a namespace of our own, so that with us every policy dies."""
+    """At level A: enter namespaces and become pid 1 of one, so that every policy dies with this process."""
     if jail.level is Level.A:
         private_root.leave_host(jail.stage, jail.runtime)
         if child := os.fork():
@@ -91,7 +92,7 @@ def _enter(jail: Jail) -> int:
 
 
 def _fork(jail: Jail, own_pidfd: int) -> int:
-    """A child in a pid namespace of its own (level A), while we stay in ours."""
+    """Fork a child, at level A into a pid namespace of its own, while this process stays in its namespace."""
     if jail.level is not Level.A:
         return os.fork()
     kernel.unshare(kernel.CLONE_NEWPID)
@@ -102,7 +103,7 @@ def _fork(jail: Jail, own_pidfd: int) -> int:
 
 
 def _rehearse(jail: Jail, own_pidfd: int) -> None:
-    """Confine a child without policy and try to break out: a level is claimed only after it has been seen to hold."""
+    """Confine a child without a policy and try to break out: a level is claimed only after this test."""
     if jail.level is Level.NONE:
         return
     reader, writer = os.pipe()
@@ -131,7 +132,7 @@ def _serve(control: socket.socket, jail: Jail, own_pidfd: int) -> NoReturn:
         for ready, _ in poll.poll():
             if ready in children:
                 poll.unregister(ready)
-                _send(control, _bury(children.pop(ready)))
+                _send(control, _reap(children.pop(ready)))
                 os.close(ready)
             else:
                 request, descriptors, _, _ = socket.recv_fds(control, MESSAGE_BYTES, 8)
@@ -142,7 +143,7 @@ def _serve(control: socket.socket, jail: Jail, own_pidfd: int) -> NoReturn:
                 poll.register(pidfd, select.POLLIN)
 
 
-def _bury(pid: int) -> Message:
+def _reap(pid: int) -> Message:
     _, status, usage = os.wait4(pid, 0)
     return {"ended": pid, "status": status, "cpu_s": usage.ru_utime + usage.ru_stime, "rss_kb": usage.ru_maxrss}
 
@@ -150,15 +151,15 @@ def _bury(pid: int) -> Message:
 def _spawn(
     control: socket.socket, jail: Jail, own_pidfd: int, request: Message, descriptors: list[int]
 ) -> tuple[int, int]:
-    order = _order(jail, request)
+    spawn = _spawn_request(jail, request)
     reader, writer = os.pipe()
     child = _fork(jail, own_pidfd)
     if child == 0:
-        _become_policy(jail, order, descriptors, writer)
+        _become_policy(jail, spawn, descriptors, writer)
     for descriptor in (writer, *descriptors):
         os.close(descriptor)
     pidfd = kernel.pidfd_open(child)
-    refused = os.read(reader, 4096).decode(errors="replace")  # empty once every layer is on
+    refused = os.read(reader, 4096).decode(errors="replace")  # empty once every layer is applied
     os.close(reader)
     reply = json.dumps({"pid": child, "refused": refused}).encode()
     socket.send_fds(control, [reply], [pidfd])
@@ -167,41 +168,41 @@ def _spawn(
 
 @dataclass(frozen=True)
 class SpawnRequest:
-    """A spawn request, as its child needs it."""
+    """A decoded request for a policy process."""
 
     checkpoint: str
     limits: Limits
     assignment: policy_main.Assignment
 
 
-def _order(jail: Jail, request: Message) -> SpawnRequest:
+def _spawn_request(jail: Jail, request: Message) -> SpawnRequest:
     checkpoint, key = request["checkpoint"], bytes.fromhex(request["randomness_key"])
     spaces = request["obs_space"], request["action_space"]
     assignment = policy_main.Assignment(jail.policy_folder(checkpoint), *spaces, request["env_meta"], key)
     return SpawnRequest(checkpoint, Limits(**request["limits"]), assignment)
 
 
-def _become_policy(jail: Jail, order: SpawnRequest, descriptors: list[int], writer: int) -> NoReturn:
-    """Confine first; only then is policy code touched. A layer that fails is reported by the pipe, which closes before
-    any policy code runs, so that a policy cannot forge a fault of the jail."""
+def _become_policy(jail: Jail, spawn: SpawnRequest, descriptors: list[int], writer: int) -> NoReturn:
+    """Confine this process, then run the policy. A layer that fails is reported through the pipe, which is closed
+    before any policy code runs, so that a policy cannot forge a fault of the jail."""
     pipe = writer
     try:
         _keep_only(descriptors, writer)
         pipe = PIPE_FD
-        jail.confine(order.checkpoint, order.limits)
-        os.chdir(order.assignment.folder)
+        jail.confine(spawn.checkpoint, spawn.limits)
+        os.chdir(spawn.assignment.folder)
     except BaseException as error:
         os.write(pipe, f"{type(error).__name__}: {error}".encode())
         os._exit(1)
     os.close(PIPE_FD)
-    policy_main.run(order.assignment)
+    policy_main.run(spawn.assignment)
 
 
 PIPE_FD = REPORT_FD + 1
 
 
 def _keep_only(descriptors: list[int], writer: int) -> None:
-    """stdin is empty, stdout and stderr are bounded memory files; then the two pipes and the report; that is all."""
+    """Close all but stdin (empty), stdout and stderr (bounded memory files), the two pipes and the report file."""
     stdout, stderr, requests, answers, report = descriptors
     wanted = [os.open("/dev/null", os.O_RDONLY), stdout, stderr, requests, answers, report, writer]
     safe = [os.dup2(fd, 100 + i) for i, fd in enumerate(wanted)]

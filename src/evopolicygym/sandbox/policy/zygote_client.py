@@ -1,4 +1,4 @@
-"""The trusted side of the zygote: start one at the best level that holds, and ask it for policy processes."""
+"""The trusted side of the zygote: start one at the best level that works, and request policy processes from it."""
 
 from __future__ import annotations
 
@@ -37,30 +37,30 @@ CLEAN_ENVIRONMENT: Final = {
     "MALLOC_ARENA_MAX": "2",
     "LD_BIND_NOW": "1",  # or every fresh process looks up the same functions
 }
-PASSED: Final = ("LD_LIBRARY_PATH", DEBUG_VARIABLE)  # what the loader reads only at the start, and who wants messages
+PASSED: Final = ("LD_LIBRARY_PATH", DEBUG_VARIABLE)  # read by the loader at the start only; debug messages
 FLAGS: Final = ("-P", "-S", "-B")  # not -I: it would ignore PYTHONHASHSEED, and the environment is ours anyway
 SEAL_SIZE: Final = 0x2 | 0x4  # F_SEAL_SHRINK | F_SEAL_GROW
 
 Ender = Callable[[], None]
-Starter = Callable[[socket.socket], Ender]  # of a zygote that listens to this socket
+Starter = Callable[[socket.socket], Ender]  # starts a zygote that listens to this socket
 
 
-def start_clean(script: str, line: socket.socket, **options: Any) -> subprocess.Popen[bytes]:
-    """A process that knows nothing but where Python and this package are, and a line to whoever started it."""
+def start_clean(script: str, connection: socket.socket, **options: Any) -> subprocess.Popen[bytes]:
+    """Start a process that knows nothing but where Python and this package are, and a connection to its parent."""
     own = runtime()
     return subprocess.Popen(
-        [sys.executable, *FLAGS, script, own.harness, own.site, str(line.fileno())],
-        pass_fds=[line.fileno()],
+        [sys.executable, *FLAGS, script, own.harness, own.site, str(connection.fileno())],
+        pass_fds=[connection.fileno()],
         env=CLEAN_ENVIRONMENT | {name: os.environ[name] for name in PASSED if name in os.environ},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
-        start_new_session=True,  # Ctrl-C is for whoever started it, with whom it ends
+        start_new_session=True,  # Ctrl-C goes to the parent only, and this process ends with it
         **options,
     )
 
 
 def start_by_exec(theirs: socket.socket) -> Ender:
-    """A zygote for whoever has no nursery."""
+    """Start a zygote without a zygote forker."""
     errors = None if DEBUG_VARIABLE in os.environ else subprocess.DEVNULL
     process = start_clean(zygote.__file__, theirs, cwd="/", stderr=errors)
 
@@ -72,19 +72,19 @@ def start_by_exec(theirs: socket.socket) -> Ender:
 
 
 class ZygoteForker:
-    """A worker's line to the clean half of its ancestor."""
+    """A worker's connection to its zygote forker, the clean half of the process that it was forked from."""
 
-    def __init__(self, line: socket.socket) -> None:
-        self._line = line
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
 
     def start(self, theirs: socket.socket) -> Ender:
         try:
-            socket.send_fds(self._line, [b"z"], [theirs.fileno()])
-            _, descriptors, _, _ = socket.recv_fds(self._line, 1, 1)
+            socket.send_fds(self._connection, [b"z"], [theirs.fileno()])
+            _, descriptors, _, _ = socket.recv_fds(self._connection, 1, 1)
         except OSError:
             descriptors = []
         if not descriptors:
-            raise Fault("the nursery is gone")
+            raise Fault("the zygote forker is gone")
         pidfd = descriptors[0]
 
         def end() -> None:
@@ -98,7 +98,7 @@ class ZygoteForker:
 
 @dataclass(frozen=True)
 class ProcessEnd:
-    """How a policy process ended, by the kernel's word."""
+    """How a policy process ended, as the kernel reports it."""
 
     signal: int
     exit_code: int
@@ -108,7 +108,7 @@ class ProcessEnd:
 
 @dataclass(frozen=True)
 class JailedProcess:
-    """A jailed process, before anybody has spoken to it."""
+    """The descriptors of a new jailed process."""
 
     pidfd: int
     requests: int
@@ -119,7 +119,7 @@ class JailedProcess:
 
 
 class Zygote:
-    """One clean process that forks jailed children. Not shared between threads."""
+    """A connection to one zygote, which forks jailed children. Not shared between threads."""
 
     def __init__(
         self,
@@ -153,8 +153,8 @@ class Zygote:
 
     @classmethod
     def best(cls, levels: tuple[Level, ...], stage: Path, start: Starter = start_by_exec) -> Self:
-        """The first of ``levels`` that holds. What was asked for is tried; nothing below it ever is. Where a shortage
-        kept one of them from holding, the whole failure may pass."""
+        """Start a zygote at the first of ``levels`` that works. No other level is ever tried. If a shortage of
+        resources made one of them fail, the error is marked as temporary."""
         reasons: dict[str, str] = {}
         passing: int | None = None
         for level in levels:
@@ -166,7 +166,8 @@ class Zygote:
         raise IsolationUnavailable(reasons, errno=passing)
 
     def spawn(self, checkpoint: str, limits: Limits, key: bytes, assignment: Mapping[str, Any]) -> JailedProcess:
-        """A confined process that loads ``checkpoint`` (a folder name of the stage). Raises Fault if the jail fails."""
+        """Start a confined process that loads ``checkpoint`` (a folder in the stage). Raises Fault if the jail
+        fails."""
         (their_requests, requests), (answers, their_answers) = os.pipe(), os.pipe()
         stdout, stderr, report = _memory_file(STDIO_BYTES), _memory_file(STDIO_BYTES), _memory_file(REPORT_BYTES)
         request = {"checkpoint": checkpoint, "limits": asdict(limits), "randomness_key": key.hex(), **assignment}
@@ -186,11 +187,11 @@ class Zygote:
         child = JailedProcess(descriptors[0], requests, answers, stdout, stderr, report)
         if reply["refused"]:
             self.end(child)
-            raise Fault(f"a layer of the jail did not take: {reply['refused']}")
+            raise Fault(f"a layer of the jail failed: {reply['refused']}")
         return child
 
     def end(self, child: JailedProcess) -> ProcessEnd:
-        """Kill, wait for the kernel's word, close everything."""
+        """Kill the process, wait for its exit status, close its descriptors."""
         with suppress(ProcessLookupError):  # it ended by itself
             signal.pidfd_send_signal(child.pidfd, signal.SIGKILL)
         message, _ = self._receive()
@@ -219,7 +220,8 @@ class Zygote:
 
 
 def _memory_file(size: int) -> int:
-    """A file of fixed size in memory: a flood of output neither blocks the policy nor grows anything of ours."""
+    """Create a file of fixed size in memory: a flood of output neither blocks the policy nor uses memory of the
+    judge."""
     descriptor = os.memfd_create("stdio", os.MFD_ALLOW_SEALING | os.MFD_CLOEXEC)
     os.ftruncate(descriptor, size)
     fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, SEAL_SIZE)

@@ -1,9 +1,9 @@
-"""The nursery: a clean process that forks zygotes, split off from the process that then becomes a judge's worker.
+"""The zygote forker: a clean process that forks zygotes, split off from the process that then becomes a judge's worker.
 
-Worker and policies come of one ancestor, which was exec'd with an empty environment and split before it was told
+Worker and policies descend from one process, which was exec'd with an empty environment and forked before it received
 anything. So they have their interpreter and numpy at the same addresses, and what one of them leaves in the core's
-caches and branch predictors serves the other, fifty thousand times a second. The worker's half is the judge's from then
-on; this half stays as it was born, and so does whatever it forks.
+caches and branch predictors serves the other, fifty thousand times a second. The worker's half belongs to the judge
+from then on; this half stays clean, and so does everything it forks.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ DEBUG_VARIABLE: Final = "EVOPOLICYGYM_DEBUG"
 
 
 def split() -> socket.socket:
-    """Returns once, to the half that may learn secrets, with its line to the other."""
+    """Fork. Returns only in the half that may learn secrets, with its connection to the other."""
     for module in zygote.NUMPY:
         importlib.import_module(module)
     gc.collect()
@@ -38,7 +38,7 @@ def split() -> socket.socket:
 
 
 def _keep_only(control: int) -> None:
-    """Nothing that is the judge's: neither its descriptors nor its folder."""
+    """Give up everything of the judge: its descriptors and its working directory."""
     os.dup2(control, CONTROL_FD)
     os.closerange(CONTROL_FD + 1, 1 << 16)
     os.chdir("/")
@@ -47,14 +47,14 @@ def _keep_only(control: int) -> None:
 
 
 def _serve(control: socket.socket) -> NoReturn:
-    """For each descriptor that comes, a zygote that listens to it; the answer is its pidfd."""
+    """For each descriptor received, fork a zygote that listens to it, and answer with its pidfd."""
     kernel.die_with_parent(signal.SIGKILL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     while True:
         request, descriptors, _, _ = socket.recv_fds(control, 1, 1)
         if not request:
             os._exit(0)
-        _bury_the_dead()
+        _reap_children()
         child = os.fork()
         if child == 0:
             control.close()
@@ -65,7 +65,7 @@ def _serve(control: socket.socket) -> NoReturn:
         os.close(pidfd)
 
 
-def _bury_the_dead() -> None:
+def _reap_children() -> None:
     try:
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
