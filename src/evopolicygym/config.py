@@ -18,7 +18,14 @@ def to_toml(values: Mapping[str, Any], comment: str) -> str:
     """Write settings as TOML under a comment: plain values first, then the tables."""
     import tomlkit  # only those who write settings wait for it
 
-    return f"# {comment}\n{tomlkit.dumps(values)}"
+    return f"# {comment}\n{tomlkit.dumps(_without_empty_tables(values))}"
+
+
+def _without_empty_tables(values: Mapping[str, Any]) -> dict[str, Any]:
+    filled = {
+        name: _without_empty_tables(value) if isinstance(value, Mapping) else value for name, value in values.items()
+    }
+    return {name: value for name, value in filled.items() if value != {}}
 
 
 SEE = "`evopolicygym docs agents` has every key and a whole example."

@@ -202,7 +202,7 @@ def test_an_agent_that_builds_in_what_is_being_delivered(tmp_path, monkeypatch):
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (limits[1], limits[1]))  # or it runs out of these first
     try:
-        with pytest.raises(feedback.DeliveryFailed):
+        with pytest.raises(judge_feedback.DeliveryFailed):
             judge_feedback.copy_to_workspace(source, feedback.parent)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
