@@ -111,7 +111,7 @@ def test_the_documentation_is_true(tmp_path):
 
 def test_a_client_that_is_to_be_installed_yet_says_which_node_it_asks_for(tmp_path):
     found = readiness.check(definitions.load("qwen"), {"PATH": str(tmp_path)}, tmp_path)
-    assert "qwen is not in PATH" in found.missing[0] and "ask for Node 22 or newer, and none is" in found.remarks[0]
+    assert "qwen is not in PATH" in found.missing[0] and "requires Node 22 or newer; no Node is" in found.remarks[0]
 
 
 def test_a_definition_that_is_not_there(tmp_path):

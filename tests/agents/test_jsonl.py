@@ -41,7 +41,7 @@ def agent(source: str, heard=lambda line: None) -> Iterator[Conversation]:
 def test_a_conversation():
     heard: list[str] = []
     with agent(ECHO, heard.append) as conversation:
-        first, second = conversation.say("hello\n\u2028 there"), conversation.say("again")
+        first, second = conversation.prompt("hello\n\u2028 there"), conversation.prompt("again")
     assert first and first.text == "HELLO\n\u2028 THERE" and not first.stop
     assert first.usage == Usage(10, output=2, cost_usd=0.5)
     assert second and second.stop and second.turn == 1
@@ -50,8 +50,8 @@ def test_a_conversation():
 
 def test_an_agent_that_goes_away():
     with agent("print('bye')") as conversation:
-        assert conversation.say("hello") is None
-        assert conversation.say("hello") is None
+        assert conversation.prompt("hello") is None
+        assert conversation.prompt("hello") is None
 
 
 def test_an_agent_that_answers_another_turn():
@@ -59,7 +59,7 @@ def test_an_agent_that_answers_another_turn():
         agent("""print('{"turn": 7}', flush=True); input()""") as conversation,
         pytest.raises(MalformedReply, match="turn 7"),
     ):
-        conversation.say("hello")
+        conversation.prompt("hello")
 
 
 @pytest.mark.parametrize("line", ['{"text": 1}', '{"stop": "no"}', '{"data": []}', '{"turn": true}', '{"turn": 1.0}'])

@@ -176,7 +176,7 @@ def _read(path: Path) -> bytes:
 
 MISTAKES = [
     (("--agent", "codexx"), "codex"),
-    (("--agent", "command"), "no program is named"),
+    (("--agent", "command"), "--agent command needs a program"),
     (("--agent", "command", "--", "./not-there.sh"), "./not-there.sh is not there"),
     (("--agent", "command", "--", "no-such-program"), "the agent would not find no-such-program"),
     (("--agent", "command", "--agent-env", "NOT_SET", "--", "true"), "the variable NOT_SET is not set"),

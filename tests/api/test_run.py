@@ -264,7 +264,7 @@ def test_names_and_commands_play_too(tmp_path):
     [
         ("codecs", {}, "there is no agent 'codecs'"),
         ("command", {}, "Pass it as a list"),
-        ([], {}, "no program is named"),
+        ([], {}, "--agent command needs a program"),
         ("starter", {"budget": 0}, "budget"),
         ("starter", {"max_hours": -1.0}, "max_hours"),
         ("starter", {"agent_hosts": "one.example"}, "agent_hosts"),

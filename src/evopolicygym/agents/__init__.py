@@ -1,1 +1,1 @@
-"""Who plays: coding CLIs as data, any command, built-ins; what a turn of theirs was, and what it cost."""
+"""Agents: definitions of coding CLIs as data, built-in agents, and how their turns, usage and transcripts are read."""

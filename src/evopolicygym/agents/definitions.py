@@ -1,4 +1,7 @@
-"""The clients that ship, and a user's own: by name, or by the path of a TOML file."""
+"""Definitions of agents: a coding CLI as data, from a TOML file in `clients/` or of the user.
+
+A definition says how the client is started and resumed, and how its output is read. No client is known to the code by
+name, and no code of a client runs here."""
 
 from __future__ import annotations
 
@@ -22,19 +25,19 @@ from evopolicygym.agents.usage import Meter
 from evopolicygym.config import StrictModel, read_toml, validate
 from evopolicygym.errors import UserError
 
-KNOWN: Final = frozenset({
+TEMPLATE_NAMES: Final = frozenset({
     "program", "prompt", "model", "provider", "model_name", "base_url", "origin", "path", "session", "new_session",
     "max_turns", "workspace", "home", "key_name",
 })  # fmt: skip
-OF_THE_MODEL: Final = frozenset({"model", "provider", "model_name"})
-OF_THE_URL: Final = frozenset({"base_url", "origin", "path"})
-LONGEST_ARGUMENT: Final = 131_071  # bytes; Linux takes no longer one
+MODEL_NAMES: Final = frozenset({"model", "provider", "model_name"})
+URL_NAMES: Final = frozenset({"base_url", "origin", "path"})
+MAX_ARGUMENT_BYTES: Final = 131_071  # of one argument, on Linux
 
 
 class ExtractRule(StrictModel):
-    """Something that a client tells: at a path of the events of its stream (the last that matches counts), or by a
-    regular expression with one group over its plain lines. ``file``: of a file below its HOME instead, for what the
-    stream of a client that was killed has not said; only its session can be told so."""
+    """Where a value stands in a client's output: at the path ``at`` of events that match ``where`` (the last one
+    counts), or in the group of the regular expression ``line`` over lines that are not JSON. ``file``: look in a file
+    below HOME instead, for clients that were killed before they printed it; for sessions only."""
 
     where: dict[str, Scalar] = {}
     at: str = ""
@@ -43,8 +46,8 @@ class ExtractRule(StrictModel):
 
 
 class FailureRule(StrictModel):
-    """Events of a turn that failed. ``matches`` narrows them by a regular expression over the text at ``at``; without
-    ``kind`` the text decides. ``file``: of a session file, as for usage."""
+    """Which events report a failed turn. ``matches``: a regular expression over the text at ``at``. Without ``kind``
+    the text decides. ``file``: look in session files, as for usage."""
 
     where: dict[str, Scalar] = {}
     at: str = ""
@@ -54,7 +57,7 @@ class FailureRule(StrictModel):
 
 
 class Install(StrictModel):
-    """``command`` installs the version that the definition was proven with."""
+    """How to install a client. ``command`` installs the version that the definition was tested with."""
 
     command: str
     version: str
@@ -63,12 +66,14 @@ class Install(StrictModel):
 
 
 class Client(StrictModel):
-    """``turns``: ``many`` starts a process for every turn; ``once`` starts it a single time; ``json_lines`` speaks to
-    one process in JSON lines (see `jsonl.py`). ``keys``: variables, one of which holds the key; ``credentials``: files
-    of a login that may be copied to its HOME instead. ``done``: events without which a turn did not end well.
-    ``waiting``: what it says while it tries again, which is why it hangs when it is killed then.
-    ``providers``: its models are PROVIDER/NAME, with one of these. ``ships``: it is one of ours, and ``packages`` is
-    the pure Python that it needs beside numpy and scipy."""
+    """One client.
+
+    ``turns``: ``many`` starts a process for every turn, ``once`` starts it a single time, ``json_lines`` exchanges JSON
+    lines with one process (`json_lines.py`). ``keys``: variables, one of which holds the key. ``credentials``: login
+    files that may be copied to its HOME instead. ``done``: a turn without such an event has failed. ``waiting``: events
+    printed while it retries; if it is killed then, they say why it hung. ``providers``: its models are PROVIDER/NAME
+    with one of these. ``ships``: it is a built-in, and ``packages`` are the pure Python packages that it needs beside
+    numpy and scipy."""
 
     name: str
     title: str
@@ -118,77 +123,82 @@ class Client(StrictModel):
 
     @property
     def options(self) -> frozenset[str]:
-        """What a user may set beside the model: whatever the templates name that the driver does not know."""
-        return frozenset().union(*(templates.names(text) for text in self._templates())) - KNOWN
+        """Options that a user may set: all names in templates that the driver does not fill itself."""
+        return frozenset().union(*(templates.names(text) for text in self._templates())) - TEMPLATE_NAMES
 
     def allowed_hosts(self, base_url: str | None = None) -> tuple[str, ...]:
-        """`host` or `host:port`, for the proxy. A base URL takes the place of the vendor's hosts."""
+        """Return `host` or `host:port` entries for the proxy. The host of a base URL replaces the vendor's."""
         return (urlsplit(base_url).netloc.rpartition("@")[2],) if base_url else self.hosts
 
-    def command(self, ask: CommandInputs) -> Command:
-        self.check(ask.model, ask.base_url, ask.options, ask.keys)
-        if self.prompt == "argument" and len(ask.prompt.encode()) > LONGEST_ARGUMENT:
+    def command(self, inputs: CommandInputs) -> Command:
+        self.check(inputs.model, inputs.base_url, inputs.options, inputs.keys)
+        if self.prompt == "argument" and len(inputs.prompt.encode()) > MAX_ARGUMENT_BYTES:
             raise UserError(f"the prompt is too long for {self.name}, which takes it as an argument")
-        values = self._values(ask)
-        keys = {name: ask.keys[name] for name in self.keys if name in ask.keys}
+        values = self._values(inputs)
+        keys = {name: inputs.keys[name] for name in self.keys if name in inputs.keys}
         return Command(
             argv=templates.fill_parts(self.argv, values),
-            stdin=ask.prompt if self.prompt == "stdin" else None,
+            stdin=inputs.prompt if self.prompt == "stdin" else None,
             environment=templates.fill_table(self.environment, values) | keys,
             files=templates.fill_table(self.files, templates.json_safe(values)),
-            session=ask.session or (values["new_session"] if self._names_sessions() else None),
+            session=inputs.session or (values["new_session"] if self._names_sessions() else None),
         )
 
     def read(self, lines: Iterable[str], ended: turn.ProcessExit) -> Turn:
         return turn.read_turn(self, lines, ended)
 
     def check(self, model: str | None, base_url: str | None, options: Iterable[str], keys: Iterable[str]) -> None:
-        """Raises UserError when it cannot be asked so, with the remedy."""
+        """Raise UserError, with a remedy, if the client cannot be used with these settings."""
         self._check_model(model)
         if unknown := sorted(set(options) - self.options):
             known = ", ".join(sorted(self.options)) or "none"
             raise UserError(f"{self.name} has no option {unknown[0]!r}; its options are: {known}")
-        if base_url and not self._uses(OF_THE_URL):
+        if base_url and not self._uses(URL_NAMES):
             raise UserError(f"{self.name} cannot be sent to another server", "Leave --model-url out.")
         if base_url and self.keys and not set(self.keys) & set(keys):
             raise UserError(
                 f"{self.name} needs a key for {base_url}",
-                f"Set {self.keys[0]}; for a server that asks for none, any word will do.",
+                f"Set {self.keys[0]}; if the server needs no key, any word will do.",
             )
 
     def _check_model(self, model: str | None) -> None:
         known = " or ".join(self.providers)
         if self.needs_model and not model:
             form = f"PROVIDER/NAME, with {known} as the provider. " if known else ""
-            raise UserError(f"{self.name} must be told which model to use", f"Add --model. {form}{self.notes}".strip())
-        if model and not self._uses(OF_THE_MODEL):
-            raise UserError(f"{self.name} uses no model that could be named", "Leave --model out.")
+            raise UserError(f"{self.name} needs a model", f"Add --model. {form}{self.notes}".strip())
+        if model and not self._uses(MODEL_NAMES):
+            raise UserError(f"{self.name} takes no model", "Leave --model out.")
         if model and self.providers and model.partition("/")[0] not in self.providers:
-            raise UserError(f"{model!r} names no provider that {self.name} knows", f"Write {known}, a slash, its name.")
+            raise UserError(
+                f"{model!r} names no provider that {self.name} knows",
+                f"Write {known}, then a slash and the name of the model.",
+            )
 
     def _uses(self, names: frozenset[str]) -> bool:
         return any(templates.names(text) & names for text in self._templates())
 
-    def _values(self, ask: CommandInputs) -> dict[str, str]:
-        provider, slash, model_name = (ask.model or "").partition("/")
-        url = urlsplit(ask.base_url) if ask.base_url else None
+    def _values(self, inputs: CommandInputs) -> dict[str, str]:
+        provider, slash, model_name = (inputs.model or "").partition("/")
+        url = urlsplit(inputs.base_url) if inputs.base_url else None
         given = {
-            "program": ask.program or self.program,
-            "prompt": ask.prompt,
-            "model": ask.model,
+            "program": inputs.program or self.program,
+            "prompt": inputs.prompt,
+            "model": inputs.model,
             "provider": provider if slash else None,
-            "model_name": model_name if slash else ask.model,
-            "base_url": ask.base_url,
+            "model_name": model_name if slash else inputs.model,
+            "base_url": inputs.base_url,
             "origin": f"{url.scheme}://{url.netloc}" if url else None,
             "path": url.path.strip("/") if url else None,
-            "session": ask.session,
-            "new_session": None if ask.session else ask.new_session,
-            "max_turns": None if ask.max_turns is None else str(ask.max_turns),
-            "workspace": str(ask.workspace),
-            "home": str(ask.home),
-            "key_name": next((name for name in self.keys if name in ask.keys), None),
+            "session": inputs.session,
+            "new_session": None if inputs.session else inputs.new_session,
+            "max_turns": None if inputs.max_turns is None else str(inputs.max_turns),
+            "workspace": str(inputs.workspace),
+            "home": str(inputs.home),
+            "key_name": next((name for name in self.keys if name in inputs.keys), None),
         }
-        return self.defaults | {name: value for name, value in (given | dict(ask.options)).items() if value is not None}
+        return self.defaults | {
+            name: value for name, value in (given | dict(inputs.options)).items() if value is not None
+        }
 
     def _names_sessions(self) -> bool:
         return any("new_session" in templates.names(text) for text in _flat(self.argv))
@@ -199,7 +209,7 @@ class Client(StrictModel):
 
 @dataclass(frozen=True)
 class CommandInputs:
-    """One turn to be asked for. ``keys`` are names and values of key variables; no other secret is passed on."""
+    """Values for the templates of one turn's command. ``keys``: key variables; no other secret is passed on."""
 
     prompt: str
     workspace: Path
@@ -216,8 +226,8 @@ class CommandInputs:
 
 @dataclass(frozen=True)
 class Command:
-    """What to run. ``environment`` is all that the client needs beside PATH, HOME and TMPDIR; ``files`` go to its HOME
-    before it starts. ``session``: how the conversation is named, where that is known beforehand."""
+    """What to run for one turn. ``environment``: everything the client needs beside PATH, HOME and TMPDIR. ``files``:
+    written to its HOME before it starts. ``session``: the name of the conversation, if known beforehand."""
 
     argv: tuple[str, ...]
     stdin: str | None
@@ -240,7 +250,7 @@ def names() -> list[str]:
 
 
 def load(name: str) -> Client:
-    """A client that ships, or, when the name ends in `.toml`, the one that this file defines."""
+    """Load a client that ships, or the file if the name ends in `.toml`. Raises UserError."""
     if name.startswith(PYTHON):
         raise UserError(
             f"the agent {name!r} is a Python function, which a command cannot start",
@@ -254,9 +264,11 @@ def load(name: str) -> Client:
 
 
 def command(argv: Sequence[str], json_lines: bool = False) -> Client:
-    """Any program: started once with the prompt, or spoken to in JSON lines."""
+    """Define an agent from any program: started once with the prompt, or used over JSON lines."""
     if not argv:
-        raise UserError("no program is named", "Write it after two dashes: --agent command -- ./my-agent.sh")
+        raise UserError(
+            "--agent command needs a program", "Write it after two dashes: --agent command -- ./my-agent.sh"
+        )
     literal = ("${program}", *(item.replace("$", "$$") for item in argv[1:]))
     turns = "json_lines" if json_lines else "once"
     return load(COMMAND).model_copy(update={"argv": literal, "program": argv[0], "turns": turns})

@@ -1,6 +1,6 @@
-"""The HOME of a client in one run: fresh, with its declared settings and, if need be, its login, and nothing else.
+"""The HOME of a client in one run: fresh, with its declared settings, its login if needed, and nothing else.
 
-The agent can write there, so that no link in it is ever followed: neither now nor when a run is taken up again.
+The agent can write there, so links in it are never followed, also when the run is resumed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ UNFINISHED: Final = ".unfinished"
 
 
 class HomeUnusable(UserError):
-    """The HOME is not as it was made: something stands where a file or a folder of ours belongs."""
+    """The agent has replaced a file or folder of its HOME that the run needs."""
 
 
 def ensure(folder: Path) -> None:
@@ -37,17 +37,17 @@ def ensure(folder: Path) -> None:
     except OSError as error:
         if error.errno in FULL:
             raise
-        raise HomeUnusable(f"{folder} is no folder any more that the agent can use: {error.strerror}") from error
+        raise HomeUnusable(f"{folder} is not a usable folder any more: {error.strerror}") from error
 
 
 def seed(home: Path, files: Mapping[str, str]) -> None:
-    """Settings are written once; a run that is taken up again keeps what is there."""
+    """Write the settings files; a resumed run keeps existing ones."""
     for name, text in files.items():
         _write_new(home, name, text.encode())
 
 
 def copy_credentials(names: Iterable[str], source: Path, home: Path) -> list[str]:
-    """Which of the declared files there were. A login that a client has renewed meanwhile is kept."""
+    """Copy the declared login files and return their names. An existing one, perhaps renewed by the client, is kept."""
     found = [name for name in names if (source / name).is_file()]
     for name in found:
         _write_new(home, name, (source / name).read_bytes())
@@ -55,7 +55,7 @@ def copy_credentials(names: Iterable[str], source: Path, home: Path) -> list[str
 
 
 def remove(home: Path, name: str) -> None:
-    """A file that was copied there, if it still is where it was; nothing that lies elsewhere."""
+    """Remove a copied file if it is still below HOME; never anything elsewhere."""
     path = PurePosixPath(name)
     if not _is_below(path):
         return
@@ -65,7 +65,7 @@ def remove(home: Path, name: str) -> None:
         for part in path.parts[:-1]:
             folder = os.open(part, DIRECTORY, dir_fd=folder)
             opened.callback(os.close, folder)
-        _unlink(path.name, folder)  # first: a client can make a folder of the other name
+        _unlink(path.name, folder)  # first, because a client can make a folder of the other name
         _unlink(path.name + UNFINISHED, folder)
 
 
@@ -75,7 +75,7 @@ def _unlink(name: str, folder: int) -> None:
 
 
 def _write_new(home: Path, name: str, data: bytes) -> None:
-    """Complete before it has its name: we may be killed meanwhile, and what is there is kept."""
+    """Write a file under a temporary name and rename it, so that a kill leaves no part. An existing file is kept."""
     path = PurePosixPath(name)
     if not _is_below(path):
         raise UserError(f"{name!r} is not a path below the client's HOME")
@@ -104,7 +104,7 @@ def _exists(name: str, folder: int) -> bool:
 
 @contextmanager
 def _folder(home: Path, parts: Iterable[str]) -> Any:
-    """Made on the way where it is missing; a link on the way is refused."""
+    """Open a folder below HOME, making missing ones; links are refused."""
     try:
         descriptor = os.open(home, DIRECTORY)
         try:
@@ -133,7 +133,7 @@ def _step(parent: int, name: str) -> int:
 
 
 def _give(descriptor: int, like: int) -> None:
-    """To whom the folder belongs: the agent may run as somebody else."""
+    """Give a new file the owner of its folder: the agent may run as another user."""
     owner = os.fstat(like)
     if (owner.st_uid, owner.st_gid) != (os.geteuid(), os.getegid()) and stat.S_ISDIR(owner.st_mode):
         os.fchown(descriptor, owner.st_uid, owner.st_gid)

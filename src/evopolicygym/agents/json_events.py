@@ -1,6 +1,7 @@
-"""Where in a client's events something stands.
+"""Bounded reading of the JSON events that clients print and leave in their HOME, and values at paths of an event.
 
-A path is dotted (`usage.input_tokens`); `*` is every entry of a list or table on the way.
+A path is dotted (`usage.input_tokens`); `*` stands for every entry of a list or table. The agent can write to all of
+these files, so nothing is trusted: no links are followed, no pipe is waited for, and too much data is not read.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ LONGEST_TEXT: Final = 20_000  # characters kept of a text's beginning, and of it
 
 
 def values_at(event: Any, path: str) -> list[Any]:
-    """All that the path leads to; nothing where it does not exist, or is null."""
+    """Return all values at a path; none if it does not exist or is null."""
     found = [event]
     for step in path.split(".") if path else ():
         found = [entry for value in found for entry in _entries(value, step)]
@@ -46,7 +47,7 @@ def _same(value: Any, wanted: Scalar) -> bool:
 
 
 def text_at(event: Any, path: str) -> str:
-    """Whatever stands there, as one text; of a long one the beginning and the end."""
+    """Return the values at a path as one text; of a long text the beginning and the end."""
     text = "\n".join(value if isinstance(value, str) else _written(value) for value in values_at(event, path))
     return text if len(text) <= 2 * LONGEST_TEXT else text[:LONGEST_TEXT] + text[-LONGEST_TEXT:]
 
@@ -59,7 +60,7 @@ def _written(value: Any) -> str:
 
 
 def parse_event(line: str) -> Any:
-    """A JSON object, or None: clients print other lines as well."""
+    """Parse a line as a JSON object; None for anything else, which clients print as well."""
     if not line.lstrip().startswith("{"):
         return None
     try:
@@ -69,21 +70,21 @@ def parse_event(line: str) -> Any:
     return event if isinstance(event, dict) else None
 
 
-LONGEST_LINE: Final = 8 << 20  # characters; parsed as JSON it can take twenty times as much
+LONGEST_LINE: Final = 8 << 20  # characters; parsed as JSON, a line can take twenty times as much
 
 
 @dataclass
 class ReadingLimit:
-    """What may still be read. A transcript of a client's longest turns is far below it."""
+    """How much may still be read. The transcripts of the longest real turns are far below it."""
 
     lines: int = 1_000_000
     characters: int = 512 << 20
-    entries: int = 100_000  # of folders that are searched for files
+    entries: int = 100_000  # of folders that are searched
     files: int = 1000
 
 
 def bounded_lines(file: IO[str], limit: ReadingLimit) -> Iterator[str]:
-    """Those that are not too long; the others are passed over."""
+    """Yield the lines of a file within the limit, skipping those that are too long."""
     is_whole = True
     while limit.lines > 0 and limit.characters > 0 and (line := file.readline(LONGEST_LINE)):
         began, is_whole = is_whole, line.endswith("\n") or len(line) < LONGEST_LINE
@@ -100,7 +101,8 @@ READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def session_events(home: Path, pattern: str, session: str, limit: ReadingLimit) -> Iterator[Any]:
-    """One for each file that ends in `.json`, and for each line of the others. The pattern may name `${session}`."""
+    """Yield events of files below HOME: one per `.json` file, one per line of others. The pattern may use
+    `${session}`."""
     filled = fill(pattern, {"session": session} if session else {})
     parts = PurePosixPath(filled or "/").parts
     if ".." in parts or parts[0] == "/":
@@ -122,7 +124,7 @@ def _whole(file: IO[str], limit: ReadingLimit) -> Iterator[str]:
 
 
 def _files(folder: int | None, parts: tuple[str, ...], depth: int, limit: ReadingLimit) -> Iterator[IO[str]]:
-    """Step by step and by descriptor, so that no link leads elsewhere."""
+    """Open matching files step by step and by descriptor, never through a link."""
     if folder is None:
         return
     name, *rest = parts
@@ -153,7 +155,7 @@ def _names(folder: int, pattern: str, limit: ReadingLimit) -> list[str]:
 
 
 def _file(folder: int, name: str, limit: ReadingLimit) -> Iterator[IO[str]]:
-    """Nothing at all for what is not a file of a sensible size."""
+    """Yield the open file, or nothing if it is not a plain file of a plausible size."""
     limit.files -= 1
     with _opened(name, 0, folder) as descriptor:
         if descriptor is None or limit.files < 0:

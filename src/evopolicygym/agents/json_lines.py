@@ -1,8 +1,8 @@
-"""Agents that are spoken to in JSON lines, as in the public v0.1 protocol: one process for the whole run.
+"""The JSON-lines protocol of agents (as in the public v0.1 protocol): one process for the whole run.
 
 To its standard input: `{"type": "prompt", "turn": 0, "message": "..."}`. From its standard output, for each prompt:
-`{"turn": 0, "text": "...", "stop": false, "data": {}}`, all of it optional. Lines that are no JSON object are talk.
-`data.usage` may hold the tokens and dollars of the turn, by the names of ``Usage``.
+`{"turn": 0, "text": "...", "stop": false, "data": {}}`, all of it optional. Lines that are not JSON objects are
+ignored. `data.usage` may hold the tokens and dollars of the turn, by the names of ``Usage``.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ LONGEST_LINE: Final = 16 << 20
 
 
 class MalformedReply(Exception):
-    """What the agent said is not an answer. The conversation cannot go on."""
+    """The agent printed a JSON object that is not a valid reply. The conversation cannot continue."""
 
 
 @dataclass(frozen=True)
 class AgentReply:
-    """``stop``: the agent wants no more prompts."""
+    """The agent's reply to one prompt. ``stop``: it wants no more prompts."""
 
     turn: int
     text: str = ""
@@ -33,10 +33,10 @@ class AgentReply:
 
     @property
     def usage(self) -> Usage | None:
-        told = self.data.get("usage")
-        if not isinstance(told, dict):
+        usage = self.data.get("usage")
+        if not isinstance(usage, dict):
             return None
-        amounts = {name: _amount(told.get(name), name) for name in AMOUNTS}
+        amounts = {name: _amount(usage.get(name), name) for name in AMOUNTS}
         return Usage(**amounts) if any(value is not None for value in amounts.values()) else None
 
 
@@ -45,39 +45,39 @@ def prompt_line(turn: int, message: str) -> str:
 
 
 def parse_reply(line: str, turn: int) -> AgentReply | None:
-    """None for talk."""
-    said = json_events.parse_event(line)
-    if said is None:
+    """Parse a line as a reply; None if it is not a JSON object. Raises MalformedReply."""
+    reply = json_events.parse_event(line)
+    if reply is None:
         return None
     kinds: Mapping[str, type] = {"turn": int, "text": str, "stop": bool, "data": dict}
     for name, kind in kinds.items():
-        if name in said and type(said[name]) is not kind:
-            raise MalformedReply(f"{name!r} must be of type {kind.__name__}, not {type(said[name]).__name__}")
-    if said.get("turn", turn) != turn:
-        raise MalformedReply(f"it answered turn {said['turn']}, but was asked in turn {turn}")
-    return AgentReply(turn, said.get("text", ""), said.get("stop", False), said.get("data", {}))
+        if name in reply and type(reply[name]) is not kind:
+            raise MalformedReply(f"{name!r} must be of type {kind.__name__}, not {type(reply[name]).__name__}")
+    if reply.get("turn", turn) != turn:
+        raise MalformedReply(f"it replied to turn {reply['turn']}, but the prompt was turn {turn}")
+    return AgentReply(turn, reply.get("text", ""), reply.get("stop", False), reply.get("data", {}))
 
 
 class Conversation:
-    """With a process whose standard streams these are. ``heard`` is told every line, for the transcript."""
+    """Prompts and replies over the standard streams of a process. ``on_line`` gets every line, for the transcript."""
 
-    def __init__(self, stdin: IO[str], stdout: IO[str], heard: Callable[[str], None] = lambda line: None) -> None:
-        self._stdin, self._stdout, self._heard = stdin, stdout, heard
+    def __init__(self, stdin: IO[str], stdout: IO[str], on_line: Callable[[str], None] = lambda line: None) -> None:
+        self._stdin, self._stdout, self._on_line = stdin, stdout, on_line
         self._turn = 0
 
-    def say(self, message: str) -> AgentReply | None:
-        """Waits for the answer; None when the agent has gone instead. Whoever has no more patience kills it."""
+    def prompt(self, message: str) -> AgentReply | None:
+        """Send a prompt and wait for the reply; None if the agent exits instead. To stop waiting, kill the agent."""
         turn, self._turn = self._turn, self._turn + 1
         try:
             self._stdin.write(prompt_line(turn, message))
             self._stdin.flush()
         except (BrokenPipeError, ValueError):
             return None
-        return self._answer(turn)
+        return self._reply(turn)
 
-    def _answer(self, turn: int) -> AgentReply | None:
+    def _reply(self, turn: int) -> AgentReply | None:
         while line := self._stdout.readline(LONGEST_LINE):
-            self._heard(line)
+            self._on_line(line)
             if len(line) == LONGEST_LINE:
                 raise MalformedReply(f"a line is longer than {LONGEST_LINE} characters")
             if reply := parse_reply(line, turn):

@@ -1,4 +1,4 @@
-"""Is a client there, which version is it, and can it be driven? Found out without starting a turn."""
+"""Checks whether a client is installed, in which version, and with a key; without starting a turn."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ NODE_HINT: Final = (
 
 @dataclass(frozen=True)
 class Readiness:
-    """``key`` is the name of the variable or file that holds a key, never a value. ``missing`` has what stands in the
-    way, each with its remedy; ``remarks`` what does not. ``ships``: it is one of ours and needs no program."""
+    """The result of a check. ``key``: name of the variable or file that holds a key, never its value. ``missing``:
+    obstacles, each with a remedy. ``remarks``: notes that do not prevent a run. ``ships``: a built-in, which needs no
+    program."""
 
     name: str
     title: str
@@ -71,7 +72,7 @@ def check(client: Client, environment: Mapping[str, str], home: Path) -> Readine
 
 
 def fingerprint(program: str) -> str:
-    """Of the file that is started: what a record can name beside a version that anybody can print."""
+    """Hash the program file: any program can print any version, so the record has both."""
     with open(Path(program).resolve(), "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -82,10 +83,12 @@ def _missing(client: Client, program: str | None, version: str | None, node: str
     if client.ships:
         pass
     elif program is None:
-        found.append(f"{client.program} is not in PATH. Install it: {install.command if install else 'see its makers'}")
+        found.append(
+            f"{client.program} is not in PATH. Install it: {install.command if install else 'see its documentation'}"
+        )
     elif client.version and version is None:
         reason = _old_node(client, node) or (install.needs if install else "")
-        found.append(f"{program} does not start here: it does not tell its version. {reason}".strip())
+        found.append(f"{program} does not start here: it does not print its version. {reason}".strip())
     if client.keys and key is None:
         login = f", or log in with {client.program} first" if client.credentials else ""
         found.append(f"no key: set {' or '.join(client.keys)}{login}")
@@ -96,7 +99,7 @@ def _remarks(client: Client, program: str | None, version: str | None, node: str
     remarks = [client.notes] if client.notes else []
     if version and client.install and version != client.install.version:
         remarks.append(
-            f"this version is {version}, and {client.install.version} is the one that was proven to work: "
+            f"version {version} is installed; version {client.install.version} is the tested one: "
             f"{client.install.command}"
         )
     if (old := _old_node(client, node)) and (version or not program):
@@ -110,11 +113,11 @@ def _old_node(client: Client, node: str | None) -> str:
     needed = client.install.node if client.install else ""
     if not needed or (node and _numbers(node) >= _numbers(needed)):
         return ""
-    return f"its makers ask for Node {needed} or newer, and {node or 'none'} is in PATH. Install it: {NODE_HINT}"
+    return f"it requires Node {needed} or newer; {node or 'no Node'} is in PATH. Install it: {NODE_HINT}"
 
 
 def _version(command: list[str] | tuple[str, ...], path: str) -> str | None:
-    """Without a key, without the user's HOME, and out of the working directory, which may not be trusted."""
+    """Run a version command without keys, in a temporary HOME and folder, because the current one may be untrusted."""
     with tempfile.TemporaryDirectory() as scratch:
         environment = {"PATH": path, "HOME": scratch, "TMPDIR": scratch, "LANG": "C.UTF-8"}
         try:

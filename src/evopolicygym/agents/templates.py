@@ -1,7 +1,7 @@
-"""Templates of command lines, variables and files: `${name}` stands for a value that the driver knows.
+"""Templates of command lines, variables and files: `${name}` stands for a value of the turn.
 
-One rule: whatever names a value that is not known is left out. So `["--resume", "${session}"]` is there in a
-conversation that goes on, and not in one that begins.
+One rule: an item that names an unknown value is omitted. So `["--resume", "${session}"]` appears when a conversation is
+continued, and not when it begins.
 """
 
 from __future__ import annotations
@@ -41,5 +41,5 @@ def fill_table(table: Mapping[str, str], values: Mapping[str, str]) -> dict[str,
 
 
 def json_safe(values: Mapping[str, str]) -> dict[str, str]:
-    """For values that are put between the quotes of JSON, or of TOML's basic strings."""
+    """Escape values for use between the quotes of JSON or of TOML's basic strings."""
     return {name: json.dumps(value)[1:-1] for name, value in values.items()}

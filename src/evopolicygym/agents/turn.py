@@ -1,4 +1,6 @@
-"""One turn of an agent: what it was told is the driver's; how it ended and what it cost is here."""
+"""One turn of an agent: how it ended, read from the client's output by the rules of its definition.
+
+The exit code alone is not trusted: some clients exit with 0 after a failure."""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class FailureKind(StrEnum):
-    """Why a turn did not end as it should have."""
+    """Why a turn failed."""
 
     AUTHENTICATION = "authentication"
     RATE_LIMIT = "rate_limit"
@@ -46,8 +48,8 @@ class TurnFailure:
 
 @dataclass(frozen=True)
 class Turn:
-    """``session`` is what resumes the conversation; ``text`` the agent's last words; ``stop``: it wants no more;
-    ``model``: which one served it, by the client's own word."""
+    """How a turn ended. ``session`` resumes the conversation; ``text`` is the agent's last message; ``stop``: it wants
+    no more prompts; ``model``: the one that served it, as the client reports it."""
 
     exit_code: int | None
     wall_s: float
@@ -70,37 +72,37 @@ PROVIDER: Final = (
     r"|stream.{0,40}(clos|end|interrupt|cut|error)|connection|network|socket|timed? ?out|premature|terminated"
     r"|ECONN\w+|ENOTFOUND|EAI_AGAIN|fetch failed|error (decoding|sending)|IncompleteRead"
 )
-MEANINGS: Final = (
+PATTERNS: Final = (
     (FailureKind.TURN_LIMIT, TURN_LIMIT),
     (FailureKind.AUTHENTICATION, AUTHENTICATION),
     (FailureKind.RATE_LIMIT, RATE_LIMIT),
     (FailureKind.PROVIDER, PROVIDER),
 )
-# Where in a file something went wrong, as in a traceback: such a number is no status of a server.
-PLACES: Final = r"\b(line|column|char) \d+|\.[cm]?(py|js|ts|sh|go|rs):\d+(:\d+)?"
-LONGEST: Final = 2000
+# Positions in files, as in tracebacks: their numbers are not HTTP statuses.
+FILE_POSITIONS: Final = r"\b(line|column|char) \d+|\.[cm]?(py|js|ts|sh|go|rs):\d+(:\d+)?"
+MAX_FAILURE_CHARACTERS: Final = 2000
 
 
 def classify(text: str) -> FailureKind:
-    text = re.sub(PLACES, "", text)
-    found = (kind for kind, pattern in MEANINGS if re.search(pattern, text, re.IGNORECASE))
+    text = re.sub(FILE_POSITIONS, "", text)
+    found = (kind for kind, pattern in PATTERNS if re.search(pattern, text, re.IGNORECASE))
     return next(found, FailureKind.CLIENT)
 
 
 def make_failure(text: str, kind: FailureKind | None = None) -> TurnFailure:
     text = text.strip()
-    return TurnFailure(kind or classify(text), text[-LONGEST:])
+    return TurnFailure(kind or classify(text), text[-MAX_FAILURE_CHARACTERS:])
 
 
 SESSION: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,127}")  # it becomes an argument and part of a path
-LONGEST_NAME: Final = 200
-PIECES: Final = 1000
+MAX_MODEL_NAME: Final = 200
+MAX_TEXT_PIECES: Final = 1000
 
 
 @dataclass(frozen=True)
 class ProcessExit:
-    """How the process ended, by those who ran it. ``exit_code`` None: it was killed, for its time was over.
-    ``session``: of the command. ``before``: all usage of the earlier turns of this session."""
+    """How the client's process ended. ``exit_code`` None: it was killed when its time was over. ``session``: the one
+    given on its command line. ``before``: usage of the earlier turns of this session."""
 
     exit_code: int | None
     wall_s: float
@@ -110,42 +112,46 @@ class ProcessExit:
     before: Usage | None = None
 
 
-def read_turn(client: Client, lines: Iterable[str], ended: ProcessExit) -> Turn:
-    """Event by event: a transcript may be larger than memory."""
+def read_turn(client: Client, lines: Iterable[str], process: ProcessExit) -> Turn:
+    """Read a turn from the lines of a client's output, one at a time: a transcript may be larger than memory."""
     reader = _Reader(client)
     for line in lines:
-        reader.hear(line)
-    session = _valid(reader.session) or (ended.session if reader.heard else None) or _filed(client, ended.home)
+        reader.read_line(line)
+    session = (
+        _valid(reader.session)
+        or (process.session if reader.has_events else None)
+        or _session_in_files(client, process.home)
+    )
     of_home = ReadingLimit()
     for file in sorted(client.session_files):
-        for event in json_events.session_events(ended.home, file, session or ended.session or "", of_home):
-            reader.take(event, file)
-    failed = _failure(client, reader, ended)
+        for event in json_events.session_events(process.home, file, session or process.session or "", of_home):
+            reader.read_event(event, file)
+    failed = _failure(client, reader, process)
     return Turn(
-        exit_code=ended.exit_code,
-        wall_s=ended.wall_s,
+        exit_code=process.exit_code,
+        wall_s=process.wall_s,
         session=session,
         text="\n".join(reader.text)[-json_events.LONGEST_TEXT :],
-        usage=_usage(reader, ended.before),
+        usage=_usage(reader, process.before),
         failure=failed,
         stop=client.turns == "once" and not failed,
-        model=reader.served[:LONGEST_NAME] or None,
+        model=reader.served[:MAX_MODEL_NAME] or None,
     )
 
 
 class _Reader:
-    """What is kept of all that was said."""
+    """What is kept of a client's output while it is read."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
         self.session = self.served = self.last = ""
-        self.text: deque[str] = deque(maxlen=PIECES if client.joins_text else 1)
-        self.tallies = [UsageCounter(meter) for meter in client.usage]
-        self.complaint: tuple[str, FailureKind | None] | None = None
-        self.done = self.heard = False
+        self.text: deque[str] = deque(maxlen=MAX_TEXT_PIECES if client.joins_text else 1)
+        self.counters = [UsageCounter(meter) for meter in client.usage]
+        self.reported: tuple[str, FailureKind | None] | None = None
+        self.done = self.has_events = False
 
-    def hear(self, line: str) -> None:
-        """A line of the stream."""
+    def read_line(self, line: str) -> None:
+        """Read one line of the output."""
         self.last = line if line.strip() else self.last
         event = json_events.parse_event(line)
         self.session = _pick(self.client.session, event, line) or self.session
@@ -153,28 +159,28 @@ class _Reader:
         if text := _pick(self.client.text, event, line):
             self.text.append(text[-json_events.LONGEST_TEXT :])
         if event is not None:
-            self.heard = True
+            self.has_events = True
             self.done = self.done or any(json_events.event_matches(event, where) for where in self.client.done)
-            self.take(event, "")
+            self.read_event(event, "")
 
-    def take(self, event: Any, file: str) -> None:
-        """Usage and complaints: of the stream, or of a session file."""
-        self.complaint = _complaint(self.client.failure, event, file) or self.complaint
-        for tally in self.tallies:
-            if tally.meter.file == file:
-                tally.hear(event)
+    def read_event(self, event: Any, file: str) -> None:
+        """Read usage and failures from an event of the output (``file`` empty) or of a session file."""
+        self.reported = _reported_failure(self.client.failure, event, file) or self.reported
+        for counter in self.counters:
+            if counter.meter.file == file:
+                counter.read(event)
 
 
-def _filed(client: Client, home: Path) -> str | None:
-    """The last session that a file tells of."""
-    told = (
+def _session_in_files(client: Client, home: Path) -> str | None:
+    """Return the last session named in a session file."""
+    candidates = (
         json_events.text_at(event, rule.at)
         for rule in client.session
         if rule.file
         for event in json_events.session_events(home, rule.file, "", ReadingLimit())
         if json_events.event_matches(event, rule.where)
     )
-    return next((_valid(last) for last in deque(told, maxlen=1)), None)
+    return next((_valid(last) for last in deque(candidates, maxlen=1)), None)
 
 
 def _pick(rules: Iterable[ExtractRule], event: Any, line: str) -> str:
@@ -188,8 +194,8 @@ def _pick(rules: Iterable[ExtractRule], event: Any, line: str) -> str:
     return ""
 
 
-def _complaint(rules: Iterable[FailureRule], event: Any, file: str) -> tuple[str, FailureKind | None] | None:
-    """Its text, and its kind where the rule names one."""
+def _reported_failure(rules: Iterable[FailureRule], event: Any, file: str) -> tuple[str, FailureKind | None] | None:
+    """Return the text of a reported failure, and its kind if the rule has one."""
     for rule in rules:
         if rule.file == file and json_events.event_matches(event, rule.where):
             text = json_events.text_at(event, rule.at)
@@ -199,39 +205,40 @@ def _complaint(rules: Iterable[FailureRule], event: Any, file: str) -> tuple[str
 
 
 def _usage(reader: _Reader, before: Usage | None) -> Usage | None:
-    """The first meter that has anything to tell: a client's older versions tell it elsewhere."""
-    told = ((tally.meter, usage) for tally in reader.tallies if (usage := tally.told))
-    return next((meter.of_turn(usage, before) for meter, usage in told), None)
+    """Use the first meter that found anything: older versions of a client report usage elsewhere."""
+    candidates = ((counter.meter, usage) for counter in reader.counters if (usage := counter.usage))
+    return next((meter.of_turn(usage, before) for meter, usage in candidates), None)
 
 
-def _failure(client: Client, reader: _Reader, ended: ProcessExit) -> TurnFailure | None:
-    if reader.complaint:
-        return make_failure(*reader.complaint)
-    if ended.exit_code is None:
-        return _killed(client, reader, ended)
-    if kind := client.exit_codes.get(str(ended.exit_code)):
-        return make_failure(_last_words(ended) or f"exit code {ended.exit_code}", kind)
+def _failure(client: Client, reader: _Reader, process: ProcessExit) -> TurnFailure | None:
+    if reader.reported:
+        return make_failure(*reader.reported)
+    if process.exit_code is None:
+        return _killed(client, reader, process)
+    if kind := client.exit_codes.get(str(process.exit_code)):
+        return make_failure(_last_stderr_lines(process) or f"exit code {process.exit_code}", kind)
     if client.done and not reader.done:
-        words = _last_words(ended) or _cut(reader.last)
-        return make_failure(f"it ended (exit code {ended.exit_code}) without saying that the turn is done: {words}",
-                       classify(words))  # fmt: skip
-    if ended.exit_code:  # a script may complain where it says everything else
-        return make_failure(_last_words(ended) or _cut(reader.last) or f"exit code {ended.exit_code}")
+        words = _last_stderr_lines(process) or _cut(reader.last)
+        code = process.exit_code
+        text = f"the client exited with code {code} without reporting the end of the turn: {words}"
+        return make_failure(text, classify(words))
+    if process.exit_code:  # a script may print errors to standard output
+        return make_failure(_last_stderr_lines(process) or _cut(reader.last) or f"exit code {process.exit_code}")
     return None
 
 
-def _killed(client: Client, reader: _Reader, ended: ProcessExit) -> TurnFailure:
-    """Somebody who was still waiting for the provider when the time was over says so with the last line."""
-    complaint = _complaint(client.waiting, json_events.parse_event(reader.last) or {}, "")
-    waiting = make_failure(*complaint) if complaint else None
-    words = waiting.text if waiting else _last_words(ended, 1)
+def _killed(client: Client, reader: _Reader, process: ProcessExit) -> TurnFailure:
+    """A client that was waiting for its provider when it was killed says so in its last line."""
+    reported = _reported_failure(client.waiting, json_events.parse_event(reader.last) or {}, "")
+    waiting = make_failure(*reported) if reported else None
+    words = waiting.text if waiting else _last_stderr_lines(process, 1)
     kind = waiting.kind if waiting else classify(words)
-    return make_failure(f"killed when its time was over; last words: {words}",
+    return make_failure(f"killed when its time was over; last output: {words}",
                    kind if kind in TRANSIENT else FailureKind.TIMEOUT)  # fmt: skip
 
 
-def _last_words(ended: ProcessExit, count: int = 5) -> str:
-    lines = [line for line in ended.stderr_tail.splitlines() if line.strip()]
+def _last_stderr_lines(process: ProcessExit, count: int = 5) -> str:
+    lines = [line for line in process.stderr_tail.splitlines() if line.strip()]
     return "\n".join(lines[-count:])
 
 

@@ -1,4 +1,4 @@
-"""From a client's figures to tokens that mean the same for every client."""
+"""Tokens and dollars of a turn, and how they are read from the events of a client."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from evopolicygym.config import StrictModel
 
 @dataclass(frozen=True)
 class Usage:
-    """Tokens of one turn, and dollars. None is unknown, which is not zero. The three inputs never overlap; ``output``
-    is all output, and ``reasoning`` the part of it that was reasoning, where the client tells (not all do, so that an
-    output without reasoning could not be compared). ``source`` says whose word it is: ``client`` (its stream),
-    ``file`` (its session file), ``proxy``."""
+    """Tokens and dollars of one turn. None: unknown, which is not zero. The three inputs never overlap. ``output`` is
+    all output; ``reasoning`` is the part of it that was reasoning, if the client reports it (not all do, so outputs
+    without reasoning could not be compared). ``source``: ``client`` (its output), ``file`` (its session file) or
+    ``proxy``."""
 
     fresh_input: int | None = None
     cache_read: int | None = None
@@ -26,26 +26,28 @@ class Usage:
     source: str = "client"
 
     def since(self, before: Usage | None) -> Usage:
-        """Totals less the totals of an earlier time. Totals that have shrunk were counted anew by the client."""
+        """Subtract earlier totals. If a total has shrunk, the client has started to count anew, and nothing is
+        subtracted."""
         if before is None or any(now < then for now, then in _pairs(self, before)):
             return self
         return replace(self, **{name: _less(getattr(self, name), getattr(before, name)) for name in AMOUNTS})
 
     def beyond(self, before: Usage | None) -> Usage:
-        """Totals less earlier totals that may have counted more than these do: never below zero."""
+        """Subtract earlier totals that may have counted more than these do, never going below zero."""
         if before is None:
             return self
         rest: dict[str, Any] = {name: _less(getattr(self, name), getattr(before, name)) for name in AMOUNTS}
-        floored: dict[str, Any] = {name: None if left is None else max(0, left) for name, left in rest.items()}
+        floored: dict[str, Any] = {name: None if amount is None else max(0, amount) for name, amount in rest.items()}
         return replace(self, **floored)
 
 
-MAX_AMOUNT: Final = 10**15  # tokens or dollars: what is not below it cannot be true
+MAX_AMOUNT: Final = 10**15  # tokens or dollars: larger figures are not believed
 AMOUNTS: Final = tuple(field.name for field in fields(Usage) if field.name != "source")
 
 
 def total_usage(usages: Iterable[Usage | None]) -> Usage | None:
-    """Of several turns: at least this much, for what nobody metered is not in it. None when nothing was metered."""
+    """Add the usage of several turns: a lower bound, because unmetered turns are missing. None if no turn was
+    metered."""
     known = [usage for usage in usages if usage is not None]
     if not known:
         return None
@@ -67,13 +69,13 @@ def _sum(values: Iterable[Any]) -> Any:
 
 
 class Meter(StrictModel):
-    """Where a client tells its usage, and what its figures mean.
+    """Where a client reports its usage, and what the figures mean.
 
-    ``where``: the events, of its stream or, with ``file`` (a glob under its HOME), of its session files. ``take``: the
-    last of these events, or the sum of all; with ``each`` (a path), of events in a row that agree there only the last
-    counts. ``scope``: whether that covers this ``turn`` alone or the whole ``session``; session figures become
-    differences. The rest are paths; ``total``, where reasoning can be told from it alone. A cost of zero is a price
-    that the client does not know.
+    ``where``: the events, in its output or, with ``file`` (a glob below its HOME), in its session files. ``take``: the
+    last of these events, or the sum of all. ``each`` (a path): of consecutive events that are equal there, only the
+    last counts. ``scope``: the figures cover this ``turn`` or the whole ``session``; session figures become
+    differences. The other fields are paths; ``total`` is used if reasoning must be derived from it. A cost of zero
+    means that the client does not know the price.
     """
 
     where: dict[str, Scalar] = {}
@@ -92,7 +94,7 @@ class Meter(StrictModel):
     output_includes_reasoning: bool = True
 
     def read(self, event: Any) -> Usage | None:
-        """None when this event says nothing of usage."""
+        """Return the usage in an event; None if it has none."""
         tokens = {name: _count(event, getattr(self, name)) for name in ("cache_read", "cache_write", "reasoning")}
         fresh, output = _count(event, self.input), _count(event, self.output)
         if not event_matches(event, self.where) or fresh is None or output is None:
@@ -109,10 +111,10 @@ class Meter(StrictModel):
     def source(self) -> str:
         return "file" if self.file else "client"
 
-    def of_turn(self, told: Usage, before: Usage | None) -> Usage:
+    def of_turn(self, reported: Usage, before: Usage | None) -> Usage:
         if self.scope == "turn":
-            return told
-        return told.beyond(before) if self.take == "sum" else told.since(before)
+            return reported
+        return reported.beyond(before) if self.take == "sum" else reported.since(before)
 
 
 class UsageCounter:
@@ -124,7 +126,7 @@ class UsageCounter:
         self._last: Usage | None = None
         self._key = ""
 
-    def hear(self, event: Any) -> None:
+    def read(self, event: Any) -> None:
         if (usage := self.meter.read(event)) is None:
             return
         key = text_at(event, self.meter.each) if self.meter.each else ""
@@ -133,12 +135,12 @@ class UsageCounter:
         self._last, self._key = usage, key
 
     @property
-    def told(self) -> Usage | None:
+    def usage(self) -> Usage | None:
         return self._last if self.meter.take == "last" else total_usage([self._earlier, self._last])
 
 
 def _count(event: Any, path: str) -> int | None:
-    """Several figures (of several models) add up. A figure that cannot be one is not known."""
+    """Add the figures at a path (one for each model). An implausible figure makes the sum unknown."""
     found = values_at(event, path) if path else []
     if not found or not all(type(value) is int and 0 <= value < MAX_AMOUNT for value in found):
         return None

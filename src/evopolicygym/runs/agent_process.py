@@ -266,7 +266,7 @@ class JsonLinesAgent:
 
     def _ask(self, request: TurnRequest, began: float) -> tuple[AgentReply | None, TurnFailure | None]:
         conversation = self._conversation or self._start(request)
-        self._answer = self._listener.submit(conversation.say, request.text)
+        self._answer = self._listener.submit(conversation.prompt, request.text)
         try:
             while True:
                 try:
