@@ -225,19 +225,20 @@ print(run.outcome, len(run.record.submissions), *(turn.failure for turn in run.r
 """
 
 
-def test_a_killed_run_takes_its_function_with_it_and_goes_on(tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_a_run_that_is_stopped_takes_its_function_with_it_and_goes_on(tmp_path, number):
     program, root = tmp_path / "play.py", tmp_path / "run"
     program.write_text(SCRIPT.format(task=TASK, small=SMALL))
     command = [sys.executable, str(program), str(root)]
     with subprocess.Popen(command) as first:
         while not (root / "workspace/pid").exists() and first.poll() is None:
             time.sleep(0.05)
-        first.kill()
+        first.send_signal(number)
     agent = int((root / "workspace/pid").read_text())
     while _is_alive(agent):  # ends with the test's own time limit
         time.sleep(0.05)
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stdout == "scored 2 interrupted None\n"
+    assert first.returncode == -number and done.stdout == "scored 2 interrupted None\n"
 
 
 def test_the_command_cannot_go_on_with_a_function(tmp_path):

@@ -135,14 +135,15 @@ class FunctionProcess:
         return int(json.loads(message)["ended"])
 
 
-class PythonPlayer:
-    """Plays a run's turns with the function: one, and another after each that failed."""
+class PythonAgent:
+    """Play a run's turns with the function: one, and another after each that failed."""
 
     def __init__(self, host: FunctionHost, paths: RunPaths, environment: Mapping[str, str]) -> None:
         self._host, self._paths, self._environment = host, paths, environment
         self._transcripts = paths.logs / "agent"
         self._transcripts.mkdir(parents=True, exist_ok=True)
         self._heartbeat = Heartbeat(self._transcripts)
+        self._is_closed = False
 
     def play_turn(self, request: TurnRequest) -> Turn:
         began = time.monotonic()
@@ -152,7 +153,7 @@ class PythonPlayer:
         except (OSError, UserError) as error:
             return Turn(None, time.monotonic() - began, failure=start_failure(request.number == 1, error))
         wall_s = time.monotonic() - began
-        failure = ended or (TurnFailure(FailureKind.CLIENT, self._last_words(request.number, code)) if code else None)
+        failure = ended or (self._failure(request.number, code) if code else None)
         text = _tail(self._stream(request.number, ".out"), 1)
         return Turn(code, wall_s, text=text, failure=failure, stop=failure is None)
 
@@ -162,6 +163,7 @@ class PythonPlayer:
 
     def close(self) -> None:
         """End the turn under way; `play_turn` returns once nothing of it is left."""
+        self._is_closed = True
         self._host.kill()
 
     def _play(self, request: TurnRequest, began: float) -> tuple[int | None, TurnFailure | None]:
@@ -181,10 +183,12 @@ class PythonPlayer:
             finally:
                 process.kill()
 
-    def _last_words(self, number: int, code: int | None) -> str:
+    def _failure(self, number: int, code: int) -> TurnFailure:
+        if self._is_closed:
+            return TurnFailure(FailureKind.INTERRUPTED, "the run was stopped")
         if not self._host.is_alive:
-            return "the process that runs the Python function was killed"
-        return _tail(self._stream(number, ".err"), 5) or f"exit code {code}"
+            return TurnFailure(FailureKind.CLIENT, "the process that runs the Python function was killed")
+        return TurnFailure(FailureKind.CLIENT, _tail(self._stream(number, ".err"), 5) or f"exit code {code}")
 
     def _stream(self, number: int, suffix: str) -> Path:
         return self._transcripts / f"turn_{number:03}{suffix}"
@@ -211,9 +215,9 @@ class PythonAgentSetup:
         held = {"level": stands.level, "network": stands.network, "residues": (RESIDUE, *stands.residues)}
         return {"agent": agent, "agent_isolation": held}
 
-    def make_runner(self, paths: RunPaths, api_url: str) -> PythonPlayer:
+    def make_runner(self, paths: RunPaths, api_url: str) -> PythonAgent:
         seed = {SEED: str(self.settings.seed)}
-        return PythonPlayer(self._host, paths, workspace.agent_environment(paths, api_url) | seed)
+        return PythonAgent(self._host, paths, workspace.agent_environment(paths, api_url) | seed)
 
 
 def agent_name(function: AgentFunction) -> str:

@@ -121,7 +121,8 @@ def run(
 
     Raises:
         UserError: An argument is wrong, the agent cannot play here, or no isolation that was asked for holds here.
-        KeyboardInterrupt: Nothing is lost: the same call with the same folder goes on.
+        Fault: The judge itself failed, and could not go on.
+        KeyboardInterrupt, or any other end of the program: nothing is lost. The same call with the same folder goes on.
 
     >>> import evopolicygym, tempfile
     >>> def agent(workspace):
