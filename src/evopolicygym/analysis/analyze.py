@@ -1,7 +1,7 @@
 """Analyze all runs below some paths: diagnose each, and summarize them by entrant and group of tasks.
 
-`analyze_runs` gives the diagnoses, `summarize_entrants` hit rates (Table 4), hit rates by edit size (Figure
-8) and mean structure (Table 3), `flat_row` one row of plain values per run for CSV and data frames.
+`analyze_runs` gives the diagnoses, `summarize_entrants` hit rates (Table 4), hit rates by edit size
+(Figure 8) and mean structure (Table 3), `flat_row` one row of plain values per run for CSV and data frames.
 """
 
 from __future__ import annotations

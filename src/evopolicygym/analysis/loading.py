@@ -156,14 +156,14 @@ def find_run_folders(paths: Sequence[Path]) -> list[Path]:
     Raises:
         UserError: A path is not a folder, or none holds a run.
     """
-    found: dict[Path, Path] = {}
+    folders: dict[Path, Path] = {}
     for path in paths:
         if not path.is_dir():
             raise UserError(f"{path} is not a folder", "Name a run folder, or a folder that holds some.")
-        found |= {folder.resolve(): folder for folder in run_folders(path)}
-    if not found:
+        folders |= {folder.resolve(): folder for folder in run_folders(path)}
+    if not folders:
         raise UserError(f"there is no run in {', '.join(map(str, paths))}", "A run folder holds a file run.json.")
-    return sorted(found.values())
+    return sorted(folders.values())
 
 
 def analyze_folder(folder: Path, analyse: Callable[[RunFolder], Analysed]) -> Analysed | Skipped:

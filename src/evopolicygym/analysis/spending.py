@@ -28,6 +28,8 @@ from evopolicygym.agents.transcripts import (
 )
 from evopolicygym.run_record import RunRecord, SubmissionRecord, TurnRecord
 
+INVALID: Final = "invalid_action"
+
 
 class TokenPrecision(StrEnum):
     """How tokens were assigned to a submission. ``turn``: the whole turn in which it was made. ``mixed``: some kinds of
@@ -180,9 +182,6 @@ def _files(turns: Sequence[_Turn]) -> dict[int, tuple[str, ...] | None]:
         following += len(turn.numbers)
     last = following - 1
     return {n: None if n in unseen else tuple(opened.get(n, {})) for n in range(1, last + 1)}
-
-
-INVALID: Final = "invalid_action"
 
 
 @dataclass(frozen=True)

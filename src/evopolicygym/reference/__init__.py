@@ -1,1 +1,1 @@
-"""What scores are held against: the paper's printed numbers, measured anchors, and the scale. Data, and its readers."""
+"""Reference data and its readers: the paper's printed numbers, measured anchors, and the normalisation scale."""

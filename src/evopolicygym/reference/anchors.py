@@ -1,4 +1,4 @@
-"""Anchors as they are stored: trivial policies, measured on the held-out cases of one way to split."""
+"""Stored anchors: returns of trivial policies on the held-out cases of one splits id."""
 
 from __future__ import annotations
 
@@ -17,19 +17,20 @@ VERSION: Final = 1
 
 
 class Anchor(RecordModel):
-    """``returns`` holds one list for each repeat, in the order of the cases. ``action`` is what a constant plays."""
+    """Returns of one trivial policy: a list for each repeat, in the order of the cases. ``action``: of a constant."""
 
     returns: list[list[float]]
     action: int | list[float] | None = None
 
     def mean(self, cases: int) -> float:
-        """Over the first ``cases`` cases of every repeat: the task score, as for runs."""
+        """Return the task score over the first ``cases`` cases of every repeat."""
         means = [math.fsum(repeat[:cases]) / cases for repeat in self.returns]
         return math.fsum(means) / len(means)
 
 
 class TaskAnchors(RecordModel):
-    """``constant`` was selected on the first ``train_cases`` train cases. ``fingerprint``: what can move a score."""
+    """Anchors of one task. ``constant`` was selected on the first ``train_cases`` train cases. ``fingerprint``: what
+    can change a score."""
 
     fingerprint: dict[str, Any]
     heldout_cases: int
@@ -44,7 +45,7 @@ class TaskAnchors(RecordModel):
 
 
 class AnchorFile(RecordModel):
-    """``command`` makes the file again."""
+    """A file of anchors. ``command`` makes it again."""
 
     schema_version: Literal[1]
     command: str
@@ -53,6 +54,11 @@ class AnchorFile(RecordModel):
 
 
 def load(path: Path) -> AnchorFile:
+    """Read a file of anchors.
+
+    Raises:
+        UserError: The file cannot be read, or is not a file of anchors.
+    """
     try:
         return AnchorFile.model_validate_json(path.read_bytes())
     except OSError as error:
@@ -66,7 +72,7 @@ def load(path: Path) -> AnchorFile:
 
 
 def dump(anchors: AnchorFile) -> str:
-    """One line for each task: a measurement that changed shows as one line."""
+    """Write anchors as JSON, one line for each task, so that a changed measurement is one line of a diff."""
     head = anchors.model_dump_json(exclude={"tasks"})[1:-1]
     tasks = ",\n".join(f'"{name}":{task.model_dump_json()}' for name, task in anchors.tasks.items())
     return f'{{{head},\n"tasks":{{\n{tasks}\n}}}}\n'
@@ -74,6 +80,7 @@ def dump(anchors: AnchorFile) -> str:
 
 @cache
 def stored_anchors() -> AnchorFile:
+    """Return the anchors that ship with the package, on the paper's cases."""
     return AnchorFile.model_validate_json(
         (resources.files("evopolicygym.reference") / "anchors-paper.json").read_bytes()
     )

@@ -1,4 +1,4 @@
-"""What the paper printed. One copy, in paper.toml."""
+"""The numbers that the paper printed, from paper.toml."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ Table = dict[str, dict[str, float]]
 
 
 class Edits(RecordModel):
-    """How many edits there were, and how many of them raised the best validation mean so far."""
+    """Number of edits, and of those that raised the best validation mean so far."""
 
     edits: int
     hits: int
 
 
 class Document(RecordModel):
-    """Table 1 is task to entrant to held-out mean; Table 2 is entrant to family; Table 4 is agent to demand to kind of
-    edit; Table 8 is task to agent, its means demand to agent."""
+    """The paper's tables. Table 1: task, entrant, held-out mean. Table 2: entrant, family. Table 4: agent, demand,
+    kind of edit. Table 8: task, agent; its means: demand, agent."""
 
     families: dict[str, list[str]]
     demands: dict[str, list[str]]
@@ -54,7 +54,11 @@ def document() -> Document:
 
 
 def load(path: Path) -> Document:
-    """A file of the same shape, TOML or JSON. Tables that it lacks are the paper's."""
+    """Read a file of the same shape, TOML or JSON. Tables that it lacks are the paper's.
+
+    Raises:
+        UserError: The file cannot be read, or has another shape.
+    """
     try:
         text = path.read_text()
         given = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
@@ -71,12 +75,12 @@ def _first_line(error: Exception) -> str:
 
 
 def published() -> Table:
-    """Table 1: task id to entrant to held-out mean."""
+    """Return Table 1: held-out means by task id and entrant."""
     return document().table1
 
 
 def best_agent(task: str) -> str:
-    """Who is highest in Table 1. The random policy is no agent."""
+    """Return the agent with the highest mean in Table 1, without the random policy."""
     row = published()[task]
     return max((name for name in row if name != RANDOM), key=row.__getitem__)
 

@@ -1,7 +1,7 @@
-"""The scale of the normalised score: fixed numbers, so that a new entrant moves nobody.
+"""The normalisation scale of each task: two fixed numbers, so that a new entrant changes no other score.
 
 ``low`` is the random anchor, ``high`` the best agent of the paper's Table 1, both on the paper's held-out cases 0-31.
-Other cases are measured with the same scale. A change of any number is a new version.
+Scores on other cases use the same scale. A change of any number is a new version.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from importlib import resources
 
 @dataclass(frozen=True)
 class Scale:
+    """Normalised scores are (score - ``low``) / ``unit``."""
+
     low: float
     high: float
 
@@ -29,9 +31,10 @@ def _document() -> tuple[int, dict[str, Scale]]:
 
 
 def version() -> int:
+    """Return the version of the stored scale."""
     return _document()[0]
 
 
 def scales() -> dict[str, Scale]:
-    """By task. A task that is not here has no normalised score."""
+    """Return the scale of each task. A task without one has no normalised score."""
     return _document()[1]

@@ -124,5 +124,5 @@ def legend(entries: Sequence[tuple[Markup, str]], left: float, top: float, width
     return group(placed), y - top + ROW
 
 
-def stroke(look: EntrantStyle) -> Markup:
-    return line(-10, 0, 10, 0, stroke=look.colour, stroke_width=2.5, stroke_dasharray=look.dash)
+def stroke(style: EntrantStyle) -> Markup:
+    return line(-10, 0, 10, 0, stroke=style.colour, stroke_width=2.5, stroke_dasharray=style.dash)

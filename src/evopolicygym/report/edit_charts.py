@@ -203,7 +203,7 @@ class Curve:
     end: int
 
 
-def best_so_far(name: str, title: str, curves: Sequence[Curve], looks: Mapping[str, EntrantStyle]) -> Figure | None:
+def best_so_far(name: str, title: str, curves: Sequence[Curve], styles: Mapping[str, EntrantStyle]) -> Figure | None:
     """Draw the best validation mean over the episodes consumed; None when no run has a score."""
     drawn = [curve for curve in curves if curve.points]
     if not drawn:
@@ -211,10 +211,10 @@ def best_so_far(name: str, title: str, curves: Sequence[Curve], looks: Mapping[s
     x = Axis(0.0, max(curve.end for curve in drawn) or 1.0, CURVE_BOX.left, CURVE_BOX.right)
     y = fit_axis((point.best for curve in drawn for point in curve.points), CURVE_BOX.bottom, CURVE_BOX.top)
     axes = frame(CURVE_BOX, x, y, "episodes consumed", "best validation mean so far")
-    lines = [_line(curve, x, y, looks[curve.entrant]) for curve in drawn]
+    lines = [_line(curve, x, y, styles[curve.entrant]) for curve in drawn]
     names = sorted({curve.entrant for curve in drawn})
     key, height = legend(
-        [(stroke(looks[one]), one) for one in names],
+        [(stroke(styles[name]), name) for name in names],
         CURVE_BOX.left,
         CURVE_BOX.bottom + 56,
         CURVE_BOX.right - CURVE_BOX.left,
@@ -222,11 +222,11 @@ def best_so_far(name: str, title: str, curves: Sequence[Curve], looks: Mapping[s
     return Figure(name, title, CURVE_WIDTH, int(CURVE_BOX.bottom + 50 + height), group([*axes, *lines, key]))
 
 
-def _line(curve: Curve, x: Axis, y: Axis, look: EntrantStyle) -> Markup:
+def _line(curve: Curve, x: Axis, y: Axis, style: EntrantStyle) -> Markup:
     shape = element(
-        "path", d=_steps(curve, x, y), fill="none", stroke=look.colour, stroke_width=2.0, stroke_dasharray=look.dash
+        "path", d=_steps(curve, x, y), fill="none", stroke=style.colour, stroke_width=2.0, stroke_dasharray=style.dash
     )
-    dots = [element("circle", cx=x(p.consumed), cy=y(p.best), r=2.6, fill=look.colour) for p in curve.points]
+    dots = [element("circle", cx=x(p.consumed), cy=y(p.best), r=2.6, fill=style.colour) for p in curve.points]
     final = curve.points[-1]
     text = f"{curve.entrant}, {curve.run}: {number(final.best)} after {final.consumed} episodes"
     return group([tooltip(text), shape, *dots])

@@ -36,7 +36,7 @@ class Figures:
     def all(self) -> list[Figure]:
         parts: Sequence[Iterable[Figure]] = (
             self.standings.values(), self.scores.values(), self.pareto.values(),
-            [one for one in (self.mix, self.sizes) if one], self.curves.values(), self.timelines.values(),
+            [figure for figure in (self.mix, self.sizes) if figure], self.curves.values(), self.timelines.values(),
         )  # fmt: skip
         return [figure for part in parts for figure in part]
 

@@ -81,7 +81,7 @@ def _text(shape: _Shape, page: Transform) -> Text:
     return Text(
         x, y, element.text or "", transform=page, color=INK, alpha=_opacity(classes), parse_math=False,
         fontsize=float(element.get("font-size", TEXT_SIZE)) * POINTS, verticalalignment="baseline",
-        horizontalalignment=next((ANCHORS[one] for one in classes if one in ANCHORS), "left"),
+        horizontalalignment=next((ANCHORS[name] for name in classes if name in ANCHORS), "left"),
         rotation=-math.degrees(math.atan2(matrix[1, 0], matrix[0, 0])), rotation_mode="anchor",
     )  # fmt: skip
 
@@ -98,7 +98,7 @@ def _patch(shape: _Shape, page: Transform) -> PathPatch:
 
 
 def _opacity(classes: list[str]) -> float:
-    return min((OPACITY[one] for one in classes if one in OPACITY), default=1.0)
+    return min((OPACITY[name] for name in classes if name in OPACITY), default=1.0)
 
 
 def _dashes(pattern: str, width: float) -> Any:

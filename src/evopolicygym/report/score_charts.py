@@ -53,22 +53,22 @@ def _row(dot: ForestPoint, y: float, x: Axis) -> Markup:
 
 
 def hits_by_size(
-    name: str, title: str, agents: Mapping[str, EntrantSummary], looks: Mapping[str, EntrantStyle]
+    name: str, title: str, agents: Mapping[str, EntrantSummary], styles: Mapping[str, EntrantStyle]
 ) -> Figure | None:
     """Draw for each size of edit the share that was a new best, by agent."""
-    known = {label: one for label, one in agents.items() if any(rate.n for rate in one.sizes.values())}
+    known = {label: agent for label, agent in agents.items() if any(rate.n for rate in agent.sizes.values())}
     if not known:
         return None
     box = PlotArea(70, 24, WIDTH - 20, 250)
     y = Axis(0.0, 100.0, box.bottom, box.top)
     step = (box.right - box.left) / len(SizeClass)
     marks = [
-        _rate(label, size, one.sizes[size], box.left + step * (i + (j + 1) / (len(known) + 1)), y, looks[label])
+        _rate(label, size, agent.sizes[size], box.left + step * (i + (j + 1) / (len(known) + 1)), y, styles[label])
         for i, size in enumerate(SizeClass)
-        for j, (label, one) in enumerate(known.items())
-        if one.sizes[size].n
+        for j, (label, agent) in enumerate(known.items())
+        if agent.sizes[size].n
     ]
-    key, height = legend([(stroke(looks[one]), one) for one in known], box.left, 306, box.right - box.left)
+    key, height = legend([(stroke(styles[label]), label) for label in known], box.left, 306, box.right - box.left)
     body = group([*y_axis(box, y, "edits that were a new best (%)"), *_sizes(box, step), *marks, key])
     return Figure(name, title, WIDTH, int(300 + height), body)
 
@@ -80,13 +80,13 @@ def _sizes(box: PlotArea, step: float) -> Iterator[Markup]:
     yield svg_text((box.left + box.right) / 2, box.bottom + 34, "size of the edit (share of changed lines)", "middle")
 
 
-def _rate(label: str, size: SizeClass, rate: HitRate, at: float, y: Axis, look: EntrantStyle) -> Markup:
+def _rate(label: str, size: SizeClass, rate: HitRate, at: float, y: Axis, style: EntrantStyle) -> Markup:
     assert rate.rate is not None and rate.low is not None and rate.high is not None
     text = (
         f"{label}, {size}: {rate.hits} of {rate.n}, {percent(rate.rate)} ({percent(rate.low)} to {percent(rate.high)})"
     )
-    whisker = line(at, y(100 * rate.low), at, y(100 * rate.high), stroke=look.colour, stroke_width=2.0)
-    dot = element("circle", cx=at, cy=y(100 * rate.rate), r=4.5, fill=look.colour)
+    whisker = line(at, y(100 * rate.low), at, y(100 * rate.high), stroke=style.colour, stroke_width=2.0)
+    dot = element("circle", cx=at, cy=y(100 * rate.rate), r=4.5, fill=style.colour)
     return group(
         [tooltip(text), whisker, dot, svg_text(at, y(100 * rate.high) - 4, rate.n, "middle quiet", font_size=10)]
     )
@@ -96,7 +96,7 @@ BOX: Final = PlotArea(70, 14, 740, 290)
 CostPoint = tuple[CostRow, float, float]
 
 
-def cost_pareto(name: str, title: str, rows: Sequence[CostRow], looks: Mapping[str, EntrantStyle]) -> Figure | None:
+def cost_pareto(name: str, title: str, rows: Sequence[CostRow], styles: Mapping[str, EntrantStyle]) -> Figure | None:
     """Draw cost against score with the Pareto front; None when no entrant has both a cost and a score."""
     known = [
         (row, row.cost.dollars, row.score) for row in rows if row.cost.dollars is not None and row.score is not None
@@ -106,8 +106,8 @@ def cost_pareto(name: str, title: str, rows: Sequence[CostRow], looks: Mapping[s
     x = Axis(0.0, max(dollars for _, dollars, _ in known) * 1.15 or 1.0, BOX.left, BOX.right)
     y = fit_axis((score for _, _, score in known), BOX.bottom, BOX.top, 0.15)
     axes = frame(BOX, x, y, "dollars per run", "normalised score")
-    front = sorted((one for one in known if one[0].pareto), key=lambda one: one[1])
-    body = [*axes, _front(front, x, y), *(_dot(*one, x, y, looks[one[0].entrant]) for one in known)]
+    front = sorted((point for point in known if point[0].pareto), key=lambda point: point[1])
+    body = [*axes, _front(front, x, y), *(_dot(*point, x, y, styles[point[0].entrant]) for point in known)]
     return Figure(name, title, 760, 340, group(body))
 
 
@@ -119,10 +119,10 @@ def _front(front: Sequence[CostPoint], x: Axis, y: Axis) -> Markup:
     return element("path", d=path, class_="axis", stroke_dasharray="4 3")
 
 
-def _dot(row: CostRow, dollars: float, score: float, x: Axis, y: Axis, look: EntrantStyle) -> Markup:
+def _dot(row: CostRow, dollars: float, score: float, x: Axis, y: Axis, style: EntrantStyle) -> Markup:
     text = f"{row.entrant}: {number(score)} for {number(dollars)} dollars"
     left = dollars > x.high * 0.6
     label = svg_text(
         x(dollars) + (-8 if left else 8), y(score) - 6, shorten_to_width(row.entrant, 300), "end" if left else "start"
     )
-    return group([tooltip(text), element("circle", cx=x(dollars), cy=y(score), r=5, fill=look.colour), label])
+    return group([tooltip(text), element("circle", cx=x(dollars), cy=y(score), r=5, fill=style.colour), label])

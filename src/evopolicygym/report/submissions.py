@@ -26,6 +26,12 @@ MAX_ERROR_CHARACTERS: Final = 240
 MAX_VIDEOS: Final = 16
 MAX_FEEDBACK_FILES: Final = 100_000
 VIDEO: Final = "video.mp4"
+MAX_FILES: Final = 12
+MAX_CHARACTERS: Final = 600
+PRECISION_NOTES: Final[Mapping[TokenPrecision | None, str]] = {
+    TokenPrecision.TURN: " (its whole turn)",
+    TokenPrecision.MIXED: " (some kinds for its whole turn)",
+}
 
 
 @dataclass(frozen=True)
@@ -112,14 +118,6 @@ def _videos(run: Path, name: str, page: Path) -> Iterator[VideoLink]:
 def link(path: Path, page: Path) -> str:
     """Return a relative URL. Colons are quoted, too: the name of a folder must not read as a scheme."""
     return quote_from_bytes(os.fsencode(os.path.relpath(path.resolve(), page.resolve())))
-
-
-MAX_FILES: Final = 12
-PRECISION_NOTES: Final[Mapping[TokenPrecision | None, str]] = {
-    TokenPrecision.TURN: " (its whole turn)",
-    TokenPrecision.MIXED: " (some of them of its whole turn)",
-}
-MAX_CHARACTERS: Final = 600
 
 
 @dataclass(frozen=True)

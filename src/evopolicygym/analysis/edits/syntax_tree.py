@@ -49,7 +49,7 @@ def _tokens(tree: ast.Module, numbers: bool) -> Iterator[str]:
 
 def _fields(node: ast.AST) -> list[object]:
     """Return what to write of a node, last first. Absent and empty fields are left out: versions of Python differ."""
-    found: list[object] = []
+    parts: list[object] = []
     for name in node._fields:
         value = getattr(node, name, None)
         if name == "ctx" or value is None:  # the context follows from the position of the node
@@ -57,10 +57,10 @@ def _fields(node: ast.AST) -> list[object]:
         if isinstance(value, list):
             items = _items(node, name, value)
             if items:
-                found += [f"{name}=[", *(part for item in items for part in (_item(item), ",")), "]"]
+                parts += [f"{name}=[", *(part for item in items for part in (_item(item), ",")), "]"]
         elif name != "format_spec" or value.values:  # `f"{x:}"` is `f"{x}"`
-            found += [f"{name}=", _item(value), ";"]
-    return found[::-1]
+            parts += [f"{name}=", _item(value), ";"]
+    return parts[::-1]
 
 
 def _item(value: object) -> object:
@@ -133,11 +133,11 @@ def total(structures: Iterable[Structure]) -> Structure:
     """Add up the structure of several files; depth is the maximum."""
     listed = list(structures)
     return Structure(
-        functions=sum(one.functions for one in listed),
-        branches=sum(one.branches for one in listed),
-        loops=sum(one.loops for one in listed),
-        depth=max((one.depth for one in listed), default=0),
-        state=sum(one.state for one in listed),
+        functions=sum(structure.functions for structure in listed),
+        branches=sum(structure.branches for structure in listed),
+        loops=sum(structure.loops for structure in listed),
+        depth=max((structure.depth for structure in listed), default=0),
+        state=sum(structure.state for structure in listed),
     )
 
 

@@ -102,9 +102,9 @@ def boards(runs: Iterable[RunRecord]) -> list[Board]:
     for run in runs:
         shared = json.dumps(conditions(run.ids.fingerprint), sort_keys=True, default=str)
         by_conditions[(separate_reasons(run), shared)].append(run)
-    made = [board for (reasons, _), members in by_conditions.items() for board in _split_by_id(members, reasons)]
-    made.sort(key=lambda board: (len(board.apart), -board.size))
-    return [made[0], *(_with_differences(board, made[0]) for board in made[1:])] if made else []
+    ordered = [board for (reasons, _), members in by_conditions.items() for board in _split_by_id(members, reasons)]
+    ordered.sort(key=lambda board: (len(board.apart), -board.size))
+    return [ordered[0], *(_with_differences(board, ordered[0]) for board in ordered[1:])] if ordered else []
 
 
 def separate_reasons(run: RunRecord) -> tuple[str, ...]:
@@ -146,10 +146,12 @@ def _groups(runs: list[RunRecord]) -> list[TaskRuns]:
 
 
 def _with_differences(board: Board, first: Board) -> Board:
-    found: dict[str, None] = dict.fromkeys(
+    differing: dict[str, None] = dict.fromkeys(
         differences(conditions(board.sample.ids.fingerprint), conditions(first.sample.ids.fingerprint))
     )
     for task, group in board.groups.items():
         if task in first.groups:
-            found |= dict.fromkeys(differences(group.sample.ids.fingerprint, first.groups[task].sample.ids.fingerprint))
-    return Board(board.groups, board.apart, tuple(found))
+            differing |= dict.fromkeys(
+                differences(group.sample.ids.fingerprint, first.groups[task].sample.ids.fingerprint)
+            )
+    return Board(board.groups, board.apart, tuple(differing))

@@ -41,7 +41,7 @@ class MeanCost:
 
 
 def mean_cost(runs: Iterable[RunRecord]) -> MeanCost:
-    """Average the cost of runs; None for what one of them does not know."""
+    """Average the cost of runs; None where one of them has no number."""
     listed = list(runs)
     return MeanCost(
         input_tokens=mean_if_known(_usage(run, INPUT) for run in listed),
