@@ -1,7 +1,7 @@
-"""What can go wrong, by whose doing.
+"""Exceptions, by who is responsible.
 
-``UserError``: the person at the keyboard can mend it; the message says how. ``Fault``: the judge itself failed; it is
-never charged to an agent and never a verdict. What a policy does wrong is not an exception here but a result.
+``UserError``: the user can fix it; the message says how. ``Fault``: the judge itself failed; a fault is never charged
+to an agent and never a verdict. Errors of a policy are results, not exceptions.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ import errno
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})  # numbers of the errors of a disk that has no room
-SCARCE: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})  # of a want of descriptors or memory
-PASSING: Final = FULL | SCARCE | {errno.EAGAIN}
+FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})  # the disk is full
+SCARCE: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})  # no descriptors or memory left
+TEMPORARY: Final = FULL | SCARCE | {errno.EAGAIN}
 
 
 class UserError(Exception):
-    """Says what happened and what to do. Commands print it without a traceback and exit with ``exit_code``."""
+    """An error that the user can fix. Commands print it without a traceback and exit with ``exit_code``."""
 
     exit_code = 2
 
@@ -29,8 +29,8 @@ class UserError(Exception):
 
 
 class IsolationUnavailable(UserError):
-    """No level of isolation that was asked for holds on this machine. ``errno`` is the system's number for the reason,
-    if there is one: a shortage of memory or processes passes, a kernel that refuses a layer does not."""
+    """None of the requested isolation levels works on this machine. ``errno``: the system's error number, if any: a
+    shortage of memory or processes is temporary, a kernel that refuses a layer is not."""
 
     exit_code = 3
 
@@ -51,8 +51,8 @@ class IsolationUnavailable(UserError):
 
 
 class Fault(Exception):
-    """A failure of the judge itself. A ``permanent`` one comes again however often the same is tried: a package that
-    does not import, isolation that is gone. Others may pass: a process that was killed, a full disk."""
+    """A failure of the judge itself. ``permanent``: a retry would fail as well (a package that does not import,
+    isolation that is gone). Other faults are temporary: a process that was killed, a full disk."""
 
     exit_code = 4
 
@@ -62,16 +62,16 @@ class Fault(Exception):
 
 
 def is_permanent(error: BaseException) -> bool:
-    """Whether an error, or one that it was raised from, comes again however often the same is tried. Libraries wrap a
-    failed import in errors of their own. A want of descriptors or memory, which can fail an import too, passes."""
+    """Return whether a retry would fail with the same error. Its causes are examined as well, because libraries wrap
+    failed imports. A shortage of descriptors or memory, which can also break an import, is temporary."""
     chain = list(_chain(error))
-    if any(isinstance(cause, MemoryError) or getattr(cause, "errno", None) in PASSING for cause in chain):
+    if any(isinstance(cause, MemoryError) or getattr(cause, "errno", None) in TEMPORARY for cause in chain):
         return False
-    return any(map(_is_for_good, chain))
+    return any(map(_is_permanent_cause, chain))
 
 
-def _is_for_good(cause: BaseException) -> bool:
-    """The dynamic loader's error for a missing shared library has no number; those of the kernel have."""
+def _is_permanent_cause(cause: BaseException) -> bool:
+    """An OSError without a number comes from the dynamic loader: a missing shared library."""
     if isinstance(cause, Fault):
         return cause.permanent
     return isinstance(cause, ImportError | UserError) or (type(cause) is OSError and cause.errno is None)

@@ -1,7 +1,7 @@
-"""Safe reading of files that somebody else may have written, and atomic, durable writing of our own.
+"""Safe reading of untrusted files, and atomic, durable writing of our own.
 
-The one rule for reading: a person names a folder, and nothing below it is trusted. No link below it is followed,
-only plain files are read, and never more than a bound. Standard library only: limited child processes import it too.
+The rule for reading: the user names a folder, and nothing below it is trusted. No link below it is followed, only plain
+files are read, and never more than a bound. Standard library only, because limited child processes import it too.
 """
 
 from __future__ import annotations
@@ -75,29 +75,29 @@ def is_folder(root: Path, name: str) -> bool:
 
 
 def list_files(root: Path, name: str, at_most: int, depth: int) -> list[str]:
-    """List all that is no folder below ``name``, by its path from there, sorted. Raises OSError beyond the bounds."""
-    found: list[str] = []
+    """List everything below ``name`` except folders, as sorted relative paths. Raises OSError beyond the bounds."""
+    paths: list[str] = []
     with open_folder(root, name) as folder:
-        _list(folder, "", at_most, depth, found)
-    return sorted(found)
+        _list(folder, "", at_most, depth, paths)
+    return sorted(paths)
 
 
-def _list(folder: int, prefix: str, at_most: int, depth: int, found: list[str]) -> None:
+def _list(folder: int, prefix: str, at_most: int, depth: int, paths: list[str]) -> None:
     if depth < 0:
         raise OSError(errno.ENAMETOOLONG, "nested too deep", prefix)
     with os.scandir(folder) as scan:
-        entries = list(islice(scan, at_most + 1))  # and closed: one descriptor for each level is enough
+        entries = list(islice(scan, at_most + 1))  # closed here, so that each level needs one descriptor
     for entry in entries:
         path = prefix + entry.name
         if entry.is_dir(follow_symlinks=False):
             inner = _open(entry.name, FOLDER, folder, path)
             try:
-                _list(inner, f"{path}/", at_most, depth - 1, found)
+                _list(inner, f"{path}/", at_most, depth - 1, paths)
             finally:
                 os.close(inner)
         else:
-            found.append(path)
-        if len(found) > at_most:
+            paths.append(path)
+        if len(paths) > at_most:
             raise OSError(errno.EFBIG, f"more than {at_most} files", prefix)
 
 
@@ -111,7 +111,7 @@ def _parts(name: str) -> tuple[str, ...]:
 def _open(name: str, flags: int, folder: int | None, shown: str) -> int:
     try:
         return os.open(name, flags, dir_fd=folder)
-    except ValueError:  # a zero byte, or half a character
+    except ValueError:  # a zero byte, or a lone surrogate
         raise OSError(errno.EINVAL, "not a name of a file", shown) from None
     except OSError as error:
         is_link = error.errno in (errno.ELOOP, errno.ENOTDIR) and _is_link(name, folder)
@@ -134,16 +134,16 @@ def _check_plain(descriptor: int, at_most: int, shown: str) -> None:
 
 
 def is_shortage(error: BaseException | None) -> bool:
-    """Whether the judge was short of something when it opened a file: that says nothing about the file."""
+    """Return whether an error is a shortage of descriptors or memory, which says nothing about the file."""
     return isinstance(error, OSError) and error.errno in SCARCE
 
 
 def write_atomic(path: Path, data: bytes) -> None:
-    """Readers see the old file or the new one, never a part."""
+    """Replace a file. Readers see the old content or the new one, never a part."""
     try:
         _write_staged(path, data)
     except OSError as error:
-        error.filename, error.filename2 = str(path), None  # not the name that it was to have for a moment
+        error.filename, error.filename2 = str(path), None  # not the temporary name
         raise
 
 
@@ -165,14 +165,14 @@ def write_json(path: Path, facts: Any) -> None:
 
 
 def sync_tree(folder: Path) -> None:
-    """Files, then folders from the inside out: after this, losing power loses none of it."""
+    """Sync all files, then folders from the inside out, so that a power loss loses none of it."""
     for parent, _, names in os.walk(folder, topdown=False):
         for path in (*(os.path.join(parent, name) for name in names), parent):
             sync(path)
 
 
 def sync(path: str | Path) -> None:
-    """One file; or one folder, which is to say the names in it."""
+    """Sync one file, or the names in one folder."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

@@ -1,4 +1,4 @@
-"""Limits of one episode of a policy: numbers that a task declares, the jail enforces and an agent is told."""
+"""Limits of a policy's episode: declared by a task, enforced by the jail, shown to the agent."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Limits:
     submission_wall_s: float = 4 * 3600.0
 
     def __post_init__(self) -> None:
-        """A limit of nothing, or of less, reads as none at all to some of those who enforce it."""
+        """Reject zero and negative limits, which some kernel interfaces treat as unlimited."""
         for name, value in asdict(self).items():
             if not 0 < value < math.inf:
                 raise ValueError(f"{name} must be a finite number greater than 0, not {value}")

@@ -56,14 +56,14 @@ class RunPaths:
         return self.workspace / "system"
 
     def make(self) -> None:
-        """Owner only: on a shared machine, hidden results are nobody else's business."""
+        """Make the folders, accessible to the owner only: other users must not read hidden results."""
         self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.make_own()
         for folder in (self.workspace, self.system):
             folder.mkdir(mode=0o755, exist_ok=True)
 
     def make_own(self) -> None:
-        """The judge's folders. A run may come from something that keeps no empty ones, such as git."""
+        """Make missing folders of the judge: git, for example, does not keep empty ones."""
         for folder in (self.checkpoints, self.feedback, self.hidden, self.logs):
             folder.mkdir(mode=0o755, exist_ok=True)
 
@@ -73,8 +73,8 @@ FOLDERS: Final = (
     *("checkpoints", "feedback", "hidden", "logs", "logs/agent", "workspace"),
     *("agent", "agent/home", "agent/tmp", "agent/programs", "agent/python", "agent/python/bin", "agent/python/lib"),
 )
-# An agent may have put anything there, and whoever uses them says what: but no link is ever followed.
-OF_THE_AGENT: Final = ("workspace", "agent/home", "agent/tmp")
+# The agent may have put anything there, so other kinds of files are left to the readers; links are never followed.
+AGENT_FOLDERS: Final = ("workspace", "agent/home", "agent/tmp")
 LISTED: Final = ("checkpoints", "feedback", "hidden", "logs", "logs/agent")  # each entry is used by its name
 
 
@@ -91,7 +91,7 @@ def _problems(root: Path) -> Iterator[tuple[str, str]]:
     kinds = {**dict.fromkeys(FILES, stat.S_IFREG), **dict.fromkeys(FOLDERS, stat.S_IFDIR)}
     for name, wanted in kinds.items():
         mode = _mode(root, name)
-        if mode and stat.S_IFMT(mode) != wanted and (stat.S_ISLNK(mode) or name not in OF_THE_AGENT):
+        if mode and stat.S_IFMT(mode) != wanted and (stat.S_ISLNK(mode) or name not in AGENT_FOLDERS):
             yield name, _words(mode)
     for name in LISTED:
         if is_folder(root, name):
@@ -107,7 +107,7 @@ def _entries(root: Path, name: str) -> Iterator[tuple[str, str]]:
 
 
 def _mode(root: Path, name: str) -> int:
-    """Return 0 for what is not there, also where something on the way is no folder: that is named by itself."""
+    """Return the mode, or 0 if it is missing, also below something that is no folder (which is reported by itself)."""
     try:
         return os.lstat(root / name).st_mode
     except OSError:

@@ -1,4 +1,4 @@
-"""run.json: one run as others read it. Derived from the ledger; published as docs/schemas/run-1.json.
+"""run.json: the record of one run for readers. Derived from the ledger; its schema is docs/schemas/run-1.json.
 
 Numbers that readers compute with are stored in full: JSON floats read back to the same bits.
 """
@@ -20,12 +20,12 @@ from evopolicygym.json_schema import publish
 VERSION: Final = 1
 NAME: Final = "run.json"
 MAX_BYTES: Final = 64 << 20
-MAX_DEPTH: Final = 16  # of tables whose keys are not known here
+MAX_DEPTH: Final = 16  # of tables without declared keys
 LARGEST: Final = 2**63
 
 
 def _bounded(value: Any, depth: int = 0) -> Any:
-    """Check what nobody has declared: numbers that can be computed with, and no deeper than a person would nest."""
+    """Check undeclared tables: numbers within bounds, and a plausible depth."""
     if depth > MAX_DEPTH:
         raise ValueError(f"nested more than {MAX_DEPTH} deep")
     is_bounded = not isinstance(value, int) or -LARGEST <= value < LARGEST
@@ -36,7 +36,7 @@ def _bounded(value: Any, depth: int = 0) -> Any:
     return value
 
 
-# Records come from elsewhere, too: what names a folder or counts something is checked when it is read.
+# Records may be forged: names of folders and counts are checked when they are read.
 Hash = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 Count = Annotated[int, Field(ge=0, lt=2**53)]
 Whole = Annotated[int, Field(ge=-LARGEST, lt=LARGEST)]
@@ -50,7 +50,7 @@ class RecordModel(BaseModel):
 
 
 class RunStatus(StrEnum):
-    """``open``: submits are taken. ``closed``: no more, hidden scoring is not done. ``finished``: it has an outcome."""
+    """``open``: takes submissions. ``closed``: takes none, hidden scoring is not done. ``finished``: has an outcome."""
 
     OPEN = "open"
     CLOSED = "closed"
@@ -60,7 +60,7 @@ class RunStatus(StrEnum):
 class OutcomeKind(StrEnum):
     """``scored``: a checkpoint was selected and measured, whether or not the judge failed later. ``no_ok_submit``:
     there was none to select. ``judge_fault``: there was none, and the judge failed on every submission, too often, or
-    in a way that does not pass: the run is to be done again."""
+    permanently: repeat the run."""
 
     SCORED = "scored"
     NO_OK_SUBMIT = "no_ok_submit"
@@ -68,7 +68,7 @@ class OutcomeKind(StrEnum):
 
 
 class Repeat(StrEnum):
-    """Whether the winner gave the same held-out returns when it was run a second time."""
+    """Whether a second pass of the winner gave the same held-out returns."""
 
     EQUAL = "equal"
     NONDETERMINISTIC = "nondeterministic"
@@ -86,8 +86,8 @@ class TaskFacts(RecordModel):
 
 
 class RunIds(RecordModel):
-    """``machine``: CPU features, libc and Python behind the bit_id. ``other_bit_ids``: of other kinds of machines on
-    which the run was taken up again."""
+    """``machine``: CPU features, libc and Python behind the bit_id. ``other_bit_ids``: of other kinds of machines that
+    continued the run."""
 
     splits_id: str
     comparable_id: str
@@ -98,8 +98,8 @@ class RunIds(RecordModel):
 
 
 class Options(RecordModel):
-    """What the run was opened with, beyond task and splits. ``max_candidates``: of so many distinct checkpoints, the
-    last that were submitted, validation chose; null: of all."""
+    """Options of the run beyond task and splits. ``max_candidates``: validation chose among the last so many distinct
+    checkpoints; null: among all."""
 
     validation_cases: Cases
     heldout_cases: Cases
@@ -110,7 +110,7 @@ class Options(RecordModel):
 
 
 class Agent(RecordModel):
-    """Who played. A run served by hand knows none of it."""
+    """The agent. A run that was served by hand has none."""
 
     name: str
     model: str | None = None
@@ -120,7 +120,7 @@ class Agent(RecordModel):
 
 
 class NodeRecord(RecordModel):
-    """A machine of a cluster. ``refused`` says why it got no work; it has no level then."""
+    """A machine of a cluster. ``refused``: why it got no work; it then has no level."""
 
     id: str
     host: str
@@ -130,9 +130,9 @@ class NodeRecord(RecordModel):
 
 
 class IsolationRecord(RecordModel):
-    """Levels achieved. ``publishable`` is false as soon as one of them is none. ``agent_residues`` and
-    ``policy_residues``: what the levels do not stop, in words. ``nodes``: where policies played, and where they might
-    not; empty where a machine was alone."""
+    """Isolation levels achieved. ``publishable`` is false if one of them is none. ``agent_residues`` and
+    ``policy_residues``: what the levels do not stop, in words. ``nodes``: machines of the cluster, used and refused;
+    empty on a single machine."""
 
     policy: str
     nodes: list[NodeRecord] = []
@@ -144,7 +144,7 @@ class IsolationRecord(RecordModel):
 
 
 class Budget(RecordModel):
-    """``total`` = ``charged`` + ``remaining``, at any time. ``refused``: requests that cost nothing, by reason."""
+    """``total`` = ``charged`` + ``remaining``, at any time. ``refused``: number of free refusals, by reason."""
 
     total: Count
     charged: Count
@@ -154,7 +154,7 @@ class Budget(RecordModel):
 
 
 class Result(RecordModel):
-    """Episodes of one checkpoint on one list of cases, in the order of the cases. A failed one has its error kind."""
+    """Episodes of one checkpoint on a list of cases, in the order of the cases. Failed ones have an error kind."""
 
     returns: list[float]
     lengths: list[Count]
@@ -164,7 +164,7 @@ class Result(RecordModel):
 
 
 class SubmissionRecord(RecordModel):
-    """One accepted submit. ``verdict`` is null while it runs, and for ever when the judge failed and refunded it."""
+    """One accepted submit. ``verdict`` is null while it runs, and stays null if the judge failed and refunded it."""
 
     number: SubmissionNumber
     checkpoint: Hash
@@ -180,9 +180,9 @@ class SubmissionRecord(RecordModel):
 
 
 class TurnRecord(RecordModel):
-    """The agent was prompted once. ``submissions`` counts those accepted until its end; ``usage`` is of this turn
-    alone, null where nobody metered it; ``model`` served it, by the client's word; ``price`` says where its cost comes
-    from; ``message`` what failed, in the words of the client."""
+    """One prompt and what followed. ``submissions``: accepted from the beginning of the run to the end of the turn.
+    ``usage``: of this turn alone, null if it was not metered. ``model``: the one that served it, as the client reports
+    it. ``price``: where its cost comes from. ``message``: the client's text about a failure."""
 
     exit_code: Whole | None
     wall_s: float
@@ -203,9 +203,10 @@ class Sign(RecordModel):
 
 
 class Integrity(RecordModel):
-    """Signs that a reader should look at, by fixed patterns over transcript and workspace; and what nobody checked.
-    ``renamed``: what the agent left that a program could run by itself, such as `.git`, made inert. ``error``: why this
-    could not be done, or not to the end."""
+    """Signs that a reader should look at, found by fixed patterns in transcript and workspace; and what was not
+    checked.
+    ``renamed``: files of the agent that other programs would run by themselves, such as `.git`, made inert. ``error``:
+    why the inspection is missing or incomplete."""
 
     signs: list[Sign]
     not_checked: list[str]
@@ -214,11 +215,11 @@ class Integrity(RecordModel):
 
 
 class Code(RecordModel):
-    """What the policy's source looks like; docs/diagnostics.md has the rules. ``bundle`` is policy.py and the local
-    files that it reaches by import, ``bundle_hash`` the hash of their paths and bytes. ``tree`` is the hash of their
-    syntax trees, ``topology`` the same without numeric constants; both are null when the source could not be read at
-    all, and ``error`` says what could not be parsed and why. ``unresolved`` names imports that are known only when they
-    run. ``lines`` are not blank; the counts that follow are of the files that parse."""
+    """Metrics of the policy's source; docs/diagnostics.md has the rules. ``bundle``: policy.py and the local files that
+    it imports; ``bundle_hash``: hash of their paths and bytes. ``tree``: hash of their syntax trees; ``topology``: the
+    same without numeric constants. Both are null if the source could not be read at all; ``error`` says what could not
+    be parsed and why. ``unresolved``: imports that are known only at run time. ``lines``: lines that are not blank. The
+    counts after it cover the files that parse."""
 
     bundle: list[str]
     bundle_hash: str
@@ -235,7 +236,7 @@ class Code(RecordModel):
 
 
 class CheckpointRecord(RecordModel):
-    """``heldout`` is there for the winner and, after ``score --all-checkpoints``, for all: it never selects."""
+    """``heldout``: for the winner and, after ``score --all-checkpoints``, for all; it never affects the selection."""
 
     hash: Hash
     files: Count
@@ -246,8 +247,8 @@ class CheckpointRecord(RecordModel):
 
 
 class Outcome(RecordModel):
-    """``submission`` and what follows are null when there was nothing to select. ``cause``: why the
-    judge failed, where that ended the run, in its own words; also of a run that is ``scored``."""
+    """``submission`` and the fields after it are null if there was nothing to select. ``cause``: the judge's message,
+    if its failure ended the run; also for a ``scored`` run."""
 
     kind: OutcomeKind
     submission: SubmissionNumber | None
@@ -270,8 +271,8 @@ class Times(RecordModel):
 
 
 class RunRecord(RecordModel):
-    """One agent on one task under one budget. ``randomness_salt``: the secret from which the randomness of its policies
-    follows; null while the run is open, and for runs from before there was one."""
+    """One agent on one task under one budget. ``randomness_salt``: the secret from which the random seeds of its
+    policies are derived; null while the run is open, and in older runs."""
 
     schema_version: Literal[1]
     evopolicygym: str
@@ -295,7 +296,7 @@ class RunRecord(RecordModel):
     ledger_head: Hash
 
 
-# Under which names they are in the published schema: a class may get another name, its schema does not.
+# Published names of the schemas, where they differ from the class: renaming a class must not rename its schema.
 NAMES: Final[dict[type, str]] = {
     RunRecord: "Run",
     CheckpointRecord: "Checkpoint",
@@ -309,7 +310,7 @@ NAMES: Final[dict[type, str]] = {
 
 
 def schema() -> dict[str, Any]:
-    """The published JSON Schema."""
+    """Return the published JSON Schema."""
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **publish(RunRecord.model_json_schema(), NAMES)}
 
 
@@ -331,7 +332,7 @@ def load(path: Path) -> RunRecord:
 
 
 def contradiction(run: RunRecord) -> str | None:
-    """What no judge would have written, in words; readers rely on the rest."""
+    """Return what is inconsistent in a record, in words; readers rely on the rest."""
     if run.status is RunStatus.FINISHED and run.outcome is None:
         return "it is finished, but has no outcome"
     numbers = [submission.number for submission in run.submissions]
@@ -350,12 +351,12 @@ def contradiction(run: RunRecord) -> str | None:
 
 
 def _uneven(run: RunRecord) -> str | None:
-    """A result has a return, a length and an error or none for each of its episodes, and at least one."""
+    """Check that every result has episodes, and a return, a length and an error (or null) for each."""
     results = [submission.train for submission in run.submissions]
     results += [result for checkpoint in run.checkpoints for result in (checkpoint.validation, checkpoint.heldout)]
     for result in (*results, run.outcome.heldout if run.outcome else None):
         if result and not 0 < len(result.returns) == len(result.lengths) == len(result.errors):
-            return "a result has not one return, length and error for each episode"
+            return "a result does not have one return, length and error for each episode"
     return None
 
 

@@ -1,1 +1,1 @@
-"""Agents that ship: programs of their own, which run where this package cannot be imported."""
+"""Built-in agents: separate programs that run where this package cannot be imported."""

@@ -1,7 +1,7 @@
-"""The api of a run, for agents that ship: asked with the standard library alone, patient with a server that restarts.
+"""Client of a run's HTTP API for built-in agents: standard library only, and patient with a server that restarts.
 
-Every submission has a key made of the agent's name and its number. Whoever starts again from the beginning and asks for
-the same submissions gets the same answers, and nothing is charged twice: an agent needs no memory of its own.
+The idempotency key of a submission consists of the agent's name and the submission's number. An agent that is restarted
+repeats its submissions from the beginning, gets the same results and is charged nothing twice: it needs no state.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import Any, Final
 
-PATIENCE_S: Final = 600.0  # how long a server that does not answer is waited for
-REQUEST_S: Final = 3600.0  # how long the episodes of one submission may take before we ask again
+PATIENCE_S: Final = 600.0  # how long to wait for a server that does not answer
+REQUEST_S: Final = 3600.0  # how long to wait for the episodes of one submission before asking again
 RUNNING: Final = ("busy", "running")
 MAX_FAULTS: Final = 4  # the judge closes a run after three
 
 
 class RunOver(Exception):
-    """The run takes no more submissions, and why."""
+    """The run takes no more submissions."""
 
 
 class ServerUnreachable(Exception):
-    """Nobody answers at the api."""
+    """The server does not answer."""
 
 
 @dataclass(frozen=True)
 class SubmitResult:
-    """How one submission ended. ``returns`` is empty where the policy did not load."""
+    """How one submission ended. ``returns`` is empty if the policy did not load."""
 
     submit_id: str
     status: str
@@ -41,6 +41,8 @@ class SubmitResult:
 
 
 class ApiClient:
+    """The API of the run in whose workspace this process runs. ``name`` identifies the agent in keys."""
+
     def __init__(self, name: str) -> None:
         self.workspace = Path(os.environ.get("EVOPOLICYGYM_WORKSPACE", ".")).resolve()
         self.system = Path(os.environ.get("EVOPOLICYGYM_SYSTEM", self.workspace / "system"))
@@ -83,8 +85,8 @@ class ApiClient:
             time.sleep(0.3)
 
     def _ask(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> tuple[int, dict[str, Any]]:
-        """An address that is not known is that of a server that has moved, and a judge that failed before it took the
-        submission charged nothing: neither is an answer."""
+        """Send one request. An unknown address (404: the server has moved) and a judge that failed before it accepted
+        the submission (nothing was charged) raise, so that the request is repeated."""
         request = urllib.request.Request(self._api() + path, body, headers, method=method)
         try:
             with urllib.request.urlopen(request, timeout=REQUEST_S) as reply:
@@ -96,7 +98,7 @@ class ApiClient:
             return error.code, answer
 
     def _api(self) -> str:
-        """The file is rewritten when the server comes back at another address; the variable is not."""
+        """Return the address from door.json, which is rewritten when the server moves; else from the variable."""
         try:
             return str(json.loads((self.workspace / "door.json").read_text())["api"])
         except (OSError, ValueError, KeyError):

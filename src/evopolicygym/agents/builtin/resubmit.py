@@ -1,4 +1,4 @@
-"""The agent that repeats an earlier run: the same checkpoints, in the same order, on the same cases.
+"""An agent that repeats an earlier run: the same checkpoints, in the same order, on the same cases.
 
 EVOPOLICYGYM_PLAN names a JSON file: {"submissions": [{"folder": PATH, "cases": [0, 1]}, ...]}, where each folder is a
 checkpoint (its files become `system/`) and relative paths are relative to the file.
@@ -31,7 +31,7 @@ def play(api: ApiClient, plan: list[tuple[Path, list[int]]]) -> int:
         if not folder.is_dir():
             print(f"resubmit: {folder} is not a folder", file=sys.stderr)
             return 2
-        put(folder, api.system)
+        replace_system(folder, api.system)
         try:
             reply = api.submit(cases)
         except RunOver as closed:
@@ -41,8 +41,8 @@ def play(api: ApiClient, plan: list[tuple[Path, list[int]]]) -> int:
     return 0
 
 
-def put(checkpoint: Path, system: Path) -> None:
-    """Checkpoints are read-only; what is copied from them must not be."""
+def replace_system(checkpoint: Path, system: Path) -> None:
+    """Replace ``system`` with a copy of the checkpoint that is writable, unlike the checkpoint itself."""
     for old in system.iterdir():
         shutil.rmtree(old) if old.is_dir() and not old.is_symlink() else old.unlink()
     shutil.copytree(checkpoint, system, copy_function=shutil.copyfile, dirs_exist_ok=True)

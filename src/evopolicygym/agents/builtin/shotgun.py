@@ -1,6 +1,6 @@
-"""The agent that learns nothing: random linear policies, one train episode each, whose feedback it never reads.
+"""An agent that learns nothing: it submits random linear policies, one train episode each, and reads no feedback.
 
-What it scores is what hidden validation finds among so many guesses. An agent that scores no more has shown no more.
+Its score is what hidden validation finds among guesses. An agent that scores no more has not used its feedback.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .tuner.spaces import Spaces
 
 POLICIES: Final = 64
 TRAIN_CASES: Final = 1024
-WIDEST: Final = 1e3  # half of a Box; one that is wider says nothing about the numbers in it
+WIDEST: Final = 1e3  # half the width of a Box; wider bounds say nothing about the values
 
 
 def main() -> int:
@@ -31,7 +31,7 @@ def main() -> int:
     seed = int(os.environ.get("EVOPOLICYGYM_SEED") or 0) % 2**31
     api = ApiClient(f"shotgun-{seed}")
     try:
-        fire(api, wanted, seed)
+        submit_policies(api, wanted, seed)
     except RunOver as closed:
         print(f"shotgun: {closed}")
     except ServerUnreachable as error:
@@ -40,8 +40,9 @@ def main() -> int:
     return 0
 
 
-def fire(api: ApiClient, wanted: int, seed: int) -> None:
-    """The same policies in the same order whenever it is started: a new start goes on where the last one ended."""
+def submit_policies(api: ApiClient, wanted: int, seed: int) -> None:
+    """Submit the same policies in the same order at every start, so that a restart continues where the last one
+    ended."""
     info = api.info()
     spaces = Spaces(info["env_meta"]["obs_space"], info["env_meta"]["action_space"])
     random = np.random.default_rng(seed)

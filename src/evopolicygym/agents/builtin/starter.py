@@ -1,7 +1,6 @@
-"""The agent that changes nothing: it submits the starter policy once, on the first few train cases, and stops.
+"""An agent that submits the unchanged starter policy once, on the first few train cases, and stops.
 
-Each case gives the same result however often it is played, and only one checkpoint stands for selection, so that
-spending the rest of the budget would change nothing.
+A case always gives the same result, and there is one candidate, so spending more budget would change nothing.
 """
 
 from __future__ import annotations

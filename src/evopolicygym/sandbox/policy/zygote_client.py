@@ -16,7 +16,7 @@ from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
 from typing import Any, Final, Self
 
-from evopolicygym.errors import PASSING, Fault, IsolationUnavailable
+from evopolicygym.errors import TEMPORARY, Fault, IsolationUnavailable
 from evopolicygym.limits import Limits
 from evopolicygym.sandbox.policy import zygote
 from evopolicygym.sandbox.policy.jail import Level
@@ -162,7 +162,7 @@ class Zygote:
                 return cls(level, stage, start=start)
             except IsolationUnavailable as error:
                 reasons |= error.reasons
-                passing = passing or (error.errno if error.errno in PASSING else None)
+                passing = passing or (error.errno if error.errno in TEMPORARY else None)
         raise IsolationUnavailable(reasons, errno=passing)
 
     def spawn(self, checkpoint: str, limits: Limits, key: bytes, assignment: Mapping[str, Any]) -> JailedProcess:

@@ -1,4 +1,4 @@
-"""What names of entries and first trajectories tell: scales, velocities, what moves what, how to get there."""
+"""What the first episodes show about a task: scales, velocities, effects of controls, and Jacobians of errors."""
 
 from __future__ import annotations
 

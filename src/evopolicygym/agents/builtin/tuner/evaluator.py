@@ -1,4 +1,4 @@
-"""Candidates go out, episodes come back: the only place that touches the workspace."""
+"""Plays candidates: writes them to the workspace, submits them and reads the recorded episodes."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from .policies.features import Vector, controls_of, entries
 from .spaces import Spaces
 
 POLICIES: Final = Path(__file__).parent / "policies"
-DELIVERY_S: Final = 20.0  # the verdict can be known a moment before the feedback lies in the workspace
+DELIVERY_S: Final = 20.0  # the verdict can arrive shortly before the feedback
 MOST_EPISODES_READ: Final = 2  # of one submission: enough to learn from
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """One policy: the family's file, and what it reads."""
+    """One policy: the file of its family, and the parameters that it reads."""
 
     policy: str
     settings: dict[str, Any]
@@ -29,7 +29,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class RecordedEpisode:
-    """Row t of ``entries`` is what the policy saw, row t of ``controls`` what it did; one more row of entries."""
+    """Row t of ``entries`` is what the policy saw, row t of ``controls`` what it did; ``entries`` has one more row."""
 
     entries: Vector
     controls: Vector
@@ -37,7 +37,7 @@ class RecordedEpisode:
 
 @dataclass(frozen=True)
 class Played:
-    """``returns`` in the order of the cases; worthless (-inf) where the policy did not load."""
+    """Result of a candidate. ``returns`` in the order of the cases; -inf if the policy did not load."""
 
     returns: Vector
     episodes: list[RecordedEpisode]

@@ -1,4 +1,4 @@
-"""What is known of a task before the first episode."""
+"""The spaces of a task: what is known before the first episode."""
 
 from __future__ import annotations
 
