@@ -20,7 +20,7 @@ def _files(folder: Path) -> dict[str, bytes]:
 
 
 def _copies(count: int) -> Callable[..., None]:
-    """In the place of the last step of copying a file or folder: after so many of them, death."""
+    """Replace the last step of copying a file or folder; kill this process after so many of them."""
     copy, left = shutil.copystat, iter(range(count - 1, -1, -1))
 
     def copy_or_die(*arguments: object, **options: object) -> None:
@@ -33,22 +33,22 @@ def _copies(count: int) -> Callable[..., None]:
 
 @pytest.mark.parametrize("after", [1, 5, 10, 20])
 def test_programs_that_ship_are_whole_although_their_maker_was_killed(tmp_path, monkeypatch, after):
-    place, tuner = RunPaths(tmp_path), definitions.load("tuner")
+    paths, tuner = RunPaths(tmp_path), definitions.load("tuner")
     with monkeypatch.context() as patch:
         patch.setattr(shutil, "copystat", _copies(after))
-        assert_killed_in(lambda: make_agent_home(place, tuner))
-    stage = make_agent_home(place, tuner)
-    assert _files(stage.programs / "builtin") == _files(Path(str(files("evopolicygym.agents") / "builtin")))
-    assert [path.name for path in stage.programs.iterdir()] == ["builtin"]
+        assert_killed_in(lambda: make_agent_home(paths, tuner))
+    agent_home = make_agent_home(paths, tuner)
+    assert _files(agent_home.programs / "builtin") == _files(Path(str(files("evopolicygym.agents") / "builtin")))
+    assert [path.name for path in agent_home.programs.iterdir()] == ["builtin"]
 
 
 def test_a_login_does_not_stay_in_a_run_that_is_over(tmp_path):
-    place = RunPaths(tmp_path)
+    paths = RunPaths(tmp_path)
     login, other = (tmp_path / "agent" / "home" / ".codex" / name for name in ("auth.json", "sessions.json"))
     login.parent.mkdir(parents=True)
     for path in (login, other):
         path.write_text("{}")
-    delete_credentials(place, str(tmp_path / "gone.toml"))
+    delete_credentials(paths, str(tmp_path / "gone.toml"))
     assert login.exists()
-    delete_credentials(place, "codex")
+    delete_credentials(paths, "codex")
     assert not login.exists() and other.exists()

@@ -18,17 +18,17 @@ needs_git = pytest.mark.skipif(not shutil.which("git"), reason="git is not insta
 
 
 @pytest.fixture
-def place(tmp_path):
-    place = RunPaths(tmp_path / "run")
-    place.make()
-    return place
+def paths(tmp_path):
+    paths = RunPaths(tmp_path / "run")
+    paths.make()
+    return paths
 
 
 class Planter:
     """Repositories whose settings run a command that leaves a mark."""
 
-    def __init__(self, folder, place):
-        self.mark, self.workspace = folder / "mark", place.workspace
+    def __init__(self, folder, paths):
+        self.mark, self.workspace = folder / "mark", paths.workspace
         self.environment = {"PATH": os.environ["PATH"], "HOME": str(folder), "GIT_CONFIG_NOSYSTEM": "1"}
 
     def git(self, folder, *words):
@@ -60,102 +60,102 @@ class Planter:
 
 
 @pytest.fixture
-def planter(place, tmp_path):
-    return Planter(tmp_path, place)
+def planter(paths, tmp_path):
+    return Planter(tmp_path, paths)
 
 
 @needs_git
-def test_a_repository(place, planter):
+def test_a_repository(paths, planter):
     planter.repository()
-    (place.workspace / "sub").mkdir()
-    assert planter.runs_in(place.workspace) and planter.runs_in(place.workspace / "sub"), "control"
-    note = inspect(place)
+    (paths.workspace / "sub").mkdir()
+    assert planter.runs_in(paths.workspace) and planter.runs_in(paths.workspace / "sub"), "control"
+    note = inspect(paths)
     assert note["renamed"] == ["workspace/.git", f"workspace/.git{SUFFIX}/HEAD"] and note["error"] is None
-    renamed = place.workspace / f".git{SUFFIX}"
+    renamed = paths.workspace / f".git{SUFFIX}"
     assert renamed.is_dir() and (renamed / "config").exists(), "its content is kept"
-    for folder in (place.workspace, place.workspace / "sub", renamed, renamed / "objects"):
+    for folder in (paths.workspace, paths.workspace / "sub", renamed, renamed / "objects"):
         assert not planter.runs_in(folder)
 
 
 @needs_git
-def test_the_inside_of_a_repository(place, planter):
+def test_the_inside_of_a_repository(paths, planter):
     """Where its settings say that the files are elsewhere, git works from within."""
     folder = planter.repository()
-    planter.git(folder, "config", "core.worktree", str(place.workspace))
+    planter.git(folder, "config", "core.worktree", str(paths.workspace))
     assert planter.runs_in(folder), "control"
-    inspect(place)
-    assert not planter.runs_in(place.workspace / f".git{SUFFIX}")
+    inspect(paths)
+    assert not planter.runs_in(paths.workspace / f".git{SUFFIX}")
 
 
 @needs_git
-def test_a_bare_repository(place, planter):
+def test_a_bare_repository(paths, planter):
     folder = planter.bare()
     assert planter.runs_in(folder) and planter.runs_in(folder / "refs"), "control"
-    assert inspect(place)["renamed"] == ["workspace/lib/bare/HEAD"]
+    assert inspect(paths)["renamed"] == ["workspace/lib/bare/HEAD"]
     assert not planter.runs_in(folder) and not planter.runs_in(folder / "refs")
 
 
 @needs_git
 @pytest.mark.parametrize("kind", ["file", "link", "common"])
-def test_a_repository_that_lies_elsewhere(place, planter, kind, tmp_path):
+def test_a_repository_that_lies_elsewhere(paths, planter, kind, tmp_path):
     """Outside of the workspace, too, where an agent may write: in its temporary folder."""
     away = tmp_path / "away"
     shutil.move(planter.bare(), away)
-    pointer = place.workspace / ".git"
+    pointer = paths.workspace / ".git"
     if kind == "file":
         pointer.write_text(f"gitdir: {away}\n")
     elif kind == "link":
         pointer.symlink_to(away)
     else:
-        pointer = place.workspace / "sub"
+        pointer = paths.workspace / "sub"
         pointer.mkdir()
         (pointer / "HEAD").write_text("ref: refs/heads/main\n")
         (pointer / "commondir").write_text(f"{away}\n")
         planter.git(away, "config", "--unset", "core.worktree")
         planter.git(away, "config", "extensions.worktreeConfig", "true")
-        (pointer / "config.worktree").write_text(f"[core]\nworktree = {place.workspace}\n")
-    where = pointer if kind == "common" else place.workspace
+        (pointer / "config.worktree").write_text(f"[core]\nworktree = {paths.workspace}\n")
+    where = pointer if kind == "common" else paths.workspace
     assert planter.runs_in(where), "control"
-    assert inspect(place)["renamed"] == ["workspace/sub/HEAD" if kind == "common" else "workspace/.git"]
+    assert inspect(paths)["renamed"] == ["workspace/sub/HEAD" if kind == "common" else "workspace/.git"]
     assert not planter.runs_in(where) and (away / "HEAD").exists()
 
 
-def test_names_that_shells_and_editors_look_for(place):
+def test_names_that_shells_and_editors_look_for(paths):
     """At any depth, in HOME as well, and what has the new name already stays."""
-    below = place.root / "agent" / "home" / "x"
+    below = paths.root / "agent" / "home" / "x"
     below.mkdir(parents=True)
     for name in NAMES:
-        (place.workspace / name).write_text("old")
+        (paths.workspace / name).write_text("old")
         (below / name.upper()).mkdir()
-    (place.workspace / f".envrc{SUFFIX}").write_text("kept")
-    note = inspect(place)
+    (paths.workspace / f".envrc{SUFFIX}").write_text("kept")
+    note = inspect(paths)
     assert len(note["renamed"]) == 51 and note["renamed"][-1] == f"and {2 * len(NAMES) - 50} more"
-    left = os.listdir(place.workspace)
-    assert not NAMES & set(left) and (place.workspace / f".envrc{SUFFIX}").read_text() == "kept"
+    left = os.listdir(paths.workspace)
+    assert not NAMES & set(left) and (paths.workspace / f".envrc{SUFFIX}").read_text() == "kept"
     assert len(left) == len(NAMES) + 2 and not NAMES & {name.lower() for name in os.listdir(below)}
 
 
 @needs_git
 @pytest.mark.parametrize("kind", ["repository", "bare"])
-def test_a_repository_in_the_system_is_not_in_the_checkpoint(place, planter, kind):
+def test_a_repository_in_the_system_is_not_in_the_checkpoint(paths, planter, kind):
     """It can be submitted all the same, and the checkpoint is that of the folder without it."""
-    (place.system / "policy.py").write_text("class Policy: pass\n")
-    store = CheckpointStore(place.checkpoints)
-    plain = store.snapshot(place.system)
-    planter.workspace = place.system
+    (paths.system / "policy.py").write_text("class Policy: pass\n")
+    store = CheckpointStore(paths.checkpoints)
+    plain = store.snapshot(paths.system)
+    planter.workspace = paths.system
     folder = planter.repository().parent if kind == "repository" else planter.bare()
     assert planter.runs_in(folder), "control"
-    copy = store.folder(checkpoint := store.snapshot(place.system))
+    copy = store.folder(checkpoint := store.snapshot(paths.system))
     assert (copy / "policy.py").is_file() and (checkpoint == plain) is (kind == "repository")
     assert not any(planter.runs_in(one) for one in (copy, *copy.rglob("*")) if one.is_dir())
 
 
-def test_nothing_that_programs_execute_is_in_a_checkpoint(place):
-    store = CheckpointStore(place.checkpoints)
-    (place.system / "lib").mkdir()
-    plain = store.snapshot(place.system)
+def test_nothing_that_programs_execute_is_in_a_checkpoint(paths):
+    store = CheckpointStore(paths.checkpoints)
+    (paths.system / "lib").mkdir()
+    plain = store.snapshot(paths.system)
     for name in NAMES:
-        (place.system / name).mkdir()
-        (place.system / "lib" / name.upper()).write_text("run me")
-    assert store.snapshot(place.system) == plain
-    assert store.snapshot(place.system, is_stored=True) != plain, "what was added to a stored one is seen"
+        (paths.system / name).mkdir()
+        (paths.system / "lib" / name.upper()).write_text("run me")
+    assert store.snapshot(paths.system) == plain
+    assert store.snapshot(paths.system, is_stored=True) != plain, "what was added to a stored one is seen"

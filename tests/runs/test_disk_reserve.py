@@ -17,10 +17,10 @@ from evopolicygym.runs import disk_reserve
 
 
 @pytest.fixture
-def place(tmp_path):
-    place = RunPaths(tmp_path / "run")
-    place.make()
-    return place
+def paths(tmp_path):
+    paths = RunPaths(tmp_path / "run")
+    paths.make()
+    return paths
 
 
 @contextmanager
@@ -34,11 +34,11 @@ def full_disk(size):
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def test_the_room_is_for_those_who_may_use_it(place):
+def test_the_room_is_for_those_who_may_use_it(paths):
     asked = []
-    judge = Judge(place, None, lambda: asked.append(lift()) is None)
+    judge = Judge(paths, None, lambda: asked.append(lift()) is None)
     judge.record(Prompted(1))
-    with full_disk(place.ledger.stat().st_size + 10) as lift:
+    with full_disk(paths.ledger.stat().st_size + 10) as lift:
         with pytest.raises(LedgerUnwritable):
             judge.record(Refused("busy"))
         assert not asked and judge.state.refused.total() == 0
@@ -47,24 +47,24 @@ def test_the_room_is_for_those_who_may_use_it(place):
     judge.close()
 
 
-def test_where_there_is_no_room_it_is_said(place):
-    judge = Judge(place, None)
+def test_where_there_is_no_room_it_is_said(paths):
+    judge = Judge(paths, None)
     with full_disk(10), pytest.raises(LedgerUnwritable):
         judge.record(Refused("busy"), from_reserve=True)
     judge.close()
 
 
-def test_it_is_given_in_parts_and_most_of_it_is_kept(place):
-    assert not disk_reserve.release_part(place), "there is none yet"
-    disk_reserve.make(place)
-    file = place.root / disk_reserve.NAME
+def test_it_is_given_in_parts_and_most_of_it_is_kept(paths):
+    assert not disk_reserve.release_part(paths), "there is none yet"
+    disk_reserve.make(paths)
+    file = paths.root / disk_reserve.NAME
     blocks = file.stat().st_blocks
     for _ in range(5):  # three refunds, the end of the run, and one to spare
-        assert disk_reserve.release_part(place)
+        assert disk_reserve.release_part(paths)
     assert 0 < file.stat().st_blocks < blocks
-    while disk_reserve.release_part(place):
+    while disk_reserve.release_part(paths):
         pass
-    assert disk_reserve.release(place) and not disk_reserve.release(place)
+    assert disk_reserve.release(paths) and not disk_reserve.release(paths)
 
 
 LOGGING = """
@@ -77,7 +77,7 @@ print("done")
 """
 
 
-def test_a_log_that_cannot_be_written_is_no_traceback(place):
-    log = place.logs / "judge.log"
+def test_a_log_that_cannot_be_written_is_no_traceback(paths):
+    log = paths.logs / "judge.log"
     done = subprocess.run([sys.executable, "-c", LOGGING, log], capture_output=True, text=True)
     assert (done.stdout, done.stderr) == ("done\n", "") and log.stat().st_size == 0

@@ -18,17 +18,17 @@ from server_helpers import AS_USER
 
 
 @pytest.fixture
-def place(tmp_path, monkeypatch):
+def paths(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # a walk goes elsewhere
-    place = RunPaths(tmp_path / "run")
-    place.make()
-    (place.logs / "agent").mkdir()
-    yield place
-    subprocess.run(["rm", "-rf", place.root])  # at any depth, which pytest cannot
+    paths = RunPaths(tmp_path / "run")
+    paths.make()
+    (paths.logs / "agent").mkdir()
+    yield paths
+    subprocess.run(["rm", "-rf", paths.root])  # at any depth, which pytest cannot
 
 
-def kinds(place):
-    return {sign["kind"] for sign in integrity_scan.find_signs(place.root)["signs"]}
+def kinds(paths):
+    return {sign["kind"] for sign in integrity_scan.find_signs(paths.root)["signs"]}
 
 
 @pytest.mark.parametrize(
@@ -45,45 +45,45 @@ def kinds(place):
         ("LINK_LENGTH_1 = 1.0", "copied_dynamics"),
     ],
 )
-def test_a_sign_in_a_file_or_in_a_transcript(place, text, kind):
-    (place.system / "policy.py").write_text(f"x = 1\n{text}\n")
-    assert kinds(place) == {kind}
-    (place.system / "policy.py").write_text("x = 1\n")
-    (place.logs / "agent" / "turn_001.jsonl").write_text(json.dumps({"command": f"x\n{text}\n"}))
-    assert kinds(place) == {kind}
+def test_a_sign_in_a_file_or_in_a_transcript(paths, text, kind):
+    (paths.system / "policy.py").write_text(f"x = 1\n{text}\n")
+    assert kinds(paths) == {kind}
+    (paths.system / "policy.py").write_text("x = 1\n")
+    (paths.logs / "agent" / "turn_001.jsonl").write_text(json.dumps({"command": f"x\n{text}\n"}))
+    assert kinds(paths) == {kind}
 
 
-def test_honest_work_shows_no_signs(place):
-    (place.system / "policy.py").write_text("import numpy as np\nimport json\n# gymnastics, not a gym\n")
-    (place.logs / "agent" / "turn_001.jsonl").write_text(
+def test_honest_work_shows_no_signs(paths):
+    (paths.system / "policy.py").write_text("import numpy as np\nimport json\n# gymnastics, not a gym\n")
+    (paths.logs / "agent" / "turn_001.jsonl").write_text(
         '{"command": "python submit.py 0-7; curl http://127.0.0.1:1/x"}'
     )
-    (place.workspace / "AGENTS.md").write_text("import gymnasium")
-    (place.workspace / "HEAD").write_text("no repository")
-    note = inspect(place)
+    (paths.workspace / "AGENTS.md").write_text("import gymnasium")
+    (paths.workspace / "HEAD").write_text("no repository")
+    note = inspect(paths)
     assert (note["signs"], note["renamed"], note["error"]) == ([], [], None)
-    assert sorted(os.listdir(place.workspace)) == ["AGENTS.md", "HEAD", "system"]
+    assert sorted(os.listdir(paths.workspace)) == ["AGENTS.md", "HEAD", "system"]
 
 
-def test_links_are_not_followed_and_bytes_do_no_harm(place, tmp_path):
+def test_links_are_not_followed_and_bytes_do_no_harm(paths, tmp_path):
     (tmp_path / "secret").write_text("import gymnasium")
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / ".git").mkdir()
-    (place.workspace / "link").symlink_to(tmp_path / "secret")
-    (place.workspace / "folder").symlink_to(tmp_path / "elsewhere")
-    (place.workspace / "loop").symlink_to(place.workspace)
-    (place.workspace / "zero").symlink_to("/dev/zero")
-    (place.workspace / "bytes").write_bytes(bytes(range(256)) * 100)
-    note = inspect(place)
+    (paths.workspace / "link").symlink_to(tmp_path / "secret")
+    (paths.workspace / "folder").symlink_to(tmp_path / "elsewhere")
+    (paths.workspace / "loop").symlink_to(paths.workspace)
+    (paths.workspace / "zero").symlink_to("/dev/zero")
+    (paths.workspace / "bytes").write_bytes(bytes(range(256)) * 100)
+    note = inspect(paths)
     assert (note["signs"], note["renamed"], note["error"]) == ([], [], None)
     assert (tmp_path / "elsewhere" / ".git").exists()
 
 
-def test_a_workspace_that_is_a_link_is_left_alone(place, tmp_path):
+def test_a_workspace_that_is_a_link_is_left_alone(paths, tmp_path):
     (tmp_path / "elsewhere" / ".git").mkdir(parents=True)
-    place.workspace.rename(tmp_path / "away")
-    place.workspace.symlink_to(tmp_path / "elsewhere")
-    note = inspect(place)
+    paths.workspace.rename(tmp_path / "away")
+    paths.workspace.symlink_to(tmp_path / "elsewhere")
+    note = inspect(paths)
     assert note["renamed"] == [] and "cannot be entered" in note["not_checked"][-1]
     assert (tmp_path / "elsewhere" / ".git").exists()
 
@@ -93,10 +93,10 @@ REPEATED = [b"\n", b" ", b"\t\n", b"pip -", b"pip -pip ", b"pip ", b"curl ", b"g
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("text", REPEATED)
-def test_no_text_takes_long(text, place):
+def test_no_text_takes_long(text, paths):
     """Each pattern takes less than a second of CPU time for this; a quadratic one takes hours, which ends the test."""
-    (place.workspace / "file").write_bytes(text * ((1 << 20) // len(text)))
-    note = inspect(place)
+    (paths.workspace / "file").write_bytes(text * ((1 << 20) // len(text)))
+    note = inspect(paths)
     assert note["error"] is None
 
 
@@ -111,34 +111,34 @@ def nested(folder, depth):
     return descriptor
 
 
-def test_at_any_depth(place):
-    bottom = nested(place.workspace, 2000)
+def test_at_any_depth(paths):
+    bottom = nested(paths.workspace, 2000)
     os.mkdir(".git", dir_fd=bottom)
     os.close(os.open("sign.py", os.O_CREAT | os.O_WRONLY, dir_fd=bottom))
     with open(os.open("sign.py", os.O_WRONLY, dir_fd=bottom), "w") as file:
         file.write("import gymnasium")
-    note = inspect(place)
+    note = inspect(paths)
     assert note["error"] is None and note["signs"][0]["where"].endswith("deep/deep/sign.py")
     assert len(note["renamed"]) == 1 and note["renamed"][0].endswith("deep/.git")
     assert sorted(os.listdir(bottom)) == [".git" + SUFFIX, "sign.py"]
     os.close(bottom)
 
 
-def test_more_than_can_be_looked_at_is_said(place, monkeypatch):
+def test_more_than_can_be_looked_at_is_said(paths, monkeypatch):
     monkeypatch.setattr(integrity_scan.FolderWalk.__init__, "__defaults__", (10,))
     for number in range(20):
-        (place.workspace / f"a{number}").mkdir()
-    (place.workspace / ".git").mkdir()
-    part = integrity_scan.rename_autorun(place.root)
+        (paths.workspace / f"a{number}").mkdir()
+    (paths.workspace / ".git").mkdir()
+    part = integrity_scan.rename_autorun(paths.root)
     assert part["renamed"] == ["workspace/.git"], "what lies on top is asked for by name"
     assert any("beyond the first 10" in text for text in part["not_checked"])
 
 
-def test_a_large_file_hides_no_other(place):
-    with open(place.workspace / "a.bin", "wb") as sparse:
+def test_a_large_file_hides_no_other(paths):
+    with open(paths.workspace / "a.bin", "wb") as sparse:
         sparse.truncate(1 << 40)
-    (place.workspace / "b.py").write_text("import gymnasium")
-    note = inspect(place)
+    (paths.workspace / "b.py").write_text("import gymnasium")
+    note = inspect(paths)
     assert note["error"] is None and [sign["where"] for sign in note["signs"]] == ["workspace/b.py"]
     assert any("MiB of a file" in text and "1 files" in text for text in note["not_checked"])
 
@@ -151,20 +151,20 @@ def test_a_large_file_hides_no_other(place):
         ("print('{')", "could not be inspected: JSONDecodeError"),
     ],
 )
-def test_a_process_that_does_not_live_to_tell_is_a_note(place, monkeypatch, body, error):
+def test_a_process_that_does_not_live_to_tell_is_a_note(paths, monkeypatch, body, error):
     monkeypatch.setattr(limited_process, "CODE", "import os, sys\nsys.path.append(sys.argv[1])\n"
                         f"from evopolicygym.analysis.limited_process import limit\n{body}")  # fmt: skip
-    note = inspect(place)
+    note = inspect(paths)
     assert error in note["error"] and note["signs"] == [] and note["not_checked"]
 
 
-def test_what_was_renamed_is_known_when_the_rest_fails(place, monkeypatch):
-    (place.workspace / ".envrc").write_text("touch mark")
+def test_what_was_renamed_is_known_when_the_rest_fails(paths, monkeypatch):
+    (paths.workspace / ".envrc").write_text("touch mark")
     monkeypatch.setattr(limited_process, "CODE", "import os, sys\nsys.path.append(sys.argv[1])\n"
                         "from evopolicygym.runs import integrity_scan\n"
                         "integrity_scan.find_signs = lambda root: os.abort()\n"
                         "integrity_scan.main(sys.argv[3])")  # fmt: skip
-    note = inspect(place)
+    note = inspect(paths)
     assert note["renamed"] == ["workspace/.envrc"] and "SIGABRT" in note["error"]
 
 
