@@ -152,7 +152,7 @@ def test_what_a_policy_says_while_it_does_not_load_is_kept(tmp_path):
         (["evaluate", EXAMPLE, "core16/acrobot", "--cases", "1024"], "there are cases 0 to 1023"),
         (["evaluate", EXAMPLE, "core16/acrobot", "--cases", "x"], "'x' is not a case"),
         (["evaluate", "/nowhere", "core16/acrobot"], "/nowhere is not a folder"),
-        (["evaluate", EXAMPLE, "core16/acrobot", "--video"], "Add --record"),
+        (["evaluate", EXAMPLE, "core16/acrobot", "--video"], "Name a folder for recordings with --record"),
         (["evaluate", EXAMPLE, "core16/acrobot", "--record", "/proc/x"], "cannot write to /proc/x"),
         (["evaluate", EXAMPLE, "core16/acrobot", "--record", EXAMPLE], "is not empty"),
         (["evaluate", EXAMPLE, "core16/acrobot", "--seal-key", "/nowhere"], "cannot read the sealing key /nowhere"),

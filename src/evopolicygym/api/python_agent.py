@@ -153,7 +153,7 @@ class PythonAgent:
         except (OSError, UserError) as error:
             return Turn(None, time.monotonic() - began, failure=start_failure(request.number == 1, error))
         wall_s = time.monotonic() - began
-        failure = ended or (self._failure(request.number, code) if code else None)
+        failure = self._failure(request.number, code) if ended is None or self._is_closed else ended
         text = _tail(self._stream(request.number, ".out"), 1)
         return Turn(code, wall_s, text=text, failure=failure, stop=failure is None)
 
@@ -183,7 +183,9 @@ class PythonAgent:
             finally:
                 process.kill()
 
-    def _failure(self, number: int, code: int) -> TurnFailure:
+    def _failure(self, number: int, code: int | None) -> TurnFailure | None:
+        if code == 0:
+            return None
         if self._is_closed:
             return TurnFailure(FailureKind.INTERRUPTED, "the run was stopped")
         if not self._host.is_alive:

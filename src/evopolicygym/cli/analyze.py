@@ -4,14 +4,68 @@ from __future__ import annotations
 
 import csv
 import sys
+from collections.abc import Sequence
+from dataclasses import fields
+from pathlib import Path
+from statistics import median
 from typing import Annotated, Any
 
 import typer
 
-from evopolicygym.cli.analyze_text import show_runs
+from evopolicygym.analysis.analyze import EntrantSummary, summarize_entrants
+from evopolicygym.analysis.diagnostics import CodeSize, Diagnosis
+from evopolicygym.analysis.edits.kinds import EDITS, PAPER_EDITS, SizeClass
+from evopolicygym.analysis.formatting import UNKNOWN, number
+from evopolicygym.analysis.spending import files_opened
+from evopolicygym.analysis.stats.hit_rates import HitRate
 from evopolicygym.cli.options import RunFolders
-from evopolicygym.cli.output import print_json, print_skipped
+from evopolicygym.cli.output import print_json, print_skipped, print_table, print_text
 from evopolicygym.errors import UserError
+
+RUN_HEADER = (
+    "run",
+    "task",
+    "agent",
+    "held-out",
+    "selected",
+    "accepted",
+    "candidates",
+    "failed",
+    "refused",
+    "unused",
+    "cases",
+    "repeats",
+)
+RUN_OPTIONAL = ("repeats", "cases", "unused", "candidates", "task")
+PROGRESS_HEADER = (
+    "run",
+    "best",
+    "area",
+    "to 50 %",
+    "to 80 %",
+    "to 95 %",
+    "after best",
+    "drops",
+    "rolled back",
+    "last - best",
+)
+TOKEN_HEADER = (
+    "run",
+    "turns",
+    "fresh input",
+    "cache read",
+    "output",
+    "known for",
+    "by",
+    "median output",
+    "files opened",
+)
+EDIT_HEADER = ("run", *EDITS, "phases")
+EDIT_OPTIONAL = ("unknown", "cosmetic", "phases")
+RATE_HEADER = ("agent", "tasks", "runs", "edit", "hits", "number", "rate", "low", "high", "interval of")
+RATE_OPTIONAL = ("hits", "runs")
+SIZE_HEADER = ("agent", "tasks", *SizeClass)
+SHAPE_HEADER = ("agent", "tasks", *(field.name for field in fields(CodeSize)))
 
 
 def analyze(
@@ -22,17 +76,17 @@ def analyze(
     """Diagnose how runs went: edits and hits, curves, budget, code structure. Exit code 1 if a folder was skipped."""
     if json and as_csv:
         raise UserError("--json and --csv cannot be combined", "Choose one.")
-    from evopolicygym.api.statistics import analyze
+    from evopolicygym.api.statistics import analyze as analyze_runs
 
-    made = analyze(runs)
+    analysis = analyze_runs(runs)
     if json:
-        print_json(made.as_dict())
+        print_json(analysis.as_dict())
     elif as_csv:
-        _print_csv(made.rows())
-    elif made.runs:
-        show_runs(made.runs)
-    print_skipped(made.skipped)
-    raise typer.Exit(1 if made.skipped else 0)
+        _print_csv(analysis.rows())
+    elif analysis.runs:
+        _show_runs(analysis.runs)
+    print_skipped(analysis.skipped)
+    raise typer.Exit(1 if analysis.skipped else 0)
 
 
 def _print_csv(rows: list[dict[str, Any]]) -> None:
@@ -40,3 +94,108 @@ def _print_csv(rows: list[dict[str, Any]]) -> None:
         writer = csv.DictWriter(sys.stdout, list(rows[0]), lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
+
+
+def _show_runs(runs: Sequence[Diagnosis]) -> None:
+    summaries = summarize_entrants(runs)
+    _table("runs", RUN_HEADER, [_run(run) for run in runs], RUN_OPTIONAL)
+    _table("progress of the best validation mean", PROGRESS_HEADER, [_progress(run) for run in runs])
+    _table("tokens, and feedback files opened between submissions", TOKEN_HEADER, [_tokens(run) for run in runs])
+    _table("edits: hits / number, by kind", EDIT_HEADER, [_edits(run) for run in runs], EDIT_OPTIONAL)
+    _table("hit rates by agent, with 95 % intervals clustered by run", RATE_HEADER, _rates(summaries), RATE_OPTIONAL)
+    _table("hits / number by edit size", SIZE_HEADER, [_sizes(group) for group in summaries])
+    _table("structure of the selected bundles, means", SHAPE_HEADER, [_shape(group) for group in summaries])
+
+
+def _run(run: Diagnosis) -> Sequence[str]:
+    summary, spent = run.summary, run.spending
+    return (
+        _name(run),
+        summary.task,
+        summary.entrant,
+        number(summary.heldout_mean),
+        number(summary.selected_submission),
+        str(spent.accepted),
+        str(summary.candidates),
+        str(spent.failed),
+        str(sum(spent.refused.values())),
+        str(spent.unused),
+        str(spent.distinct_cases),
+        str(spent.repeated_episodes),
+    )
+
+
+def _progress(run: Diagnosis) -> Sequence[str]:
+    progress = run.progress
+    return (
+        _name(run),
+        number(progress.curve[-1].best if progress.curve else None),
+        number(progress.area),
+        *map(number, progress.episodes_to.values()),
+        number(progress.submissions_after_best),
+        str(progress.drops),
+        _percent(progress.drops_rolled_back),
+        number(progress.last_minus_best),
+    )
+
+
+def _tokens(run: Diagnosis) -> Sequence[str]:
+    """Tokens of single submissions are known if each had a turn of its own, or if requests were metered."""
+    intervals = [submission.between for submission in run.spending.by_submission]
+    metered = [interval.tokens for interval in intervals if interval.tokens]
+    outputs = [tokens.output for tokens in metered if tokens.output is not None]
+    used = run.spending.tokens
+    return (
+        _name(run),
+        str(len(run.spending.by_turn)),
+        *(UNKNOWN if n is None else f"{n:,}" for n in (used.fresh_input, used.cache_read, used.output)),
+        f"{len(metered)} of {len(intervals)}",
+        " and ".join(sorted({interval.tokens_by for interval in intervals if interval.tokens_by})) or UNKNOWN,
+        number(median(outputs) if outputs else None),
+        number(files_opened(intervals)),
+    )
+
+
+def _edits(run: Diagnosis) -> Sequence[str]:
+    return (_name(run), *(f"{rate.hits}/{rate.n}" for rate in run.edits.values()), str(len(run.phases)))
+
+
+def _rates(summaries: Sequence[EntrantSummary]) -> list[Sequence[str]]:
+    """Return the rates of the two kinds of edits that the paper has in its table."""
+    return [
+        (*_group(group), str(group.runs), kind, *_rate(group.edits[kind]))
+        for group in summaries
+        for kind in PAPER_EDITS
+    ]
+
+
+def _rate(rate: HitRate) -> Sequence[str]:
+    about = UNKNOWN if not rate.runs else "this run alone" if rate.runs == 1 else "runs"
+    return str(rate.hits), str(rate.n), _percent(rate.rate), _percent(rate.low), _percent(rate.high), about
+
+
+def _sizes(group: EntrantSummary) -> Sequence[str]:
+    return (*_group(group), *(f"{rate.hits}/{rate.n}" for rate in group.sizes.values()))
+
+
+def _shape(group: EntrantSummary) -> Sequence[str]:
+    numbers = group.structure or {}
+    return (*_group(group), *(number(numbers.get(field.name)) for field in fields(CodeSize)))
+
+
+def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], optional: Sequence[str] = ()) -> None:
+    print_text(title)
+    print_table(columns, rows, optional=optional)
+    print_text()
+
+
+def _group(group: EntrantSummary) -> tuple[str, str]:
+    return group.entrant, group.tasks
+
+
+def _name(run: Diagnosis) -> str:
+    return Path(run.summary.folder).resolve().name
+
+
+def _percent(value: float | None) -> str:
+    return UNKNOWN if value is None else f"{100 * value:.0f} %"

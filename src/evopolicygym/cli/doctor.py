@@ -54,7 +54,7 @@ DRAW: Final = "from evopolicygym.cli.doctor import draw; draw({!r})"
 def doctor(json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
     """Check isolation, simulators, versions and rendering by using them. Exit code 0 if results are publishable."""
     sections = {
-        "isolation": probes.isolation(),
+        "isolation": probes.probe_isolation(),
         "agents": list(_agents()),
         "versions": list(_versions()),
         "imports": list(_imports()),

@@ -9,17 +9,9 @@ from typing import Annotated
 import typer
 
 from evopolicygym.api.evaluate import evaluate as evaluate_policy
-from evopolicygym.cli.options import (
-    Engine,
-    Json,
-    LocalJobs,
-    PolicyIsolation,
-    RayAddress,
-    SealKey,
-    SeedsChoice,
-    TaskName,
-)
+from evopolicygym.cli.options import Json, TaskName
 from evopolicygym.cli.output import episode_progress, print_json, stderr, stdout
+from evopolicygym.cli.play_options import Engine, LocalJobs, PolicyIsolation, RayAddress, SealKey, SeedsChoice
 from evopolicygym.errors import Fault, UserError
 from evopolicygym.execution.evaluation import (
     Evaluation,

@@ -10,8 +10,9 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from evopolicygym.cli.options import Json, LocalJobs, OptionalPolicyIsolation, OwnTask, RunFolder
+from evopolicygym.cli.options import Json, OwnTask, RunFolder
 from evopolicygym.cli.output import print_json, print_notice, progress, stderr, stdout
+from evopolicygym.cli.play_options import LocalJobs, OptionalPolicyIsolation
 from evopolicygym.cli.run_text import check_outcome, show_outcome, show_scores
 from evopolicygym.errors import Fault, UserError
 from evopolicygym.execution.slots import check_jobs

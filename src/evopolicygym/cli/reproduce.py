@@ -29,27 +29,29 @@ def reproduce(
     from evopolicygym.analysis import reproduce as analysis
 
     given = paper.load(input_file) if input_file else paper.document()
-    found = analysis.reproduce(given, paper.document())
+    reproduction = analysis.reproduce(given, paper.document())
     if json:
-        print_json({**asdict(found), "holds": found.holds, "input": given.model_dump()})
+        print_json({**asdict(reproduction), "holds": reproduction.holds, "input": given.model_dump()})
     else:
-        _show(found)
-    if not found.holds:
+        _show(reproduction)
+    if not reproduction.holds:
         raise typer.Exit(1)
 
 
-def _show(found: Reproduction) -> None:
+def _show(reproduction: Reproduction) -> None:
     for title, table, digits in (
-        ("Table 2: rank scores", found.table2, 3),
-        ("\nTable 8: normalised scores, and means by demand", found.table8, 2),
-        ("\nTable 4: percentage of edits that raised the best validation mean", found.table4, 1),
+        ("Table 2: rank scores", reproduction.table2, 3),
+        ("\nTable 8: normalised scores, and means by demand", reproduction.table8, 2),
+        ("\nTable 4: percentage of edits that raised the best validation mean", reproduction.table4, 1),
     ):
         print_text(title)
         _show_table(table, digits)
-    print_text(f"\n{found.compared} cells of Tables 2 and 8 recomputed, {len(found.wrong)} differ from what is printed")
-    for cell in (*found.wrong, *found.altered):
-        print_text(f"  {'altered' if cell in found.altered else 'differs'}: {cell}")
-    print_text("verdict: " + ("reproduced" if found.holds else "NOT reproduced"))
+    print_text(
+        f"\n{reproduction.compared} cells of Tables 2 and 8 recomputed, {len(reproduction.wrong)} differ from the paper"
+    )
+    for cell in (*reproduction.wrong, *reproduction.altered):
+        print_text(f"  {'altered' if cell in reproduction.altered else 'differs'}: {cell}")
+    print_text("verdict: " + ("reproduced" if reproduction.holds else "NOT reproduced"))
 
 
 def _show_table(table: Scores, digits: int) -> None:

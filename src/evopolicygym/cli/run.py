@@ -15,9 +15,10 @@ import typer
 
 from evopolicygym.agents.definitions import COMMAND
 from evopolicygym.api.run import new_folder, play
-from evopolicygym.cli.options import (
+from evopolicygym.cli.options import TASK_HELP
+from evopolicygym.cli.output import print_notice, print_refused_nodes, stderr
+from evopolicygym.cli.play_options import (
     LEVELS,
-    TASK_HELP,
     LocalJobs,
     MaxCandidates,
     PolicyIsolation,
@@ -25,7 +26,6 @@ from evopolicygym.cli.options import (
     SealKey,
     SeedsChoice,
 )
-from evopolicygym.cli.output import print_notice, print_refused_nodes, stderr
 from evopolicygym.cli.run_text import check_outcome, is_without_score, show_outcome, watch_run
 from evopolicygym.errors import UserError
 from evopolicygym.execution.slots import check_jobs
@@ -219,8 +219,8 @@ def _given_to_resume(context: typer.Context, settings: RunSettings) -> dict[str,
     written = _written(context)
     task, command = _task_and_command(context, settings)
     grants = granted_options(settings)
-    known = {"task", "resume", "json", *MAY_DIFFER, *grants} | (set() if command else {"command"})
-    if refused := [flag for name, flag in written.items() if name not in known]:
+    allowed = {"task", "resume", "json", *MAY_DIFFER, *grants} | (set() if command else {"command"})
+    if refused := [flag for name, flag in written.items() if name not in allowed]:
         raise UserError(
             f"a run continues with the settings it was opened with: {', '.join(refused)} cannot be given with --resume",
             "Leave it out, or start a new run.",

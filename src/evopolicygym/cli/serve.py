@@ -11,8 +11,9 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from evopolicygym.cli.options import MaxCandidates, OptionalPolicyIsolation, SealKey, TaskName
+from evopolicygym.cli.options import TaskName
 from evopolicygym.cli.output import print_notice, stderr, stdout
+from evopolicygym.cli.play_options import MaxCandidates, OptionalPolicyIsolation, SealKey
 from evopolicygym.cli.run_text import check_outcome, show_outcome
 from evopolicygym.judge.judge import Videos
 from evopolicygym.judge.state import RunPhase

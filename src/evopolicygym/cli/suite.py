@@ -16,6 +16,7 @@ import typer
 from evopolicygym.analysis.formatting import counted
 from evopolicygym.cli import suite_text
 from evopolicygym.cli.output import print_json, print_refused_nodes, stderr
+from evopolicygym.cli.play_options import Engine, RayAddress
 from evopolicygym.errors import UserError
 from evopolicygym.execution.ray.cluster import RayCluster
 from evopolicygym.execution.slots import check_jobs
@@ -41,10 +42,8 @@ def run(
         list[str] | None, typer.Option("--set", help="Replace a value of the file: agents.codex.model=X. Repeatable.")
     ] = None,
     jobs: Annotated[int, typer.Option(min=1, help="Episodes played in parallel, over all runs.")] = CORES,
-    engine: Annotated[EngineName, typer.Option(help="Where episodes are played.")] = EngineName.LOCAL,
-    ray_address: Annotated[
-        str | None, typer.Option(help="Ray cluster to use, or auto (default: start one on this machine).")
-    ] = None,
+    engine: Engine = EngineName.LOCAL,
+    ray_address: RayAddress = None,
     parallel_runs: Annotated[int, typer.Option(min=1, help="Agents that work in parallel.")] = 4,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be done and what it may cost.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print suite.json, or the plan, as JSON.")] = False,

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from evopolicygym.analysis.limited_process import limit
-from evopolicygym.sandbox.autorun import NAMES, OF_A_REPOSITORY, found_in
+from evopolicygym.sandbox.autorun import NAMES, OF_A_REPOSITORY, autorun_names
 
 CPU_S: Final = 60
 MEMORY: Final = 1 << 30
@@ -213,7 +213,7 @@ class AutorunRenamer:
 
 def _dangerous(folder: ScannedFolder) -> list[str]:
     """Return names that run by themselves. In a folder that is not listed completely, each known name is looked up."""
-    return sorted(found_in(filter(os.path.lexists, NAMES | OF_A_REPOSITORY) if folder.is_cut else folder.names))
+    return sorted(autorun_names(filter(os.path.lexists, NAMES | OF_A_REPOSITORY) if folder.is_cut else folder.names))
 
 
 def _unused_name(name: str) -> str:

@@ -26,7 +26,7 @@ BARE: Final = (frozenset({"objects", "refs"}), frozenset({"commondir"}))  # git 
 OF_A_REPOSITORY: Final = frozenset({HEAD}).union(*BARE)
 
 
-def found_in(names: Iterable[str]) -> set[str]:
+def autorun_names(names: Iterable[str]) -> set[str]:
     """Return those of the names in one folder that make a program execute something; for a bare repository, HEAD."""
     present = {name for name in names if name.casefold() in NAMES or name in OF_A_REPOSITORY}
     is_bare = HEAD in present and any(beside <= present for beside in BARE)

@@ -140,7 +140,7 @@ class _Copy:
         if depth > MAX_DEPTH:
             raise SnapshotRefused(f"{prefix} is nested more than {MAX_DEPTH} folders deep")
         present = os.listdir(descriptor)
-        left_out = set[str]() if self._is_stored else autorun.found_in(present)
+        left_out = set[str]() if self._is_stored else autorun.autorun_names(present)
         for name in sorted(set(present) - left_out):
             path = prefix + name
             self._check_name(name, path)

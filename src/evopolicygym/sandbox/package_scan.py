@@ -71,7 +71,7 @@ def simulators_beneath(root: str) -> tuple[str, ...]:
     if _is_simulator(os.path.basename(root), root):
         return (root,)
     scan = scan_packages(root)
-    inner = (path for folder in scan.packages if beneath(folder, root) for path in simulators_beneath(folder))
+    inner = (path for folder in scan.packages if is_beneath(folder, root) for path in simulators_beneath(folder))
     return tuple(dict.fromkeys([*scan.simulators, *inner]))
 
 
@@ -113,7 +113,7 @@ def _target(entry: os.DirEntry[str]) -> Iterator[str]:
         yield entry.path
         return
     target = os.path.realpath(entry.path)
-    if os.path.exists(target) and not beneath(entry.path, target):
+    if os.path.exists(target) and not is_beneath(entry.path, target):
         yield target
 
 
@@ -125,7 +125,7 @@ def _added_paths(packages: str) -> Iterator[str]:
             continue
         for line in _lines(entry.path):
             path = os.path.realpath(os.path.join(packages, line))
-            if os.path.exists(path) and not beneath(packages, path) and not os.path.exists(f"{path}/os.py"):
+            if os.path.exists(path) and not is_beneath(packages, path) and not os.path.exists(f"{path}/os.py"):
                 yield path
 
 
@@ -136,5 +136,5 @@ def _lines(path: str) -> list[str]:
     return []
 
 
-def beneath(path: str, root: str) -> bool:
+def is_beneath(path: str, root: str) -> bool:
     return path == root or path.startswith(root.rstrip("/") + "/")

@@ -19,7 +19,7 @@ FIRST_POLICY_UID: Final = 210_000
 POLICY_UIDS: Final = 50_000
 
 
-def bound_resources(limits: Limits) -> None:
+def limit_resources(limits: Limits) -> None:
     """Set the kernel limits of this policy process. The limit of address space is the memory limit: a policy cannot
     fork, so this process is the whole policy."""
     cpu = math.ceil(limits.episode_cpu_s)
@@ -42,7 +42,7 @@ def bound_resources(limits: Limits) -> None:
             ) from error
 
 
-def become_nobody(uid: int) -> None:
+def switch_user(uid: int) -> None:
     """Root only: switch to a uid that owns nothing. Comes before the limit of threads, as the kernel does not limit
     uid 0."""
     try:
@@ -53,7 +53,7 @@ def become_nobody(uid: int) -> None:
         raise OSError(f"root cannot become another user here, such as uid {uid}: {error.strerror}") from error
 
 
-def be_counted_apart(uid: int) -> bool:
+def set_real_uid(uid: int) -> bool:
     """Root without a private root: keep root's access to files, but set a real uid of its own, by which the kernel
     counts processes (it does not limit uid 0). Returns False where that is impossible: a container may not let root
     change its uid, a user namespace may have no other uid."""
@@ -66,13 +66,13 @@ def be_counted_apart(uid: int) -> bool:
     return True
 
 
-def bound_threads(others: int = 0) -> None:
+def limit_threads(others: int = 0) -> None:
     """Limit threads. The kernel counts by user: ``others`` is how many tasks the user has besides the policy's."""
     limit = others + THREADS
     resource.setrlimit(resource.RLIMIT_NPROC, (limit, limit))
 
 
-def tasks_of(uid: int) -> int:
+def count_tasks(uid: int) -> int:
     """Return how many processes and threads a user has now."""
     total = 0
     for process in os.scandir("/proc"):
@@ -82,7 +82,7 @@ def tasks_of(uid: int) -> int:
     return total
 
 
-def give_up_privileges() -> None:
+def drop_privileges() -> None:
     """Drop capabilities and the right to gain new ones. The zygote has emptied the bounding set, which takes
     privilege."""
     kernel.clear_capabilities()

@@ -50,7 +50,7 @@ class Probe:
     remedy: str = ""
 
 
-def isolation() -> list[Probe]:
+def probe_isolation() -> list[Probe]:
     """Try every layer by itself, then each level as a whole."""
     layers = [_attempt(f"namespace {name}", partial(_unshare, flag)) for name, flag in NAMESPACES.items()]
     abi = landlock.abi()

@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from evopolicygym.sandbox.package_scan import beneath, scan_packages
+from evopolicygym.sandbox.package_scan import is_beneath, scan_packages
 
 POLICY_PACKAGES: Final = ("numpy", "scipy")
 # Never hidden, even if a `*.pth` file names one of them: no program would run.
@@ -93,18 +93,18 @@ def holes_of(roots: Iterable[str]) -> tuple[str, ...]:
 
 
 def is_within(path: str, roots: Iterable[str]) -> bool:
-    return any(beneath(path, root) for root in roots)
+    return any(is_beneath(path, root) for root in roots)
 
 
 def is_needed(path: str, roots: Iterable[str] = ()) -> bool:
     """Whether hiding ``path`` would hide one of ``roots``, or what every program needs."""
-    return any(beneath(needed, path) for needed in (*roots, *NEEDED))
+    return any(is_beneath(needed, path) for needed in (*roots, *NEEDED))
 
 
 def outermost(paths: Iterable[str]) -> tuple[str, ...]:
     kept: list[str] = []
     for path in sorted(set(paths), key=lambda path: path.rstrip("/") + "/"):
-        if not (kept and beneath(path, kept[-1])):
+        if not (kept and is_beneath(path, kept[-1])):
             kept.append(path)
     return tuple(kept)
 
@@ -113,7 +113,7 @@ def cover(root: str, holes: tuple[str, ...]) -> list[str]:
     """Return the shortest list of paths that covers ``root`` but none of ``holes``."""
     if root in holes:
         return []
-    if not any(beneath(hole, root) for hole in holes):
+    if not any(is_beneath(hole, root) for hole in holes):
         return [root]
     children = [entry.path for entry in os.scandir(root) if not entry.is_symlink()]
     return [path for child in sorted(children) for path in cover(child, holes)]

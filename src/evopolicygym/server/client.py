@@ -3,17 +3,17 @@
 
     python3 submit.py 0-7         train cases 0 to 7: eight episodes of the budget
     python3 submit.py 0-3,7,7     any list; order and repeats are kept, each costs one episode
-    python3 submit.py             go on waiting for a submission that was interrupted
+    python3 submit.py             continue to wait for an interrupted submission
     python3 submit.py --check     import, construct and ask system/policy.py once here: free, no environment
     python3 submit.py --info      remaining budget, limits, spaces (JSON)
     python3 submit.py --task      the task text
 
-If this program is killed while it waits, nothing is lost: run it again, with the same cases or with none. The
+If this program is killed while it waits, nothing is lost: run it again, with the same cases or without. The
 submission is charged once, and its result is printed. Details of every submission: feedback/submit_NNN/.
 
 Exit codes: 0 played, 1 the policy did not load (or its episodes together took too long), 2 refused (nothing was
 charged) or the run is closed, 3 the server cannot be reached, 4 the server failed (nothing is charged for it), 141
-nobody read the output.
+the output was closed.
 """
 
 from __future__ import annotations
@@ -37,14 +37,16 @@ from typing import Any
 HERE = os.path.dirname(os.path.abspath(__file__))
 PENDING = os.path.join(HERE, ".pending.json")
 DOOR = os.path.join(HERE, "door.json")
-PATIENCE_S = 600.0  # how long a server that does not answer is waited for
+PATIENCE_S = 600.0  # how long to wait for a server that does not answer
 POLL_S = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 PLAYED, NOT_LOADED, REFUSED, UNREACHABLE, FAULT = range(5)
-NOBODY_READ = 141
-OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # the door is here: no proxy leads to it
+OUTPUT_CLOSED = 141
+OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # the server is on this machine: use no proxy
 
 
 class Stop(Exception):
+    """End the program with a message and an exit code."""
+
     def __init__(self, code: int, text: str) -> None:
         super().__init__(text)
         self.code = code
@@ -61,7 +63,7 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="load the policy here, free")
     parser.add_argument("--info", action="store_true", help="budget, limits and spaces")
     parser.add_argument("--task", action="store_true", help="the task text")
-    print_anything()
+    escape_unprintable()
     options = parser.parse_args()
     try:
         if options.info or options.task:
@@ -71,27 +73,27 @@ def main() -> int:
             return check()
         return submit(options.cases, options.json)
     except Stop as stop:
-        say(str(stop))
+        report(str(stop))
         return stop.code
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or the interpreter complains once more
-        return NOBODY_READ
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # otherwise the interpreter reports the error again at exit
+        return OUTPUT_CLOSED
 
 
-def print_anything() -> None:
-    """What a policy says must not fail for want of a character in the encoding of this terminal."""
+def escape_unprintable() -> None:
+    """Escape characters that the encoding of the terminal lacks, instead of failing."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
 
 
 def submit(cases: str | None, as_json: bool) -> int:
-    """An interrupted submission comes first; the same cases again are taken for the same submission."""
+    """Finish an interrupted submission first; a call with the same cases means that same submission."""
     pending = interrupted()
     if pending is None and cases is None:
-        raise Stop(REFUSED, "nothing to wait for: name the train cases to submit for, such as 0-7 (--help says more)")
+        raise Stop(REFUSED, "nothing to wait for: name the train cases to submit for, such as 0-7 (see --help)")
     if pending is not None:
-        say(f"going on with the interrupted submission for cases {pending['cases']}; nothing is charged again")
+        report(f"continuing the interrupted submission for cases {pending['cases']}; nothing is charged again")
         code = wait_for(pending, as_json)
         if cases in (None, pending["cases"]):
             return code
@@ -99,7 +101,7 @@ def submit(cases: str | None, as_json: bool) -> int:
 
 
 def wait_for(pending: dict[str, Any], as_json: bool) -> int:
-    """The key is on disk before it is sent, so that whoever runs us next can ask for the same submission."""
+    """Submit and wait. The key is on disk before it is sent, so that the next call can ask for the same submission."""
     write_pending(pending)
     answer = post(pending)
     tries = 0
@@ -107,18 +109,18 @@ def wait_for(pending: dict[str, Any], as_json: bool) -> int:
         time.sleep(POLL_S[min(tries, len(POLL_S) - 1)])
         tries += 1
         if tries % 30 == 0:
-            say(f"{answer['submit_id']} is running")
-        answer = look(answer["submit_id"])
+            report(f"{answer['submit_id']} is running")
+        answer = read_state(answer["submit_id"])
     show(answer, as_json)
-    sys.stdout.flush()  # printed, not only meant to be
+    sys.stdout.flush()  # it must be printed before the pending file is removed
     forget(pending)
     if answer["status"] == "fault":
         raise Stop(FAULT, answer["message"])
     return PLAYED if answer["status"] == "ok" else NOT_LOADED
 
 
-def look(submit_id: str) -> dict[str, Any]:
-    """What became of a submission. When the run was closed after it, its feedback is there to be read."""
+def read_state(submit_id: str) -> dict[str, Any]:
+    """Return the state of a submission; from its feedback if the run was closed meanwhile."""
     try:
         answer: dict[str, Any] = json.loads(call("GET", f"/submissions/{submit_id}")[1])
     except RunIsClosed:
@@ -130,7 +132,7 @@ def look(submit_id: str) -> dict[str, Any]:
 
 
 def post(pending: dict[str, Any]) -> dict[str, Any]:
-    """A submission of somebody else that is still running is waited for."""
+    """Post a submission. If another one is running, wait for it and try again."""
     body = json.dumps({"env_instances": pending["cases"], "wait": False}).encode()
     headers = {"Idempotency-Key": pending["key"], "Content-Type": "application/json"}
     waited = 0.0
@@ -142,39 +144,39 @@ def post(pending: dict[str, Any]) -> dict[str, Any]:
         if answer.get("status") != "busy" or waited > PATIENCE_S:
             if code < 500:
                 forget(pending)
-            left = f" Remaining budget: {answer['remaining_budget']} episodes." if "remaining_budget" in answer else ""
+            budget = answer.get("remaining_budget")
+            remaining = "" if budget is None else f" Remaining budget: {budget} episodes."
             why = f"{answer.get('status', code)}: {answer.get('message', 'refused')}"
-            raise Stop(FAULT if code >= 500 else REFUSED, f"{why}.{left}")
+            raise Stop(FAULT if code >= 500 else REFUSED, f"{why}.{remaining}")
         if waited == 0.0:
-            say(answer["message"])
+            report(answer["message"])
         time.sleep(1.0)
         waited += 1.0
 
 
 def call(method: str, path: str, body: bytes | None = None, headers: dict[str, str] | None = None) -> tuple[int, str]:
-    """The server may be restarting, and may come back at another address: door.json says which, or that it never
-    will."""
-    began, told = time.monotonic(), False
+    """Send a request until it is answered. A restarting server may get another address, which door.json has."""
+    began, reported = time.monotonic(), False
     while True:
         code, text = attempt(urllib.request.Request(api() + path, body, headers or {}, method=method))
         if code:
             return code, text
         if time.monotonic() - began > PATIENCE_S:
             raise Stop(UNREACHABLE, f"the server does not answer ({text}); run submit.py again later")
-        if not told:
-            say(f"the server does not answer ({text}); trying again for {PATIENCE_S:.0f} s")
-            told = True
+        if not reported:
+            report(f"the server does not answer ({text}); trying again for {PATIENCE_S:.0f} s")
+            reported = True
         time.sleep(0.5)
 
 
 def attempt(request: urllib.request.Request) -> tuple[int, str]:
-    """The reply; or 0 and why there is none. Something else may listen where the server was, and speak otherwise."""
+    """Return status and text; or 0 and the reason. Another program may listen on the old port of the server."""
     try:
         code, text = fetch(request)
         if code == 404:
-            return 0, "what answers does not know our address"
+            return 0, "the program that answers does not know this address"
         if not (request.full_url.endswith("/task") or {"status", "state"} & set(json.loads(text))):
-            return 0, "something else answers there"
+            return 0, "another program answers there"
         return code, text
     except (OSError, http.client.HTTPException, ValueError, TypeError) as error:
         return 0, str(error) or type(error).__name__
@@ -195,7 +197,7 @@ def api() -> str:
         raise RunIsClosed(REFUSED, text)
     address = door.get("api") if isinstance(door, dict) else os.environ.get("EVOPOLICYGYM_API")
     if not isinstance(address, str) or not re.match(r"http://[!-~]+$", address):
-        raise Stop(UNREACHABLE, "door.json does not say where the server is, nor does EVOPOLICYGYM_API")
+        raise Stop(UNREACHABLE, "neither door.json nor EVOPOLICYGYM_API has the address of the server")
     return address
 
 
@@ -217,7 +219,7 @@ def show(answer: dict[str, Any], as_json: bool) -> None:
             print(f"  case {case:<5} return {value:<14.6g} steps {length}")
     for failure in summary["errors"][:10]:
         where = "load" if failure["episode"] is None else f"episode {failure['episode']}"
-        print(f"  {where} failed: {failure['kind']}: {tame(failure['message'])}")
+        print(f"  {where} failed: {failure['kind']}: {escape_controls(failure['message'])}")
     if summary["clipped_actions"]:
         print(f"  {summary['clipped_actions']} actions were outside the bounds, and clipped")
     if answer.get("candidates") is not None:
@@ -226,14 +228,14 @@ def show(answer: dict[str, Any], as_json: bool) -> None:
 
 
 def check() -> int:
-    """Import, construct, reset and act once, as the judge does; without the jail, its limits, or an environment."""
+    """Import, construct, reset and act once, as the judge does, but without jail, limits and environment."""
     meta = json.loads(call("GET", "/info")[1])["env_meta"]
     spaces = [numbers(meta[name]) for name in ("obs_space", "action_space")]
-    told = {name: meta[name] for name in ("env", "task", "env_version", "max_episode_steps")}
+    env_meta = {name: meta[name] for name in ("env", "task", "env_version", "max_episode_steps")}
     sys.path.insert(0, os.path.join(HERE, "system"))
     sys.dont_write_bytecode = True
     try:
-        policy = importlib.import_module("policy").Policy(*spaces, told)
+        policy = importlib.import_module("policy").Policy(*spaces, env_meta)
         if not callable(getattr(policy, "act", None)):
             raise TypeError("class Policy has no method act(obs)")
         policy.reset(0)
@@ -249,7 +251,9 @@ def act_once(policy: Any, space: Any) -> None:
         seen = recorded()
         shown = observation(space, seen)
     except ImportError:
-        print("system/policy.py imports, constructs and resets; without numpy it was not asked; nothing was submitted")
+        print(
+            "system/policy.py imports, constructs and resets; act() was not tried without numpy; nothing was submitted"
+        )
         return
     kind = "made-up observation (all zeros)" if seen is None else "recorded observation"
     try:
@@ -261,7 +265,7 @@ def act_once(policy: Any, space: Any) -> None:
 
 
 def recorded() -> Any:
-    """What the newest feedback shows first."""
+    """Return the first observation of the newest feedback."""
     folders = sorted(glob.glob(os.path.join(glob.escape(HERE), "feedback", "submit_*", "episodes", "ep_*")))
     for folder in reversed(folders):
         try:
@@ -273,7 +277,7 @@ def recorded() -> Any:
 
 
 def filled(seen: Any, path: str) -> Any:
-    """Large parts are rows of a file."""
+    """Insert large parts, which are stored as rows of a file."""
     if isinstance(seen, dict) and set(seen) == {"npz", "row"}:
         import numpy
 
@@ -285,7 +289,7 @@ def filled(seen: Any, path: str) -> Any:
 
 
 def observation(space: Any, seen: Any) -> Any:
-    """As the policy gets it: what was seen, or zeros within the bounds."""
+    """Return an observation as a policy gets it: the recorded one, or zeros within the bounds."""
     if space["type"] == "Dict":
         return {name: observation(part, None if seen is None else seen[name]) for name, part in space["spaces"].items()}
     if space["type"] == "Tuple":
@@ -302,7 +306,7 @@ def observation(space: Any, seen: Any) -> Any:
 
 
 def numbers(space: Any) -> Any:
-    """JSON has no infinities: they came as text."""
+    """Convert infinities back to numbers; JSON has them as text."""
     if isinstance(space, dict):
         return {name: numbers(value) for name, value in space.items()}
     if isinstance(space, list):
@@ -319,12 +323,12 @@ def read_json(path: str) -> Any:
 
 
 def interrupted() -> dict[str, Any] | None:
-    """What an earlier call was waiting for."""
+    """Return the submission that an earlier call was waiting for."""
     pending = read_json(PENDING)
     if isinstance(pending, dict) and re.match(r"[!-~]{1,200}$", str(pending.get("key"))) and "cases" in pending:
         return {"key": str(pending["key"]), "cases": str(pending["cases"])}
     if os.path.lexists(PENDING):
-        say(f"{os.path.basename(PENDING)} cannot be read and is ignored; what was submitted is in feedback/ when done")
+        report(f"{os.path.basename(PENDING)} cannot be read and is ignored; results are in feedback/")
     return None
 
 
@@ -341,18 +345,18 @@ def write_pending(pending: dict[str, Any]) -> None:
 
 
 def forget(pending: dict[str, Any]) -> None:
-    """Unless another call has put its own there in the meantime."""
+    """Remove the pending file, unless another call has replaced it."""
     if read_json(PENDING) == pending:
         with suppress(OSError):
             os.unlink(PENDING)
 
 
-def tame(text: str) -> str:
-    """Control characters are shown, not obeyed."""
+def escape_controls(text: str) -> str:
+    """Escape control characters."""
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 
-def say(text: str) -> None:
+def report(text: str) -> None:
     print(f"submit.py: {text}", file=sys.stderr, flush=True)
 
 

@@ -50,7 +50,7 @@ print(json.dumps({"found": sorted(got), "works": works}))
 
 def main(levels: list[str]) -> None:
     found = exposure()
-    policies = [probe.detail for probe in probes.isolation() if probe.name.startswith("level") and not probe.ok]
+    policies = [probe.detail for probe in probes.probe_isolation() if probe.name.startswith("level") and not probe.ok]
     known = {"seen": found.seen, "hidden": found.hidden_simulators, "policies": policies, "holes": runtime().holes}
     print(json.dumps({"level": "all", **known}), flush=True)
     told = json.dumps([planted_simulators.PLACES, planted_simulators.LIBRARY])

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from evopolicygym.errors import UserError
-from evopolicygym.sandbox.package_scan import beneath
+from evopolicygym.sandbox.package_scan import is_beneath
 from evopolicygym.sandbox.runtime import POLICY_PACKAGES
 
 DEFAULT_PATH: Final = "/usr/local/bin:/usr/bin:/bin"
@@ -90,7 +90,7 @@ class AgentSandbox:
         private = (str(self.workspace.parent), home, f"{home}/.config", f"{home}/.ssh", *judge_folders)
         for shown in (*self.writable, *(os.path.realpath(path) for path in self.readable)):
             for hidden in private:
-                if beneath(hidden, shown):
+                if is_beneath(hidden, shown):
                     raise UserError(
                         f"an agent that sees {shown} also sees {hidden}, which belongs to the judge",
                         "Show it a narrower folder, or put the runs elsewhere.",

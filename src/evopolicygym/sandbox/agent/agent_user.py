@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from evopolicygym.errors import UserError
-from evopolicygym.sandbox.privileges import tasks_of
+from evopolicygym.sandbox.privileges import count_tasks
 
 FIRST_AGENT_UID: Final = 270_000
 FIRST_IN_CONTAINER: Final = 50_000  # a container without root often has 65,536 users
@@ -44,7 +44,7 @@ def agent_uid(workspace: Path) -> int | None:
     start = int.from_bytes(hashlib.sha256(os.fsencode(workspace)).digest()[:4], "big")
     for step in range(AGENT_UIDS):
         uid = first + (start + step) % AGENT_UIDS
-        if not tasks_of(uid):
+        if not count_tasks(uid):
             return uid
     raise UserError("every user id for agents is in use", "End the agents that run on this machine.")
 

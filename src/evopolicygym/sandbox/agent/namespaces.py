@@ -23,7 +23,7 @@ from evopolicygym.sandbox.agent.launch_request import LaunchRequest
 from evopolicygym.sandbox.agent.program import LAYER, become_program, describe, exit_code, prefer_for_oom_kill
 from evopolicygym.sandbox.agent.visible_files import RESOLVER
 from evopolicygym.sandbox.namespaces import BASE, enter_root, unshare
-from evopolicygym.sandbox.privileges import become_nobody
+from evopolicygym.sandbox.privileges import switch_user
 
 SET_INTERFACE_FLAGS: Final = 0x8914
 INTERFACE_UP: Final = 0x1
@@ -65,8 +65,8 @@ def become_init(request: LaunchRequest, report: int) -> NoReturn:
 
 
 def _run_init(program: int, uid: int | None) -> NoReturn:
-    """Pass SIGTERM on to the program. The kernel delivers no other signals to an init from its children: only those
-    that it handles."""
+    """Pass the supervisor's SIGTERM on to the program. An init receives only those signals from its children that it
+    handles, so all others have no effect."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.signal(signal.SIGTERM, _forward_to(program))
     null = os.open(os.devnull, os.O_RDWR)
@@ -74,7 +74,7 @@ def _run_init(program: int, uid: int | None) -> NoReturn:
         os.dup2(null, stream)
     os.closerange(3, 1 << 20)
     if uid is not None:
-        become_nobody(uid)
+        switch_user(uid)
     k.drop_capabilities()
     k.prctl(k.PR_SET_DUMPABLE, 0)
     k.die_with_parent(signal.SIGKILL)  # again: a change of user clears it

@@ -16,7 +16,7 @@ from evopolicygym.sandbox import kernel, landlock, seccomp
 from evopolicygym.sandbox.agent import syscall_filter
 from evopolicygym.sandbox.agent.agent_sandbox import AgentLevel, NetworkAccess
 from evopolicygym.sandbox.agent.launch_request import LaunchRequest, Layers
-from evopolicygym.sandbox.privileges import become_nobody, tasks_of
+from evopolicygym.sandbox.privileges import count_tasks, switch_user
 
 LAYER: Final = "layer"
 PROGRAM: Final = "program"
@@ -55,7 +55,7 @@ def lay(layers: Layers) -> None:
     _limit(resource.RLIMIT_NPROC, layers.processes + _counted_tasks(layers))
     kernel.empty_bounding_set()
     if layers.uid is not None:
-        become_nobody(layers.uid)
+        switch_user(layers.uid)
     kernel.drop_capabilities()
     kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
     abi = _apply_landlock(layers)
@@ -67,7 +67,7 @@ def lay(layers: Layers) -> None:
 def _counted_tasks(layers: Layers) -> int:
     """Return how many tasks of the judge's user the kernel counts against the agent: it counts by user and by user
     namespace, so none where the agent has either of its own."""
-    return tasks_of(os.getuid()) if layers.level is AgentLevel.B and layers.uid is None else 0
+    return count_tasks(os.getuid()) if layers.level is AgentLevel.B and layers.uid is None else 0
 
 
 def _apply_landlock(layers: Layers) -> int | None:

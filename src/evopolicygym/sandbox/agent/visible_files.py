@@ -17,7 +17,7 @@ from typing import Final
 
 from evopolicygym.sandbox.agent.agent_sandbox import AgentSandbox, NetworkAccess, base_executable
 from evopolicygym.sandbox.landlock import FileGrant
-from evopolicygym.sandbox.package_scan import beneath, scan_packages, simulators_beneath, simulators_in
+from evopolicygym.sandbox.package_scan import is_beneath, scan_packages, simulators_beneath, simulators_in
 from evopolicygym.sandbox.runtime import cover, holes_of, is_needed, is_within, outermost, runtime
 
 SYSTEM: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
@@ -62,7 +62,7 @@ class VisibleFiles:
 
     def listable(self) -> tuple[str, ...]:
         """Return trees with holes. They are not granted as a whole, but an interpreter must list its library."""
-        return tuple(tree for tree in self.trees if any(beneath(hole, tree) for hole in self.holes))
+        return tuple(tree for tree in self.trees if any(is_beneath(hole, tree) for hole in self.holes))
 
 
 def visible_files(sandbox: AgentSandbox) -> VisibleFiles:

@@ -11,14 +11,14 @@ from typing import Final
 
 from evopolicygym.limits import Limits
 from evopolicygym.sandbox import kernel, landlock, seccomp
-from evopolicygym.sandbox.package_scan import beneath
+from evopolicygym.sandbox.package_scan import is_beneath
 from evopolicygym.sandbox.policy import private_root, syscall_filter
 from evopolicygym.sandbox.privileges import (
-    be_counted_apart,
-    become_nobody,
-    bound_resources,
-    bound_threads,
-    give_up_privileges,
+    drop_privileges,
+    limit_resources,
+    limit_threads,
+    set_real_uid,
+    switch_user,
 )
 from evopolicygym.sandbox.runtime import Runtime
 
@@ -77,7 +77,7 @@ class Jail:
         """Raise if the stage is beneath a library root, even in one of its holes: every policy could read all
         checkpoints."""
         for root in self.runtime.roots:
-            if self.level is not Level.NONE and beneath(self.stage, root):
+            if self.level is not Level.NONE and is_beneath(self.stage, root):
                 raise OSError(f"checkpoints must not be kept in {self.stage}: every policy may read {root}")
 
     def prepare(self) -> None:
@@ -94,11 +94,11 @@ class Jail:
         """Apply every layer of the level to this process. Raises if one fails, before any policy code has run."""
         if self.level is Level.A:
             private_root.show_checkpoint(checkpoint)
-        bound_resources(limits)
+        limit_resources(limits)
         self._take_identity()
         kernel.die_with_parent(signal.SIGKILL)
         if self.level is not Level.NONE:
-            give_up_privileges()
+            drop_privileges()
             landlock.restrict(self._readable(checkpoint), WRITABLE, self.max_landlock_abi)
             seccomp.apply(syscall_filter.build(os.getpid()))
 
@@ -107,12 +107,12 @@ class Jail:
         root = os.geteuid() == 0
         if self.level is Level.A:
             if root:
-                become_nobody(self.uid)
-            bound_threads()
-        elif self.level is Level.B and root and be_counted_apart(self.uid):
-            bound_threads()
+                switch_user(self.uid)
+            limit_threads()
+        elif self.level is Level.B and root and set_real_uid(self.uid):
+            limit_threads()
         elif self.level is Level.B:
-            bound_threads(self.others)
+            limit_threads(self.others)
 
     def _readable(self, checkpoint: str) -> list[str]:
         """Return what this child may read. The roots are named as a whole: ``prepare`` has given up their holes

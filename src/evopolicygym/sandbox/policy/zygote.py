@@ -29,7 +29,7 @@ from evopolicygym.sandbox import kernel
 from evopolicygym.sandbox.policy import policy_main, private_root
 from evopolicygym.sandbox.policy.jail import Jail, Level, self_test
 from evopolicygym.sandbox.policy.protocol import REPORT_FD
-from evopolicygym.sandbox.privileges import tasks_of
+from evopolicygym.sandbox.privileges import count_tasks
 from evopolicygym.sandbox.runtime import Runtime
 
 Message = dict[str, Any]
@@ -68,7 +68,7 @@ def _jail(settings: Message) -> Jail:
     facts: Message = {key: tuple(v) if isinstance(v, list) else v for key, v in settings["runtime"].items()}
     runtime = Runtime(**facts)
     level, stage = Level(settings["level"]), settings["stage"]
-    others = tasks_of(os.getuid())
+    others = count_tasks(os.getuid())
     return Jail(level, stage, runtime, settings["uid"], others, settings["max_landlock_abi"])
 
 
