@@ -7,6 +7,7 @@ import doctest
 import inspect
 import subprocess
 import sys
+import tempfile
 from functools import cached_property
 from pathlib import Path
 from types import FunctionType
@@ -57,8 +58,9 @@ def test_every_function_is_documented(name):
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_the_example_runs(name, monkeypatch):
+def test_the_example_runs(name, monkeypatch, tmp_path):
     monkeypatch.chdir(TESTS.parent)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     function = getattr(evopolicygym, name)
     (example,) = doctest.DocTestFinder(recurse=False).find(function, name, globs={})
     said: list[str] = []

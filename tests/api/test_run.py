@@ -47,6 +47,15 @@ def test_a_function_plays_a_whole_run(tmp_path):
     assert run.score == sum(run.returns) / 2 and run.missing is None
     assert (tmp_path / "run/logs/agent/turn_001.out").read_text().startswith("-0.5 ")
     assert evopolicygym.load_run(tmp_path / "run") == run
+    for command in (
+        ["verify", run.folder],
+        ["report", run.folder, "-o", tmp_path / "page.html"],
+        ["analyze", run.folder],
+    ):
+        done = subprocess.run(
+            [sys.executable, "-m", "evopolicygym", *map(str, command)], capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
 
 
 def test_the_record_says_that_it_was_not_isolated(tmp_path):
@@ -273,6 +282,8 @@ def test_names_and_commands_play_too(tmp_path):
         ("starter", {"engine": "moon"}, "engine"),
         ("starter", {"ray_address": "auto"}, "needs Ray"),
         (search, {"model": "large"}, "takes no model"),
+        (search, {"agent_isolation": "A"}, "cannot be isolated"),
+        (search, {"agent_network": "none"}, "cannot be isolated"),
     ],
 )
 def test_wrong_arguments_are_named_and_leave_nothing(tmp_path, agent, options, message):

@@ -139,6 +139,11 @@ def run(
     from evopolicygym.tasks.registry import absolute_name
 
     is_function = callable(agent)
+    if is_function and (agent_isolation in ("A", "B") or agent_network == "none"):
+        raise UserError(
+            "a Python function cannot be isolated: it shares the process tree and the files of its caller",
+            'Make it a program, and pass it as a command: agent=["python3", "my_agent.py"].',
+        )
     settings = _agent_settings(
         agent,
         model=model,
