@@ -72,6 +72,7 @@ def test_a_policy_that_does_not_load_is_an_exception():
         (POLICY, {"split": "test"}, "Choose one of 'train', 'validation', 'heldout'"),
         (POLICY, {"seeds": "open"}, "Choose one of 'paper', 'sealed'"),
         (POLICY, {"isolation": "C"}, "Choose one of 'auto', 'A', 'B', 'none'"),
+        (POLICY, {"jobs": 0}, "jobs is 0"),
         (POLICY, {"cases": []}, "no cases are named"),
         (POLICY, {"cases": [5000]}, "case 5000 is out of range"),
         (POLICY, {"video": True}, "a video needs a place"),

@@ -99,7 +99,7 @@ def evaluate(
     salt_of = _salt_of(salt, _path(seal_key))
     for mismatch in pins.version_mismatches(pins.distributions(found.requires)):
         tell(mismatch)
-    kind = _engine(found, min(jobs or _cores(), len(chosen)), isolation, engine, ray_address)
+    kind = _engine(found, min(_checked_jobs(jobs), len(chosen)), isolation, engine, ray_address)
     with _folder(policy) as folder:
         target = _recording(folder, _path(record), video)
         is_public = chosen_split is splitting.Split.TRAIN
@@ -136,8 +136,10 @@ def _task(task: str | os.PathLike[str] | Task) -> Task:
     return find_task(os.fspath(task)) if isinstance(task, str | os.PathLike) else task
 
 
-def _cores() -> int:
-    return len(os.sched_getaffinity(0))
+def _checked_jobs(jobs: int | None) -> int:
+    if jobs is not None and jobs < 1:
+        raise UserError(f"jobs is {jobs}", "At least one episode must be played at a time.")
+    return len(os.sched_getaffinity(0)) if jobs is None else jobs
 
 
 def member(kind: Any, value: str, name: str) -> Any:
