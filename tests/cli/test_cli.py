@@ -14,7 +14,7 @@ import pytest
 
 from blocked_syscalls import run_with_blocked
 from conftest import policy_source, write_policy
-from evopolicygym.analysis.formatting import counted
+from evopolicygym.analysis.formatting import pluralize
 from evopolicygym.cli import doctor
 from evopolicygym.cli.doctor import _exposure, import_errors
 from evopolicygym.sandbox.agent.visible_files import Exposure
@@ -90,7 +90,7 @@ def test_the_first_submission_that_serve_proposes_fits_the_budget(tmp_path, budg
 
 
 def test_one_of_a_thing_is_not_called_many():
-    assert [counted(number, "run") for number in (0, 1, 2)] == ["0 runs", "1 run", "2 runs"]
+    assert [pluralize(number, "run") for number in (0, 1, 2)] == ["0 runs", "1 run", "2 runs"]
 
 
 def test_doctor_does_not_call_simulators_what_is_none():

@@ -12,28 +12,28 @@ if TYPE_CHECKING:
 UNKNOWN: Final = "-"
 
 
-def number(value: float | None, digits: int = 4) -> str:
+def format_number(value: float | None, digits: int = 4) -> str:
     return UNKNOWN if value is None else f"{value:.{digits}g}"
 
 
-def fixed(value: float | None, digits: int = 3) -> str:
+def format_fixed(value: float | None, digits: int = 3) -> str:
     return UNKNOWN if value is None else f"{value:.{digits}f}"
 
 
-def count(value: float | None) -> str:
+def format_count(value: float | None) -> str:
     return UNKNOWN if value is None else f"{value:,.0f}"
 
 
-def counted(number: int, noun: str) -> str:
+def pluralize(number: int, noun: str) -> str:
     """Return a number with its noun in the right form: "1 run", "2 runs"."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def between(interval: Interval | None, digits: int = 4) -> str:
+def format_interval(interval: Interval | None, digits: int = 4) -> str:
     return UNKNOWN if interval is None else f"{interval.low:.{digits}g} to {interval.high:.{digits}g}"
 
 
-def with_interval(estimate: Number | None, digits: int = 3) -> str:
+def format_with_interval(estimate: Number | None, digits: int = 3) -> str:
     if estimate is None:
         return UNKNOWN
     interval = estimate.interval
@@ -41,17 +41,17 @@ def with_interval(estimate: Number | None, digits: int = 3) -> str:
     return f"{estimate.value:.{digits}f}{suffix}"
 
 
-def span(ranks: RankInterval) -> str:
+def format_ranks(ranks: RankInterval) -> str:
     return f"{ranks.first}" if ranks.first == ranks.last else f"{ranks.first}-{ranks.last}"
 
 
-def probability(value: float | None) -> str:
+def format_probability(value: float | None) -> str:
     if value is None:
         return UNKNOWN
     return "<0.001" if value < 0.001 else f"{value:.3f}"
 
 
-def caution(coverage: Coverage | None) -> list[str]:
+def coverage_warning(coverage: Coverage | None) -> list[str]:
     """Return a warning where intervals from so few runs were measured to hold the truth too rarely."""
     if coverage is None or coverage.is_nominal:
         return []

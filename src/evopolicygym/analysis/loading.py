@@ -17,13 +17,12 @@ from evopolicygym.analysis.edits.code_reader import code_facts
 from evopolicygym.analysis.scores import unfinished_reason
 from evopolicygym.errors import UserError
 from evopolicygym.files import is_folder
-from evopolicygym.run_paths import check_run_folder
+from evopolicygym.run_paths import RunPaths, check_run_folder
 from evopolicygym.run_record import CheckpointRecord, Code, Result, RunRecord, RunStatus, load
 
-RECORD: Final = "run.json"
-LEDGER: Final = "ledger.jsonl"
-RUN_FILES: Final = (RECORD, LEDGER)
-AGENT_FOLDERS: Final = ("checkpoints", "workspace")
+LAYOUT: Final = RunPaths(Path())
+RUN_FILES: Final = (LAYOUT.record.name, LAYOUT.ledger.name)
+AGENT_FOLDERS: Final = (LAYOUT.checkpoints.name, LAYOUT.workspace.name)
 MAX_DEPTH: Final = 32  # of the search for run folders
 MAX_RETURN: Final = 1e60  # the variance of a variance needs its fourth power, which must be finite
 SUPERSEDED: Final = "superseded"  # folder of a suite's repeated attempts: kept as evidence, never scored
@@ -128,7 +127,8 @@ def _returns_of(results: Iterable[Result | None]) -> Iterator[float]:
 
 def skip_unreadable(folder: Path, error: UserError) -> Skipped:
     """Report a folder without a readable record. A ledger without run.json is an unfinished run, not a broken one."""
-    if (folder / LEDGER).is_file() and not os.path.lexists(folder / RECORD):
+    paths = RunPaths(folder)
+    if paths.ledger.is_file() and not os.path.lexists(paths.record):
         reason = "there is a ledger, but no run.json yet (`evopolicygym finish` writes it)"
         return Skipped(str(folder), SkipKind.UNFINISHED, reason)
     return Skipped(str(folder), SkipKind.BROKEN, error.message)
@@ -143,7 +143,7 @@ class RunFolder:
     code: Mapping[str, Code]
 
     def checkpoint(self, name: str) -> Path:
-        return self.folder / "checkpoints" / name
+        return RunPaths(self.folder).checkpoints / name
 
 
 class _BrokenFolder(Exception):
@@ -200,7 +200,7 @@ def _code(folder: Path, run: RunRecord) -> Iterator[tuple[str, Code]]:
 
 
 def _read_code(folder: Path, checkpoint: CheckpointRecord) -> Code:
-    stored = f"checkpoints/{checkpoint.hash}"
+    stored = str(LAYOUT.checkpoints / checkpoint.hash)
     if not is_folder(folder, stored):
         raise _BrokenFolder(f"checkpoint {checkpoint.hash[:12]} has neither recorded code nor a folder")
     return code_facts(folder / stored)

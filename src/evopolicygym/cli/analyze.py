@@ -15,7 +15,7 @@ import typer
 from evopolicygym.analysis.analyze import EntrantSummary, summarize_entrants
 from evopolicygym.analysis.diagnostics import CodeSize, Diagnosis
 from evopolicygym.analysis.edits.kinds import EDITS, PAPER_EDITS, SizeClass
-from evopolicygym.analysis.formatting import UNKNOWN, number
+from evopolicygym.analysis.formatting import UNKNOWN, format_number
 from evopolicygym.analysis.spending import files_opened
 from evopolicygym.analysis.stats.hit_rates import HitRate
 from evopolicygym.cli.options import RunFolders
@@ -113,8 +113,8 @@ def _run(run: Diagnosis) -> Sequence[str]:
         _name(run),
         summary.task,
         summary.entrant,
-        number(summary.heldout_mean),
-        number(summary.selected_submission),
+        format_number(summary.heldout_mean),
+        format_number(summary.selected_submission),
         str(spent.accepted),
         str(summary.candidates),
         str(spent.failed),
@@ -129,13 +129,13 @@ def _progress(run: Diagnosis) -> Sequence[str]:
     progress = run.progress
     return (
         _name(run),
-        number(progress.curve[-1].best if progress.curve else None),
-        number(progress.area),
-        *map(number, progress.episodes_to.values()),
-        number(progress.submissions_after_best),
+        format_number(progress.curve[-1].best if progress.curve else None),
+        format_number(progress.area),
+        *map(format_number, progress.episodes_to.values()),
+        format_number(progress.submissions_after_best),
         str(progress.drops),
         _percent(progress.drops_rolled_back),
-        number(progress.last_minus_best),
+        format_number(progress.last_minus_best),
     )
 
 
@@ -151,8 +151,8 @@ def _tokens(run: Diagnosis) -> Sequence[str]:
         *(UNKNOWN if n is None else f"{n:,}" for n in (used.fresh_input, used.cache_read, used.output)),
         f"{len(metered)} of {len(intervals)}",
         " and ".join(sorted({interval.tokens_by for interval in intervals if interval.tokens_by})) or UNKNOWN,
-        number(median(outputs) if outputs else None),
-        number(files_opened(intervals)),
+        format_number(median(outputs) if outputs else None),
+        format_number(files_opened(intervals)),
     )
 
 
@@ -180,7 +180,7 @@ def _sizes(group: EntrantSummary) -> Sequence[str]:
 
 def _shape(group: EntrantSummary) -> Sequence[str]:
     numbers = group.structure or {}
-    return (*_group(group), *(number(numbers.get(field.name)) for field in fields(CodeSize)))
+    return (*_group(group), *(format_number(numbers.get(field.name)) for field in fields(CodeSize)))
 
 
 def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], optional: Sequence[str] = ()) -> None:

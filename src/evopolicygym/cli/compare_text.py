@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from evopolicygym.analysis.compare import ComparedEntrant, PairComparison, ScoreDifference, TaskComparison
-from evopolicygym.analysis.formatting import between, caution, fixed, number, probability, with_interval
+from evopolicygym.analysis.formatting import (
+    coverage_warning,
+    format_fixed,
+    format_interval,
+    format_number,
+    format_probability,
+    format_with_interval,
+)
 from evopolicygym.analysis.stats.estimates import CONFIDENCE_LEVEL
 from evopolicygym.analysis.stats.power import CASES, POWER, RunsNeeded
 from evopolicygym.cli.output import print_table, print_text
@@ -56,7 +63,7 @@ def _show_pair(pair: PairComparison) -> None:
 
 
 def _task(task: TaskComparison) -> tuple[str, ...]:
-    scores = (number(task.scores[0], 6), number(task.scores[1], 6))
+    scores = (format_number(task.scores[0], 6), format_number(task.scores[1], 6))
     return (task.task, f"{task.runs[0]}, {task.runs[1]}", *scores, *_difference(task.difference))
 
 
@@ -65,23 +72,23 @@ def _overall(difference: ScoreDifference) -> tuple[str, ...]:
 
 
 def _difference(difference: ScoreDifference) -> tuple[str, ...]:
-    value, scope = difference.value, "; ".join([difference.scope, *caution(difference.coverage)])
+    value, scope = difference.value, "; ".join([difference.scope, *coverage_warning(difference.coverage)])
     return (
-        number(value.value),
-        between(value.interval),
-        probability(difference.p),
-        probability(difference.p_holm),
+        format_number(value.value),
+        format_interval(value.interval),
+        format_probability(difference.p),
+        format_probability(difference.p_holm),
         scope,
     )
 
 
 def _beside(task: TaskComparison) -> tuple[str, ...]:
-    pairing = (fixed(task.correlation, 2), fixed(task.pairing_gain, 2))
-    return (task.task, with_interval(task.difference.p_improvement, 2), *pairing, _planned(task.difference))
+    pairing = (format_fixed(task.correlation, 2), format_fixed(task.pairing_gain, 2))
+    return (task.task, format_with_interval(task.difference.p_improvement, 2), *pairing, _planned(task.difference))
 
 
 def _overall_beside(difference: ScoreDifference) -> tuple[str, ...]:
-    return OVERALL, with_interval(difference.p_improvement, 2), "", "", _planned(difference)
+    return OVERALL, format_with_interval(difference.p_improvement, 2), "", "", _planned(difference)
 
 
 def _planned(difference: ScoreDifference) -> str:

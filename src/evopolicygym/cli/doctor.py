@@ -14,7 +14,7 @@ from typing import Annotated, Final
 import typer
 from rich.text import Text
 
-from evopolicygym.analysis.formatting import counted
+from evopolicygym.analysis.formatting import pluralize
 from evopolicygym.cli.output import one_line, print_json, stderr, stdout
 from evopolicygym.errors import IsolationUnavailable, UserError
 from evopolicygym.execution.jail_speed import measure_jail
@@ -99,7 +99,7 @@ def _exposure(packages: Exposure) -> Iterator[Probe]:
     names = ", ".join(packages.hidden_simulators[:EXAMPLES]) or "none"
     more = len(packages.hidden_simulators) - EXAMPLES
     names += f" and {more} more" if more > 0 else ""
-    places = counted(len(packages.hidden), "place")
+    places = pluralize(len(packages.hidden), "place")
     yield Probe("hidden from agents", True, f"{places} with packages; simulators there: {names}")
     remedy = "uninstall them, or move them out of /usr: every agent on this machine can simulate off budget"
     seen = [*packages.seen, *(f"{tree}: too many folders to search" for tree in packages.unsearched)]

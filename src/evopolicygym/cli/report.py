@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from evopolicygym.analysis.formatting import counted
+from evopolicygym.analysis.formatting import pluralize
 from evopolicygym.cli.options import Anchors, Paper, RunFolders
 from evopolicygym.cli.output import print_json, print_skipped, stderr
 from evopolicygym.errors import UserError
@@ -48,6 +48,6 @@ def report(
             "skipped": [asdict(skip) for skip in data.skipped],
         })  # fmt: skip
     else:
-        stderr.print(f"{counted(len(data.stories), 'run')}, {counted(len(drawn), 'figure')}: {output}")
+        stderr.print(f"{pluralize(len(data.stories), 'run')}, {pluralize(len(drawn), 'figure')}: {output}")
     print_skipped(data.skipped)
     raise typer.Exit(1 if data.skipped else 0)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from evopolicygym.analysis.formatting import fixed
+from evopolicygym.analysis.formatting import format_fixed
 from evopolicygym.cli.options import Json
 from evopolicygym.cli.output import print_json, print_table, print_text
 from evopolicygym.reference import paper
@@ -56,7 +56,10 @@ def _show(reproduction: Reproduction) -> None:
 
 def _show_table(table: Scores, digits: int) -> None:
     columns = list(next(iter(table.values())))
-    rows = ((name, *(fixed(row[column], _digits(column, digits)) for column in columns)) for name, row in table.items())
+    rows = (
+        (name, *(format_fixed(row[column], _digits(column, digits)) for column in columns))
+        for name, row in table.items()
+    )
     print_table(("", *columns), rows)
 
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from rich.text import Text
 
-from evopolicygym.analysis.formatting import counted
+from evopolicygym.analysis.formatting import pluralize
 from evopolicygym.cli.output import one_line, print_json, stderr, stdout
 from evopolicygym.errors import Fault
 from evopolicygym.judge.state import RunPhase, RunState
@@ -54,7 +54,7 @@ def _progress_line(state: RunState) -> str:
     means = [verdict.tally.mean for verdict in judged if verdict and verdict.tally]
     best = f"best train mean {max(means):.5g}" if means else "nothing scored yet"
     bar = "█" * filled + "░" * (BAR - filled)
-    submissions = counted(len(state.submissions), "submission")
+    submissions = pluralize(len(state.submissions), "submission")
     return f"{bar} {state.charged}/{state.budget} episodes, {submissions}, {best}, {_phase(state)}"
 
 
@@ -174,10 +174,10 @@ def _end(record: RunRecord) -> list[tuple[str, str]]:
 
 
 def _lines(record: RunRecord) -> list[tuple[str, str]]:
-    budget, outcome, submissions = record.budget, record.outcome, counted(len(record.submissions), "submission")
+    budget, outcome, submissions = record.budget, record.outcome, pluralize(len(record.submissions), "submission")
     lines = [
         ("task", f"{record.task.id} ({record.task.env_id}), cases of {record.ids.splits_id[:23]}"),
-        ("budget", f"{budget.charged} of {counted(budget.total, 'episode')} used in {submissions}"),
+        ("budget", f"{budget.charged} of {pluralize(budget.total, 'episode')} used in {submissions}"),
         ("isolation", f"policy {record.isolation.policy}, agent {record.isolation.agent}"),
         ("ids", f"{record.ids.comparable_id} {record.ids.bit_id}"),
     ]
@@ -185,7 +185,7 @@ def _lines(record: RunRecord) -> list[tuple[str, str]]:
     if outcome is None:
         return [*lines, ("outcome", f"none yet: the run is {record.status}")]
     if outcome.stopped_early:
-        lines.append(("stopped", f"early, with {counted(outcome.budget_left, 'episode')} left"))
+        lines.append(("stopped", f"early, with {pluralize(outcome.budget_left, 'episode')} left"))
     if outcome.kind is OutcomeKind.JUDGE_FAULT:
         lines.append(("outcome", "judge_fault: the judge itself failed; repeat this run"))
     lines += [("cause", outcome.cause)] if outcome.cause else []
@@ -194,6 +194,6 @@ def _lines(record: RunRecord) -> list[tuple[str, str]]:
         return [*lines, *(no_score if outcome.kind is OutcomeKind.NO_OK_SUBMIT else [])]
     if outcome.repeat is Repeat.NONDETERMINISTIC:
         lines.append(("repeated", "NOT equal: the policy plays differently each time (does it read a clock?)"))
-    cases = counted(len(outcome.heldout.returns), "case")
+    cases = pluralize(len(outcome.heldout.returns), "case")
     score = f"{outcome.heldout.mean:.6g} (std {outcome.heldout.std:.4g}, {cases})"
     return [*lines, ("held-out", f"{score}, submission {outcome.submission}")]

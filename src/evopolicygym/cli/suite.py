@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from evopolicygym.analysis.formatting import counted
+from evopolicygym.analysis.formatting import pluralize
 from evopolicygym.cli import suite_text
 from evopolicygym.cli.output import print_json, print_refused_nodes, stderr
 from evopolicygym.cli.play_options import Engine, RayAddress
@@ -134,7 +134,7 @@ async def _run(scheduler: Scheduler, suite_folder: SuiteFolder, suite: Suite) ->
 
 def _stop(scheduler: Scheduler) -> None:
     if not scheduler.is_stopped:
-        running = counted(scheduler.running, "run")
+        running = pluralize(scheduler.running, "run")
         stderr.print(f"stopping: waiting for {running} to end the current submission; Ctrl-C again stops at once")
     scheduler.stop()
 
@@ -158,7 +158,7 @@ def _conclude(
     folder = _relative(suite_folder.root)
     if unscored:
         stderr.print(
-            f"no score: {unscored} of {counted(len(rows), 'run')}; continue with `evopolicygym suite run {folder}`"
+            f"no score: {unscored} of {pluralize(len(rows), 'run')}; continue with `evopolicygym suite run {folder}`"
         )
         sys.exit(INTERRUPTED if scheduler.is_stopped else 1)
     have = "the run has" if len(rows) == 1 else f"all {len(rows)} runs have"

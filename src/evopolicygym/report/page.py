@@ -43,7 +43,7 @@ def structure_table(summaries: Sequence[EntrantSummary]) -> TextTable:
             summary.entrant,
             summary.tasks,
             str(summary.runs),
-            *(formatting.number((summary.structure or {}).get(name)) for name in names),
+            *(formatting.format_number((summary.structure or {}).get(name)) for name in names),
         )
         for summary in summaries
     ]

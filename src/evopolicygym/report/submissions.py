@@ -18,6 +18,7 @@ from evopolicygym.files import list_files, read_file
 from evopolicygym.report.diffs import Diff, Tree, diff, read_tree
 from evopolicygym.report.edit_charts import fate
 from evopolicygym.report.text import number, short
+from evopolicygym.run_paths import RunPaths
 from evopolicygym.run_record import SubmissionRecord
 
 MAX_BYTES: Final = 1 << 20
@@ -56,7 +57,7 @@ def summarize_feedback(run: Path, submission: SubmissionRecord, page: Path) -> F
 
     Links are relative to the folder ``page``.
     """
-    name = f"feedback/submit_{submission.number:03d}"
+    name = f"{RunPaths(run).feedback.name}/submit_{submission.number:03d}"
     summary = _summary(run, f"{name}/summary.json")
     return FeedbackFiles(
         tuple(_facts(submission, summary)),

@@ -9,14 +9,14 @@ from typing import Final
 
 from evopolicygym.analysis.formatting import (
     UNKNOWN,
-    between,
-    caution,
-    count,
-    fixed,
-    number,
-    probability,
-    span,
-    with_interval,
+    coverage_warning,
+    format_count,
+    format_fixed,
+    format_interval,
+    format_number,
+    format_probability,
+    format_ranks,
+    format_with_interval,
 )
 from evopolicygym.analysis.leaderboard.aggregates import Aggregate, AggregateRow
 from evopolicygym.analysis.leaderboard.build import BoardTable, CostRow
@@ -71,8 +71,9 @@ def selection_table(board: BoardTable) -> TextTable:
     """Return what selection by validation gained and lost."""
     columns = ("task", "entrant", "runs", "candidates", "optimism", "regret", "regret known for")
     rows = [
-        (table.task, row.entrant, str(selection.runs), number(selection.candidates), number(selection.optimism),
-         number(selection.regret), f"{selection.measured} of {selection.runs}")
+        (table.task, row.entrant, str(selection.runs), format_number(selection.candidates),
+         format_number(selection.optimism), format_number(selection.regret),
+         f"{selection.measured} of {selection.runs}")
         for table in board.tasks for row in table.rows if (selection := row.selection)
     ]  # fmt: skip
     title = "selection: validation minus held-out of the selected (optimism), best candidate minus selected (regret)"
@@ -91,7 +92,7 @@ def cost_table(board: BoardTable) -> TextTable:
 def published_table(board: BoardTable) -> TextTable:
     """Return the paper's rows, which were measured on other cases or under another budget."""
     agents = list(dict.fromkeys(agent for row in board.published.values() for agent in row))
-    rows = [(task, *(number(row.get(agent), 5) for agent in agents)) for task, row in board.published.items()]
+    rows = [(task, *(format_number(row.get(agent), 5) for agent in agents)) for task, row in board.published.items()]
     title = "For reference only, the paper's rows (measured under other conditions, not comparable):"
     return TextTable(title, ("task", *agents), rows)
 
@@ -100,20 +101,20 @@ def _standing(row: AggregateRow) -> tuple[str, ...]:
     return (
         str(row.rank),
         row.entrant,
-        with_interval(row.normalised),
-        span(row.places),
-        probability(row.p_first),
-        with_interval(row.rank_score),
+        format_with_interval(row.normalised),
+        format_ranks(row.places),
+        format_probability(row.p_first),
+        format_with_interval(row.rank_score),
         str(row.wins),
         str(row.top2),
-        "; ".join([row.scope, *caution(row.coverage)]),
+        "; ".join([row.scope, *coverage_warning(row.coverage)]),
     )
 
 
 def _other(row: AggregateRow, after: AggregateRow | None) -> tuple[str, ...]:
-    better = fixed(row.p_improvement[after.entrant]) if after else UNKNOWN
-    middle, gap = with_interval(row.interquartile_mean), with_interval(row.optimality_gap)
-    return row.entrant, middle, gap, better, fixed(row.paper_normalised)
+    better = format_fixed(row.p_improvement[after.entrant]) if after else UNKNOWN
+    middle, gap = format_with_interval(row.interquartile_mean), format_with_interval(row.optimality_gap)
+    return row.entrant, middle, gap, better, format_fixed(row.paper_normalised)
 
 
 def _task_row(row: TaskRow, table: TaskTable) -> tuple[str, ...]:
@@ -121,14 +122,14 @@ def _task_row(row: TaskRow, table: TaskTable) -> tuple[str, ...]:
         str(row.rank),
         row.entrant,
         str(row.runs),
-        number(row.checkpoints),
-        number(row.score, 6),
-        between(row.interval),
-        span(row.places),
-        probability(row.p_first),
-        fixed(row.normalised),
-        fixed(row.paper_normalised),
-        fixed(row.rank_score),
+        format_number(row.checkpoints),
+        format_number(row.score, 6),
+        format_interval(row.interval),
+        format_ranks(row.places),
+        format_probability(row.p_first),
+        format_fixed(row.normalised),
+        format_fixed(row.paper_normalised),
+        format_fixed(row.rank_score),
         "; ".join(_notes(row, table)),
     )
 
@@ -137,7 +138,7 @@ def _notes(row: TaskRow, table: TaskTable) -> Iterator[str]:
     if row.scope != FULL_SCOPE:
         yield row.scope
     if row.interval:
-        yield from caution(row.coverage)
+        yield from coverage_warning(row.coverage)
     if row.beats_trivial is False:
         best = max(table.trivial, key=table.trivial.__getitem__)
         yield f"does not beat the trivial policy {best!r}"
@@ -149,12 +150,12 @@ def _cost(row: CostRow) -> tuple[str, ...]:
     return (
         row.entrant,
         str(row.runs),
-        number(row.checkpoints),
-        count(cost.input_tokens),
-        count(cost.cached_tokens),
-        count(cost.output_tokens),
-        fixed(cost.dollars, 2),
-        fixed(None if cost.wall_s is None else cost.wall_s / 60, 1),
-        number(row.score_per_dollar),
+        format_number(row.checkpoints),
+        format_count(cost.input_tokens),
+        format_count(cost.cached_tokens),
+        format_count(cost.output_tokens),
+        format_fixed(cost.dollars, 2),
+        format_fixed(None if cost.wall_s is None else cost.wall_s / 60, 1),
+        format_number(row.score_per_dollar),
         {True: "yes", False: "no", None: UNKNOWN}[row.pareto],
     )
