@@ -48,10 +48,10 @@ def seed(home: Path, files: Mapping[str, str]) -> None:
 
 def copy_credentials(names: Iterable[str], source: Path, home: Path) -> list[str]:
     """Copy the declared login files and return their names. An existing one, perhaps renewed by the client, is kept."""
-    found = [name for name in names if (source / name).is_file()]
-    for name in found:
+    existing = [name for name in names if (source / name).is_file()]
+    for name in existing:
         _write_new(home, name, (source / name).read_bytes())
-    return found
+    return existing
 
 
 def remove(home: Path, name: str) -> None:

@@ -25,10 +25,10 @@ LONGEST_TEXT: Final = 20_000  # characters kept of a text's beginning, and of it
 
 def values_at(event: Any, path: str) -> list[Any]:
     """Return all values at a path; none if it does not exist or is null."""
-    found = [event]
+    values = [event]
     for step in path.split(".") if path else ():
-        found = [entry for value in found for entry in _entries(value, step)]
-    return [value for value in found if value is not None]
+        values = [entry for value in values for entry in _entries(value, step)]
+    return [value for value in values if value is not None]
 
 
 def _entries(value: Any, step: str) -> Iterator[Any]:

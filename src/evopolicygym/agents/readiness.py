@@ -50,7 +50,7 @@ class Readiness:
 def check(client: Client, environment: Mapping[str, str], home: Path) -> Readiness:
     path = environment.get("PATH", os.defpath)
     program = None if client.ships else shutil.which(client.program, path=path)
-    node = _version([found, "--version"], path) if (found := shutil.which("node", path=path)) else None
+    node = _version([node_path, "--version"], path) if (node_path := shutil.which("node", path=path)) else None
     command = templates.fill_parts(client.version, {"program": program or ""})
     version = _version(command, path) if program and command else None
     key = next((name for name in client.keys if environment.get(name)), None)
@@ -78,21 +78,21 @@ def fingerprint(program: str) -> str:
 
 
 def _missing(client: Client, program: str | None, version: str | None, node: str | None, key: str | None) -> list[str]:
-    found = []
+    missing = []
     install = client.install
     if client.ships:
         pass
     elif program is None:
-        found.append(
+        missing.append(
             f"{client.program} is not in PATH. Install it: {install.command if install else 'see its documentation'}"
         )
     elif client.version and version is None:
         reason = _old_node(client, node) or (install.needs if install else "")
-        found.append(f"{program} does not start here: it does not print its version. {reason}".strip())
+        missing.append(f"{program} does not start here: it does not print its version. {reason}".strip())
     if client.keys and key is None:
         login = f", or log in with {client.program} first" if client.credentials else ""
-        found.append(f"no key: set {' or '.join(client.keys)}{login}")
-    return found
+        missing.append(f"no key: set {' or '.join(client.keys)}{login}")
+    return missing
 
 
 def _remarks(client: Client, program: str | None, version: str | None, node: str | None) -> list[str]:
@@ -133,8 +133,8 @@ def _version(command: list[str] | tuple[str, ...], path: str) -> str | None:
             )
         except (OSError, subprocess.TimeoutExpired):
             return None
-    found = re.search(r"\d+(\.\d+)+", done.stdout + done.stderr)
-    return found[0] if found and done.returncode == 0 else None
+    match = re.search(r"\d+(\.\d+)+", done.stdout + done.stderr)
+    return match[0] if match and done.returncode == 0 else None
 
 
 def _numbers(version: str) -> tuple[int, ...]:

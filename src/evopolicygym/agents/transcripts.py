@@ -234,6 +234,6 @@ def _requests(event: Any) -> dict[str, tuple[str, Tokens]]:
     return requests
 
 
-def _count(found: list[Any]) -> int | None:
-    value = found[0] if found else None
+def _count(values: list[Any]) -> int | None:
+    value = values[0] if values else None
     return value if type(value) is int and 0 <= value < 10**15 else None

@@ -85,8 +85,8 @@ MAX_FAILURE_CHARACTERS: Final = 2000
 
 def classify(text: str) -> FailureKind:
     text = re.sub(FILE_POSITIONS, "", text)
-    found = (kind for kind, pattern in PATTERNS if re.search(pattern, text, re.IGNORECASE))
-    return next(found, FailureKind.CLIENT)
+    kinds = (kind for kind, pattern in PATTERNS if re.search(pattern, text, re.IGNORECASE))
+    return next(kinds, FailureKind.CLIENT)
 
 
 def make_failure(text: str, kind: FailureKind | None = None) -> TurnFailure:
@@ -187,8 +187,8 @@ def _pick(rules: Iterable[ExtractRule], event: Any, line: str) -> str:
     for rule in rules:
         if rule.file:
             continue
-        if rule.line and event is None and (found := re.search(rule.line, line)):
-            return found[1]
+        if rule.line and event is None and (match := re.search(rule.line, line)):
+            return match[1]
         if not rule.line and event is not None and json_events.event_matches(event, rule.where):
             return json_events.text_at(event, rule.at)
     return ""

@@ -48,10 +48,13 @@ AMOUNTS: Final = tuple(field.name for field in fields(Usage) if field.name != "s
 def total_usage(usages: Iterable[Usage | None]) -> Usage | None:
     """Add the usage of several turns: a lower bound, because unmetered turns are missing. None if no turn was
     metered."""
-    known = [usage for usage in usages if usage is not None]
-    if not known:
+    metered = [usage for usage in usages if usage is not None]
+    if not metered:
         return None
-    return Usage(**{name: _sum(getattr(usage, name) for usage in known) for name in AMOUNTS}, source=known[-1].source)
+    return Usage(
+        **{name: _sum(getattr(usage, name) for usage in metered) for name in AMOUNTS},
+        source=metered[-1].source,
+    )
 
 
 def _pairs(now: Usage, then: Usage) -> Iterable[tuple[float, float]]:
@@ -64,8 +67,8 @@ def _less(now: Any, then: Any) -> Any:
 
 
 def _sum(values: Iterable[Any]) -> Any:
-    known = [value for value in values if value is not None]
-    return sum(known) if known and sum(known) < MAX_AMOUNT else None
+    metered = [value for value in values if value is not None]
+    return sum(metered) if metered and sum(metered) < MAX_AMOUNT else None
 
 
 class Meter(StrictModel):
@@ -141,14 +144,14 @@ class UsageCounter:
 
 def _count(event: Any, path: str) -> int | None:
     """Add the figures at a path (one for each model). An implausible figure makes the sum unknown."""
-    found = values_at(event, path) if path else []
-    if not found or not all(type(value) is int and 0 <= value < MAX_AMOUNT for value in found):
+    figures = values_at(event, path) if path else []
+    if not figures or not all(type(value) is int and 0 <= value < MAX_AMOUNT for value in figures):
         return None
-    return int(sum(found)) if sum(found) < MAX_AMOUNT else None
+    return int(sum(figures)) if sum(figures) < MAX_AMOUNT else None
 
 
 def _dollars(event: Any, path: str) -> float | None:
-    found = values_at(event, path) if path else []
-    if not found or not all(type(value) in (int, float) and 0 <= value < MAX_AMOUNT for value in found):
+    figures = values_at(event, path) if path else []
+    if not figures or not all(type(value) in (int, float) and 0 <= value < MAX_AMOUNT for value in figures):
         return None
-    return float(sum(found)) or None if sum(found) < MAX_AMOUNT else None
+    return float(sum(figures)) or None if sum(figures) < MAX_AMOUNT else None

@@ -69,7 +69,12 @@ class FeedbackWriter:
 
 
 def summarize(
-    submission: Submission, verdict: Verdict, load: LoadResult, results: list[EpisodeResult], wall_s: float, left: int
+    submission: Submission,
+    verdict: Verdict,
+    load: LoadResult,
+    results: list[EpisodeResult],
+    wall_s: float,
+    remaining: int,
 ) -> dict[str, Any]:
     """Return the content of summary.json and of the reply. Means are null if nothing was played."""
     played = episode_stats(results)
@@ -91,7 +96,7 @@ def summarize(
         "invalid_actions": sum(kind == "invalid_action" for kind in played.errors),
         "clipped_actions": sum(result.clipped_actions for result in results),
         "wall_time_s": round(wall_s, 4),
-        "remaining_budget": left,
+        "remaining_budget": remaining,
         "feedback": f"feedback/{submission.name}",
         "left_out": [
             {"episode": result.number, "what": what} for result in results for what in result.left_out

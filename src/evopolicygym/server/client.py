@@ -191,11 +191,11 @@ def fetch(request: urllib.request.Request) -> tuple[int, str]:
 
 
 def api() -> str:
-    door = read_json(DOOR)
-    if isinstance(door, dict) and door.get("closed") is True:
+    address_file = read_json(DOOR)
+    if isinstance(address_file, dict) and address_file.get("closed") is True:
         text = "the run is closed: nothing more can be submitted. What was submitted is in feedback/"
         raise RunIsClosed(REFUSED, text)
-    address = door.get("api") if isinstance(door, dict) else os.environ.get("EVOPOLICYGYM_API")
+    address = address_file.get("api") if isinstance(address_file, dict) else os.environ.get("EVOPOLICYGYM_API")
     if not isinstance(address, str) or not re.match(r"http://[!-~]+$", address):
         raise Stop(UNREACHABLE, "neither door.json nor EVOPOLICYGYM_API has the address of the server")
     return address

@@ -19,7 +19,7 @@ from .api_client import ApiClient, RunOver
 def main() -> int:
     try:
         path = Path(os.environ["EVOPOLICYGYM_PLAN"])
-        plan = [(path.parent / one["folder"], list(one["cases"])) for one in _submissions(path)]
+        plan = [(path.parent / entry["folder"], list(entry["cases"])) for entry in _submissions(path)]
     except (KeyError, TypeError, OSError, ValueError) as error:
         print(f"resubmit: EVOPOLICYGYM_PLAN must name a plan that can be read: {error!r}", file=sys.stderr)
         return 2

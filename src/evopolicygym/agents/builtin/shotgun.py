@@ -83,8 +83,8 @@ def normalisation(space: dict[str, Any]) -> tuple[Vector, Vector]:
 
 def _bounds(space: dict[str, Any], size: int) -> tuple[Vector, Vector]:
     low, high = (np.broadcast_to(np.asarray(space[name], dtype=float), space["shape"]) for name in ("low", "high"))
-    known = np.isfinite(low) & np.isfinite(high) & (high - low <= 2 * WIDEST) & (high > low)
-    low, high = np.where(known, low, -1.0), np.where(known, high, 1.0)
+    is_bounded = np.isfinite(low) & np.isfinite(high) & (high - low <= 2 * WIDEST) & (high > low)
+    low, high = np.where(is_bounded, low, -1.0), np.where(is_bounded, high, 1.0)
     return ((low + high) / 2.0).reshape(size), np.minimum((high - low) / 2.0, 1.0).reshape(size)
 
 

@@ -49,7 +49,7 @@ def converse(provider: Provider, session: str, prompt: str, most: int) -> int:
     messages = json.loads(path.read_text()) if path.exists() else []
     messages.append({"role": "user", "content": prompt})
     total, requests = RequestUsage(), 0
-    tell("session", session=session)
+    emit("session", session=session)
     try:
         while requests < most:
             keep(path, messages)
@@ -58,13 +58,13 @@ def converse(provider: Provider, session: str, prompt: str, most: int) -> int:
             total += reply.usage
             messages.append(reply.message)
             calls = [asdict(call) for call in reply.calls]
-            tell("assistant", text=reply.text, calls=calls, model=reply.model, usage=asdict(reply.usage))
+            emit("assistant", text=reply.text, calls=calls, model=reply.model, usage=asdict(reply.usage))
             if not reply.calls:
                 return end(path, messages, total, requests, reply.text)
             messages += provider.results([(call, act(call.name, call.arguments)) for call in reply.calls])
     except ProviderError as error:
         keep(path, messages)
-        tell("error", code=error.code, message=str(error))
+        emit("error", code=error.code, message=str(error))
         end(path, messages, total, requests, "")
         return 1
     return end(path, messages, total, requests, "the limit of requests in one turn is reached")
@@ -72,13 +72,13 @@ def converse(provider: Provider, session: str, prompt: str, most: int) -> int:
 
 def act(name: str, arguments: dict[str, Any]) -> str:
     result = tools.use(name, arguments, Path.cwd())
-    tell("tool", name=name, result=result)
+    emit("tool", name=name, result=result)
     return result
 
 
 def end(path: Path, messages: list[dict[str, Any]], total: RequestUsage, requests: int, text: str) -> int:
     keep(path, messages)
-    tell("result", usage=asdict(total), requests=requests, text=text)
+    emit("result", usage=asdict(total), requests=requests, text=text)
     return 0
 
 
@@ -88,7 +88,7 @@ def keep(path: Path, messages: list[dict[str, Any]]) -> None:
     staged.replace(path)
 
 
-def tell(kind: str, **facts: Any) -> None:
+def emit(kind: str, **facts: Any) -> None:
     print(json.dumps({"type": kind, **facts}), flush=True)
 
 

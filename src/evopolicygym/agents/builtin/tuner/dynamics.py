@@ -36,10 +36,10 @@ class Dynamics:
     standard deviations of that entry's changes."""
 
     def __init__(self, spaces: Spaces, episodes: list[RecordedEpisode]) -> None:
-        played = [one for one in episodes if len(one.controls)] or [_nothing(spaces)]
-        before = np.concatenate([one.entries[: len(one.controls)] for one in played])
-        self.controls = np.concatenate([one.controls for one in played])
-        after = np.concatenate([_following(one) for one in played])
+        played = [episode for episode in episodes if len(episode.controls)] or [_nothing(spaces)]
+        before = np.concatenate([episode.entries[: len(episode.controls)] for episode in played])
+        self.controls = np.concatenate([episode.controls for episode in played])
+        after = np.concatenate([_following(episode) for episode in played])
         self.before, self.change = before, after - before
         self.mean, self.scale = before.mean(axis=0), np.maximum(before.std(axis=0), 1e-3)
         self.velocities = _velocities(spaces, self)
@@ -64,8 +64,8 @@ class Dynamics:
             return []
         own = self.own_velocities()
         choices = [self._jacobian(own), self._jacobian(own[:0])]
-        known = sorted((one for one in choices if one and one[0] > TRUSTED), key=lambda one: -one[0])
-        return [jacobian for _, jacobian in known]
+        trusted = sorted((fit for fit in choices if fit and fit[0] > TRUSTED), key=lambda fit: -fit[0])
+        return [jacobian for _, jacobian in trusted]
 
     def _jacobian(self, velocity: Indices) -> tuple[float, Jacobian] | None:
         """Taken at the middle of the step, where the mean velocity and the mean posture are."""

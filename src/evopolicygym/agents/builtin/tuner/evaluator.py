@@ -64,14 +64,14 @@ class ApiEvaluator:
     def play(self, candidate: Candidate, cases: list[int]) -> Played:
         if self.left == 0:
             raise RunOver("the budget is spent")
-        asked = cases[: self.left]
+        affordable = cases[: self.left]
         write(candidate, self._api.system)
-        reply = self._api.submit(asked)
+        reply = self._api.submit(affordable)
         self.left = reply.remaining
         print(
             f"{reply.submit_id}: {candidate.policy} {reply.status} {list(reply.returns)}, {self.left} left", flush=True
         )
-        returns = np.array(reply.returns) if reply.returns else np.full(len(asked), -np.inf)
+        returns = np.array(reply.returns) if reply.returns else np.full(len(affordable), -np.inf)
         return Played(returns, self._episodes(reply.submit_id))
 
     def _episodes(self, submit_id: str) -> list[RecordedEpisode]:

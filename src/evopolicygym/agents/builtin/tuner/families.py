@@ -182,7 +182,7 @@ def _plain(settings: dict[str, Any]) -> dict[str, Any]:
 
 def _short(value: Any) -> Any:
     if isinstance(value, np.ndarray):
-        return [_short(one) for one in value.tolist()]
+        return [_short(item) for item in value.tolist()]
     if isinstance(value, list):
-        return [_short(one) for one in value]
+        return [_short(item) for item in value]
     return float(f"{value:.7g}") if isinstance(value, float) else value

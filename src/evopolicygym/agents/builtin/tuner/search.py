@@ -44,8 +44,8 @@ def tune(evaluator: Evaluator, spaces: Spaces, seed: int) -> None:
     budget = evaluator.left
     dynamics = explore(evaluator, spaces)
     random = np.random.default_rng(seed)
-    found = audition(evaluator, families(spaces, dynamics, random), budget)
-    best = recall(evaluator, found, max(1, min(RECALLED, budget // 40)))
+    trials = audition(evaluator, families(spaces, dynamics, random), budget)
+    best = recall(evaluator, trials, max(1, min(RECALLED, budget // 40)))
     print(f"chosen: {best.family.name}", flush=True)
     optimise(evaluator, best, seed, IMAGE_CASES if spaces.sees_images else 1)
 
@@ -55,7 +55,7 @@ def explore(evaluator: Evaluator, spaces: Spaces) -> Dynamics:
     random = noise(spaces)
     played = [evaluator.play(random.build(start), EXPLORING_CASES) for start in random.starts]
     evaluator.play(constant(spaces), EXPLORING_CASES[:1])
-    return Dynamics(spaces, [episode for one in played for episode in one.episodes])
+    return Dynamics(spaces, [episode for trial in played for episode in trial.episodes])
 
 
 def audition(evaluator: Evaluator, offered: list[Family], budget: int) -> list[Trial]:
@@ -73,14 +73,14 @@ def audition(evaluator: Evaluator, offered: list[Family], budget: int) -> list[T
 def recall(evaluator: Evaluator, trials: list[Trial], count: int) -> Trial:
     """The best trial of each of the best families on more cases; of equals the one that was offered last: it assumes
     the least."""
-    ranked = sorted(trials, key=lambda one: -one.mean)
+    ranked = sorted(trials, key=lambda trial: -trial.mean)
     best: dict[str, Trial] = {}
-    for one in ranked:
-        best.setdefault(one.family.name, one)
+    for trial in ranked:
+        best.setdefault(trial.family.name, trial)
     called = list(best.values())[:count]
     means = [
-        evaluator.play(one.family.build(one.numbers), RECALL_CASES).mean + one.mean / len(RECALL_CASES)
-        for one in called
+        evaluator.play(trial.family.build(trial.numbers), RECALL_CASES).mean + trial.mean / len(RECALL_CASES)
+        for trial in called
     ]
     return called[max(range(len(called)), key=lambda number: (means[number], number))]
 
@@ -91,10 +91,10 @@ def optimise(evaluator: Evaluator, start: Trial, seed: int, least: int) -> None:
     count, build = max(2, least), start.family.build
     while evaluator.left >= strategy.popsize * count + FINAL_CASES:
         cases = next_cases(strategy.countiter, count)
-        asked = strategy.ask()
-        returns = np.array([evaluator.play(build(numbers), cases).returns for numbers in asked])
+        proposals = strategy.ask()
+        returns = np.array([evaluator.play(build(numbers), cases).returns for numbers in proposals])
         means = returns.mean(axis=1)
-        strategy.tell(asked, np.where(np.isfinite(means), -means, 1e30).tolist())
+        strategy.tell(proposals, np.where(np.isfinite(means), -means, 1e30).tolist())
         print(f"generation {strategy.countiter}: best {means.max():.6g}, median {np.median(means):.6g}", flush=True)
         if strategy.countiter == 1:
             count = max(least, cases_needed(returns))
