@@ -41,7 +41,7 @@ def start(
 def test_nothing_is_left_behind(tmp_path, isolation, ending):
     mounts = Path("/proc/self/mountinfo").read_text()
     process = start(tmp_path, isolation)
-    # two workers, each with a nursery, a zygote (at level A an outer and an inner one) and a policy
+    # two workers, each with a zygote forker, a zygote (at level A an outer and an inner one) and a policy
     assert wait_until(lambda: len(descendants(process.pid)) >= (10 if isolation == "A" else 8))
     relatives = descendants(process.pid)
     process.send_signal(ending)

@@ -33,7 +33,7 @@ MOST: Final = 256
 FEWEST: Final = 48  # more than the submit requests that may wait at a time
 USUAL: Final = 1024  # the usual limit of a process; the current one may be lower
 # Descriptors beyond those open at the start: twice AT_ONCE, because some connections are just accepted and some just
-# closed; two for each of the 64 connections of an agent's gateway; and the judge's own, where a snapshot needs one for
+# closed; two for each of the 64 connections of an agent's proxy; and the judge's own, where a snapshot needs one for
 # each of 16 levels of folders and a delivery half a dozen.
 RESERVE: Final = 2 * AT_ONCE + 2 * 64 + 64
 _clock = itertools.count()

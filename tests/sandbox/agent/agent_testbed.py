@@ -59,7 +59,7 @@ class AgentTestbed:
     def __exit__(self, *exception: object) -> None:
         self.stack.close()
 
-    def cell(self, **changes: Any) -> AgentSandbox:
+    def sandbox(self, **changes: Any) -> AgentSandbox:
         given = {
             "workspace": self.workspace,
             "home": self.folder / "home",
@@ -75,7 +75,7 @@ class AgentTestbed:
         """Start a program without input; output goes to a file of the testbed by default."""
         with open(os.devnull) as nothing, open(self.root / "output", "wb") as file:
             out = file.fileno() if output is None else output
-            return launch(argv, self.cell(**changes), level, nothing.fileno(), out, out, abi)
+            return launch(argv, self.sandbox(**changes), level, nothing.fileno(), out, out, abi)
 
     def run(self, argv: Sequence[str], level: AgentLevel, abi: int | None = None, **changes: Any) -> tuple[int, str]:
         with self.start(argv, level, abi, **changes) as process:

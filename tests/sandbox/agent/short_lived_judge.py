@@ -10,5 +10,5 @@ from evopolicygym.sandbox.agent.launch import launch
 
 level, mark, source, run = sys.argv[1:]
 folder = Path(run)
-cell = AgentSandbox(folder / "workspace", folder / "home", folder / "tmp", make_python(folder / "python"))
-launch(["python", "-c", source, mark], cell, AgentLevel(level), 0, 1, 2).wait()
+sandbox = AgentSandbox(folder / "workspace", folder / "home", folder / "tmp", make_python(folder / "python"))
+launch(["python", "-c", source, mark], sandbox, AgentLevel(level), 0, 1, 2).wait()

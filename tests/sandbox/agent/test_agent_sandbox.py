@@ -1,4 +1,4 @@
-"""What an agent has in its cell, and keeps from turn to turn."""
+"""What an agent has in its sandbox, and keeps from turn to turn."""
 
 from __future__ import annotations
 
