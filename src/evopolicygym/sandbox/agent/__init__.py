@@ -1,1 +1,2 @@
-"""Where agents run: untrusted programs that fork, exec and connect, kept from the judge, other runs and simulators."""
+"""The sandbox of agents: untrusted programs that fork, exec and connect, kept from the judge, other runs and
+simulators."""
