@@ -241,7 +241,7 @@ def test_actions_too_long_to_be_kept_are_the_policys_doing(monkeypatch):
         recorded.reset(np.zeros(8))
         recorded.first_action()
         assert np.array_equal([recorded.act(np.zeros(8)) for _ in range(80)], played)
-        with pytest.raises(Fault, match="went on where it had raised"):
+        with pytest.raises(Fault, match="continued after the step at which it had raised"):
             recorded.act(np.zeros(8))
         for _ in range(100):
             policy.act(np.zeros(8))
