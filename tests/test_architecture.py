@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -128,3 +129,28 @@ def test_no_function_is_longer_than_85_lines():
         for path, node in functions
     }
     assert not {name: length for name, length in lines.items() if length > 85}
+
+
+REPOSITORY = Path(__file__).parents[1]
+# A path, and behind a colon the name of a function or class in it: `judge/submission.py:accept`.
+NAMED = re.compile(r"(?<![\w/.-])((?:[\w-]+/)*[\w-]+\.(?:py|toml|md)|(?:[\w-]+/)+(?=[`\s]))(?::(\w+))?")
+IN_A_RUN = {"submit.py", "policy.py", "system/policy.py", "system/", "feedback/", "config.toml"}
+
+
+def test_what_the_architecture_page_names_exists():
+    places = NAMED.findall((REPOSITORY / "docs" / "architecture.md").read_text())
+    assert len(places) > 100
+    missing = []
+    for path, name in places:
+        found = [root / path for root in (SOURCE, REPOSITORY, REPOSITORY / "docs") if (root / path).exists()]
+        if not found and path not in IN_A_RUN:
+            missing.append(path)
+        elif name and name not in defined_names(found[0]):
+            missing.append(f"{path}:{name}")
+    assert not missing
+
+
+def defined_names(path: Path) -> set[str]:
+    """Return the names of all functions and classes in a file."""
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    return {node.name for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, kinds)}
