@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import random
+from typing import Any
 
 import evopolicygym
 
@@ -53,7 +54,7 @@ def random_search(workspace: evopolicygym.Workspace) -> None:
             best, best_mean = weights, feedback.mean
 
 
-def size(space: dict) -> int:
+def size(space: dict[str, Any]) -> int:
     """Return how many numbers an observation has, or how many outputs an action needs."""
     if space["type"] == "Discrete":
         return int(space["n"])

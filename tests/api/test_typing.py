@@ -68,6 +68,11 @@ def _mypy(folder: Path, script: str) -> list[str]:
     return subprocess.run(command, cwd=folder, capture_output=True, text=True).stdout.splitlines()
 
 
+def test_the_example_of_an_agent_is_typed(tmp_path):
+    example = Path(__file__).parents[2] / "examples/agents/random_search.py"
+    assert not [text for text in _mypy(tmp_path, example.read_text()) if text.startswith("script.py")]
+
+
 def test_the_wheel_ships_the_marker_of_a_typed_package(tmp_path):
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
     subprocess.run(command, cwd=Path(__file__).parents[2], check=True, capture_output=True)
