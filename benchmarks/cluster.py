@@ -50,7 +50,7 @@ def upkeep() -> float:
         except OSError:
             continue
         pid, parent = int(path.parent.name), int(fields[1])
-        if (pid in parents or parent in parents) and b"ancestor.py" not in command:
+        if (pid in parents or parent in parents) and b"worker_entry.py" not in command:
             parents[pid] = parent
             spent += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
     return spent
