@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
-from evopolicygym.agents.prices import TurnCost, cost, price_of, table
+from evopolicygym.agents.prices import TurnCost, cost, load_prices, price_of
 from evopolicygym.agents.usage import Usage
 from evopolicygym.errors import UserError
 
@@ -18,7 +21,11 @@ def test_the_client_comes_first():
 def test_an_estimate_quotes_its_price():
     found = cost(Usage(1_000_000, 1_000_000, 1_000_000, 1_000_000), "anthropic/claude-opus-4-7-20260101")
     assert found.usd == pytest.approx(5 + 0.5 + 6.25 + 25) and found.source == "prices"
-    assert found.price and found.price["as_of"] and found.price["source"].startswith("https://")
+    assert (
+        found.price
+        and found.price["as_of"].startswith("genai-prices ")
+        and found.price["source"].startswith("https://")
+    )
 
 
 def test_unknown_is_unknown():
@@ -33,14 +40,34 @@ def test_unknown_is_unknown():
 def test_a_file_of_ones_own(tmp_path):
     file = tmp_path / "prices.toml"
     file.write_text(OWN)
-    assert cost(Usage(500_000, output=250_000), "my-model", table(file)).usd == 2.0
-    assert price_of("gpt-5", table(file)) is not None
+    assert cost(Usage(500_000, output=250_000), "my-model", load_prices(file)).usd == 2.0
+    assert price_of("gpt-5", load_prices(file)) is not None
     file.write_text(OWN.replace("output", "outptu"))
     with pytest.raises(UserError, match="did you mean output"):
-        table(file)
+        load_prices(file)
 
 
 def test_the_models_of_the_documentation_have_a_price():
     for model in ("gpt-5.5", "openai/gpt-5.5", "claude-opus-4-7", "claude-opus-4-7-20260101", "gemini-2.5-pro"):
         found = cost(Usage(1_000_000, output=1_000_000, cache_read=0), model)
-        assert found.usd and found.price and found.price["as_of"] >= "2026", model
+        assert found.usd and found.price and found.price["source"].startswith("https://"), model
+
+
+@pytest.mark.parametrize("model", ["claude-scripted", "my-gpt-5", "gpt-5.5-mini", "claude-opus-99"])
+def test_a_name_that_resembles_a_known_model_has_no_price(model):
+    assert price_of(model, {}) is None
+
+
+def test_where_long_prompts_cost_more_the_price_of_short_ones_counts():
+    price = price_of("gpt-5.5", {})
+    assert price and (price.input, price.cache_read, price.output) == (5.0, 0.5, 30.0)
+
+
+def test_nothing_is_fetched():
+    """A process that cannot connect anywhere prices a model all the same."""
+    code = (
+        "import socket; socket.socket.connect = socket.getaddrinfo = None\n"
+        "from evopolicygym.agents.prices import price_of\n"
+        "assert price_of('claude-opus-5', {}).output == 25.0\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

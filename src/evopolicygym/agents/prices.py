@@ -1,11 +1,15 @@
-"""What tokens cost: by the client's own word, else estimated from a dated table. Unknown is unknown, not zero."""
+"""Cost of a turn: as the client reports it, else estimated from token prices. An unknown cost is None, not zero.
+
+Prices come from the user's own file (``--prices``), then from the data that the `genai-prices` package ships. That data
+is part of the installed version: nothing is fetched at run time, so the same installation gives the same estimate.
+"""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import cache
-from importlib import resources
+from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,13 +17,14 @@ from evopolicygym.agents.usage import Usage
 from evopolicygym.config import StrictModel, read_toml, validate
 
 CLIENT: Final = "client"
+PRICES: Final = "prices"
 UNKNOWN: Final = "unknown"
-DATED: Final = re.compile(r"-(\d{8}|\d{4}-\d{2}-\d{2}|latest)$")
-TABLE: Final = Path(str(resources.files("evopolicygym.agents"))) / "prices.toml"
+KINDS: Final = ("input", "output", "cache_read", "cache_write")
+DATE_SUFFIX: Final = re.compile(r"-(\d{8}|\d{4}-\d{2}-\d{2}|latest)$")
 
 
 class Price(StrictModel):
-    """Dollars per million tokens. None: not known, so that usage with such tokens has no known cost."""
+    """Dollars per million tokens. None: unknown, so that usage with such tokens has no known cost."""
 
     input: float
     output: float
@@ -29,38 +34,59 @@ class Price(StrictModel):
     source: str
 
 
-class _Table(StrictModel):
+class _PriceFile(StrictModel):
     models: dict[str, Price]
 
 
 @dataclass(frozen=True)
 class TurnCost:
-    """``source``: ``client``, ``prices`` (then ``price`` is what it was estimated with, for the record to quote), or
-    ``unknown``."""
+    """Dollars of one turn. ``source`` is ``client``, ``prices`` (then ``price`` is what the estimate used, for the
+    record), or ``unknown``."""
 
     usd: float | None
     source: str
     price: dict[str, Any] | None = None
 
 
-def table(own: Path | None = None) -> dict[str, Price]:
-    """The prices that ship; those of the user's own file come first."""
-    return _shipped() | (_load(own) if own else {})
+def load_prices(path: Path | None) -> dict[str, Price]:
+    """Read the user's price file; an empty table without one. Raises UserError."""
+    return validate(_PriceFile, read_toml(path, "price file"), f"the price file {path}").models if path else {}
 
 
 def cost(usage: Usage | None, model: str | None, prices: dict[str, Price] | None = None) -> TurnCost:
+    """Return what a turn cost. ``prices`` of the user take precedence over those that ship."""
     if usage is not None and usage.cost_usd is not None:
         return TurnCost(usage.cost_usd, CLIENT)
-    price = price_of(model, table() if prices is None else prices)
+    price = price_of(model, prices or {})
     usd = _estimate(usage, price) if usage and price else None
-    return TurnCost(None, UNKNOWN) if usd is None or price is None else TurnCost(usd, "prices", price.model_dump())
+    return TurnCost(None, UNKNOWN) if usd is None or price is None else TurnCost(usd, PRICES, price.model_dump())
 
 
 def price_of(model: str | None, prices: dict[str, Price]) -> Price | None:
-    """By its whole name first, then without the provider before it and the date after it."""
+    """Look a model up by its whole name, then without the provider before it and the date after it."""
     name = model or ""
-    short = DATED.sub("", name.rpartition("/")[2])
-    return prices.get(name) or prices.get(short)
+    short = DATE_SUFFIX.sub("", name.rpartition("/")[2])
+    return prices.get(name) or prices.get(short) or (_shipped(short) if short else None)
+
+
+def _shipped(model: str) -> Price | None:
+    """Return today's price by genai-prices. Where long prompts cost more, it is the price of short ones: the
+    tokens of a turn are known, but not how they were spread over requests."""
+    import genai_prices  # takes 0.2 s
+
+    try:
+        known = genai_prices.calc_price(genai_prices.Usage(), model, genai_request_timestamp=datetime.now(UTC))
+    except LookupError:
+        return None
+    base = {name: _base(getattr(known.model_price, f"{name}_mtok")) for name in KINDS}
+    if base["input"] is None or base["output"] is None:
+        return None
+    urls = known.provider.pricing_urls or [known.provider.name]
+    return Price.model_validate(base | {"as_of": f"genai-prices {version('genai-prices')}", "source": urls[0]})
+
+
+def _base(price: Any) -> float | None:
+    return None if price is None else float(getattr(price, "base", price))
 
 
 def _estimate(usage: Usage, price: Price) -> float | None:
@@ -75,12 +101,3 @@ def _estimate(usage: Usage, price: Price) -> float | None:
     if any(tokens and dollars is None for tokens, dollars in parts):
         return None
     return sum(tokens * (dollars or 0.0) for tokens, dollars in parts) / 1e6
-
-
-def _load(path: Path) -> dict[str, Price]:
-    return validate(_Table, read_toml(path, "price file"), f"the price file {path}").models
-
-
-@cache
-def _shipped() -> dict[str, Price]:
-    return _load(TABLE)

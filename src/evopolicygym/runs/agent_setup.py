@@ -70,7 +70,7 @@ class AgentSetup:
 
     @property
     def prices(self) -> dict[str, Price]:
-        return prices.table(self.settings.prices)
+        return prices.load_prices(self.settings.prices)
 
     def make_runner(self, paths: RunPaths, api_url: str) -> AgentRunner:
         """Return what plays the agent's turns in a run whose API is at ``api_url``."""
@@ -238,7 +238,7 @@ def _search_path(program: str | None) -> str:
 
 def _check(settings: AgentSettings) -> None:
     """Raise UserError for a mistake in the settings, before anything is started."""
-    prices.table(settings.prices)
+    prices.load_prices(settings.prices)
     _variables(settings)
     _check_url(settings.base_url)
     _check_reachable(settings)
