@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import time
 from pathlib import Path
@@ -45,9 +46,8 @@ def test_killed_at_random_it_ends_with_the_same_results(undisturbed, tmp_path):
     assert (last := work.run("--parallel-runs", 4)).returncode == 0, last.stderr
     assert work.names() == undisturbed.names()
     for name in work.names():
-        record = work.record(name)
-        assert comparable_facts(record) == comparable_facts(undisturbed.record(name)), (
-            name,
-            record["times"],
-            record["turns"],
-        )
+        record, expected = work.record(name), comparable_facts(undisturbed.record(name))
+        differing = {
+            key: (value, expected[key]) for key, value in comparable_facts(record).items() if value != expected[key]
+        }
+        assert not differing, f"{name}: {json.dumps(differing)} {record['times']} {record['turns']}"
