@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evopolicygym.agents.builtin.tuner.evaluator import Candidate, write
+from evopolicygym.agents.builtin.tuner.evaluator import TunerPolicy, write_policy
 from evopolicygym.agents.builtin.tuner.policies.features import width
 from evopolicygym.execution.conformance import probe_folder
 from evopolicygym.execution.engine import LocalEngine
@@ -123,7 +123,9 @@ def constants(task: Task) -> list[Controls]:
 
 
 def constant_folder(place: Path, number: int, controls: Controls) -> Path:
-    write(Candidate("noise", {"bias": controls.tolist(), "spread": 0.0, "hold": 1}), place / f"constant-{number}")
+    write_policy(
+        TunerPolicy("noise", {"bias": controls.tolist(), "spread": 0.0, "hold": 1}), place / f"constant-{number}"
+    )
     return place / f"constant-{number}"
 
 

@@ -50,18 +50,20 @@ class ApiClient:
         self._name, self._count = name, 0
 
     def info(self) -> dict[str, Any]:
+        """Return budget, limits and spaces of the run."""
         return self._call("GET", "/info", None, {})[1]
 
     def submit(self, cases: list[int]) -> SubmitResult:
-        """What is in ``system`` now, on these cases. Raises RunOver."""
+        """Submit the content of ``system`` for these cases and wait for the result. Raises RunOver."""
         self._count += 1
         for attempt in range(MAX_FAULTS):
-            answer = self._ended(f"{self._name}-{self._count:04}-{attempt}", cases)
+            answer = self._wait_for(f"{self._name}-{self._count:04}-{attempt}", cases)
             if answer["status"] != "fault":
-                return _reply(answer)
+                return _submit_result(answer)
         raise RunOver(answer["message"])
 
-    def _ended(self, key: str, cases: list[int]) -> dict[str, Any]:
+    def _wait_for(self, key: str, cases: list[int]) -> dict[str, Any]:
+        """Post a submission until it has ended; the key makes repeated posts mean the same submission."""
         body = json.dumps({"env_instances": cases}).encode()
         headers = {"Idempotency-Key": key, "Content-Type": "application/json"}
         while True:
@@ -75,16 +77,19 @@ class ApiClient:
         raise RunOver(f"{status}: {answer.get('message', code)}")
 
     def _call(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> tuple[int, dict[str, Any]]:
+        """Repeat a request until the server answers. Raises ServerUnreachable."""
         began = time.monotonic()
         while True:
             try:
-                return self._ask(method, path, body, headers)
+                return self._request(method, path, body, headers)
             except (OSError, HTTPException, ValueError) as error:
                 if time.monotonic() - began > PATIENCE_S:
                     raise ServerUnreachable(f"the server does not answer: {error}") from error
             time.sleep(0.3)
 
-    def _ask(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> tuple[int, dict[str, Any]]:
+    def _request(
+        self, method: str, path: str, body: bytes | None, headers: dict[str, str]
+    ) -> tuple[int, dict[str, Any]]:
         """Send one request. An unknown address (404: the server has moved) and a judge that failed before it accepted
         the submission (nothing was charged) raise, so that the request is repeated."""
         request = urllib.request.Request(self._api() + path, body, headers, method=method)
@@ -105,6 +110,6 @@ class ApiClient:
             return os.environ.get("EVOPOLICYGYM_API", "")
 
 
-def _reply(answer: dict[str, Any]) -> SubmitResult:
+def _submit_result(answer: dict[str, Any]) -> SubmitResult:
     returns = tuple(answer["summary"]["returns"]) if answer["status"] == "ok" else ()
     return SubmitResult(answer["submit_id"], answer["status"], returns, answer["summary"]["remaining_budget"])

@@ -23,10 +23,11 @@ def main() -> int:
     except (KeyError, TypeError, OSError, ValueError) as error:
         print(f"resubmit: EVOPOLICYGYM_PLAN must name a plan that can be read: {error!r}", file=sys.stderr)
         return 2
-    return play(ApiClient("resubmit"), plan)
+    return submit_all(ApiClient("resubmit"), plan)
 
 
-def play(api: ApiClient, plan: list[tuple[Path, list[int]]]) -> int:
+def submit_all(api: ApiClient, plan: list[tuple[Path, list[int]]]) -> int:
+    """Submit every checkpoint of the plan; return the exit code."""
     for folder, cases in plan:
         if not folder.is_dir():
             print(f"resubmit: {folder} is not a folder", file=sys.stderr)

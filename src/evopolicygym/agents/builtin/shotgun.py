@@ -15,23 +15,23 @@ import numpy as np
 from numpy.random import Generator
 
 from .api_client import ApiClient, RunOver, ServerUnreachable
-from .tuner.evaluator import Candidate, write
+from .tuner.evaluator import TunerPolicy, write_policy
 from .tuner.policies.features import LARGEST, Vector, blocks, has_goals
 from .tuner.spaces import Spaces
 
 POLICIES: Final = 64
 TRAIN_CASES: Final = 1024
-WIDEST: Final = 1e3  # half the width of a Box; wider bounds say nothing about the values
+WIDEST: Final = 1e3  # half the width of a Box; wider bounds tell nothing about typical values
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--policies", type=int, default=POLICIES)
-    wanted = parser.parse_args().policies
+    policies = parser.parse_args().policies
     seed = int(os.environ.get("EVOPOLICYGYM_SEED") or 0) % 2**31
     api = ApiClient(f"shotgun-{seed}")
     try:
-        submit_policies(api, wanted, seed)
+        submit_policies(api, policies, seed)
     except RunOver as closed:
         print(f"shotgun: {closed}")
     except ServerUnreachable as error:
@@ -40,29 +40,32 @@ def main() -> int:
     return 0
 
 
-def submit_policies(api: ApiClient, wanted: int, seed: int) -> None:
+def submit_policies(api: ApiClient, policies: int, seed: int) -> None:
     """Submit the same policies in the same order at every start, so that a restart continues where the last one
     ended."""
     info = api.info()
     spaces = Spaces(info["env_meta"]["obs_space"], info["env_meta"]["action_space"])
     random = np.random.default_rng(seed)
-    for number in range(min(wanted, info["episode_budget"])):
-        write(linear(spaces, random), api.system)
+    for number in range(min(policies, info["episode_budget"])):
+        write_policy(linear(spaces, random), api.system)
         reply = api.submit([number % TRAIN_CASES])
         print(f"shotgun: {reply.submit_id} {reply.status}, {reply.remaining} episodes left", flush=True)
 
 
-def linear(spaces: Spaces, random: Generator) -> Candidate:
-    """Weights and bias from the normal distribution."""
+def linear(spaces: Spaces, random: Generator) -> TunerPolicy:
+    """Return a linear policy with weights and bias drawn from the normal distribution."""
     mean, scale = normalisation(spaces.observation)
     weights = random.normal(size=(spaces.controls, len(mean)))
     numbers = {"mean": mean, "scale": scale, "weights": weights, "bias": random.normal(size=spaces.controls)}
-    return Candidate("linear", {name: np.round(value, 6).tolist() for name, value in numbers.items()})
+    return TunerPolicy("linear", {name: np.round(value, 6).tolist() for name, value in numbers.items()})
 
 
 def normalisation(space: dict[str, Any]) -> tuple[Vector, Vector]:
-    """Centre and scale of each entry: narrow ranges are stretched to -1 to 1, so that no entry is too small
-    to matter; wide ones stay as they are. 0 and 1 where the space has no bounds that mean anything."""
+    """Return centre and scale of each entry of an observation.
+
+    Narrow ranges are stretched to -1 to 1, so that no entry is too small to matter; wide ones keep their scale. The
+    centre is 0 and the scale 1 where the space has no useful bounds.
+    """
     match space["type"]:
         case "Dict":
             parts = [normalisation(child) for child in space["spaces"].values()]

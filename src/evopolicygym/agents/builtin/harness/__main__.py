@@ -1,4 +1,4 @@
-"""One turn: a prompt on stdin, events as JSON lines on stdout, the conversation kept for the next turn."""
+"""Play one turn: read a prompt from stdin, print events as JSON lines, save the conversation for the next turn."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ PROVIDERS: Final[dict[str, tuple[type[ChatCompletions] | type[Messages], str, st
 def main() -> int:
     parser = argparse.ArgumentParser(prog="harness", description=__doc__)
     parser.add_argument("--model", required=True, help="PROVIDER/NAME: openai/... (and compatible) or anthropic/...")
-    parser.add_argument("--url", help="another address of the provider's API, up to and including /v1")
-    parser.add_argument("--session", help="go on with this conversation")
-    parser.add_argument("--max-requests", type=int, default=200, help="requests to the model in one turn")
+    parser.add_argument("--url", help="address of the provider's API, up to and including /v1")
+    parser.add_argument("--session", help="id of the conversation to continue")
+    parser.add_argument("--max-requests", type=int, default=200, help="maximum requests to the model in one turn")
     options = parser.parse_args()
     name, _, model = options.model.partition("/")
     if name not in PROVIDERS or not model:
@@ -43,16 +43,19 @@ def main() -> int:
     return converse(provider, session, sys.stdin.read(), options.max_requests)
 
 
-def converse(provider: Provider, session: str, prompt: str, most: int) -> int:
-    """Until the model calls no more tools. The conversation is on disk before each request."""
+def converse(provider: Provider, session: str, prompt: str, max_requests: int) -> int:
+    """Query the model and run its tools until it calls none; return the exit code.
+
+    The conversation is saved before each request, so that a killed turn can be continued.
+    """
     path = Path(os.environ["HOME"], f"conversation-{session}.json")
     messages = json.loads(path.read_text()) if path.exists() else []
     messages.append({"role": "user", "content": prompt})
     total, requests = RequestUsage(), 0
     emit("session", session=session)
     try:
-        while requests < most:
-            keep(path, messages)
+        while requests < max_requests:
+            save(path, messages)
             requests += 1
             reply = provider.complete(messages)
             total += reply.usage
@@ -60,36 +63,36 @@ def converse(provider: Provider, session: str, prompt: str, most: int) -> int:
             calls = [asdict(call) for call in reply.calls]
             emit("assistant", text=reply.text, calls=calls, model=reply.model, usage=asdict(reply.usage))
             if not reply.calls:
-                return end(path, messages, total, requests, reply.text)
-            messages += provider.results([(call, act(call.name, call.arguments)) for call in reply.calls])
+                return finish_turn(path, messages, total, requests, reply.text)
+            messages += provider.results([(call, run_tool(call.name, call.arguments)) for call in reply.calls])
     except ProviderError as error:
-        keep(path, messages)
+        save(path, messages)
         emit("error", code=error.code, message=str(error))
-        end(path, messages, total, requests, "")
+        finish_turn(path, messages, total, requests, "")
         return 1
-    return end(path, messages, total, requests, "the limit of requests in one turn is reached")
+    return finish_turn(path, messages, total, requests, "the limit of requests in one turn is reached")
 
 
-def act(name: str, arguments: dict[str, Any]) -> str:
-    result = tools.use(name, arguments, Path.cwd())
+def run_tool(name: str, arguments: dict[str, Any]) -> str:
+    result = tools.call_tool(name, arguments, Path.cwd())
     emit("tool", name=name, result=result)
     return result
 
 
-def end(path: Path, messages: list[dict[str, Any]], total: RequestUsage, requests: int, text: str) -> int:
-    keep(path, messages)
+def finish_turn(path: Path, messages: list[dict[str, Any]], total: RequestUsage, requests: int, text: str) -> int:
+    save(path, messages)
     emit("result", usage=asdict(total), requests=requests, text=text)
     return 0
 
 
-def keep(path: Path, messages: list[dict[str, Any]]) -> None:
+def save(path: Path, messages: list[dict[str, Any]]) -> None:
     staged = path.with_suffix(".new")
     staged.write_text(json.dumps(messages))
     staged.replace(path)
 
 
-def emit(kind: str, **facts: Any) -> None:
-    print(json.dumps({"type": kind, **facts}), flush=True)
+def emit(kind: str, **fields: Any) -> None:
+    print(json.dumps({"type": kind, **fields}), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The two wire formats that models are reached by. A conversation is kept in the provider's own messages."""
+"""The two wire formats of model providers. A conversation is stored in the provider's own message format."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TRANSIENT: Final = frozenset({408, 409, 429, 500, 502, 503, 504, 529})
 
 
 class ProviderError(Exception):
-    """``code`` is the HTTP status, 0 where there was none."""
+    """A failed request. ``code`` is the HTTP status; 0 if there was no response."""
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(text)
@@ -27,6 +27,8 @@ class ProviderError(Exception):
 
 @dataclass(frozen=True)
 class Call:
+    """A tool call of the model."""
+
     id: str
     name: str
     arguments: dict[str, Any]
@@ -34,7 +36,7 @@ class Call:
 
 @dataclass(frozen=True)
 class RequestUsage:
-    """Tokens of one request, not overlapping; reasoning is part of output."""
+    """Tokens of one request. The kinds do not overlap, except that ``output`` includes ``reasoning``."""
 
     fresh_input: int = 0
     cache_read: int = 0
@@ -48,6 +50,8 @@ class RequestUsage:
 
 @dataclass(frozen=True)
 class ModelReply:
+    """A response of the model. ``message`` is its part of the conversation, in the provider's format."""
+
     text: str
     calls: list[Call]
     usage: RequestUsage
@@ -57,7 +61,7 @@ class ModelReply:
 
 @dataclass(frozen=True)
 class Provider(ABC):
-    """A model that can be reached. ``key`` goes into a header, and nowhere else."""
+    """A model behind a provider's API. ``key`` is sent in a header and never printed or saved."""
 
     url: str
     key: str = field(repr=False)
@@ -66,14 +70,16 @@ class Provider(ABC):
     tools: list[dict[str, Any]]
 
     @abstractmethod
-    def complete(self, messages: list[dict[str, Any]]) -> ModelReply: ...
+    def complete(self, messages: list[dict[str, Any]]) -> ModelReply:
+        """Send the conversation and return the response. Raises ProviderError."""
 
     @abstractmethod
-    def results(self, answers: list[tuple[Call, str]]) -> list[dict[str, Any]]: ...
+    def results(self, answers: list[tuple[Call, str]]) -> list[dict[str, Any]]:
+        """Return the results of tool calls as messages of the conversation."""
 
 
 class ChatCompletions(Provider):
-    """OpenAI and everything compatible."""
+    """The chat completions API of OpenAI, which many providers offer."""
 
     def complete(self, messages: list[dict[str, Any]]) -> ModelReply:
         body = {
@@ -96,7 +102,7 @@ class ChatCompletions(Provider):
 
 
 class Messages(Provider):
-    """Anthropic. The growing conversation is marked for its cache."""
+    """The messages API of Anthropic. The system prompt is marked for its cache."""
 
     def complete(self, messages: list[dict[str, Any]]) -> ModelReply:
         body = {
@@ -123,7 +129,7 @@ class Messages(Provider):
 
 
 def post(url: str, body: dict[str, Any], headers: dict[str, str]) -> dict[str, Any]:
-    """Overload and broken connections are waited out a few times; what else goes wrong is told."""
+    """Send a request; wait and retry after overload or a broken connection. Raises ProviderError for other errors."""
     for attempt in range(RETRIES + 1):
         try:
             return _post(url, body, headers)
@@ -148,7 +154,8 @@ def _post(url: str, body: dict[str, Any], headers: dict[str, str]) -> dict[str, 
 
 
 def _arguments(text: str) -> dict[str, Any]:
-    """What is no JSON object becomes a call that the tool refuses, in words that the model reads."""
+    """Parse the arguments of a call. If they are no JSON object, return some that every tool refuses with an error
+    message that the model gets to read."""
     try:
         arguments = json.loads(text or "{}")
     except ValueError:

@@ -1,4 +1,4 @@
-"""What the model can do: run a shell command, read, write and edit a file, submit. The same for every model."""
+"""Tools of the model, the same for every model: run a shell command, read, write and edit a file, submit."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ TOOLS: Final = [
 ]
 
 
-def use(name: str, arguments: dict[str, Any], workspace: Path) -> str:
-    """The result as text. A tool that fails says why: that is for the model to read, not for us to die of."""
+def call_tool(name: str, arguments: dict[str, Any], workspace: Path) -> str:
+    """Run a tool and return its result as text. If it fails, return the error message, so that the model can react."""
     action = ACTIONS.get(name)
     if action is None:
         return f"error: there is no tool {name!r}; there are {', '.join(ACTIONS)}"
@@ -68,6 +68,7 @@ def _submit(workspace: Path, cases: str) -> str:
 
 
 def _run(argv: list[str], workspace: Path) -> str:
+    """Run a program without API keys in its environment; return its output and exit code."""
     process = subprocess.Popen(
         argv,
         cwd=workspace,

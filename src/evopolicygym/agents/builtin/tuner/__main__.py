@@ -1,4 +1,4 @@
-"""Plays one run. Killed and started again, it asks for the same submissions in the same order, and so goes on."""
+"""Play one run. A restarted process repeats the same submissions in the same order, and so continues the run."""
 
 from __future__ import annotations
 

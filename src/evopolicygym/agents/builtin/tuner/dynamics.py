@@ -1,4 +1,4 @@
-"""What the first episodes show about a task: scales, velocities, effects of controls, and Jacobians of errors."""
+"""Model of a task learned from its first episodes: scales, velocities, effects of controls, Jacobians of errors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TRUSTED: Final = 0.5  # share of the variance that a regression must explain
 
 @dataclass(frozen=True)
 class Jacobian:
-    """Change of the error entries in one step, for each control's motion: see policies/reach.py."""
+    """Change of the error entries in one step per unit of each control's motion; policies/reach.py uses it."""
 
     error: Indices
     velocity: Indices
@@ -32,11 +32,11 @@ class Jacobian:
 
 
 class Dynamics:
-    """Learned from the episodes that explored. ``effect[i, j]``: how far control j pushes entry i in one step, in
-    standard deviations of that entry's changes."""
+    """What the exploring episodes show. ``effect[i, j]`` is how far control j pushes entry i in one step, in standard
+    deviations of that entry's changes."""
 
     def __init__(self, spaces: Spaces, episodes: list[RecordedEpisode]) -> None:
-        played = [episode for episode in episodes if len(episode.controls)] or [_nothing(spaces)]
+        played = [episode for episode in episodes if len(episode.controls)] or [_empty_episode(spaces)]
         before = np.concatenate([episode.entries[: len(episode.controls)] for episode in played])
         self.controls = np.concatenate([episode.controls for episode in played])
         after = np.concatenate([_following(episode) for episode in played])
@@ -44,22 +44,24 @@ class Dynamics:
         self.mean, self.scale = before.mean(axis=0), np.maximum(before.std(axis=0), 1e-3)
         self.velocities = _velocities(spaces, self)
         self.effect = _effect(self)
-        self.error = np.array([i for i, (name, _) in enumerate(spaces.names) if _says(name, ERROR_WORDS)], dtype=int)
+        self.error = np.array(
+            [i for i, (name, _) in enumerate(spaces.names) if _contains(name, ERROR_WORDS)], dtype=int
+        )
 
     @property
     def moving(self) -> Indices:
-        """Entries that change within an episode; the others tell episodes apart."""
+        """Entries that change within an episode; the others only differ between episodes."""
         return np.flatnonzero(self.change.std(axis=0) > 1e-9)
 
     def own_velocities(self) -> Indices:
-        """For each control the velocity that it pushes most; empty where two controls share one."""
+        """Return the velocity that each control pushes most; nothing if two controls share one."""
         if not len(self.velocities):
             return self.velocities
         own: Indices = self.velocities[np.abs(self.effect[self.velocities]).argmax(axis=0)]
         return own if len(set(own)) == len(own) else own[:0]
 
     def jacobians(self) -> list[Jacobian]:
-        """By velocities and by controls, whichever explain the motion of the error; the better one first."""
+        """Fit Jacobians to velocities and to controls; return those that explain how the error moves, best first."""
         if not len(self.error):
             return []
         own = self.own_velocities()
@@ -68,7 +70,10 @@ class Dynamics:
         return [jacobian for _, jacobian in trusted]
 
     def _jacobian(self, velocity: Indices) -> tuple[float, Jacobian] | None:
-        """Taken at the middle of the step, where the mean velocity and the mean posture are."""
+        """Return the share of variance explained and the Jacobian; None with too few steps for a fit.
+
+        It is taken at the middle of each step, where the values are closest to the means over the step.
+        """
         middle = self.before + self.change / 2.0
         motion = middle[:, velocity] if len(velocity) else self.controls
         basis = self._basis(velocity)
@@ -84,9 +89,9 @@ class Dynamics:
         return explained, Jacobian(self.error, velocity, basis, coefficients, push)
 
     def _basis(self, velocity: Indices) -> Indices:
-        """Bounded entries that move, such as sines and cosines of joint angles."""
-        left_out = {*map(int, self.error), *map(int, self.velocities), *map(int, velocity)}
-        bounded = [i for i in self.moving if i not in left_out and np.abs(self.before[:, i]).max() <= 1.0 + 1e-6]
+        """Return bounded entries that move, such as sines and cosines of joint angles; none if there are too many."""
+        excluded = {*map(int, self.error), *map(int, self.velocities), *map(int, velocity)}
+        bounded = [i for i in self.moving if i not in excluded and np.abs(self.before[:, i]).max() <= 1.0 + 1e-6]
         return np.array(bounded[:MOST_BASIS] if len(bounded) <= MOST_BASIS else [], dtype=int)
 
     def _push(self, velocity: Indices) -> Vector:
@@ -100,13 +105,13 @@ class Dynamics:
 
 
 def products(rows: Vector) -> Vector:
-    """As in policies/reach.py, for many rows."""
+    """Return 1, the entries and their pairwise products for each row, as policies/reach.py does for one."""
     first, second = np.triu_indices(rows.shape[1])
     return np.concatenate([np.ones((len(rows), 1)), rows, rows[:, first] * rows[:, second]], axis=1)
 
 
 def solve(rows: Vector, wanted: Vector) -> Vector:
-    """Least squares with a little ridge, relative to the size of the columns."""
+    """Solve least squares with a small ridge penalty, relative to the size of the columns."""
     square = rows.T @ rows
     ridge = RIDGE * max(np.trace(square) / len(square), 1e-12)
     solution: Vector = np.linalg.solve(square + ridge * np.eye(len(square)), rows.T @ wanted)
@@ -114,17 +119,18 @@ def solve(rows: Vector, wanted: Vector) -> Vector:
 
 
 def _following(episode: RecordedEpisode) -> Vector:
-    """Where an episode has no last observation (its recording was cut), it stays where it was."""
+    """Return the observation after each step; if the last one is missing (the recording was cut), repeat the last."""
     count = len(episode.controls)
     return np.concatenate([episode.entries[1:], episode.entries[-1:]])[:count]
 
 
-def _nothing(spaces: Spaces) -> RecordedEpisode:
-    """Where no step was ever played there is nothing to learn from, and the families still have to be built."""
+def _empty_episode(spaces: Spaces) -> RecordedEpisode:
+    """Return one step of zeros, so that families can be built even if no step was ever played."""
     return RecordedEpisode(np.zeros((2, len(spaces.names))), np.zeros((1, spaces.controls)))
 
 
 def _effect(dynamics: Dynamics) -> Vector:
+    """Regress changes of entries on controls: see Dynamics."""
     centred = dynamics.controls - dynamics.controls.mean(axis=0)
     slope = solve(centred, dynamics.change - dynamics.change.mean(axis=0))
     effect: Vector = (slope * centred.std(axis=0)[:, None]).T / np.maximum(dynamics.change.std(axis=0), 1e-9)[:, None]
@@ -132,15 +138,15 @@ def _effect(dynamics: Dynamics) -> Vector:
 
 
 def _velocities(spaces: Spaces, dynamics: Dynamics) -> Indices:
-    """By name or unit; where nothing is named, entries that are the rate of another one."""
-    named = [i for i, (name, unit) in enumerate(spaces.names) if _says(name, SPEED_WORDS) or "/s" in unit]
+    """Return moving entries that are velocities by name or unit; if there are none, those that are rates of others."""
+    named = [i for i, (name, unit) in enumerate(spaces.names) if _contains(name, SPEED_WORDS) or "/s" in unit]
     moving = set(dynamics.moving.tolist())
-    found = [i for i in named if i in moving] or [i for i in sorted(moving) if _is_rate(dynamics, i)]
-    return np.array(found, dtype=int)
+    velocities = [i for i in named if i in moving] or [i for i in sorted(moving) if _is_rate(dynamics, i)]
+    return np.array(velocities, dtype=int)
 
 
 def _is_rate(dynamics: Dynamics, entry: int) -> bool:
-    """Some other entry changes in proportion to this one."""
+    """Return whether some other entry changes in proportion to this one."""
     speed = dynamics.before[:, entry]
     spread = np.linalg.norm(dynamics.change, axis=0) * np.linalg.norm(speed)
     alike = np.abs(dynamics.change.T @ speed) / np.maximum(spread, 1e-12)
@@ -148,5 +154,5 @@ def _is_rate(dynamics: Dynamics, entry: int) -> bool:
     return bool(alike.max() > 0.95)
 
 
-def _says(name: str, words: tuple[str, ...]) -> bool:
+def _contains(name: str, words: tuple[str, ...]) -> bool:
     return any(word in name.lower() for word in words)

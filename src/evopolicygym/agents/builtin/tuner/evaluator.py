@@ -1,4 +1,4 @@
-"""Plays candidates: writes them to the workspace, submits them and reads the recorded episodes."""
+"""Evaluate policies: write them to the workspace, submit them and read the recorded episodes."""
 
 from __future__ import annotations
 
@@ -15,21 +15,22 @@ from .policies.features import Vector, controls_of, entries
 from .spaces import Spaces
 
 POLICIES: Final = Path(__file__).parent / "policies"
-DELIVERY_S: Final = 20.0  # the verdict can arrive shortly before the feedback
-MOST_EPISODES_READ: Final = 2  # of one submission: enough to learn from
+FEEDBACK_WAIT_S: Final = 20.0  # the result of a submission can arrive shortly before its feedback
+MAX_EPISODES_READ: Final = 2  # of one submission: enough to learn the dynamics
 
 
 @dataclass(frozen=True)
-class Candidate:
-    """One policy: the file of its family, and the parameters that it reads."""
+class TunerPolicy:
+    """A policy to try: the name of its file in ``policies/``, and the parameters that it reads."""
 
-    policy: str
+    file: str
     settings: dict[str, Any]
 
 
 @dataclass(frozen=True)
 class RecordedEpisode:
-    """Row t of ``entries`` is what the policy saw, row t of ``controls`` what it did; ``entries`` has one more row."""
+    """Row t of ``entries`` is the observation before step t, row t of ``controls`` the action. ``entries`` has one more
+    row: the last observation."""
 
     entries: Vector
     controls: Vector
@@ -37,7 +38,7 @@ class RecordedEpisode:
 
 @dataclass(frozen=True)
 class Played:
-    """Result of a candidate. ``returns`` in the order of the cases; -inf if the policy did not load."""
+    """Result of a policy. ``returns`` are in the order of the cases; -inf if the policy did not load."""
 
     returns: Vector
     episodes: list[RecordedEpisode]
@@ -48,28 +49,30 @@ class Played:
 
 
 class Evaluator(Protocol):
-    """Where candidates are tried. ``play`` takes fewer cases where the budget ends, and raises RunOver at its end."""
+    """Plays policies. ``remaining`` is the budget in episodes; ``play`` uses fewer cases if it does not suffice, and
+    raises RunOver when it is spent."""
 
-    left: int
+    remaining: int
 
-    def play(self, candidate: Candidate, cases: list[int]) -> Played: ...
+    def play(self, policy: TunerPolicy, cases: list[int]) -> Played: ...
 
 
 class ApiEvaluator:
-    """The real one. The budget is what the run began with: on a new start the same answers come again."""
+    """Evaluates over the API of a run. ``budget`` is the budget at the start of the run, also after a restart: the
+    repeated submissions return the same results."""
 
     def __init__(self, api: ApiClient, spaces: Spaces, budget: int) -> None:
-        self._api, self._spaces, self.left = api, spaces, budget
+        self._api, self._spaces, self.remaining = api, spaces, budget
 
-    def play(self, candidate: Candidate, cases: list[int]) -> Played:
-        if self.left == 0:
+    def play(self, policy: TunerPolicy, cases: list[int]) -> Played:
+        if self.remaining == 0:
             raise RunOver("the budget is spent")
-        affordable = cases[: self.left]
-        write(candidate, self._api.system)
+        affordable = cases[: self.remaining]
+        write_policy(policy, self._api.system)
         reply = self._api.submit(affordable)
-        self.left = reply.remaining
+        self.remaining = reply.remaining
         print(
-            f"{reply.submit_id}: {candidate.policy} {reply.status} {list(reply.returns)}, {self.left} left", flush=True
+            f"{reply.submit_id}: {policy.file} {reply.status} {list(reply.returns)}, {self.remaining} left", flush=True
         )
         returns = np.array(reply.returns) if reply.returns else np.full(len(affordable), -np.inf)
         return Played(returns, self._episodes(reply.submit_id))
@@ -77,35 +80,40 @@ class ApiEvaluator:
     def _episodes(self, submit_id: str) -> list[RecordedEpisode]:
         folder = self._api.feedback / submit_id
         began = time.monotonic()
-        while not (folder / "summary.json").exists() and time.monotonic() - began < DELIVERY_S:
+        while not (folder / "summary.json").exists() and time.monotonic() - began < FEEDBACK_WAIT_S:
             time.sleep(0.02)
-        paths = sorted((folder / "episodes").glob("ep_*"))[:MOST_EPISODES_READ]
-        return [read(path, self._spaces) for path in paths]
+        paths = sorted((folder / "episodes").glob("ep_*"))[:MAX_EPISODES_READ]
+        return [read_episode(path, self._spaces) for path in paths]
 
 
-def write(candidate: Candidate, system: Path) -> None:
+def write_policy(policy: TunerPolicy, system: Path) -> None:
+    """Write the policy's code and parameters to ``system``."""
     system.mkdir(exist_ok=True)
-    (system / "policy.py").write_bytes((POLICIES / f"{candidate.policy}.py").read_bytes())
+    (system / "policy.py").write_bytes((POLICIES / f"{policy.file}.py").read_bytes())
     (system / "features.py").write_bytes((POLICIES / "features.py").read_bytes())
-    (system / "parameters.json").write_text(json.dumps(candidate.settings, indent=1) + "\n")
+    (system / "parameters.json").write_text(json.dumps(policy.settings, indent=1) + "\n")
 
 
-def read(folder: Path, spaces: Spaces) -> RecordedEpisode:
-    """Large arrays of a trajectory are rows in a file beside it. There is none where the simulator's process died."""
+def read_episode(folder: Path, spaces: Spaces) -> RecordedEpisode:
+    """Read a recorded episode; an empty one if it has no trajectory (the simulator's process died).
+
+    Large arrays of a trajectory are rows in ``observations.npz`` beside it.
+    """
     trajectory = folder / "trajectory.jsonl"
     lines = [json.loads(line) for line in trajectory.read_text().splitlines()] if trajectory.exists() else []
     archive = folder / "observations.npz"
     arrays = dict(np.load(archive)) if archive.exists() else {}
-    seen = [entries(spaces.observation, _whole(line["obs"], arrays)) for line in lines]
-    done = [controls_of(spaces.action, line["action"]) for line in lines if "action" in line]
-    return RecordedEpisode(np.array(seen), np.array(done))
+    observations = [entries(spaces.observation, _insert_arrays(line["obs"], arrays)) for line in lines]
+    actions = [controls_of(spaces.action, line["action"]) for line in lines if "action" in line]
+    return RecordedEpisode(np.array(observations), np.array(actions))
 
 
-def _whole(value: Any, arrays: dict[str, Any]) -> Any:
+def _insert_arrays(value: Any, arrays: dict[str, Any]) -> Any:
+    """Replace references to stored arrays with the arrays."""
     if isinstance(value, list):
-        return [_whole(child, arrays) for child in value]
+        return [_insert_arrays(child, arrays) for child in value]
     if not isinstance(value, dict):
         return value
     if "npz" in value:
         return arrays[value["npz"]][value["row"]]
-    return {key: _whole(child, arrays) for key, child in value.items()}
+    return {key: _insert_arrays(child, arrays) for key, child in value.items()}

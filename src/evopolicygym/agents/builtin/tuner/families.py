@@ -1,4 +1,7 @@
-"""Families of controllers, each with its numbers as one vector of about unit size, and with points to start from."""
+"""Families of controllers: each maps a vector of numbers of about unit size to a policy, and has starting points.
+
+The docstring of a family lists what its numbers mean, in order.
+"""
 
 from __future__ import annotations
 
@@ -10,52 +13,55 @@ import numpy as np
 from numpy.random import Generator
 
 from .dynamics import Dynamics, Indices, Jacobian
-from .evaluator import Candidate
+from .evaluator import TunerPolicy
 from .policies.features import Vector
 from .spaces import Spaces
 
-LARGEST_LINEAR: Final = 120  # numbers; beyond it chance directions in fewer entries do better
-SWITCH: Final = 3.0  # a weight at which the feedback all but switches
+LARGEST_LINEAR: Final = 120  # numbers; with more of them, a random subset of the entries does better
+SWITCH: Final = 3.0  # a weight so large that the feedback is almost an on-off switch
 FREQUENCIES: Final = (0.02, 0.25)  # cycles per step
 
 
 @dataclass(frozen=True)
 class Family:
-    """``starts`` are worth an episode each, the most promising first; ``sigma`` is the first step of the search."""
+    """A family. ``starts`` are the starting points, the most promising first; ``sigma`` is the initial step size of the
+    search."""
 
     name: str
-    build: Callable[[Vector], Candidate]
+    build: Callable[[Vector], TunerPolicy]
     starts: list[Vector]
     sigma: float = 0.3
 
 
 def families(spaces: Spaces, dynamics: Dynamics, random: Generator) -> list[Family]:
-    found = [
+    """Return the families that fit the task. The last ones assume the least about it."""
+    return [
         *_reach(dynamics),
         *_swing(spaces, dynamics),
         _oscillator(spaces, random),
         _linear(spaces, dynamics, random),
+        noise(spaces),
     ]
-    return [*found, noise(spaces)]
 
 
 def noise(spaces: Spaces) -> Family:
     """Numbers: bias of each control, logarithm of the spread."""
     size = spaces.controls
 
-    def build(numbers: Vector) -> Candidate:
+    def build(numbers: Vector) -> TunerPolicy:
         spread = float(np.exp(np.clip(numbers[size], -20.0, 2.0)))
-        return Candidate("noise", {"bias": numbers[:size].tolist(), "spread": spread, "hold": 1})
+        return TunerPolicy("noise", {"bias": numbers[:size].tolist(), "spread": spread, "hold": 1})
 
     return Family("noise", build, [np.append(np.zeros(size), np.log(spread)) for spread in (1.0, 0.3)])
 
 
-def constant(spaces: Spaces) -> Candidate:
-    return Candidate("noise", {"bias": [0.0] * spaces.controls, "spread": 0.0, "hold": 1})
+def constant(spaces: Spaces) -> TunerPolicy:
+    """Return the policy that always answers with controls of zero."""
+    return TunerPolicy("noise", {"bias": [0.0] * spaces.controls, "spread": 0.0, "hold": 1})
 
 
 def _swing(spaces: Spaces, dynamics: Dynamics) -> Iterator[Family]:
-    """Push along with a motion or against it: what pumps a swing, or calms it."""
+    """Yield families that push along with a velocity or against it, as one pumps or stops a swing."""
     own = dynamics.own_velocities()
     if spaces.is_choice or spaces.controls == 1:
         yield from (_switch(dynamics, *option) for option in _pairs(spaces, dynamics))
@@ -64,7 +70,10 @@ def _swing(spaces: Spaces, dynamics: Dynamics) -> Iterator[Family]:
 
 
 def _pairs(spaces: Spaces, dynamics: Dynamics) -> list[tuple[Vector, int]]:
-    """Which way to push, by which velocity: two choices or the two ends of one control; the strongest effect first."""
+    """Return directions to push, each with the velocity that decides the sign, the strongest effect first.
+
+    A direction leads from one discrete action to another, or from one end of a single control to the other.
+    """
     size = spaces.controls
     ways = [np.eye(size)[j] - np.eye(size)[i] for i in range(size) for j in range(i + 1, size)] or [np.ones(1)]
     ranked = [
@@ -80,7 +89,7 @@ def _switch(dynamics: Dynamics, way: Vector, velocity: int) -> Family:
     others = [int(i) for i in dynamics.moving if i != velocity][:12]
     used = np.array([velocity, *others])
 
-    def build(numbers: Vector) -> Candidate:
+    def build(numbers: Vector) -> TunerPolicy:
         size = float(np.exp(np.clip(numbers[0], -5.0, 0.0)))
         weights, bias = numbers[None, 2:], numbers[1:2]
         return _feedback(dynamics, used, weights, bias, size * way[:, None], np.zeros(len(way)))
@@ -93,7 +102,7 @@ def _joints(dynamics: Dynamics, own: Indices) -> Family:
     """Numbers for each control: push along with its own velocity, offset, weight."""
     size = len(own)
 
-    def build(numbers: Vector) -> Candidate:
+    def build(numbers: Vector) -> TunerPolicy:
         push, offset, weight = numbers.reshape(3, size)
         return _feedback(dynamics, own, np.diag(weight), np.zeros(size), np.diag(push), offset)
 
@@ -102,16 +111,16 @@ def _joints(dynamics: Dynamics, own: Indices) -> Family:
 
 
 def _linear(spaces: Spaces, dynamics: Dynamics, random: Generator) -> Family:
-    """Numbers: bias of each control, then its weights of the entries that move."""
+    """Numbers: bias of each control, then the weights of each control for the entries that move."""
     size = spaces.controls
-    room = max(2, LARGEST_LINEAR // size)
+    most = max(2, LARGEST_LINEAR // size)
     used = (
         dynamics.moving
-        if len(dynamics.moving) <= room
-        else np.sort(random.choice(dynamics.moving, room, replace=False))
+        if len(dynamics.moving) <= most
+        else np.sort(random.choice(dynamics.moving, most, replace=False))
     )
 
-    def build(numbers: Vector) -> Candidate:
+    def build(numbers: Vector) -> TunerPolicy:
         weights = numbers[size:].reshape(size, len(used)) / np.sqrt(max(1, len(used)))
         return _feedback(dynamics, used, weights, numbers[:size], np.eye(size), np.zeros(size))
 
@@ -121,28 +130,29 @@ def _linear(spaces: Spaces, dynamics: Dynamics, random: Generator) -> Family:
 
 def _feedback(
     dynamics: Dynamics, used: Indices, weights: Vector, bias: Vector, mixing: Vector, offset: Vector
-) -> Candidate:
-    """Velocities are compared with zero, all else with its mean."""
+) -> TunerPolicy:
+    """Return a feedback policy. Velocities are compared with zero, other entries with their mean."""
     mean = np.where(np.isin(used, dynamics.velocities), 0.0, dynamics.mean[used])
     numbers = {"mean": mean, "scale": dynamics.scale[used], "weights": weights, "bias": bias}
-    return Candidate("feedback", _plain(numbers | {"used": used, "mixing": mixing, "offset": offset}))
+    return TunerPolicy("feedback", _to_json(numbers | {"used": used, "mixing": mixing, "offset": offset}))
 
 
 def _oscillator(spaces: Spaces, random: Generator) -> Family:
     """Numbers: logarithm of the frequency, then sine, cosine and offset of each control."""
     size = spaces.controls
 
-    def build(numbers: Vector) -> Candidate:
+    def build(numbers: Vector) -> TunerPolicy:
         sine, cosine, offset = numbers[1:].reshape(3, size)
         frequency = float(np.exp(np.clip(numbers[0], np.log(FREQUENCIES[0]) - 1.0, np.log(0.5))))
-        return Candidate(
-            "oscillator", _plain({"frequency": frequency, "sine": sine, "cosine": cosine, "offset": offset})
+        return TunerPolicy(
+            "oscillator", _to_json({"frequency": frequency, "sine": sine, "cosine": cosine, "offset": offset})
         )
 
-    return Family("oscillator", build, [_rhythm(size, random) for _ in range(24)], 0.15)
+    return Family("oscillator", build, [_random_oscillation(size, random) for _ in range(24)], 0.15)
 
 
-def _rhythm(size: int, random: Generator) -> Vector:
+def _random_oscillation(size: int, random: Generator) -> Vector:
+    """Return numbers with a random frequency, and a random phase, amplitude and offset of each control."""
     phase = random.uniform(0.0, 2.0 * np.pi, size)
     strength = random.uniform(0.5, 1.0, size)
     start = np.log(random.uniform(*FREQUENCIES))
@@ -152,20 +162,20 @@ def _rhythm(size: int, random: Generator) -> Vector:
 def _reach(dynamics: Dynamics) -> Iterator[Family]:
     """Numbers, all logarithms: damping, speed limit, then rate and gain of each control."""
     for number, jacobian in enumerate(dynamics.jacobians()):
-        yield Family(f"reach-{number}", _reacher(jacobian), _reach_starts(jacobian), 0.4)
+        yield Family(f"reach-{number}", _reach_build(jacobian), _reach_starts(jacobian), 0.4)
 
 
-def _reacher(jacobian: Jacobian) -> Callable[[Vector], Candidate]:
+def _reach_build(jacobian: Jacobian) -> Callable[[Vector], TunerPolicy]:
     fixed = {"error": jacobian.error, "velocity": jacobian.velocity, "basis": jacobian.basis, "push": jacobian.push}
     fixed["jacobian"] = jacobian.coefficients
     size = len(jacobian.push)
 
-    def build(numbers: Vector) -> Candidate:
+    def build(numbers: Vector) -> TunerPolicy:
         damping = 0.05 * float(np.exp(np.clip(numbers[0], -7.0, 5.0)))
         limit = 3.0 * float(np.exp(np.clip(numbers[1], -5.0, 3.0)))
         rate, gain = np.exp(np.clip(numbers[2:], -5.0, 3.0)).reshape(2, size) * np.array([[0.1], [0.3]])
         tuned = {"damping": damping, "limit": limit, "rate": rate, "gain": gain}
-        return Candidate("reach", _plain(fixed | tuned))
+        return TunerPolicy("reach", _to_json(fixed | tuned))
 
     return build
 
@@ -175,14 +185,14 @@ def _reach_starts(jacobian: Jacobian) -> list[Vector]:
     return [np.array([1.0, 0.0, *[rate] * size, *[0.0] * size]) for rate in (0.0, 0.5, -0.7)]
 
 
-def _plain(settings: dict[str, Any]) -> dict[str, Any]:
-    """JSON, with numbers short enough to read."""
-    return {name: _short(value) for name, value in settings.items()}
+def _to_json(settings: dict[str, Any]) -> dict[str, Any]:
+    """Convert arrays to lists, and round numbers to seven digits."""
+    return {name: _rounded(value) for name, value in settings.items()}
 
 
-def _short(value: Any) -> Any:
+def _rounded(value: Any) -> Any:
     if isinstance(value, np.ndarray):
-        return [_short(item) for item in value.tolist()]
+        return [_rounded(item) for item in value.tolist()]
     if isinstance(value, list):
-        return [_short(item) for item in value]
+        return [_rounded(item) for item in value]
     return float(f"{value:.7g}") if isinstance(value, float) else value
