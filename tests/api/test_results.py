@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import tracemalloc
 from pathlib import Path
 
 import pandas
@@ -112,3 +113,27 @@ def test_what_takes_runs_takes_them_in_any_form(runs):
 def test_scores_are_those_of_the_rules(runs):
     assert all(run.returns == run_score(run.record).returns for run in runs)
     assert "score=" in repr(runs[0]) and "12 runs" in repr(runs) and len(runs[:3]) == 3
+
+
+def test_a_long_setting_is_kept_once_and_not_for_each_row(tmp_path):
+    """A record from elsewhere: 1 MB of settings, 300 submissions."""
+    record = json.loads(sorted(SAMPLE.glob("*tuner*/run.json"))[0].read_text())
+    record["agent"]["settings"] = {"a": "x" * 1_000_000}
+    record["turns"] = []
+    first = record["submissions"][0] | {"cases": [0]}
+    first["train"] = {"returns": [0], "lengths": [0], "errors": [None], "mean": 0, "std": 0}
+    record["submissions"] = [first | {"number": number} for number in range(1, 301)]
+    (tmp_path / "run.json").write_text(json.dumps(record))
+    found = evopolicygym.load_run(tmp_path)
+    tracemalloc.start()
+    try:
+        assert len(found.submissions) == 300 and len(found.episodes) >= 300
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 20_000_000
+    entrant = found.submissions["entrant"][0]
+    assert len(entrant) < 1100 and set(found.episodes["entrant"]) == {entrant}
+    record["agent"]["settings"]["a"] += "y"
+    (tmp_path / "run.json").write_text(json.dumps(record))
+    assert evopolicygym.load_runs(tmp_path).runs["entrant"][0] != entrant

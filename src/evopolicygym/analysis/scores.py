@@ -6,6 +6,7 @@ one entrant.
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ RANDOM: Final = "random policy"
 BY_HAND: Final = "by hand"
 PUBLISHED: Final = " (paper)"
 HASH_DIGITS: Final = 12
+LONGEST_ENTRANT: Final = 1000  # characters
 
 
 @dataclass(frozen=True)
@@ -115,11 +117,15 @@ def paper_normalised(scores: Mapping[str, float], random: float) -> dict[str, fl
 
 
 def entrant(run: RunRecord) -> str:
-    """Return the entrant of a run; it never equals the name of an anchor or of a published row."""
+    """Return the entrant of a run; it never equals the name of an anchor or of a published row. A long one is cut, and
+    ends with a hash of the whole: different entrants stay different."""
     if run.agent is None:
         return BY_HAND
     settings = (_setting(name, value) for name, value in sorted(run.agent.settings.items()))
     name = " ".join(part for part in (run.agent.name, run.agent.model, *settings) if part)
+    if len(name) > LONGEST_ENTRANT:
+        digest = hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()[:HASH_DIGITS]
+        return f"{name[:LONGEST_ENTRANT]}... ({digest})"
     return f"{name} (runs)" if name in (RANDOM, BY_HAND) or name.endswith(PUBLISHED) else name
 
 

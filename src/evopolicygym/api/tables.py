@@ -79,9 +79,10 @@ def run_row(run: Run) -> dict[str, Any]:
 def submission_rows(run: Run) -> Iterator[dict[str, Any]]:
     checkpoints = {checkpoint.hash: checkpoint for checkpoint in run.record.checkpoints}
     selected = run.record.outcome.submission if run.record.outcome else None
+    of_run = _of_run(run)
     for submission in run.record.submissions:
         checkpoint = checkpoints[submission.checkpoint]
-        yield _of_run(run) | {
+        yield of_run | {
             "submission": submission.number,
             "checkpoint": submission.checkpoint,
             "verdict": submission.verdict,
@@ -113,18 +114,18 @@ def episode_columns(runs: Iterable[Run]) -> dict[str, list[Any]]:
 def _episode_blocks(run: Run) -> Iterator[dict[str, Any]]:
     """Yield the train episodes of each submission, then the hidden ones of each checkpoint. Hidden cases are numbered
     from 0; the submission of a checkpoint that was submitted several times is the selected one, else the last."""
-    submissions, outcome = run.record.submissions, run.record.outcome
+    submissions, outcome, of_run = run.record.submissions, run.record.outcome, _of_run(run)
     for submission in submissions:
         if submission.train:
             cases = submission.cases if len(submission.cases) == len(submission.train.returns) else None
-            yield _block(run, "train", submission.number, submission.checkpoint, submission.train, cases)
+            yield of_run | _block(run, "train", submission.number, submission.checkpoint, submission.train, cases)
     numbers = {submission.checkpoint: submission.number for submission in submissions}
     if outcome and outcome.checkpoint and outcome.submission:
         numbers[outcome.checkpoint] = outcome.submission
     for checkpoint in run.record.checkpoints:
         for split, result in (("validation", checkpoint.validation), ("heldout", _heldout(run, checkpoint))):
             if result:
-                yield _block(run, split, numbers.get(checkpoint.hash), checkpoint.hash, result)
+                yield of_run | _block(run, split, numbers.get(checkpoint.hash), checkpoint.hash, result)
 
 
 def _block(
@@ -133,7 +134,6 @@ def _block(
     """Lists are columns; other values are the same in every row."""
     outcome = run.record.outcome
     return {
-        **_of_run(run),
         "split": split,
         "submission": submission,
         "checkpoint": checkpoint,
@@ -146,6 +146,7 @@ def _block(
 
 
 def _of_run(run: Run) -> dict[str, Any]:
+    """Make it once for all rows of a run: the entrant's text can be long, and the rows share it."""
     return {"folder": str(run.folder), "run": run.id, "task": run.task, "entrant": entrant(run.record)}
 
 
