@@ -36,9 +36,9 @@ def refused(done: subprocess.CompletedProcess[str], *says: str) -> None:
     ("arguments", "says"),
     [
         ([*NOP, "--budget", "-1"], "greater than or equal to 1, not -1"),
-        ([*NOP, "--max-silence", "0"], "--max-silence: Input should be greater than 0, not 0.0"),
-        ([*NOP, "--max-cost", "-1"], "--max-cost: Input should be greater than 0, not -1.0"),
-        ([*NOP, "--max-turns", "0"], "--max-turns: Input should be greater than or equal to 1, not 0"),
+        ([*NOP, "--max-silence", "0"], "--max-silence must be greater than 0 (got: 0.0)"),
+        ([*NOP, "--max-cost", "-1"], "--max-cost must be greater than 0 (got: -1.0)"),
+        ([*NOP, "--max-turns", "0"], "--max-turns must be at least 1 (got: 0)"),
         ([*NOP, "--agent-host", "https://example.org"], "'https://example.org' is not host or host:port"),
         ([*NOP, "--agent-host", "two words"], "'two words' is not host or host:port"),
         ([*NOP, "--agent-host", "*.example.org"], "'*.example.org' is not host or host:port"),

@@ -32,6 +32,12 @@ CONFIG: Final = "config.toml"
 MAX_BYTES: Final = 1 << 20
 MAX_NAME: Final = 4096  # as of a path; an unknown name is compared with all known ones, to suggest one
 SHOWN: Final = 200  # characters of a refused value in a message
+# Errors of pydantic about numbers that are out of range: where the limit is in their context, and words for it.
+BOUNDS: Final = {
+    "greater_than_equal": ("ge", "at least"),
+    "greater_than": ("gt", "greater than"),
+    "less_than_equal": ("le", "at most"),
+}
 CORES: Final = len(os.sched_getaffinity(0))
 # Settings that may change when a run is resumed.
 MAY_DIFFER: Final = frozenset({"engine", "isolation", "jobs", "ray_address", "seal_key"})
@@ -207,7 +213,11 @@ def _validated(kind: type[Model], values: Mapping[str, Any], called: Mapping[str
         first = error.errors()[0]
         given = "" if first["type"] == "missing" else f", not {first['input']!r:.{SHOWN}}"
         name = ".".join(map(str, first["loc"]))
-        raise UserError(f"{called.get(name, name)}: {first['msg']}{given}") from error
+        shown = called.get(name, name)
+        if bound := BOUNDS.get(first["type"]):
+            limit = first["ctx"][bound[0]]
+            raise UserError(f"{shown} must be {bound[1]} {limit:.15g} (got: {first['input']!r:.{SHOWN}})") from error
+        raise UserError(f"{shown}: {first['msg']}{given}") from error
 
 
 def flatten(values: Mapping[str, Any], within: str = "") -> dict[str, Any]:
