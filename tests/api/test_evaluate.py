@@ -49,6 +49,12 @@ def test_results_are_a_data_frame(tmp_path):
     frame = found.to_pandas()
     assert frame["case"].tolist() == [3, 3, 1] and frame["return"].tolist() == list(found.returns) == [-500.0] * 3
     assert frame["error"].tolist() == ["act_error"] * 3 and found.failed == 3
+    assert {type(error) for error in frame["error"]} == {str}
+    assert found.episodes[0].error.text.endswith("ValueError: on purpose\n")
+    assert repr(found) == (
+        "Evaluation(task='core16/acrobot', split='train', splits_id='paper', mean=-500.0, "
+        "episodes=3, failed=3, faults=0)"
+    )
     assert steps == [(0, 3), (1, 3), (2, 3), (3, 3)]
 
 

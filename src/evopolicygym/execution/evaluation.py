@@ -51,9 +51,16 @@ class Evaluation:
     wall_s: float
     salt: str = ""
 
+    def __repr__(self) -> str:
+        return (
+            f"Evaluation(task={self.task.id!r}, split={self.split.value!r}, splits_id={self.splits_id!r}, "
+            f"mean={self.mean!r}, episodes={len(self.episodes)}, failed={self.failed}, faults={len(self.faults)})"
+        )
+
     @property
     def returns(self) -> tuple[float, ...]:
-        """The return of each episode; of a failed one, what it scores instead."""
+        """The score of each episode: its return; of a failed one, the lower of its return so far and the task's failure
+        return."""
         return tuple(episode.score for episode in self.episodes)
 
     @property
@@ -201,4 +208,4 @@ ROW: Final = (
 
 def _row(episode: EpisodeResult) -> dict[str, Any]:
     facts = asdict(episode) | {"case": episode.case.index, "return": episode.score}
-    return {name: facts[name] for name in ROW} | {"error": episode.error.kind if episode.error else None}
+    return {name: facts[name] for name in ROW} | {"error": episode.error.kind.value if episode.error else None}
