@@ -94,6 +94,14 @@ def test_nothing_to_load_is_an_error(tmp_path):
             evopolicygym.load_run(path)
 
 
+def test_a_folder_of_runs_is_not_one_run(tmp_path):
+    with pytest.raises(UserError, match=r"there are runs below it\nLoad them with load_runs\('.*examples/runs'\)"):
+        evopolicygym.load_run(SAMPLE)
+    (tmp_path / "ledger.jsonl").touch()
+    with pytest.raises(UserError, match="cannot read"):
+        evopolicygym.load_run(tmp_path)
+
+
 def test_what_takes_runs_takes_them_in_any_form(runs):
     tuner = [run for run in runs if run.agent == "tuner"]
     starter = [run for run in runs if run.agent == "starter"]

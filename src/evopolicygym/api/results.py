@@ -31,7 +31,10 @@ class Run:
     record: RunRecord
 
     def __repr__(self) -> str:
-        return f"Run({str(self.folder)!r}, task={self.task!r}, agent={self.agent!r}, score={self.score!r})"
+        return (
+            f"Run({str(self.folder)!r}, task={self.task!r}, agent={self.agent!r}, score={self.score!r}, "
+            f"outcome={self.outcome!r}, closed_because={self.record.times.closed_because!r})"
+        )
 
     @property
     def id(self) -> str:
@@ -171,9 +174,15 @@ def load_run(path: str | os.PathLike[str]) -> Run:
     >>> len(run.returns)
     32
     """
-    from evopolicygym.analysis.loading import read_record
+    from evopolicygym.analysis.loading import read_record, run_folders
 
-    return _run(Path(path), read_record(Path(path)))
+    folder = Path(path)
+    if not os.path.lexists(folder / "run.json") and any(below != folder for below in run_folders(folder)):
+        raise UserError(
+            f"{folder} is not a run: it holds no run.json, but there are runs below it",
+            f"Load them with load_runs({str(folder)!r}).",
+        )
+    return _run(folder, read_record(folder))
 
 
 def load_runs(path: str | os.PathLike[str]) -> Runs:
