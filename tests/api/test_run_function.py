@@ -119,6 +119,10 @@ def raises(workspace: Workspace) -> None:
     raise ValueError("of its own making")
 
 
+def asks_for_too_much(workspace: Workspace) -> None:
+    workspace.submit([9999])
+
+
 def exits(workspace: Workspace) -> None:
     sys.exit("for a reason")
 
@@ -140,6 +144,7 @@ def kills_its_host(workspace: Workspace) -> None:
     ("agent", "code", "message"),
     [
         (raises, 1, "ValueError: of its own making"),
+        (asks_for_too_much, 1, "SubmissionRefused: invalid_env_instance: "),
         (exits, 1, "for a reason"),
         (exits_hard, 7, "exit code 7"),
         (dies, 137, "exit code 137"),
@@ -149,11 +154,30 @@ def kills_its_host(workspace: Workspace) -> None:
 )
 def test_a_function_that_fails_ends_the_run_like_any_agent(tmp_path, agent, code, message):
     """It is called again, and given up after three failures in a row."""
-    run = play(agent, tmp_path / "run")
+    with pytest.warns(UserWarning, match="failed in 3 of 3 turns") as warned:
+        run = play(agent, tmp_path / "run")
+    (text,) = [str(warning.message) for warning in warned if warning.category is UserWarning]
+    assert text.startswith(f"the agent python:{agent.__name__} failed in 3 of 3 turns. Nothing could be scored.")
+    assert message in text and f"(log: {run.folder}/logs/agent/turn_003.err)" in text
+    assert "outcome='no_ok_submit', closed_because='agent_failed'" in repr(run)
     assert (run.outcome, run.record.times.closed_because) == ("no_ok_submit", "agent_failed")
     assert [turn.failure for turn in run.record.turns] == ["client"] * 3
     assert run.record.turns[0].exit_code == code and message in run.record.turns[0].message
     assert run.score == run.record.task.failure_return
+
+
+def test_a_function_that_recovers_is_reported_too(tmp_path):
+    def agent(workspace: Workspace) -> None:
+        if not (workspace.path / "tried").exists():
+            (workspace.path / "tried").touch()
+            raise ValueError("once")
+        workspace.submit("0-3")
+
+    notices: list[str] = []
+    run = play(agent, tmp_path / "run", notice=notices.append)
+    log = run.folder / "logs/agent/turn_001.err"
+    assert notices == [f"the agent python:agent failed in 1 of 2 turns. Last error: ValueError: once (log: {log})"]
+    assert run.outcome == "scored" and log.is_file()
 
 
 def test_what_was_submitted_before_a_failure_counts(tmp_path):
@@ -275,8 +299,10 @@ def test_names_and_commands_play_too(tmp_path):
         ("codecs", {}, "there is no agent 'codecs'"),
         ("command", {}, "Pass it as a list"),
         ([], {}, "--agent command needs a program"),
-        ("starter", {"budget": 0}, "budget"),
-        ("starter", {"max_hours": -1.0}, "max_hours"),
+        (3, {}, r"^agent is a name, a list of words or a function \(got: 3\)$"),
+        (None, {}, r"\(got: None\)"),
+        ("starter", {"budget": 0}, r"^budget must be at least 1 \(got: 0\)$"),
+        ("starter", {"max_hours": -1.0}, r"^max_hours must be greater than 0 \(got: -1.0\)$"),
         ("starter", {"agent_hosts": "one.example"}, "agent_hosts"),
         ("starter", {"isolation": "C"}, "isolation"),
         ("starter", {"engine": "moon"}, "engine"),

@@ -83,7 +83,7 @@ class FunctionHost:
             self._control.send(KILL)
 
     def lost(self) -> None:
-        """The host is gone without its last word: end what it left in its session."""
+        """Kill what is left in the session of a host that ended without an answer."""
         self.is_alive = False
         _kill_session(self.pid)
 
@@ -154,7 +154,7 @@ class PythonAgent:
             return Turn(None, time.monotonic() - began, failure=start_failure(request.number == 1, error))
         wall_s = time.monotonic() - began
         failure = self._failure(request.number, code) if ended is None or self._is_closed else ended
-        text = _tail(self._stream(request.number, ".out"), 1)
+        text = last_lines(self._stream(request.number, ".out"), 1)
         return Turn(code, wall_s, text=text, failure=failure, stop=failure is None)
 
     def recover_turn(self, request: TurnRequest) -> Turn:
@@ -190,7 +190,7 @@ class PythonAgent:
             return TurnFailure(FailureKind.INTERRUPTED, "the run was stopped")
         if not self._host.is_alive:
             return TurnFailure(FailureKind.CLIENT, "the process that runs the Python function was killed")
-        return TurnFailure(FailureKind.CLIENT, _tail(self._stream(number, ".err"), 5) or f"exit code {code}")
+        return TurnFailure(FailureKind.CLIENT, last_lines(self._stream(number, ".err"), 5) or f"exit code {code}")
 
     def _stream(self, number: int, suffix: str) -> Path:
         return self._transcripts / f"turn_{number:03}{suffix}"
@@ -240,7 +240,7 @@ def source_hash(function: AgentFunction) -> str | None:
 
 
 def _become_host(control: socket.socket, callers: socket.socket, caller: int, function: AgentFunction) -> NoReturn:
-    """In the forked process: call the function whenever request, until the caller is gone."""
+    """In the forked process: call the function on each request, until the caller has ended."""
     try:
         callers.close()
         os.setsid()
@@ -342,7 +342,7 @@ def _kill_session(session: int) -> None:
                     os.kill(int(name), signal.SIGKILL)
 
 
-def _tail(path: Path, lines: int) -> str:
+def last_lines(path: Path, lines: int) -> str:
     """Return the last lines that are not blank."""
     with open_plain(path) as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL))

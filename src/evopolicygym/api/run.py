@@ -6,7 +6,7 @@ import os
 import threading
 import warnings
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 PathLike = str | os.PathLike[str]
 REFRESH_S: Final = 0.25
+STOPPED: Final = frozenset(
+    {"interrupted", "limit", "timeout", "turn_limit"}
+)  # turns that ended by no fault of the agent
 # Settings of an agent, by the names that `run` has for them.
 CALLED: Final = {
     "turns": "max_turns",
@@ -100,7 +103,7 @@ def run(
             the run is closed.
         budget: Training episodes in all (default 128).
         seed: The agent's seed. Cases do not depend on it.
-        folder: The run's folder (default: a new one in ``runs/``). A run that was interrupted there goes on.
+        folder: The run's folder (default: a new one in ``runs/``). A run that was interrupted there continues.
         model, model_url, options: The model, another address of its API, and options of the client.
         seeds, seal_key: ``sealed`` cases from your sealing key, or the public ones of the ``paper``.
         validation_cases, heldout_cases: How many hidden cases select (default 16) and measure (default 32).
@@ -114,15 +117,17 @@ def run(
         prices: A price file of your own.
         jobs, engine, ray_address: Episodes at a time, and where: ``local`` or ``ray``.
         progress: Called with a ``RunProgress`` whenever it changes, from a thread of its own.
-        notice: Called with each warning (default: ``warnings.warn``).
+        notice: Called with each warning (default: ``warnings.warn``), also when the agent failed: with its last error
+            and the path of its log.
 
     Returns:
         The ``Run``. It is finished whatever the agent did: ``score`` is None where ``missing`` says why.
 
     Raises:
         UserError: An argument is wrong, the agent cannot play here, or no isolation that was asked for holds here.
-        Fault: The judge itself failed, and could not go on.
-        KeyboardInterrupt, or any other end of the program: nothing is lost. The same call with the same folder goes on.
+        Fault: The judge itself failed, and could not continue.
+        KeyboardInterrupt, or any other end of the program: nothing is lost. The same call with the same folder
+            continues the run.
 
     >>> import evopolicygym, tempfile
     >>> def agent(workspace):
@@ -185,7 +190,10 @@ def run(
     with ExitStack() as stack:
         setup = _setup(agent, settings, stack)
         play(root, setup, given, lambda owner: _reporting(owner, progress, notice or warnings.warn))
-    return load_run(root)
+    played = load_run(root)
+    if failure := _agent_failure(played):
+        notice(failure) if notice else warnings.warn(failure, stacklevel=2)
+    return played
 
 
 def play(
@@ -235,6 +243,8 @@ def _agent_settings(agent: str | Sequence[str] | Callable[[Workspace], object], 
                 "Use what you need in the function.",
             )
         return AgentSettings.make(CALLED, name=agent_name(agent), **values)
+    if not isinstance(agent, Sequence):
+        raise UserError(f"agent is a name, a list of words or a function (got: {agent!r})")
     if isinstance(agent, str):
         name = str(Path(agent).resolve()) if agent.endswith(".toml") else agent
         if name == COMMAND:
@@ -259,6 +269,27 @@ def _setup(
     from evopolicygym.api.python_agent import FunctionHost, PythonAgentSetup
 
     return PythonAgentSetup(agent, settings, stack.enter_context(FunctionHost(agent)))
+
+
+def _agent_failure(run: Run) -> str | None:
+    """Return in words how often the agent failed, with its last error and the log of that turn; None if it did not.
+    Turns that a limit or the user ended are not counted."""
+    from evopolicygym.api.python_agent import last_lines
+    from evopolicygym.run_paths import RunPaths
+
+    turns = run.record.turns
+    failed = [number for number, turn in enumerate(turns, 1) if turn.failure and turn.failure not in STOPPED]
+    if not failed:
+        return None
+    log = RunPaths(run.folder).logs / "agent" / f"turn_{failed[-1]:03}.err"
+    message = turns[failed[-1] - 1].message or "unknown"
+    with suppress(OSError):
+        message = last_lines(log, 1) or message  # the record holds only the beginning of a long message
+    unscored = " Nothing could be scored." if run.outcome == "no_ok_submit" else ""
+    return (
+        f"the agent {run.agent} failed in {len(failed)} of {len(turns)} turns.{unscored} Last error: {message} "
+        f"(log: {log})"
+    )
 
 
 def _complete(playing: Coroutine[Any, Any, None]) -> None:
@@ -321,16 +352,16 @@ def _reporting(
 
 def _report(look: Callable[[], RunState], progress: Callable[[RunProgress], object], done: threading.Event) -> None:
     """Call ``progress`` whenever the state has changed; once more at the end."""
-    told = None
+    reported = None
     is_last = False
     while not is_last:
         is_last = done.wait(REFRESH_S)
         current = progress_of(look())
-        if current != told:
-            told = current
+        if current != reported:
+            reported = current
             try:
                 progress(current)
-            except Exception as error:  # no run ends for want of an audience
+            except Exception as error:  # a broken callback must not end the run
                 warnings.warn(f"progress is not reported any more: {error!r}", stacklevel=1)
                 return
 
