@@ -35,7 +35,7 @@ def refused(done: subprocess.CompletedProcess[str], *says: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ([*NOP, "--budget", "-1"], "greater than or equal to 1, not -1"),
+        ([*NOP, "--budget", "-1"], "must be at least 1 (got: -1)"),
         ([*NOP, "--max-silence", "0"], "--max-silence must be greater than 0 (got: 0.0)"),
         ([*NOP, "--max-cost", "-1"], "--max-cost must be greater than 0 (got: -1.0)"),
         ([*NOP, "--max-turns", "0"], "--max-turns must be at least 1 (got: 0)"),
@@ -60,7 +60,7 @@ def refused(done: subprocess.CompletedProcess[str], *says: str) -> None:
         (["serve", "core16/acrobot", "--jobs", "100000"], "Use at most --jobs"),
         (["run", "core16/acrobot", "core16/pusher"], "'core16/pusher' would not be used"),
         (["serve", "core16/acrobt"], "Did you mean core16/acrobot"),
-        (["serve", "core16/acrobot", "--heldout-cases", "5000"], "less than or equal to 256, not 5000"),
+        (["serve", "core16/acrobot", "--heldout-cases", "5000"], "must be at most 256 (got: 5000)"),
     ],
 )
 def test_a_run_that_is_refused_leaves_nothing_behind(arguments, says, tmp_path):
