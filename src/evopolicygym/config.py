@@ -61,9 +61,9 @@ def _line(shape: type[StrictModel], problem: Any) -> str:
     where = ".".join(str(part) for part in problem["loc"])
     if problem["type"] != "extra_forbidden":
         return f"{where or 'the file'}: {problem['msg'].removeprefix('Value error, ')}"
-    known = sorted(_model_at(shape, problem["loc"][:-1]).model_fields)
-    near = get_close_matches(str(problem["loc"][-1]), known, n=1, cutoff=0.5)
-    return f"{where}: there is no such key; " + (f"did you mean {near[0]}?" if near else f"known are {known}")
+    valid_keys = sorted(_model_at(shape, problem["loc"][:-1]).model_fields)
+    near = get_close_matches(str(problem["loc"][-1]), valid_keys, n=1, cutoff=0.5)
+    return f"{where}: there is no such key; " + (f"did you mean {near[0]}?" if near else f"known are {valid_keys}")
 
 
 def _model_at(shape: type[StrictModel], path: tuple[Any, ...]) -> type[StrictModel]:
@@ -77,4 +77,4 @@ def _model_in(annotation: Any) -> type[StrictModel] | None:
     if isinstance(annotation, type) and issubclass(annotation, StrictModel):
         return annotation
     inner = (_model_in(argument) for argument in get_args(annotation))
-    return next((found for found in inner if found), None)
+    return next((model for model in inner if model), None)

@@ -338,11 +338,11 @@ def contradiction(run: RunRecord) -> str | None:
     numbers = [submission.number for submission in run.submissions]
     if numbers != sorted(set(numbers)):
         return "its submissions are out of order"
-    known = {checkpoint.hash for checkpoint in run.checkpoints}
+    hashes = {checkpoint.hash for checkpoint in run.checkpoints}
     for submission in run.submissions:
-        if submission.checkpoint not in known:
+        if submission.checkpoint not in hashes:
             return f"submission {submission.number} names a checkpoint that is not recorded"
-    if run.outcome and run.outcome.checkpoint and run.outcome.checkpoint not in known:
+    if run.outcome and run.outcome.checkpoint and run.outcome.checkpoint not in hashes:
         return "its outcome names a checkpoint that is not recorded"
     made = [turn.submissions for turn in run.turns]
     if made != sorted(made) or (made and made[-1] > len(numbers)):

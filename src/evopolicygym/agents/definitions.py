@@ -151,8 +151,8 @@ class Client(StrictModel):
         """Raise UserError, with a remedy, if the client cannot be used with these settings."""
         self._check_model(model)
         if unknown := sorted(set(options) - self.options):
-            known = ", ".join(sorted(self.options)) or "none"
-            raise UserError(f"{self.name} has no option {unknown[0]!r}; its options are: {known}")
+            valid = ", ".join(sorted(self.options)) or "none"
+            raise UserError(f"{self.name} has no option {unknown[0]!r}; its options are: {valid}")
         if base_url and not self._uses(URL_NAMES):
             raise UserError(f"{self.name} cannot be sent to another server", "Leave --model-url out.")
         if base_url and self.keys and not set(self.keys) & set(keys):
@@ -162,16 +162,16 @@ class Client(StrictModel):
             )
 
     def _check_model(self, model: str | None) -> None:
-        known = " or ".join(self.providers)
+        providers = " or ".join(self.providers)
         if self.needs_model and not model:
-            form = f"PROVIDER/NAME, with {known} as the provider. " if known else ""
+            form = f"PROVIDER/NAME, with {providers} as the provider. " if providers else ""
             raise UserError(f"{self.name} needs a model", f"Add --model. {form}{self.notes}".strip())
         if model and not self._uses(MODEL_NAMES):
             raise UserError(f"{self.name} takes no model", "Leave --model out.")
         if model and self.providers and model.partition("/")[0] not in self.providers:
             raise UserError(
                 f"{model!r} names no provider that {self.name} knows",
-                f"Write {known}, then a slash and the name of the model.",
+                f"Write {providers}, then a slash and the name of the model.",
             )
 
     def _uses(self, names: frozenset[str]) -> bool:

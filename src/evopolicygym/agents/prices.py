@@ -75,13 +75,13 @@ def _shipped(model: str) -> Price | None:
     import genai_prices  # takes 0.2 s
 
     try:
-        known = genai_prices.calc_price(genai_prices.Usage(), model, genai_request_timestamp=datetime.now(UTC))
+        calculation = genai_prices.calc_price(genai_prices.Usage(), model, genai_request_timestamp=datetime.now(UTC))
     except LookupError:
         return None
-    base = {name: _base(getattr(known.model_price, f"{name}_mtok")) for name in KINDS}
+    base = {name: _base(getattr(calculation.model_price, f"{name}_mtok")) for name in KINDS}
     if base["input"] is None or base["output"] is None:
         return None
-    urls = known.provider.pricing_urls or [known.provider.name]
+    urls = calculation.provider.pricing_urls or [calculation.provider.name]
     return Price.model_validate(base | {"as_of": f"genai-prices {version('genai-prices')}", "source": urls[0]})
 
 

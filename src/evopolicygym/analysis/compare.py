@@ -153,11 +153,11 @@ def compare(entrants: Sequence[ComparedEntrant], draws: int = DRAWS) -> list[Pai
 
 def holm(p_values: Sequence[float | None]) -> list[float | None]:
     """Apply Holm's (1979) step-down correction; None (unknown) is not counted."""
-    known = sorted((value, i) for i, value in enumerate(p_values) if value is not None)
+    ranked = sorted((value, i) for i, value in enumerate(p_values) if value is not None)
     corrected: list[float | None] = [None] * len(p_values)
     highest = 0.0
-    for position, (value, i) in enumerate(known):
-        highest = max(highest, min(1.0, (len(known) - position) * value))
+    for position, (value, i) in enumerate(ranked):
+        highest = max(highest, min(1.0, (len(ranked) - position) * value))
         corrected[i] = highest
     return corrected
 
@@ -200,10 +200,10 @@ def _overall(common: Sequence[SharedTask], draws: int) -> ScoreDifference:
         ]
     )
     components = [variance_components(task.first, task.second) for task in common]
-    known = [
+    scaled = [
         parts.scaled(1.0 / (unit * len(common)) ** 2) for parts, unit in zip(components, units, strict=True) if parts
     ]
-    total = sum(known, VarianceComponents(0.0, 0.0, 0.0)) if len(known) == len(common) else None
+    total = sum(scaled, VarianceComponents(0.0, 0.0, 0.0)) if len(scaled) == len(common) else None
     return _difference(estimate, common, draws, total)
 
 

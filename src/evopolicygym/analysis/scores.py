@@ -96,8 +96,8 @@ def mean(values: Iterable[float]) -> float:
 def mean_if_known(values: Iterable[float | None]) -> float | None:
     """Return the mean, or None if there is no value or one of them is None."""
     listed = list(values)
-    known = [value for value in listed if value is not None]
-    return mean(known) if known and len(known) == len(listed) else None
+    present = [value for value in listed if value is not None]
+    return mean(present) if present and len(present) == len(listed) else None
 
 
 def task_score(runs: Iterable[Returns] | Matrix) -> float:

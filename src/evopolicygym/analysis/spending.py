@@ -145,12 +145,12 @@ def _split_tokens(turns: Sequence[_Turn]) -> Iterator[tuple[int, tuple[Tokens | 
                 split.by_request(amounts, turn.numbers)
     for number in (number for turn in turns for number in turn.numbers):
         assigned = {kind: split.assigned[number] for kind, split in splits.items()}
-        known = {kind: amount for kind, (amount, _) in assigned.items() if amount is not None}
-        precisions = {assigned[kind][1] for kind in known}
+        amounts_by_kind = {kind: amount for kind, (amount, _) in assigned.items() if amount is not None}
+        precisions = {assigned[kind][1] for kind in amounts_by_kind}
         yield (
             number,
-            (Tokens(**known), precisions.pop() if len(precisions) == 1 else TokenPrecision.MIXED)
-            if known
+            (Tokens(**amounts_by_kind), precisions.pop() if len(precisions) == 1 else TokenPrecision.MIXED)
+            if amounts_by_kind
             else (None, None),
         )
 
@@ -260,8 +260,8 @@ def _by_submission(run: RunRecord, efforts: Mapping[int, SubmissionEffort]) -> t
 
 def _sum(seconds: list[float | None]) -> float | None:
     """Sum the seconds; None if any of them is unknown."""
-    known = [value for value in seconds if value is not None]
-    return sum(known) if len(known) == len(seconds) else None
+    present = [value for value in seconds if value is not None]
+    return sum(present) if len(present) == len(seconds) else None
 
 
 def _tokens(run: RunRecord) -> Tokens:

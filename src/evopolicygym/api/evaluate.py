@@ -155,10 +155,10 @@ def _indices(cases: str | Sequence[int] | None, split: Split) -> list[int]:
     from evopolicygym.tasks.splits import DEFAULT_CASES, SIZES, parse_indices
 
     given = DEFAULT_CASES[split] if cases is None else cases
-    found = parse_indices(given, SIZES[split]) if isinstance(given, str) else list(given)
-    if not found:
+    indices = parse_indices(given, SIZES[split]) if isinstance(given, str) else list(given)
+    if not indices:
         raise UserError("no cases are named", "Name at least one, such as cases=[0].")
-    return found
+    return indices
 
 
 def _salt_of(given: str | None, seal_key: Path | None) -> Callable[[Checkpoint], str]:

@@ -204,10 +204,10 @@ def load_runs(path: str | os.PathLike[str]) -> Runs:
     >>> runs.episodes.groupby("split")["return"].count().loc["heldout"] > 0
     np.True_
     """
-    found = read_runs(Path(path))
-    for skipped in found.skipped:
+    runs = read_runs(Path(path))
+    for skipped in runs.skipped:
         warnings.warn(f"{skipped.path} is left out: {skipped.why}", stacklevel=2)
-    return found
+    return runs
 
 
 def read_runs(path: Path) -> Runs:

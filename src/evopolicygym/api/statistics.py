@@ -118,13 +118,13 @@ def compare(*runs: RunsLike) -> Comparison:
 
     gathered = [gather(side) for side in runs]
     skipped = tuple(skip for side in gathered for skip in side.skipped)
-    found = compared_entrants(_by_label(gathered))
-    if len(found) < 2:
+    entrants = compared_entrants(_by_label(gathered))
+    if len(entrants) < 2:
         left_out = "".join(f"\n{skip.path} is left out: {skip.why}" for skip in skipped)
         raise UserError(
             f"there is one side only{left_out}", "Name two folders, or one that holds runs of two entrants."
         )
-    return Comparison(tuple(analysis.compare(found)), tuple(found), skipped)
+    return Comparison(tuple(analysis.compare(entrants)), tuple(entrants), skipped)
 
 
 def analyze(runs: RunsLike | Iterable[str | os.PathLike[str]]) -> Analysis:
@@ -144,8 +144,8 @@ def analyze(runs: RunsLike | Iterable[str | os.PathLike[str]]) -> Analysis:
     """
     from evopolicygym.analysis.analyze import analyze_runs, summarize_entrants
 
-    found = analyze_runs(_paths(runs))
-    return Analysis(found.runs, tuple(summarize_entrants(found.runs)), found.skipped)
+    result = analyze_runs(_paths(runs))
+    return Analysis(result.runs, tuple(summarize_entrants(result.runs)), result.skipped)
 
 
 def _paths(runs: RunsLike | Iterable[str | os.PathLike[str]]) -> list[Path]:
@@ -157,8 +157,8 @@ def _paths(runs: RunsLike | Iterable[str | os.PathLike[str]]) -> list[Path]:
 
 def _by_label(gathered: Sequence[Runs]) -> dict[str, list[Any]]:
     """Records by the path of their side, which must differ."""
-    found: dict[str, list[Any]] = {}
+    records: dict[str, list[Any]] = {}
     for number, side in enumerate(gathered, 1):
-        label = side.path if side.path not in found else f"{side.path} #{number}"
-        found[label] = [run.record for run in side]
-    return found
+        label = side.path if side.path not in records else f"{side.path} #{number}"
+        records[label] = [run.record for run in side]
+    return records

@@ -45,12 +45,12 @@ def _others() -> list[dict[str, Any]]:
 
     for task in core16().values():
         simulator.make(task).close()
-    known = {task.env_id for task in core16().values()}
+    core16_env_ids = {task.env_id for task in core16().values()}
     unmade = {"family": "gymnasium", "demand": "", "observation": "", "action": "", "version": 1}
     return [
         {"id": spec.id, "env_id": spec.id, "horizon": spec.max_episode_steps, **unmade}
         for spec in gymnasium.registry.values()
-        if spec.id not in known
+        if spec.id not in core16_env_ids
     ]
 
 
@@ -65,14 +65,14 @@ def show(task: TaskName, json: Json = False) -> None:
     from evopolicygym.tasks import simulator
     from evopolicygym.tasks.contract import render
 
-    found = find_task(task)
+    chosen = find_task(task)
     with prints_to_stderr():
-        env = simulator.make(found)
-        observation, action = simulator.schemas(found, env)
+        env = simulator.make(chosen)
+        observation, action = simulator.schemas(chosen, env)
         env.close()
-    text = render(found, observation, action)
+    text = render(chosen, observation, action)
     if json:
-        facts = _row(found) | {"limits": asdict(found.limits), "failure_return": asdict(found.failure_return)}
+        facts = _row(chosen) | {"limits": asdict(chosen.limits), "failure_return": asdict(chosen.failure_return)}
         print_json(json_safe(facts | {"obs_space": observation, "action_space": action, "contract": text}))
     else:
         print(text, end="")

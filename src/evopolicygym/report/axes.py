@@ -63,8 +63,8 @@ class Axis:
 
 def fit_axis(values: Iterable[float], start: float, end: float, margin: float = 0.05) -> Axis:
     """Return an axis that fits the values, with a margin; a single value is in the middle."""
-    known = [value for value in values if math.isfinite(value)] or [0.0]
-    low, high = min(known), max(known)
+    finite = [value for value in values if math.isfinite(value)] or [0.0]
+    low, high = min(finite), max(finite)
     room = (high - low) * margin or abs(low) * 0.1 or 1.0
     return Axis(low - room, high + room, start, end)
 

@@ -56,19 +56,19 @@ def hits_by_size(
     name: str, title: str, agents: Mapping[str, EntrantSummary], styles: Mapping[str, EntrantStyle]
 ) -> Figure | None:
     """Draw for each size of edit the share that was a new best, by agent."""
-    known = {label: agent for label, agent in agents.items() if any(rate.n for rate in agent.sizes.values())}
-    if not known:
+    with_edits = {label: agent for label, agent in agents.items() if any(rate.n for rate in agent.sizes.values())}
+    if not with_edits:
         return None
     box = PlotArea(70, 24, WIDTH - 20, 250)
     y = Axis(0.0, 100.0, box.bottom, box.top)
     step = (box.right - box.left) / len(SizeClass)
     marks = [
-        _rate(label, size, agent.sizes[size], box.left + step * (i + (j + 1) / (len(known) + 1)), y, styles[label])
+        _rate(label, size, agent.sizes[size], box.left + step * (i + (j + 1) / (len(with_edits) + 1)), y, styles[label])
         for i, size in enumerate(SizeClass)
-        for j, (label, agent) in enumerate(known.items())
+        for j, (label, agent) in enumerate(with_edits.items())
         if agent.sizes[size].n
     ]
-    key, height = legend([(stroke(styles[label]), label) for label in known], box.left, 306, box.right - box.left)
+    key, height = legend([(stroke(styles[label]), label) for label in with_edits], box.left, 306, box.right - box.left)
     body = group([*y_axis(box, y, "edits that were a new best (%)"), *_sizes(box, step), *marks, key])
     return Figure(name, title, WIDTH, int(300 + height), body)
 
@@ -98,16 +98,16 @@ CostPoint = tuple[CostRow, float, float]
 
 def cost_pareto(name: str, title: str, rows: Sequence[CostRow], styles: Mapping[str, EntrantStyle]) -> Figure | None:
     """Draw cost against score with the Pareto front; None when no entrant has both a cost and a score."""
-    known = [
+    points = [
         (row, row.cost.dollars, row.score) for row in rows if row.cost.dollars is not None and row.score is not None
     ]
-    if not known:
+    if not points:
         return None
-    x = Axis(0.0, max(dollars for _, dollars, _ in known) * 1.15 or 1.0, BOX.left, BOX.right)
-    y = fit_axis((score for _, _, score in known), BOX.bottom, BOX.top, 0.15)
+    x = Axis(0.0, max(dollars for _, dollars, _ in points) * 1.15 or 1.0, BOX.left, BOX.right)
+    y = fit_axis((score for _, _, score in points), BOX.bottom, BOX.top, 0.15)
     axes = frame(BOX, x, y, "dollars per run", "normalised score")
-    front = sorted((point for point in known if point[0].pareto), key=lambda point: point[1])
-    body = [*axes, _front(front, x, y), *(_dot(*point, x, y, styles[point[0].entrant]) for point in known)]
+    front = sorted((point for point in points if point[0].pareto), key=lambda point: point[1])
+    body = [*axes, _front(front, x, y), *(_dot(*point, x, y, styles[point[0].entrant]) for point in points)]
     return Figure(name, title, 760, 340, group(body))
 
 

@@ -164,8 +164,8 @@ def _describe_effort(effort: SubmissionEffort) -> Iterator[str]:
             "cached": effort.tokens.cache_read,
             "output": effort.tokens.output,
         }
-        known = ", ".join(f"{amount:,} {name}" for name, amount in amounts.items() if amount is not None)
-        yield f"{known} tokens{PRECISION_NOTES.get(effort.tokens_by, '')}" if known else "tokens unknown"
+        token_text = ", ".join(f"{amount:,} {name}" for name, amount in amounts.items() if amount is not None)
+        yield f"{token_text} tokens{PRECISION_NOTES.get(effort.tokens_by, '')}" if token_text else "tokens unknown"
     if effort.feedback_opened is not None:
         shown = ", ".join(effort.feedback_opened[:MAX_FILES]) or "no feedback"
         more = len(effort.feedback_opened) - MAX_FILES

@@ -110,8 +110,8 @@ def _tokens(usage: dict[str, Any] | None) -> float | None:
 
 def _total(amounts: Iterable[float | None]) -> float | None:
     """Return the sum of the amounts that are known, None if none is."""
-    known = [amount for amount in amounts if amount is not None]
-    return sum(known) if known else None
+    present = [amount for amount in amounts if amount is not None]
+    return sum(present) if present else None
 
 
 @dataclass(frozen=True)

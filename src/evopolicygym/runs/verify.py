@@ -108,10 +108,10 @@ def verify(
 def _check(what: str, problems: Iterator[str], fine: str) -> VerifyCheck:
     """Return the result of a check: its problems, or what to say if there are none."""
     try:
-        found = list(islice(problems, MAX_PROBLEMS))
+        messages = list(islice(problems, MAX_PROBLEMS))
     except (OSError, UserError) as error:
-        found = [f"it cannot be read: {in_one_line(error)}"]
-    return VerifyCheck(what, not found, "; ".join(found) if found else fine)
+        messages = [f"it cannot be read: {in_one_line(error)}"]
+    return VerifyCheck(what, not messages, "; ".join(messages) if messages else fine)
 
 
 def in_one_line(error: Exception) -> str:

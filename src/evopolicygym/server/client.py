@@ -89,7 +89,7 @@ def escape_unprintable() -> None:
 
 def submit(cases: str | None, as_json: bool) -> int:
     """Finish an interrupted submission first; a call with the same cases means that same submission."""
-    pending = interrupted()
+    pending = read_pending()
     if pending is None and cases is None:
         raise Stop(REFUSED, "nothing to wait for: name the train cases to submit for, such as 0-7 (see --help)")
     if pending is not None:
@@ -113,7 +113,7 @@ def wait_for(pending: dict[str, Any], as_json: bool) -> int:
         answer = read_state(answer["submit_id"])
     show(answer, as_json)
     sys.stdout.flush()  # it must be printed before the pending file is removed
-    forget(pending)
+    remove_pending(pending)
     if answer["status"] == "fault":
         raise Stop(FAULT, answer["message"])
     return PLAYED if answer["status"] == "ok" else NOT_LOADED
@@ -143,7 +143,7 @@ def post(pending: dict[str, Any]) -> dict[str, Any]:
             return answer
         if answer.get("status") != "busy" or waited > PATIENCE_S:
             if code < 500:
-                forget(pending)
+                remove_pending(pending)
             budget = answer.get("remaining_budget")
             remaining = "" if budget is None else f" Remaining budget: {budget} episodes."
             why = f"{answer.get('status', code)}: {answer.get('message', 'refused')}"
@@ -230,7 +230,7 @@ def show(answer: dict[str, Any], as_json: bool) -> None:
 def check() -> int:
     """Import, construct, reset and act once, as the judge does, but without jail, limits and environment."""
     meta = json.loads(call("GET", "/info")[1])["env_meta"]
-    spaces = [numbers(meta[name]) for name in ("obs_space", "action_space")]
+    spaces = [parse_infinities(meta[name]) for name in ("obs_space", "action_space")]
     env_meta = {name: meta[name] for name in ("env", "task", "env_version", "max_episode_steps")}
     sys.path.insert(0, os.path.join(HERE, "system"))
     sys.dont_write_bytecode = True
@@ -247,70 +247,74 @@ def check() -> int:
 
 
 def act_once(policy: Any, space: Any) -> None:
+    """Ask the policy for one action: for a recorded observation if there is one, else for zeros."""
     try:
-        seen = recorded()
-        shown = observation(space, seen)
+        recorded = read_recorded_observation()
+        observation = make_observation(space, recorded)
     except ImportError:
         print(
             "system/policy.py imports, constructs and resets; act() was not tried without numpy; nothing was submitted"
         )
         return
-    kind = "made-up observation (all zeros)" if seen is None else "recorded observation"
+    kind = "made-up observation (all zeros)" if recorded is None else "recorded observation"
     try:
-        action = policy.act(shown)
+        action = policy.act(observation)
     except (Exception, SystemExit):
         traceback.print_exc()
         raise Stop(NOT_LOADED, f"the policy loads, but fails on a {kind}; nothing was submitted") from None
     print(f"system/policy.py imports, constructs, resets, and answers a {kind} with {action!r}; nothing was submitted")
 
 
-def recorded() -> Any:
+def read_recorded_observation() -> Any:
     """Return the first observation of the newest feedback."""
     folders = sorted(glob.glob(os.path.join(glob.escape(HERE), "feedback", "submit_*", "episodes", "ep_*")))
     for folder in reversed(folders):
         try:
             with open(os.path.join(folder, "trajectory.jsonl")) as file:
-                return filled(json.loads(file.readline())["obs"], os.path.join(folder, "observations.npz"))
+                return insert_arrays(json.loads(file.readline())["obs"], os.path.join(folder, "observations.npz"))
         except (OSError, ValueError, KeyError, TypeError):
             continue
     return None
 
 
-def filled(seen: Any, path: str) -> Any:
+def insert_arrays(value: Any, path: str) -> Any:
     """Insert large parts, which are stored as rows of a file."""
-    if isinstance(seen, dict) and set(seen) == {"npz", "row"}:
+    if isinstance(value, dict) and set(value) == {"npz", "row"}:
         import numpy
 
         with numpy.load(path) as arrays:
-            return arrays[seen["npz"]][seen["row"]]
-    if isinstance(seen, list):
-        return [filled(part, path) for part in seen]
-    return {name: filled(part, path) for name, part in seen.items()} if isinstance(seen, dict) else seen
+            return arrays[value["npz"]][value["row"]]
+    if isinstance(value, list):
+        return [insert_arrays(part, path) for part in value]
+    return {name: insert_arrays(part, path) for name, part in value.items()} if isinstance(value, dict) else value
 
 
-def observation(space: Any, seen: Any) -> Any:
+def make_observation(space: Any, recorded: Any) -> Any:
     """Return an observation as a policy gets it: the recorded one, or zeros within the bounds."""
     if space["type"] == "Dict":
-        return {name: observation(part, None if seen is None else seen[name]) for name, part in space["spaces"].items()}
+        return {
+            name: make_observation(part, None if recorded is None else recorded[name])
+            for name, part in space["spaces"].items()
+        }
     if space["type"] == "Tuple":
-        parts = [None] * len(space["spaces"]) if seen is None else seen
-        return tuple(observation(inner, part) for inner, part in zip(space["spaces"], parts, strict=True))
+        parts = [None] * len(space["spaces"]) if recorded is None else recorded
+        return tuple(make_observation(inner, part) for inner, part in zip(space["spaces"], parts, strict=True))
     if space["type"] == "Discrete":
-        return space.get("start", 0) if seen is None else seen
+        return space.get("start", 0) if recorded is None else recorded
     if "shape" not in space:
-        return "" if seen is None else seen
+        return "" if recorded is None else recorded
     import numpy
 
     zeros = numpy.clip(numpy.zeros(space["shape"]), space.get("low", 0), space.get("high", 0))
-    return numpy.asarray(zeros if seen is None else seen, space["dtype"])
+    return numpy.asarray(zeros if recorded is None else recorded, space["dtype"])
 
 
-def numbers(space: Any) -> Any:
+def parse_infinities(space: Any) -> Any:
     """Convert infinities back to numbers; JSON has them as text."""
     if isinstance(space, dict):
-        return {name: numbers(value) for name, value in space.items()}
+        return {name: parse_infinities(value) for name, value in space.items()}
     if isinstance(space, list):
-        return [numbers(value) for value in space]
+        return [parse_infinities(value) for value in space]
     return float(space) if space in ("inf", "-inf") else space
 
 
@@ -322,7 +326,7 @@ def read_json(path: str) -> Any:
         return None
 
 
-def interrupted() -> dict[str, Any] | None:
+def read_pending() -> dict[str, Any] | None:
     """Return the submission that an earlier call was waiting for."""
     pending = read_json(PENDING)
     if isinstance(pending, dict) and re.match(r"[!-~]{1,200}$", str(pending.get("key"))) and "cases" in pending:
@@ -344,7 +348,7 @@ def write_pending(pending: dict[str, Any]) -> None:
         raise Stop(REFUSED, f"cannot write {PENDING}: {error.strerror}; nothing was submitted") from error
 
 
-def forget(pending: dict[str, Any]) -> None:
+def remove_pending(pending: dict[str, Any]) -> None:
     """Remove the pending file, unless another call has replaced it."""
     if read_json(PENDING) == pending:
         with suppress(OSError):

@@ -56,9 +56,9 @@ def parse_task(text: str, task_id: str, where: str = "") -> Task:
 
 
 def _refuse_unknown_keys(data: dict[str, Any]) -> None:
-    known = set(Task.__dataclass_fields__) - {"id"}
-    if unknown := sorted(set(data) - known):
-        raise msgspec.ValidationError(f"unknown keys {unknown}; the known ones are {sorted(known)}")
+    valid_keys = set(Task.__dataclass_fields__) - {"id"}
+    if unknown := sorted(set(data) - valid_keys):
+        raise msgspec.ValidationError(f"unknown keys {unknown}; the known ones are {sorted(valid_keys)}")
 
 
 def _refuse_dates(options: Any) -> None:
@@ -73,13 +73,13 @@ def find_task(name: str) -> Task:
     """Return the task of a name: a task file, a Core16 task (by task id or Gymnasium id), or any other Gymnasium id."""
     if name.endswith(".toml"):
         return load_task_file(Path(name))
-    known = core16() | {task.env_id: task for task in core16().values()}
+    tasks_by_name = core16() | {task.env_id: task for task in core16().values()}
     module, _, registered = name.rpartition(":")
-    if (task := known.get(registered)) and module in ("", "gymnasium", *task.requires):
+    if (task := tasks_by_name.get(registered)) and module in ("", "gymnasium", *task.requires):
         return task
     if name.startswith("core16/"):
-        raise _unknown(name, list(known))
-    return _from_gymnasium(name, list(known))
+        raise _unknown(name, list(tasks_by_name))
+    return _from_gymnasium(name, list(tasks_by_name))
 
 
 def absolute_name(name: str) -> str:
@@ -92,12 +92,12 @@ def is_installed_task(name: str) -> bool:
 
     Resolving such a name reads no file and imports no module that the name chooses."""
     module, _, registered = name.rpartition(":")
-    known = {task.env_id: task for task in core16().values()}
-    is_known = registered in known and module in ("gymnasium", *known[registered].requires)
+    tasks_by_env_id = {task.env_id: task for task in core16().values()}
+    is_known = registered in tasks_by_env_id and module in ("gymnasium", *tasks_by_env_id[registered].requires)
     return not name.endswith(".toml") and (not module or is_known) and not name.startswith(":")
 
 
-def _from_gymnasium(name: str, known: list[str]) -> Task:
+def _from_gymnasium(name: str, core16_names: list[str]) -> Task:
     from evopolicygym.tasks.gymnasium_task import from_gymnasium
 
     try:
@@ -105,7 +105,7 @@ def _from_gymnasium(name: str, known: list[str]) -> Task:
     except LookupError as error:
         import gymnasium
 
-        raise _unknown(name, [*known, *gymnasium.registry]) from error
+        raise _unknown(name, [*core16_names, *gymnasium.registry]) from error
 
 
 def _unknown(name: str, candidates: list[str]) -> UserError:

@@ -178,10 +178,10 @@ def _costs(results: dict[str, TaskResults], aggregates: list[Aggregate]) -> list
     scores = {row.entrant: row.normalised.value for whole in aggregates[:1] for row in whole.standings}
     costs = {label: mean_cost(runs) for label, runs in played.items()}
     points = {label: (costs[label].dollars, scores.get(label)) for label in played}
-    known = {label: (x, y) for label, (x, y) in points.items() if x is not None and y is not None}
-    best = pareto(known)
+    complete = {label: (x, y) for label, (x, y) in points.items() if x is not None and y is not None}
+    best = pareto(complete)
     return [
         CostRow(label, len(runs), mean_candidates(runs), costs[label], scores.get(label),
-                per_dollar(scores.get(label), costs[label].dollars), label in best if label in known else None)
+                per_dollar(scores.get(label), costs[label].dollars), label in best if label in complete else None)
         for label, runs in sorted(played.items())
     ]  # fmt: skip

@@ -138,9 +138,9 @@ class TaskResults:
     def drawn(self) -> dict[str, Drawn]:
         """Runs x draws for each entrant. Seeded by the task: other tasks change nothing here."""
         generator = np.random.default_rng([SEED, zlib.crc32(self.task.encode())])
-        known = {entry.label: entry.matrix for entry in self.entries if entry.matrix is not None}
+        matrices = {entry.label: entry.matrix for entry in self.entries if entry.matrix is not None}
         fixed = {entry.label: np.full((1, self.draws), entry.score) for entry in self.entries if entry.matrix is None}
-        return {**(draw(known, generator, self.draws) if known else {}), **fixed}
+        return {**(draw(matrices, generator, self.draws) if matrices else {}), **fixed}
 
     @property
     def scale(self) -> Scale | None:
