@@ -21,7 +21,7 @@ test: lint
 # The fast loop: lint, types, and the tests of what changed since $BASE (main). Under two minutes on two cores: tests
 # that did not start within 75 seconds are skipped, and counted.
 check: lint
-	$(BIN)/pytest -q -n 2 --dist worksteal --within 75 $$($(BIN)/python tests/changed_tests.py)
+	tests=$$($(BIN)/python tests/changed_tests.py) && $(BIN)/pytest -q -n 2 --dist worksteal --within 75 $$tests
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -1,6 +1,7 @@
 """Print the test files that `make check` runs: those that changed, and those that import a module that changed.
 
-Changes are those since the merge base with BASE (`BASE=main` by default), committed or not.
+Changes are those since the merge base with BASE, committed or not. BASE is `main` by default, or `origin/main` where
+there is no such branch.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import ast
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -23,9 +25,18 @@ def main() -> None:
 
 
 def changed_files() -> set[Path]:
-    base = os.environ.get("BASE", "main")
-    start = _git("merge-base", "HEAD", base) or ["HEAD"]
+    start = _git("merge-base", "HEAD", base_commit()) or ["HEAD"]
     return {Path(name) for name in _git("diff", "--name-only", start[0]) + _git("ls-files", "-o", "--exclude-standard")}
+
+
+def base_commit() -> str:
+    """Return the commit that BASE names; exit with a message if there is none."""
+    base = os.environ.get("BASE")
+    for name in [base] if base else ["main", "origin/main"]:
+        if commit := _git("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}"):
+            return commit[0]
+    problem = f"BASE={base} is no commit" if base else "there is neither main nor origin/main"
+    sys.exit(f"{problem}: name the commit to compare with, such as `make check BASE=HEAD~1`")
 
 
 def imported_by(path: Path) -> set[str]:
