@@ -274,8 +274,9 @@ def command(argv: Sequence[str], json_lines: bool = False) -> Client:
     return load(COMMAND).model_copy(update={"argv": literal, "program": argv[0], "turns": turns})
 
 
-def unknown(name: str, known: Sequence[str]) -> UserError:
-    near = get_close_matches(name, known, n=3, cutoff=0.5)
+def unknown(name: str, agents: Sequence[str]) -> UserError:
+    """Return the error for an agent that does not exist, with similar names."""
+    near = get_close_matches(name, agents, n=3, cutoff=0.5)
     hint = f"Did you mean {', '.join(near)}? " if near else ""
     return UserError(
         f"there is no agent {name!r}",

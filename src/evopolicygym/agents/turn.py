@@ -228,7 +228,8 @@ def _failure(client: Client, reader: _Reader, process: ProcessExit) -> TurnFailu
 
 
 def _killed(client: Client, reader: _Reader, process: ProcessExit) -> TurnFailure:
-    """A client that was waiting for its provider when it was killed says so in its last line."""
+    """Return the failure of a killed turn. If the last line says that the client was waiting for its provider, that is
+    the cause."""
     reported = _reported_failure(client.waiting, json_events.parse_event(reader.last) or {}, "")
     waiting = make_failure(*reported) if reported else None
     words = waiting.text if waiting else _last_stderr_lines(process, 1)

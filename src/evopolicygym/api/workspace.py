@@ -97,8 +97,8 @@ class Workspace:
         code, text = _fetch(f"{self.api}/info")
         if code != 200:
             raise RunClosed(text)
-        found: dict[str, Any] = json.loads(text)
-        return found
+        info: dict[str, Any] = json.loads(text)
+        return info
 
     def submit(self, cases: str | Sequence[int]) -> Feedback:
         """Submit ``system/`` for training episodes, wait, and return what came back.

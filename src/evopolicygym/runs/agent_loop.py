@@ -267,7 +267,7 @@ class RateLimitGroup(Protocol):
     """Runs that share a provider's rate limits."""
 
     def wait_s(self, seconds: float) -> float:
-        """Return the seconds to wait before the next prompt, at least ``seconds``: another run may have been told to
+        """Return the seconds to wait before the next prompt, at least ``seconds``: another run may have to
         wait longer. Makes this run's wait known to the others."""
 
     def agent_is_gone(self) -> None:
