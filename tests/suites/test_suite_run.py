@@ -74,7 +74,7 @@ def test_another_sealing_key_is_refused(tmp_path):
 
 def test_the_resolved_file_goes_on_where_it_lies(done):
     again = command("suite", "run", done.folder / "suite.toml")
-    assert again.returncode == 0 and "have a score" in again.stderr
+    assert again.returncode == 0 and "the run has a score" in again.stderr
 
 
 def test_a_broken_run_stops_nobody(done, tmp_path):
