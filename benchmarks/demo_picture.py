@@ -1,0 +1,24 @@
+"""Draw docs/images/demo.svg from the output of the demo:
+
+evopolicygym demo | python benchmarks/demo_picture.py docs/images/demo.svg
+"""
+
+from __future__ import annotations
+
+import io
+import sys
+
+from rich.console import Console
+from rich.text import Text
+
+
+def main(picture: str) -> None:
+    console = Console(record=True, width=112, file=io.StringIO(), force_terminal=True)
+    console.print(Text("$ make demo", style="bold green"))
+    for line in sys.stdin:
+        console.print(Text(line.rstrip("\n")), soft_wrap=True)
+    console.save_svg(picture, title="EvoPolicyGym")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
