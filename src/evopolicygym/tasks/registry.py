@@ -79,6 +79,10 @@ def find_task(name: str) -> Task:
         return task
     if name.startswith("core16/"):
         raise _unknown(name, list(tasks_by_name))
+    if meant := _short_names().get(name.lower()):
+        raise UserError(
+            f"there is no task {name!r}", f"Did you mean {meant}? `evopolicygym task list` shows the tasks."
+        )
     return _from_gymnasium(name, list(tasks_by_name))
 
 
@@ -95,6 +99,13 @@ def is_installed_task(name: str) -> bool:
     tasks_by_env_id = {task.env_id: task for task in core16().values()}
     is_known = registered in tasks_by_env_id and module in ("gymnasium", *tasks_by_env_id[registered].requires)
     return not name.endswith(".toml") and (not module or is_known) and not name.startswith(":")
+
+
+def _short_names() -> dict[str, str]:
+    """Return the Core16 tasks by their slug and by their Gymnasium id without its version, in lower case. Gymnasium
+    would accept the latter, but the task would not be the one of Core16."""
+    slugs = {task_id.partition("/")[2]: task_id for task_id in core16()}
+    return slugs | {task.env_id.rpartition("-v")[0].lower(): task_id for task_id, task in core16().items()}
 
 
 def _from_gymnasium(name: str, core16_names: list[str]) -> Task:
