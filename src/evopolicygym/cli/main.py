@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import select
 import signal
 import sys
@@ -51,6 +52,26 @@ COMMANDS: Final = {
     "agent": "agent:app",
     "seeds": "seeds:app",
 }
+# What `--help` calls the value of an option. An option with a fixed choice of values is not here: it shows them.
+_OPTIONS_OF_VALUE: Final = {
+    "N": "--jobs --seed --max-turns --max-tokens --max-retries --budget --validation-cases --heldout-cases "
+    "--max-candidates --parallel-runs",
+    "HOURS": "--max-hours",
+    "MINUTES": "--max-silence",
+    "DOLLARS": "--max-cost",
+    "CASES": "--cases",
+    "TASK": "--task",
+    "NAME": "--agent --model --agent-env",
+    "NAME=VALUE": "--option --set",
+    "URL": "--model-url",
+    "HOST[:PORT]": "--agent-host",
+    "ADDRESS": "--ray-address",
+    "SALT": "--salt",
+    "FOLDER": "--run --resume --record --folder --figures",
+    "PATH": "--show",
+    "FILE": "--seal-key --prices --anchors --output --input --out --file",
+}
+VALUE_NAMES: Final = {option: value for value, options in _OPTIONS_OF_VALUE.items() for option in options.split()}
 
 
 def main() -> NoReturn:
@@ -117,6 +138,21 @@ def _prepare_streams() -> None:
     sys.stdout, sys.stderr = EscapingStream(sys.stdout), EscapingStream(sys.stderr)
 
 
+def _tidy_help(command: Any) -> None:
+    """Join the lines of a command's description, and name the values of its options plainly, not by Python types."""
+    command.help = re.sub(r"(?<!\n)\n(?!\n)", " ", command.help or "")
+    for parameter in (*command.params, command.get_help_option(command.context_class(command))):
+        if parameter.param_type_name == "argument":
+            parameter.metavar = parameter.name.upper()
+            parameter.display_type_rich = lambda ctx: ""  # its name says it; Typer has no setting for this
+        elif parameter.is_flag:
+            parameter.metavar = ""
+        else:
+            parameter.metavar = VALUE_NAMES.get(parameter.opts[0])
+    for subcommand in getattr(command, "commands", {}).values():
+        _tidy_help(subcommand)
+
+
 class _Interrupted(Exception):
     """Ctrl-C within a command."""
 
@@ -128,6 +164,10 @@ class _ReaderGone(Exception):
 class _Root(TyperGroup):
     """Typer exits silently at Ctrl-C, and with 1 at a broken pipe; ``main`` has a message and a code of its own. Typer
     also prints wrong arguments on a console of its own, so they are escaped here."""
+
+    def __init__(self, *given: Any, **options: Any) -> None:
+        super().__init__(*given, **options)
+        _tidy_help(self)
 
     def make_context(self, *given: Any, **options: Any) -> Any:
         with _escaped_usage():
