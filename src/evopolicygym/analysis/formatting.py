@@ -51,8 +51,10 @@ def format_probability(value: float | None) -> str:
     return "<0.001" if value < 0.001 else f"{value:.3f}"
 
 
-def coverage_warning(coverage: Coverage | None) -> list[str]:
-    """Return a warning where intervals from so few runs were measured to hold the truth too rarely."""
+def coverage_warning(coverage: Coverage | None, runs: int | None = None) -> list[str]:
+    """Return a warning where intervals from so few runs were measured to contain the true value too rarely."""
     if coverage is None or coverage.is_nominal:
         return []
-    return [f"few runs: holds {coverage.low:.0%} to {coverage.high:.0%} of the time, not 95%"]
+    with_runs = "with so few runs" if runs is None else f"with {pluralize(runs, 'run')}"
+    share = f"{100 * coverage.low:.0f} % to {100 * coverage.high:.0f} % of the time, not 95 %"
+    return [f"{with_runs} this interval contains the true value {share}"]

@@ -28,10 +28,16 @@ def list_agents(json: Json = False) -> None:
     if json:
         print_json([_row(client) for client in clients])
         return
-    columns = ("name", "title", "proven_version", "keys", "install")
+    columns = {
+        "name": "name",
+        "title": "title",
+        "proven_version": "tested version",
+        "keys": "keys",
+        "install": "install",
+    }
     clients.sort(key=lambda client: not client.ships)
     rows = ([_cell(_row(client)[name]) for name in columns] for client in clients)
-    print_table(columns, rows, indent="", optional=("install", "proven_version"))
+    print_table(tuple(columns.values()), rows, indent="", optional=("install", "tested version"))
     print_hint(
         "`agent check NAME` says whether it can run here. `run TASK --agent command -- PROGRAM` runs any program."
     )
@@ -67,11 +73,11 @@ def _show(readiness: Readiness) -> None:
         if readiness.ships
         else {
             "program": readiness.program or "not found",
-            "version": f"{readiness.version or 'unknown'} (proven: {readiness.proven_version or 'none'})",
+            "version": f"{readiness.version or 'unknown'} (tested: {readiness.proven_version or 'none'})",
             "node": f"{readiness.node or 'none'} (needs {readiness.node_needed} or newer)"
             if readiness.node_needed
             else "not needed",
-            "unattended": f"yes, proven with {readiness.proven_version}"
+            "unattended": f"yes, tested with {readiness.proven_version}"
             if readiness.proven_version
             else "by its definition",
             "key": readiness.key or "none",

@@ -10,7 +10,7 @@ import typer
 
 from evopolicygym.api.evaluate import evaluate as evaluate_policy
 from evopolicygym.cli.options import Json, TaskName
-from evopolicygym.cli.output import episode_progress, print_json, stderr, stdout
+from evopolicygym.cli.output import describe_cases, episode_progress, print_json, stderr, stdout
 from evopolicygym.cli.play_options import Engine, LocalJobs, PolicyIsolation, RayAddress, SealKey, SeedsChoice
 from evopolicygym.errors import Fault, UserError
 from evopolicygym.execution.evaluation import (
@@ -134,7 +134,7 @@ def _failures(report: Evaluation) -> Iterator[str]:
 
 def _summary(report: Evaluation) -> Iterator[tuple[str, str]]:
     scores = report.returns
-    yield "task", f"{report.task.id} ({report.task.env_id}), {report.split} cases of {report.splits_id[:23]}"
+    yield "task", f"{report.task.id} ({report.task.env_id}), {describe_cases(report.splits_id, report.split)}"
     files = f"{report.checkpoint.files} file{'s' if report.checkpoint.files != 1 else ''}"
     yield "policy", f"{report.checkpoint.hash[:16]} ({files}, {report.checkpoint.bytes} bytes)"
     if report.mean is not None:
@@ -147,7 +147,7 @@ def _summary(report: Evaluation) -> Iterator[tuple[str, str]]:
     yield "speed", f"{report.steps} steps in {report.wall_s:.2f} s ({report.steps_per_s:,.0f} steps/s)"
     yield "environment", report.implementation
     yield "isolation", f"level {report.level}: {MEANING[report.level]}"
-    yield "ids", f"{report.ids.comparable_id} {report.ids.bit_id}"
+    yield "ids", f"comparable_id {report.ids.comparable_id}, bit_id {report.ids.bit_id}"
     if rows := published().get(report.task.id):
         best = best_agent(report.task.id)
         yield "paper", f"{_paper_cases(report)}: random {rows['random']:.4g}, best agent ({best}) {rows[best]:.4g}"

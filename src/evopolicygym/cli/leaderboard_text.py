@@ -49,8 +49,9 @@ def _show_board(board: BoardTable) -> None:
 
 
 def _show_aggregate(aggregate: Aggregate) -> None:
-    names = ", ".join(row.entrant for row in aggregate.standings) or "none"
-    print_text(f"\n{aggregate.name}: {aggregate.tasks} tasks, N = {len(aggregate.standings)} complete: {names}")
+    names = ", ".join(row.entrant for row in aggregate.standings)
+    complete = f"N = {len(aggregate.standings)} complete: {names}" if names else "no entrant has all of them yet"
+    print_text(f"\n{aggregate.name}: {aggregate.tasks} tasks, {complete}")
     if aggregate.standings:
         _print(standings_table(aggregate))
         _print(other_aggregates_table(aggregate))

@@ -20,6 +20,7 @@ from rich.text import Text
 
 from evopolicygym.execution.records import Node
 from evopolicygym.report.text import replace_unseen
+from evopolicygym.tasks.splits import PaperSplits
 
 if TYPE_CHECKING:
     from evopolicygym.analysis.loading import Skipped
@@ -104,6 +105,12 @@ def print_skipped(skipped: tuple[Skipped, ...]) -> None:
     """Name the run folders that were left out, because they are unfinished or broken."""
     for folder in skipped:
         stderr.print(f"skipped {folder.path}: {folder.why}")
+
+
+def describe_cases(splits_id: str, split: str = "") -> str:
+    """Name the cases of a splits id, of all splits or of one."""
+    cases = f"{split} cases".strip()
+    return f"the paper's {cases}" if splits_id == PaperSplits.id else f"{cases} of {splits_id[:23]}"
 
 
 def print_json(value: Any) -> None:

@@ -12,7 +12,7 @@ from typing import Final
 from rich.text import Text
 
 from evopolicygym.analysis.formatting import pluralize
-from evopolicygym.cli.output import one_line, print_json, stderr, stdout
+from evopolicygym.cli.output import describe_cases, one_line, print_json, stderr, stdout
 from evopolicygym.errors import Fault
 from evopolicygym.judge.state import RunPhase, RunState
 from evopolicygym.run_record import OutcomeKind, Repeat, Result, RunRecord, SubmissionRecord, load
@@ -176,10 +176,10 @@ def _end(record: RunRecord) -> list[tuple[str, str]]:
 def _lines(record: RunRecord) -> list[tuple[str, str]]:
     budget, outcome, submissions = record.budget, record.outcome, pluralize(len(record.submissions), "submission")
     lines = [
-        ("task", f"{record.task.id} ({record.task.env_id}), cases of {record.ids.splits_id[:23]}"),
+        ("task", f"{record.task.id} ({record.task.env_id}), {describe_cases(record.ids.splits_id)}"),
         ("budget", f"{budget.charged} of {pluralize(budget.total, 'episode')} used in {submissions}"),
         ("isolation", f"policy {record.isolation.policy}, agent {record.isolation.agent}"),
-        ("ids", f"{record.ids.comparable_id} {record.ids.bit_id}"),
+        ("ids", f"comparable_id {record.ids.comparable_id}, bit_id {record.ids.bit_id}"),
     ]
     lines += _end(record)
     if outcome is None:

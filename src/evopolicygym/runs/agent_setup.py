@@ -53,7 +53,8 @@ def set_up_agent(settings: AgentSettings) -> AgentSetup:
     _check_hosts(client.hosts)
     ready = readiness.check(client, os.environ, Path.home())
     if ready.missing:
-        raise UserError(f"{client.name} cannot play here: {ready.missing[0]}")
+        obstacles = "\n".join(ready.missing)
+        raise UserError(f"{client.name} cannot play here: {obstacles}")
     client.check(settings.model, settings.base_url, settings.options, _client_keys(client))
     return AgentSetup(settings, client, best_level(settings.levels), ready.program, ready.version)
 

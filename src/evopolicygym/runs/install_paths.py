@@ -109,7 +109,7 @@ def is_shown_alone(file: Path, hidden: Sequence[Path]) -> bool:
 
 def _program(path: str) -> str:
     if not os.path.isfile(path):
-        raise UserError(f"{path} is not there", "Name the program by a relative or an absolute path.")
+        raise UserError(f"{path} is not there", "Create it or correct the path.")
     if not os.access(path, os.X_OK):
         raise UserError(f"{path} is not a program", f"Make it one: chmod +x {path}")
     return str(Path(path).resolve())

@@ -86,7 +86,11 @@ def verify(
     hashes = [line_hash(raw) for _, raw in lines]
     findings = [
         VerifyCheck("ledger", True, f"{len(lines)} lines, the hash chain is intact"),
-        _check("budget", _budget([line for line, _ in lines]), f"{state.charged} + {state.remaining} = {state.budget}"),
+        _check(
+            "budget",
+            _budget([line for line, _ in lines]),
+            f"{state.charged} used + {state.remaining} left = {state.budget}",
+        ),
         _check("checkpoints", _checkpoints(paths, state), "the content of each matches its hash"),
         _check("feedback", _feedback(paths, state), _feedback_status(paths, state)),
         _check("selection", _selection(state), "the best validation mean; ties go to the later submission"),

@@ -138,7 +138,7 @@ def _notes(row: TaskRow, table: TaskTable) -> Iterator[str]:
     if row.scope != FULL_SCOPE:
         yield row.scope
     if row.interval:
-        yield from coverage_warning(row.coverage)
+        yield from coverage_warning(row.coverage, row.runs)
     if row.beats_trivial is False:
         best = max(table.trivial, key=table.trivial.__getitem__)
         yield f"does not beat the trivial policy {best!r}"
