@@ -9,9 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
+import typer
 
 import evopolicygym
-from evopolicygym.cli.main import COMMANDS
+from evopolicygym.cli.main import COMMANDS, _app
 
 COMMAND = [sys.executable, "-m", "evopolicygym"]
 SAMPLE = Path(__file__).parents[2] / "examples" / "runs"
@@ -47,6 +48,24 @@ def test_help_names_every_command_and_what_it_is_about():
     told = run("--help").stdout
     assert all(f" {name} " in told for name in COMMANDS)
     assert "coding agents" in told and "--version" in told
+
+
+def test_every_option_names_its_value_plainly():
+    """No option shows a Python type, and no description keeps the line breaks of its source."""
+    unnamed, broken = [], []
+
+    def visit(command):
+        broken.extend([command.name] if "\n" in command.help else [])
+        unnamed.extend(
+            (command.name, option.opts[0])
+            for option in command.params
+            if option.metavar is None and "|" not in option.display_type(command.context_class(command))
+        )
+        for subcommand in getattr(command, "commands", {}).values():
+            visit(subcommand)
+
+    visit(typer.main.get_command(_app()))
+    assert not unnamed and not broken
 
 
 def test_an_unknown_command_is_told_its_neighbour():

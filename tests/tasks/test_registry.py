@@ -76,6 +76,7 @@ def test_an_environment_of_ones_own_module_is_a_task():
     [
         ("core16/acrobat", "core16/acrobot"),
         ("acrobot", "core16/acrobot"),
+        ("Acrobot", "Did you mean core16/acrobot?"),
         ("car-racing", "core16/car-racing"),
         ("Akrobot-v1", "Acrobot-v1"),
         ("CartPole-v17", "CartPole-v1"),
