@@ -45,7 +45,17 @@ MAY_IMPORT = {
     },
 }
 # Root modules that every package may import.
-SHARED = {"__version__", "config", "errors", "files", "json_schema", "limits", "run_paths", "run_record"}
+SHARED = {
+    "__version__",
+    "config",
+    "errors",
+    "files",
+    "json_schema",
+    "limits",
+    "record_checks",
+    "run_paths",
+    "run_record",
+}
 
 
 def imports(path: Path) -> set[str]:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from evopolicygym.errors import UserError
+from evopolicygym.record_checks import MOST_CASES
 from evopolicygym.run_record import load, schema
+from evopolicygym.tasks.ids import comparable_id
+from evopolicygym.tasks.splits import SIZES, Split
 
 PUBLISHED = Path(__file__).parents[1] / "docs" / "schemas" / "run-1.json"
 
@@ -27,3 +32,62 @@ def test_what_is_no_record_is_named(tmp_path, text):
 def test_a_missing_record_is_named(tmp_path):
     with pytest.raises(UserError, match="cannot read"):
         load(tmp_path / "nothing")
+
+
+SAMPLES = Path(__file__).parents[1] / "examples" / "runs"
+SAMPLE = SAMPLES / "acrobot__tuner__s0" / "run.json"
+Forge = Callable[[dict[str, Any]], None]
+
+
+def with_cases(facts: dict[str, Any], number: int) -> None:
+    """Change the number of held-out cases in every list; the fingerprint stays."""
+    facts["options"]["heldout_cases"] = number
+    for result in (facts["outcome"]["heldout"], *(made["heldout"] for made in facts["checkpoints"])):
+        if result:
+            result |= {name: (result[name] * 2)[:number] for name in ("returns", "lengths", "errors")}
+
+
+def without_score(facts: dict[str, Any], cases: int) -> None:
+    """Change a run to one that selected nothing, with so many held-out cases."""
+    facts |= {"submissions": [], "checkpoints": [], "turns": []}
+    nothing = dict.fromkeys(("submission", "checkpoint", "validation_mean", "heldout", "repeat"))
+    facts["outcome"] |= {"kind": "no_ok_submit", **nothing}
+    facts["options"]["heldout_cases"] = facts["ids"]["fingerprint"]["heldout_cases"] = cases
+    facts["ids"]["comparable_id"] = comparable_id(facts["ids"]["fingerprint"])
+
+
+FORGED: dict[str, Forge] = {
+    "heldout_cases is not the number": lambda facts: with_cases(facts, 31),
+    "heldout_cases is 0": lambda facts: without_score(facts, 0),
+    "heldout_cases is 100000": lambda facts: without_score(facts, 100_000),
+    "validation_cases is not the number": lambda facts: facts["options"].update(validation_cases=15),
+    "comparable_id is not": lambda facts: facts["ids"]["fingerprint"].update(heldout_cases=31),
+    "is no score, but names one": lambda facts: facts["outcome"].update(kind="no_ok_submit"),
+    "lacks a part": lambda facts: facts["outcome"].update(heldout=None),
+    "submission or a checkpoint that is not": lambda facts: facts["outcome"].update(submission=1),
+    "without isolation": lambda facts: facts["isolation"].update(agent="none"),
+    "mean or a standard": lambda facts: facts["outcome"]["heldout"].update(mean=1e9),
+    "a standard deviation": lambda facts: facts["submissions"][0]["train"].update(std=1.0),
+    "validation_mean is not": lambda facts: facts["outcome"].update(validation_mean=0.0),
+    "held-out result is not": lambda facts: facts["outcome"]["heldout"]["lengths"].reverse(),
+    "one return, length and error": lambda facts: facts["outcome"]["heldout"]["lengths"].pop(),
+    "failure_return is not": lambda facts: facts["task"].update(failure_return=1e9),
+}
+
+
+@pytest.mark.parametrize("problem", FORGED)
+def test_a_record_that_contradicts_itself_is_refused(tmp_path, problem):
+    facts = json.loads(SAMPLE.read_text())
+    FORGED[problem](facts)
+    (tmp_path / "run.json").write_text(json.dumps(facts))
+    with pytest.raises(UserError, match=f"contradicts itself: .*{problem}"):
+        load(tmp_path)
+
+
+def test_every_sample_agrees_with_itself():
+    samples = [load(path) for path in SAMPLES.iterdir() if path.is_dir()]
+    assert len(samples) == 12
+
+
+def test_a_record_may_hold_as_many_cases_as_the_splits():
+    assert {"validation_cases": SIZES[Split.VALIDATION], "heldout_cases": SIZES[Split.HELDOUT]} == MOST_CASES

@@ -16,6 +16,7 @@ from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
 from evopolicygym.errors import UserError
 from evopolicygym.files import read_file
 from evopolicygym.json_schema import publish
+from evopolicygym.record_checks import contradiction
 
 VERSION: Final = 1
 NAME: Final = "run.json"
@@ -329,35 +330,6 @@ def load(path: Path) -> RunRecord:
     if problem := contradiction(run):
         raise UserError(f"{file} contradicts itself: {problem}")
     return run
-
-
-def contradiction(run: RunRecord) -> str | None:
-    """Return what is inconsistent in a record, in words; readers rely on the rest."""
-    if run.status is RunStatus.FINISHED and run.outcome is None:
-        return "it is finished, but has no outcome"
-    numbers = [submission.number for submission in run.submissions]
-    if numbers != sorted(set(numbers)):
-        return "its submissions are out of order"
-    hashes = {checkpoint.hash for checkpoint in run.checkpoints}
-    for submission in run.submissions:
-        if submission.checkpoint not in hashes:
-            return f"submission {submission.number} names a checkpoint that is not recorded"
-    if run.outcome and run.outcome.checkpoint and run.outcome.checkpoint not in hashes:
-        return "its outcome names a checkpoint that is not recorded"
-    made = [turn.submissions for turn in run.turns]
-    if made != sorted(made) or (made and made[-1] > len(numbers)):
-        return "its turns count other submissions than there are"
-    return _uneven(run)
-
-
-def _uneven(run: RunRecord) -> str | None:
-    """Check that every result has episodes, and a return, a length and an error (or null) for each."""
-    results = [submission.train for submission in run.submissions]
-    results += [result for checkpoint in run.checkpoints for result in (checkpoint.validation, checkpoint.heldout)]
-    for result in (*results, run.outcome.heldout if run.outcome else None):
-        if result and not 0 < len(result.returns) == len(result.lengths) == len(result.errors):
-            return "a result does not have one return, length and error for each episode"
-    return None
 
 
 if __name__ == "__main__":

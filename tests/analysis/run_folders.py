@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from evopolicygym.analysis.edits.code_reader_child import read_code
+from evopolicygym.tasks.ids import comparable_id
 
 OPENED = datetime(2026, 1, 1, tzinfo=UTC)
 Files = Mapping[str, str | bytes]
@@ -82,7 +83,7 @@ def write_run(
             "id": task, "env_id": "Acrobot-v1", "version": 1, "title": "Acrobot", "family": "gym_box2d",
             "demand": demand, "horizon": 500, "failure_return": -500.0,
         },
-        "ids": {"splits_id": "paper", "comparable_id": "c-1", "bit_id": "b-1", "fingerprint": {}},
+        "ids": ids(budget),
         "options": {
             "validation_cases": 2, "heldout_cases": 2, "validate_when": "after", "video": "none", "stock": False,
         },
@@ -105,6 +106,11 @@ def write_run(
     })  # fmt: skip
     written.rewrite()
     return written
+
+
+def ids(budget: int) -> dict[str, Any]:
+    facts = {"budget": budget, "validation_cases": 2, "heldout_cases": 2}
+    return {"splits_id": "paper", "comparable_id": comparable_id(facts), "bit_id": "b-1", "fingerprint": facts}
 
 
 def write_checkpoint(store: Path, files: Files) -> str:

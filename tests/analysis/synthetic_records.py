@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,6 +12,7 @@ import numpy as np
 from evopolicygym.analysis.scores import mean
 from evopolicygym.reference import paper
 from evopolicygym.run_record import Agent, Result, RunRecord
+from evopolicygym.tasks.ids import comparable_id
 
 OPENED = datetime(2026, 7, 2, 12, tzinfo=UTC)
 HASH = "0" * 64
@@ -34,7 +33,7 @@ def result(returns: Sequence[float]) -> dict[str, Any]:
 
 def fingerprint(task: str, splits: str, cases: int, budget: int, **more: Any) -> dict[str, Any]:
     facts = {"protocol": "1", "task": task, "packages": {"numpy": "2"}, "splits": splits}
-    return {**facts, "budget": budget, "heldout_cases": cases, **more}
+    return {**facts, "budget": budget, "validation_cases": 16, "heldout_cases": cases, **more}
 
 
 def synthetic_run(
@@ -67,9 +66,10 @@ def synthetic_run(
     validation mean and held-out returns."""
     count = cases or (2 if returns is None else len(returns))
     mark = {**fingerprint(task, splits, count, budget), **(facts or {})}
-    digest = hashlib.sha256(json.dumps(mark, sort_keys=True).encode()).hexdigest()[:16]
+    scored = kind == "scored"
     outcome = {
-        "kind": kind, "submission": 1, "checkpoint": HASH, "validation_mean": validation,
+        "kind": kind, "submission": 1 if scored else None, "checkpoint": HASH if scored else None,
+        "validation_mean": validation if scored else None,
         "heldout": result(returns) if returns is not None else None, "repeat": "equal",
         "stopped_early": stopped_early, "budget_left": 0,
     }  # fmt: skip
@@ -83,7 +83,7 @@ def synthetic_run(
                 "id": task, "env_id": task, "version": 1, "title": task, "family": FAMILY.get(task, "other"),
                 "demand": DEMAND.get(task, ""), "horizon": 10, "failure_return": failure_return,
             },
-            "ids": {"splits_id": splits, "comparable_id": f"c-{digest}", "bit_id": f"b-{digest}", "fingerprint": mark},
+            "ids": {"splits_id": splits, "comparable_id": comparable_id(mark), "bit_id": "b-1", "fingerprint": mark},
             "options": {
                 "validation_cases": 16, "heldout_cases": count, "validate_when": "after", "video": "none",
                 "stock": False,
@@ -98,12 +98,11 @@ def synthetic_run(
             "submissions": [_submission(number, refunded) for number in range(1, submissions + 1)],
             "checkpoints": [
                 {
-                    "hash": f"{i:064x}", "files": 1, "bytes": 1, "code": None, "validation": result([value] * 2),
+                    "hash": f"{i:064x}", "files": 1, "bytes": 1, "code": None, "validation": result([value] * 16),
                     "heldout": result(held) if held is not None else None,
                 }
-                for i, (value, held) in enumerate(checkpoints)
-            ]
-            or [{"hash": HASH, "files": 1, "bytes": 1, "code": None, "validation": None, "heldout": None}],
+                for i, (value, held) in enumerate(checkpoints or [(validation, None)])
+            ],
             "outcome": outcome if status == "finished" else None,
             "times": {
                 "opened": OPENED, "closed": OPENED + timedelta(minutes=minutes), "finished": None,

@@ -7,6 +7,7 @@ from report_helpers import read, result, source, whole_collection, write_run
 from evopolicygym.reference import paper
 from evopolicygym.report.page import write_page
 from evopolicygym.report.report_data import collect_report
+from evopolicygym.tasks.ids import comparable_id
 
 
 def test_standings_and_costs_are_drawn(tmp_path):
@@ -22,9 +23,12 @@ def test_published_rows_follow_the_rules_of_the_leaderboard(tmp_path):
     for budget in (128, 64):
         steps = [source("x = 1\n", validation=-80.0)]
         written = write_run(tmp_path / "runs" / str(budget), steps, budget=budget, task="core16/acrobot")
-        written.facts["options"] |= {"validation_cases": 16, "heldout_cases": 32}
+        cases = {"validation_cases": 16, "heldout_cases": 32}
+        written.facts["options"] |= cases
+        written.facts["checkpoints"][0]["validation"] = result([-80.0] * 16)
         written.facts["outcome"]["heldout"] = result([-80.0] * 32)
-        written.facts["ids"] |= {"comparable_id": f"c-{budget}", "fingerprint": {"budget": budget}}
+        facts = {"budget": budget, **cases}
+        written.facts["ids"] |= {"comparable_id": comparable_id(facts), "fingerprint": facts}
         written.rewrite()
     write_page(collect_report([tmp_path / "runs"], tmp_path, with_paper=True), tmp_path / "report.html")
     text = "\n".join(read(tmp_path / "report.html").text)

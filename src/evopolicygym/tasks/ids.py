@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import platform
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
+from evopolicygym.record_checks import fingerprint_id
 from evopolicygym.tasks.pins import distributions, installed, pygame_provider, source_hashes
 from evopolicygym.tasks.spaces import json_safe
 from evopolicygym.tasks.task import Task
@@ -59,17 +58,12 @@ def machine_facts() -> dict[str, Any]:
 
 def ids(task: Task, splits_id: str, **protocol: Any) -> Ids:
     facts = comparable_facts(task, splits_id, **protocol)
-    return Ids(comparable_id(facts), _name("b", {**facts, "on": machine_facts()}))
+    return Ids(comparable_id(facts), fingerprint_id("b", {**facts, "on": machine_facts()}))
 
 
 def comparable_id(facts: dict[str, Any]) -> str:
     """Return the id of recorded facts. A change of any fact changes it."""
-    return _name("c", facts)
-
-
-def _name(prefix: str, facts: dict[str, Any]) -> str:
-    text = json.dumps(facts, sort_keys=True, separators=(",", ":"))
-    return f"{prefix}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+    return fingerprint_id("c", facts)
 
 
 @cache

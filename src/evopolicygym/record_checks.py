@@ -1,0 +1,98 @@
+"""Checks of a run record against itself. Run folders come from anywhere: a record that cannot be true is left out."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:  # the record's module imports this one
+    from evopolicygym.run_record import Result, RunRecord
+
+MOST_CASES: Final = {"validation_cases": 64, "heldout_cases": 256}  # what the splits of a task hold
+
+
+def contradiction(run: RunRecord) -> str | None:
+    """Return what is inconsistent in a record, in words; readers rely on the rest."""
+    if run.status == "finished" and run.outcome is None:
+        return "it is finished, but has no outcome"
+    numbers = [submission.number for submission in run.submissions]
+    if numbers != sorted(set(numbers)):
+        return "its submissions are out of order"
+    hashes = {checkpoint.hash for checkpoint in run.checkpoints}
+    for submission in run.submissions:
+        if submission.checkpoint not in hashes:
+            return f"submission {submission.number} names a checkpoint that is not recorded"
+    made = [turn.submissions for turn in run.turns]
+    if made != sorted(made) or (made and made[-1] > len(numbers)):
+        return "its turns count other submissions than there are"
+    if run.isolation.publishable and "none" in (run.isolation.policy, run.isolation.agent):
+        return "it is publishable, but was played without isolation"
+    return _wrong_ids(run) or _wrong_results(run) or _wrong_outcome(run)
+
+
+def fingerprint_id(prefix: str, facts: dict[str, Any]) -> str:
+    """Return the id of a fingerprint. A change of any fact changes it."""
+    text = json.dumps(facts, sort_keys=True, separators=(",", ":"))
+    return f"{prefix}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+
+
+def _wrong_ids(run: RunRecord) -> str | None:
+    """Check the comparable_id and the facts behind it: runs with one id share tables, so their cases must agree."""
+    facts = run.ids.fingerprint
+    if fingerprint_id("c", facts) != run.ids.comparable_id:
+        return "its comparable_id is not that of the recorded fingerprint"
+    cases = {"validation_cases": run.options.validation_cases, "heldout_cases": run.options.heldout_cases}
+    for name, value in cases.items():
+        if not 1 <= value <= MOST_CASES[name]:
+            return f"{name} is {value}, but must be 1 to {MOST_CASES[name]}"
+        if facts.get(name) != value:
+            return f"{name} is not the number in its fingerprint"
+    recorded = {"task": run.task.id, "splits": run.ids.splits_id, "budget": run.budget.total}
+    recorded |= {"horizon": run.task.horizon, "failure_return": run.task.failure_return}
+    different = [name for name, value in recorded.items() if facts.get(name, value) != value]
+    return f"{different[0]} is not the one in its fingerprint" if different else None
+
+
+def _wrong_results(run: RunRecord) -> str | None:
+    """Check that every result has the right number of episodes, and a mean and deviation that follow from them."""
+    validation, heldout = run.options.validation_cases, run.options.heldout_cases
+    results = [(submission.train, len(submission.cases)) for submission in run.submissions]
+    results += [(checkpoint.validation, validation) for checkpoint in run.checkpoints]
+    results += [(checkpoint.heldout, heldout) for checkpoint in run.checkpoints]
+    for result, cases in (*results, (run.outcome.heldout if run.outcome else None, heldout)):
+        if result and not 0 < cases == len(result.returns) == len(result.lengths) == len(result.errors):
+            return "a result does not have one return, length and error for each case"
+        if result and not _is_summary(result):
+            return "a mean or a standard deviation does not follow from the returns"
+    return None
+
+
+def _is_summary(result: Result) -> bool:
+    largest = max(map(abs, result.returns))
+    if largest > 1e150:  # its square is no number; readers that compute with returns refuse it
+        return True
+    mean = math.fsum(result.returns) / len(result.returns)
+    std = math.sqrt(math.fsum((value - mean) ** 2 for value in result.returns) / len(result.returns))
+    tolerance = 1e-6 * largest
+    return abs(result.mean - mean) <= tolerance and abs(result.std - std) <= tolerance
+
+
+def _wrong_outcome(run: RunRecord) -> str | None:
+    """Check that the outcome is that of its submission and checkpoint; without a score it has neither."""
+    if (outcome := run.outcome) is None:
+        return None
+    winner = (outcome.submission, outcome.checkpoint, outcome.validation_mean, outcome.heldout)
+    if outcome.kind != "scored":
+        return "its outcome is no score, but names one" if any(part is not None for part in winner) else None
+    if any(part is None for part in winner):
+        return "its outcome is a score, but lacks a part of it"
+    if (outcome.submission, outcome.checkpoint) not in {(made.number, made.checkpoint) for made in run.submissions}:
+        return "its outcome names a submission or a checkpoint that is not recorded"
+    chosen = next(checkpoint for checkpoint in run.checkpoints if checkpoint.hash == outcome.checkpoint)
+    if chosen.validation is None or chosen.validation.mean != outcome.validation_mean:
+        return "its validation_mean is not that of the selected checkpoint"
+    if chosen.heldout not in (None, outcome.heldout):
+        return "its held-out result is not that of the selected checkpoint"
+    return None
