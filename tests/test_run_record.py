@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import evopolicygym
 from evopolicygym.errors import UserError
 from evopolicygym.record_checks import MOST_CASES
 from evopolicygym.run_record import load, schema
@@ -91,3 +92,22 @@ def test_every_sample_agrees_with_itself():
 
 def test_a_record_may_hold_as_many_cases_as_the_splits():
     assert {"validation_cases": SIZES[Split.VALIDATION], "heldout_cases": SIZES[Split.HELDOUT]} == MOST_CASES
+
+
+def test_forged_records_are_named_and_left_out_of_a_collection(tmp_path):
+    """Each of them once ended the leaderboard, the comparison and the report of all other runs."""
+    for name in ("acrobot__tuner__s0", "acrobot__climber__s0"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "run.json").write_bytes((SAMPLES / name / "run.json").read_bytes())
+    for number, forge in enumerate(FORGED.values()):
+        facts = json.loads(SAMPLE.read_text())
+        forge(facts)
+        (tmp_path / str(number)).mkdir()
+        (tmp_path / str(number) / "run.json").write_text(json.dumps(facts))
+    with pytest.warns(UserWarning, match="contradicts itself"):
+        runs = evopolicygym.load_runs(tmp_path)
+    assert len(runs) == 2
+    assert {Path(skip.path).name for skip in runs.skipped} == set(map(str, range(len(FORGED))))
+    (table,) = evopolicygym.leaderboard(runs).boards[0].tasks
+    assert len(table.rows) == 3  # the two, and the random policy
+    assert len(evopolicygym.compare(runs).pairs) == 1

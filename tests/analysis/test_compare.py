@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from synthetic_records import suite, synthetic_run
 
-from evopolicygym.analysis.compare import compare, compared_entrants, holm
+from evopolicygym.analysis.compare import MAX_ENTRANTS, compare, compared_entrants, holm
 from evopolicygym.analysis.stats.estimates import estimate_difference
 from evopolicygym.analysis.stats.power import VarianceComponents, power, runs_needed, variance_components
+from evopolicygym.errors import UserError
 
 DRAWS = 300
 
@@ -122,3 +123,9 @@ def test_no_number_of_runs_makes_up_for_too_few_cases():
     assert runs_needed(0.3, VarianceComponents(runs=0.001, cases=1.0, residual=0.0))[-1].runs == 2
     assert many.cases == 256
     assert runs_needed(0.0, VarianceComponents(1.0, 0.0, 0.0))[0].runs is None
+
+
+def test_too_many_entrants_are_refused():
+    runs = [synthetic_run(agent=f"agent{number}") for number in range(MAX_ENTRANTS + 1)]
+    with pytest.raises(UserError, match="51 entrants; compare takes at most 50"):
+        compare(compared_entrants({"runs": runs}), DRAWS)

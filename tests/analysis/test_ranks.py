@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evopolicygym.analysis.stats.aggregates import probability_of_improvement
 from evopolicygym.analysis.stats.estimates import Estimate
 from evopolicygym.analysis.stats.ranks import RankInterval, drawn_ranks, over_tasks, rank_intervals, rank_score, ranks
 
@@ -67,3 +70,15 @@ def test_nothing_known_is_any_place():
         RankInterval(1, 2),
         RankInterval(1, 2),
     ]
+
+
+def test_many_entrants_and_many_runs_need_little_memory():
+    """All pairs at once would need 400 MB for the ranks, and as much for the runs."""
+    draws = np.random.default_rng(0).normal(size=(200, 1250))
+    tracemalloc.start()
+    ranked = drawn_ranks(draws)
+    share = probability_of_improvement([draws], [draws])
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 50 << 20
+    assert sorted(ranked[:, 0]) == list(range(1, 201)) and (share == 0.5).all()

@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
+from typing import Final
 
 import numpy as np
 
@@ -20,8 +21,11 @@ from evopolicygym.analysis.stats.bootstrap import DRAWS, SEED, draw, percentile_
 from evopolicygym.analysis.stats.coverage import Coverage, coverage
 from evopolicygym.analysis.stats.estimates import Estimate, Number, average, estimate_difference, estimate_score
 from evopolicygym.analysis.stats.power import RunsNeeded, VarianceComponents, runs_needed, variance_components
+from evopolicygym.errors import UserError
 from evopolicygym.reference.scale import scales
 from evopolicygym.run_record import RunRecord
+
+MAX_ENTRANTS: Final = 50
 
 
 @dataclass(frozen=True)
@@ -145,7 +149,16 @@ class PairComparison:
 
 
 def compare(entrants: Sequence[ComparedEntrant], draws: int = DRAWS) -> list[PairComparison]:
-    """Compare every two entrants, in the given order."""
+    """Compare every two entrants, in the given order.
+
+    Raises:
+        UserError: There are more than MAX_ENTRANTS; the number of pairs grows with their square.
+    """
+    if len(entrants) > MAX_ENTRANTS:
+        raise UserError(
+            f"there are {len(entrants)} entrants; compare takes at most {MAX_ENTRANTS}",
+            "Name fewer paths, or use `evopolicygym leaderboard`.",
+        )
     pairs = [_pair(first, second, draws) for first, second in combinations(entrants, 2)]
     corrected = holm([pair.overall.p if pair.overall else None for pair in pairs])
     return [_with_overall(pair, value) for pair, value in zip(pairs, corrected, strict=True)]

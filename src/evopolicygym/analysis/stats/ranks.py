@@ -49,10 +49,10 @@ def over_tasks(ranked: Sequence[tuple[int, int]]) -> RankScore:
 
 
 def drawn_ranks(draws: Draws) -> NDArray[np.int64]:
-    """Rank the entrants within each draw (entrants x draws)."""
+    """Rank the entrants within each draw (entrants x draws). One entrant at a time: all pairs at once need too much
+    memory."""
     least = TOLERANCE * np.abs(draws).max(axis=0)
-    greater = draws[None, :, :] - draws[:, None, :] > least
-    return np.asarray(1 + greater.sum(axis=1))
+    return np.stack([1 + (draws - entrant > least).sum(axis=0) for entrant in draws])
 
 
 @dataclass(frozen=True)
