@@ -70,7 +70,7 @@ FORGED: dict[str, Forge] = {
     "mean or a standard": lambda facts: facts["outcome"]["heldout"].update(mean=1e9),
     "a standard deviation": lambda facts: facts["submissions"][0]["train"].update(std=1.0),
     "validation_mean is not": lambda facts: facts["outcome"].update(validation_mean=0.0),
-    "held-out result is not": lambda facts: facts["outcome"]["heldout"]["lengths"].reverse(),
+    "held-out result of its outcome is not": lambda facts: facts["outcome"]["heldout"]["lengths"].reverse(),
     "one return, length and error": lambda facts: facts["outcome"]["heldout"]["lengths"].pop(),
     "failure_return is not": lambda facts: facts["task"].update(failure_return=1e9),
 }

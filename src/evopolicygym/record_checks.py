@@ -94,5 +94,5 @@ def _wrong_outcome(run: RunRecord) -> str | None:
     if chosen.validation is None or chosen.validation.mean != outcome.validation_mean:
         return "its validation_mean is not that of the selected checkpoint"
     if chosen.heldout not in (None, outcome.heldout):
-        return "its held-out result is not that of the selected checkpoint"
+        return "the held-out result of its outcome is not that of the selected checkpoint"
     return None

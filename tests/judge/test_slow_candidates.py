@@ -120,9 +120,26 @@ def test_a_winner_that_runs_out_of_time_is_not_called_a_mismatch(tmp_path):
     assert heldout["errors"][0] is None and heldout["errors"][-1] == "timeout"
     report = verify(server.root, CASES, task=server.task)
     assert report.replay is Replay.NONDETERMINISTIC and not report.ok
-    assert "ran out of time then or now on the cases that differ (" in report.findings[-1].detail
+    assert "ran out of time when it was scored on the cases that differ (" in report.findings[-1].detail
     rewrite(server.root, lambda line: change_return(line, 0))
     assert verify(server.root, CASES, task=server.task).replay is Replay.MISMATCH
+
+
+def test_a_timeout_that_the_record_does_not_have_is_not_called_innocent(tmp_path):
+    """With four jobs all cases begin before the limit; with one job they do not. A forged record looks the same."""
+    (tmp_path / "toy.toml").write_text(TOY)
+    options = ("--validation-cases", "1", "--heldout-cases", str(CASES), "--jobs", str(CASES), "--seeds", "paper")
+    server = Server(tmp_path / "run", *options, task=str(tmp_path / "toy.toml"))
+    try:
+        server.policy(SLEEPING)
+        server.submit([0])
+        assert server.finish()["outcome"]["heldout"]["errors"] == [None] * CASES
+    finally:
+        server.close()
+    report = verify(server.root, 1, task=server.task)
+    assert report.replay is Replay.NONDETERMINISTIC and not report.ok
+    detail = report.findings[-1].detail
+    assert "ran out of time here" in detail and "corrupt" not in detail
 
 
 def change_return(line: dict[str, Any], case: int) -> None:

@@ -287,6 +287,18 @@ def test_verify_makes_no_sealing_key(run, tmp_path):
     assert not (tmp_path / "home").exists()
 
 
+def test_a_sealing_key_that_a_folder_names_is_not_opened(run, tmp_path):
+    """Neither by verify, nor when a run of another installation is continued."""
+    key = tmp_path / "secret"
+    key.write_text("no key")
+    reconfigure(run, 'seeds = "sealed"', f'seal_key = "{key}"', agreed=True)
+    another = os.environ | {"XDG_CONFIG_HOME": str(tmp_path / "another")}
+    for asked in (("verify",), ("score", "--all-checkpoints")):
+        done = command(*asked, run, "--jobs", "1", env=another)
+        assert done.returncode in (1, 2) and str(key) not in done.stdout + done.stderr, done
+        assert "sealing key" in done.stdout + done.stderr
+
+
 def test_verify_makes_no_folder_for_checkpoints_that_are_missing(run):
     shutil.rmtree(run / "checkpoints")
     assert command("verify", str(run)).returncode == 1

@@ -39,7 +39,7 @@ from evopolicygym.runs.agent_setup import secret_values
 from evopolicygym.runs.locks import PATIENCE_S, CaseSet, RunLock
 from evopolicygym.runs.run_status import has_begun, read_state, recorded_settings
 from evopolicygym.runs.settings import EngineName, IsolationChoice, RunSettings
-from evopolicygym.runs.trust import check_task_is_given, is_signed_here, sign
+from evopolicygym.runs.trust import check_task_is_given, is_signed_here, sign, without_seal_key
 from evopolicygym.sandbox.checkpoints import remove_tree, sweep
 from evopolicygym.sandbox.policy.jail import Level, residues
 from evopolicygym.tasks.contract import render
@@ -167,6 +167,7 @@ def _resumed(paths: RunPaths, given: dict[str, Any]) -> RunSettings:
     opened, settings = read_state(paths.root).opened, recorded_settings(paths.root)
     if is_signed_here(opened):
         return resume_settings(settings, given, paths)
+    settings = without_seal_key(settings)
     check_task_is_given(settings, given.get("task"))
     if settings.isolation is IsolationChoice.NONE and not given.get("isolation"):
         raise UserError(

@@ -18,7 +18,7 @@ from evopolicygym.run_paths import RunPaths
 from evopolicygym.runs.locks import CaseSet, hidden_cases_lock
 from evopolicygym.runs.open_run import bit_id_difference, resume_settings, run_ids
 from evopolicygym.runs.settings import IsolationChoice, RunSettings
-from evopolicygym.runs.trust import check_task_is_given, is_signed_here
+from evopolicygym.runs.trust import check_task_is_given, is_signed_here, without_seal_key
 from evopolicygym.sandbox.checkpoints import Checkpoint, CheckpointAltered, SnapshotRefused
 from evopolicygym.sandbox.policy.failures import ErrorKind
 from evopolicygym.tasks.registry import find_task
@@ -49,8 +49,12 @@ MEANING = {
     Replay.NOTHING_TO_REPLAY: "the run is not finished, or selected no checkpoint",
 }
 TIMED_OUT: Final = (
-    "the winner ran out of time then or now on the cases that differ ({}), and how far it gets depends on the "
+    "the winner ran out of time when it was scored on the cases that differ ({}), and how far it gets depends on the "
     "machine, its load and --jobs: its score cannot be confirmed, nor is it corrupt"
+)
+TIMED_OUT_HERE: Final = (
+    "the winner ran out of time here on cases that differ ({}), and the record does not have all these timeouts: its "
+    "score cannot be confirmed; verify it again on an idle machine, with fewer --jobs"
 )
 PASSING: Final = (Replay.EQUAL, Replay.CLOSE, Replay.NOTHING_TO_REPLAY)
 TOLERANCE: Final = 1e-6  # relative to a return of at least 1: what the last bits of single steps can add up to
@@ -67,6 +71,7 @@ def replay_winner(
     settings = RunSettings.read(paths.root, state.opened.settings)
     if not is_signed_here(state.opened):
         check_task_is_given(settings, given_task)
+        settings = without_seal_key(settings)
     resume_settings(settings, {"task": given_task}, paths)
     task, splits = find_task(settings.task), settings.splits(make_key=False)
     opened, here = state.opened.facts["ids"], run_ids(task, splits, settings)
@@ -91,7 +96,9 @@ def replay_winner(
         index in timed_out or new == old or (other_bit_id and _is_close(old, new))
         for index, (old, new) in enumerate(zip(recorded.returns, first.returns, strict=True))
     ):
-        result, meaning = Replay.NONDETERMINISTIC, TIMED_OUT.format(", ".join(map(str, timed_out)))
+        recorded_too = all(recorded.errors[index] == ErrorKind.TIMEOUT for index in timed_out)
+        text = TIMED_OUT if recorded_too else TIMED_OUT_HERE
+        result, meaning = Replay.NONDETERMINISTIC, text.format(", ".join(map(str, timed_out)))
     meaning += _difference(recorded.returns, first.returns)
     return result, f"{meaning}; {other_bit_id}" if other_bit_id else meaning
 
@@ -104,7 +111,7 @@ def _check_played(task: Task, opened: dict[str, Any], splits_id: str) -> None:
     if opened["splits_id"] != splits_id:
         raise UserError(
             f"its cases are {opened['splits_id'][:23]}, and the key here makes {splits_id[:23]}",
-            f"Name the key that sealed them: {FILE_VARIABLE}=FILE.",
+            f"Name the key that sealed them: {FILE_VARIABLE}=FILE. (A run of another installation does not name it.)",
         )
 
 

@@ -104,6 +104,12 @@ def check_task_is_given(settings: RunSettings, given: str | None) -> None:
         )
 
 
+def without_seal_key(settings: RunSettings) -> RunSettings:
+    """Return the settings without the path of a sealing key: a folder from another person must not choose which file of
+    this machine is opened. The key comes from the command line or the environment, or is the user's own."""
+    return settings.model_copy(update={"seal_key": None})
+
+
 def sign(run: str, settings: str) -> str:
     """Return the signature over a run's id and the hash of its settings; empty if no key can be stored."""
     try:

@@ -6,6 +6,7 @@ import importlib.util
 import inspect
 import io
 import os
+import re
 import sys
 import traceback
 import types
@@ -218,7 +219,8 @@ def _explain(error: BaseException, folder: str) -> str:
     try:
         report = traceback.TracebackException.from_exception(error, limit=-40, compact=True)
         _keep_own_frames(report)
-        return "".join(report.format()).replace(folder.rstrip("/") + "/", "")
+        prefix = r"(?<![\w./~-])" + re.escape(folder.rstrip("/") + "/")  # where a path begins, not inside of one
+        return re.sub(prefix, "", "".join(report.format()))
     except BaseException as problem:
         return f"{type(error).__name__} (its traceback could not be formatted: {type(problem).__name__})"
 
