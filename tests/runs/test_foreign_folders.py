@@ -293,8 +293,8 @@ def test_a_sealing_key_that_a_folder_names_is_not_opened(run, tmp_path):
     key.write_text("no key")
     reconfigure(run, 'seeds = "sealed"', f'seal_key = "{key}"', agreed=True)
     another = os.environ | {"XDG_CONFIG_HOME": str(tmp_path / "another")}
-    for asked in (("verify",), ("score", "--all-checkpoints")):
-        done = command(*asked, run, "--jobs", "1", env=another)
+    for asked in (("verify", run), ("score", run, "--all-checkpoints")):
+        done = command(*asked, "--jobs", "1", env=another)
         assert done.returncode in (1, 2) and str(key) not in done.stdout + done.stderr, done
         assert "sealing key" in done.stdout + done.stderr
 
