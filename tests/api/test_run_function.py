@@ -215,6 +215,73 @@ def test_what_a_function_leaves_behind_is_killed(tmp_path):
     assert not _is_alive(int((run.folder / "workspace/pid").read_text()))
 
 
+def test_a_function_that_kills_its_host_takes_its_children_with_it(tmp_path):
+    """Also a child in a session of its own."""
+
+    def agent(workspace: Workspace) -> None:
+        host = os.getppid()
+        if os.fork() == 0:
+            os.setsid()
+            (workspace.path / "pid").write_text(str(os.getpid()))
+            os.kill(host, signal.SIGKILL)
+        time.sleep(600)
+
+    run = play(agent, tmp_path / "run")
+    assert run.outcome == "no_ok_submit"
+    assert not _is_alive(int((run.folder / "workspace/pid").read_text()))
+
+
+def test_a_function_that_stops_its_host_is_ended(tmp_path):
+    def agent(workspace: Workspace) -> None:
+        os.kill(os.getppid(), signal.SIGSTOP)
+        (workspace.path / "pid").write_text(str(os.getpid()))
+        time.sleep(600)
+
+    run = play(agent, tmp_path / "run", max_hours=1 / 3600)
+    assert run.record.times.closed_because == "limit_hours"
+    assert not _is_alive(int((run.folder / "workspace/pid").read_text()))
+
+
+def test_a_host_holds_nothing_of_another_run_of_the_process(tmp_path):
+    """Two runs in threads: the second function sees no descriptor of the first run, and the first run returns while the
+    second function plays."""
+
+    def first(workspace: Workspace) -> None:
+        (workspace.path / "started").touch()
+        while not (tmp_path / "second/workspace/fds").exists():
+            time.sleep(0.05)
+
+    def second(workspace: Workspace) -> None:
+        names = [
+            f"/proc/{pid}/fd/{name}" for pid in (os.getpid(), os.getppid()) for name in os.listdir("/proc/self/fd")
+        ]
+        links = [os.readlink(name) for name in names if os.path.lexists(name)]
+        (workspace.path / "fds.new").write_text("\n".join(links))
+        (workspace.path / "fds.new").rename(workspace.path / "fds")
+        while not (tmp_path / "go").exists():
+            time.sleep(0.05)
+
+    ended = []
+    one = threading.Thread(target=lambda: ended.append(play(first, tmp_path / "first")))
+    one.start()
+    while not (tmp_path / "first/workspace/started").exists():
+        time.sleep(0.05)
+    task = "core16/acrobot"  # other cases: the first run's hidden scoring does not wait for the second agent
+    two = threading.Thread(
+        target=lambda: ended.append(evopolicygym.run(task, second, folder=tmp_path / "second", **SMALL))
+    )
+    two.start()
+    try:
+        one.join(60)
+        assert [run.folder.name for run in ended] == ["first"]
+    finally:
+        (tmp_path / "go").touch()
+        one.join()
+        two.join()
+    links = (tmp_path / "second/workspace/fds").read_text()
+    assert str(tmp_path / "first") not in links and links.count("socket:") <= 1
+
+
 def test_it_plays_where_an_event_loop_is_running_and_from_a_thread(tmp_path):
     """As in a notebook."""
 

@@ -3,8 +3,8 @@
 It must not run in the judge's process, and it cannot be sent to another program, since it may be a closure or live in a
 notebook. So `FunctionHost` forks a process before the judge holds anything: no engine, no secret, no thread. For
 each turn that process forks a child, in which the function runs and talks to the judge's HTTP API as any agent does.
-When the child ends, or has to, the host kills whatever is left of it. Nothing of this is a jail: the run is recorded as
-one whose agent was not isolated.
+When the child ends, or has to, the host kills whatever is left of it. A supervisor between the caller and the host does
+the same if the host is killed. Nothing of this is a jail: the run is recorded as one whose agent was not isolated.
 """
 
 from __future__ import annotations
@@ -40,18 +40,23 @@ from evopolicygym.runs.agent_process import POLL_S, Heartbeat, TurnRequest, star
 from evopolicygym.runs.agent_setup import SEED
 from evopolicygym.runs.settings import AgentSettings
 from evopolicygym.sandbox.agent.levels import agent_isolation
-from evopolicygym.sandbox.process_tree import adopt_orphans, end_tree
+from evopolicygym.sandbox.process_tree import KILL_TREE_S, adopt_orphans, end_tree
 
 AgentFunction = Callable[[Workspace], object]
 KILL: Final = b"kill"
 KILLED: Final = 128 + signal.SIGKILL
 LARGEST_MESSAGE: Final = 1 << 16
 TAIL: Final = 4000  # characters of output that say how a turn ended
-RESIDUE: Final = "the agent is a Python function, in a process forked from the one that called run()"
+END_S: Final = KILL_TREE_S + 5.0  # for the host and its supervisor to end what is left of a function
+RESIDUES: Final = (
+    "the agent is a Python function, in a process forked from the one that called run()",
+    "processes of the function can outlive the run if the function kills both processes that watch it",
+)
 
 
 class FunctionHost:
-    """The process that runs a function, once for each turn. Fork it before the run is opened."""
+    """The process that runs a function, once for each turn. Fork it before the run is opened. ``pid`` is that of its
+    supervisor, which leads their session."""
 
     def __init__(self, function: AgentFunction) -> None:
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -64,7 +69,7 @@ class FunctionHost:
             warnings.simplefilter("ignore", DeprecationWarning)  # other threads of the caller: the child has none
             self.pid = os.fork()
         if self.pid == 0:
-            _become_host(theirs, self._control, caller, function)
+            _become_supervisor(theirs, caller, function)
         theirs.close()
 
     def start(self, environment: Mapping[str, str], stdout: int, stderr: int) -> FunctionProcess:
@@ -79,18 +84,29 @@ class FunctionHost:
 
     def kill(self) -> None:
         """Ask for the end of the function that is running, if there is one."""
-        with suppress(OSError):
-            self._control.send(KILL)
+        if self.is_alive:
+            with suppress(OSError):
+                self._control.send(KILL)
+            _signal_session(self.pid, signal.SIGCONT)  # the function may have stopped its host
 
     def lost(self) -> None:
-        """Kill what is left in the session of a host that ended without an answer."""
-        self.is_alive = False
-        _kill_session(self.pid)
+        """The host is gone, or does not answer: let its supervisor end what it left, and kill their session."""
+        if self.is_alive:
+            self.is_alive = False
+            _signal_session(self.pid, signal.SIGCONT)
+            with suppress(OSError):  # it has ended
+                _wait_for(supervisor := os.pidfd_open(self.pid), timeout=END_S)
+                os.close(supervisor)
+            _signal_session(self.pid, signal.SIGKILL)
+            with suppress(ChildProcessError):
+                os.waitpid(self.pid, 0)
 
     def close(self) -> None:
+        """End the host. A shutdown reaches it even if another process holds a copy of our end of the socket."""
+        with suppress(OSError):
+            self._control.shutdown(socket.SHUT_RDWR)
+        self.lost()
         self._control.close()
-        with suppress(ChildProcessError):
-            os.waitpid(self.pid, 0)
 
     def __enter__(self) -> Self:
         return self
@@ -122,7 +138,9 @@ class FunctionProcess:
         """Afterwards the function and whatever it started have ended."""
         if self._exit_code is None:
             self._host.kill()
-            self.wait()
+            if self.wait(END_S) is None:
+                self._host.lost()
+                self._exit_code = KILLED
 
     def _receive(self) -> int:
         try:
@@ -214,7 +232,7 @@ class PythonAgentSetup:
             "settings": {"sha256": digest} if digest else {},
         }
         stands = agent_isolation(self.settings.levels[0], self.settings.network)
-        held = {"level": stands.level, "network": stands.network, "residues": (RESIDUE, *stands.residues)}
+        held = {"level": stands.level, "network": stands.network, "residues": (*RESIDUES, *stands.residues)}
         return {"agent": agent, "agent_isolation": held}
 
     def make_runner(self, paths: RunPaths, api_url: str) -> PythonAgent:
@@ -239,28 +257,57 @@ def source_hash(function: AgentFunction) -> str | None:
     return hashlib.sha256(data).hexdigest()
 
 
-def _become_host(control: socket.socket, callers: socket.socket, caller: int, function: AgentFunction) -> NoReturn:
-    """In the forked process: call the function on each request, until the caller has ended."""
+def _become_supervisor(control: socket.socket, caller: int, function: AgentFunction) -> NoReturn:
+    """In the forked process: fork the host, and when it has ended or was killed, end whatever it left."""
     try:
-        callers.close()
         os.setsid()
+        _let_go_of_descriptors(control.fileno())
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGINT, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)  # Ctrl-C is the caller's to hear
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        for number in (signal.SIGTERM, signal.SIGCHLD):
+            signal.signal(number, signal.SIG_DFL)
         adopt_orphans()
         watched = os.pidfd_open(caller)
-        while watched not in _wait_for(control.fileno(), watched):
+        host = os.fork()
+        if host == 0:
+            _become_host(control, watched, function)
+        control.close()
+        while os.waitpid(-1, 0)[0] != host:
+            pass
+    finally:  # above all: never return into the caller's code
+        with suppress(BaseException):
+            end_tree(None)
+        os._exit(0)
+
+
+def _let_go_of_descriptors(kept: int) -> None:
+    """Replace descriptors of the caller by /dev/null: ledgers, locks and sockets of its other runs. They are not merely
+    closed: an object of the caller that is collected here would close a number that is in use again."""
+    null = os.open(os.devnull, os.O_RDWR)
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) not in (0, 1, 2, kept, null):
+            with suppress(OSError):  # the one that listed the folder
+                os.fstat(int(name))
+                os.dup2(null, int(name), inheritable=False)
+
+
+def _become_host(control: socket.socket, caller: int, function: AgentFunction) -> NoReturn:
+    """Call the function whenever asked, until the caller is gone or shuts the socket down."""
+    try:
+        adopt_orphans()
+        while caller not in _wait_for(control.fileno(), caller):
             message, descriptors, _, _ = socket.recv_fds(control, LARGEST_MESSAGE, 2)
             if not message:
                 break
             if message != KILL:  # else it comes too late: the function has ended by itself
-                status = _call(control, watched, function, json.loads(message), descriptors)
+                status = _call(control, caller, function, json.loads(message), descriptors)
                 end_tree(None)
                 control.send(json.dumps({"ended": status}).encode())
-    except BaseException:  # above all: never return into the caller's code
-        end_tree(None)
-    os._exit(0)
+    finally:
+        with suppress(BaseException):
+            end_tree(None)
+        os._exit(0)
 
 
 def _call(
@@ -282,12 +329,12 @@ def _call(
     return code if code >= 0 else 128 - code
 
 
-def _wait_for(*descriptors: int) -> set[int]:
-    """Return those that are ready: a message has come, or a process has ended."""
+def _wait_for(*descriptors: int, timeout: float | None = None) -> set[int]:
+    """Return those that are ready: a message has come, or a process has ended. None is after ``timeout``."""
     poll = select.poll()
     for descriptor in descriptors:
         poll.register(descriptor, select.POLLIN)
-    return {descriptor for descriptor, _ in poll.poll()}
+    return {descriptor for descriptor, _ in poll.poll(None if timeout is None else 1000 * timeout)}
 
 
 def _become_agent(function: AgentFunction, environment: Mapping[str, str], streams: list[int]) -> NoReturn:
@@ -333,13 +380,13 @@ def _line_buffered(descriptor: int) -> IO[str]:
     return open(descriptor, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)
 
 
-def _kill_session(session: int) -> None:
-    """Kill the processes of a session whose leader is gone. One that made a session of its own is not found."""
+def _signal_session(session: int, number: int) -> None:
+    """Send a signal to the processes of a session, even if its leader is gone. One that made its own is not found."""
     for name in os.listdir("/proc"):
         if name.isdigit():
             with suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:
                 if int(file.read().rpartition(b")")[2].split()[3]) == session:
-                    os.kill(int(name), signal.SIGKILL)
+                    os.kill(int(name), number)
 
 
 def last_lines(path: Path, lines: int) -> str:
