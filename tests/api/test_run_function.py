@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
 import signal
 import subprocess
@@ -280,6 +281,32 @@ def test_a_host_holds_nothing_of_another_run_of_the_process(tmp_path):
         two.join()
     links = (tmp_path / "second/workspace/fds").read_text()
     assert str(tmp_path / "first") not in links and links.count("socket:") <= 1
+
+
+def test_values_of_agent_env_are_not_recorded(tmp_path, monkeypatch):
+    monkeypatch.setenv("MY_SECRET_KEY", "sk-verysecret-0123456789")
+
+    def agent(workspace: Workspace) -> None:
+        print("key", os.environ["MY_SECRET_KEY"])
+        raise RuntimeError(f"401 for {os.environ['MY_SECRET_KEY']}")
+
+    run = play(agent, tmp_path / "run", agent_env=["MY_SECRET_KEY"], notice=lambda _: None)
+    texts = [path.read_bytes() for path in run.folder.rglob("*") if path.is_file()]
+    assert not any(b"sk-verysecret" in text for text in texts)
+    assert "401 for [MY_SECRET_KEY]" in run.record.turns[0].message
+
+
+def test_another_function_does_not_continue_a_run(tmp_path):
+    program, root = tmp_path / "play.py", tmp_path / "run"
+    command = [sys.executable, str(program), str(root)]
+    script = "import evopolicygym, sys\ndef agent(workspace): workspace.submit([CASE])\n"
+    script += f"evopolicygym.run({TASK!r}, agent, folder=sys.argv[1], **{SMALL!r})\n"
+    hashes = []
+    for case in (0, 1):
+        program.write_text(script.replace("CASE", str(case)))
+        hashes.append(hashlib.sha256(program.read_bytes()).hexdigest())
+        done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 1 and all(digest in done.stderr for digest in hashes), done.stderr
 
 
 def test_it_plays_where_an_event_loop_is_running_and_from_a_thread(tmp_path):

@@ -9,11 +9,8 @@ the same if the host is killed. Nothing of this is a jail: the run is recorded a
 
 from __future__ import annotations
 
-import hashlib
-import inspect
 import json
 import os
-import re
 import select
 import signal
 import socket
@@ -21,28 +18,27 @@ import sys
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Final, NoReturn, Self
 
 from evopolicygym.agents import home
-from evopolicygym.agents.definitions import PYTHON
 from evopolicygym.agents.turn import FailureKind, Turn, TurnFailure
+from evopolicygym.api.agent_source import AgentFunction, check_same_source, source_hash
 from evopolicygym.api.workspace import RunClosed, Workspace
 from evopolicygym.errors import UserError
 from evopolicygym.run_paths import RunPaths
 from evopolicygym.runs import workspace
 from evopolicygym.runs.agent_limits import TurnProgress
-from evopolicygym.runs.agent_output import STDERR_LIMIT, STDOUT_LIMIT, StreamCopy, open_plain
+from evopolicygym.runs.agent_output import STDERR_LIMIT, STDOUT_LIMIT, Redactor, StreamCopy, open_plain
 from evopolicygym.runs.agent_process import POLL_S, Heartbeat, TurnRequest, start_failure
-from evopolicygym.runs.agent_setup import SEED
+from evopolicygym.runs.agent_setup import SEED, secret_values
 from evopolicygym.runs.settings import AgentSettings
 from evopolicygym.sandbox.agent.levels import agent_isolation
 from evopolicygym.sandbox.process_tree import KILL_TREE_S, adopt_orphans, end_tree
 
-AgentFunction = Callable[[Workspace], object]
 KILL: Final = b"kill"
 KILLED: Final = 128 + signal.SIGKILL
 LARGEST_MESSAGE: Final = 1 << 16
@@ -156,8 +152,10 @@ class FunctionProcess:
 class PythonAgent:
     """Play a run's turns with the function: one, and another after each that failed."""
 
-    def __init__(self, host: FunctionHost, paths: RunPaths, environment: Mapping[str, str]) -> None:
-        self._host, self._paths, self._environment = host, paths, environment
+    def __init__(
+        self, host: FunctionHost, paths: RunPaths, environment: Mapping[str, str], keys: Mapping[str, str]
+    ) -> None:
+        self._host, self._paths, self._environment, self._keys = host, paths, environment, keys
         self._transcripts = paths.logs / "agent"
         self._transcripts.mkdir(parents=True, exist_ok=True)
         self._heartbeat = Heartbeat(self._transcripts)
@@ -172,7 +170,7 @@ class PythonAgent:
             return Turn(None, time.monotonic() - began, failure=start_failure(request.number == 1, error))
         wall_s = time.monotonic() - began
         failure = self._failure(request.number, code) if ended is None or self._is_closed else ended
-        text = last_lines(self._stream(request.number, ".out"), 1)
+        text = Redactor(self._keys).text(last_lines(self._stream(request.number, ".out"), 1))
         return Turn(code, wall_s, text=text, failure=failure, stop=failure is None)
 
     def recover_turn(self, request: TurnRequest) -> Turn:
@@ -186,8 +184,8 @@ class PythonAgent:
 
     def _play(self, request: TurnRequest, began: float) -> tuple[int | None, TurnFailure | None]:
         with (
-            StreamCopy(self._stream(request.number, ".out"), {}, STDOUT_LIMIT) as stdout,
-            StreamCopy(self._stream(request.number, ".err"), {}, STDERR_LIMIT) as stderr,
+            StreamCopy(self._stream(request.number, ".out"), self._keys, STDOUT_LIMIT) as stdout,
+            StreamCopy(self._stream(request.number, ".err"), self._keys, STDERR_LIMIT) as stderr,
         ):
             process = self._host.start(self._environment, stdout.pipe.agent_end, stderr.pipe.agent_end)
             stdout.pipe.close_agent_end()
@@ -208,7 +206,8 @@ class PythonAgent:
             return TurnFailure(FailureKind.INTERRUPTED, "the run was stopped")
         if not self._host.is_alive:
             return TurnFailure(FailureKind.CLIENT, "the process that runs the Python function was killed")
-        return TurnFailure(FailureKind.CLIENT, last_lines(self._stream(number, ".err"), 5) or f"exit code {code}")
+        text = Redactor(self._keys).text(last_lines(self._stream(number, ".err"), 5))
+        return TurnFailure(FailureKind.CLIENT, text or f"exit code {code}")
 
     def _stream(self, number: int, suffix: str) -> Path:
         return self._transcripts / f"turn_{number:03}{suffix}"
@@ -222,8 +221,10 @@ class PythonAgentSetup:
         self.prices = None
 
     def facts(self, root: Path) -> dict[str, Any]:
-        """For the ledger, as of any agent: not isolated, and so never publishable."""
+        """For the ledger, as of any agent: not isolated, and so never publishable. Raises UserError if the run in
+        ``root`` was begun by another function of this name."""
         digest = source_hash(self._function)
+        check_same_source(root, self.settings.name, digest)
         agent = {
             "name": self.settings.name,
             "model": None,
@@ -237,24 +238,8 @@ class PythonAgentSetup:
 
     def make_runner(self, paths: RunPaths, api_url: str) -> PythonAgent:
         seed = {SEED: str(self.settings.seed)}
-        return PythonAgent(self._host, paths, workspace.agent_environment(paths, api_url) | seed)
-
-
-def agent_name(function: AgentFunction) -> str:
-    """Return the name under which a function plays, such as ``python:random_search``."""
-    name = getattr(function, "__name__", type(function).__name__)
-    return PYTHON + (re.sub(r"[^\w.-]+", "", name) or "function")
-
-
-def source_hash(function: AgentFunction) -> str | None:
-    """Return the hash of the file that defines the function, else of its source; None where there is neither."""
-    try:
-        target = function if inspect.isroutine(function) else type(function)
-        file = inspect.getsourcefile(target)
-        data = Path(file).read_bytes() if file and Path(file).is_file() else inspect.getsource(target).encode()
-    except (OSError, TypeError):
-        return None
-    return hashlib.sha256(data).hexdigest()
+        environment = workspace.agent_environment(paths, api_url) | seed
+        return PythonAgent(self._host, paths, environment, secret_values(self.settings))
 
 
 def _become_supervisor(control: socket.socket, caller: int, function: AgentFunction) -> NoReturn:

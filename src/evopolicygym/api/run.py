@@ -235,7 +235,7 @@ def _agent_settings(agent: str | Sequence[str] | Callable[[Workspace], object], 
     from evopolicygym.runs.settings import AgentSettings
 
     if callable(agent):
-        from evopolicygym.api.python_agent import agent_name
+        from evopolicygym.api.agent_source import agent_name
 
         if values["model"] or values["base_url"] or values["options"] or values["json_lines"]:
             raise UserError(
