@@ -52,6 +52,7 @@ SHARED = {
     "files",
     "json_schema",
     "limits",
+    "printable",
     "record_checks",
     "run_paths",
     "run_record",

@@ -10,19 +10,22 @@ import errno
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from evopolicygym.printable import escape_unprintable
+
 FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})  # the disk is full
 SCARCE: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})  # no descriptors or memory left
 TEMPORARY: Final = FULL | SCARCE | {errno.EAGAIN}
 
 
 class UserError(Exception):
-    """An error that the user can fix. Commands print it without a traceback and exit with ``exit_code``."""
+    """An error that the user can fix. Commands print it without a traceback and exit with ``exit_code``. Characters
+    that a terminal would obey are escaped: a message can quote a file of somebody else."""
 
     exit_code = 2
 
     def __init__(self, message: str, remedy: str = "") -> None:
-        super().__init__(message)
-        self.message, self.remedy = message, remedy
+        self.message, self.remedy = escape_unprintable(message), escape_unprintable(remedy)
+        super().__init__(self.message)
 
     def __str__(self) -> str:
         return f"{self.message}\n{self.remedy}" if self.remedy else self.message

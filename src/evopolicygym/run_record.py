@@ -16,6 +16,7 @@ from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
 from evopolicygym.errors import UserError
 from evopolicygym.files import read_file
 from evopolicygym.json_schema import publish
+from evopolicygym.printable import one_line
 from evopolicygym.record_checks import contradiction
 
 VERSION: Final = 1
@@ -318,17 +319,17 @@ def schema() -> dict[str, Any]:
 def load(path: Path) -> RunRecord:
     """Read a run folder's record, or the record itself. Raises UserError where it is none, or contradicts itself."""
     root, name = (path, NAME) if path.is_dir() else (path.parent, path.name)
-    file = root / name
+    shown = one_line(root / name)
     try:
         run = RunRecord.model_validate_json(read_file(root, name, MAX_BYTES))
     except OSError as error:
-        raise UserError(f"cannot read {file}: {error.strerror}", "Name the folder of a run.") from error
+        raise UserError(f"cannot read {shown}: {error.strerror}", "Name the folder of a run.") from error
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False)[0]
-        where = ".".join(str(part) for part in first["loc"]) or "the file"
-        raise UserError(f"{file} is not a run record of version {VERSION}: {where}: {first['msg']}") from error
+        where = one_line(".".join(str(part) for part in first["loc"])) or "the file"
+        raise UserError(f"{shown} is not a run record of version {VERSION}: {where}: {first['msg']}") from error
     if problem := contradiction(run):
-        raise UserError(f"{file} contradicts itself: {problem}")
+        raise UserError(f"{shown} contradicts itself: {problem}")
     return run
 
 

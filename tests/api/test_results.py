@@ -128,7 +128,7 @@ def test_a_long_setting_is_kept_once_and_not_for_each_row(tmp_path):
     record = json.loads(sorted(SAMPLE.glob("*tuner*/run.json"))[0].read_text())
     record["agent"]["settings"] = {"a": "x" * 1_000_000}
     record["turns"] = []
-    first = record["submissions"][0] | {"cases": [0]}
+    first = record["submissions"][0] | {"cases": [0], "checkpoint": record["outcome"]["checkpoint"]}
     first["train"] = {"returns": [0], "lengths": [0], "errors": [None], "mean": 0, "std": 0}
     record["submissions"] = [first | {"number": number} for number in range(1, 301)]
     (tmp_path / "run.json").write_text(json.dumps(record))
@@ -145,3 +145,19 @@ def test_a_long_setting_is_kept_once_and_not_for_each_row(tmp_path):
     record["agent"]["settings"]["a"] += "y"
     (tmp_path / "run.json").write_text(json.dumps(record))
     assert evopolicygym.load_runs(tmp_path).runs["entrant"][0] != entrant
+
+
+def test_names_in_records_of_others_cannot_write_to_the_terminal(tmp_path):
+    """Neither a key of run.json nor the name of a folder."""
+    record = json.loads(sorted(SAMPLE.glob("*/run.json"))[0].read_text())
+    for name, content in (("ok", record), ("key", record | {"\x1b]0;x\x07\nfake": 1}), ("folder\x1b[31m\nfake", {})):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "run.json").write_text(json.dumps(content))
+    with pytest.warns(UserWarning, match="is left out") as caught:
+        evopolicygym.load_runs(tmp_path)
+    texts = [str(warning.message) for warning in caught]
+    for name in ("key", "folder\x1b[31m\nfake"):
+        with pytest.raises(UserError) as refused:
+            evopolicygym.load_run(tmp_path / name)
+        texts.append(str(refused.value))
+    assert len(texts) == 4 and all("\\x1b" in text and text.isprintable() for text in texts)

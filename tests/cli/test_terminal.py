@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from evopolicygym.cli.output import escape_unprintable, one_line
+from evopolicygym.printable import escape_unprintable, one_line
 from evopolicygym.report.text import clean
 from evopolicygym.run_record import RunRecord
 from server_helpers import COMMAND

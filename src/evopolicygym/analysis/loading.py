@@ -17,6 +17,7 @@ from evopolicygym.analysis.edits.code_reader import code_facts
 from evopolicygym.analysis.scores import unfinished_reason
 from evopolicygym.errors import UserError
 from evopolicygym.files import is_folder
+from evopolicygym.printable import one_line
 from evopolicygym.run_paths import RunPaths, check_run_folder
 from evopolicygym.run_record import CheckpointRecord, Code, Result, RunRecord, RunStatus, load
 
@@ -107,7 +108,7 @@ def read_record(folder: Path) -> RunRecord:
     run = load(folder)
     for value in (run.task.failure_return, *_returns(run)):
         if abs(value) > MAX_RETURN:
-            raise UserError(f"{folder} holds a return of {value:g}, which is too large to compute with")
+            raise UserError(f"{one_line(folder)} holds a return of {value:g}, which is too large to compute with")
     return run
 
 

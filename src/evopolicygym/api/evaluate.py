@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import re
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from itertools import count
+from numbers import Integral
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from evopolicygym.errors import UserError
 
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
 SplitName = Literal["train", "validation", "heldout"]
 SeedsName = Literal["paper", "sealed"]
 IsolationName = Literal["auto", "A", "B", "none"]
+SHOWN: Final = 80  # characters of a wrong argument in a message
 EngineChoice = Literal["local", "ray"]
 
 
@@ -92,6 +96,7 @@ def evaluate(
     from evopolicygym.tasks import pins
     from evopolicygym.tasks import splits as splitting
 
+    _check_policy(policy)
     found, tell = _task(task), notice or warnings.warn
     chosen_split = member(splitting.Split, split, "split")
     splits = member(Seeds, seeds, "seeds").splits(_path(seal_key))
@@ -126,8 +131,37 @@ def _shown(policy: str | os.PathLike[str]) -> str:
     return "the policy" if is_source(policy) else os.fspath(policy)
 
 
+def _check_policy(policy: object) -> None:
+    """Raise UserError for what can be neither a folder nor a source: nothing of this is a failure of the policy."""
+    expected = "Pass the folder that holds policy.py, or its source: a string with a line break."
+    if not isinstance(policy, str | os.PathLike):
+        raise UserError(f"policy is {policy!r}", expected)
+    text = os.fspath(policy)
+    if not text:
+        raise UserError("policy is an empty string", expected)
+    if not is_source(policy):
+        _check_path(text, "policy", expected)
+    elif "\0" in text or re.search("[\ud800-\udfff]", text):
+        raise UserError(
+            "the source of the policy holds a NUL or half of a surrogate pair", "Pass text that Python reads."
+        )
+
+
+def _check_path(path: str, name: str, expected: str) -> None:
+    try:
+        os.lstat(path)
+    except (ValueError, UnicodeError):
+        raise UserError(f"{name} is {path[:SHOWN]!r}, which is not a path", expected) from None
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            raise UserError(f"{name} is a path of {len(path)} characters: {path[:SHOWN]!r}...", expected) from None
+
+
 def _path(given: str | os.PathLike[str] | None) -> Path | None:
-    return None if given is None else Path(given)
+    if given is None:
+        return None
+    _check_path(os.fspath(given), "a path", "Name a file or folder that can exist.")
+    return Path(given)
 
 
 def _task(task: str | os.PathLike[str] | Task) -> Task:
@@ -156,6 +190,10 @@ def _indices(cases: str | Sequence[int] | None, split: Split) -> list[int]:
 
     given = DEFAULT_CASES[split] if cases is None else cases
     indices = parse_indices(given, SIZES[split]) if isinstance(given, str) else list(given)
+    for index in indices:
+        if isinstance(index, bool) or not isinstance(index, Integral):
+            raise UserError(f"cases holds {index!r}", 'Pass indices, such as cases=[0, 1] or cases="0-7,12".')
+    indices = [int(index) for index in indices]
     if not indices:
         raise UserError("no cases are named", "Name at least one, such as cases=[0].")
     return indices

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from evopolicygym.errors import UserError
+from evopolicygym.printable import one_line
 
 if TYPE_CHECKING:
     import pandas
@@ -206,7 +207,7 @@ def load_runs(path: str | os.PathLike[str]) -> Runs:
     """
     runs = read_runs(Path(path))
     for skipped in runs.skipped:
-        warnings.warn(f"{skipped.path} is left out: {skipped.why}", stacklevel=2)
+        warnings.warn(one_line(f"{skipped.path} is left out: {skipped.why}"), stacklevel=2)
     return runs
 
 

@@ -15,10 +15,11 @@ import typer
 from rich.text import Text
 
 from evopolicygym.analysis.formatting import pluralize
-from evopolicygym.cli.output import one_line, print_json, stderr, stdout
+from evopolicygym.cli.output import print_json, stderr, stdout
 from evopolicygym.errors import IsolationUnavailable, UserError
 from evopolicygym.execution.jail_speed import measure_jail
 from evopolicygym.fast.catalogue import CATALOGUE, why_stock
+from evopolicygym.printable import one_line
 from evopolicygym.sandbox import probes
 from evopolicygym.sandbox.agent.agent_sandbox import AgentLevel, NetworkAccess
 from evopolicygym.sandbox.agent.levels import agent_isolation, best_level

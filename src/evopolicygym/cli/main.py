@@ -16,8 +16,9 @@ import typer
 from typer.core import TyperGroup
 
 from evopolicygym import __version__
-from evopolicygym.cli.output import BROKEN_PIPE, EscapingStream, one_line
+from evopolicygym.cli.output import BROKEN_PIPE, EscapingStream
 from evopolicygym.errors import FULL, Fault, UserError
+from evopolicygym.printable import one_line
 
 NOT_LINUX = """\
 EvoPolicyGym needs Linux: it isolates policies with kernel features. On macOS or Windows run it in the container:

@@ -19,7 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from evopolicygym.execution.records import Node
-from evopolicygym.report.text import replace_unseen
+from evopolicygym.printable import escape_unprintable, one_line
 from evopolicygym.tasks.splits import PaperSplits
 
 if TYPE_CHECKING:
@@ -73,16 +73,6 @@ class EscapingStream:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.rich_proxied_file, name)
-
-
-def escape_unprintable(text: str) -> str:
-    """Replace characters that a terminal would obey or not show by their escaped numbers."""
-    return replace_unseen(text, lambda char: char.encode("unicode_escape").decode())
-
-
-def one_line(text: str) -> str:
-    """Escape a text for one line, such as a cell of a table."""
-    return escape_unprintable(text).replace("\n", "\\n")
 
 
 def _in_one_line(text: str) -> str:

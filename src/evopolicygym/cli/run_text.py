@@ -12,9 +12,10 @@ from typing import Final
 from rich.text import Text
 
 from evopolicygym.analysis.formatting import pluralize
-from evopolicygym.cli.output import describe_cases, one_line, print_json, stderr, stdout
+from evopolicygym.cli.output import describe_cases, print_json, stderr, stdout
 from evopolicygym.errors import Fault
 from evopolicygym.judge.state import RunPhase, RunState
+from evopolicygym.printable import one_line
 from evopolicygym.run_record import OutcomeKind, Repeat, Result, RunRecord, SubmissionRecord, load
 
 BAR: Final = 24

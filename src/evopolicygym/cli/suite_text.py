@@ -13,7 +13,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from evopolicygym.cli.output import one_line, stderr, stdout
+from evopolicygym.cli.output import stderr, stdout
+from evopolicygym.printable import one_line
 from evopolicygym.suites.estimate import CostEstimate, SuiteEstimate
 from evopolicygym.suites.status import SuiteRow, SuiteRunStatus
 
