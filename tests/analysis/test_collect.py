@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from synthetic_records import synthetic_run, write
 
-from evopolicygym.analysis.loading import collect_runs
+from evopolicygym.analysis.loading import collect_runs, split_by_size
 from evopolicygym.errors import UserError
 
 
@@ -45,3 +45,12 @@ def test_nothing_to_read_is_the_users_to_mend(tmp_path, make):
         place.mkdir()
     with pytest.raises(UserError):
         collect_runs(place)
+
+
+def test_records_beyond_the_bytes_of_a_collection_are_named_and_left_out(tmp_path):
+    write([synthetic_run(name=str(number)) for number in range(3)], tmp_path)
+    folders = sorted(tmp_path.iterdir())
+    sizes = [(folder / "run.json").stat().st_size for folder in folders]
+    within, beyond = split_by_size([tmp_path / "missing", *folders], limit=sizes[0] + sizes[1])
+    assert within == [tmp_path / "missing", *folders[:2]]
+    assert [skip.path for skip in beyond] == [str(folders[2])] and "name fewer" in beyond[0].reason

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from evopolicygym.tasks.ids import comparable_id
+
 FILES = ("run.json", "ledger.jsonl", "config.toml")
 DEEP = 100_000
 HUGE_BYTES = 8 << 40
@@ -34,6 +36,24 @@ def record_field(rng: Rng, run: Path, outside: Path) -> str:
     said = _change(rng, facts, outside)
     (run / "run.json").write_text(_dump(facts))
     return said
+
+
+def record_cases(rng: Rng, run: Path, outside: Path) -> str:
+    """Change the number of held-out cases everywhere in the record, with a comparable_id that follows from it."""
+    facts, number = json.loads(_text(run / "run.json")), rng.choice((0, 1, 3, 256, 257, 100_000))
+    ids, outcome = facts["ids"], facts["outcome"]
+    facts["options"]["heldout_cases"] = ids["fingerprint"]["heldout_cases"] = number
+    if rng.random() < 0.7:
+        ids["comparable_id"] = comparable_id(ids["fingerprint"])
+    for result in (outcome["heldout"], *(made["heldout"] for made in facts["checkpoints"])):
+        if result:
+            returns = [1.0] * number
+            result |= {"returns": returns, "lengths": [1] * number, "errors": [None] * number, "mean": 1.0, "std": 0.0}
+    if rng.random() < 0.4:
+        outcome |= dict.fromkeys(("submission", "checkpoint", "validation_mean", "heldout", "repeat"))
+        outcome["kind"] = "no_ok_submit"
+    (run / "run.json").write_text(_dump(facts))
+    return f"{number} held-out cases"
 
 
 def ledger_field(rng: Rng, run: Path, outside: Path) -> str:
@@ -222,7 +242,7 @@ def checkpoint_name(rng: Rng, run: Path, outside: Path) -> str:
 
 KINDS: tuple[Callable[[Rng, Path, Path], str], ...] = (
     *(record_field, ledger_field, ledger_field, ledger_lines, settings, link, planted_link, other_kind),
-    *(size, torn, encoding, deep_folders, transcript, checkpoint_name, record_field),
+    *(size, torn, encoding, deep_folders, transcript, checkpoint_name, record_field, record_cases),
 )
 
 

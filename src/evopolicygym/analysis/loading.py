@@ -7,6 +7,7 @@ its checkpoints (analyze, report).
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -19,13 +20,14 @@ from evopolicygym.errors import UserError
 from evopolicygym.files import is_folder
 from evopolicygym.printable import one_line
 from evopolicygym.run_paths import RunPaths, check_run_folder
-from evopolicygym.run_record import CheckpointRecord, Code, Result, RunRecord, RunStatus, load
+from evopolicygym.run_record import MAX_BYTES, CheckpointRecord, Code, Result, RunRecord, RunStatus, load
 
 LAYOUT: Final = RunPaths(Path())
 RUN_FILES: Final = (LAYOUT.record.name, LAYOUT.ledger.name)
 AGENT_FOLDERS: Final = (LAYOUT.checkpoints.name, LAYOUT.workspace.name)
 MAX_DEPTH: Final = 32  # of the search for run folders
 MAX_RETURN: Final = 1e60  # the variance of a variance needs its fourth power, which must be finite
+MAX_TOTAL_BYTES: Final = 1 << 30  # of the records of a collection, which are in memory together
 SUPERSEDED: Final = "superseded"  # folder of a suite's repeated attempts: kept as evidence, never scored
 REASON_CHARACTERS: Final = 300
 Analysed = TypeVar("Analysed")
@@ -70,11 +72,35 @@ def collect_runs(path: Path) -> CollectedRuns:
     folders = [path] if path.is_file() else sorted(run_folders(path))
     if not folders:
         raise UserError(f"there is no run below {path}", "A run is a folder with run.json.")
+    folders, beyond = split_by_size(folders)
     results = [_read(folder) for folder in folders]
     return CollectedRuns(
         tuple(result for result in results if isinstance(result, RunRecord)),
-        tuple(result for result in results if isinstance(result, Skipped)),
+        (*(result for result in results if isinstance(result, Skipped)), *beyond),
     )
+
+
+def split_by_size(folders: Iterable[Path], limit: int = MAX_TOTAL_BYTES) -> tuple[list[Path], list[Skipped]]:
+    """Return the runs whose records have at most ``limit`` bytes together, and those beyond, to be left out."""
+    total, within, beyond = 0, [], []
+    for folder in folders:
+        size = _record_bytes(folder)
+        if total + size > limit:
+            reason = f"its record of {size} bytes is beyond the {limit} bytes that are read of a collection; name fewer"
+            beyond.append(Skipped(str(folder), SkipKind.BROKEN, reason))
+        else:
+            total += size
+            within.append(folder)
+    return within, beyond
+
+
+def _record_bytes(folder: Path) -> int:
+    """Return the size of a record; 0 if it will not be read: it is missing, no plain file, or too large by itself."""
+    try:
+        found = (folder if folder.is_file() else RunPaths(folder).record).lstat()
+    except OSError:
+        return 0
+    return found.st_size if stat.S_ISREG(found.st_mode) and found.st_size <= MAX_BYTES else 0
 
 
 def run_folders(path: Path) -> Iterator[Path]:

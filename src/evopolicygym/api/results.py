@@ -213,14 +213,15 @@ def load_runs(path: str | os.PathLike[str]) -> Runs:
 
 def read_runs(path: Path) -> Runs:
     """Return all runs at or below ``path``. Those that cannot be read are in ``skipped``."""
-    from evopolicygym.analysis.loading import read_record, run_folders, skip_unreadable
+    from evopolicygym.analysis.loading import read_record, run_folders, skip_unreadable, split_by_size
 
     if not path.exists():
         raise UserError(f"{path} does not exist", "Name a run or a folder of runs.")
     folders = [path] if path.is_file() else sorted(run_folders(path))
     if not folders:
         raise UserError(f"there is no run below {path}", "A run is a folder with run.json.")
-    runs, skipped = [], []
+    runs = []
+    folders, skipped = split_by_size(folders)
     for folder in folders:
         try:
             runs.append(_run(folder, read_record(folder)))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from evopolicygym.analysis.diagnostics import Diagnosis, diagnose
 from evopolicygym.analysis.leaderboard.build import Leaderboard, leaderboard
-from evopolicygym.analysis.loading import RunFolder, Skipped, analyze_folder, find_run_folders
+from evopolicygym.analysis.loading import RunFolder, Skipped, analyze_folder, find_run_folders, split_by_size
 from evopolicygym.analysis.scores import entrant
 from evopolicygym.reference.anchors import AnchorFile, stored_anchors
 from evopolicygym.report.submissions import SubmissionRow, submission_rows
@@ -40,8 +40,8 @@ def collect_report(
     """Read the runs below ``paths``. ``page`` is the folder of the page: links start there."""
     stories: list[RunStory] = []
     runs: list[RunRecord] = []
-    skipped: list[Skipped] = []
-    for folder in find_run_folders(paths):
+    folders, skipped = split_by_size(find_run_folders(paths))
+    for folder in folders:
         result = analyze_folder(folder, lambda opened: (_story(opened, page), opened.run))
         if isinstance(result, Skipped):
             skipped.append(result)
