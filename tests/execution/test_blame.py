@@ -41,6 +41,7 @@ FAILURES = [
      "    def act(self, o): pass\n", "", "must accept (obs_space, action_space, env_meta)"),
     ("reset_error", policy_source(reset="raise ValueError('no reset today')"), "line 8", "no reset today"),
     ("act_error", policy_source(act="return self.missing"), 'File "policy.py", line 10, in act', "AttributeError"),
+    ("act_error", policy_source(act="raise OSError(f'x/{__file__}')"), 'File "policy.py", line 10', "x//"),
     ("act_error", policy_source(act="import gymnasium"), "line 10", "policies may import"),
     ("act_error", policy_source(act="raise SystemExit"), "line 10", "SystemExit"),
     ("act_error", policy_source(act="raise RecursionError('deep')"), "line 10", "deep"),
