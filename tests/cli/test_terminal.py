@@ -19,6 +19,7 @@ from pydantic import ValidationError
 from evopolicygym.printable import escape_unprintable, one_line
 from evopolicygym.report.text import clean
 from evopolicygym.run_record import RunRecord
+from evopolicygym.tasks.ids import comparable_id
 from server_helpers import COMMAND
 
 SAMPLE = Path(__file__).parents[2] / "examples" / "runs"
@@ -115,6 +116,7 @@ def forged(record: dict) -> dict:
     record["turns"] = [turn | {"model": "x", "usage": None, "price": None}]
     record["times"]["closed_because"] = "agent_failed"
     visit(record)
+    record["ids"]["comparable_id"] = comparable_id(record["ids"]["fingerprint"])  # else it would not be shown at all
     return record
 
 
