@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from synthetic_records import fingerprint, suite, synthetic_run
 
-from evopolicygym.analysis.leaderboard.build import PaperRows, leaderboard
+from evopolicygym.analysis.leaderboard.build import MAX_ENTRANTS, PaperRows, leaderboard
 from evopolicygym.analysis.stats.coverage import coverage
+from evopolicygym.errors import UserError
 from evopolicygym.reference import paper
 from evopolicygym.reference.anchors import Anchor, AnchorFile, TaskAnchors, stored_anchors
 from evopolicygym.reference.scale import scales
@@ -257,3 +258,9 @@ def test_the_same_runs_in_another_order_give_the_same_board():
     assert leaderboard(runs, [], draws=DRAWS).boards[0].tasks[0].rows[0].score == pytest.approx(
         leaderboard(runs[::-1], [], draws=DRAWS).boards[0].tasks[0].rows[0].score, rel=1e-15
     )
+
+
+def test_too_many_entrants_are_refused():
+    runs = [synthetic_run(agent=f"agent{number}") for number in range(MAX_ENTRANTS + 1)]
+    with pytest.raises(UserError, match="201 entrants; a leaderboard takes at most 200"):
+        leaderboard(runs, [])

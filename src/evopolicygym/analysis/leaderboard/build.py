@@ -15,13 +15,15 @@ from evopolicygym.analysis.leaderboard.boards import Board, boards, conditions
 from evopolicygym.analysis.leaderboard.selection import mean_candidates
 from evopolicygym.analysis.leaderboard.task_results import EntryKind, TaskResults, task_results
 from evopolicygym.analysis.leaderboard.task_table import TaskTable, task_table
-from evopolicygym.analysis.scores import mean_if_known
+from evopolicygym.analysis.scores import entrant, mean_if_known
 from evopolicygym.analysis.stats.bootstrap import DRAWS
+from evopolicygym.errors import UserError
 from evopolicygym.reference import paper
 from evopolicygym.reference.anchors import AnchorFile
 from evopolicygym.reference.scale import version
 from evopolicygym.run_record import RunRecord
 
+MAX_ENTRANTS: Final = 200
 # Keys of ``usage`` in run.json, for the whole run. Cached input is not part of input.
 INPUT: Final = "input_tokens"
 CACHED: Final = "cached_tokens"
@@ -134,7 +136,15 @@ def leaderboard(
         files: Anchor files; the first with anchors that fit a task is used.
         with_paper: Add the published rows.
         draws: Number of bootstrap draws.
+
+    Raises:
+        UserError: There are more than MAX_ENTRANTS; the work grows with the square of their number.
     """
+    runs = list(runs)
+    if (entrants := len({entrant(run) for run in runs})) > MAX_ENTRANTS:
+        raise UserError(
+            f"there are {entrants} entrants; a leaderboard takes at most {MAX_ENTRANTS}", "Give folders with fewer."
+        )
     return Leaderboard(version(), draws, tuple(_board(board, files, with_paper, draws) for board in boards(runs)))
 
 
