@@ -77,6 +77,11 @@ def test_packages_import_only_what_is_below_them(package):
         assert imports(path) <= MAY_IMPORT[package] | {package} | SHARED, path
 
 
+def test_toml_is_parsed_in_one_module():
+    """Its bounds and its errors are the same for every file that a user may give."""
+    assert [path.name for path in SOURCE.rglob("*.py") if "tomllib" in path.read_text()] == ["config.py"]
+
+
 def test_every_package_is_listed():
     packages = {path.name for path in SOURCE.iterdir() if (path / "__init__.py").exists()}
     assert packages == set(MAY_IMPORT)

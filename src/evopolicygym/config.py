@@ -1,4 +1,4 @@
-"""Settings as TOML: one strict reader, with errors that name the key, and one writer."""
+"""TOML in and out: one parser, one strict reader with errors that name the key, and one writer."""
 
 from __future__ import annotations
 
@@ -38,14 +38,23 @@ class StrictModel(BaseModel):
 Shape = TypeVar("Shape", bound=StrictModel)
 
 
-def read_toml(path: Path, what: str, see: str = SEE) -> dict[str, Any]:
+def parse_toml(text: str) -> dict[str, Any]:
+    """Parse TOML. Raises ValueError for everything else, however deeply it is nested."""
     try:
-        return tomllib.loads(read_text_file(path))
+        return tomllib.loads(text)
+    except RecursionError as error:
+        raise ValueError(f"nested too deeply: {error}") from error
+
+
+def read_toml(path: Path, what: str, see: str = SEE) -> dict[str, Any]:
+    """Read a TOML file that a user names; ``what`` it is and where to ``see`` more are for error messages."""
+    try:
+        return parse_toml(read_text_file(path))
     except OSError as error:
         raise UserError(f"cannot read the {what} {path}: {error.strerror}", see) from error
     except UnicodeDecodeError as error:
         raise UserError(f"the {what} {path} is not text: {error}", see) from error
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise UserError(f"the {what} {path} is not TOML: {error}", see) from error
 
 

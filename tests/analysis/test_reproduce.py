@@ -97,9 +97,17 @@ def test_a_file_may_replace_some_tables(tmp_path, suffix):
     assert reproduce(load(file), STORED).holds
 
 
-@pytest.mark.parametrize("text", ["", "{", '{"table1": 3}', '{"table1": {"x": {"y": null}}}', '{"nothing": 1}', "[]"])
-def test_bad_files_are_the_users_to_mend(tmp_path, text):
-    file = tmp_path / "input.json"
+INVALID_JSON = ["", "{", '{"table1": 3}', '{"table1": {"x": {"y": null}}}', '{"nothing": 1}', "[]", "[" * 100_000]
+INVALID_TOML = ["table1", "table1 = 3", "table1 = " + "[" * 100_000]
+
+
+@pytest.mark.parametrize(
+    ("suffix", "text"),
+    [*(("json", text) for text in INVALID_JSON), *(("toml", text) for text in INVALID_TOML)],
+    ids=lambda text: text[:40],
+)
+def test_invalid_input_files_are_user_errors(tmp_path, suffix, text):
+    file = tmp_path / f"input.{suffix}"
     file.write_text(text)
     with pytest.raises(UserError):
         load(file)

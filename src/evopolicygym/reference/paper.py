@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tomllib
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -11,7 +10,9 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
+from evopolicygym.config import parse_toml
 from evopolicygym.errors import UserError
+from evopolicygym.files import read_text_file
 from evopolicygym.run_record import RecordModel
 
 RANDOM: Final = "random"
@@ -45,7 +46,7 @@ class Document(RecordModel):
 
 @cache
 def _stored() -> dict[str, Any]:
-    return tomllib.loads((resources.files("evopolicygym.reference") / "paper.toml").read_text())
+    return parse_toml((resources.files("evopolicygym.reference") / "paper.toml").read_text())
 
 
 @cache
@@ -60,10 +61,10 @@ def load(path: Path) -> Document:
         UserError: The file cannot be read, or has another shape.
     """
     try:
-        text = path.read_text()
-        given = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+        text = read_text_file(path)
+        given = json.loads(text) if path.suffix == ".json" else parse_toml(text)
         return Document.model_validate({**_stored(), **given})
-    except (OSError, ValueError, TypeError) as error:  # ValidationError and both decoders' errors are ValueErrors
+    except (OSError, ValueError, TypeError, RecursionError) as error:  # invalid TOML, JSON or values
         raise UserError(f"{path}: {_first_line(error)}", REMEDY) from error
 
 

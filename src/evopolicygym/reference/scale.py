@@ -6,10 +6,11 @@ Scores on other cases use the same scale. A change of any number is a new versio
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+
+from evopolicygym.config import parse_toml
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class Scale:
 
 @cache
 def _document() -> tuple[int, dict[str, Scale]]:
-    document = tomllib.loads((resources.files("evopolicygym.reference") / "scale.toml").read_text())
+    document = parse_toml((resources.files("evopolicygym.reference") / "scale.toml").read_text())
     return document["version"], {task: Scale(**ends) for task, ends in document["tasks"].items()}
 
 

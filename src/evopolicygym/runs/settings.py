@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import tomllib
 from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
@@ -179,10 +178,10 @@ class RunSettings(StrictModel):
         path = root / CONFIG
         try:
             data = read_file(root, CONFIG, MAX_BYTES)
-            values = tomllib.loads(data.decode())
+            values = config.parse_toml(data.decode())
         except OSError as error:
             raise UserError(f"cannot read the settings of the run in {path}: {error.strerror}") from error
-        except (ValueError, RecursionError) as error:  # not text, not TOML, or a number with too many digits
+        except ValueError as error:  # not text, not TOML, or a number with too many digits
             raise UserError(f"cannot read the settings of the run in {path}: {str(error)[:SHOWN]}") from error
         if digest and hashlib.sha256(data).hexdigest() != digest:
             raise SettingsAltered(path)

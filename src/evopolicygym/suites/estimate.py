@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from evopolicygym.agents import definitions
+from evopolicygym.config import parse_toml
 from evopolicygym.suites.plan import PlannedRun
 from evopolicygym.suites.status import SuiteRow
 
@@ -105,5 +105,5 @@ def _has_model(name: str) -> bool:
 
 @cache
 def _step_us() -> dict[str, float]:
-    measured: dict[str, float] = tomllib.loads(COSTS.read_text())["step_us"]
+    measured: dict[str, float] = parse_toml(COSTS.read_text())["step_us"]
     return measured

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, Final, Self
@@ -10,7 +9,7 @@ from typing import Annotated, Any, Final, Self
 from pydantic import Field, StringConstraints, field_validator
 
 from evopolicygym import config
-from evopolicygym.config import StrictModel, read_toml, validate
+from evopolicygym.config import StrictModel, parse_toml, read_toml, validate
 from evopolicygym.errors import UserError
 from evopolicygym.runs.install_paths import resolve_command
 from evopolicygym.runs.settings import AgentSettings, RunSettings, ValidateWhen
@@ -164,8 +163,8 @@ def _override(data: dict[str, Any], text: str) -> None:
 def _keys(name: str) -> list[str]:
     """Split a TOML key: ``agents."gpt-5.5".model`` has three parts."""
     try:
-        table: Any = tomllib.loads(f"{name.strip()} = 0")
-    except tomllib.TOMLDecodeError:
+        table: Any = parse_toml(f"{name.strip()} = 0")
+    except ValueError:
         return []
     keys: list[str] = []
     while isinstance(table, dict):
@@ -176,6 +175,6 @@ def _keys(name: str) -> list[str]:
 
 def _value(text: str) -> Any:
     try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+        return parse_toml(f"value = {text}")["value"]
+    except ValueError:
         return text

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tomllib
 from difflib import get_close_matches
 from functools import cache
 from importlib import resources
@@ -12,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from evopolicygym.config import parse_toml
 from evopolicygym.errors import UserError
 from evopolicygym.files import read_text_file
 from evopolicygym.tasks.task import Task
@@ -44,11 +44,11 @@ def load_task_file(path: Path) -> Task:
 def parse_task(text: str, task_id: str, where: str = "") -> Task:
     """Return the task of a TOML text. ``where`` is the file's name, for error messages."""
     try:
-        data: dict[str, Any] = tomllib.loads(text)
+        data: dict[str, Any] = parse_toml(text)
         _refuse_unknown_keys(data)
         _refuse_dates(data.get("env_options"))
         return msgspec.convert({"id": task_id, **data}, Task)
-    except (ValueError, RecursionError) as error:  # invalid TOML, an invalid number, or the wrong shape
+    except (ValueError, RecursionError) as error:  # invalid TOML, an invalid number, the wrong shape or depth
         raise UserError(
             f"the task file {where or f'of {task_id}'} is not valid: {error}",
             "`evopolicygym docs tasks` lists its keys.",
