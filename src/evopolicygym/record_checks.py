@@ -13,6 +13,9 @@ if TYPE_CHECKING:  # the record's module imports this one
 MOST_CASES: Final = {"validation_cases": 64, "heldout_cases": 256}  # what the splits of a task hold
 
 
+CONDITIONS: Final = {"text": "full", "own_models": "allowed", "feedback": "trajectory"}  # of old records, left unsaid
+
+
 def contradiction(run: RunRecord) -> str | None:
     """Return what is inconsistent in a record, in words; readers rely on the rest."""
     if run.status == "finished" and run.outcome is None:
@@ -50,6 +53,12 @@ def _wrong_ids(run: RunRecord) -> str | None:
         if facts.get(name) != value:
             return f"{name} is not the number in its fingerprint"
     recorded = {"task": run.task.id, "splits": run.ids.splits_id, "budget": run.budget.total}
+    for name, default in CONDITIONS.items():
+        if facts.get(name, default) != getattr(run.options, name):
+            return f"{name} is not the one in its fingerprint"
+    variant = facts.get("variant", {"name": "plain"})
+    if not isinstance(variant, dict) or variant.get("name") != run.options.variant:
+        return "variant is not the one in its fingerprint"
     recorded |= {"horizon": run.task.horizon, "failure_return": run.task.failure_return}
     different = [name for name, value in recorded.items() if facts.get(name, value) != value]
     return f"{different[0]} is not the one in its fingerprint" if different else None

@@ -101,7 +101,8 @@ class RunIds(RecordModel):
 
 class Options(RecordModel):
     """Options of the run beyond task and splits. ``max_candidates``: validation chose among the last so many distinct
-    checkpoints; null: among all."""
+    checkpoints; null: among all. Records from before there was a choice of conditions have none: their defaults are
+    what was played then."""
 
     validation_cases: Cases
     heldout_cases: Cases
@@ -109,6 +110,10 @@ class Options(RecordModel):
     video: Literal["none", "first", "all"]
     stock: bool
     max_candidates: int | None = None
+    text: Literal["brief", "full", "blind"] = "full"
+    variant: Literal["plain", "disguised", "shifted"] = "plain"
+    own_models: Literal["allowed", "forbidden"] = "allowed"
+    feedback: Literal["score", "summary", "trajectory", "video"] = "trajectory"
 
 
 class Agent(RecordModel):

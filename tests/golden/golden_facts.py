@@ -105,20 +105,21 @@ def output(*arguments: str, **environment: str) -> Any:
 
 
 def comparable_ids(_: Path) -> Any:
-    """Of every task of Core16: by task and splits alone, as `evaluate` has it, and of a run with default settings."""
+    """Of every task of Core16: by task and splits alone, as `evaluate` has it, and of runs. At the full text
+    ids are as they were before there was a choice of text."""
     tasks = core16().values()
     return {
         "task": {task.id: ids(task, "paper").comparable_id for task in tasks},
-        "run": {
-            task.id: run_ids(task, PaperSplits(), RunSettings.make(task=task.id, seeds="paper"))["comparable_id"]
-            for task in tasks
-        },
-        "run with another budget and a limit on candidates": {
-            task.id: run_ids(
-                task, PaperSplits(), RunSettings.make(task=task.id, seeds="paper", budget=64, max_candidates=4)
-            )["comparable_id"]
-            for task in tasks
-        },
+        "run with the default text": _run_ids(),
+        "run": _run_ids(text="full"),
+        "run with another budget and a limit on candidates": _run_ids(text="full", budget=64, max_candidates=4),
+    }
+
+
+def _run_ids(**options: Any) -> dict[str, str]:
+    return {
+        task.id: run_ids(task, PaperSplits(), RunSettings.make(task=task.id, seeds="paper", **options))["comparable_id"]
+        for task in core16().values()
     }
 
 

@@ -20,6 +20,7 @@ from evopolicygym.errors import UserError
 if TYPE_CHECKING:
     from evopolicygym.execution.engine import Engine
     from evopolicygym.execution.evaluation import Evaluation
+    from evopolicygym.runs.settings import RunSettings
     from evopolicygym.sandbox.checkpoints import Checkpoint
     from evopolicygym.tasks.splits import Split
     from evopolicygym.tasks.task import Task
@@ -45,6 +46,8 @@ def evaluate(
     stock: bool = False,
     salt: str | None = None,
     seal_key: str | os.PathLike[str] | None = None,
+    text: Literal["brief", "full", "blind"] | None = None,
+    variant: Literal["plain", "disguised", "shifted"] = "plain",
     engine: EngineChoice = "local",
     ray_address: str | None = None,
     progress: Callable[[int, int], object] | None = None,
@@ -64,6 +67,7 @@ def evaluate(
         stock: Play the stock environment, not its bit-exact fast version.
         salt: The ``salt`` of an earlier evaluation, to repeat the random numbers that the policy drew.
         seal_key: The key file of sealed cases, where it is not the default one.
+        text: Text level of the run that the policy is from: at ``full`` the spaces have names. variant: As in ``run``.
         engine: ``local``, or ``ray`` to play on the cluster at ``ray_address`` (docs/cluster.md).
         progress: Called with the number of finished episodes and their total: at the start, and after each episode.
         notice: Called with each warning, such as a simulator that is not of the pinned version (default:
@@ -91,15 +95,15 @@ def evaluate(
     -129.0
     """
     from evopolicygym.execution.evaluation import evaluate_folder
-    from evopolicygym.runs.settings import Seeds
     from evopolicygym.sandbox.checkpoints import SnapshotRefused
     from evopolicygym.tasks import pins
     from evopolicygym.tasks import splits as splitting
 
     _check_policy(policy)
-    found, tell = _task(task), notice or warnings.warn
+    tell = notice or warnings.warn
     chosen_split = member(splitting.Split, split, "split")
-    splits = member(Seeds, seeds, "seeds").splits(_path(seal_key))
+    settings = _settings(seeds, _path(seal_key), text, variant)
+    found, splits = settings.seen(_task(task)), settings.splits()
     chosen = splitting.cases(splits, found.id, chosen_split, _indices(cases, chosen_split))
     salt_of = _salt_of(salt, _path(seal_key))
     for mismatch in pins.version_mismatches(pins.distributions(found.requires)):
@@ -168,6 +172,19 @@ def _task(task: str | os.PathLike[str] | Task) -> Task:
     from evopolicygym.tasks.registry import find_task
 
     return find_task(os.fspath(task)) if isinstance(task, str | os.PathLike) else task
+
+
+def _settings(seeds: str, seal_key: Path | None, text: str | None, variant: str) -> RunSettings:
+    from evopolicygym.runs.settings import RunSettings, Seeds
+    from evopolicygym.tasks.conditions import TextLevel, Variant
+
+    return RunSettings.make(
+        task="",
+        seeds=member(Seeds, seeds, "seeds"),
+        seal_key=seal_key,
+        text=None if text is None else member(TextLevel, text, "text"),
+        variant=member(Variant, variant, "variant"),
+    )
 
 
 def _checked_jobs(jobs: int | None) -> int:

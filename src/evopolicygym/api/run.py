@@ -70,6 +70,10 @@ def run(
     validation_cases: int | None = None,
     heldout_cases: int | None = None,
     max_candidates: int | None = None,
+    text: Literal["brief", "full", "blind"] | None = None,
+    variant: Literal["plain", "disguised", "shifted"] = "plain",
+    own_models: Literal["allowed", "forbidden"] = "allowed",
+    feedback: Literal["score", "summary", "trajectory", "video"] = "trajectory",
     video: Literal["none", "first", "all"] = "none",
     stock: bool = False,
     isolation: IsolationName = "auto",
@@ -108,6 +112,9 @@ def run(
         seeds, seal_key: ``sealed`` cases from your sealing key, or the public ones of the ``paper``.
         validation_cases, heldout_cases: How many hidden cases select (default 16) and measure (default 32).
         max_candidates: Select among the last so many distinct checkpoints (default: all).
+        text: What the agent is told: ``brief`` (default), ``full`` or ``blind``. variant: ``plain``, ``disguised``
+            (implies ``blind``) or ``shifted``. own_models: Whether the agent may use models of the task that it wrote.
+        feedback: What it gets back; each level adds to the one before.
         video: Which train episodes are filmed. stock: Play the stock environment, not its fast version.
         isolation, agent_isolation: Of policies, and of the agent: ``auto`` is the best of levels A and B.
         agent_network, agent_env, agent_hosts, show: What the agent can reach: the network, variables by name, more
@@ -179,6 +186,10 @@ def run(
         "video": video,
         "stock": stock,
         "max_candidates": max_candidates,
+        "text": text,
+        "variant": variant,
+        "own_models": own_models,
+        "feedback": feedback,
         "isolation": isolation,
         "jobs": jobs,
         "engine": engine,

@@ -11,7 +11,16 @@ import typer
 from evopolicygym.api.evaluate import evaluate as evaluate_policy
 from evopolicygym.cli.options import Json, TaskName
 from evopolicygym.cli.output import describe_cases, episode_progress, print_json, stderr, stdout
-from evopolicygym.cli.play_options import Engine, LocalJobs, PolicyIsolation, RayAddress, SealKey, SeedsChoice
+from evopolicygym.cli.play_options import (
+    Engine,
+    LocalJobs,
+    PolicyIsolation,
+    RayAddress,
+    SealKey,
+    SeedsChoice,
+    Text,
+    VariantChoice,
+)
 from evopolicygym.errors import Fault, UserError
 from evopolicygym.execution.evaluation import (
     Evaluation,
@@ -46,6 +55,8 @@ def evaluate(
     salt: Annotated[
         str | None, typer.Option(help="randomness_salt of an earlier run or evaluation, to repeat its random numbers.")
     ] = None,
+    text: Text = None,
+    variant: VariantChoice = None,
     json: Json = False,
 ) -> None:
     """Play a policy on chosen cases and print returns, lengths, errors and speed."""
@@ -67,6 +78,8 @@ def evaluate(
                 record=record,
                 video=video,
                 stock=stock,
+                text=text.value if text else None,
+                variant=variant.value if variant else "plain",
                 salt=_salt(seal_key) if salt is None else salt,
                 progress=progress,
                 notice=_warn,

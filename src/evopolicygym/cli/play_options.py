@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from evopolicygym.runs.settings import EngineName, IsolationChoice, Seeds
+from evopolicygym.tasks.conditions import FeedbackLevel, OwnModels, TextLevel, Variant
 
 LEVELS = "auto is the better of levels A and B; none means no isolation"
 
@@ -21,6 +22,26 @@ RayAddress = Annotated[
 PolicyIsolation = Annotated[IsolationChoice, typer.Option(help=f"Isolation of policies: {LEVELS}.")]
 OptionalPolicyIsolation = Annotated[
     IsolationChoice | None, typer.Option("--isolation", help=f"Isolation of policies: {LEVELS}.")
+]
+Text = Annotated[
+    TextLevel | None,
+    typer.Option(
+        "--text", help="What the agent is told: brief, as in the paper (default), full, or blind: the spaces alone."
+    ),
+]
+VariantChoice = Annotated[
+    Variant | None,
+    typer.Option(
+        "--variant", help="Play the task plain (default), disguised (implies --text blind), or with shifted rules."
+    ),
+]
+OwnModelsRule = Annotated[
+    OwnModels | None,
+    typer.Option("--own-models", help="Whether the agent may use models of the task it wrote (default allowed)."),
+]
+Feedback = Annotated[
+    FeedbackLevel | None,
+    typer.Option("--feedback", help="What the agent gets back (default trajectory); each level adds to the last."),
 ]
 MaxCandidates = Annotated[
     int | None, typer.Option(min=1, help="Select among the last N distinct checkpoints (default: all).")

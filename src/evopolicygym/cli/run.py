@@ -19,12 +19,16 @@ from evopolicygym.cli.options import TASK_HELP
 from evopolicygym.cli.output import print_notice, print_refused_nodes, stderr
 from evopolicygym.cli.play_options import (
     LEVELS,
+    Feedback,
     LocalJobs,
     MaxCandidates,
+    OwnModelsRule,
     PolicyIsolation,
     RayAddress,
     SealKey,
     SeedsChoice,
+    Text,
+    VariantChoice,
 )
 from evopolicygym.cli.run_text import check_outcome, is_without_score, show_outcome, watch_run
 from evopolicygym.errors import UserError
@@ -109,6 +113,10 @@ def run(
         bool, typer.Option("--stock", help="Play stock environments instead of the bit-exact fast ones.")
     ] = False,
     max_candidates: MaxCandidates = None,
+    text: Text = None,
+    variant: VariantChoice = None,
+    own_models: OwnModelsRule = None,
+    feedback: Feedback = None,
     isolation: PolicyIsolation = IsolationChoice.AUTO,
     jobs: LocalJobs = CORES,
     engine: Annotated[EngineName | None, typer.Option(help="Where episodes are played (default local).")] = None,
@@ -155,6 +163,10 @@ def run(
         "video": video,
         "stock": stock,
         "max_candidates": max_candidates,
+        "text": text,
+        "variant": variant,
+        "own_models": own_models,
+        "feedback": feedback,
         "isolation": isolation,
         "jobs": jobs,
         "engine": engine,

@@ -13,7 +13,15 @@ import typer
 
 from evopolicygym.cli.options import TaskName
 from evopolicygym.cli.output import print_notice, stderr, stdout
-from evopolicygym.cli.play_options import MaxCandidates, OptionalPolicyIsolation, SealKey
+from evopolicygym.cli.play_options import (
+    Feedback,
+    MaxCandidates,
+    OptionalPolicyIsolation,
+    OwnModelsRule,
+    SealKey,
+    Text,
+    VariantChoice,
+)
 from evopolicygym.cli.run_text import check_outcome, show_outcome
 from evopolicygym.judge.judge import Videos
 from evopolicygym.judge.state import RunPhase
@@ -51,6 +59,10 @@ def serve(
         bool | None, typer.Option("--stock", help="Play stock environments instead of the bit-exact fast ones.")
     ] = None,
     max_candidates: MaxCandidates = None,
+    text: Text = None,
+    variant: VariantChoice = None,
+    own_models: OwnModelsRule = None,
+    feedback: Feedback = None,
     isolation: OptionalPolicyIsolation = None,
     jobs: Annotated[int | None, typer.Option(min=1, help=f"Episodes played in parallel (default {CORES}).")] = None,
     json: Annotated[
@@ -69,6 +81,10 @@ def serve(
         "video": video,
         "stock": stock,
         "max_candidates": max_candidates,
+        "text": text,
+        "variant": variant,
+        "own_models": own_models,
+        "feedback": feedback,
         "isolation": isolation,
         "jobs": jobs,
     }

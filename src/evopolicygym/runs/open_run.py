@@ -42,6 +42,7 @@ from evopolicygym.runs.settings import EngineName, IsolationChoice, RunSettings
 from evopolicygym.runs.trust import check_task_is_given, is_signed_here, sign, without_seal_key
 from evopolicygym.sandbox.checkpoints import remove_tree, sweep
 from evopolicygym.sandbox.policy.jail import Level, residues
+from evopolicygym.tasks.conditions import UNSTATED
 from evopolicygym.tasks.contract import render
 from evopolicygym.tasks.ids import comparable_facts, ids, machine_facts
 from evopolicygym.tasks.registry import find_task, is_installed_task
@@ -50,6 +51,7 @@ from evopolicygym.tasks.task import Task
 
 LIBRARY_RECORDS: Final = 200  # log lines of a library that are kept
 RUN_ENTRIES: Final = {"checkpoints", "config.toml", "feedback", "hidden", "ledger.jsonl", "logs", "workspace"}
+RECORDED_OPTIONS: Final = ("validate_when", "video", "stock", *UNSTATED)
 NO_AGENT: Final[dict[str, Any]] = {"agent": None, "agent_isolation": {"level": "none", "network": "open"}}
 
 
@@ -146,7 +148,7 @@ def _set_link_aside(workspace: Path) -> None:
 
 def _check_settings(settings: RunSettings) -> None:
     """Raise UserError for wrong settings before the folder is made, so that nothing is left behind."""
-    find_task(settings.task)
+    settings.played_task()
     settings.splits()
     if settings.engine is EngineName.LOCAL:
         check_jobs(settings.jobs)
@@ -216,7 +218,8 @@ def _started(
     slots: Slots | None,
     cluster: ClusterInfo | None,
 ) -> Iterator[OpenRun]:
-    task, splits = find_task(settings.task), settings.splits(make_key=not has_begun(paths.root))
+    make_key = not has_begun(paths.root)
+    task, splits = settings.played_task(make_key), settings.splits(make_key)
     context = partial(RunContext, task, splits, videos=Videos(settings.video))
     redactor = Redactor(secret_values(settings.agent) if settings.agent else {})
     with (
@@ -251,7 +254,7 @@ def _begin(run: OpenRun, task: Task, ids: dict[str, Any], agent_facts: dict[str,
         "evopolicygym": __version__,
         "task": _task_facts(task),
         "ids": ids,
-        "options": {name: getattr(settings, name) for name in ("validate_when", "video", "stock")},
+        "options": {name: getattr(settings, name) for name in RECORDED_OPTIONS},
         **agent_facts,
     }
     digest = hashlib.sha256(config).hexdigest()
@@ -277,10 +280,11 @@ def _task_facts(task: Task) -> dict[str, Any]:
 
 
 def run_ids(task: Task, splits: Splits, settings: RunSettings) -> dict[str, Any]:
-    """Return the ids of a run, with the facts that they are hashes of. The budget, the numbers of cases and a limit on
-    candidates are part of them. The limit is left out if there is none, as in ids from before it existed."""
+    """Return the ids of a run, with the facts that they are hashes of. The budget, the numbers of cases, a limit on
+    candidates and the conditions are part of them. What did not exist in earlier versions is left out where it is as
+    it was then, so that ids stay."""
     names = ("budget", "validation_cases", "heldout_cases", *(("max_candidates",) if settings.max_candidates else ()))
-    protocol = {name: getattr(settings, name) for name in names}
+    protocol = {name: getattr(settings, name) for name in names} | settings.conditions()
     facts = comparable_facts(task, splits.id, **protocol)
     named = asdict(ids(task, splits.id, **protocol))
     return {"splits_id": splits.id, **named, "fingerprint": facts, "machine": machine_facts()}

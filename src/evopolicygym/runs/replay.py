@@ -21,7 +21,6 @@ from evopolicygym.runs.settings import IsolationChoice, RunSettings
 from evopolicygym.runs.trust import check_task_is_given, is_signed_here, without_seal_key
 from evopolicygym.sandbox.checkpoints import Checkpoint, CheckpointAltered, SnapshotRefused
 from evopolicygym.sandbox.policy.failures import ErrorKind
-from evopolicygym.tasks.registry import find_task
 from evopolicygym.tasks.sealing import FILE_VARIABLE
 from evopolicygym.tasks.splits import Split, cases
 from evopolicygym.tasks.task import Task
@@ -73,7 +72,7 @@ def replay_winner(
         check_task_is_given(settings, given_task)
         settings = without_seal_key(settings)
     resume_settings(settings, {"task": given_task}, paths)
-    task, splits = find_task(settings.task), settings.splits(make_key=False)
+    task, splits = settings.played_task(make_key=False), settings.splits(make_key=False)
     opened, here = state.opened.facts["ids"], run_ids(task, splits, settings)
     _check_played(task, opened, splits.id)
     heldout = cases(splits, task.id, Split.HELDOUT, list(range(state.opened.heldout_cases)), state.opened.salt)

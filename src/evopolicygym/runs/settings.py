@@ -23,8 +23,19 @@ from evopolicygym.judge.protocol import MAX_EPISODES
 from evopolicygym.runs.agent_limits import AgentLimits
 from evopolicygym.sandbox.agent.agent_sandbox import AgentLevel, NetworkAccess
 from evopolicygym.sandbox.policy.jail import Level
+from evopolicygym.tasks.conditions import (
+    UNSTATED,
+    FeedbackLevel,
+    OwnModels,
+    TaskView,
+    TextLevel,
+    Variant,
+    variant_key,
+)
+from evopolicygym.tasks.registry import find_task
 from evopolicygym.tasks.sealing import load_key
 from evopolicygym.tasks.splits import SIZES, PaperSplits, SealedSplits, Split, Splits
+from evopolicygym.tasks.task import Task
 
 Model = TypeVar("Model", bound=StrictModel)
 CONFIG: Final = "config.toml"
@@ -160,6 +171,10 @@ class RunSettings(StrictModel):
     video: Videos = Videos.NONE
     stock: bool = False
     max_candidates: int | None = Field(None, ge=1)
+    text: TextLevel = TextLevel.BRIEF
+    variant: Variant = Variant.PLAIN
+    own_models: OwnModels = OwnModels.ALLOWED
+    feedback: FeedbackLevel = FeedbackLevel.TRAJECTORY
     isolation: IsolationChoice = IsolationChoice.AUTO
     jobs: int = Field(CORES, ge=1)
     engine: EngineName = EngineName.LOCAL
@@ -168,8 +183,20 @@ class RunSettings(StrictModel):
 
     @classmethod
     def make(cls, **values: Any) -> Self:
-        """Return settings from what a user gave; None takes the default."""
-        return _validated(cls, {name: value for name, value in values.items() if value is not None})
+        """Return settings from what a user gave; None takes the default. A disguised task has the blind text."""
+        given = {name: value for name, value in values.items() if value is not None}
+        if given.get("variant") == Variant.DISGUISED:
+            given.setdefault("text", TextLevel.BLIND)
+        settings = _validated(cls, given)
+        settings._check_text()
+        return settings
+
+    def _check_text(self) -> None:
+        if self.variant is Variant.DISGUISED and self.text is not TextLevel.BLIND:
+            raise UserError(
+                f"a disguised task has no text {self.text}: it would tell what the disguise hides",
+                "Leave the text out, or choose blind.",
+            )
 
     @classmethod
     def read(cls, root: Path, digest: str = "") -> Self:
@@ -185,10 +212,28 @@ class RunSettings(StrictModel):
             raise UserError(f"cannot read the settings of the run in {path}: {str(error)[:SHOWN]}") from error
         if digest and hashlib.sha256(data).hexdigest() != digest:
             raise SettingsAltered(path)
-        return cls.make(**values)
+        return cls.make(**UNSTATED | values)
 
     def splits(self, make_key: bool = True) -> Splits:
-        return self.seeds.splits(self.seal_key, make_key)
+        is_key_used = self.seeds is Seeds.SEALED or self.variant is Variant.PLAIN  # else it is the variant's alone
+        return self.seeds.splits(self.seal_key if is_key_used else None, make_key)
+
+    def played_task(self, make_key: bool = True) -> Task:
+        """Return the task as it is shown and played under these settings."""
+        return self.seen(find_task(self.task), make_key)
+
+    def seen(self, task: Task, make_key: bool = True) -> Task:
+        """Return a task as it is shown and played under these settings."""
+        key = b""
+        if self.variant is not Variant.PLAIN:
+            key = variant_key(load_key(self.seal_key, make_key), task.id, self.variant)
+        return task.seen(TaskView(self.text, self.variant, key))
+
+    def conditions(self) -> dict[str, str]:
+        """Return what the agent is told, may do and gets back, as far as it is not as it was before there was a choice.
+        The variant is not among them: it is a fact of the task that is played."""
+        names = ("text", "own_models", "feedback")
+        return {name: value for name in names if (value := getattr(self, name)) != UNSTATED[name]}
 
     def toml(self) -> str:
         values = self.model_dump(mode="json", exclude_none=True)

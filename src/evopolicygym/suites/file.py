@@ -13,6 +13,7 @@ from evopolicygym.config import StrictModel, parse_toml, read_toml, validate
 from evopolicygym.errors import UserError
 from evopolicygym.runs.install_paths import resolve_command
 from evopolicygym.runs.settings import AgentSettings, RunSettings, ValidateWhen
+from evopolicygym.tasks.conditions import FeedbackLevel, OwnModels, TextLevel, Variant
 from evopolicygym.tasks.registry import core16
 
 SEE: Final = "`evopolicygym docs suites` has every key and a whole example."
@@ -37,6 +38,10 @@ class RunDefaults(StrictModel):
     video: str | None = None
     stock: bool | None = None
     max_candidates: int | None = None
+    text: TextLevel | None = None
+    variant: Variant | None = None
+    own_models: OwnModels | None = None
+    feedback: FeedbackLevel | None = None
     isolation: str | None = None
 
     @field_validator("validate_when")

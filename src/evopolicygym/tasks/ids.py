@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from evopolicygym.record_checks import fingerprint_id
+from evopolicygym.tasks.conditions import Variant
 from evopolicygym.tasks.pins import distributions, installed, pygame_provider, source_hashes
 from evopolicygym.tasks.spaces import json_safe
 from evopolicygym.tasks.task import Task
@@ -27,8 +28,13 @@ class Ids:
 
 def comparable_facts(task: Task, splits_id: str, **protocol: Any) -> dict[str, Any]:
     """Return everything that can change a score on one kind of machine. ``protocol`` adds what a run fixes, such as its
-    budget. ``env_options`` and ``sources`` appear only if a task has any; most have neither."""
-    optional = {"env_options": json_safe(task.env_options), "sources": source_hashes(task.env_id, task.requires)}
+    budget. ``env_options`` and ``sources`` appear only if a task has any; most have neither. ``variant`` appears only
+    if it is not the plain one."""
+    optional = {
+        "env_options": json_safe(task.env_options),
+        "sources": source_hashes(task.env_id, task.requires),
+        "variant": _variant(task),
+    }
     return {
         "protocol": PROTOCOL,
         "task": task.id,
@@ -43,6 +49,11 @@ def comparable_facts(task: Task, splits_id: str, **protocol: Any) -> dict[str, A
         **{name: value for name, value in optional.items() if value},
         **protocol,
     }
+
+
+def _variant(task: Task) -> dict[str, str]:
+    view = task.view
+    return {} if view.variant is Variant.PLAIN else {"name": view.variant, "key": view.key_id()}
 
 
 def machine_facts() -> dict[str, Any]:

@@ -56,7 +56,7 @@ def parse_task(text: str, task_id: str, where: str = "") -> Task:
 
 
 def _refuse_unknown_keys(data: dict[str, Any]) -> None:
-    valid_keys = set(Task.__dataclass_fields__) - {"id"}
+    valid_keys = set(Task.__dataclass_fields__) - {"id", "view"}
     if unknown := sorted(set(data) - valid_keys):
         raise msgspec.ValidationError(f"unknown keys {unknown}; the known ones are {sorted(valid_keys)}")
 

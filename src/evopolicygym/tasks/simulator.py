@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from evopolicygym.errors import Fault, UserError, is_permanent
 from evopolicygym.fast.catalogue import CATALOGUE, upgrade, why_stock
+from evopolicygym.tasks.conditions import TextLevel
 from evopolicygym.tasks.pins import BEHIND, pins
 from evopolicygym.tasks.spaces import Schema, check_action, schema_of, with_names
 from evopolicygym.tasks.task import Task
@@ -92,14 +93,16 @@ def stepper(task: Task, env: Any) -> Callable[[Any], Any]:
 
 
 def schemas(task: Task, env: Any) -> tuple[Schema, Schema]:
-    """Return the observation and action space, with the names that the task gives to their entries."""
+    """Return the observation and action space; at the full text with the names that the task gives to their
+    entries."""
     try:
-        observation = with_names(schema_of(env.observation_space), task.observation)
-        action = schema_of(env.action_space)
+        observation, action = schema_of(env.observation_space), schema_of(env.action_space)
         check_action(action)
     except ValueError as error:
         raise UserError(f"{task.id} cannot be played: {error}") from error
-    return observation, with_names(action, task.action) if action["type"] == "Box" else action
+    if task.view.text is not TextLevel.FULL:
+        return observation, action
+    return with_names(observation, task.observation), with_names(action, task.action)
 
 
 @cache

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
 
 from evopolicygym.limits import Limits
+from evopolicygym.tasks.conditions import TaskView
+
+ANONYMOUS: Final = ("task", "task", 1)  # env, task and env_version of a task whose name is not told
 
 
 @dataclass(frozen=True)
@@ -39,7 +42,8 @@ class SpaceEntry:
 
 @dataclass(frozen=True)
 class Task:
-    """The facts of a task, from a task file or a Gymnasium id. ``simulator.make`` makes its environment."""
+    """The facts of a task, from a task file or a Gymnasium id. ``simulator.make`` makes its environment. ``view`` is
+    chosen by a run, not by the task file."""
 
     id: str
     env_id: str
@@ -63,6 +67,7 @@ class Task:
     observation: tuple[SpaceEntry, ...] = ()
     action: tuple[SpaceEntry, ...] = ()
     limits: Limits = field(default_factory=Limits)
+    view: TaskView = field(default_factory=TaskView)
 
     def __post_init__(self) -> None:
         if not 0 < self.horizon < 2**63:
@@ -73,7 +78,14 @@ class Task:
 
     def env_meta(self) -> dict[str, Any]:
         """Return what a policy is given about its environment: the same in every split."""
-        return {"env": self.env_id, "task": self.id, "env_version": self.version, "max_episode_steps": self.horizon}
+        names = {"env": self.env_id, "task": self.id, "env_version": self.version}
+        if self.view.is_blind:
+            names = dict(zip(names, ANONYMOUS, strict=True))
+        return {**names, "max_episode_steps": self.horizon}
+
+    def seen(self, view: TaskView) -> Task:
+        """Return this task as a run shows and plays it."""
+        return replace(self, view=view)
 
     def failed_score(self, return_so_far: float) -> float:
         """Return the score of a failed episode: crashing early never scores more than playing on."""

@@ -176,7 +176,8 @@ def _paper_rows(board: Board, with_paper: bool) -> PaperRows:
 def _as_in_the_paper(run: RunRecord) -> bool:
     cases = (run.options.validation_cases, run.options.heldout_cases)
     same_cases = run.ids.splits_id == "paper" and cases == (paper.VALIDATION_CASES, paper.HELDOUT_CASES)
-    return same_cases and run.budget.total == paper.BUDGET and run.options.max_candidates is None
+    conditions = (run.options.text, run.options.variant, run.options.max_candidates)
+    return same_cases and run.budget.total == paper.BUDGET and conditions == ("brief", "plain", None)
 
 
 def _costs(results: dict[str, TaskResults], aggregates: list[Aggregate]) -> list[CostRow]:

@@ -1,0 +1,75 @@
+"""Conditions of a run beside its budget: what the agent is told, may do and gets back, and which variant it plays.
+
+Each is a setting of a run, and part of its comparable_id."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class TextLevel(StrEnum):
+    """How much an agent is told about its task: about as much as in the paper, all we know, or the spaces alone."""
+
+    BRIEF = "brief"
+    FULL = "full"
+    BLIND = "blind"
+
+
+class Variant(StrEnum):
+    """Which version of a task is played: the plain one, the plain one behind an invertible transformation, or one with
+    changed rules."""
+
+    PLAIN = "plain"
+    DISGUISED = "disguised"
+    SHIFTED = "shifted"
+
+
+class OwnModels(StrEnum):
+    """Whether an agent may use a model of the task that it wrote itself, in the policy or offline."""
+
+    ALLOWED = "allowed"
+    FORBIDDEN = "forbidden"
+
+
+class FeedbackLevel(StrEnum):
+    """What an agent gets back for a submission; each level includes the ones before it."""
+
+    SCORE = "score"
+    SUMMARY = "summary"
+    TRAJECTORY = "trajectory"
+    VIDEO = "video"
+
+
+# Conditions of runs from before there was a choice. They are left out of comparable_id, so that such runs keep theirs.
+UNSTATED = {
+    "text": TextLevel.FULL,
+    "variant": Variant.PLAIN,
+    "own_models": OwnModels.ALLOWED,
+    "feedback": FeedbackLevel.TRAJECTORY,
+}
+
+
+@dataclass(frozen=True)
+class TaskView:
+    """How a task is shown to agent and policy, and which variant of it is played. ``key`` is the secret that a variant
+    is drawn from; the plain one needs none."""
+
+    text: TextLevel = TextLevel.BRIEF
+    variant: Variant = Variant.PLAIN
+    key: bytes = field(default=b"", repr=False)
+
+    @property
+    def is_blind(self) -> bool:
+        return self.text is TextLevel.BLIND
+
+    def key_id(self) -> str:
+        """Return the hash that names the key without revealing it."""
+        return hashlib.sha256(b"evopolicygym variant key|" + self.key).hexdigest()
+
+
+def variant_key(sealing_key: bytes, task: str, variant: Variant) -> bytes:
+    """Return the key of a variant of a task: the same for all cases and runs under one sealing key."""
+    return hmac.new(sealing_key, f"evopolicygym variant|{task}|{variant}".encode(), hashlib.sha256).digest()
