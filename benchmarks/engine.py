@@ -23,10 +23,10 @@ from pathlib import Path
 from typing import Any
 
 from evopolicygym.execution.engine import LocalEngine
-from evopolicygym.execution.jail_speed import measure_jail
 from evopolicygym.execution.records import Episode, EpisodeResult
 from evopolicygym.sandbox.checkpoints import Checkpoint
 from evopolicygym.sandbox.policy.jail import Level
+from evopolicygym.sandbox.probes import measure_jail
 from evopolicygym.tasks import simulator
 from evopolicygym.tasks.registry import core16
 from evopolicygym.tasks.splits import Case, PaperSplits, Split, cases

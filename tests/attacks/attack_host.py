@@ -16,9 +16,9 @@ from zipfile import ZipFile
 import gymnasium
 
 from evopolicygym.sandbox.checkpoints import remove_tree
+from evopolicygym.sandbox.kernel import table
 from evopolicygym.sandbox.policy.syscall_filter import ALLOWED
 from evopolicygym.sandbox.runtime import runtime
-from evopolicygym.sandbox.syscalls import table
 
 HERE = Path(__file__).parent
 VICTIM = "this line must survive\n"

@@ -15,8 +15,8 @@ from attack_corpus import HERE, Attack, corpus
 from attack_runner import Outcome, Runner
 
 from evopolicygym.errors import IsolationUnavailable
-from evopolicygym.sandbox.policy.failures import ErrorKind
 from evopolicygym.sandbox.policy.jail import Level
+from evopolicygym.sandbox.policy.protocol import ErrorKind
 
 CORPUS = corpus()
 OLD_KERNELS: dict[str, tuple[Level, int]] = {"B with Landlock 1": (Level.B, 1), "B with Landlock 4": (Level.B, 4)}

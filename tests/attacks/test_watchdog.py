@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from evopolicygym.sandbox import kernel
-from evopolicygym.sandbox.policy.failures import ErrorKind
+from evopolicygym.sandbox.policy.protocol import ErrorKind
 from evopolicygym.sandbox.policy.watchdog import ProcessWatch
 
 

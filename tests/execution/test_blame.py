@@ -12,14 +12,14 @@ import pytest
 from conftest import policy_source, toy_task, write_policy
 from evopolicygym.errors import Fault
 from evopolicygym.execution.engine import NOT_FILMED
-from evopolicygym.execution.jail_speed import BOX
 from evopolicygym.execution.records import EpisodeResult, FaultReport, Recording
 from evopolicygym.limits import Limits
 from evopolicygym.sandbox.policy import policy_process
-from evopolicygym.sandbox.policy.failures import ErrorKind
 from evopolicygym.sandbox.policy.jail import Level
 from evopolicygym.sandbox.policy.policy_process import PolicyArguments, PolicyProcess
+from evopolicygym.sandbox.policy.protocol import ErrorKind
 from evopolicygym.sandbox.policy.zygote_client import Zygote
+from evopolicygym.sandbox.probes import BOX
 
 EVIL_NUMBER = """
 class Evil:

@@ -23,7 +23,7 @@ from evopolicygym.execution.ray.cluster import ClusterInfo, ClusterSlots, RayClu
 from evopolicygym.execution.ray.engine import RayEngine
 from evopolicygym.execution.ray.remote_worker import CACHED_ENGINES
 from evopolicygym.execution.records import Episode, EpisodeResult, FaultReport, Recording
-from evopolicygym.sandbox.policy.failures import ErrorKind
+from evopolicygym.sandbox.policy.protocol import ErrorKind
 from evopolicygym.tasks.registry import CORE16_ORDER, core16
 from evopolicygym.tasks.task import Task
 

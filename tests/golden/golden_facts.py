@@ -41,8 +41,8 @@ from evopolicygym.runs.replay import Replay
 from evopolicygym.runs.settings import EngineName, IsolationChoice, RunSettings, Seeds, ValidateWhen
 from evopolicygym.sandbox.agent.agent_sandbox import AgentLevel, NetworkAccess
 from evopolicygym.sandbox.agent.network import ProxyTraffic
-from evopolicygym.sandbox.policy.failures import ErrorKind
 from evopolicygym.sandbox.policy.jail import Level
+from evopolicygym.sandbox.policy.protocol import ErrorKind
 from evopolicygym.suites import status
 from evopolicygym.suites.file import Suite
 from evopolicygym.suites.messages import KINDS

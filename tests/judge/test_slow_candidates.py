@@ -16,7 +16,7 @@ from evopolicygym.judge import scoring
 from evopolicygym.limits import Limits
 from evopolicygym.runs.replay import Replay
 from evopolicygym.runs.verify import verify
-from evopolicygym.sandbox.policy.failures import ErrorKind
+from evopolicygym.sandbox.policy.protocol import ErrorKind
 from evopolicygym.tasks.splits import PaperSplits, Split, cases
 from server_helpers import Server
 

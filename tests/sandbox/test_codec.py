@@ -18,7 +18,7 @@ from evopolicygym.sandbox.policy.codec import (
     observation_encoder,
     size_of,
 )
-from evopolicygym.sandbox.policy.failures import PolicyFailure
+from evopolicygym.sandbox.policy.protocol import PolicyFailure
 
 
 def box(shape, dtype, low=-np.inf, high=np.inf):

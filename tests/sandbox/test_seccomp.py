@@ -8,10 +8,10 @@ import struct
 import pytest
 
 from evopolicygym.sandbox import seccomp
+from evopolicygym.sandbox.kernel import AUDIT_ARCH, TABLES
 from evopolicygym.sandbox.policy import syscall_filter
 from evopolicygym.sandbox.policy.syscall_filter import ALLOWED
 from evopolicygym.sandbox.seccomp import ALLOW, DENY, KILL, NOT_THERE
-from evopolicygym.sandbox.syscalls import AUDIT_ARCH, TABLES
 
 OWN_PID = 4242
 BY_ARGUMENT = (

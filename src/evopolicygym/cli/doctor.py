@@ -17,7 +17,6 @@ from rich.text import Text
 from evopolicygym.analysis.formatting import pluralize
 from evopolicygym.cli.output import print_json, stderr, stdout
 from evopolicygym.errors import IsolationUnavailable, UserError
-from evopolicygym.execution.jail_speed import measure_jail
 from evopolicygym.fast.catalogue import CATALOGUE, why_stock
 from evopolicygym.printable import one_line
 from evopolicygym.sandbox import probes
@@ -25,7 +24,7 @@ from evopolicygym.sandbox.agent.agent_sandbox import AgentLevel, NetworkAccess
 from evopolicygym.sandbox.agent.levels import agent_isolation, best_level
 from evopolicygym.sandbox.agent.visible_files import Exposure, exposure
 from evopolicygym.sandbox.policy.jail import MEANING, Level, residues
-from evopolicygym.sandbox.probes import Probe
+from evopolicygym.sandbox.probes import Probe, measure_jail
 from evopolicygym.tasks import pins, simulator
 from evopolicygym.tasks.ids import machine_facts
 from evopolicygym.tasks.registry import core16

@@ -13,7 +13,7 @@ from typing import Any, Final
 from evopolicygym.execution.engine import LocalEngine
 from evopolicygym.execution.records import Episode, EpisodeResult, FaultReport
 from evopolicygym.sandbox.checkpoints import Checkpoint, CheckpointStore
-from evopolicygym.sandbox.policy.failures import ErrorKind
+from evopolicygym.sandbox.policy.protocol import ErrorKind
 from evopolicygym.tasks.contract import render
 from evopolicygym.tasks.spaces import Schema, describe
 from evopolicygym.tasks.splits import Case, PaperSplits, Split, cases

@@ -33,8 +33,8 @@ from evopolicygym.execution.records import (
 )
 from evopolicygym.execution.slots import OwnSlots, Slots
 from evopolicygym.sandbox.checkpoints import Checkpoint, CheckpointStore, remove_tree
-from evopolicygym.sandbox.policy.failures import ErrorKind
 from evopolicygym.sandbox.policy.jail import Level
+from evopolicygym.sandbox.policy.protocol import ErrorKind
 from evopolicygym.sandbox.policy.zygote_client import start_clean
 from evopolicygym.tasks import simulator
 from evopolicygym.tasks.sealing import KEY_VARIABLE

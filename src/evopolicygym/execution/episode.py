@@ -10,8 +10,8 @@ from typing import Any
 
 from evopolicygym.errors import Fault, is_permanent
 from evopolicygym.execution.recording import Recorder
-from evopolicygym.sandbox.policy.failures import PolicyFailure
 from evopolicygym.sandbox.policy.policy_process import PolicyProcess, RecordedActions
+from evopolicygym.sandbox.policy.protocol import PolicyFailure
 from evopolicygym.tasks import simulator
 from evopolicygym.tasks.task import Task
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from evopolicygym.sandbox.checkpoints import Checkpoint
-from evopolicygym.sandbox.policy.failures import ErrorKind
+from evopolicygym.sandbox.policy.protocol import ErrorKind
 from evopolicygym.tasks.splits import Case
 
 

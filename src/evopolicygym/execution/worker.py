@@ -23,8 +23,8 @@ from evopolicygym.execution.records import Episode, EpisodeError, EpisodeResult,
 from evopolicygym.sandbox import kernel
 from evopolicygym.sandbox.checkpoints import Checkpoint, remove_tree
 from evopolicygym.sandbox.policy.codec import action_size, size_of
-from evopolicygym.sandbox.policy.failures import ErrorKind, PolicyFailure
 from evopolicygym.sandbox.policy.policy_process import PolicyArguments, PolicyProcess, ProcessResult, RecordedActions
+from evopolicygym.sandbox.policy.protocol import ErrorKind, PolicyFailure
 from evopolicygym.sandbox.policy.zygote import NUMPY, SCIPY
 from evopolicygym.sandbox.policy.zygote_client import Zygote, ZygoteForker, start_by_exec
 from evopolicygym.tasks import simulator

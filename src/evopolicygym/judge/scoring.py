@@ -28,7 +28,7 @@ from evopolicygym.judge.failpoints import failpoint
 from evopolicygym.judge.judge import Judge
 from evopolicygym.judge.state import RunPhase, RunState, Submission
 from evopolicygym.sandbox.checkpoints import Checkpoint
-from evopolicygym.sandbox.policy.failures import ErrorKind
+from evopolicygym.sandbox.policy.protocol import ErrorKind
 from evopolicygym.tasks.splits import Case, Split
 from evopolicygym.tasks.task import Task
 

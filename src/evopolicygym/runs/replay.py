@@ -20,7 +20,7 @@ from evopolicygym.runs.open_run import bit_id_difference, resume_settings, run_i
 from evopolicygym.runs.settings import IsolationChoice, RunSettings
 from evopolicygym.runs.trust import check_task_is_given, is_signed_here, without_seal_key
 from evopolicygym.sandbox.checkpoints import Checkpoint, CheckpointAltered, SnapshotRefused
-from evopolicygym.sandbox.policy.failures import ErrorKind
+from evopolicygym.sandbox.policy.protocol import ErrorKind
 from evopolicygym.tasks.sealing import FILE_VARIABLE
 from evopolicygym.tasks.splits import Split, cases
 from evopolicygym.tasks.task import Task

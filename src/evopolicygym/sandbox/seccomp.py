@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from evopolicygym.sandbox import kernel
-from evopolicygym.sandbox.syscalls import AUDIT_ARCH, table
+from evopolicygym.sandbox.kernel import AUDIT_ARCH, table
 
 LOAD: Final = 0x20
 JUMP_EQUAL: Final = 0x15

@@ -16,9 +16,8 @@ from evopolicygym.errors import Fault, UserError
 from evopolicygym.sandbox.agent import supervisor_main
 from evopolicygym.sandbox.agent.agent_sandbox import AgentLevel, AgentSandbox
 from evopolicygym.sandbox.agent.agent_user import agent_uid, hand_over
-from evopolicygym.sandbox.agent.launch_request import LaunchRequest, Layers
 from evopolicygym.sandbox.agent.network import AgentNetwork, ProxyTraffic
-from evopolicygym.sandbox.agent.program import LAYER
+from evopolicygym.sandbox.agent.program import LAYER, LaunchRequest, Layers
 from evopolicygym.sandbox.agent.visible_files import SYSTEM, VisibleFiles, grant_of, visible_files
 from evopolicygym.sandbox.package_scan import simulators_in
 from evopolicygym.sandbox.runtime import is_within, runtime

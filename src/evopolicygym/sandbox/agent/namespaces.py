@@ -19,11 +19,16 @@ from typing import Final, NoReturn
 
 from evopolicygym.sandbox import kernel as k
 from evopolicygym.sandbox.agent.agent_sandbox import NetworkAccess
-from evopolicygym.sandbox.agent.launch_request import LaunchRequest
-from evopolicygym.sandbox.agent.program import LAYER, become_program, describe, exit_code, prefer_for_oom_kill
+from evopolicygym.sandbox.agent.program import (
+    LAYER,
+    LaunchRequest,
+    become_program,
+    describe,
+    exit_code,
+    prefer_for_oom_kill,
+)
 from evopolicygym.sandbox.agent.visible_files import RESOLVER
-from evopolicygym.sandbox.namespaces import BASE, enter_root, unshare
-from evopolicygym.sandbox.privileges import switch_user
+from evopolicygym.sandbox.privileges import BASE, enter_root, switch_user, unshare
 
 SET_INTERFACE_FLAGS: Final = 0x8914
 INTERFACE_UP: Final = 0x1

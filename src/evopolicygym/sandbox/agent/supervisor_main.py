@@ -23,8 +23,7 @@ if __name__ == "__main__":
 from evopolicygym.sandbox import kernel
 from evopolicygym.sandbox.agent import namespaces
 from evopolicygym.sandbox.agent.agent_user import passage
-from evopolicygym.sandbox.agent.launch_request import LaunchRequest
-from evopolicygym.sandbox.agent.program import LAYER, become_program, describe, exit_code
+from evopolicygym.sandbox.agent.program import LAYER, LaunchRequest, become_program, describe, exit_code
 from evopolicygym.sandbox.process_tree import adopt_orphans, end_tree
 
 TERMINATE = b"T"

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from evopolicygym.sandbox import seccomp
+from evopolicygym.sandbox.kernel import table
 from evopolicygym.sandbox.seccomp import (
     ALLOW,
     AND,
@@ -24,7 +25,6 @@ from evopolicygym.sandbox.seccomp import (
     prologue,
     when,
 )
-from evopolicygym.sandbox.syscalls import table
 
 # Kernel surface that no coding tool needs, and ways to other namespaces.
 REFUSED: Final = (

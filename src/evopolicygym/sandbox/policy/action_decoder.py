@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evopolicygym.sandbox.policy.codec import ARRAYS, INT64, Schema, action_size, array_in, shape_of, wire_dtype
-from evopolicygym.sandbox.policy.failures import ErrorKind, PolicyFailure
+from evopolicygym.sandbox.policy.protocol import ErrorKind, PolicyFailure
 
 FINITE: Final = sys.float_info.max
 Decoder = Callable[[], Any]

@@ -1,4 +1,5 @@
-"""The jail of policies: isolation levels, what each leaves open, and the order in which the layers are applied."""
+"""The jail of policies: isolation levels, what each leaves open, the order in which the layers are applied, and the
+private root of level A."""
 
 from __future__ import annotations
 
@@ -12,13 +13,16 @@ from typing import Final
 from evopolicygym.limits import Limits
 from evopolicygym.sandbox import kernel, landlock, seccomp
 from evopolicygym.sandbox.package_scan import is_beneath
-from evopolicygym.sandbox.policy import private_root, syscall_filter
+from evopolicygym.sandbox.policy import syscall_filter
 from evopolicygym.sandbox.privileges import (
+    BASE,
     drop_privileges,
+    enter_root,
     limit_resources,
     limit_threads,
     set_real_uid,
     switch_user,
+    unshare,
 )
 from evopolicygym.sandbox.runtime import Runtime
 
@@ -60,8 +64,8 @@ def residues(level: Level) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Jail:
-    """What all children of one zygote have in common. ``others``: tasks of the judge's user, which count against the
-    limit of threads where policies have no user of their own."""
+    """The confinement that all children of one zygote share. ``others``: tasks of the judge's user, which count against
+    the limit of threads where policies have no user of their own."""
 
     level: Level
     stage: str
@@ -71,7 +75,7 @@ class Jail:
     max_landlock_abi: int | None = None
 
     def policy_folder(self, checkpoint: str) -> str:
-        return private_root.POLICY if self.level is Level.A else os.path.join(self.stage, checkpoint)
+        return POLICY if self.level is Level.A else os.path.join(self.stage, checkpoint)
 
     def check_stage_is_hidden(self) -> None:
         """Raise if the stage is beneath a library root, even in one of its holes: every policy could read all
@@ -93,7 +97,7 @@ class Jail:
     def confine(self, checkpoint: str, limits: Limits) -> None:
         """Apply every layer of the level to this process. Raises if one fails, before any policy code has run."""
         if self.level is Level.A:
-            private_root.show_checkpoint(checkpoint)
+            show_checkpoint(checkpoint)
         limit_resources(limits)
         self._take_identity()
         kernel.die_with_parent(signal.SIGKILL)
@@ -152,3 +156,79 @@ def _must_fail(layer: str, attempt: object) -> None:
 def _fork() -> None:
     if os.fork() == 0:
         os._exit(0)
+
+
+POLICY: Final = "/policy"
+STAGE: Final = "/stage"
+READ_ONLY: Final = kernel.MS_BIND | kernel.MS_REMOUNT | kernel.MS_RDONLY | kernel.MS_NOSUID | kernel.MS_NODEV
+
+# Flags that a mount made in another user namespace has locked must be repeated, or the kernel refuses to remount.
+LOCKED_FLAGS: Final = {
+    os.ST_NOEXEC: kernel.MS_NOEXEC,
+    os.ST_NOATIME: 1 << 10,
+    os.ST_NODIRATIME: 1 << 11,
+    4096: 1 << 21,
+}
+
+
+def leave_host(stage: str, runtime: Runtime) -> None:
+    """Enter mount, network, IPC, host-name, cgroup and (for children) pid namespaces, and the private root: Python,
+    numpy, scipy, shared libraries and checkpoints, all read-only. Called once, by the zygote. ``stage`` is the folder
+    of all checkpoints."""
+    flags = kernel.CLONE_NEWNS | kernel.CLONE_NEWNET | kernel.CLONE_NEWIPC
+    flags |= kernel.CLONE_NEWUTS | kernel.CLONE_NEWPID | kernel.CLONE_NEWCGROUP
+    unshare(flags, b"policy")
+    _build_root(stage, runtime)
+    enter_root(kernel.MS_RDONLY | kernel.MS_NOSUID)
+
+
+def show_checkpoint(name: str) -> None:
+    """Mount the checkpoint of this child at /policy, and unmount the stage with all others."""
+    kernel.unshare(kernel.CLONE_NEWNS | kernel.CLONE_NEWIPC)
+    _bind(f"{STAGE}/{name}", POLICY)
+    kernel.detach(STAGE)
+
+
+def _bind(source: str, target: str) -> None:
+    kernel.mount(source, target, None, kernel.MS_BIND)
+    present = os.statvfs(target).f_flag
+    locked = sum(mount_flag for flag, mount_flag in LOCKED_FLAGS.items() if present & flag)
+    kernel.mount("none", target, None, READ_ONLY | locked)
+
+
+def _mount_point(path: str) -> str:
+    """Create an empty folder or file for ``path`` under the new root."""
+    target = BASE + path
+    if os.path.isdir(path):
+        os.makedirs(target, exist_ok=True)
+    else:
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        open(target, "a").close()
+    return target
+
+
+def _build_root(stage: str, runtime: Runtime) -> None:
+    kernel.mount("none", "/", None, kernel.MS_REC | kernel.MS_PRIVATE)
+    stage_fd = os.open(stage, os.O_PATH | os.O_DIRECTORY)
+    kernel.mount("tmpfs", BASE, "tmpfs", kernel.MS_NOSUID, "size=256k,mode=755,nr_inodes=2048")
+    for link in ("/lib", "/lib64"):
+        if os.path.islink(link):
+            os.symlink(os.readlink(link), BASE + link)
+    for root in runtime.roots:
+        _bind(root, _mount_point(root))
+    folders = [hole for hole in runtime.holes if os.path.isdir(hole)]
+    for hole in folders:
+        kernel.mount(
+            "tmpfs", BASE + hole, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, "size=64k,mode=755,nr_inodes=64"
+        )
+    for hole in (hole for hole in runtime.holes if hole not in folders):
+        kernel.mount("/dev/null", BASE + hole, None, kernel.MS_BIND)
+    for package in runtime.packages:
+        _bind(package, _mount_point(package))
+    for hole in folders:
+        kernel.mount("none", BASE + hole, None, READ_ONLY)
+    for folder in (POLICY, STAGE):
+        os.mkdir(BASE + folder)
+    _bind(f"/proc/self/fd/{stage_fd}", BASE + STAGE)
+    os.close(stage_fd)
+    kernel.mount("/dev/null", _mount_point("/dev/null"), None, kernel.MS_BIND)

@@ -20,8 +20,15 @@ from evopolicygym.errors import Fault
 from evopolicygym.limits import Limits
 from evopolicygym.sandbox.policy.action_decoder import Clipped, action_decoder
 from evopolicygym.sandbox.policy.codec import Schema, action_size, observation_encoder
-from evopolicygym.sandbox.policy.failures import ErrorKind, PolicyFailure
-from evopolicygym.sandbox.policy.protocol import HEAD_BYTES, READY, REPORT_BYTES, STDIO_BYTES, failed_stage
+from evopolicygym.sandbox.policy.protocol import (
+    HEAD_BYTES,
+    READY,
+    REPORT_BYTES,
+    STDIO_BYTES,
+    ErrorKind,
+    PolicyFailure,
+    failed_stage,
+)
 from evopolicygym.sandbox.policy.watchdog import ProcessWatch, watchdog
 from evopolicygym.sandbox.policy.zygote_client import JailedProcess, ProcessEnd, Zygote
 

@@ -1,4 +1,4 @@
-"""The protocol between the judge and one policy process: frames over two pipes, requests in and answers out.
+"""The protocol between the judge and one policy process: frames over two pipes, and how a policy can fail.
 
 Pipes are the cheapest blocking exchange: a round trip is two context switches and little else. They keep no message
 bounds, and need none: every frame has a length that follows from the spaces, each end sends only when it is its turn,
@@ -46,6 +46,31 @@ class Stage(StrEnum):
 
 
 STAGES: Final = tuple(Stage)
+
+
+class ErrorKind(StrEnum):
+    """How an episode, or the load of a policy, can fail: a closed list."""
+
+    MISSING_POLICY = "missing_policy"
+    DENIED_IMPORT = "denied_import"
+    IMPORT_ERROR = "import_error"
+    INIT_ERROR = "init_error"
+    INIT_TIMEOUT = "init_timeout"
+    RESET_ERROR = "reset_error"
+    ACT_ERROR = "act_error"
+    INVALID_ACTION = "invalid_action"
+    TIMEOUT = "timeout"
+    OOM = "oom"
+    CRASH = "crash"
+    SIMULATOR_ERROR = "simulator_error"
+
+
+class PolicyFailure(Exception):
+    """A failure of the policy, with a text for its author."""
+
+    def __init__(self, kind: ErrorKind, text: str) -> None:
+        super().__init__(text)
+        self.kind, self.text = kind, text
 
 
 def error_frame(stage: Stage) -> bytes:

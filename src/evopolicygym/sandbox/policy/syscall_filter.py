@@ -12,6 +12,7 @@ import platform
 from functools import cache
 from typing import Final
 
+from evopolicygym.sandbox.kernel import table
 from evopolicygym.sandbox.seccomp import (
     ALLOW,
     AND,
@@ -35,7 +36,6 @@ from evopolicygym.sandbox.seccomp import (
     prologue,
     when,
 )
-from evopolicygym.sandbox.syscalls import table
 
 ALLOWED: Final = frozenset(
     # read requests, answer, read own files, print

@@ -15,7 +15,7 @@ from functools import cache
 from typing import Final
 
 from evopolicygym.limits import WALL_FACTOR
-from evopolicygym.sandbox.policy.failures import ErrorKind, PolicyFailure
+from evopolicygym.sandbox.policy.protocol import ErrorKind, PolicyFailure
 
 TICK_S: Final = 0.05
 

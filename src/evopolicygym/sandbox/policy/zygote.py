@@ -26,8 +26,8 @@ if __name__ == "__main__":
 
 from evopolicygym.limits import Limits
 from evopolicygym.sandbox import kernel
-from evopolicygym.sandbox.policy import policy_main, private_root
-from evopolicygym.sandbox.policy.jail import Jail, Level, self_test
+from evopolicygym.sandbox.policy import policy_main
+from evopolicygym.sandbox.policy.jail import Jail, Level, leave_host, self_test
 from evopolicygym.sandbox.policy.protocol import REPORT_FD
 from evopolicygym.sandbox.privileges import count_tasks
 from evopolicygym.sandbox.runtime import Runtime
@@ -83,7 +83,7 @@ def _forget_packages(runtime: Message) -> None:
 def _enter(jail: Jail) -> int:
     """At level A: enter namespaces and become pid 1 of one, so that every policy dies with this process."""
     if jail.level is Level.A:
-        private_root.leave_host(jail.stage, jail.runtime)
+        leave_host(jail.stage, jail.runtime)
         if child := os.fork():
             os.waitpid(child, 0)
             os._exit(0)
