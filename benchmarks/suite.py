@@ -28,9 +28,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from evopolicygym.runs.settings import CORES, Seeds
-from evopolicygym.suites.file import Suite
+from evopolicygym.suites.file import PlannedRun, Suite, plan
 from evopolicygym.suites.folder import SuiteFolder
-from evopolicygym.suites.plan import PlannedRun, plan
 from evopolicygym.suites.scheduler import Scheduler
 from evopolicygym.tasks.sealing import create_key
 

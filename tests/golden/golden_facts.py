@@ -45,7 +45,7 @@ from evopolicygym.sandbox.policy.jail import Level
 from evopolicygym.sandbox.policy.protocol import ErrorKind
 from evopolicygym.suites import status
 from evopolicygym.suites.file import Suite
-from evopolicygym.suites.messages import KINDS
+from evopolicygym.suites.slot_pool import MESSAGE_KINDS
 from evopolicygym.tasks.ids import ids
 from evopolicygym.tasks.registry import core16
 from evopolicygym.tasks.splits import SIZES, PaperSplits, SealedSplits, Split, Splits, cases
@@ -276,7 +276,7 @@ def names(_: Path) -> Any:
         "traffic of an agent": [column.name for column in fields(ProxyTraffic)],
         "row of a suite": [column.name for column in fields(status.SuiteRow)],
         "limits of an agent": [limit.name for limit in everything.limits([])],
-        "messages of a suite": sorted(KINDS),
+        "messages of a suite": sorted(MESSAGE_KINDS),
         "words": {name: [str(word) for word in kind] for name, kind in VOCABULARIES.items()},
     }
 

@@ -12,9 +12,8 @@ import pytest
 from suite_helpers import TOY, SuiteRunner
 
 from evopolicygym.errors import UserError
-from evopolicygym.suites.file import Suite
+from evopolicygym.suites.file import Suite, plan
 from evopolicygym.suites.folder import SuiteFolder
-from evopolicygym.suites.plan import plan
 from evopolicygym.suites.scheduler import Scheduler
 
 TWO = TOY.replace('["toys:Toy-v0"]', '["toys:Toy-v0", "toys:Levels-v0"]') + "[agents.starter]\n[agents.nop]\n"

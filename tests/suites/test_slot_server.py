@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from evopolicygym.suites.log import STOPPED
+from evopolicygym.suites.folder import STOPPED
 from evopolicygym.suites.slot_pool import SlotPool, SlotServer
 from evopolicygym.suites.worker import PooledSlots, SharedRateLimits
 

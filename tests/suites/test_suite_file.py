@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from evopolicygym.errors import UserError
-from evopolicygym.suites.file import Suite
-from evopolicygym.suites.plan import plan
+from evopolicygym.suites.file import Suite, plan
 
 SHIPPED = sorted((Path(__file__).parents[2] / "suites").glob("*.toml"))
 SMALL = """

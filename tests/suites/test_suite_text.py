@@ -8,10 +8,9 @@ import pytest
 from rich.console import Console
 
 from evopolicygym.cli.suite_text import status_table
-from evopolicygym.suites import log
+from evopolicygym.suites import folder
 from evopolicygym.suites.estimate import estimate
-from evopolicygym.suites.file import SpendingCap, Suite
-from evopolicygym.suites.plan import plan
+from evopolicygym.suites.file import SpendingCap, Suite, plan
 from evopolicygym.suites.status import SuiteRow, SuiteRunStatus, is_over_cap
 
 
@@ -55,7 +54,7 @@ def test_as_many_rows_as_there_is_room_for():
     [
         ("", -signal.SIGKILL, False, "its process was killed by SIGKILL"),
         ("", -signal.SIGTERM, False, None),
-        ("", log.STOPPED, False, None),
+        ("", folder.STOPPED, False, None),
         ("evopolicygym: these differ:\n  budget\nDo this.\n", 2, True, "these differ: budget Do this."),
         ("Traceback\nKeyError: 3\n", 1, True, "KeyError: 3"),
         ("", 7, True, "its process ended with exit code 7"),
@@ -63,11 +62,11 @@ def test_as_many_rows_as_there_is_room_for():
 )
 def test_how_an_attempt_ended(tmp_path, said, code, gave_up, reason):
     path = tmp_path / "some.log"
-    log.begin(path)
+    folder.log_begin(path)
     with open(path, "a") as file:
         file.write(said)
-    log.end(path, code)
-    found = log.last_attempt(path)
+    folder.log_end(path, code)
+    found = folder.last_attempt(path)
     assert (found.gave_up, found.reason) == (gave_up, reason)
 
 
@@ -91,9 +90,9 @@ def test_the_log_of_a_run_is_read_only_where_it_is_one(tmp_path):
     (tmp_path / "logs").mkdir()
     path = tmp_path / "logs" / "run.log"
     path.write_text("=== begun now\nit broke\n=== ended, exit code 2\n")
-    assert log.last_attempt(path) == log.Attempt(2, "it broke")
+    assert folder.last_attempt(path) == folder.Attempt(2, "it broke")
     path.write_text(f"=== begun now\nit broke\n=== ended, exit code {'9' * 5000}\n")
-    assert log.last_attempt(path) == log.Attempt(None, None)
+    assert folder.last_attempt(path) == folder.Attempt(None, None)
     path.rename(tmp_path / "secret")
     path.symlink_to(tmp_path / "secret")
-    assert log.last_attempt(path) is None
+    assert folder.last_attempt(path) is None

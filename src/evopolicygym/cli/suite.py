@@ -24,9 +24,8 @@ from evopolicygym.files import write_atomic
 from evopolicygym.runs.settings import CORES, EngineName
 from evopolicygym.suites import worker as run_worker
 from evopolicygym.suites.estimate import estimate
-from evopolicygym.suites.file import Suite
+from evopolicygym.suites.file import PlannedRun, Suite, plan
 from evopolicygym.suites.folder import FILE, SuiteFolder, check_unchanged, is_owned
-from evopolicygym.suites.plan import PlannedRun, plan
 from evopolicygym.suites.scheduler import Scheduler
 from evopolicygym.suites.status import SuiteRow, SuiteStatus, status_json, write_status
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from evopolicygym.agents import definitions
 from evopolicygym.config import parse_toml
-from evopolicygym.suites.plan import PlannedRun
+from evopolicygym.suites.file import PlannedRun
 from evopolicygym.suites.status import SuiteRow
 
 EPISODE_START_S: Final = 0.02  # a policy's process and its environment

@@ -19,10 +19,8 @@ from typing import Final
 from evopolicygym.execution.ray.cluster import ClusterChanges, RayCluster
 from evopolicygym.runs.locks import CaseSet
 from evopolicygym.runs.settings import EngineName
-from evopolicygym.suites import log
-from evopolicygym.suites.file import SpendingCap
-from evopolicygym.suites.folder import SuiteFolder
-from evopolicygym.suites.plan import PlannedRun
+from evopolicygym.suites.file import PlannedRun, SpendingCap
+from evopolicygym.suites.folder import SuiteFolder, log_begin, log_end, log_failed_start
 from evopolicygym.suites.slot_pool import SlotPool, SlotServer
 from evopolicygym.suites.status import SuiteRow, SuiteRunStatus, SuiteStatus, is_over_cap
 from evopolicygym.suites.worker import RunWorkerConfig
@@ -170,10 +168,10 @@ class Scheduler:
         try:
             if self.status.row(process.planned).status is SuiteRunStatus.MISSING:
                 self._folder.supersede(name)
-            log.begin(log_file)
-            log.end(log_file, await self._play(process))
+            log_begin(log_file)
+            log_end(log_file, await self._play(process))
         except OSError as error:
-            log.give_up(log_file, f"its process could not be started: {error}")
+            log_failed_start(log_file, f"its process could not be started: {error}")
         finally:
             del self._processes[name]
             self._changed.set()

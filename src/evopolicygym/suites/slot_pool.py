@@ -1,7 +1,8 @@
 """Share the slots of a machine or a cluster among the runs of a suite.
 
-`SlotPool` decides who gets the next free slot: pure, without clock or processes. `SlotServer` talks to the runs'
-processes over their sockets.
+`SlotPool` decides which run gets the next free slot: pure, without clock or processes. `SlotServer` exchanges messages
+with the runs' processes: JSON lines over two sockets for each run. Over the first, the run asks for slots and returns
+them, and the server grants slots as they become free. Over the second, every request gets one reply at once.
 """
 
 from __future__ import annotations
@@ -11,18 +12,71 @@ import socket
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Any, Final
 
-from evopolicygym.suites.messages import (
-    AgentGone,
-    NoneWanted,
-    RateLimited,
-    SlotGranted,
-    SlotReturned,
-    SlotsWanted,
-    WaitReply,
-    decode,
-    encode,
-)
+import msgspec
+
+
+@dataclass(frozen=True)
+class SlotsWanted:
+    """How many slots the run wants to hold. ``urgent`` for train submissions, whose agent waits."""
+
+    count: int
+    urgent: bool
+
+
+@dataclass(frozen=True)
+class SlotReturned:
+    slot: int
+
+
+@dataclass(frozen=True)
+class SlotGranted:
+    slot: int
+
+
+@dataclass(frozen=True)
+class NoneWanted:
+    """Confirms that the run wants no more slots: no grant follows."""
+
+
+@dataclass(frozen=True)
+class RateLimited:
+    """The provider asked this run to wait. The reply says how long to wait, considering all runs of the provider."""
+
+    provider: str
+    wait_s: float
+
+
+@dataclass(frozen=True)
+class AgentGone:
+    """The agent has exited; only hidden scoring remains."""
+
+
+@dataclass(frozen=True)
+class WaitReply:
+    wait_s: float = 0.0
+
+
+MESSAGE_KINDS: Final[dict[str, type[Any]]] = {
+    "Want": SlotsWanted,
+    "GiveBack": SlotReturned,
+    "Granted": SlotGranted,
+    "Noted": NoneWanted,
+    "Waiting": RateLimited,
+    "Gone": AgentGone,
+    "Answer": WaitReply,
+}
+_KIND_OF_CLASS: Final = {message_class: kind for kind, message_class in MESSAGE_KINDS.items()}
+
+
+def encode_message(message: object) -> bytes:
+    return msgspec.json.encode([_KIND_OF_CLASS[type(message)], message]) + b"\n"
+
+
+def decode_message(line: bytes) -> Any:
+    kind, data = msgspec.json.decode(line)
+    return msgspec.convert(data, MESSAGE_KINDS[kind])
 
 
 @dataclass(eq=False)
@@ -123,7 +177,7 @@ class SlotServer:
     def send_grants(self) -> None:
         """Send new grants to their runs. Call it after every change of the pool."""
         for client, slot in self.pool.grants():
-            self._writers[client].write(encode(SlotGranted(slot)))
+            self._writers[client].write(encode_message(SlotGranted(slot)))
 
     async def _serve_slots(self, client: SlotClient, connection: socket.socket) -> None:
         reader, writer = await asyncio.open_connection(sock=connection)
@@ -131,11 +185,11 @@ class SlotServer:
         self.pool.add_client(client)
         try:
             while line := await _read_line(reader):
-                match decode(line):
+                match decode_message(line):
                     case SlotsWanted(count, urgent):
                         self.pool.want(client, count, urgent)
                         if count == 0:
-                            writer.write(encode(NoneWanted()))
+                            writer.write(encode_message(NoneWanted()))
                     case SlotReturned(slot):
                         self.pool.give_back(client, slot)
                 self.send_grants()
@@ -148,12 +202,12 @@ class SlotServer:
     async def _serve_requests(self, connection: socket.socket, on_agent_gone: Callable[[], None]) -> None:
         reader, writer = await asyncio.open_connection(sock=connection)
         while line := await _read_line(reader):
-            match decode(line):
+            match decode_message(line):
                 case RateLimited(provider, wait_s):
-                    writer.write(encode(WaitReply(self._shared_wait_s(provider, wait_s))))
+                    writer.write(encode_message(WaitReply(self._shared_wait_s(provider, wait_s))))
                 case AgentGone():
                     on_agent_gone()
-                    writer.write(encode(WaitReply()))
+                    writer.write(encode_message(WaitReply()))
         writer.close()
 
     def _shared_wait_s(self, provider: str, wait_s: float) -> float:

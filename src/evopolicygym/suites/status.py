@@ -19,10 +19,8 @@ from evopolicygym.run_paths import RunPaths
 from evopolicygym.run_record import load
 from evopolicygym.runs.agent_limits import AgentSpending, spending
 from evopolicygym.runs.run_status import has_begun, has_outcome, read_state
-from evopolicygym.suites import log
-from evopolicygym.suites.file import SpendingCap, Suite
-from evopolicygym.suites.folder import SuiteFolder
-from evopolicygym.suites.plan import PlannedRun
+from evopolicygym.suites.file import PlannedRun, SpendingCap, Suite
+from evopolicygym.suites.folder import SuiteFolder, last_attempt, waiting_reason
 
 VERSION: Final = 1
 PHASES: Final = {
@@ -143,7 +141,7 @@ def _modified(path: os.PathLike[str]) -> tuple[int, int]:
 
 
 def _read_row(folder: SuiteFolder, planned: PlannedRun, is_running: bool) -> SuiteRow:
-    root, attempt = folder.run(planned.name), log.last_attempt(folder.log(planned.name))
+    root, attempt = folder.run(planned.name), last_attempt(folder.log(planned.name))
     agent, superseded = planned.settings.agent, folder.superseded(planned.name)
     assert agent is not None
     wasted = [_wasted(path) for path in superseded]
@@ -159,7 +157,7 @@ def _read_row(folder: SuiteFolder, planned: PlannedRun, is_running: bool) -> Sui
         "wasted_dollars": sum(attempt.dollars or 0.0 for attempt in wasted),
     }
     if is_running:
-        facts |= {"status": SuiteRunStatus.RUNNING, "reason": log.waits_for(folder.log(planned.name))}
+        facts |= {"status": SuiteRunStatus.RUNNING, "reason": waiting_reason(folder.log(planned.name))}
     elif attempt and attempt.gave_up:
         facts |= {"status": SuiteRunStatus.FAILED, "reason": attempt.reason}
     else:

@@ -27,16 +27,16 @@ from evopolicygym.runs.run_status import has_begun, read_state
 from evopolicygym.runs.serve import finish_run
 from evopolicygym.runs.settings import RunSettings
 from evopolicygym.sandbox import kernel
-from evopolicygym.suites.log import STOPPED
-from evopolicygym.suites.messages import (
+from evopolicygym.suites.folder import STOPPED
+from evopolicygym.suites.slot_pool import (
     AgentGone,
     NoneWanted,
     RateLimited,
     SlotReturned,
     SlotsWanted,
     WaitReply,
-    decode,
-    encode,
+    decode_message,
+    encode_message,
 )
 
 POLL_S: Final = 0.02
@@ -104,7 +104,7 @@ class PooledSlots:
 
     def _send(self, message: object) -> None:
         try:
-            self._connection.sendall(encode(message))
+            self._connection.sendall(encode_message(message))
         except ConnectionError:
             _exit_after_scheduler()
 
@@ -126,7 +126,7 @@ class PooledSlots:
         if not data:
             _exit_after_scheduler()
         *lines, self._unread = (self._unread + data).split(b"\n")
-        yield from map(decode, lines)
+        yield from map(decode_message, lines)
 
 
 class SharedRateLimits:
@@ -145,14 +145,14 @@ class SharedRateLimits:
     def _request(self, message: object) -> WaitReply:
         with self._lock:
             try:
-                self._file.write(encode(message))
+                self._file.write(encode_message(message))
                 self._file.flush()
                 line = self._file.readline()
             except ConnectionError:
                 line = b""
         if not line:
             _exit_after_scheduler()
-        reply: WaitReply = decode(line)
+        reply: WaitReply = decode_message(line)
         return reply
 
 
