@@ -10,10 +10,13 @@ from typing import Any
 
 from evopolicygym.errors import Fault, is_permanent
 from evopolicygym.execution.recording import Recorder
+from evopolicygym.execution.translated import TranslatedPolicy
 from evopolicygym.sandbox.policy.policy_process import PolicyProcess, RecordedActions
 from evopolicygym.sandbox.policy.protocol import PolicyFailure
 from evopolicygym.tasks import simulator
 from evopolicygym.tasks.task import Task
+
+Player = PolicyProcess | RecordedActions | TranslatedPolicy
 
 
 class SimulatorError(Exception):
@@ -35,9 +38,7 @@ class EpisodeProgress:
     left_out: tuple[str, ...] = ()
 
 
-def play(
-    task: Task, env: Any, seed: int, policy: PolicyProcess | RecordedActions, recorder: Recorder | None = None
-) -> EpisodeProgress:
+def play(task: Task, env: Any, seed: int, policy: Player, recorder: Recorder | None = None) -> EpisodeProgress:
     """Play from the first reset to the last step. A failing policy is a result; a failing simulator raises."""
     progress = EpisodeProgress()
     began = time.perf_counter()
@@ -58,7 +59,7 @@ def _steps(
     horizon: int,
     step: Callable[[Any], Any],
     observation: Any,
-    policy: PolicyProcess | RecordedActions,
+    policy: Player,
     recorder: Recorder | None,
     progress: EpisodeProgress,
 ) -> None:

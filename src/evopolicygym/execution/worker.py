@@ -18,8 +18,9 @@ from typing import Any, NoReturn
 from evopolicygym.errors import Fault, IsolationUnavailable, UserError, is_permanent
 from evopolicygym.execution.episode import EpisodeProgress, SimulatorError, play
 from evopolicygym.execution.messages import WorkerAnswer, WorkerHello, WorkerRequest, WorkerSettings, receive, send
-from evopolicygym.execution.recording import Recorders
+from evopolicygym.execution.recording import Recorder, Recorders
 from evopolicygym.execution.records import Episode, EpisodeError, EpisodeResult, LoadResult
+from evopolicygym.execution.translated import TranslatedPolicy, TranslatedRecorder
 from evopolicygym.sandbox import kernel
 from evopolicygym.sandbox.checkpoints import Checkpoint, remove_tree
 from evopolicygym.sandbox.policy.codec import action_size, size_of
@@ -29,6 +30,7 @@ from evopolicygym.sandbox.policy.zygote import NUMPY, SCIPY
 from evopolicygym.sandbox.policy.zygote_client import Zygote, ZygoteForker, start_by_exec
 from evopolicygym.tasks import simulator
 from evopolicygym.tasks.spaces import json_safe
+from evopolicygym.tasks.translation import translation_of
 
 ERROR_IN_EPISODE = {ErrorKind.DENIED_IMPORT: ErrorKind.IMPORT_ERROR, ErrorKind.INIT_TIMEOUT: ErrorKind.TIMEOUT}
 
@@ -44,13 +46,16 @@ class Worker:
         self._zygotes: dict[tuple[str, ...], Zygote] = {NUMPY: best}
         self.level = self._zygotes[NUMPY].level
         env = self._make()
-        observation, action = simulator.schemas(self._task, env)
+        observation, action = simulator.own_schemas(self._task, env)
         env.close()
-        self.policy_arguments = PolicyArguments(observation, action, self._task.env_meta())
         try:
             size_of(observation), action_size(action)
         except ValueError as error:
             raise UserError(f"{self._task.id} cannot be played: {error}") from error
+        self._translation = translation_of(self._task, observation, action)
+        if self._translation:
+            observation, action = self._translation.obs_space, self._translation.action_space
+        self.policy_arguments = PolicyArguments(observation, action, self._task.env_meta())
 
     def load(self, checkpoint: Checkpoint) -> LoadResult:
         """Import and construct the policy, without an environment."""
@@ -106,10 +111,14 @@ class Worker:
     def _rollout(self, episode: Episode, policy: PolicyProcess | RecordedActions) -> EpisodeProgress:
         env = self._make()
         try:
+            player = TranslatedPolicy(policy, self._translation) if self._translation else policy
             if episode.recording is None:
-                return play(self._task, env, episode.case.seed, policy)
+                return play(self._task, env, episode.case.seed, player)
             with Recorders(episode.recording, env, self.policy_arguments.obs_space) as recorders:
-                progress = play(self._task, env, episode.case.seed, policy, recorders)
+                recorder: Recorder = recorders
+                if isinstance(player, TranslatedPolicy):
+                    recorder = TranslatedRecorder(recorders, player, self._task.view.reward_scale)
+                progress = play(self._task, env, episode.case.seed, player, recorder)
             progress.left_out = recorders.left_out
             return progress
         finally:

@@ -8,6 +8,7 @@ import hashlib
 import hmac
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 
 
 class TextLevel(StrEnum):
@@ -52,6 +53,9 @@ UNSTATED = {
 }
 
 
+REWARD_SCALES: Final = (0.25, 0.5, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)  # their number divides 256
+
+
 @dataclass(frozen=True)
 class TaskView:
     """How a task is shown to agent and policy, and which variant of it is played. ``key`` is the secret that a variant
@@ -64,6 +68,13 @@ class TaskView:
     @property
     def is_blind(self) -> bool:
         return self.text is TextLevel.BLIND
+
+    @property
+    def reward_scale(self) -> float:
+        """Return the factor of the rewards and returns that an agent sees. It is a power of two: nothing is rounded."""
+        if self.variant is not Variant.DISGUISED:
+            return 1.0
+        return REWARD_SCALES[hmac.digest(self.key, b"reward scale", "sha256")[0] % len(REWARD_SCALES)]
 
     def key_id(self) -> str:
         """Return the hash that names the key without revealing it."""

@@ -19,6 +19,7 @@ from evopolicygym.tasks.conditions import TextLevel
 from evopolicygym.tasks.pins import BEHIND, pins
 from evopolicygym.tasks.spaces import Schema, check_action, schema_of, with_names
 from evopolicygym.tasks.task import Task
+from evopolicygym.tasks.translation import translation_of
 
 # Headless drawing for every simulator; set before the first of them is imported.
 HEADLESS: Final = {"SDL_VIDEODRIVER": "offscreen", "SDL_AUDIODRIVER": "dummy", "PYGAME_HIDE_SUPPORT_PROMPT": "1"}
@@ -93,7 +94,14 @@ def stepper(task: Task, env: Any) -> Callable[[Any], Any]:
 
 
 def schemas(task: Task, env: Any) -> tuple[Schema, Schema]:
-    """Return the observation and action space; at the full text with the names that the task gives to their
+    """Return the observation and action space as a policy sees them."""
+    own = own_schemas(task, env)
+    translation = translation_of(task, *own)
+    return (translation.obs_space, translation.action_space) if translation else own
+
+
+def own_schemas(task: Task, env: Any) -> tuple[Schema, Schema]:
+    """Return the spaces of the environment itself; at the full text with the names that the task gives to their
     entries."""
     try:
         observation, action = schema_of(env.observation_space), schema_of(env.action_space)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from evopolicygym.limits import Limits
-from evopolicygym.tasks.conditions import TaskView
+from evopolicygym.tasks.conditions import TaskView, Variant
 
 ANONYMOUS: Final = ("task", "task", 1)  # env, task and env_version of a task whose name is not told
 
@@ -81,7 +81,17 @@ class Task:
         names = {"env": self.env_id, "task": self.id, "env_version": self.version}
         if self.view.is_blind:
             names = dict(zip(names, ANONYMOUS, strict=True))
-        return {**names, "max_episode_steps": self.horizon}
+        return {**names, "max_episode_steps": self.shown_horizon}
+
+    @property
+    def shown_horizon(self) -> int:
+        """The horizon that an agent is told: of a disguised task the next round number above it."""
+        return self.horizon if self.view.variant is not Variant.DISGUISED else _round_above(self.horizon)
+
+    @property
+    def shown_failure_return(self) -> float:
+        """The failure return at the scale of the returns that an agent sees."""
+        return self.failure_return.value * self.view.reward_scale
 
     def seen(self, view: TaskView) -> Task:
         """Return this task as a run shows and plays it."""
@@ -90,3 +100,9 @@ class Task:
     def failed_score(self, return_so_far: float) -> float:
         """Return the score of a failed episode: crashing early never scores more than playing on."""
         return min(return_so_far, self.failure_return.value)
+
+
+def _round_above(number: int) -> int:
+    """Return the next of 1, 2, 5, 10, 20, 50, ... above a number."""
+    scale = int("1".ljust(len(str(number)), "0"))
+    return next(factor * scale for factor in (1, 2, 5, 10) if factor * scale > number)
