@@ -118,6 +118,9 @@ class WorkerProcess:
         self._process.kill()
         self.killed = True
 
+    def is_usable(self) -> bool:
+        return not self.killed and self._process.poll() is None
+
     def close(self) -> None:
         """End the worker; its zygotes and policies die with it."""
         self._process.kill()
@@ -243,9 +246,9 @@ class LocalEngine:
             self._slots.give_back(granted[0])
 
     def _worker(self, slot: int) -> WorkerProcess:
-        """Return the worker of a slot; start one if there is none or it was killed."""
+        """Return the worker of a slot; start one if there is none, it was killed, or it died while it had no work."""
         worker = self._workers.get(slot)
-        if worker is None or worker.killed:
+        if worker is None or not worker.is_usable():
             if worker:
                 worker.close()
             self._workers[slot] = worker = self._start_worker(slot)

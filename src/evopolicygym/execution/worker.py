@@ -174,8 +174,7 @@ def main(connection: socket.socket, forker: ZygoteForker) -> NoReturn:
     settings = receive(connection, WorkerSettings)
     if settings is None:
         sys.exit(0)
-    signal.signal(signal.SIGTERM, lambda *_: _exit(settings))
-    kernel.die_with_parent(signal.SIGTERM)
+    _exit_with_engine(settings)
     os.sched_setaffinity(0, {settings.core})
     _set_environment(settings.environment)
     try:
@@ -207,6 +206,19 @@ def _set_environment(environment: tuple[tuple[bytes, bytes], ...]) -> None:
     os.environb.clear()
     os.environb.update(environment)
     sys.path[:0] = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
+
+
+def _exit_with_engine(settings: WorkerSettings) -> None:
+    """Exit when the engine's process is gone. The kernel sends the signal whenever the thread ends that started this
+    process, so the parent tells whether the engine itself has ended."""
+    engine = os.getppid()
+
+    def on_signal(*_: object) -> None:
+        if os.getppid() != engine:
+            _exit(settings)
+
+    signal.signal(signal.SIGTERM, on_signal)
+    kernel.die_with_parent(signal.SIGTERM)
 
 
 def _exit(settings: WorkerSettings) -> NoReturn:
