@@ -56,7 +56,7 @@ def engine() -> Iterator[LocalEngine]:
 def play(engine: LocalEngine, folder: Path, source: str) -> list[EpisodeResult]:
     task = toy_task(limits=LIMITS)
     chosen = cases(PaperSplits(), task.id, Split.VALIDATION, list(range(CASES)))
-    results = scoring.play(engine, task, engine.store.snapshot(write_policy(folder, source)), chosen)
+    results = scoring.play_cases(engine, task, engine.store.snapshot(write_policy(folder, source)), chosen)
     assert results is not None and [result.case.index for result in results] == list(range(CASES))
     return results
 
@@ -78,7 +78,7 @@ def test_what_the_simulator_takes_is_not_counted(tmp_path):
     chosen = cases(PaperSplits(), task.id, Split.VALIDATION, [0, 1])
     with LocalEngine(task) as engine:
         checkpoint = engine.store.snapshot(write_policy(tmp_path / "policy", policy_source()))
-        results = scoring.play(engine, task, checkpoint, chosen)
+        results = scoring.play_cases(engine, task, checkpoint, chosen)
     assert results and [result.error for result in results] == [None, None]
     assert sum(result.wall_s for result in results) > 1.8 > sum(result.policy_wall_s for result in results)
 

@@ -29,15 +29,6 @@ REFRESH_S: Final = 0.25
 STOPPED: Final = frozenset(
     {"interrupted", "limit", "timeout", "turn_limit"}
 )  # turns that ended by no fault of the agent
-# Settings of an agent, by the names that `run` has for them.
-CALLED: Final = {
-    "turns": "max_turns",
-    "hours": "max_hours",
-    "tokens": "max_tokens",
-    "dollars": "max_cost",
-    "retries": "max_retries",
-    "silent_minutes": "max_silence",
-}
 
 
 @dataclass(frozen=True)
@@ -147,67 +138,24 @@ def run(
     >>> result.outcome, len(result.returns), result.publishable
     ('scored', 1, False)
     """
+    options_given = dict(locals())  # by the names of their parameters
+    from evopolicygym.runs.options import given_settings
     from evopolicygym.runs.settings import EngineName
-    from evopolicygym.tasks.registry import absolute_name
 
-    is_function = callable(agent)
-    if is_function and (agent_isolation in ("A", "B") or agent_network == "none"):
-        raise UserError(
-            "a Python function cannot be isolated: it shares the process tree and the files of its caller",
-            'Make it a program, and pass it as a command: agent=["python3", "my_agent.py"].',
-        )
-    settings = _agent_settings(
-        agent,
-        model=model,
-        base_url=model_url,
-        seed=seed,
-        options=dict(options or {}),
-        variables=_words(agent_env, "agent_env"),
-        hosts=_words(agent_hosts, "agent_hosts"),
-        shown=[Path(path).resolve() for path in show],
-        json_lines=json_lines,
-        isolation="none" if is_function else agent_isolation,
-        network="open" if is_function else agent_network,
-        turns=max_turns,
-        hours=max_hours,
-        tokens=max_tokens,
-        dollars=max_cost,
-        retries=max_retries,
-        silent_minutes=max_silence,
-        prices=prices and Path(prices).resolve(),
-    )
-    given = {
-        "task": absolute_name(os.fspath(task)),
-        "seeds": seeds,
-        "seal_key": seal_key and Path(seal_key).resolve(),
-        "budget": budget,
-        "validation_cases": validation_cases,
-        "heldout_cases": heldout_cases,
-        "video": video,
-        "stock": stock,
-        "max_candidates": max_candidates,
-        "text": text,
-        "variant": variant,
-        "own_models": own_models,
-        "feedback": feedback,
-        "isolation": isolation,
-        "jobs": jobs,
-        "engine": engine,
-        "ray_address": ray_address,
-        "agent": settings,
-    }
-    member(EngineName, engine, "engine").check_address(ray_address)
+    member(EngineName, engine, "engine")
+    settings = _agent_settings(agent, options_given)
+    given = given_settings(task, options_given, settings)
     root = Path(folder) if folder is not None else new_folder(os.fspath(task), settings)
     with ExitStack() as stack:
         setup = _setup(agent, settings, stack)
-        play(root, setup, given, lambda owner: _reporting(owner, progress, notice or warnings.warn))
+        play_to_outcome(root, setup, given, lambda owner: _reporting(owner, progress, notice or warnings.warn))
     played = load_run(root)
     if failure := _agent_failure(played):
         notice(failure) if notice else warnings.warn(failure, stacklevel=2)
     return played
 
 
-def play(
+def play_to_outcome(
     root: Path,
     setup: AgentSetup | PythonAgentSetup,
     given: Mapping[str, Any],
@@ -240,34 +188,38 @@ def new_folder(task: str, settings: AgentSettings) -> Path:
     return Path("runs") / "__".join(part.replace("/", "-") for part in parts)
 
 
-def _agent_settings(agent: str | Sequence[str] | Callable[[Workspace], object], **values: Any) -> AgentSettings:
+def _agent_settings(
+    agent: str | Sequence[str] | Callable[[Workspace], object], options: Mapping[str, Any]
+) -> AgentSettings:
     from evopolicygym.agents.definitions import COMMAND
-    from evopolicygym.runs.install_paths import resolve_command
-    from evopolicygym.runs.settings import AgentSettings
+    from evopolicygym.runs.options import agent_settings, words
 
     if callable(agent):
-        from evopolicygym.api.agent_source import agent_name
-
-        if values["model"] or values["base_url"] or values["options"] or values["json_lines"]:
-            raise UserError(
-                "a Python function takes no model, model_url, options or json_lines",
-                "Use what you need in the function.",
-            )
-        return AgentSettings.make(CALLED, name=agent_name(agent), **values)
+        return _function_settings(agent, options)
     if not isinstance(agent, Sequence):
         raise UserError(f"agent is a name, a list of words or a function (got: {agent!r})")
+    if agent == COMMAND:
+        raise UserError("the command is missing", 'Pass it as a list: agent=["./my-agent.sh", "--fast"].')
     if isinstance(agent, str):
-        name = str(Path(agent).resolve()) if agent.endswith(".toml") else agent
-        if name == COMMAND:
-            raise UserError("the command is missing", 'Pass it as a list: agent=["./my-agent.sh", "--fast"].')
-        return AgentSettings.make(CALLED, name=name, **values)
-    return AgentSettings.make(CALLED, name=COMMAND, command=resolve_command(_words(agent, "agent")), **values)
+        return agent_settings(agent, [], options)
+    return agent_settings(COMMAND, words(agent, "agent"), options)
 
 
-def _words(given: Sequence[str], name: str) -> list[str]:
-    if isinstance(given, str) or not all(isinstance(word, str) for word in given):
-        raise UserError(f"{name} is {given!r}", "Pass a list of strings.")
-    return list(given)
+def _function_settings(agent: Callable[[Workspace], object], options: Mapping[str, Any]) -> AgentSettings:
+    from evopolicygym.api.agent_source import agent_name
+    from evopolicygym.runs.options import agent_settings
+
+    if options["agent_isolation"] in ("A", "B") or options["agent_network"] == "none":
+        raise UserError(
+            "a Python function cannot be isolated: it shares the process tree and the files of its caller",
+            'Make it a program, and pass it as a command: agent=["python3", "my_agent.py"].',
+        )
+    if any(options[name] for name in ("model", "model_url", "options", "json_lines")):
+        raise UserError(
+            "a Python function takes no model, model_url, options or json_lines",
+            "Use what you need in the function.",
+        )
+    return agent_settings(agent_name(agent), [], {**options, "agent_isolation": "none", "agent_network": "open"})
 
 
 def _setup(

@@ -13,8 +13,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from evopolicygym.agents.definitions import COMMAND
-from evopolicygym.api.run import new_folder, play
+from evopolicygym.api.run import new_folder, play_to_outcome
 from evopolicygym.cli.options import TASK_HELP
 from evopolicygym.cli.output import print_notice, print_refused_nodes, stderr
 from evopolicygym.cli.play_options import (
@@ -38,20 +37,13 @@ from evopolicygym.run_paths import RunPaths
 from evopolicygym.runs.agent_setup import AgentSetup, set_up_agent
 from evopolicygym.runs.install_paths import resolve_command
 from evopolicygym.runs.open_run import OpenRun, resume_settings
+from evopolicygym.runs.options import agent_settings, given_settings
 from evopolicygym.runs.run_status import has_outcome, read_state, recorded_settings
 from evopolicygym.runs.settings import CORES, MAY_DIFFER, AgentSettings, EngineName, IsolationChoice, RunSettings, Seeds
 from evopolicygym.runs.trust import granted_command, granted_options, is_signed_here
 from evopolicygym.sandbox.agent.agent_sandbox import NetworkAccess
 from evopolicygym.tasks.registry import absolute_name
 
-LIMITS: Final = {
-    "turns": "--max-turns",
-    "hours": "--max-hours",
-    "tokens": "--max-tokens",
-    "dollars": "--max-cost",
-    "retries": "--max-retries",
-    "silent_minutes": "--max-silence",
-}
 BESIDE: Final = "put what it needs into a folder of its own, or add --show PATH"
 
 
@@ -125,61 +117,22 @@ def run(
 ) -> None:
     """Let an agent play one run, then score it. The agent is prompted until its budget is spent, a limit is reached or
     it stops."""
+    options = dict(locals())  # by the names of their parameters
     if resume:
         _resume(context, resume, engine, ray_address, json)
         return
     if task is None:
         raise UserError("no task is given", "For example: evopolicygym run core16/acrobot --agent tuner")
-    settings = AgentSettings.make(
-        LIMITS,
-        name=str(Path(agent).resolve()) if agent.endswith(".toml") else agent,
-        model=model,
-        base_url=model_url,
-        seed=seed,
-        options=dict(_option(text) for text in option or []),
-        command=resolve_command(command or []) if agent == COMMAND else command or [],
-        variables=agent_env or [],
-        hosts=agent_host or [],
-        shown=[path.resolve() for path in show or []],
-        json_lines=json_lines,
-        isolation=agent_isolation.value,
-        network=agent_network,
-        turns=max_turns,
-        hours=max_hours,
-        tokens=max_tokens,
-        dollars=max_cost,
-        retries=max_retries,
-        silent_minutes=max_silence,
-        prices=prices and prices.resolve(),
-    )
-    (engine or EngineName.LOCAL).check_address(ray_address)
-    given = {
-        "task": absolute_name(task),
-        "seeds": seeds,
-        "seal_key": seal_key and seal_key.resolve(),
-        "budget": budget,
-        "validation_cases": validation_cases,
-        "heldout_cases": heldout_cases,
-        "video": video,
-        "stock": stock,
-        "max_candidates": max_candidates,
-        "text": text,
-        "variant": variant,
-        "own_models": own_models,
-        "feedback": feedback,
-        "isolation": isolation,
-        "jobs": jobs,
-        "engine": engine,
-        "ray_address": ray_address,
-        "agent": settings,
-    }
+    options |= {"options": dict(_option(text) for text in option or []), "agent_hosts": agent_host}
+    settings = agent_settings(agent, command or [], options, flags=True)
+    given = given_settings(task, options, settings)
     play_and_show(folder or new_folder(task, settings), settings, given, json)
 
 
 def play_and_show(root: Path, settings: AgentSettings, given: dict[str, Any], json: bool) -> None:
     """Play a run to its outcome and print it. Exit with 1 if there is no score and the agent is not to blame."""
     setup = set_up_agent(settings)
-    play(root, setup, given, lambda run: _progress(run, setup, root))
+    play_to_outcome(root, setup, given, lambda run: _progress(run, setup, root))
     _show(root, json)
 
 

@@ -7,7 +7,7 @@ import json as json_module
 import os
 import signal
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
 
@@ -26,10 +26,10 @@ from evopolicygym.cli.run_text import check_outcome, show_outcome
 from evopolicygym.judge.judge import Videos
 from evopolicygym.judge.state import RunPhase
 from evopolicygym.runs.open_run import OpenRun, open_run
+from evopolicygym.runs.options import given_settings
 from evopolicygym.runs.serve import serve_run
 from evopolicygym.runs.settings import CORES, Seeds, ValidateWhen
 from evopolicygym.runs.workspace import example_cases
-from evopolicygym.tasks.registry import absolute_name
 
 HOW_TO: Final = """\
   python {workspace}/submit.py {cases}      submit {workspace}/system for {meaning}
@@ -70,25 +70,9 @@ def serve(
     ] = False,
 ) -> None:
     """Open a run without an agent, and accept submissions until `evopolicygym finish` ends it."""
+    options = dict(locals())  # by the names of their parameters
     validate.check_new()
-    given: dict[str, Any] = {
-        "task": absolute_name(task),
-        "seeds": seeds,
-        "seal_key": seal_key and seal_key.resolve(),
-        "budget": budget,
-        "validation_cases": validation_cases,
-        "heldout_cases": heldout_cases,
-        "video": video,
-        "stock": stock,
-        "max_candidates": max_candidates,
-        "text": text,
-        "variant": variant,
-        "own_models": own_models,
-        "feedback": feedback,
-        "isolation": isolation,
-        "jobs": jobs,
-    }
-    with open_run(run, **given) as owner:
+    with open_run(run, **given_settings(task, options)) as owner:
         if owner.judge.state.phase is RunPhase.FINISHED:
             stderr.print(f"{run} is finished: it accepts no more submissions")
         else:

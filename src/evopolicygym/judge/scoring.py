@@ -116,14 +116,14 @@ def _play(judge: Judge, checkpoint: Checkpoint, split: Split, advance: Advance) 
         advance()
 
     try:
-        results = play(judge.context.engine, judge.context.task, checkpoint, chosen, played)
+        results = play_cases(judge.context.engine, judge.context.task, checkpoint, chosen, played)
     except Fault as fault:
         text = f"a hidden episode has no score: {fault}; finish the run again to continue from here"
         raise Fault(text, fault.permanent) from fault
     return episode_stats(results), time.perf_counter() - began
 
 
-def play(
+def play_cases(
     engine: Engine, task: Task, checkpoint: Checkpoint, chosen: list[Case], advance: Advance = lambda: None
 ) -> list[EpisodeResult]:
     """Play one checkpoint on ``chosen``.

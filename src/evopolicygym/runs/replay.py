@@ -81,8 +81,10 @@ def replay_winner(
     )
     with no_agents, LocalEngine(task, jobs, isolation.levels(), None, False, settings.stock) as engine:
         copy = _copy_winner(engine, paths.checkpoints / winner.hash, winner)
-        first = episode_stats(scoring.play(engine, task, copy, heldout))
-        second = episode_stats(scoring.play(engine, task, copy, heldout))  # in the same engine: under the same limits
+        first = episode_stats(scoring.play_cases(engine, task, copy, heldout))
+        second = episode_stats(
+            scoring.play_cases(engine, task, copy, heldout)
+        )  # in the same engine: under the same limits
     recorded = state.heldout[winner.hash].tally
     if len(recorded.returns) != len(heldout) or len(recorded.errors) != len(heldout):
         raise UserError(f"it records {len(recorded.returns)} returns for {len(heldout)} held-out cases")
