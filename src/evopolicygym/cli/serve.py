@@ -25,11 +25,11 @@ from evopolicygym.cli.play_options import (
 from evopolicygym.cli.run_text import check_outcome, show_outcome
 from evopolicygym.judge.judge import Videos
 from evopolicygym.judge.state import RunPhase
+from evopolicygym.runs.instructions import example_cases
 from evopolicygym.runs.open_run import OpenRun, open_run
 from evopolicygym.runs.options import given_settings
 from evopolicygym.runs.serve import serve_run
 from evopolicygym.runs.settings import CORES, Seeds, ValidateWhen
-from evopolicygym.runs.workspace import example_cases
 
 HOW_TO: Final = """\
   python {workspace}/submit.py {cases}      submit {workspace}/system for {meaning}

@@ -246,9 +246,7 @@ def _begin(run: OpenRun, task: Task, ids: dict[str, Any], agent_facts: dict[str,
     engine, settings = run.judge.context.engine, run.settings
     config = settings.toml().encode()
     write_atomic(run.paths.config, config)
-    workspace.make_workspace(
-        run.paths, run.task_text, engine.action_space, settings.budget, settings.video, settings.max_candidates
-    )
+    workspace.make_workspace(run.paths, settings, run.task_text, engine.obs_space, engine.action_space)
     failpoint("opening")
     facts = {
         "evopolicygym": __version__,

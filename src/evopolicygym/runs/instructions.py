@@ -1,0 +1,115 @@
+"""AGENTS.md: what the agent of a run is told. One function for each section; the task's own text comes last."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from evopolicygym.execution.recording import large_arrays
+from evopolicygym.judge.judge import Videos
+from evopolicygym.judge.protocol import LAST, MAX_EPISODES
+from evopolicygym.runs.settings import RunSettings
+from evopolicygym.sandbox.checkpoints import MAX_BYTES, MAX_FILES
+from evopolicygym.tasks.conditions import OwnModels
+from evopolicygym.tasks.spaces import Schema
+
+OWN_MODELS: Final = {
+    OwnModels.ALLOWED: """\
+- You may use models of the task that you write yourself, from what you know, from this text or from recorded episodes:
+  inside the policy, for planning for example, and outside it, to try policies before you submit them.""",
+    OwnModels.FORBIDDEN: """\
+- You may not use a model of the task, neither inside the policy nor outside it: no copied transition or reward
+  functions, and no episodes simulated without a submission. Fitting to recorded episodes is allowed.""",
+}
+
+
+def render_instructions(settings: RunSettings, task_text: str, obs_space: Schema) -> str:
+    """Return the text of AGENTS.md. ``task_text`` is the text of the task (tasks/contract.py)."""
+    sections = (job_section(), rules_section(settings), submit_section(settings), feedback_section(settings, obs_space))
+    return "\n".join(sections) + f"\n---\n\n{task_text}"
+
+
+def job_section() -> str:
+    return """\
+# Your job
+
+Write the best policy you can for the task below. The policy is `system/policy.py`; all files in `system/` belong to it.
+Submit it for training episodes, read the feedback, improve it, and submit again, until the budget is spent.
+"""
+
+
+def rules_section(settings: RunSettings) -> str:
+    """Return budget, scoring and what is allowed: the same at every text level."""
+    candidates = "any policy that you submitted and that loaded may be selected, so a risky one costs only its episodes"
+    if settings.max_candidates:
+        candidates = (
+            f"at most {settings.max_candidates} of your policies can be selected: the last {settings.max_candidates} "
+            "different ones that you\n  submitted and that loaded. To keep an earlier one among them, submit it again "
+            "unchanged. Each reply lists those that\n  count so far"
+        )
+    return f"""\
+## Rules
+
+- Your budget is {settings.budget} training episodes in total. A submission costs one episode per case that it names.
+  The run is over when the budget is spent. Unspent budget is neither rewarded nor punished.
+- Training cases are numbered 0 to {LAST}. The same policy on the same case always gives the same result, so repeating
+  a case is only useful after a change.
+- At the end, the submitted policy with the best mean return on hidden cases is selected, and then measured on other
+  hidden cases; {candidates}.
+- A policy that is tuned to the training cases, and does badly on others, scores badly. You cannot see the hidden cases.
+- The only way to run the environment is a submission: running it, or a copy of its code, yourself is not allowed.
+{OWN_MODELS[settings.own_models]}
+- Outside `system/` you may keep notes, scripts and data. They are not submitted.
+- There is no one to answer questions. The folder may hold your own files from earlier turns: continue from them.
+"""
+
+
+def submit_section(settings: RunSettings) -> str:
+    cases, meaning = example_cases(settings.budget)
+    most = min(MAX_EPISODES, settings.budget)
+    return f"""\
+## How to submit
+
+```
+python3 submit.py {cases:12}# submit system/ for {meaning}; any list such as 0-3,7,7
+python3 submit.py --check     # free: import the policy here and ask it for one action, on a recorded observation if any
+python3 submit.py --info      # remaining budget, limits, spaces
+python3 submit.py --help
+```
+
+`submit.py` waits for the result and prints a summary. If it is killed while it waits, run it again without cases: the
+submission continues, and nothing is charged twice. To submit without it, POST {{"env_instances": [0, 1, 2]}} to the URL
+in `EVOPOLICYGYM_SUBMIT_URL` or `door.json`; GET /info and /task are at the same address.
+
+A submission may name at most {most} episodes, and only one runs at a time. `system/` may hold {MAX_BYTES >> 20} MiB in
+{MAX_FILES} files. A refused request costs nothing. A policy that does not import or crashes costs all of its episodes.
+"""
+
+
+def feedback_section(settings: RunSettings, obs_space: Schema) -> str:
+    lines = [
+        "- `summary.json`: returns, lengths, errors and the remaining budget; lists are in the order of the cases you "
+        "named",
+        "- `errors.txt`",
+        "- `episodes/ep_XXX/` for each episode, in the same order:",
+        "  - `trajectory.jsonl`: one line per step with `t`, `obs`, `action`, `reward`, `terminated`, `truncated`; the "
+        "last line\n    has only the final `obs`",
+    ]
+    if any(large_arrays(obs_space)):
+        lines.append(
+            '  - `observations.npz`: in the lines above, `{"npz": NAME, "row": ROW}` stands for\n'
+            '    `numpy.load("observations.npz")[NAME][ROW]`'
+        )
+    lines += [
+        "  - `stdout.txt` and `stderr.txt`: what the policy printed, the first 64 KiB of each",
+        "  - `error.txt` if the episode failed",
+    ]
+    films = {Videos.FIRST: "  - `video.mp4` in the first episode", Videos.ALL: "  - `video.mp4`"}
+    if settings.video in films:
+        lines.append(films[settings.video])
+    return "## What you get back\n\n`feedback/submit_NNN/` holds:\n\n" + "\n".join(lines) + "\n"
+
+
+def example_cases(budget: int) -> tuple[str, str]:
+    """Return train cases for a first submission within a budget: as `submit.py` takes them, and in words."""
+    last = min(8, budget) - 1
+    return (f"0-{last}", f"train cases 0 to {last} ({last + 1} episodes)") if last > 0 else ("0", "train case 0")
