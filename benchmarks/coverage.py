@@ -21,8 +21,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from evopolicygym.analysis.stats.aggregates import interquartile_mean, optimality_gap
-from evopolicygym.analysis.stats.bootstrap import draw, percentile_interval
+from evopolicygym.analysis.stats.bootstrap import draw, interquartile_mean, optimality_gap, percentile_interval
 from evopolicygym.analysis.stats.estimates import Interval, average, estimate_difference, estimate_score
 from evopolicygym.analysis.stats.ranks import rank_intervals
 

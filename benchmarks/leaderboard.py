@@ -19,7 +19,7 @@ from evopolicygym.analysis.leaderboard.task_results import EntryKind, NoAnchors,
 from evopolicygym.analysis.leaderboard.task_table import task_table
 from evopolicygym.analysis.scores import task_score
 from evopolicygym.analysis.stats.bootstrap import DRAWS
-from evopolicygym.reference.scale import scales
+from evopolicygym.reference.anchors import scales
 
 ENTRANTS, RUNS, CASES, PASSES = 5, 5, 32, 20
 

@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from evopolicygym.analysis.stats.aggregates import (
+from evopolicygym.analysis.stats.bootstrap import (
+    draw,
     interquartile_mean,
     optimality_gap,
+    percentile_interval,
     performance_profile,
     probability_of_improvement,
 )
-from evopolicygym.analysis.stats.bootstrap import draw, percentile_interval
 from evopolicygym.analysis.stats.estimates import estimate_score
 
 

@@ -7,7 +7,7 @@ import textwrap
 
 import pytest
 
-from evopolicygym.analysis.edits.syntax_tree import Structure, measure, total
+from evopolicygym.analysis.edits.code_reader_child import Structure, measure, total
 
 
 def structure(source: str) -> Structure:

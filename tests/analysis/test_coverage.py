@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from evopolicygym.analysis.stats import coverage
+from evopolicygym.analysis.stats.estimates import COVERAGE
 
 DOCS = Path(__file__).parents[2] / "docs" / "statistics.md"
 EXTREME = ("runs dominate, skewed", "rare mode, 1 in 7")
@@ -20,7 +20,7 @@ def table(title: str) -> dict[str, list[float]]:
 
 @pytest.mark.parametrize(
     ("title", "known"),
-    [("One task\n", coverage.TASK), ("Mean over 4 tasks", coverage.FAMILY), ("Mean over 16 tasks", coverage.SUITE)],
+    [("One task\n", COVERAGE[1]), ("Mean over 4 tasks", COVERAGE[4]), ("Mean over 16 tasks", COVERAGE[16])],
 )
 def test_the_documented_tables_are_summed_up(title, known):
     rows = [values for name, values in table(title).items() if name not in EXTREME]

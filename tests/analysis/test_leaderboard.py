@@ -7,11 +7,10 @@ import pytest
 from synthetic_records import fingerprint, suite, synthetic_run
 
 from evopolicygym.analysis.leaderboard.build import MAX_ENTRANTS, PaperRows, leaderboard
-from evopolicygym.analysis.stats.coverage import coverage
+from evopolicygym.analysis.stats.estimates import coverage
 from evopolicygym.errors import UserError
 from evopolicygym.reference import paper
-from evopolicygym.reference.anchors import Anchor, AnchorFile, TaskAnchors, stored_anchors
-from evopolicygym.reference.scale import scales
+from evopolicygym.reference.anchors import Anchor, AnchorFile, TaskAnchors, scales, stored_anchors
 
 TASK = "core16/acrobot"
 DRAWS = 300

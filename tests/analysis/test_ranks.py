@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evopolicygym.analysis.stats.aggregates import probability_of_improvement
+from evopolicygym.analysis.stats.bootstrap import probability_of_improvement
 from evopolicygym.analysis.stats.estimates import Estimate
 from evopolicygym.analysis.stats.ranks import RankInterval, drawn_ranks, over_tasks, rank_intervals, rank_score, ranks
 

@@ -11,7 +11,7 @@ import tokenize
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evopolicygym.analysis.edits.syntax_tree import joined_hash, tree_text
+from evopolicygym.analysis.edits.code_reader_child import joined_hash, tree_text
 
 NAMES = st.from_regex(r"[a-z]{1,6}", fullmatch=True).filter(lambda name: not keyword.iskeyword(name))
 NUMBERS = (

@@ -16,13 +16,19 @@ import numpy as np
 
 from evopolicygym.analysis.leaderboard.boards import differences, separate_reasons
 from evopolicygym.analysis.scores import Matrix, RunScore, entrant, run_score
-from evopolicygym.analysis.stats.aggregates import probability_of_improvement
-from evopolicygym.analysis.stats.bootstrap import DRAWS, SEED, draw, percentile_interval
-from evopolicygym.analysis.stats.coverage import Coverage, coverage
-from evopolicygym.analysis.stats.estimates import Estimate, Number, average, estimate_difference, estimate_score
+from evopolicygym.analysis.stats.bootstrap import DRAWS, SEED, draw, percentile_interval, probability_of_improvement
+from evopolicygym.analysis.stats.estimates import (
+    Coverage,
+    Estimate,
+    Number,
+    average,
+    coverage,
+    estimate_difference,
+    estimate_score,
+)
 from evopolicygym.analysis.stats.power import RunsNeeded, VarianceComponents, runs_needed, variance_components
 from evopolicygym.errors import UserError
-from evopolicygym.reference.scale import scales
+from evopolicygym.reference.anchors import scales
 from evopolicygym.run_record import RunRecord
 
 MAX_ENTRANTS: Final = 50

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from evopolicygym.analysis.stats.coverage import Coverage
-    from evopolicygym.analysis.stats.estimates import Interval, Number
+    from evopolicygym.analysis.stats.estimates import Coverage, Interval, Number
     from evopolicygym.analysis.stats.ranks import RankInterval
 
 UNKNOWN: Final = "-"

@@ -9,7 +9,7 @@ from typing import Any, Final
 from evopolicygym.analysis.leaderboard.build import mean_cost
 from evopolicygym.analysis.scores import entrant
 from evopolicygym.api.results import Run
-from evopolicygym.reference.scale import scales
+from evopolicygym.reference.anchors import scales
 from evopolicygym.run_record import CheckpointRecord, Result
 
 RUN: Final = (

@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from evopolicygym.analysis.edits.kinds import EDITS, EditKind
 from evopolicygym.analysis.edits.timeline import CurvePoint, EditPhase, TimelineEvent
-from evopolicygym.report.axes import (
+from evopolicygym.report.svg import (
     BLUE,
     GREEN,
     GREY,
@@ -21,14 +21,19 @@ from evopolicygym.report.axes import (
     VERMILION,
     Axis,
     EntrantStyle,
+    Figure,
     PlotArea,
+    element,
     fit_axis,
     frame,
+    group,
     legend,
+    shorten_to_width,
     stroke,
+    svg_text,
+    tooltip,
     x_axis,
 )
-from evopolicygym.report.svg import Figure, element, group, shorten_to_width, svg_text, tooltip
 from evopolicygym.report.text import number, percent
 
 TIMELINE_WIDTH: Final = 980

@@ -12,11 +12,10 @@ from evopolicygym.analysis.analyze import ALL, EntrantSummary, summarize_entrant
 from evopolicygym.analysis.edits.kinds import EDITS
 from evopolicygym.analysis.leaderboard.build import BoardTable
 from evopolicygym.analysis.leaderboard.task_table import TaskTable
-from evopolicygym.report.axes import GREY, EntrantStyle, entrant_styles
 from evopolicygym.report.edit_charts import Curve, EditMix, RunTrack, best_so_far, edit_mix, edit_timeline
 from evopolicygym.report.report_data import ReportData, RunStory
 from evopolicygym.report.score_charts import ForestPoint, cost_pareto, forest, hits_by_size
-from evopolicygym.report.svg import Figure
+from evopolicygym.report.svg import GREY, EntrantStyle, Figure, entrant_styles
 
 Key = TypeVar("Key")
 

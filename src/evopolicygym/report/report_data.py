@@ -1,18 +1,44 @@
-"""Collect the data of a report: each run folder is read once; folders that cannot be read are skipped and listed."""
+"""Collect the data of a report: each run folder is read once; folders that cannot be read are skipped and listed.
+
+The rows of a run's submissions hold the edit, the outcome, the feedback in short, videos and the diff.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote_from_bytes
 
 from evopolicygym.analysis.diagnostics import Diagnosis, diagnose
+from evopolicygym.analysis.edits.timeline import TimelineEvent
 from evopolicygym.analysis.leaderboard.build import Leaderboard, leaderboard
 from evopolicygym.analysis.loading import RunFolder, Skipped, analyze_folder, find_run_folders, split_by_size
 from evopolicygym.analysis.scores import entrant
+from evopolicygym.analysis.spending import SubmissionEffort, TokenPrecision
+from evopolicygym.files import list_files, read_file
 from evopolicygym.reference.anchors import AnchorFile, stored_anchors
-from evopolicygym.report.submissions import SubmissionRow, submission_rows
-from evopolicygym.run_record import RunRecord
+from evopolicygym.report.diffs import Diff, Tree, diff, read_tree
+from evopolicygym.report.edit_charts import fate
+from evopolicygym.report.text import number, short
+from evopolicygym.run_paths import RunPaths
+from evopolicygym.run_record import RunRecord, SubmissionRecord
+
+MAX_SUMMARY_BYTES: Final = 1 << 20
+MAX_ERRORS: Final = 3
+MAX_ERROR_CHARACTERS: Final = 240
+MAX_VIDEOS: Final = 16
+MAX_FEEDBACK_FILES: Final = 100_000
+VIDEO: Final = "video.mp4"
+MAX_OPENED_FILES: Final = 12
+MAX_OPENED_CHARACTERS: Final = 600
+PRECISION_NOTES: Final[Mapping[TokenPrecision | None, str]] = {
+    TokenPrecision.TURN: " (its whole turn)",
+    TokenPrecision.MIXED: " (some kinds for its whole turn)",
+}
 
 
 @dataclass(frozen=True)
@@ -55,3 +81,173 @@ def _story(opened: RunFolder, page: Path) -> RunStory:
     diagnosis = diagnose(opened)
     label = opened.folder.resolve().name
     return RunStory(entrant(opened.run), label, diagnosis, tuple(submission_rows(opened, diagnosis, page)))
+
+
+@dataclass(frozen=True)
+class VideoLink:
+    """A link to the video of an episode."""
+
+    label: str
+    href: str
+
+
+@dataclass(frozen=True)
+class FeedbackFiles:
+    """Summary of the feedback of a submission, with links to its videos."""
+
+    facts: tuple[str, ...]
+    errors: tuple[str, ...]
+    videos: tuple[VideoLink, ...]
+
+
+def summarize_feedback(run: Path, submission: SubmissionRecord, page: Path) -> FeedbackFiles:
+    """Summarize the feedback of a submission, from the record alone where its feedback folder is gone.
+
+    Links are relative to the folder ``page``.
+    """
+    name = f"{RunPaths(run).feedback.name}/submit_{submission.number:03d}"
+    summary = _summary(run, f"{name}/summary.json")
+    return FeedbackFiles(
+        tuple(_facts(submission, summary)),
+        tuple(_errors(submission, summary)),
+        tuple(_videos(run, f"{name}/episodes", page)),
+    )
+
+
+def _summary(run: Path, name: str) -> dict[str, Any]:
+    try:
+        summary = json.loads(read_file(run, name, MAX_SUMMARY_BYTES))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return summary if isinstance(summary, dict) else {}
+
+
+def _facts(submission: SubmissionRecord, summary: dict[str, Any]) -> Iterator[str]:
+    episodes = len(submission.cases)
+    yield (
+        f"{episodes} episode{'s' * (episodes != 1)}, {submission.charged} charged" + " (refunded)" * submission.refunded
+    )
+    if train := submission.train:
+        yield f"returns {number(min(train.returns, default=None))} to {number(max(train.returns, default=None))}"
+        yield f"lengths {min(train.lengths, default=0)} to {max(train.lengths, default=0)}"
+    failed = summary.get(
+        "n_failed", sum(error is not None for error in submission.train.errors) if submission.train else 0
+    )
+    if failed:
+        yield f"{failed} episode{'s' * (failed != 1)} failed"
+    if submission.clipped_actions:
+        yield f"{submission.clipped_actions} actions clipped"
+
+
+def _errors(submission: SubmissionRecord, summary: dict[str, Any]) -> Iterator[str]:
+    errors = summary.get("errors")
+    if isinstance(errors, list):
+        texts = [_error(error) for error in errors]
+    else:
+        texts = [kind for kind in submission.train.errors if kind] if submission.train else []
+    yield from list(dict.fromkeys(short(text, MAX_ERROR_CHARACTERS) for text in texts))[:MAX_ERRORS]
+
+
+def _error(error: object) -> str:
+    if not isinstance(error, dict):
+        return str(error)
+    return f"{error.get('kind')}: {error.get('message')}"
+
+
+def _videos(run: Path, name: str, page: Path) -> Iterator[VideoLink]:
+    try:
+        videos = [path for path in list_files(run, name, MAX_FEEDBACK_FILES, 1) if path.endswith(f"/{VIDEO}")]
+    except OSError:
+        return
+    for path in (run / name / path for path in videos[:MAX_VIDEOS]):
+        if path.is_file() and not path.is_symlink():
+            yield VideoLink(path.parent.name, link(path, page))
+
+
+def link(path: Path, page: Path) -> str:
+    """Return a relative URL. Colons are quoted, too: the name of a folder must not read as a scheme."""
+    return quote_from_bytes(os.fsencode(os.path.relpath(path.resolve(), page.resolve())))
+
+
+@dataclass(frozen=True)
+class SubmissionRow:
+    """One submission. ``before``: tokens and files since the last submission, in words. ``diff`` to the checkpoint
+    before; ``no_diff`` says why there is none."""
+
+    number: int
+    kind: str
+    fate: str
+    verdict: str
+    selected: bool
+    consumed: int
+    train: float | None
+    validation: float | None
+    edit_size: float | None
+    before: tuple[str, ...]
+    feedback: FeedbackFiles
+    diff: Diff | None
+    no_diff: str | None
+
+
+def submission_rows(opened: RunFolder, diagnosis: Diagnosis, page: Path) -> Iterator[SubmissionRow]:
+    """Yield a row for each submission. Two checkpoints are in memory at a time."""
+    before: Tree | None = {}
+    previous: str | None = None
+    selected = opened.run.outcome.submission if opened.run.outcome else None
+    efforts = {spent.submission: tuple(_describe_effort(spent.between)) for spent in diagnosis.spending.by_submission}
+    for submission, event in zip(opened.run.submissions, diagnosis.timeline, strict=True):
+        same = submission.checkpoint == previous
+        after = before if same else read_tree(opened.checkpoint(submission.checkpoint))
+        change, reason = _change(before, after, same)
+        feedback = summarize_feedback(opened.folder, submission, page)
+        row = _row(submission, event, submission.number == selected, feedback, change, reason)
+        yield replace(row, before=efforts.get(submission.number, ()))
+        before, previous = after, submission.checkpoint
+
+
+def _describe_effort(effort: SubmissionEffort) -> Iterator[str]:
+    if effort.tokens:
+        amounts = {
+            "fresh": effort.tokens.fresh_input,
+            "cached": effort.tokens.cache_read,
+            "output": effort.tokens.output,
+        }
+        token_text = ", ".join(f"{amount:,} {name}" for name, amount in amounts.items() if amount is not None)
+        yield f"{token_text} tokens{PRECISION_NOTES.get(effort.tokens_by, '')}" if token_text else "tokens unknown"
+    if effort.feedback_opened is not None:
+        shown = ", ".join(effort.feedback_opened[:MAX_OPENED_FILES]) or "no feedback"
+        more = len(effort.feedback_opened) - MAX_OPENED_FILES
+        yield f"opened {short(shown, MAX_OPENED_CHARACTERS)}" + (f" and {more} more" if more > 0 else "")
+
+
+def _change(before: Tree | None, after: Tree | None, same: bool) -> tuple[Diff | None, str | None]:
+    if same:
+        return None, "the same checkpoint as before"
+    if before is None or after is None:
+        return None, "the checkpoints are not stored with the run"
+    return diff(before, after), None
+
+
+def _row(
+    submission: SubmissionRecord,
+    event: TimelineEvent,
+    selected: bool,
+    feedback: FeedbackFiles,
+    change: Diff | None,
+    reason: str | None,
+) -> SubmissionRow:
+    return SubmissionRow(
+        number=submission.number,
+        kind=event.kind,
+        fate=fate(event),
+        verdict=submission.verdict or ("refunded" if submission.refunded else "none"),
+        selected=selected,
+        consumed=event.consumed,
+        train=submission.train.mean if submission.train else None,
+        validation=event.validation,
+        edit_size=event.edit_size,
+        before=(),
+        feedback=feedback,
+        diff=change,
+        no_diff=reason,
+    )

@@ -12,8 +12,24 @@ from evopolicygym.analysis.analyze import EntrantSummary
 from evopolicygym.analysis.edits.kinds import SizeClass
 from evopolicygym.analysis.leaderboard.build import CostRow
 from evopolicygym.analysis.stats.hit_rates import HitRate
-from evopolicygym.report.axes import Axis, EntrantStyle, PlotArea, fit_axis, frame, legend, stroke, x_axis, y_axis
-from evopolicygym.report.svg import Figure, element, group, line, shorten_to_width, svg_text, tooltip
+from evopolicygym.report.svg import (
+    Axis,
+    EntrantStyle,
+    Figure,
+    PlotArea,
+    element,
+    fit_axis,
+    frame,
+    group,
+    legend,
+    line,
+    shorten_to_width,
+    stroke,
+    svg_text,
+    tooltip,
+    x_axis,
+    y_axis,
+)
 from evopolicygym.report.text import number, percent
 
 WIDTH: Final = 760

@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 from agent_testbed import AgentTestbed
 
-from evopolicygym.execution.ray.connection import ASK_WITHOUT_TOKEN
-from evopolicygym.execution.ray.local_cluster import LocalRayCluster
+from evopolicygym.execution.ray.connection import ASK_WITHOUT_TOKEN, LocalRayCluster
 from evopolicygym.sandbox.agent.agent_sandbox import AgentLevel, NetworkAccess
 from process_helpers import descendants
 

@@ -16,18 +16,18 @@ import numpy as np
 from evopolicygym.analysis.leaderboard.task_results import EntryKind, TaskResults
 from evopolicygym.analysis.leaderboard.task_table import normalised
 from evopolicygym.analysis.scores import RANDOM, mean_if_known, paper_normalised
-from evopolicygym.analysis.stats.aggregates import (
+from evopolicygym.analysis.stats.bootstrap import (
+    Drawn,
     interquartile_mean,
     optimality_gap,
+    percentile_interval,
     performance_profile,
     probability_of_improvement,
 )
-from evopolicygym.analysis.stats.bootstrap import Drawn, percentile_interval
-from evopolicygym.analysis.stats.coverage import Coverage, coverage
-from evopolicygym.analysis.stats.estimates import Estimate, Number, average
+from evopolicygym.analysis.stats.estimates import Coverage, Estimate, Number, average, coverage
 from evopolicygym.analysis.stats.ranks import RankInterval, RankScore, drawn_ranks, over_tasks, rank_intervals, ranks
 from evopolicygym.reference import paper
-from evopolicygym.reference.scale import scales
+from evopolicygym.reference.anchors import scales
 
 PROFILE: Final = tuple(round(0.05 * step, 2) for step in range(31))
 

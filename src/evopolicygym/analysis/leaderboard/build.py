@@ -19,8 +19,7 @@ from evopolicygym.analysis.scores import entrant, mean_if_known
 from evopolicygym.analysis.stats.bootstrap import DRAWS
 from evopolicygym.errors import UserError
 from evopolicygym.reference import paper
-from evopolicygym.reference.anchors import AnchorFile
-from evopolicygym.reference.scale import version
+from evopolicygym.reference.anchors import AnchorFile, scale_version
 from evopolicygym.run_record import RunRecord
 
 MAX_ENTRANTS: Final = 200
@@ -145,7 +144,7 @@ def leaderboard(
         raise UserError(
             f"there are {entrants} entrants; a leaderboard takes at most {MAX_ENTRANTS}", "Give folders with fewer."
         )
-    return Leaderboard(version(), draws, tuple(_board(board, files, with_paper, draws) for board in boards(runs)))
+    return Leaderboard(scale_version(), draws, tuple(_board(board, files, with_paper, draws) for board in boards(runs)))
 
 
 def _board(board: Board, files: Sequence[AnchorFile], with_paper: bool, draws: int) -> BoardTable:

@@ -19,8 +19,7 @@ from evopolicygym.analysis.scores import PUBLISHED, RANDOM, Matrix, RunScore, ta
 from evopolicygym.analysis.stats.bootstrap import DRAWS, SEED, Drawn, draw
 from evopolicygym.analysis.stats.estimates import Estimate, estimate_difference, estimate_score
 from evopolicygym.reference import paper
-from evopolicygym.reference.anchors import AnchorFile, TaskAnchors
-from evopolicygym.reference.scale import Scale, scales
+from evopolicygym.reference.anchors import AnchorFile, Scale, TaskAnchors, scales
 from evopolicygym.run_record import RunRecord
 
 

@@ -9,10 +9,9 @@ import numpy as np
 from evopolicygym.analysis.leaderboard.selection import Selections, mean_candidates, selections
 from evopolicygym.analysis.leaderboard.task_results import EntryKind, MissingRun, TaskEntry, TaskResults, TrivialScores
 from evopolicygym.analysis.scores import RANDOM, paper_normalised
-from evopolicygym.analysis.stats.coverage import Coverage, coverage
-from evopolicygym.analysis.stats.estimates import Estimate, Interval
+from evopolicygym.analysis.stats.estimates import Coverage, Estimate, Interval, coverage
 from evopolicygym.analysis.stats.ranks import RankInterval, drawn_ranks, rank_intervals, rank_score, ranks
-from evopolicygym.reference.scale import Scale
+from evopolicygym.reference.anchors import Scale
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,5 @@
-"""Bootstrap draws over runs and cases, for quantities that are not plain means.
+"""Aggregates of normalised scores over tasks and runs, after Agarwal et al. (2021), and bootstrap draws over runs and
+cases for the intervals of quantities that are not plain means.
 
 Each draw resamples the cases of a task once, shared by all entrants, and then the runs of each entrant. With few runs
 resampling alone gives means the wrong spread: too little between runs (by (runs - 1) / runs) and too much residual
@@ -9,7 +10,7 @@ spread as `estimates.estimate_score` says; the spread of runs about the mean sta
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, TypeVar
 
 import numpy as np
@@ -22,6 +23,7 @@ from evopolicygym.analysis.stats.estimates import CONFIDENCE_LEVEL, Interval, es
 DRAWS: Final = 10_000
 SEED: Final = 20_260_702
 Drawn = NDArray[np.float64]
+Scores = NDArray[np.float64]  # scores, or scores x draws: an aggregate is taken over the first axis
 Key = TypeVar("Key")
 
 
@@ -62,3 +64,32 @@ def percentile_interval(
     stretch = float(stats.t.ppf((1 + level) / 2, degrees) / stats.norm.ppf((1 + level) / 2))
     low, high = np.clip(value + stretch * (ends - value), *bounds)
     return Interval(min(float(low), value), max(float(high), value))
+
+
+def interquartile_mean(pooled: Scores) -> Scores:
+    """Return the mean of the middle half: a quarter of the scores, rounded down, is cut off at each end."""
+    cut = len(pooled) // 4
+    return np.asarray(np.sort(pooled, axis=0)[cut : len(pooled) - cut].mean(axis=0))
+
+
+def optimality_gap(pooled: Scores) -> Scores:
+    """Return how far scores fall short of 1 on average; scores above 1 count as 1."""
+    return np.asarray(1.0 - np.minimum(pooled, 1.0).mean(axis=0))
+
+
+def performance_profile(pooled: Scores, thresholds: Sequence[float]) -> Scores:
+    """Return the share of scores above each threshold."""
+    return np.stack([np.asarray((pooled > threshold).mean(axis=0)) for threshold in thresholds])
+
+
+def probability_of_improvement(first: Sequence[Scores], second: Sequence[Scores]) -> Scores:
+    """Return the probability that a run of the first beats a run of the second: mean over tasks, ties count half."""
+    return np.asarray(np.mean([_beats(mine, theirs) for mine, theirs in zip(first, second, strict=True)], axis=0))
+
+
+def _beats(mine: Scores, theirs: Scores) -> Scores:
+    """Return the share of pairs that the first wins. One run at a time: all pairs at once need too much memory."""
+    pairs = len(mine) * len(theirs)
+    above = sum(np.asarray((run > theirs).sum(axis=0)) for run in mine)
+    not_below = sum(np.asarray((run >= theirs).sum(axis=0)) for run in mine)
+    return np.asarray((above / pairs + not_below / pairs) / 2)

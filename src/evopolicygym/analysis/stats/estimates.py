@@ -7,8 +7,8 @@ run, an effect of the case and a residual, so the variance of the grand mean is
 
 Each term is estimated without bias from mean squares. Their sum has no exact distribution; a t distribution whose
 degrees of freedom match its mean and variance (Satterthwaite 1946) is close. Hall's (1992) monotone transformation
-corrects for skewness. Few runs only hint at skewness, so the correction is capped. docs/statistics.md has the measured
-coverage of the intervals.
+corrects for skewness. Few runs only hint at skewness, so the correction is capped. ``coverage`` returns how often such
+intervals held the truth when that was measured.
 """
 
 from __future__ import annotations
@@ -211,3 +211,36 @@ def _limit_of_scope(count: int, parts: int, scope: str, reason: str) -> str:
     if not count:
         return ""
     return f"{scope}: {reason}" if count == parts else f"{scope} in {count} of {parts} tasks: {reason}"
+
+
+# Measured coverage of the 95 % intervals by number of tasks and runs: the lowest and the highest over the settings of
+# benchmarks/coverage.py without the extreme ones. docs/statistics.md has the whole tables.
+NOMINAL_FROM: Final = 0.93  # coverage from here on is printed without a warning
+COVERAGE: Final = {
+    1: {2: (0.495, 0.974), 3: (0.668, 0.971), 5: (0.870, 0.975), 10: (0.931, 0.964), 20: (0.939, 0.959)},
+    4: {2: (0.901, 0.985), 3: (0.930, 0.985), 5: (0.937, 0.972), 10: (0.945, 0.968), 20: (0.946, 0.955)},
+    16: {2: (0.949, 0.980), 3: (0.950, 0.974), 5: (0.948, 0.960), 10: (0.942, 0.959), 20: (0.940, 0.956)},
+}
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """Lowest and highest measured coverage, as shares of 1."""
+
+    low: float
+    high: float
+
+    @property
+    def is_nominal(self) -> bool:
+        """Whether the interval holds the truth about as often as it claims."""
+        return self.low >= NOMINAL_FROM
+
+
+def coverage(tasks: int, runs: int) -> Coverage | None:
+    """Return the coverage that was measured with at most as many tasks and runs.
+
+    None for one run: its interval does not cover differences between runs.
+    """
+    table = COVERAGE[max(count for count in COVERAGE if count <= tasks)]
+    measured = [count for count in table if count <= runs]
+    return Coverage(*table[max(measured)]) if measured else None

@@ -15,8 +15,7 @@ from typing import Any, Final, Self
 
 from evopolicygym.errors import UserError
 from evopolicygym.execution.engine import PUBLISHABLE
-from evopolicygym.execution.ray.connection import connect, disconnect, require_token
-from evopolicygym.execution.ray.local_cluster import LocalRayCluster
+from evopolicygym.execution.ray.connection import LocalRayCluster, connect, disconnect, require_token
 from evopolicygym.execution.ray.messages import decode, encode
 from evopolicygym.execution.ray.remote_worker import (
     NodeReport,
