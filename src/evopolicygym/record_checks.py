@@ -32,7 +32,7 @@ def contradiction(run: RunRecord) -> str | None:
         return "its turns count other submissions than there are"
     if run.isolation.publishable and "none" in (run.isolation.policy, run.isolation.agent):
         return "it is publishable, but was played without isolation"
-    return _wrong_ids(run) or _wrong_results(run) or _wrong_outcome(run)
+    return _wrong_ids(run) or _wrong_results(run) or _wrong_hidden(run) or _wrong_outcome(run)
 
 
 def fingerprint_id(prefix: str, facts: dict[str, Any]) -> str:
@@ -75,6 +75,17 @@ def _wrong_results(run: RunRecord) -> str | None:
             return "a result does not have one return, length and error for each case"
         if result and not _is_summary(result):
             return "a mean or a standard deviation does not follow from the returns"
+    return None
+
+
+def _wrong_hidden(run: RunRecord) -> str | None:
+    """Check that only checkpoints that could be scored have hidden results, and none on held-out in an open run."""
+    accepted = {submission.checkpoint for submission in run.submissions if submission.verdict == "ok"}
+    for checkpoint in run.checkpoints:
+        if (checkpoint.validation or checkpoint.heldout) and checkpoint.hash not in accepted:
+            return f"checkpoint {checkpoint.hash[:12]} has a hidden result, but no submission of it was ok"
+        if checkpoint.heldout and run.status == "open":
+            return f"it is open, but checkpoint {checkpoint.hash[:12]} has a held-out result"
     return None
 
 

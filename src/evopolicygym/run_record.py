@@ -243,7 +243,8 @@ class Code(RecordModel):
 
 
 class CheckpointRecord(RecordModel):
-    """``heldout``: for the winner and, after ``score --all-checkpoints``, for all; it never affects the selection."""
+    """``heldout``: for the winner, for the first ``ok`` submission (not in older runs) and, after ``score
+    --all-checkpoints``, for all candidates; it never affects the selection."""
 
     hash: Hash
     files: Count

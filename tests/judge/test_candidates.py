@@ -8,7 +8,19 @@ from pathlib import Path
 
 from conftest import policy_source
 from evopolicygym.analysis.leaderboard.selection import candidates
-from evopolicygym.judge.events import Charged, EpisodeStats, Judged, Opened
+from evopolicygym.judge.events import (
+    Charged,
+    Closed,
+    EpisodeStats,
+    Finished,
+    Judged,
+    Opened,
+    Repeated,
+    Scored,
+    Selected,
+    Validated,
+)
+from evopolicygym.judge.scoring import left_to_play, unmeasured
 from evopolicygym.judge.state import RunState, apply
 from evopolicygym.run_record import load
 from evopolicygym.runs.open_run import run_ids
@@ -92,3 +104,44 @@ def test_candidates_of_a_state():
         state = apply(state, Charged(number, f"k{number}", Checkpoint(name * 64, 1, 1, True, False), (0,)), when)
         state = apply(state, Judged(number, verdict, played, 0, 0.0, {}, ""), when)
     assert [one.number for one in state.candidates] == [1, 4, 5]
+
+
+def test_episodes_that_are_left_to_play():
+    """Validation of each candidate, held-out twice by the winner and once by the first, also if it was superseded."""
+    when = datetime.now(UTC)
+    opened, played = Opened("r", 10, 2, 3, {}, max_candidates=2), EpisodeStats((1.0,), (1,), (None,))
+    state = apply(RunState(), opened, when)
+    assert left_to_play(state) == 0
+    for number, name in enumerate("abc", start=1):
+        state = apply(state, Charged(number, f"k{number}", Checkpoint(name * 64, 1, 1, True, False), (0,)), when)
+        state = apply(state, Judged(number, "ok", played, 0, 0.0, {}, ""), when)
+        assert left_to_play(state) == [2 + 2 * 3, 4 + 3 * 3, 4 + 3 * 3][number - 1]
+    for event, left in (
+        (Closed("agent_stopped"), 13),
+        (Validated("b" * 64, played, 0.0), 11),
+        (Validated("c" * 64, played, 0.0), 9),
+        (Selected(3), 9),
+        (Scored("c" * 64, played, 0.0), 6),
+        (Repeated((1.0,), 0.0), 3),
+        (Scored("a" * 64, played, 0.0), 0),
+        (Finished(), 0),
+    ):
+        state = apply(state, event, when)
+        assert left_to_play(state) == left, event
+    assert [one.hash for one in unmeasured(state)] == ["b" * 64]
+
+
+def test_a_first_submission_that_wins_is_not_left_to_play():
+    when, played = datetime.now(UTC), EpisodeStats((1.0,), (1,), (None,))
+    state = apply(RunState(), Opened("r", 10, 2, 3, {}), when)
+    for event in (
+        Charged(1, "k", Checkpoint("a" * 64, 1, 1, True, False), (0,)),
+        Judged(1, "ok", played, 0, 0.0, {}, ""),
+        Closed("agent_stopped"),
+        Validated("a" * 64, played, 0.0),
+        Selected(1),
+    ):
+        state = apply(state, event, when)
+    assert left_to_play(state) == 2 * 3
+    state = apply(state, Scored("a" * 64, played, 0.0), when)
+    assert left_to_play(state) == 3 and unmeasured(state) == []

@@ -40,7 +40,7 @@ SUBMITTING = (
     "feedback-delivered@11",  # on takeover the feedback of ten submissions is delivered, or found delivered
 )
 FINISHING_SERVED = ("closed", "hidden-episode-played@2")
-FINISHING_ALONE = ("validated", "selected", "scored", "repeated", "record-written@2", "finished")
+FINISHING_ALONE = ("validated", "selected", "scored", "repeated", "first-scored", "record-written@2", "finished")
 KILLED = -signal.SIGKILL
 pytestmark = pytest.mark.timeout(1200)  # dozens of processes, perhaps on a busy machine
 
@@ -155,7 +155,7 @@ def check_over(server: Server, budget: int) -> None:
 def test_kills_on_the_way_to_the_outcome(serve):
     """The process that owns the run dies: who asked it to finish says so, and asking again goes on from there."""
     server = serve(**armed(FINISHING_SERVED[0]))
-    for act in ("return 2", "return 1", "return 2"):
+    for act in ("return 1", "return 2", "return 2"):
         server.policy(policy_source(act=act))
         assert server.submit([0, 1])[0] == 200
     for following in (*FINISHING_SERVED[1:], None):
@@ -179,7 +179,9 @@ def check_outcome(server: Server) -> None:
     assert record["outcome"]["submission"] == 3 and record["outcome"]["repeat"] == "equal"
     events = [line.event() for line, _ in read(server.root / "ledger.jsonl")]
     counts = {kind: sum(isinstance(event, kind) for event in events) for kind in (Validated, Scored, Repeated)}
-    assert counts == {Validated: 2, Scored: 1, Repeated: 1}  # what was done is not done again
+    assert counts == {Validated: 2, Scored: 2, Repeated: 1}  # what was done is not done again
+    first, selected = (one["heldout"]["mean"] for one in record["checkpoints"])
+    assert first < selected == record["outcome"]["heldout"]["mean"]
     assert read_state(server.root).phase is RunPhase.FINISHED
     verified = command("verify", server.root, "--jobs", "1")
     assert verified.returncode == 0, verified.stdout

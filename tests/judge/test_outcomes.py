@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from conftest import policy_source
-from evopolicygym.judge.events import Validated
+from evopolicygym.judge.events import Scored, Validated
 from evopolicygym.judge.ledger import START, line_hash, read
 from evopolicygym.runs.replay import Replay
 from evopolicygym.runs.verify import VerifyReport, verify
@@ -37,11 +37,26 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return server.root
 
 
+@pytest.fixture(scope="module")
+def improved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A policy, a worse one and a better one."""
+    server = Server(tmp_path_factory.mktemp("improved") / "run")
+    for act in ("return 1", "return 0", "return 2"):
+        server.policy(policy_source(act=act))
+        assert server.submit([0])[1]["status"] == "ok"
+    server.finish()
+    server.close()
+    return server.root
+
+
 @pytest.fixture
 def run(finished: Path, tmp_path: Path) -> Path:
     """A copy to be altered."""
-    copy = tmp_path / "run"
-    shutil.copytree(finished, copy)
+    return copied(finished, tmp_path / "run")
+
+
+def copied(run: Path, copy: Path) -> Path:
+    shutil.copytree(run, copy)
     for parent, _, names in os.walk(copy):
         for path in (parent, *(os.path.join(parent, name) for name in names)):
             os.chmod(path, 0o755)
@@ -78,6 +93,36 @@ def test_equal_means_go_to_the_later_and_equal_content_is_validated_once(finishe
     assert sum(isinstance(event, Validated) for event in events) == 2
     report = verify(finished, 1, task=TOY)
     assert report.ok and report.replay is Replay.EQUAL, failing(report)
+
+
+def test_the_first_submission_is_measured_beside_the_selected_one(improved):
+    first, second, selected = record(improved)["checkpoints"]
+    assert record(improved)["outcome"]["submission"] == 3
+    assert first["heldout"]["mean"] < selected["heldout"]["mean"] and second["heldout"] is None
+    assert len(first["heldout"]["returns"]) == len(selected["heldout"]["returns"])
+    report = verify(improved, 1, task=TOY)
+    assert report.ok and report.replay is Replay.EQUAL and report.first_replay is Replay.EQUAL, failing(report)
+
+
+def test_a_first_submission_that_is_selected_is_measured_once(finished):
+    events = [line.event() for line, _ in read(finished / "ledger.jsonl")]
+    assert sum(isinstance(event, Scored) for event in events) == 1
+    report = verify(finished, 1, task=TOY)
+    assert report.first_replay is None and "first" not in {finding.what for finding in report.findings}
+
+
+def test_forged_returns_of_the_first_submission_are_named(improved, tmp_path):
+    run = copied(improved, tmp_path / "run")
+    first = record(run)["checkpoints"][0]["hash"]
+
+    def worsen(line: dict[str, Any]) -> None:
+        if line["kind"] == "scored" and line["data"]["checkpoint"] == first:
+            line["data"]["tally"]["returns"] = [value - 1.0 for value in line["data"]["tally"]["returns"]]
+
+    rewrite(run, worsen)
+    report = verify(run, 1, task=TOY)
+    assert report.replay is Replay.EQUAL and report.first_replay is Replay.MISMATCH
+    assert "the first submission gives other held-out returns" in failing(report)["first"]
 
 
 def test_the_record_says_what_the_policies_level_does_not_stop(finished):

@@ -75,11 +75,12 @@ def score(
     isolation: OptionalPolicyIsolation = None,
     json: Json = False,
 ) -> None:
-    """Print the scores of each candidate; --all-checkpoints also measures those that were not selected."""
+    """Print the scores of each submission; --all-checkpoints also measures candidates that are neither the selected one
+    nor the first."""
     state = read_state(run)
     if state.phase is not RunPhase.FINISHED:
         raise UserError(f"{run} has no outcome yet", f"Finish it first: evopolicygym finish {run}")
-    missing = {candidate.charged.checkpoint.hash for candidate in state.candidates} - set(state.heldout)
+    missing = scoring.unmeasured(state)
     if (all_checkpoints and missing) or not has_outcome(run):
         total = len(missing) * scoring.count(state, Split.HELDOUT)
         given = {"task": task and absolute_name(task), "jobs": jobs, "engine": engine, "isolation": isolation}
@@ -87,8 +88,8 @@ def score(
             print_notice(owner.notice)
             if all_checkpoints and missing:
                 with hidden_cases_lock(owner.case_set, str(run), "Ctrl-C loses nothing: score it later."):
-                    for candidate in owner.judge.state.candidates:
-                        scoring.score(owner.judge, candidate.charged.checkpoint, advance)
+                    for checkpoint in missing:
+                        scoring.score(owner.judge, checkpoint, advance)
             owner.write_record()
     show_scores(run, json)
 
@@ -120,7 +121,8 @@ def _mark(finding: VerifyCheck, report: VerifyReport) -> str:
     """Return DIFF, not FAIL, for other returns on another kind of machine: equal bits are not promised there."""
     if finding.ok:
         return "ok  "
-    return "DIFF" if finding.what == "replay" and report.replay is Replay.DIFFERS else "FAIL"
+    replays = {"replay": report.replay, "first": report.first_replay}
+    return "DIFF" if replays.get(finding.what) is Replay.DIFFERS else "FAIL"
 
 
 def _check_has_outcome(run: Path) -> None:

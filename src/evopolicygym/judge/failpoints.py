@@ -28,6 +28,7 @@ NAMES: Final = (
     "selected",
     "scored",
     "repeated",
+    "first-scored",
     "finished",
     "record-written",
 )

@@ -1,4 +1,5 @@
-"""Hidden scoring after the agent has ended: validate every candidate, select one, measure it on held-out.
+"""Hidden scoring after the agent has ended: validate every candidate, select one, measure it on held-out, and beside
+it the first submission, so that the record shows what the feedback between the two was worth.
 
 Each step is one line in the ledger, so a crash repeats at most the step that was under way.
 """
@@ -87,7 +88,8 @@ def best(state: RunState) -> Submission | None:
 
 
 def measure(judge: Judge, advance: Advance = lambda: None) -> None:
-    """Play held-out with the winner, twice: the second pass shows whether the policy is deterministic."""
+    """Play held-out with the winner, twice: the second pass shows whether the policy is deterministic. Then play it
+    once with the first ``ok`` submission."""
     if judge.state.selected is None:
         return
     winner = judge.state.submissions[judge.state.selected].charged.checkpoint
@@ -97,6 +99,9 @@ def measure(judge: Judge, advance: Advance = lambda: None) -> None:
         again, wall_s = _play(judge, winner, Split.HELDOUT, advance)
         judge.record(Repeated(again.returns, wall_s))
         failpoint("repeated")
+    if first := judge.state.first_ok:
+        score(judge, first.charged.checkpoint, advance)
+        failpoint("first-scored")
 
 
 def score(judge: Judge, checkpoint: Checkpoint, advance: Advance = lambda: None) -> None:
@@ -156,7 +161,28 @@ def count(state: RunState, split: Split) -> int:
     return {Split.VALIDATION: state.opened.validation_cases, Split.HELDOUT: state.opened.heldout_cases}[split]
 
 
+def unmeasured(state: RunState) -> list[Checkpoint]:
+    """Return the checkpoints of candidates and of the first ``ok`` submission without a held-out result."""
+    submissions = [*([state.first_ok] if state.first_ok else []), *state.candidates]
+    checkpoints = {submission.charged.checkpoint.hash: submission.charged.checkpoint for submission in submissions}
+    return [checkpoint for checkpoint in checkpoints.values() if checkpoint.hash not in state.heldout]
+
+
 def left_to_play(state: RunState) -> int:
-    """Return the number of episodes until the outcome, for a progress bar."""
+    """Return the number of episodes until the outcome, for a progress bar. Until a checkpoint is selected it is an
+    upper bound: if the first submission wins, it is not measured a second time."""
     validation = len(unvalidated(state)) * count(state, Split.VALIDATION)
-    return validation + (2 * count(state, Split.HELDOUT) if state.candidates else 0)
+    return validation + _heldout_passes(state) * count(state, Split.HELDOUT)
+
+
+def _heldout_passes(state: RunState) -> int:
+    """Return how many times held-out is still to be played: by the winner, by the winner again, by the first."""
+    if state.first_ok is None or state.phase is RunPhase.FINISHED:
+        return 0
+    first = state.first_ok.charged.checkpoint.hash
+    if state.phase is not RunPhase.SELECTED:
+        return 2 + ({candidate.charged.checkpoint.hash for candidate in state.candidates} != {first})
+    if state.selected is None:
+        return 0
+    winner = state.submissions[state.selected].charged.checkpoint.hash
+    return len({winner, first} - set(state.heldout)) + (state.repeated is None)

@@ -149,6 +149,11 @@ class RunState:
         kept = set(list(newest_first)[:limit])
         return [submission for submission in accepted if submission.charged.checkpoint.hash in kept]
 
+    @property
+    def first_ok(self) -> Submission | None:
+        """The first submission that could be scored: what the agent could do before it had any feedback on a policy."""
+        return next((submission for submission in self.submissions.values() if submission.is_ok), None)
+
     def by_key(self, key: str) -> Submission | None:
         return next((submission for submission in self.submissions.values() if submission.charged.key == key), None)
 

@@ -1,12 +1,14 @@
-"""Play the winner of a finished run again, and compare its held-out returns with the recorded ones."""
+"""Play the winner and the first submission of a finished run again, and compare their held-out returns with the
+recorded ones."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
-from evopolicygym.errors import UserError
+from evopolicygym.errors import Fault, UserError
 from evopolicygym.execution.engine import Engine, LocalEngine
 from evopolicygym.judge import scoring
 from evopolicygym.judge.events import (
@@ -22,13 +24,13 @@ from evopolicygym.runs.trust import check_task_is_given, is_signed_here, without
 from evopolicygym.sandbox.checkpoints import Checkpoint, CheckpointAltered, SnapshotRefused
 from evopolicygym.sandbox.policy.protocol import ErrorKind
 from evopolicygym.tasks.sealing import FILE_VARIABLE
-from evopolicygym.tasks.splits import Split, cases
+from evopolicygym.tasks.splits import Case, Split, cases
 from evopolicygym.tasks.task import Task
 
 
 class Replay(StrEnum):
-    """Result of playing the winner on held-out twice more. ``close`` and ``differs`` occur only if this machine's
-    bit_id is not the run's: then equal bits are not promised."""
+    """Result of playing a checkpoint on held-out again. ``close`` and ``differs`` occur only if this machine's bit_id
+    is not the run's: then equal bits are not promised."""
 
     EQUAL = "equal"
     CLOSE = "close"
@@ -38,34 +40,94 @@ class Replay(StrEnum):
     NOTHING_TO_REPLAY = "nothing_to_replay"
 
 
+WINNER: Final = "the winner"
+FIRST: Final = "the first submission"
 MEANING = {
-    Replay.EQUAL: "the winner gives the recorded held-out returns, equal to the bit, twice",
-    Replay.CLOSE: "the winner gives the recorded held-out returns",
-    Replay.DIFFERS: "the winner gives other held-out returns here; only equal bit_ids promise equal bits, so verify it "
+    Replay.EQUAL: "{who} gives the recorded held-out returns, equal to the bit{passes}",
+    Replay.CLOSE: "{who} gives the recorded held-out returns",
+    Replay.DIFFERS: "{who} gives other held-out returns here; only equal bit_ids promise equal bits, so verify it "
     "where the run was played before you call it wrong",
-    Replay.NONDETERMINISTIC: "the winner plays differently each time: its score cannot be confirmed, nor is it corrupt",
-    Replay.MISMATCH: "the winner gives other held-out returns than those recorded",
+    Replay.NONDETERMINISTIC: "{who} plays differently each time: its score cannot be confirmed, nor is it corrupt",
+    Replay.MISMATCH: "{who} gives other held-out returns than those recorded",
     Replay.NOTHING_TO_REPLAY: "the run is not finished, or selected no checkpoint",
 }
 TIMED_OUT: Final = (
-    "the winner ran out of time when it was scored on the cases that differ ({}), and how far it gets depends on the "
+    "{who} ran out of time when it was scored on the cases that differ ({cases}), and how far it gets depends on the "
     "machine, its load and --jobs: its score cannot be confirmed, nor is it corrupt"
 )
 TIMED_OUT_HERE: Final = (
-    "the winner ran out of time here on cases that differ ({}), and the record does not have all these timeouts: its "
+    "{who} ran out of time here on cases that differ ({cases}), and the record does not have all these timeouts: its "
     "score cannot be confirmed; verify it again on an idle machine, with fewer --jobs"
 )
 PASSING: Final = (Replay.EQUAL, Replay.CLOSE, Replay.NOTHING_TO_REPLAY)
 TOLERANCE: Final = 1e-6  # relative to a return of at least 1: what the last bits of single steps can add up to
 
 
-def replay_winner(
+@dataclass(frozen=True)
+class Replayed:
+    """One checkpoint played again: the result, and a sentence that explains it. None: it cannot be played."""
+
+    result: Replay | None
+    detail: str
+
+    @property
+    def ok(self) -> bool:
+        return self.result in PASSING
+
+
+@dataclass(frozen=True)
+class _Replayer:
+    """What is needed to play checkpoints of a run again: all in one engine, and so under the same limits."""
+
+    engine: Engine
+    task: Task
+    paths: RunPaths
+    state: RunState
+    heldout: list[Case]
+    ids_here: dict[str, Any]
+
+    def replay(self, checkpoint: Checkpoint, who: str) -> Replayed:
+        """Play held-out with the winner twice, with another checkpoint once, and again only if it gives other returns:
+        its recorded returns come from a single pass."""
+        recorded = self.state.heldout[checkpoint.hash].tally
+        if len(recorded.returns) != len(self.heldout) or len(recorded.errors) != len(self.heldout):
+            raise UserError(f"it records {len(recorded.returns)} returns for {len(self.heldout)} held-out cases")
+        copy = _copy(self.engine, self.paths.checkpoints / checkpoint.hash, checkpoint)
+        first = self._play(copy)
+        twice = who == WINNER or first.returns != recorded.returns
+        second = self._play(copy) if twice else first
+        repeated = self.state.repeated.returns if self.state.repeated and who == WINNER else recorded.returns
+        assert self.state.opened is not None
+        opened = self.state.opened.facts["ids"]
+        bit_id = self.state.scored_on.get(checkpoint.hash) or opened["bit_id"]
+        other_bit_id = bit_id_difference(opened, bit_id, self.ids_here)
+        result = _compare(recorded.returns, repeated, first.returns, second.returns, bool(other_bit_id))
+        meaning = MEANING[result].format(who=who, passes=", twice" if twice else "")
+        timed_out = _timed_out_cases(recorded, first, self.task)
+        if result in (Replay.MISMATCH, Replay.DIFFERS) and all(
+            index in timed_out or new == old or (other_bit_id and _is_close(old, new))
+            for index, (old, new) in enumerate(zip(recorded.returns, first.returns, strict=True))
+        ):
+            recorded_too = all(recorded.errors[index] == ErrorKind.TIMEOUT for index in timed_out)
+            text = TIMED_OUT if recorded_too else TIMED_OUT_HERE
+            result = Replay.NONDETERMINISTIC
+            meaning = text.format(who=who, cases=", ".join(map(str, timed_out)))
+        meaning += _difference(recorded.returns, first.returns)
+        detail = f"{result}: {meaning}"
+        return Replayed(result, f"{detail}; {other_bit_id}" if other_bit_id else detail)
+
+    def _play(self, checkpoint: Checkpoint) -> EpisodeStats:
+        return episode_stats(scoring.play_cases(self.engine, self.task, checkpoint, self.heldout))
+
+
+def replay_run(
     paths: RunPaths, state: RunState, jobs: int, isolation: IsolationChoice, given_task: str | None
-) -> tuple[Replay, str]:
-    """Play the winner on held-out twice, on any machine, and return the result with a sentence that explains it.
-    Another bit_id is reported, not refused."""
+) -> tuple[Replayed, Replayed | None]:
+    """Play the winner on held-out again, and the first submission if it has another result, on any machine. Another
+    bit_id is reported, not refused."""
     if state.phase is not RunPhase.FINISHED or state.selected is None or state.opened is None:
-        return Replay.NOTHING_TO_REPLAY, MEANING[Replay.NOTHING_TO_REPLAY]
+        nothing = Replay.NOTHING_TO_REPLAY
+        return Replayed(nothing, f"{nothing}: {MEANING[nothing]}"), None
     winner = state.submissions[state.selected].charged.checkpoint
     settings = RunSettings.read(paths.root, state.opened.settings)
     if not is_signed_here(state.opened):
@@ -73,35 +135,29 @@ def replay_winner(
         settings = without_seal_key(settings)
     resume_settings(settings, {"task": given_task}, paths)
     task, splits = settings.played_task(make_key=False), settings.splits(make_key=False)
-    opened, here = state.opened.facts["ids"], run_ids(task, splits, settings)
-    _check_played(task, opened, splits.id)
+    _check_played(task, state.opened.facts["ids"], splits.id)
     heldout = cases(splits, task.id, Split.HELDOUT, list(range(state.opened.heldout_cases)), state.opened.salt)
     no_agents = hidden_cases_lock(
         CaseSet(task.id, splits.id), f"verify {paths.root}", "Ctrl-C ends this; verify it later."
     )
     with no_agents, LocalEngine(task, jobs, isolation.levels(), None, False, settings.stock) as engine:
-        copy = _copy_winner(engine, paths.checkpoints / winner.hash, winner)
-        first = episode_stats(scoring.play_cases(engine, task, copy, heldout))
-        second = episode_stats(
-            scoring.play_cases(engine, task, copy, heldout)
-        )  # in the same engine: under the same limits
-    recorded = state.heldout[winner.hash].tally
-    if len(recorded.returns) != len(heldout) or len(recorded.errors) != len(heldout):
-        raise UserError(f"it records {len(recorded.returns)} returns for {len(heldout)} held-out cases")
-    other_bit_id = bit_id_difference(opened, state.scored_on.get(winner.hash) or opened["bit_id"], here)
-    repeated = state.repeated.returns if state.repeated else recorded.returns
-    result = _compare(recorded.returns, repeated, first.returns, second.returns, bool(other_bit_id))
-    meaning = MEANING[result]
-    timed_out = _timed_out_cases(recorded, first, task)
-    if result in (Replay.MISMATCH, Replay.DIFFERS) and all(
-        index in timed_out or new == old or (other_bit_id and _is_close(old, new))
-        for index, (old, new) in enumerate(zip(recorded.returns, first.returns, strict=True))
-    ):
-        recorded_too = all(recorded.errors[index] == ErrorKind.TIMEOUT for index in timed_out)
-        text = TIMED_OUT if recorded_too else TIMED_OUT_HERE
-        result, meaning = Replay.NONDETERMINISTIC, text.format(", ".join(map(str, timed_out)))
-    meaning += _difference(recorded.returns, first.returns)
-    return result, f"{meaning}; {other_bit_id}" if other_bit_id else meaning
+        replayer = _Replayer(engine, task, paths, state, heldout, run_ids(task, splits, settings))
+        replayed = _replay(replayer, winner, WINNER)
+        first = state.first_ok.charged.checkpoint if state.first_ok else winner
+        has_another = first.hash != winner.hash and first.hash in state.heldout
+        return replayed, _replay(replayer, first, FIRST) if has_another else None
+
+
+def _replay(replayer: _Replayer, checkpoint: Checkpoint, who: str) -> Replayed:
+    try:
+        return replayer.replay(checkpoint, who)
+    except (UserError, Fault) as error:
+        return Replayed(None, f"{who} cannot be played: {in_one_line(error)}")
+
+
+def in_one_line(error: Exception) -> str:
+    """Return what happened and what to do."""
+    return f"{error.message}. {error.remedy}" if isinstance(error, UserError) and error.remedy else str(error)
 
 
 def _check_played(task: Task, opened: dict[str, Any], splits_id: str) -> None:
@@ -116,14 +172,14 @@ def _check_played(task: Task, opened: dict[str, Any], splits_id: str) -> None:
         )
 
 
-def _copy_winner(engine: Engine, stored: Path, winner: Checkpoint) -> Checkpoint:
-    """Copy the winner to the engine's store: nothing is written to the run, and no link in it is followed."""
+def _copy(engine: Engine, stored: Path, checkpoint: Checkpoint) -> Checkpoint:
+    """Copy a checkpoint to the engine's store: nothing is written to the run, and no link in it is followed."""
     try:
         copy = engine.store.snapshot(stored, is_stored=True)
     except SnapshotRefused as error:
         raise UserError(str(error)) from error
-    if copy.hash != winner.hash:
-        raise CheckpointAltered(winner, copy.hash)
+    if copy.hash != checkpoint.hash:
+        raise CheckpointAltered(checkpoint, copy.hash)
     return copy
 
 

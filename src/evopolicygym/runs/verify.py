@@ -1,7 +1,8 @@
 """Verify a run: recompute everything about it that can be recomputed. Nothing is written to the run.
 
 `verify` checks the ledger's hash chain, the budget at every line, checkpoints, feedback, the selection, run.json and
-the settings; then it plays the winner on the held-out cases twice and compares the returns with the recorded ones."""
+the settings; then it plays the winner on the held-out cases twice and the first submission once, and compares the
+returns with the recorded ones."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ from evopolicygym.judge.state import RunPhase, RunState, apply, fold, in_place
 from evopolicygym.run_paths import RunPaths, check_run_folder
 from evopolicygym.run_record import RunRecord, load
 from evopolicygym.runs import record
-from evopolicygym.runs.replay import PASSING, Replay, replay_winner
+from evopolicygym.runs.replay import Replay, in_one_line, replay_run
 from evopolicygym.runs.run_status import check_consistent
 from evopolicygym.runs.settings import IsolationChoice, RunSettings
 from evopolicygym.sandbox.checkpoints import CheckpointAltered, CheckpointStore
@@ -49,23 +50,26 @@ class VerifyCheck:
 
 @dataclass(frozen=True)
 class VerifyReport:
-    """All checks of a run. ``replay`` is None if the winner could not be played."""
+    """All checks of a run. ``replay`` is None if the winner could not be played. ``first_replay`` is that of the first
+    submission; None if it is the winner, or has no held-out result."""
 
     findings: tuple[VerifyCheck, ...]
     replay: Replay | None
+    first_replay: Replay | None = None
 
     @property
     def ok(self) -> bool:
         return all(finding.ok for finding in self.findings)
 
     def as_dict(self) -> dict[str, Any]:
-        return {"ok": self.ok, "replay": self.replay, "findings": [asdict(finding) for finding in self.findings]}
+        replays = {"replay": self.replay, "first_replay": self.first_replay}
+        return {"ok": self.ok, **replays, "findings": [asdict(finding) for finding in self.findings]}
 
 
 def verify(
     root: Path, jobs: int, isolation: IsolationChoice = IsolationChoice.AUTO, task: str | None = None
 ) -> VerifyReport:
-    """Check a run and play its winner again.
+    """Check a run, and play its winner and its first submission again.
 
     Args:
         root: The run's folder, which may come from another person.
@@ -101,12 +105,15 @@ def verify(
         text = "not played: the settings of the run are unknown"
         return VerifyReport((*findings, VerifyCheck("replay", False, text)), None)
     try:
-        replay, detail = replay_winner(paths, state, jobs, isolation, task)
+        winner, first = replay_run(paths, state, jobs, isolation, task)
     except (UserError, Fault) as error:
         return VerifyReport(
             (*findings, VerifyCheck("replay", False, f"the winner cannot be played: {in_one_line(error)}")), None
         )
-    return VerifyReport((*findings, VerifyCheck("replay", replay in PASSING, f"{replay}: {detail}")), replay)
+    findings.append(VerifyCheck("replay", winner.ok, winner.detail))
+    if first:
+        findings.append(VerifyCheck("first", first.ok, first.detail))
+    return VerifyReport(tuple(findings), winner.result, first.result if first else None)
 
 
 def _check(what: str, problems: Iterator[str], fine: str) -> VerifyCheck:
@@ -116,11 +123,6 @@ def _check(what: str, problems: Iterator[str], fine: str) -> VerifyCheck:
     except (OSError, UserError) as error:
         messages = [f"it cannot be read: {in_one_line(error)}"]
     return VerifyCheck(what, not messages, "; ".join(messages) if messages else fine)
-
-
-def in_one_line(error: Exception) -> str:
-    """Return what happened and what to do."""
-    return f"{error.message}. {error.remedy}" if isinstance(error, UserError) and error.remedy else str(error)
 
 
 def _budget(lines: list[LedgerLine]) -> Iterator[str]:

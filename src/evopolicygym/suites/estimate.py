@@ -41,8 +41,8 @@ class SuiteEstimate:
 
     def notes(self) -> str:
         lines = [
-            "Episodes are an upper bound: the budget, hidden validation of as many checkpoints, and held-out twice. "
-            "Most runs need far less."
+            "Episodes are an upper bound: the budget, hidden validation of as many checkpoints, and held-out three "
+            "times: twice for the selected one, once for the first. Most runs need far less."
         ]
         if self.unmeasured:
             lines.append(f"Core time leaves out tasks that were never measured: {', '.join(self.unmeasured)}.")
@@ -75,7 +75,7 @@ def _estimate(agent: str, pairs: list[tuple[PlannedRun, SuiteRow]]) -> CostEstim
 
 def _episodes(run: PlannedRun) -> int:
     settings = run.settings
-    return settings.budget * (1 + settings.validation_cases) + 2 * settings.heldout_cases
+    return settings.budget * (1 + settings.validation_cases) + 3 * settings.heldout_cases
 
 
 def _core_s(run: PlannedRun) -> float | None:
