@@ -115,7 +115,7 @@ def test_the_plan_starts_nothing(tmp_path):
     plan = work.run("--dry-run", "--json", "--set", 'tasks="core16"')
     assert plan.returncode == 0 and not work.folder.exists()
     total = json.loads(plan.stdout)["total"]
-    assert total["runs"] == 16 and total["episodes"] == 16 * (8 * 3 + 6) and total["core_hours"] > 0
+    assert total["runs"] == 16 and total["episodes"] == 16 * (8 * 3 + 9) and total["core_hours"] > 0
 
 
 def test_a_run_that_fails_stops_nobody(tmp_path, monkeypatch):
