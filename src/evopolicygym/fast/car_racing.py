@@ -58,7 +58,6 @@ SEEN_HIGH: Final = np.array([WINDOW_W - 1, WINDOW_H - 1])[:, None]
 FIELD: Final = PLAYFIELD * np.array([[1, 1, -1, -1], [1, -1, -1, 1]])
 STIFFNESS: Final = 205000 * SIZE * SIZE
 GRASS_LIMIT: Final = FRICTION_LIMIT * 0.6
-ROAD_LIMIT: Final = max(GRASS_LIMIT, FRICTION_LIMIT * 1.0)  # the friction that ``_create_track`` gives every tile
 
 
 def upgrade(env: Any) -> None:
@@ -220,7 +219,9 @@ class FastCar(StockCar):  # type: ignore[misc]
             f_force = (-(fx * vx + fy * vy) + w.omega * w.wheel_rad) * STIFFNESS
             p_force = -(sx * vx + sy * vy) * STIFFNESS
             force = math.sqrt(f_force * f_force + p_force * p_force)
-            limit = ROAD_LIMIT if w.tiles else GRASS_LIMIT
+            limit = GRASS_LIMIT
+            for tile in w.tiles:
+                limit = max(limit, FRICTION_LIMIT * tile.road_friction)
             self.skid(w, force > 2.0 * limit)
             if force > limit:
                 f_force = f_force / force * limit

@@ -224,6 +224,7 @@ class RunSettings(StrictModel):
 
     def seen(self, task: Task, make_key: bool = True) -> Task:
         """Return a task as it is shown and played under these settings."""
+        task.check_variant(self.variant)
         key = b""
         if self.variant is not Variant.PLAIN:
             key = variant_key(load_key(self.seal_key, make_key), task.id, self.variant)

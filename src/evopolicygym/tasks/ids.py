@@ -53,7 +53,12 @@ def comparable_facts(task: Task, splits_id: str, **protocol: Any) -> dict[str, A
 
 def _variant(task: Task) -> dict[str, str]:
     view = task.view
-    return {} if view.variant is Variant.PLAIN else {"name": view.variant, "key": view.key_id()}
+    if view.variant is Variant.PLAIN:
+        return {}
+    facts = {"name": view.variant, "key": view.key_id()}
+    if view.variant is Variant.SHIFTED:
+        facts["shift"] = fingerprint_id("s", {"table": [asdict(parameter) for parameter in task.shift]})
+    return facts
 
 
 def machine_facts() -> dict[str, Any]:

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from evopolicygym.errors import Fault, UserError, is_permanent
 from evopolicygym.fast.catalogue import CATALOGUE, upgrade, why_stock
-from evopolicygym.tasks.conditions import TextLevel
+from evopolicygym.tasks.conditions import TextLevel, Variant
 from evopolicygym.tasks.pins import BEHIND, pins
 from evopolicygym.tasks.spaces import Schema, check_action, schema_of, with_names
 from evopolicygym.tasks.task import Task
@@ -55,6 +55,10 @@ def make(task: Task, video: bool = False, stock: bool = False) -> Any:
             ) from error
     if not stock:
         upgrade(env)
+    if task.view.variant is Variant.SHIFTED:
+        from evopolicygym.tasks.shifted_env import apply_shift
+
+        env = apply_shift(env, task)
     return env
 
 

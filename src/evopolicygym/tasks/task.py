@@ -6,8 +6,10 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from evopolicygym.errors import UserError
 from evopolicygym.limits import Limits
 from evopolicygym.tasks.conditions import TaskView, Variant
+from evopolicygym.tasks.shift import ShiftParameter
 
 ANONYMOUS: Final = ("task", "task", 1)  # env, task and env_version of a task whose name is not told
 
@@ -67,6 +69,7 @@ class Task:
     observation: tuple[SpaceEntry, ...] = ()
     action: tuple[SpaceEntry, ...] = ()
     limits: Limits = field(default_factory=Limits)
+    shift: tuple[ShiftParameter, ...] = ()
     view: TaskView = field(default_factory=TaskView)
 
     def __post_init__(self) -> None:
@@ -75,6 +78,8 @@ class Task:
         for module in self.requires:
             if not all(part.isidentifier() for part in module.split(".")):
                 raise ValueError(f"requires must hold names of modules (got: {module!r})")
+        if len({parameter.name for parameter in self.shift}) < len(self.shift):
+            raise ValueError("every shift needs a name of its own")
 
     def env_meta(self) -> dict[str, Any]:
         """Return what a policy is given about its environment: the same in every split."""
@@ -93,8 +98,17 @@ class Task:
         """The failure return at the scale of the returns that an agent sees."""
         return self.failure_return.value * self.view.reward_scale
 
+    def check_variant(self, variant: Variant) -> None:
+        """Refuse a variant that this task does not have."""
+        if variant is Variant.SHIFTED and not self.shift:
+            raise UserError(
+                f"{self.id} has no shifted variant: its task file has no table [[shift]]",
+                "`evopolicygym docs shifted` shows how to write one; the Core16 tasks have it.",
+            )
+
     def seen(self, view: TaskView) -> Task:
         """Return this task as a run shows and plays it."""
+        self.check_variant(view.variant)
         return replace(self, view=view)
 
     def failed_score(self, return_so_far: float) -> float:

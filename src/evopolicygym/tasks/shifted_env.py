@@ -1,0 +1,214 @@
+"""An environment with shifted rules: attributes change around a reset, actions and observations in each step."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from evopolicygym.errors import UserError
+from evopolicygym.tasks.shift import ShiftDraw, ShiftKind, ShiftParameter, draw_shift
+from evopolicygym.tasks.shift_paths import Place, find_places, parse_index
+from evopolicygym.tasks.task import Task
+
+Change = Callable[[Any], Any]
+OF_MINIGRID = (ShiftKind.KEY_COLOURS, ShiftKind.DOOR_TOGGLES, ShiftKind.LAYOUT)
+
+
+def apply_shift(env: Any, task: Task) -> Any:
+    """Return the environment with the shifted rules of the task's view.
+
+    Raises:
+        UserError: The task's shift does not fit the environment.
+    """
+    try:
+        return ShiftedEnv(env, task)
+    except (ValueError, TypeError, IndexError, ImportError) as error:
+        raise UserError(f"the shift of {task.id} does not fit its environment: {error}") from error
+
+
+class ShiftedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Wraps a new environment. Every reset draws the values of its case; the spaces stay as they are."""
+
+    def __init__(self, env: Any, task: Task) -> None:
+        super().__init__(env)
+        self._shift, self._key = task.shift, task.view.key
+        self._originals = [
+            (parameter.name, number, place, place.copy())
+            for parameter in task.shift
+            if parameter.kind is ShiftKind.ATTRIBUTE and not parameter.after_reset
+            for number, path in enumerate(parameter.paths)
+            for place in find_places(env.unwrapped, path)
+        ]
+        self._actions: list[Change] = []
+        self._observations: list[Change] = []
+        self._pending: deque[Any] = deque()
+        self._prepare(None)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        draws = self._prepare(seed)
+        self._change_before_reset(draws)
+        observation, info = self.env.reset(seed=seed, options=options)
+        for draw in draws.values():
+            if draw.parameter.kind is ShiftKind.ATTRIBUTE and draw.parameter.after_reset:
+                for number, path in enumerate(draw.parameter.paths):
+                    for place in find_places(self.env.unwrapped, path):
+                        _change(place, place.copy(), draw, number)
+        if any(parameter.kind in OF_MINIGRID for parameter in self._shift):
+            observation = self._change_minigrid(draws)
+        return self._observe(observation), info
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        for change in self._actions:
+            action = change(action)
+        if self._pending:
+            self._pending.append(action)
+            action = self._pending.popleft()
+        observation, reward, terminated, truncated, info = self.env.step(action)
+        return self._observe(observation), reward, terminated, truncated, info
+
+    def _observe(self, observation: Any) -> Any:
+        for change in self._observations:
+            observation = change(observation)
+        return observation
+
+    def _prepare(self, seed: int | None) -> dict[str, ShiftDraw]:
+        """Draw the values of a case, and make what changes its actions and observations."""
+        draws = {draw.parameter.name: draw for draw in draw_shift(self._shift, self._key, seed)}
+        self._actions = [change for draw in draws.values() if (change := _action_change(draw, self.action_space))]
+        self._observations = [
+            change for draw in draws.values() if (change := _observation_change(draw, self.observation_space))
+        ]
+        self._pending = deque(
+            _neutral(self.action_space, draw.parameter)
+            for draw in draws.values()
+            if draw.parameter.kind is ShiftKind.ACTION_DELAY
+            for _ in range(int(draw.number()))
+        )
+        return draws
+
+    def _change_before_reset(self, draws: dict[str, ShiftDraw]) -> None:
+        for _, _, place, original in self._originals:
+            place.write(original, lambda value, _entry: value)
+        for name, number, place, _ in self._originals:
+            _change(place, place.copy(), draws[name], number)
+        model = getattr(self.unwrapped, "model", None)
+        if self._originals and type(model).__name__ == "MjModel":
+            import mujoco
+
+            mujoco.mj_setConst(model, mujoco.MjData(model))  # what MuJoCo derives from masses and positions
+
+    def _change_minigrid(self, draws: dict[str, ShiftDraw]) -> Any:
+        from evopolicygym.tasks.shift_minigrid import COLOURS, change_rules
+
+        by_kind = {draw.parameter.kind: draw for draw in draws.values()}
+        keys = by_kind.get(ShiftKind.KEY_COLOURS)
+        toggles, layout = by_kind.get(ShiftKind.DOOR_TOGGLES), by_kind.get(ShiftKind.LAYOUT)
+        return change_rules(
+            self.unwrapped,
+            keys.order(len(COLOURS)) if keys else None,
+            int(toggles.number()) if toggles else 1,
+            int(layout.number()) if layout else 0,
+        )
+
+
+def _change(place: Place, original: Any, draw: ShiftDraw, number: int) -> None:
+    """Change the value at a place. With ``each``, entries of one path differ, and so do single values of many paths."""
+    by = draw.parameter.by
+
+    def changed(value: Any, entry: int) -> Any:
+        drawn = draw.number(1000 * number + entry)
+        return value * drawn if by == "factor" else value + drawn if by == "added" else drawn
+
+    place.write(original, changed)
+
+
+def _action_change(draw: ShiftDraw, space: Any) -> Change | None:
+    parameter = draw.parameter
+    if parameter.kind is ShiftKind.ACTION_ORDER:
+        return _reordered(draw, space)
+    if parameter.kind not in (ShiftKind.ACTION_SIGN, ShiftKind.ACTION_GAIN, ShiftKind.ACTION_OFFSET):
+        return None
+    if not isinstance(space, gymnasium.spaces.Box):
+        raise ValueError(f"shift {parameter.name}: the kind {parameter.kind} needs a Box action space")
+    factor, offset = np.ones(space.shape, space.dtype), np.zeros(space.shape, space.dtype)
+    index = parse_index(parameter.entries)
+    size = factor[index].size
+    if parameter.kind is ShiftKind.ACTION_SIGN:
+        factor[index] = np.reshape(draw.signs(size), factor[index].shape)
+    else:
+        numbers = np.reshape([draw.number(entry) for entry in range(size)], factor[index].shape)
+        (factor if parameter.kind is ShiftKind.ACTION_GAIN else offset)[index] = numbers
+    low, high = space.low, space.high
+    return lambda action: np.clip(action * factor + offset, low, high)
+
+
+def _reordered(draw: ShiftDraw, space: Any) -> Change:
+    index = parse_index(draw.parameter.entries)
+    if isinstance(space, gymnasium.spaces.Discrete):
+        places = np.arange(int(space.n))
+        places[index] = places[index][draw.order(len(places[index]))]
+        meanings, start = places.tolist(), int(space.start)
+        return lambda action: start + meanings[int(action) - start]
+    if isinstance(space, gymnasium.spaces.Box) and len(space.shape) == 1:
+        places = np.arange(space.shape[0])
+        places[index] = places[index][draw.order(len(places[index]))]
+        return lambda action: np.asarray(action)[places]
+    raise ValueError(f"shift {draw.parameter.name}: the kind action_order needs a Discrete or a flat Box action space")
+
+
+def _neutral(space: Any, parameter: ShiftParameter) -> Any:
+    """Return what is carried out before the first delayed action: zero, or the action that the task names."""
+    if isinstance(space, gymnasium.spaces.Discrete):
+        return int(space.start) + parameter.neutral
+    if isinstance(space, gymnasium.spaces.Box):
+        return np.clip(np.zeros(space.shape, space.dtype), space.low, space.high)
+    raise ValueError(f"shift {parameter.name}: the kind {parameter.kind} needs a Discrete or a Box action space")
+
+
+def _observation_change(draw: ShiftDraw, space: Any) -> Change | None:
+    parameter = draw.parameter
+    if parameter.kind not in (ShiftKind.OBSERVATION_NOISE, ShiftKind.OBSERVATION_MASK):
+        return None
+    index = parse_index(parameter.entries)
+    if parameter.kind is ShiftKind.OBSERVATION_MASK:
+        change = _mask(index)
+    else:
+        change = _noise(index, draw.number(), np.random.Generator(np.random.PCG64(draw.noise_seed())))
+    if not parameter.keys:
+        _check_array(space, parameter)
+        return change
+    if not isinstance(space, gymnasium.spaces.Dict) or not set(parameter.keys) <= set(space.spaces):
+        raise ValueError(f"shift {parameter.name}: the observation has no entries {', '.join(parameter.keys)}")
+    return lambda observation: {
+        name: change(value) if name in parameter.keys else value for name, value in observation.items()
+    }
+
+
+def _check_array(space: Any, parameter: ShiftParameter) -> None:
+    if not isinstance(space, gymnasium.spaces.Box):
+        raise ValueError(f"shift {parameter.name}: keys must name the entries of an observation that is not a Box")
+    np.zeros(space.shape)[parse_index(parameter.entries)]
+
+
+def _mask(index: Any) -> Change:
+    def masked(value: Any) -> Any:
+        if not isinstance(value, np.ndarray):
+            return type(value)(0)
+        hidden = value.copy()
+        hidden[index] = 0
+        return hidden
+
+    return masked
+
+
+def _noise(index: Any, spread: float, random: np.random.Generator) -> Change:
+    def noisy(value: Any) -> Any:
+        changed = np.array(value, dtype=float)
+        changed[index] += spread * random.standard_normal(changed[index].shape)
+        return changed.astype(value.dtype)
+
+    return noisy
