@@ -10,12 +10,13 @@ from evopolicygym.analysis.leaderboard.task_results import TrivialScores, trivia
 from evopolicygym.analysis.scores import task_score
 from evopolicygym.analysis.stats.estimates import estimate_score
 from evopolicygym.errors import UserError
-from evopolicygym.execution.anchors import candidates, measure
+from evopolicygym.execution.anchors import measure
 from evopolicygym.execution.engine import LocalEngine
 from evopolicygym.reference import paper
 from evopolicygym.reference.anchors import dump, load, scale_version, scales, stored_anchors
 from evopolicygym.tasks.ids import comparable_facts
 from evopolicygym.tasks.registry import core16
+from evopolicygym.tasks.spaces import constant_actions
 from evopolicygym.tasks.splits import PaperSplits, SealedSplits
 
 KNOWN = [
@@ -108,12 +109,12 @@ def test_files_of_anchors_are_read_back(tmp_path):
 
 def test_candidates_of_a_box_are_zero_single_ends_and_corners():
     space = {"type": "Box", "shape": [2], "low": [-1.0, 0.5], "high": 2.0}
-    assert candidates(space) == [
+    assert constant_actions(space) == [
         [0.0, 0.5], [-1.0, 0.5], [2.0, 0.5], [0.0, 0.5], [0.0, 2.0], [-1.0, 0.5], [2.0, 2.0],
     ]  # fmt: skip
-    assert candidates({"type": "Discrete", "start": 1, "n": 3}) == [1, 2, 3]
+    assert constant_actions({"type": "Discrete", "start": 1, "n": 3}) == [1, 2, 3]
     with pytest.raises(UserError):
-        candidates({"type": "Dict"})
+        constant_actions({"type": "Dict"})
 
 
 def test_the_random_anchor_has_an_interval():

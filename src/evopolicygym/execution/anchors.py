@@ -10,16 +10,16 @@ import math
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from evopolicygym.errors import Fault, UserError
+from evopolicygym.errors import Fault
 from evopolicygym.execution.conformance import probe_folder
 from evopolicygym.execution.engine import Engine
 from evopolicygym.execution.evaluation import evaluate_folder
 from evopolicygym.reference.anchors import Anchor, TaskAnchors
 from evopolicygym.tasks.contract import starter
 from evopolicygym.tasks.ids import comparable_facts
-from evopolicygym.tasks.spaces import Schema
+from evopolicygym.tasks.spaces import Action, Schema, constant_actions
 from evopolicygym.tasks.splits import Case, Split, Splits, cases
 from evopolicygym.tasks.task import Task
 
@@ -27,7 +27,6 @@ HELDOUT_CASES: Final = 32
 TRAIN_CASES: Final = 32
 REPEATS: Final = 10
 
-Action = int | list[float]
 FillFolder = Callable[[Path], object]
 
 
@@ -49,7 +48,7 @@ def measure(
     def train_score(action: Action) -> float:
         return math.fsum(play(train, constant(action)))
 
-    chosen = max(candidates(engine.action_space), key=train_score)
+    chosen = max(constant_actions(engine.action_space), key=train_score)
     return TaskAnchors(
         fingerprint=comparable_facts(task, splits.id),
         heldout_cases=heldout_cases,
@@ -72,28 +71,6 @@ def constant(action: Action) -> FillFolder:
 
 def example(space: Schema) -> FillFolder:
     return lambda folder: (folder / "policy.py").write_text(starter(space))
-
-
-def candidates(space: Schema) -> list[Action]:
-    """Return the constant actions that are tried. Ties go to the earlier one."""
-    if space["type"] == "Discrete":
-        return list(range(space["start"], space["start"] + space["n"]))
-    if space["type"] != "Box" or len(space["shape"]) != 1:
-        raise UserError(
-            f"there are no constant actions to try for a {space['type']} action space",
-            "Anchors need a Discrete or a one-dimensional Box space.",
-        )
-    low, high = (_bounds(space, name) for name in ("low", "high"))
-    zero = [min(max(0.0, least), most) for least, most in zip(low, high, strict=True)]
-    corners = [[*zero[:i], bound[i], *zero[i + 1 :]] for i in range(len(zero)) for bound in (low, high)]
-    return [zero, *corners, low, high]
-
-
-def _bounds(space: Schema, name: str) -> list[float]:
-    """Return a bound as a list: the schema has one number for all entries, or a list."""
-    bound: Any = space[name]
-    size: int = space["shape"][0]
-    return [float(value) for value in bound] if isinstance(bound, list) else [float(bound)] * size
 
 
 def _returns(engine: Engine, task: Task, splits_id: str, on: list[Case], fill: FillFolder) -> list[float]:

@@ -32,6 +32,7 @@ from evopolicygym.tasks.conditions import (
     Variant,
     variant_key,
 )
+from evopolicygym.tasks.novel.generate import generated, is_novel
 from evopolicygym.tasks.registry import find_task
 from evopolicygym.tasks.sealing import load_key
 from evopolicygym.tasks.splits import SIZES, PaperSplits, SealedSplits, Split, Splits
@@ -228,7 +229,8 @@ class RunSettings(StrictModel):
         key = b""
         if self.variant is not Variant.PLAIN:
             key = variant_key(load_key(self.seal_key, make_key), task.id, self.variant)
-        return task.seen(TaskView(self.text, self.variant, key))
+        played = task.seen(TaskView(self.text, self.variant, key))
+        return generated(played, load_key(self.seal_key, make_key)) if is_novel(task) else played
 
     def conditions(self) -> dict[str, str]:
         """Return what the agent is told, may do and gets back, as far as it is not as it was before there was a choice.

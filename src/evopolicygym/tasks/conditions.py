@@ -59,11 +59,12 @@ REWARD_SCALES: Final = (0.25, 0.5, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)  # their num
 @dataclass(frozen=True)
 class TaskView:
     """How a task is shown to agent and policy, and which variant of it is played. ``key`` is the secret that a variant
-    is drawn from; the plain one needs none."""
+    is drawn from; the plain one needs none. ``world_key`` is the secret of a generated task."""
 
     text: TextLevel = TextLevel.BRIEF
     variant: Variant = Variant.PLAIN
     key: bytes = field(default=b"", repr=False)
+    world_key: bytes = field(default=b"", repr=False)
 
     @property
     def is_blind(self) -> bool:
@@ -75,6 +76,10 @@ class TaskView:
         if self.variant is not Variant.DISGUISED:
             return 1.0
         return REWARD_SCALES[hmac.digest(self.key, b"reward scale", "sha256")[0] % len(REWARD_SCALES)]
+
+    def world_id(self) -> str:
+        """Return the hash that names the key of a generated task; empty if it is not generated."""
+        return hashlib.sha256(b"evopolicygym world key|" + self.world_key).hexdigest() if self.world_key else ""
 
     def key_id(self) -> str:
         """Return the hash that names the key without revealing it."""

@@ -29,11 +29,12 @@ class Ids:
 def comparable_facts(task: Task, splits_id: str, **protocol: Any) -> dict[str, Any]:
     """Return everything that can change a score on one kind of machine. ``protocol`` adds what a run fixes, such as its
     budget. ``env_options`` and ``sources`` appear only if a task has any; most have neither. ``variant`` appears only
-    if it is not the plain one."""
+    if it is not the plain one, ``world`` only for generated tasks."""
     optional = {
         "env_options": json_safe(task.env_options),
         "sources": source_hashes(task.env_id, task.requires),
         "variant": _variant(task),
+        "world": task.view.world_id(),
     }
     return {
         "protocol": PROTOCOL,

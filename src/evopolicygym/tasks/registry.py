@@ -14,6 +14,7 @@ import msgspec
 from evopolicygym.config import parse_toml
 from evopolicygym.errors import UserError
 from evopolicygym.files import read_text_file
+from evopolicygym.tasks.novel.generate import novel
 from evopolicygym.tasks.task import Task
 
 CORE16 = "core16"
@@ -73,11 +74,11 @@ def find_task(name: str) -> Task:
     """Return the task of a name: a task file, a Core16 task (by task id or Gymnasium id), or any other Gymnasium id."""
     if name.endswith(".toml"):
         return load_task_file(Path(name))
-    tasks_by_name = core16() | {task.env_id: task for task in core16().values()}
+    tasks_by_name = core16() | novel() | {task.env_id: task for task in core16().values()}
     module, _, registered = name.rpartition(":")
     if (task := tasks_by_name.get(registered)) and module in ("", "gymnasium", *task.requires):
         return task
-    if name.startswith("core16/"):
+    if name.startswith(("core16/", "novel/")):
         raise _unknown(name, list(tasks_by_name))
     if meant := _short_names().get(name.lower()):
         raise UserError(

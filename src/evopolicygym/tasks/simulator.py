@@ -38,6 +38,10 @@ def make(task: Task, video: bool = False, stock: bool = False) -> Any:
     """Make a new environment: the fast version if there is one, unless ``stock``.
 
     Every episode gets a new object, because not every environment forgets everything on reset."""
+    if task.view.world_key:
+        from evopolicygym.tasks.novel.generate import make_world
+
+        return make_world(task, "rgb_array" if video else None)
     _import_requirements(task)
     if video and "mujoco" in task.requires and "MUJOCO_GL" not in os.environ:
         raise UserError("MuJoCo cannot draw: there is no headless OpenGL library on this machine", RENDERING_REMEDY)

@@ -8,9 +8,11 @@ from typing import Any, Final
 
 import numpy as np
 
+from evopolicygym.errors import UserError
 from evopolicygym.tasks.task import SpaceEntry
 
 Schema = dict[str, Any]
+Action = int | list[float]
 KINDS: Final = ("Box", "Discrete", "MultiBinary", "MultiDiscrete", "Text", "MissionSpace", "Dict", "Tuple")
 MISSION_LENGTH: Final = 1024  # of missions composed by rules, as in BabyAI: four instructions have about 300 letters
 
@@ -84,6 +86,29 @@ def check_action(schema: Schema) -> None:
     children = schema.get("spaces", ())
     for child in children.values() if isinstance(children, Mapping) else children:
         check_action(child)
+
+
+def constant_actions(space: Schema) -> list[Action]:
+    """Return the constant actions that are worth trying: every discrete one; for a Box the middle, each entry alone at
+    its ends, all lowest, all highest."""
+    if space["type"] == "Discrete":
+        return list(range(space["start"], space["start"] + space["n"]))
+    if space["type"] != "Box" or len(space["shape"]) != 1:
+        raise UserError(
+            f"there are no constant actions to try for a {space['type']} action space",
+            "Anchors need a Discrete or a one-dimensional Box space.",
+        )
+    low, high = (_bounds(space, name) for name in ("low", "high"))
+    zero = [min(max(0.0, least), most) for least, most in zip(low, high, strict=True)]
+    corners = [[*zero[:i], bound[i], *zero[i + 1 :]] for i in range(len(zero)) for bound in (low, high)]
+    return [zero, *corners, low, high]
+
+
+def _bounds(space: Schema, name: str) -> list[float]:
+    """Return a bound as a list: the schema has one number for all entries, or a list."""
+    bound: Any = space[name]
+    size: int = space["shape"][0]
+    return [float(value) for value in bound] if isinstance(bound, list) else [float(bound)] * size
 
 
 def json_safe(value: Any) -> Any:

@@ -1,0 +1,1 @@
+"""The collection `novel`: tasks that are drawn from a secret key, so that no model can have seen them."""

@@ -1,0 +1,160 @@
+"""Draws the task of a key: again and again, until it can be solved and is worth solving.
+
+What was found is kept in a cache, because measuring takes seconds to minutes. The cache holds no key."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import importlib
+import json
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Any, Final, cast
+
+import numpy as np
+
+from evopolicygym.errors import Fault
+from evopolicygym.files import write_atomic
+from evopolicygym.tasks.novel.measure import CASES, SEARCH_CASES, WorldMeasure, measure_world
+from evopolicygym.tasks.novel.world import World, WorldFamily
+from evopolicygym.tasks.spaces import describe, schema_of
+from evopolicygym.tasks.task import FailureReturn, Task
+
+NOVEL: Final = "novel"
+FAMILIES: Final[dict[str, str]] = {}  # what each demands, by family
+LEVELS: Final = (1, 2, 3, 4)
+MOST_DRAWS: Final = 100
+CACHE_VARIABLE: Final = "EVOPOLICYGYM_CACHE"
+FAILURE_DERIVATION: Final = "No way of playing on can score less; it follows from the rewards of the generated task."
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """The draw that was accepted: its number, counted from 0, and the ends of its scale. ``objections`` are why the
+    draws before it were not."""
+
+    number: int
+    low: float
+    high: float
+    objections: tuple[str, ...]
+
+
+@cache
+def novel() -> dict[str, Task]:
+    """Return the collection by task id. What is drawn is not known before there is a key."""
+    return {task.id: task for family in FAMILIES for level in LEVELS for task in [_unknown(family, level)]}
+
+
+def is_novel(task: Task) -> bool:
+    return task.id in novel()
+
+
+def generated(task: Task, sealing_key: bytes) -> Task:
+    """Return a novel task as it is drawn from a sealing key."""
+    family, level = _parts(task)
+    key = hmac.digest(sealing_key, f"evopolicygym world|{task.id}".encode(), "sha256")
+    drawn = _cached(family, level, key)
+    world = draw_world(family, level, key, drawn.number)
+    env = world.make()
+    return replace(
+        task,
+        version=_family(family).VERSION,
+        horizon=world.horizon,
+        failure_return=FailureReturn(world.failure_return, FAILURE_DERIVATION),
+        observation_space=describe(schema_of(env.observation_space)),
+        action_space=describe(schema_of(env.action_space)),
+        env_options={"draw": drawn.number, "low": drawn.low, "high": drawn.high},
+        view=replace(task.view, world_key=key),
+        **world.texts(),
+    )
+
+
+def make_world(task: Task, render_mode: str | None = None) -> Any:
+    """Make the environment of a generated task."""
+    family, level = _parts(task)
+    return draw_world(family, level, task.view.world_key, task.env_options["draw"]).make(render_mode)
+
+
+@lru_cache(maxsize=4)
+def draw_world(family: str, level: int, key: bytes, number: int) -> World:
+    """Return draw ``number`` of a key."""
+    seed = hmac.digest(key, f"draw|{_family(family).VERSION}|{number}".encode(), "sha256")
+    return _family(family).draw(np.random.default_rng(int.from_bytes(seed)), level)
+
+
+def search_draws(family: str, level: int, key: bytes) -> Drawn:
+    """Draw until a world is accepted."""
+    objections: list[str] = []
+    for number in range(MOST_DRAWS):
+        measured = measure(family, level, key, number)
+        if (objection := measured.objection()) is None:
+            return Drawn(number, _rounded(measured.low), _rounded(measured.high), tuple(objections))
+        objections.append(objection)
+    raise Fault(f"no world of {NOVEL}/{family}-{level} was accepted in {MOST_DRAWS} draws: {objections[-1]}")
+
+
+def measure(family: str, level: int, key: bytes, number: int) -> WorldMeasure:
+    world = draw_world(family, level, key, number)
+    return measure_world(world, _seeds(key, "hidden", CASES), _seeds(key, "search", SEARCH_CASES))
+
+
+def _rounded(value: float) -> float:
+    """Round, so that the last bits of another machine do not give the task another id."""
+    return float(f"{value:.6g}")
+
+
+def _seeds(key: bytes, purpose: str, count: int) -> Iterator[int]:
+    for number in range(count):
+        yield int.from_bytes(hmac.digest(key, f"{purpose}|{number}".encode(), "sha256")[:8]) >> 1
+
+
+def _cached(family: str, level: int, key: bytes) -> Drawn:
+    name = hashlib.sha256(f"{family}|{level}|{_family(family).VERSION}|{np.__version__}|".encode() + key).hexdigest()
+    path = _cache_folder() / f"{name}.json"
+    with suppress(OSError, ValueError, TypeError, KeyError):
+        data = json.loads(path.read_text())
+        return Drawn(int(data["number"]), float(data["low"]), float(data["high"]), tuple(data["objections"]))
+    drawn = search_draws(family, level, key)
+    with suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        write_atomic(path, json.dumps(vars(drawn)).encode())
+    return drawn
+
+
+def _cache_folder() -> Path:
+    cache_home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return Path(os.environ.get(CACHE_VARIABLE) or Path(cache_home) / "evopolicygym") / NOVEL
+
+
+@cache
+def _family(name: str) -> WorldFamily:
+    return cast(WorldFamily, importlib.import_module(f"evopolicygym.tasks.novel.{name}"))
+
+
+def _parts(task: Task) -> tuple[str, int]:
+    family, _, level = task.id.removeprefix(f"{NOVEL}/").rpartition("-")
+    return family, int(level)
+
+
+def _unknown(family: str, level: int) -> Task:
+    """Return a novel task before it is drawn."""
+    text = "Drawn from your sealing key."
+    return Task(
+        id=f"{NOVEL}/{family}-{level}",
+        env_id=f"{NOVEL}/{family}-{level}",
+        title=f"A generated task: {family}, level {level}",
+        family=family,
+        demand=FAMILIES[family],
+        horizon=1,
+        observation_space="drawn",
+        action_space="drawn",
+        objective=text,
+        reward=text,
+        termination=text,
+        failure_return=FailureReturn(0.0, FAILURE_DERIVATION),
+    )

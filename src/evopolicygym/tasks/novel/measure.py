@@ -1,0 +1,135 @@
+"""Measures a drawn world: what its expert, trivial policies and a plain search score on hidden cases."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from evopolicygym.tasks.novel.world import Act, World
+from evopolicygym.tasks.spaces import constant_actions, schema_of
+
+CASES: Final = 16
+SEARCH_CASES: Final = 4
+SEARCH_CANDIDATES: Final = 32  # with SEARCH_CASES each: the budget of a run
+MOST_SEARCHED: Final = 0.8  # of the way from the best trivial policy to the expert
+LEAST_WON: Final = 0.9  # share of cases in which the expert must beat the best trivial policy
+PICTURE: Final = 8  # side of the picture that a search sees, after averaging
+
+Player = Callable[[Any], Act]  # called with an environment that was just reset
+
+
+@dataclass(frozen=True)
+class WorldMeasure:
+    """Returns on the same hidden cases, by policy. ``search`` is the best linear policy of a run's budget."""
+
+    expert: list[float]
+    trivial: dict[str, list[float]]
+    search: list[float]
+
+    @property
+    def low(self) -> float:
+        return max(_mean(returns) for returns in self.trivial.values())
+
+    @property
+    def high(self) -> float:
+        return _mean(self.expert)
+
+    def objection(self) -> str | None:
+        """Return why this world is not worth playing; None if it is."""
+        best = max(self.trivial.values(), key=_mean)
+        won = sum(mine > theirs for mine, theirs in zip(self.expert, best, strict=True)) / len(best)
+        if not (self.high > self.low and won >= LEAST_WON):
+            return "the expert does not clearly beat every trivial policy"
+        if _mean(self.search) > self.low + MOST_SEARCHED * (self.high - self.low):
+            return "a search reaches the expert"
+        if len({value for returns in (*self.trivial.values(), self.search) for value in returns}) < 2:
+            return "rewards are flat"
+        return None
+
+
+def measure_world(world: World, seeds: Iterable[int], search_seeds: Iterable[int]) -> WorldMeasure:
+    """Measure a world. ``search_seeds`` are the cases that the search may use; ``seeds`` are hidden from it."""
+    hidden, given = list(seeds), list(search_seeds)
+    env = world.make()
+    schema = schema_of(env.action_space)
+    constants = [np.asarray(action) if schema["type"] == "Box" else action for action in constant_actions(schema)]
+    trivial = {"random": returns(world, _random, hidden)}
+    trivial |= {f"constant {n}": returns(world, _constant(value), hidden) for n, value in enumerate(constants)}
+    return WorldMeasure(returns(world, world.expert, hidden), trivial, _search(world, given, hidden))
+
+
+def returns(world: World, player: Player, seeds: Iterable[int]) -> list[float]:
+    """Return the return of one episode per seed."""
+    env = world.make()
+    return [_episode(env, world.horizon, player, seed) for seed in seeds]
+
+
+def _episode(env: Any, horizon: int, player: Player, seed: int) -> float:
+    observation, _ = env.reset(seed=seed)
+    act, total = player(env), 0.0
+    for _ in range(horizon):
+        observation, reward, terminated, truncated, _ = env.step(act(observation))
+        total += float(reward)
+        if terminated or truncated:
+            break
+    return total
+
+
+def _random(env: Any) -> Act:
+    env.action_space.seed(int(env.np_random.integers(2**31)))
+    return lambda _: env.action_space.sample()
+
+
+def _constant(action: Any) -> Player:
+    return lambda _: lambda __: action
+
+
+def _search(world: World, given: list[int], hidden: list[int]) -> list[float]:
+    """Search at random among linear policies, then around the best; return its returns on the hidden cases."""
+    generator, env = np.random.default_rng(0), world.make()
+    observation, _ = env.reset(seed=given[0])
+    schema = schema_of(env.action_space)
+    outputs = schema["n"] if schema["type"] == "Discrete" else math.prod(schema["shape"])
+    shape = (outputs, features(observation).size + 1)
+    best, best_score = np.zeros(shape), -math.inf
+    for number in range(SEARCH_CANDIDATES):
+        around, width = (best, 0.3) if number >= SEARCH_CANDIDATES // 2 else (np.zeros(shape), 1.0)
+        weights = around + width * generator.standard_normal(shape)
+        score = _mean(returns(world, _linear(weights, schema), given[:SEARCH_CASES]))
+        if score > best_score:
+            best, best_score = weights, score
+    return returns(world, _linear(best, schema), hidden)
+
+
+def _linear(weights: np.ndarray[Any, Any], schema: Mapping[str, Any]) -> Player:
+    def act(observation: Any) -> Any:
+        output = weights @ np.append(features(observation), 1.0)
+        if schema["type"] == "Discrete":
+            return int(np.argmax(output)) + schema["start"]
+        shaped = np.clip(output.reshape(schema["shape"]), schema["low"], schema["high"])
+        return shaped.astype(schema["dtype"])
+
+    return lambda _: act
+
+
+def features(observation: Any) -> np.ndarray[Any, Any]:
+    """Return an observation as one vector of moderate numbers; pictures as small grey ones."""
+    if isinstance(observation, Mapping):
+        return np.concatenate([features(observation[key]) for key in sorted(observation)])
+    if isinstance(observation, str):
+        return np.zeros(0)
+    array = np.asarray(observation, float)
+    if array.ndim == 3 and min(array.shape[:2]) > PICTURE:
+        rows, columns = (size // PICTURE for size in array.shape[:2])
+        cut = array[: rows * PICTURE, : columns * PICTURE].mean(axis=2) / 255.0
+        array = cut.reshape(PICTURE, rows, PICTURE, columns).mean(axis=(1, 3))
+    vector: np.ndarray[Any, Any] = np.tanh(array.reshape(-1))
+    return vector
+
+
+def _mean(values: list[float]) -> float:
+    return math.fsum(values) / len(values)
