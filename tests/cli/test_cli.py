@@ -270,8 +270,9 @@ def test_task_list_and_show():
     assert len(rows) == 16
     assert rows[0]["observation"] == "Box(6,) float32"
     text = run("task", "show", "core16/car-racing").stdout
-    assert text.startswith("# Car racing")
-    facts = json.loads(run("task", "show", "core16/ant", "--json").stdout)
+    assert text.startswith("# core16/car-racing")
+    facts = json.loads(run("task", "show", "core16/ant", "--text", "full", "--json").stdout)
+    assert facts["contract"].startswith("# Ant: run")
     assert len(facts["obs_space"]["names"]) == 105
     assert facts["obs_space"]["low"] == "-inf"
     assert facts["limits"]["memory_mb"] == 2048

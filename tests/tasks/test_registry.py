@@ -14,6 +14,7 @@ from gymnasium.envs.mujoco.inverted_pendulum_v5 import InvertedPendulumEnv
 
 from evopolicygym.errors import UserError
 from evopolicygym.tasks import simulator
+from evopolicygym.tasks.conditions import TaskView, TextLevel
 from evopolicygym.tasks.contract import render
 from evopolicygym.tasks.registry import CORE16_ORDER, core16, find_task, parse_task
 from evopolicygym.tasks.task import Task
@@ -33,7 +34,7 @@ def test_core16_is_the_papers_sixteen():
 
 @pytest.mark.parametrize("slug", CORE16_ORDER)
 def test_a_contract_names_every_observation_and_action(slug):
-    task = core16()[f"core16/{slug}"]
+    task = core16()[f"core16/{slug}"].seen(TaskView(TextLevel.FULL))
     env = simulator.make(task)
     observation, action = simulator.schemas(task, env)
     env.close()
@@ -63,8 +64,9 @@ def test_any_other_gymnasium_id_is_a_task():
     task = find_task("CartPole-v1")
     assert (task.horizon, task.observation_space, task.action_space) == (500, "Box(4,) float32", "Discrete(2)")
     env = simulator.make(task)
-    text = render(task, *simulator.schemas(task, env))
-    assert '"high"' in text
+    assert "high [4.8, inf, 0.41887903, inf]" in render(task, *simulator.schemas(task, env))
+    full = task.seen(TaskView(TextLevel.FULL))
+    assert '"high"' in render(full, *simulator.schemas(full, env))
 
 
 def test_an_environment_of_ones_own_module_is_a_task():

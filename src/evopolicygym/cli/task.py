@@ -10,6 +10,8 @@ import typer
 
 from evopolicygym.cli.options import Json, TaskName
 from evopolicygym.cli.output import print_hint, print_json, print_table, stdout
+from evopolicygym.cli.play_options import Text
+from evopolicygym.tasks.conditions import TaskView, TextLevel
 from evopolicygym.tasks.registry import core16, find_task
 from evopolicygym.tasks.simulator import prints_to_stderr
 from evopolicygym.tasks.spaces import json_safe
@@ -60,22 +62,22 @@ def _short(space: str) -> str:
 
 
 @app.command()
-def show(task: TaskName, json: Json = False) -> None:
-    """Print the contract text that an agent reads; --json adds the spaces, limits and failure return as data."""
+def show(task: TaskName, text: Text = None, json: Json = False) -> None:
+    """Print the text of a task as an agent reads it; --json adds the spaces, limits and failure return as data."""
     from evopolicygym.tasks import simulator
     from evopolicygym.tasks.contract import render
 
-    chosen = find_task(task)
+    chosen = find_task(task).seen(TaskView(text or TextLevel.BRIEF))
     with prints_to_stderr():
         env = simulator.make(chosen)
         observation, action = simulator.schemas(chosen, env)
         env.close()
-    text = render(chosen, observation, action)
+    contract = render(chosen, observation, action)
     if json:
         facts = _row(chosen) | {"limits": asdict(chosen.limits), "failure_return": asdict(chosen.failure_return)}
-        print_json(json_safe(facts | {"obs_space": observation, "action_space": action, "contract": text}))
+        print_json(json_safe(facts | {"obs_space": observation, "action_space": action, "contract": contract}))
     else:
-        print(text, end="")
+        print(contract, end="")
 
 
 @app.command()

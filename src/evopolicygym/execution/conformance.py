@@ -6,7 +6,7 @@ import json
 import shutil
 import tempfile
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,7 +14,8 @@ from evopolicygym.execution.engine import LocalEngine
 from evopolicygym.execution.records import Episode, EpisodeResult, FaultReport
 from evopolicygym.sandbox.checkpoints import Checkpoint, CheckpointStore
 from evopolicygym.sandbox.policy.protocol import ErrorKind
-from evopolicygym.tasks.contract import render
+from evopolicygym.tasks.conditions import TaskView, TextLevel
+from evopolicygym.tasks.contract import brief_text, first_sentence, render
 from evopolicygym.tasks.spaces import Schema, describe
 from evopolicygym.tasks.splits import Case, PaperSplits, Split, cases
 from evopolicygym.tasks.task import SpaceEntry, Task
@@ -58,7 +59,7 @@ def check_task(task: Task, n_cases: int = 2, jobs: int = 2) -> list[RuleCheck]:
 
 
 def _check_declarations(task: Task, observation: Schema, action: Schema) -> list[RuleCheck]:
-    text = render(task, observation, action)
+    text = render(task.seen(TaskView(TextLevel.FULL)), observation, action)
     return [
         RuleCheck(
             "declared observation space is the live one",
@@ -69,7 +70,15 @@ def _check_declarations(task: Task, observation: Schema, action: Schema) -> list
         _check_entries("every observation entry is named", observation, task.observation),
         _check_entries("every action entry is named", action, task.action),
         RuleCheck("contract text has every part", all(part.strip() in text for part in _text_parts(task)), ""),
+        _check_brief(task),
     ]
+
+
+def _check_brief(task: Task) -> RuleCheck:
+    texts = asdict(brief_text(task))
+    longer = [name for name, sentence in texts.items() if first_sentence(sentence) != sentence]
+    generated = "" if task.brief else "generated from the first sentences of the other texts"
+    return RuleCheck("the brief text is a sentence for each part", not longer, ", ".join(longer) or generated)
 
 
 def _text_parts(task: Task) -> tuple[str, ...]:

@@ -27,6 +27,16 @@ class FailureReturn:
 
 
 @dataclass(frozen=True)
+class BriefText:
+    """One sentence for each part of a task: what an agent of the paper was told."""
+
+    objective: str
+    observation: str
+    action: str
+    reward: str
+
+
+@dataclass(frozen=True)
 class SpaceEntry:
     """One row of the observation or action table; ``names`` covers several consecutive indices."""
 
@@ -66,6 +76,7 @@ class Task:
     dynamics: str = ""
     observation_notes: str = ""
     action_notes: str = ""
+    brief: BriefText | None = None
     observation: tuple[SpaceEntry, ...] = ()
     action: tuple[SpaceEntry, ...] = ()
     limits: Limits = field(default_factory=Limits)
