@@ -32,7 +32,7 @@ def test_leaderboard_prints_entrants_intervals_and_what_they_are(runs):
     assert done.returncode == 0, done.stderr
     assert "core16/acrobot" in done.stdout
     assert "N = 2: codex m, kimi m" in done.stdout
-    assert "codex m: 2 of 16, no rank" in done.stdout
+    assert "not ranked, because no entrant has all tasks of the group: core16 (at most 2 of 16)" in done.stdout
     assert done.stderr == ""
 
 

@@ -85,7 +85,7 @@ def test_the_leaderboard_at_80_columns_has_what_a_reader_needs_first():
     assert {"normalised", "paper's", "rank score", "checkpoints"} <= left_out(lines)
     cost = lines[next(i for i, line in enumerate(lines) if line.startswith("cost: ")) :]
     assert any("checkpoints" in line.split() for line in cost)
-    place = next(i for i, line in enumerate(lines) if line.startswith("  2     command climber.py "))
+    place = next(i for i, line in enumerate(lines) if line.startswith("     2  command climber.py "))
     assert lines[place + 1].strip() == "sha256=44ad650fdf3f"
     note = " ".join(line.strip() for line in lines[place + 2 : place + 4])
     assert note == "notes: with 2 runs this interval contains the true value 50 % to 97 % of the time, not 95 %"
@@ -99,10 +99,18 @@ def test_what_is_left_out_of_lists_is_named():
 
 def test_headings_break_before_texts_and_texts_before_columns_leave():
     table = "print_table(('first', 'a long heading', 'text'), [('1', '2', 'four words of text and more')], indent='')"
-    assert shown(50, table) == ["first  a long heading  text", "1      2               four words of text and more"]
-    assert shown(49, table)[:2] == ["       a long", "first  heading  text"]
-    assert shown(40, table)[2:] == ["1      2        four words of text and", "                more"]
+    assert shown(50, table) == ["first  a long heading  text", "    1               2  four words of text and more"]
+    assert shown(49, table)[:2] == ["        a long", "first  heading  text"]
+    assert shown(40, table)[2:] == ["    1        2  four words of text and", "                more"]
     assert shown(30, table)[-2:] == ["left out: text (a wider", "  terminal or --json has all)"]
+
+
+def test_columns_of_numbers_are_aligned_to_the_right():
+    numbers = ("-1.5", "1,000", "<0.001", "$2.50", "97 %", "1e-05", "-", "", "12345678")
+    texts = ("1 to 2", "1-4", "codex", "2 of 3", "12345678")
+    table = "print_table(('heading',), [(cell,) for cell in {}], indent='')"
+    assert shown(80, table.format(numbers)) == [f"{cell:>8}".rstrip() for cell in ("heading", *numbers)]
+    assert shown(80, table.format(texts)) == ["heading", *texts]
 
 
 def test_columns_leave_in_the_order_declared_and_then_from_the_right():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Final
@@ -40,7 +41,7 @@ def _explain(record: RunRecord, root: Path) -> None:
     stdout.print()
     for line in _curve(record):
         stdout.print(line)
-    stdout.print(f"{'':10}  best validation mean so far, against episodes consumed")
+    stdout.print(f"{'':10}  best validation mean so far; each row halves the gap to the best")
     stdout.print()
     for name, value in _references(record):
         stdout.print(f"{name:24} {value:>12.5g}")
@@ -75,20 +76,24 @@ def _points(record: RunRecord) -> Iterator[tuple[int, float]]:
 
 
 def _curve(record: RunRecord) -> list[str]:
-    """Draw the best validation mean against the episodes used; no lines if nothing was validated."""
+    """Draw the best validation mean against the episodes used; no lines if nothing was validated.
+
+    The first policy is often far below all others: on a linear axis every later gain would be in the top row.
+    """
     points = list(_points(record))
     if not points:
         return []
-    low, high = points[0][1], points[-1][1]
-    rows = [[" "] * WIDTH for _ in range(HEIGHT)]
+    levels = _levels(points[0][1], points[-1][1])
+    rows = [[" "] * WIDTH for _ in levels]
     for column in range(WIDTH):
         reached = [best for consumed, best in points if consumed <= (column + 1) * record.budget.total / WIDTH]
         if reached:
-            rows[HEIGHT - 1 - _level(reached[-1], low, high)][column] = "▀"
-    labels = {0: f"{high:.5g}", HEIGHT - 1: f"{low:.5g}"}
-    body = [f"{labels.get(number, ''):>10} ┤{''.join(row)}" for number, row in enumerate(rows)]
-    return [*body, f"{'':>10} └{'─' * WIDTH}", f"{'episodes':>10}  0{record.budget.total:>{WIDTH - 1}}"]
+            rows[bisect_right(levels, reached[-1]) - 1][column] = "▀"
+    lines = [f"{level:>10.5g} ┤{''.join(row)}".rstrip() for level, row in zip(levels, rows, strict=True)]
+    return [*reversed(lines), f"{'':>10} └{'─' * WIDTH}", f"{'episodes':>10}  0{record.budget.total:>{WIDTH - 1}}"]
 
 
-def _level(value: float, low: float, high: float) -> int:
-    return round((value - low) / (high - low) * (HEIGHT - 1)) if high > low else HEIGHT - 1
+def _levels(low: float, high: float) -> list[float]:
+    """Return the least value of each row, from the bottom: each row halves the distance to the best value."""
+    between = [high - (high - low) / 2**row for row in range(1, HEIGHT - 1)]
+    return [low, *between, high] if high > low else [high]

@@ -15,10 +15,9 @@ import typer
 from rich.text import Text
 
 from evopolicygym.analysis.formatting import pluralize
-from evopolicygym.cli.output import print_json, stderr, stdout
+from evopolicygym.cli.output import print_fields, print_json, print_marked, stderr, stdout
 from evopolicygym.errors import IsolationUnavailable, UserError
 from evopolicygym.fast.catalogue import CATALOGUE, why_stock
-from evopolicygym.printable import one_line
 from evopolicygym.sandbox import probes
 from evopolicygym.sandbox.agent.agent_sandbox import AgentLevel, NetworkAccess
 from evopolicygym.sandbox.agent.levels import agent_isolation, best_level
@@ -36,6 +35,7 @@ DRAWN: Final = ("core16/reacher", "core16/car-racing", "core16/door-key", "core1
 HEALTH: Final = ("versions", "imports", "simulators")
 ALLOWED: Final = NetworkAccess.ALLOWED  # what agents get by default
 EXAMPLES: Final = 5
+LINE: Final = 100  # characters, even in a pipe: nothing here is read by programs, they use --json
 IMPORT_TIMEOUT_S: Final = 120.0  # for a group of packages that takes seconds: a cold disk is slow
 IMPORTED: Final = "imported "  # marks our lines among those that packages print
 IMPORTER: Final = """
@@ -200,21 +200,27 @@ def _rendering() -> Iterator[Probe]:
 
 
 def _print(sections: dict[str, list[Probe]], level: Level | None, healthy: bool, speed: dict[str, float]) -> None:
-    for name, value in _system().items():
-        stdout.print(f"{name:14} {' '.join(value) if isinstance(value, tuple) else value}")
+    system = _system()
+    words = [(name, " ".join(value) if isinstance(value, list) else str(value)) for name, value in system.items()]
+    print_fields(words, at_most=LINE)
     for name, section in sections.items():
         stdout.print(f"\n{name}", style="bold")
         for probe in section:
             mark = Text("  ok " if probe.ok else "  no ", style="green" if probe.ok else "red")
-            stdout.print(mark + Text(one_line(f"{probe.name}  {probe.detail}")))
+            print_marked(mark, f"{probe.name}  {probe.detail}".rstrip(), LINE)
             if probe.remedy:
-                stdout.print(f"       -> {probe.remedy}")
-    stdout.print(f"\nisolation      {f'level {level}: {MEANING[level]}' if level else 'none works on this machine'}")
-    for text in residues(level) if level else ():
-        stdout.print(f"  not stopped  {text}")
-    for name, number in speed.items():
-        stdout.print(f"{name:30} {number:.3g}")
-    stdout.print(f"sealing key    {key_file() if key_file().exists() else 'made on first use'}")
+                print_marked(Text("       -> "), probe.remedy, LINE)
+    stdout.print()
+    print_fields(
+        [
+            ("isolation", f"level {level}: {MEANING[level]}" if level else "none works on this machine"),
+            *(("not stopped", text) for text in (residues(level) if level else ())),
+            *((name, f"{number:.3g}") for name, number in speed.items()),
+            ("sealing key", str(key_file()) if key_file().exists() else "made on first use"),
+        ],
+        max(map(len, ("not stopped", *speed))),
+        LINE,
+    )
     stderr.print(
         "results of this machine are publishable" if healthy else "results of this machine are NOT publishable"
     )

@@ -10,7 +10,15 @@ import typer
 
 from evopolicygym.api.evaluate import evaluate as evaluate_policy
 from evopolicygym.cli.options import Json, TaskName
-from evopolicygym.cli.output import describe_cases, episode_progress, print_json, stderr, stdout
+from evopolicygym.cli.output import (
+    describe_cases,
+    episode_progress,
+    print_fields,
+    print_json,
+    print_table,
+    stderr,
+    stdout,
+)
 from evopolicygym.cli.play_options import (
     Engine,
     LocalJobs,
@@ -28,6 +36,7 @@ from evopolicygym.execution.evaluation import (
     are_among_paper_heldout_cases,
     are_paper_heldout_cases,
 )
+from evopolicygym.execution.records import EpisodeResult
 from evopolicygym.reference.paper import HELDOUT_CASES, best_agent, published
 from evopolicygym.runs.settings import CORES, EngineName, IsolationChoice, Seeds
 from evopolicygym.sandbox.policy.jail import MEANING, Level
@@ -123,15 +132,16 @@ def _report_not_loaded(error: PolicyNotLoaded, json: bool) -> None:
 
 
 def _print(report: Evaluation) -> None:
-    stdout.print(f"{'case':5} {'return':>12} {'steps':>6}  end")
-    for result in report.episodes:
-        ending = result.error.kind if result.error else "terminated" if result.terminated else "truncated"
-        stdout.print(f"{result.case.index:<5} {result.score:12.4f} {result.length:6}  {ending}")
+    print_table(("case", "return", "steps", "end"), map(_row, report.episodes))
     for line in _failures(report):
         stdout.block(line)
     stdout.print()
-    for name, value in _summary(report):
-        stdout.print(f"{name:12} {value}")
+    print_fields(_summary(report))
+
+
+def _row(episode: EpisodeResult) -> tuple[str, str, str, str]:
+    ending = episode.error.kind if episode.error else "terminated" if episode.terminated else "truncated"
+    return str(episode.case.index), f"{episode.score:.4f}", str(episode.length), ending
 
 
 def _failures(report: Evaluation) -> Iterator[str]:

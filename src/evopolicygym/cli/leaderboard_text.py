@@ -35,7 +35,8 @@ def show_leaderboard(leaderboard: Leaderboard) -> None:
 
 def _show_board(board: BoardTable) -> None:
     for aggregate in board.aggregates:
-        _show_aggregate(aggregate)
+        if aggregate.standings:
+            _show_aggregate(aggregate)
     for table in board.tasks:
         _show_task(table)
     for text_table in (selection_table(board), cost_table(board)):
@@ -46,15 +47,19 @@ def _show_board(board: BoardTable) -> None:
         published = published_table(board)
         print_text(f"\n{published.title}")
         _print(published)
+    if unranked := [_most_tasks(aggregate) for aggregate in board.aggregates if not aggregate.standings]:
+        print_text(f"\nnot ranked, because no entrant has all tasks of the group: {', '.join(unranked)}")
+
+
+def _most_tasks(aggregate: Aggregate) -> str:
+    return f"{aggregate.name} (at most {max(aggregate.incomplete.values(), default=0)} of {aggregate.tasks})"
 
 
 def _show_aggregate(aggregate: Aggregate) -> None:
     names = ", ".join(row.entrant for row in aggregate.standings)
-    complete = f"N = {len(aggregate.standings)} complete: {names}" if names else "no entrant has all of them yet"
-    print_text(f"\n{aggregate.name}: {aggregate.tasks} tasks, {complete}")
-    if aggregate.standings:
-        _print(standings_table(aggregate))
-        _print(other_aggregates_table(aggregate))
+    print_text(f"\n{aggregate.name}: {aggregate.tasks} tasks, N = {len(aggregate.standings)} complete: {names}")
+    _print(standings_table(aggregate))
+    _print(other_aggregates_table(aggregate))
     for entrant, tasks in aggregate.incomplete.items():
         print_text(f"  {entrant}: {tasks} of {aggregate.tasks}, no rank")
 

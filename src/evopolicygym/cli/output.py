@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from rich.cells import cell_len
-from rich.console import Console, ConsoleOptions, RenderableType
+from rich.console import Console, ConsoleOptions, JustifyMethod, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.segment import Segment
 from rich.table import Table
@@ -30,6 +31,7 @@ GAP: Final = 2  # characters between columns
 BELOW: Final = " " * 6  # indentation of a remark below its row
 MIN_TEXT: Final = 20  # a wrapped text keeps this width, or that of its longest word
 MIN_REMARK: Final = 40  # with less room than this, remarks read better below their rows
+NUMBER: Final = re.compile(r"|-|[<$]?-?\d[\d,.]*(e[+-]?\d+)? ?%?|-?inf|nan")  # or no value
 
 
 class _Console(Console):
@@ -138,6 +140,19 @@ def print_text(text: str = "") -> None:
     stdout.block(text[: len(text) - len(body)] + _wrapped(one_line(body), _width(stdout)))
 
 
+def print_fields(fields: Iterable[tuple[str, str]], name_width: int = 12, at_most: int = sys.maxsize) -> None:
+    """Print names and values to stdout, one pair a line."""
+    for name, value in fields:
+        print_marked(Text(f"{name:{name_width}} "), value, at_most)
+
+
+def print_marked(mark: Text, text: str, at_most: int = sys.maxsize) -> None:
+    """Print a text to stdout behind a short mark, wrapped to the terminal and to lines of ``at_most`` characters. What
+    does not fit continues below its first word."""
+    width, indent = min(_width(stdout), at_most), " " * len(mark)
+    stdout.print(mark + Text(_fill(one_line(text), width, indent, indent)[len(mark) :]))
+
+
 def print_hint(text: str) -> None:
     """Print to stderr what to do next."""
     stderr.block(_wrapped(one_line(text), _width(stderr)))
@@ -151,7 +166,7 @@ def print_table(
     optional: Sequence[str] = (),
     remarks: str | None = None,
 ) -> None:
-    """Print aligned columns of plain text.
+    """Print aligned columns of plain text: numbers to the right, all else to the left.
 
     In a pipe or a file nothing is wrapped and nothing left out. On a terminal that is too narrow, headings take two
     lines, long texts are wrapped within their columns, the column named ``remarks`` moves below its rows, and then
@@ -161,10 +176,10 @@ def print_table(
     table = [_Column(one_line(name), tuple(row[i] for row in cells), name == remarks) for i, name in enumerate(columns)]
     room = _width(stdout) - len(indent)
     shown, below, left_out = _choose(table, room, optional)
-    widths = _widths(shown, room)
-    _print_row([column.name for column in shown], widths, indent, is_heading=True)
+    layout = list(zip(_widths(shown, room), (column.justify for column in shown), strict=True))
+    _print_row([column.name for column in shown], layout, indent, is_heading=True)
     for number in range(len(cells)):
-        _print_row([column.cells[number] for column in shown], widths, indent)
+        _print_row([column.cells[number] for column in shown], layout, indent)
         for column in below:
             if column.cells[number]:
                 print_text(f"{indent}{BELOW}{column.name}: {column.cells[number]}")
@@ -177,6 +192,10 @@ class _Column:
     name: str
     cells: tuple[str, ...]
     is_remarks: bool
+
+    @property
+    def justify(self) -> JustifyMethod:
+        return "right" if any(self.cells) and all(map(NUMBER.fullmatch, self.cells)) else "left"
 
     @property
     def natural(self) -> int:
@@ -232,28 +251,34 @@ def _total(widths: Sequence[int]) -> int:
     return sum(widths) + GAP * (len(widths) - 1)
 
 
-def _print_row(cells: Sequence[str], widths: Sequence[int], indent: str, is_heading: bool = False) -> None:
+def _print_row(
+    cells: Sequence[str], layout: Sequence[tuple[int, JustifyMethod]], indent: str, is_heading: bool = False
+) -> None:
     """Lay out one row with rich, and print its lines without trailing spaces."""
     row: list[Text] = []
     grid = Table.grid(padding=0)
-    for cell, width in zip(cells, widths, strict=True):
+    for cell, (width, justify) in zip(cells, layout, strict=True):
         if row:
             grid.add_column(width=GAP)
             row.append(Text())
-        grid.add_column(width=width, overflow="fold", vertical="bottom" if is_heading else "top")
+        grid.add_column(width=width, justify=justify, overflow="fold", vertical="bottom" if is_heading else "top")
         row.append(Text(cell))
     grid.add_row(*row)
-    options = stdout.options.update(width=_total(widths))
+    options = stdout.options.update(width=_total([width for width, _ in layout]))
     for line in stdout.render_lines(grid, options, pad=False):
         stdout.print((indent + "".join(segment.text for segment in line)).rstrip())
 
 
 def _wrapped(line: str, width: int) -> str:
+    return _fill(line, width, "", " " * (len(line) - len(line.lstrip()) + 2))
+
+
+def _fill(line: str, width: int, indent: str, hanging: str) -> str:
     """Wrap between words, never within one: paths are there to be copied."""
-    if len(line) <= width:
-        return line
-    hanging = " " * (len(line) - len(line.lstrip()) + 2)
-    return textwrap.fill(line, width, subsequent_indent=hanging, break_on_hyphens=False, break_long_words=False)
+    if len(indent) + len(line) <= width:
+        return indent + line
+    wrapper = textwrap.TextWrapper(width, indent, hanging, break_on_hyphens=False, break_long_words=False)
+    return wrapper.fill(line)
 
 
 def _width(console: Console) -> int:

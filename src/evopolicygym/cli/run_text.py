@@ -12,15 +12,17 @@ from typing import Final
 from rich.text import Text
 
 from evopolicygym.analysis.formatting import pluralize
-from evopolicygym.cli.output import describe_cases, print_json, stderr, stdout
+from evopolicygym.cli.output import describe_cases, print_fields, print_json, print_table, print_text, stderr, stdout
 from evopolicygym.errors import Fault
 from evopolicygym.judge.state import RunPhase, RunState
 from evopolicygym.printable import one_line
-from evopolicygym.run_record import OutcomeKind, Repeat, Result, RunRecord, SubmissionRecord, load
+from evopolicygym.run_record import CheckpointRecord, OutcomeKind, Repeat, Result, RunRecord, SubmissionRecord, load
 
 BAR: Final = 24
 REFRESH_S: Final = 0.25
 MANY: Final = 24
+COLUMNS: Final = ("submit", "episodes", "verdict", "train", "validation", "held-out", "selected")
+OPTIONAL: Final = ("episodes", "train")
 AGAIN: Final = (
     "The outcome of {run} is judge_fault: it counts as missing. `evopolicygym doctor` names what is broken; repair it "
     "and repeat the run in a new folder."
@@ -101,8 +103,7 @@ def show_outcome(run: Path, json: bool) -> None:
         print_json(record.model_dump(mode="json"))
         return
     show_table(record)
-    for name, value in _lines(record):
-        stdout.print(f"{name:12} {value}")
+    print_fields(_lines(record))
 
 
 def is_without_score(run: Path) -> bool:
@@ -131,17 +132,23 @@ def show_scores(run: Path, json: bool) -> None:
 def show_table(record: RunRecord) -> None:
     """Print one line for each submission, with the held-out mean where it was measured (it never selects)."""
     checkpoints = {checkpoint.hash: checkpoint for checkpoint in record.checkpoints}
-    stdout.print(f"{'submit':>6} {'episodes':>8}  {'verdict':14} {'train':>11} {'validation':>11} {'held-out':>11}")
     shown = _worth_showing(record)
-    for submission in shown:
-        checkpoint = checkpoints[submission.checkpoint]
-        verdict = "refunded" if submission.refunded else submission.verdict or "running"
-        means = " ".join(_mean(result) for result in (submission.train, checkpoint.validation, checkpoint.heldout))
-        selected = "  selected" if record.outcome and record.outcome.submission == submission.number else ""
-        stdout.print(f"{submission.number:6} {len(submission.cases):8}  {verdict:14} {means}{selected}")
+    rows = [_row(record, submission, checkpoints[submission.checkpoint]) for submission in shown]
+    print_table(COLUMNS, rows, optional=OPTIONAL)
     if hidden := len(record.submissions) - len(shown):
-        stdout.print(f"       {hidden} more that did not raise the best validation mean; --json shows them all")
+        print_text(f"  {hidden} more that did not raise the best validation mean; --json shows them all")
     stdout.print()
+
+
+def _row(record: RunRecord, submission: SubmissionRecord, checkpoint: CheckpointRecord) -> tuple[str, ...]:
+    is_selected = record.outcome is not None and record.outcome.submission == submission.number
+    return (
+        str(submission.number),
+        str(len(submission.cases)),
+        "refunded" if submission.refunded else submission.verdict or "running",
+        *map(_mean, (submission.train, checkpoint.validation, checkpoint.heldout)),
+        "yes" if is_selected else "",
+    )
 
 
 def _worth_showing(record: RunRecord) -> list[SubmissionRecord]:
@@ -159,7 +166,7 @@ def _worth_showing(record: RunRecord) -> list[SubmissionRecord]:
 
 
 def _mean(result: Result | None) -> str:
-    return f"{result.mean:11.5g}" if result else f"{'-':>11}"
+    return f"{result.mean:.5g}" if result else "-"
 
 
 def _end(record: RunRecord) -> list[tuple[str, str]]:
