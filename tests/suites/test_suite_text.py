@@ -7,7 +7,7 @@ import signal
 import pytest
 from rich.console import Console
 
-from evopolicygym.cli.suite_text import status_table
+from evopolicygym.cli.suite_text import progress, status_table
 from evopolicygym.suites import folder
 from evopolicygym.suites.estimate import estimate
 from evopolicygym.suites.file import SpendingCap, Suite, plan
@@ -47,6 +47,30 @@ def test_as_many_rows_as_there_is_room_for():
     ]
     found = lines(rows, height=24)
     assert len(found) <= 24 and "99" in found[2] and "more" in found[-1]
+
+
+def test_a_piped_suite_prints_a_line_for_each_change_alone(capsys, tmp_path):
+    waits = {"status": SuiteRunStatus.RUNNING, "phase": "validating", "charged": 4, "budget": 24, "hidden_left": 20}
+    looks = [
+        {"status": SuiteRunStatus.WAITING},
+        {"status": SuiteRunStatus.RUNNING},
+        {"status": SuiteRunStatus.RUNNING, "phase": "playing", "budget": 24},
+        waits | {"reason": "waiting: process 1 plays. Ctrl-C loses nothing."},
+        waits | {"reason": "waiting: process 2 plays. Ctrl-C loses nothing."},
+        waits,
+        waits | {"hidden_left": 3},
+        waits | {"status": SuiteRunStatus.SCORED, "score": 1.0, "reason": "agent_stopped"},
+    ]
+    with progress("some", tmp_path) as show:
+        for look in looks:
+            show([row(**look)])
+            show([row(**look)])
+    assert capsys.readouterr().err.splitlines()[1:] == [
+        "t__a__s0: starting, 0/0 episodes",
+        "t__a__s0: playing, 0/24 episodes",
+        "t__a__s0: validating, 20 left, 4/24 episodes: waiting: process 1 plays",
+        "t__a__s0: scored, 4/24 episodes, score 1: agent_stopped",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -13,14 +13,14 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from evopolicygym.cli.output import stderr, stdout
+from evopolicygym.cli.output import print_table, print_text, stderr, stdout
 from evopolicygym.printable import one_line
 from evopolicygym.suites.estimate import CostEstimate, SuiteEstimate
 from evopolicygym.suites.status import SuiteRow, SuiteRunStatus
 
 BAR: Final = 12
 TENTHS: Final = 10
-WIDE: Final = 160  # characters, where the output has no width of its own
+WIDE: Final = 10_000  # characters, where the output has no width of its own: nothing is cut in a pipe
 ROOMY: Final = 110  # enough for bars of full length
 SHORT_BAR: Final = 5
 LEAST: Final = {"why": 12, "task": 10}  # characters
@@ -38,7 +38,7 @@ def progress(name: str, root: Path) -> Iterator[Show]:
         with Live(console=stderr, auto_refresh=False, transient=True) as live:
             yield lambda rows: live.update(status_table(name, rows, pace, stderr.width, stderr.height), refresh=True)
     else:
-        printed: dict[str, str] = {}
+        printed: dict[str, tuple[str, bool]] = {}
         yield lambda rows: _print_changes(rows, printed)
 
 
@@ -62,12 +62,14 @@ def show_status(name: str, rows: Sequence[SuiteRow]) -> None:
 
 
 def show_estimate(name: str, estimate: SuiteEstimate) -> None:
-    table = Table(title=one_line(f"{name}: remaining work"), title_justify="left", box=None, pad_edge=False)
-    for heading in ("agent", "runs", "done", "episodes at most", "core-hours at most", "dollars"):
-        table.add_column(heading, justify="left" if heading == "agent" else "right")
-    for cost in (*estimate.agents, estimate.total):
-        table.add_row(cost.agent, *map(str, (cost.runs, cost.done, cost.episodes)), _hours(cost), cost.dollars)
-    stdout.print(table)
+    print_text(f"{name}: remaining work")
+    print_table(
+        ("agent", "runs", "done", "episodes at most", "core-hours at most", "dollars"),
+        [
+            (cost.agent, str(cost.runs), str(cost.done), str(cost.episodes), _hours(cost), cost.dollars)
+            for cost in (*estimate.agents, estimate.total)
+        ],
+    )
     stdout.block(estimate.notes())
 
 
@@ -150,7 +152,9 @@ def _one_line(cells: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _reason(row: SuiteRow) -> str:
-    return " ".join((row.reason or "").split())
+    """Return the reason in one line. What a waiting run advises is for its own terminal: a suite needs the cause."""
+    reason = " ".join((row.reason or "").split())
+    return reason.partition(". ")[0] if row.status is SuiteRunStatus.RUNNING else reason
 
 
 def _status(row: SuiteRow) -> str:
@@ -175,13 +179,15 @@ def _duration(seconds: float) -> str:
     return f"{minutes // 60} h {minutes % 60:02} min" if minutes >= 60 else f"{minutes} min {rest:02} s"
 
 
-def _print_changes(rows: Sequence[SuiteRow], printed: dict[str, str]) -> None:
-    """Print a line when a run changes its phase, ends, or has used another tenth of its budget."""
+def _print_changes(rows: Sequence[SuiteRow], printed: dict[str, tuple[str, bool]]) -> None:
+    """Print a line when a run changes its phase, begins to wait, ends, or has used another tenth of its budget."""
     for row in rows:
-        waits = row.reason if row.status is SuiteRunStatus.RUNNING else None
-        now = f"{row.status} {row.phase} {TENTHS * row.charged // max(1, row.budget)} {waits}"
-        if printed.get(row.run) != now and (row.run in printed or row.status is not SuiteRunStatus.WAITING):
+        step = f"{row.status} {row.phase} {TENTHS * row.charged // max(1, row.budget)}"
+        waits = row.status is SuiteRunStatus.RUNNING and row.reason is not None
+        last_step, has_waited = printed.get(row.run, ("" if row.status is not SuiteRunStatus.WAITING else step, False))
+        has_waited = has_waited and step == last_step
+        if step != last_step or (waits and not has_waited):
             score = f", score {row.score:.6g}" if row.score is not None else ""
             why = f": {_reason(row)}" if row.reason else ""
             stderr.print(f"{row.run}: {_status(row)}, {row.charged}/{row.budget} episodes{score}{why}")
-        printed[row.run] = now
+        printed[row.run] = step, waits or has_waited
