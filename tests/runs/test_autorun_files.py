@@ -11,8 +11,7 @@ import pytest
 from evopolicygym.run_paths import RunPaths
 from evopolicygym.runs.integrity import inspect
 from evopolicygym.runs.integrity_scan import SUFFIX
-from evopolicygym.sandbox.autorun import NAMES
-from evopolicygym.sandbox.checkpoints import CheckpointStore
+from evopolicygym.sandbox.checkpoints import AUTORUN_NAMES, CheckpointStore
 
 needs_git = pytest.mark.skipif(not shutil.which("git"), reason="git is not installed")
 
@@ -124,15 +123,15 @@ def test_names_that_shells_and_editors_look_for(paths):
     """At any depth, in HOME as well, and what has the new name already stays."""
     below = paths.root / "agent" / "home" / "x"
     below.mkdir(parents=True)
-    for name in NAMES:
+    for name in AUTORUN_NAMES:
         (paths.workspace / name).write_text("old")
         (below / name.upper()).mkdir()
     (paths.workspace / f".envrc{SUFFIX}").write_text("kept")
     note = inspect(paths)
-    assert len(note["renamed"]) == 51 and note["renamed"][-1] == f"and {2 * len(NAMES) - 50} more"
+    assert len(note["renamed"]) == 51 and note["renamed"][-1] == f"and {2 * len(AUTORUN_NAMES) - 50} more"
     left = os.listdir(paths.workspace)
-    assert not NAMES & set(left) and (paths.workspace / f".envrc{SUFFIX}").read_text() == "kept"
-    assert len(left) == len(NAMES) + 2 and not NAMES & {name.lower() for name in os.listdir(below)}
+    assert not AUTORUN_NAMES & set(left) and (paths.workspace / f".envrc{SUFFIX}").read_text() == "kept"
+    assert len(left) == len(AUTORUN_NAMES) + 2 and not AUTORUN_NAMES & {name.lower() for name in os.listdir(below)}
 
 
 @needs_git
@@ -154,7 +153,7 @@ def test_nothing_that_programs_execute_is_in_a_checkpoint(paths):
     store = CheckpointStore(paths.checkpoints)
     (paths.system / "lib").mkdir()
     plain = store.snapshot(paths.system)
-    for name in NAMES:
+    for name in AUTORUN_NAMES:
         (paths.system / name).mkdir()
         (paths.system / "lib" / name.upper()).write_text("run me")
     assert store.snapshot(paths.system) == plain

@@ -1,7 +1,7 @@
 """Scan what an agent left, in a process of limited CPU time and memory (started by runs/integrity.py).
 
-1. Rename entries that run by themselves when a person enters their folder (`sandbox.autorun`: .git, .envrc, ...), so
-   that no program finds them. Their content stays.
+1. Rename entries that run by themselves when a person enters their folder (.git, .envrc, ...: the names are in
+   sandbox/checkpoints.py), so that no program finds them. Their content stays.
 2. Count signs that a reader should look at: fixed patterns over text. They are hints, not proof: an agent may mention a
    simulator without using it, and use one without a trace here. What keeps an agent honest is its jail.
 
@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from evopolicygym.analysis.limited_process import limit
-from evopolicygym.sandbox.autorun import NAMES, OF_A_REPOSITORY, autorun_names
+from evopolicygym.sandbox.checkpoints import AUTORUN_NAMES, BARE_REPOSITORY_NAMES, autorun_names
 
 CPU_S: Final = 60
 MEMORY: Final = 1 << 30
@@ -213,7 +213,9 @@ class AutorunRenamer:
 
 def _dangerous(folder: ScannedFolder) -> list[str]:
     """Return names that run by themselves. In a folder that is not listed completely, each known name is looked up."""
-    return sorted(autorun_names(filter(os.path.lexists, NAMES | OF_A_REPOSITORY) if folder.is_cut else folder.names))
+    return sorted(
+        autorun_names(filter(os.path.lexists, AUTORUN_NAMES | BARE_REPOSITORY_NAMES) if folder.is_cut else folder.names)
+    )
 
 
 def _unused_name(name: str) -> str:

@@ -13,14 +13,13 @@ import re
 import shutil
 import stat
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from evopolicygym.errors import UserError
-from evopolicygym.sandbox import autorun
 
 MAX_BYTES: Final = 64 << 20
 MAX_FILES: Final = 4_000
@@ -140,7 +139,7 @@ class _Copy:
         if depth > MAX_DEPTH:
             raise SnapshotRefused(f"{prefix} is nested more than {MAX_DEPTH} folders deep")
         present = os.listdir(descriptor)
-        left_out = set[str]() if self._is_stored else autorun.autorun_names(present)
+        left_out = set[str]() if self._is_stored else autorun_names(present)
         for name in sorted(set(present) - left_out):
             path = prefix + name
             self._check_name(name, path)
@@ -226,3 +225,31 @@ def remove_tree(folder: str | Path) -> None:
         with suppress(FileNotFoundError):
             os.chmod(parent, 0o755)
     shutil.rmtree(folder, ignore_errors=True)
+
+
+# Names of files that other programs execute by themselves when a person enters a folder: repositories of version
+# control, whose settings name programs (`core.fsmonitor`), and files of shells, debuggers, editors and coding agents.
+REPOSITORIES: Final = frozenset({".git", ".hg", ".svn", ".bzr", ".jj", ".fslckout", "_darcs", "_fossil_"})
+SHELLS: Final = frozenset({
+    ".envrc", ".direnv", ".env", ".autoenv", ".autoenv.zsh", ".autoenv_leave.zsh", ".mise", ".mise.toml", "mise.toml",
+    ".mise.local.toml", "mise.local.toml", ".rtx.toml", ".tool-versions", ".flox", ".lando.yml",
+})  # fmt: skip
+EDITORS: Final = frozenset({
+    ".vscode", ".idea", ".fleet", ".zed", ".devcontainer", ".devcontainer.json", ".dir-locals.el", ".dir-locals-2.el",
+    ".exrc", ".vimrc", ".lvimrc", ".nvimrc", ".nvim.lua", ".projectile",
+})  # fmt: skip
+DEBUGGERS: Final = frozenset({".gdbinit", ".lldbinit", ".pdbrc"})
+# Not files that they only read (AGENTS.md, CLAUDE.md, GEMINI.md): a run's own instructions have these names.
+CODING_AGENTS: Final = frozenset({".claude", ".mcp.json", ".cursor", ".codex", ".gemini", ".opencode"})
+AUTORUN_NAMES: Final = REPOSITORIES | SHELLS | EDITORS | DEBUGGERS | CODING_AGENTS
+HEAD: Final = "HEAD"  # without it, git does not take a folder for a repository
+# With one of these sets of names beside HEAD, it does.
+BESIDE_HEAD: Final = (frozenset({"objects", "refs"}), frozenset({"commondir"}))
+BARE_REPOSITORY_NAMES: Final = frozenset({HEAD}).union(*BESIDE_HEAD)
+
+
+def autorun_names(names: Iterable[str]) -> set[str]:
+    """Return those of the names in one folder that make a program execute something; for a bare repository, HEAD."""
+    present = {name for name in names if name.casefold() in AUTORUN_NAMES or name in BARE_REPOSITORY_NAMES}
+    is_bare = HEAD in present and any(beside <= present for beside in BESIDE_HEAD)
+    return {name for name in present if name.casefold() in AUTORUN_NAMES} | ({HEAD} if is_bare else set())

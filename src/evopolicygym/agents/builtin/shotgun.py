@@ -15,9 +15,8 @@ import numpy as np
 from numpy.random import Generator
 
 from .api_client import ApiClient, RunOver, ServerUnreachable
-from .tuner.evaluator import TunerPolicy, write_policy
+from .tuner.evaluator import Spaces, TunerPolicy, write_policy
 from .tuner.policies.features import LARGEST, Vector, blocks, has_goals
-from .tuner.spaces import Spaces
 
 POLICIES: Final = 64
 TRAIN_CASES: Final = 1024

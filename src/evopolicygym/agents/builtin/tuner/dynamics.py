@@ -8,9 +8,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from .evaluator import RecordedEpisode
+from .evaluator import RecordedEpisode, Spaces
 from .policies.features import Vector
-from .spaces import Spaces
 
 Indices = NDArray[np.intp]
 SPEED_WORDS: Final = ("veloc", "speed", "rate")

@@ -1,4 +1,4 @@
-"""Evaluate policies: write them to the workspace, submit them and read the recorded episodes."""
+"""Evaluate policies: write them to the workspace, submit them and read the recorded episodes. The task's spaces."""
 
 from __future__ import annotations
 
@@ -11,12 +11,39 @@ from typing import Any, Final, Protocol
 import numpy as np
 
 from ..api_client import ApiClient, RunOver
-from .policies.features import Vector, controls_of, entries
-from .spaces import Spaces
+from .policies.features import Vector, controls_of, entries, entry_names, width
 
 POLICIES: Final = Path(__file__).parent / "policies"
 FEEDBACK_WAIT_S: Final = 20.0  # the result of a submission can arrive shortly before its feedback
 MAX_EPISODES_READ: Final = 2  # of one submission: enough to learn the dynamics
+
+
+@dataclass(frozen=True)
+class Spaces:
+    """Observation and action space of a task, as the API describes them."""
+
+    observation: dict[str, Any]
+    action: dict[str, Any]
+
+    @property
+    def controls(self) -> int:
+        """Number of controls: numbers of an action, or discrete choices."""
+        return width(self.action)
+
+    @property
+    def is_choice(self) -> bool:
+        """Whether an action is one of several choices."""
+        return bool(self.action["type"] == "Discrete")
+
+    @property
+    def sees_images(self) -> bool:
+        """Whether observations have images, which are reduced to blocks."""
+        return any(name.endswith("block") for name, _ in self.names)
+
+    @property
+    def names(self) -> list[tuple[str, str]]:
+        """Name and unit of each entry of an observation."""
+        return entry_names(self.observation)
 
 
 @dataclass(frozen=True)

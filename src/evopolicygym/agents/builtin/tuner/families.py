@@ -13,9 +13,8 @@ import numpy as np
 from numpy.random import Generator
 
 from .dynamics import Dynamics, Indices, Jacobian
-from .evaluator import TunerPolicy
+from .evaluator import Spaces, TunerPolicy
 from .policies.features import Vector
-from .spaces import Spaces
 
 LARGEST_LINEAR: Final = 120  # numbers; with more of them, a random subset of the entries does better
 SWITCH: Final = 3.0  # a weight so large that the feedback is almost an on-off switch
