@@ -46,7 +46,7 @@ class ExtractRule(StrictModel):
 
 
 class FailureRule(StrictModel):
-    """Which events report a failed turn. ``matches``: a regular expression over the text at ``at``. Without ``kind``
+    """Events that report a failed turn. ``matches``: a regular expression over the text at ``at``. Without ``kind``
     the text decides. ``file``: look in session files, as for usage."""
 
     where: dict[str, Scalar] = {}
@@ -226,7 +226,7 @@ class CommandInputs:
 
 @dataclass(frozen=True)
 class Command:
-    """What to run for one turn. ``environment``: everything the client needs beside PATH, HOME and TMPDIR. ``files``:
+    """Command that runs one turn. ``environment``: everything the client needs beside PATH, HOME and TMPDIR. ``files``:
     written to its HOME before it starts. ``session``: the name of the conversation, if known beforehand."""
 
     argv: tuple[str, ...]

@@ -140,7 +140,7 @@ def read_turn(client: Client, lines: Iterable[str], process: ProcessExit) -> Tur
 
 
 class _Reader:
-    """What is kept of a client's output while it is read."""
+    """Facts collected from a client's output while it is read."""
 
     def __init__(self, client: Client) -> None:
         self.client = client

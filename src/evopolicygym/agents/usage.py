@@ -121,7 +121,7 @@ class Meter(StrictModel):
 
 
 class UsageCounter:
-    """What the events of one meter tell together."""
+    """Add up the usage that the events of one meter report."""
 
     def __init__(self, meter: Meter) -> None:
         self.meter = meter

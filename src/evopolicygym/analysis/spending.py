@@ -1,4 +1,4 @@
-"""What a run spent: episodes by submission and by case, time, tokens, and the effort before each submission.
+"""Spending of a run: episodes by submission and by case, time, tokens, and the effort before each submission.
 
 The effort before a submission is the tokens that the agent used and the feedback files that it named. Tokens are split
 by request where the requests of a turn add up to its metered total, and by turn otherwise: a turn with one submission

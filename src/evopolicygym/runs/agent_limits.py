@@ -37,7 +37,7 @@ class AgentLimit:
 
     @property
     def remaining(self) -> str:
-        """What is left of it, in words."""
+        """Return the remaining amount in words."""
         rest = self.value - (self.used or 0)
         if self.name == "hours":
             return f"{round(rest, 1):,g} hours" if rest >= 1.5 else f"{math.ceil(rest * 60)} minutes"

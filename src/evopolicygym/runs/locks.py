@@ -76,7 +76,7 @@ def _locked(file: int, deadline: float) -> bool:
 
 
 class CaseUse(StrEnum):
-    """What a process does with the cases of a task. A process that waits to score keeps new agents out; otherwise a
+    """Use that a process makes of the cases of a task. A process that waits to score keeps new agents out; otherwise a
     stream of agents could keep it waiting forever."""
 
     AGENT = "agent"

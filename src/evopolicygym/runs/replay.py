@@ -77,7 +77,7 @@ class Replayed:
 
 @dataclass(frozen=True)
 class _Replayer:
-    """What is needed to play checkpoints of a run again: all in one engine, and so under the same limits."""
+    """Means to play checkpoints of a run again: all in one engine, and so under the same limits."""
 
     engine: Engine
     task: Task

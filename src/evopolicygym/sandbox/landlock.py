@@ -46,7 +46,7 @@ class _PathBeneath(ctypes.Structure):
 
 @dataclass(frozen=True)
 class FileGrant:
-    """What a confined program may access: ``read``: trees to read and execute; ``browse``: folders to list; ``change``:
+    """Access of a confined program. ``read``: trees to read and execute; ``browse``: folders to list; ``change``:
     trees to change; ``devices`` to use; ``connect``: TCP ports to connect to (None: any, and binding is free)."""
 
     read: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""What a policy may read: its Python, numpy, scipy and the system's shared libraries; nothing installed beside them.
+"""Files that a policy may read: its Python, numpy, scipy and the system's shared libraries, and nothing beside them.
 
 Judge and policies use one virtual environment. The jail shows a policy only these folders of it, so that it does not
 see the simulators and this package, which are installed next to numpy.

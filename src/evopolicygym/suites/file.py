@@ -24,7 +24,7 @@ Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$",
 
 
 class SuiteSplits(StrictModel):
-    """Which cases are played, and how many hidden ones. A missing key has the default of `evopolicygym run`."""
+    """Cases that are played, and the number of hidden ones. A missing key has the default of `evopolicygym run`."""
 
     seeds: str | None = None
     seal_key: Path | None = None

@@ -43,7 +43,7 @@ POLL_S: Final = 0.02
 
 
 class RunWorkerConfig(StrictModel):
-    """What the scheduler tells the process of a run. ``cluster`` is the Ray cluster that slots belong to,
+    """Settings that the scheduler passes to the process of a run. ``cluster`` is the Ray cluster that slots belong to,
     ``slots_socket`` and ``requests_socket`` are inherited descriptors, ``scheduler`` is a process id."""
 
     root: Path

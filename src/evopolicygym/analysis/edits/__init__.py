@@ -1,1 +1,1 @@
-"""What an agent changed between submissions: source bundles, kinds and sizes of edits, timelines."""
+"""Changes of an agent between submissions: source bundles, kinds and sizes of edits, timelines."""

@@ -52,7 +52,7 @@ def timeline(run: RunRecord, code: Mapping[str, Code], measure: EditSizer) -> tu
 
 
 class _TimelineState:
-    """What later events depend on: the previous version, topologies seen, the best mean, episodes consumed."""
+    """State that later events depend on: the previous version, topologies seen, the best mean, episodes consumed."""
 
     def __init__(self, measure: EditSizer) -> None:
         self._measure = measure

@@ -161,7 +161,7 @@ def average(estimates: Sequence[Estimate]) -> Estimate:
 
 @dataclass(frozen=True)
 class _RunVariance:
-    """What the runs of one entrant add to the variance: between runs, and the residual that both margins count."""
+    """Variance that the runs of one entrant contribute: between runs, and the residual that both margins count."""
 
     between_runs: float
     residual: float

@@ -37,7 +37,7 @@ LOOK_S: Final = 2.0  # between two looks for nodes that joined or left while epi
 
 @dataclass(frozen=True)
 class ClusterInfo:
-    """What another process needs to find the workers."""
+    """Address by which another process finds the workers."""
 
     address: str
     namespace: str

@@ -46,7 +46,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Batch:
-    """What one call does: play episodes of a checkpoint, load it, or neither. ``losses`` counts the calls that were
+    """Work of one call: play episodes of a checkpoint, load it, or neither. ``losses`` counts the calls that were
     lost with their worker."""
 
     checkpoint: Checkpoint | None = None

@@ -1,4 +1,4 @@
-"""What the head and a remote worker send each other: typed records as bytes, so that nothing else is unpickled.
+"""Messages between the head and a remote worker: typed records as bytes, so that nothing else is unpickled.
 
 Folders travel as lists of files: checkpoints to a node, recordings back.
 """
@@ -30,7 +30,7 @@ ARRIVING: Final = ".arrived-"
 
 @dataclass(frozen=True)
 class EngineConfig:
-    """What is played and how. ``bit_id`` is the head's: a node that computes another one does not play."""
+    """Task and settings of a worker. ``bit_id`` is the head's: a node that computes another one does not play."""
 
     task: Task
     levels: tuple[Level, ...]

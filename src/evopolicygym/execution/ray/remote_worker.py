@@ -51,8 +51,8 @@ class NodeRequirements:
 
 @dataclass(frozen=True)
 class NodeReport:
-    """What an inspected node can do. ``level`` is None if it reaches none of the levels asked for, and ``why_not`` says
-    what is missing. ``bit_ids`` are in the order of the tasks."""
+    """Capabilities of an inspected node. ``level`` is None if it reaches none of the levels asked for, and ``why_not``
+    says what is missing. ``bit_ids`` are in the order of the tasks."""
 
     version: str
     level: Level | None

@@ -1,4 +1,4 @@
-"""What an agent's process is given: folders, a Python, an environment, network access; and how it is isolated."""
+"""Sandbox of an agent's process: folders, a Python, an environment, network access; and how it is isolated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which hosts an agent may reach: the decisions of its proxy. ``network.py`` does the transport."""
+"""Hosts that an agent may reach: the decisions of its proxy. ``network.py`` does the transport."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which isolation level of agents works on this machine, found out by trying, and what each level does not stop."""
+"""Find by trying which isolation level of agents works on this machine, and describe what each level does not stop."""
 
 from __future__ import annotations
 

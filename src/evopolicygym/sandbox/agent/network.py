@@ -207,7 +207,7 @@ async def _closing(writer: asyncio.StreamWriter) -> AsyncIterator[None]:
 
 
 class AgentNetwork:
-    """What an agent can reach. At level A everything is relayed; at B the proxy listens on the host's loopback."""
+    """Network access of an agent. At level A everything is relayed; at B the proxy listens on the host's loopback."""
 
     def __init__(self, sandbox: AgentSandbox, level: AgentLevel) -> None:
         self._allowed = AllowList(sandbox.hosts, sandbox.ports)

@@ -1,4 +1,4 @@
-"""What an agent sees of the system: programs, libraries, certificates; but no package folders of any Python, no
+"""Files of the system that an agent sees: programs, libraries, certificates; but no package folders of any Python, no
 simulators elsewhere, no home, no run.
 
 The same list serves both levels: at A it is bound into a private root, at B Landlock grants it. ``exposure`` reports
@@ -122,7 +122,7 @@ def _existing(paths: tuple[str, ...]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Exposure:
-    """What on this machine can simulate. ``hidden``: folders and files that agents do not see; ``hidden_simulators``:
+    """Simulators on this machine. ``hidden``: folders and files that agents do not see; ``hidden_simulators``:
     simulators, by name, that are among these or directly in them; ``seen``: simulators that are shown; ``unsearched``:
     trees with too many folders to look at all of them."""
 

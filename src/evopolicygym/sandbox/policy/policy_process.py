@@ -38,7 +38,7 @@ MAX_RECORD_BYTES: Final = 64 << 20  # answers of one episode that are kept, to r
 
 @dataclass(frozen=True)
 class ProcessResult:
-    """What a finished policy process leaves. ``waited_s``: wall time in which an answer of it was due."""
+    """Result of a finished policy process. ``waited_s``: wall time in which an answer of it was due."""
 
     ended: ProcessEnd
     stdout: str

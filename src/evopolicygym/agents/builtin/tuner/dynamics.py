@@ -31,8 +31,8 @@ class Jacobian:
 
 
 class Dynamics:
-    """What the exploring episodes show. ``effect[i, j]`` is how far control j pushes entry i in one step, in standard
-    deviations of that entry's changes."""
+    """Dynamics estimated from the exploring episodes. ``effect[i, j]`` is how far control j pushes entry i in one step,
+    in standard deviations of that entry's changes."""
 
     def __init__(self, spaces: Spaces, episodes: list[RecordedEpisode]) -> None:
         played = [episode for episode in episodes if len(episode.controls)] or [_empty_episode(spaces)]

@@ -1,1 +1,1 @@
-"""What is submitted: each file is the whole policy of one family, with its numbers in parameters.json beside it."""
+"""Submitted policies: each file is the whole policy of one family, with its numbers in parameters.json beside it."""
