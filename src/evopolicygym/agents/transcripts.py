@@ -107,7 +107,7 @@ REQUEST_RULES: Final = (
 
 @dataclass(frozen=True)
 class TranscriptEvent:
-    """Facts read from one event. ``calls_tool``: it has the input of a tool. ``feedback_files``: paths below `feedback/`
+    """Facts of one event. ``calls_tool``: it has the input of a tool. ``feedback_files``: paths below `feedback/`
     in that input. ``submissions``: submission numbers in the output of a tool. ``requests``: identity and tokens of one
     request, by the name of the rule that read them."""
 
