@@ -164,7 +164,7 @@ def command_record(scratch: Path) -> Any:
 
 
 def samples(_: Path) -> Any:
-    """All numbers that analysis finds in the sample runs. `verify` of them is in tests/report/test_sample.py."""
+    """All numbers that analysis finds in the sample runs. `verify` of them is in tests/report/test_example_runs.py."""
     rows = evopolicygym.analyze(REPOSITORY / SAMPLE).rows()
     return {
         "analyze": output("analyze", SAMPLE, "--json"),

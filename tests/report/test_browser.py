@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from devtools import Browser
 from report_helpers import source, three_agents, whole_collection, write_run
-from test_hostile import hostile
+from test_report_escapes import hostile
 
 from evopolicygym.report.page import write_page
 from evopolicygym.report.report_data import collect_report
