@@ -191,7 +191,8 @@ def test_recording(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert sorted(str(path.relative_to(tmp_path / "r")) for path in (tmp_path / "r").rglob("*.*")) == [
-        "ep_000/trajectory.jsonl", "ep_000/video.mp4", "ep_001/trajectory.jsonl", "ep_001/video.mp4",
+        "ep_000/episode.npz", "ep_000/trajectory.jsonl", "ep_000/video.mp4",
+        "ep_001/episode.npz", "ep_001/trajectory.jsonl", "ep_001/video.mp4",
     ]  # fmt: skip
 
 

@@ -113,7 +113,7 @@ def test_recordings_are_those_of_the_local_engine(ray_cluster, tmp_path):
         assert played(remote, folder, task, 3, tmp_path / "remote", video=True) == local
     files = sorted(path.relative_to(tmp_path / "local") for path in (tmp_path / "local").rglob("*"))
     assert files == sorted(path.relative_to(tmp_path / "remote") for path in (tmp_path / "remote").rglob("*"))
-    assert {path.name for path in files} >= {"trajectory.jsonl", "observations.npz", "video.mp4"}
+    assert {path.name for path in files} >= {"trajectory.jsonl", "episode.npz", "video.mp4"}
     for path in files:
         assert content(tmp_path / "local" / path) == content(tmp_path / "remote" / path)
 

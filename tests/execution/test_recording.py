@@ -15,8 +15,10 @@ import pytest
 from conftest import PolicyPlayer, policy_source, toy_task, train_cases
 from evopolicygym.execution.conformance import probe_folder
 from evopolicygym.execution.engine import LocalEngine
-from evopolicygym.execution.recording import large_arrays
+from evopolicygym.execution.recording import TrajectoryRecorder, large_arrays
 from evopolicygym.execution.records import Episode, EpisodeResult, FaultReport, Recording
+from evopolicygym.execution.short_floats import shortest
+from evopolicygym.execution.step_info import InfoFilter
 from evopolicygym.files import link_unnamed, open_unnamed
 from evopolicygym.tasks import simulator
 from evopolicygym.tasks.registry import CORE16_ORDER, core16
@@ -28,21 +30,86 @@ def test_a_trajectory_is_exact_and_complete(policy_player, tmp_path):
     result = policy_player().play(policy_source(act="return 2"), Recording(str(tmp_path)))
     lines = [json.loads(line) for line in (tmp_path / "trajectory.jsonl").read_text().splitlines()]
     assert [line["t"] for line in lines] == list(range(11))
-    assert [*accumulate(line["reward"] for line in lines[:-1])][-1] == result.score
     assert lines[0]["action"] == 2
-    assert lines[9]["terminated"] is True
+    assert "terminated" not in lines[8] and (lines[9]["terminated"], lines[9]["truncated"]) == (True, False)
     assert lines[10] == {"t": 10, "obs": [10.0, lines[0]["obs"][1]]}
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["trajectory.jsonl"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["episode.npz", "trajectory.jsonl"]
+    with np.load(tmp_path / "episode.npz", allow_pickle=False) as episode:
+        assert [*accumulate(episode["reward"].tolist())][-1] == result.score
+        assert episode["obs"].shape == (11, 2) and episode["action"].tolist() == [2] * 10
+        assert bool(episode["terminated"]) and not episode["truncated"]
+        shown = [np.float32(line["reward"]) for line in lines[:-1]]
+        assert shown == episode["reward"].astype(np.float32).tolist()
+
+
+def test_floats_are_as_short_as_a_float32_allows():
+    values = np.random.default_rng(0).integers(0, 2**32, 5000, dtype=np.uint32).view(np.float32)
+    values = values[np.isfinite(values)]
+    short = shortest(values)
+    assert (np.array(short, np.float32) == values).all()
+    usual = np.random.default_rng(0).normal(size=(50, 20)).astype(np.float32)
+    assert [repr(number) for row in shortest(usual) for number in row] == [repr(float(str(x))) for x in usual.flat]
+    odd = shortest(np.array([0.1, 1 / 3, -0.0, np.inf, 1e300, 1e-40]))
+    assert [str(number) for number in odd] == ["0.1", "0.33333334", "-0.0", "inf", "1e+300", "1e-40"]
+
+
+def test_a_long_episode_is_recorded_in_blocks(tmp_path):
+    """Also columns of ``info`` that begin late, have gaps, or change their shape."""
+    box = {"type": "Box", "shape": [2], "dtype": "float64"}
+    with TrajectoryRecorder(tmp_path, box, {"type": "Discrete", "n": 200}, 1 << 20, seed=12345) as recorder:
+        for t in range(150):
+            info = {"always": t, "late": [t, t + 0.5]} if t >= 100 else {"always": t}
+            info |= {"late": 7.0} if t == 120 else {}
+            recorder.step(t, [t, -t], t, t / 3, False, t == 149, {} if t == 10 else info)
+        recorder.last(150, [150, -150])
+    with np.load(tmp_path / "episode.npz", allow_pickle=False) as episode:
+        assert (episode["obs"][:, 0] == np.arange(151)).all() and (episode["action"] == np.arange(150)).all()
+        assert episode["reward"].tolist() == [t / 3 for t in range(150)]
+        assert np.flatnonzero(np.isnan(episode["info_always"])).tolist() == [10]
+        late = episode["info_late"]
+        assert late.shape == (150, 2) and late[149].tolist() == [149, 149.5]
+        assert np.flatnonzero(np.isnan(late[:, 0])).tolist() == [*range(100), 120]
+    lines = [json.loads(line) for line in (tmp_path / "trajectory.jsonl").read_text().splitlines()]
+    assert [line["t"] for line in lines] == list(range(151)) and lines[149]["truncated"] is True
+    assert [line["t"] for line in lines if "info" in line] == [0, 149]
+    assert lines[149]["info"] == {"always": 149, "late": [149, 149.5]}
+
+
+SEED = 2**62 + 987654321
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        *(SEED, SEED + 1, float(SEED), np.int64(SEED), np.array(SEED), [1, SEED], SEED % 2**32, SEED >> 32, str(SEED)),
+        *(np.float32(SEED), {"inner": SEED}, {"inner": {"deep": SEED}}, object(), list(range(17)), "text", None),
+    ],
+)
+def test_info_tells_no_seed_and_no_text(told):
+    shown = InfoFilter(SEED).numbers({"place": told, "x": 1.5, "done": True})
+    assert shown == {"x": 1.5, "done": 1.0}
+
+
+@pytest.mark.parametrize(
+    "name", ["seed", "np_random", "rngState", "episode_seed", "_private", "options.seed", "case", "x" * 61]
+)
+def test_info_with_a_hidden_name_is_left_out(name):
+    assert InfoFilter(SEED).numbers({name: 3.5, "speed": 2.0, "rewards": {"on_road": 1.0}}) == {
+        "speed": 2.0,
+        "rewards.on_road": 1.0,
+    }
 
 
 def test_large_observations_go_to_an_archive(policy_player, tmp_path):
     act = 'return {"gear": 0, "wheel": [0, 0], "switches": [0, 0, 0], "levels": [1, 2], "pair": (0, [0, 0])}'
     policy_player(toy_task("Everything-v0")).play(policy_source(act=act), Recording(str(tmp_path)))
-    with np.load(tmp_path / "observations.npz", allow_pickle=False) as archive:
-        assert archive["image"].shape == (11, 12, 9, 3)
-        assert (archive["image"][7] == 7).all()
+    with np.load(tmp_path / "episode.npz", allow_pickle=False) as archive:
+        assert archive["obs_image"].shape == (11, 12, 9, 3)
+        assert (archive["obs_image"][7] == 7).all()
+        assert archive["obs_word"].tolist()[:2] == ["step ", "step é"]
+        assert archive["action_pair_1"].shape == (10, 2)
     line = json.loads((tmp_path / "trajectory.jsonl").read_text().splitlines()[7])
-    assert line["obs"]["image"] == {"npz": "image", "row": 7}
+    assert line["obs"]["image"] == {"npz": "obs_image", "row": 7}
     assert line["obs"]["word"] == "step "
 
 
@@ -50,9 +117,9 @@ def test_large_arrays_are_found_at_every_depth_whatever_their_keys(policy_player
     nested = policy_player(toy_task("Nested-v0"))
     nested.play(policy_source(), Recording(str(tmp_path)))
     lines = [json.loads(line) for line in (tmp_path / "trajectory.jsonl").read_text().splitlines()]
-    with np.load(tmp_path / "observations.npz", allow_pickle=False) as archive:
-        assert set(archive) == {name for name, _ in large_arrays(nested.engine.obs_space)}
-        assert set(archive) == {"a_b", "a_b_2", "______up", "deep_7_1"}
+    with np.load(tmp_path / "episode.npz", allow_pickle=False) as archive:
+        large = {name for name, _ in large_arrays(nested.engine.obs_space)}
+        assert large == {"obs_a_b", "obs_a_b_2", "obs_______up", "obs_deep_7_1"} and large < set(archive)
         for t, seen in enumerate(line["obs"] for line in lines):
             number, deep = seen["deep"]["7"]
             assert number == t
@@ -78,7 +145,7 @@ def test_what_repeats_replaces_what_it_left(policy_player, tmp_path):
     """The judge asks a simulator that raises once more."""
     result = policy_player(toy_task("Raising-v0")).play(policy_source(act="return 2"), Recording(str(tmp_path)))
     assert result.error is not None
-    assert [path.name for path in tmp_path.iterdir()] == ["trajectory.jsonl"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["episode.npz", "trajectory.jsonl"]
 
 
 @pytest.mark.parametrize("supported", [True, False])

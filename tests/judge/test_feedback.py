@@ -352,7 +352,7 @@ def test_trajectories_of_every_kind_read_back(serve):
     action = "return {'gear': 1, 'wheel': [0.5, -0.5], 'switches': [1, 0, 1], 'levels': [7, 9], 'pair': (2, [4, 5])}"
     server = serve(task="toys:Everything-v0")
     summary = submit(server, policy_source(action))
-    assert server.call("GET", "/info")[1]["env_meta"]["obs_storage"] == {"image": "observations.npz"}
+    assert server.call("GET", "/info")[1]["env_meta"]["obs_storage"] == {"obs_image": "episode.npz"}
     folder = episode(server, summary)
     steps = [json.loads(line) for line in (folder / "trajectory.jsonl").read_text().splitlines()]
     assert [step["t"] for step in steps] == list(range(11)) and "action" not in steps[-1]
@@ -361,8 +361,8 @@ def test_trajectories_of_every_kind_read_back(serve):
         steps[3]["action"]["pair"] == [2, [4, 5]]
         and sum(step["reward"] for step in steps[:-1]) == summary["returns"][0]
     )
-    with np.load(folder / "observations.npz", allow_pickle=False) as arrays:
-        assert arrays["image"].shape == (11, 12, 9, 3) and arrays["image"].dtype == np.uint8
+    with np.load(folder / "episode.npz", allow_pickle=False) as arrays:
+        assert arrays["obs_image"].shape == (11, 12, 9, 3) and arrays["obs_image"].dtype == np.uint8
         for step in steps:
             assert (arrays[step["obs"]["image"]["npz"]][step["obs"]["image"]["row"]] == step["t"]).all()
 
@@ -379,12 +379,12 @@ def test_a_recording_that_is_too_large_ends_early_and_says_so(serve):
     for number in (0, 1):
         folder = episode(server, summary, number)
         steps = [json.loads(line) for line in (folder / "trajectory.jsonl").read_text().splitlines()]
-        with np.load(folder / "observations.npz", allow_pickle=False) as arrays:
-            assert arrays["image"].shape == (len(steps), MIB) and 30 <= len(steps) <= 33
+        with np.load(folder / "episode.npz", allow_pickle=False) as arrays:
+            assert arrays["obs_image"].shape == (len(steps), MIB) and 30 <= len(steps) <= 33
         assert re.search(rf"before step {len(steps)}:", summary["left_out"][2 * number]["what"])
         assert not list(folder.glob(".*"))
         sizes = {path.name: path.stat().st_size for path in folder.iterdir()}
-        assert sizes["trajectory.jsonl"] + sizes["observations.npz"] < 34 * MIB
+        assert sizes["trajectory.jsonl"] + sizes["episode.npz"] < 34 * MIB
         assert sizes.get("video.mp4", 0) < 33 * MIB and ("video.mp4" in sizes) == (number == 0)
     with av.open(str(episode(server, summary) / "video.mp4")) as video:
         assert 10 < sum(1 for _ in video.decode(video=0)) < 160

@@ -70,7 +70,7 @@ def _steps(
         action = policy.first_action()
         while not done:
             before = observation
-            observation, reward, terminated, truncated, _ = step(action)
+            observation, reward, terminated, truncated, info = step(action)
             reward = float(reward)
             total += reward
             if not isfinite(total):
@@ -79,7 +79,7 @@ def _steps(
             if terminated or truncated or length >= horizon:
                 done, progress.terminated, progress.truncated = True, bool(terminated), not terminated
             if recorder:
-                recorder.step(length - 1, before, action, reward, progress.terminated, progress.truncated)
+                recorder.step(length - 1, before, action, reward, progress.terminated, progress.truncated, info)
             if not done:
                 action = act(observation)
     except (PolicyFailure, Fault):

@@ -1,35 +1,49 @@
 """Recording an episode while it runs. Everything streams to disk: memory does not grow with an episode's length.
 
-``trajectory.jsonl`` has one line per step, and a last line with the final observation. Large arrays go to
-``observations.npz`` and stand in the line as ``{"npz": NAME, "row": T}``: row T of array NAME. Numbers that JSON does
-not have are written as text ("nan", "inf", "-inf"), which ``float`` reads back.
+``episode.npz`` holds every array, exactly: ``obs`` (one row more than steps: the last is the final observation),
+``action``, ``reward``, the numbers of the environment's ``info``, and ``terminated`` and ``truncated``. Parts of Dict
+and Tuple spaces have columns of their own, such as ``obs_image``.
+
+``trajectory.jsonl`` is for reading: one line per step, and a last line with the final observation. Floats have the
+digits of a float32. Large arrays stand in the line as ``{"npz": NAME, "row": T}``: row T of array NAME of episode.npz.
+Numbers that JSON does not have are written as text ("nan", "inf", "-inf"), which ``float`` reads back.
 """
 
 from __future__ import annotations
 
 import json
 import math
-import re
-import shutil
-import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from itertools import count
 from pathlib import Path
-from typing import IO, Any, Final, Protocol, Self
+from typing import Any, Final, Protocol, Self
 
 import numpy as np
 
 from evopolicygym.errors import Fault, is_permanent
+from evopolicygym.execution.columns import (
+    AnyColumn,
+    Column,
+    KeyPath,
+    SpaceColumns,
+    TextColumn,
+    column_names,
+    leaves,
+    pack,
+    row_bytes,
+    rows_per_block,
+    unique,
+)
 from evopolicygym.execution.records import Recording
+from evopolicygym.execution.short_floats import shortest
+from evopolicygym.execution.step_info import InfoFilter
 from evopolicygym.files import link_unnamed, open_unnamed
 from evopolicygym.sandbox.policy.codec import ARRAYS, Schema
 from evopolicygym.tasks.spaces import json_safe
 
 INLINE_NUMBERS: Final = 100  # arrays with more numbers than this are not written as text
-LONGEST_NAME: Final = 100
-
-KeyPath = tuple[str, ...]  # keys and indices that lead from the whole observation to a part of it
+ARRAYS_FILE: Final = "episode.npz"
+TEXT_FILE: Final = "trajectory.jsonl"
 
 
 class Recorder(Protocol):
@@ -38,16 +52,21 @@ class Recorder(Protocol):
     @property
     def left_out(self) -> tuple[str, ...]: ...
 
-    def step(self, t: int, obs: Any, action: Any, reward: float, terminated: bool, truncated: bool) -> None: ...
+    def step(
+        self, t: int, obs: Any, action: Any, reward: float, terminated: bool, truncated: bool, info: Any
+    ) -> None: ...
 
     def last(self, t: int, obs: Any) -> None: ...
 
 
 class Recorders:
-    """The recorders that a Recording asks for, opened and closed together."""
+    """The recorders that a Recording asks for, opened and closed together. ``seed`` is that of the case; None leaves
+    out the environment's ``info``."""
 
-    def __init__(self, recording: Recording, env: Any, obs_space: Schema) -> None:
-        self._recording, self._env, self._obs_space = recording, env, obs_space
+    def __init__(
+        self, recording: Recording, env: Any, obs_space: Schema, action_space: Schema, seed: int | None = None
+    ) -> None:
+        self._recording, self._env, self._spaces, self._seed = recording, env, (obs_space, action_space), seed
         self._open: list[Recorder] = []
         self._stack = ExitStack()
 
@@ -58,7 +77,8 @@ class Recorders:
         folder, max_bytes = Path(self._recording.folder), self._recording.max_bytes
         folder.mkdir(parents=True, exist_ok=True)
         if self._recording.trajectory:
-            self._open.append(self._stack.enter_context(TrajectoryRecorder(folder, self._obs_space, max_bytes)))
+            trajectory = TrajectoryRecorder(folder, *self._spaces, max_bytes, self._seed)
+            self._open.append(self._stack.enter_context(trajectory))
         if self._recording.video:
             self._open.append(self._stack.enter_context(VideoRecorder(folder / "video.mp4", self._env, max_bytes)))
         return self
@@ -71,10 +91,10 @@ class Recorders:
     def left_out(self) -> tuple[str, ...]:
         return tuple(what for recorder in self._open for what in recorder.left_out)
 
-    def step(self, t: int, obs: Any, action: Any, reward: float, terminated: bool, truncated: bool) -> None:
+    def step(self, t: int, obs: Any, action: Any, reward: float, terminated: bool, truncated: bool, info: Any) -> None:
         with _errors_as_faults():
             for recorder in self._open:
-                recorder.step(t, obs, action, reward, terminated, truncated)
+                recorder.step(t, obs, action, reward, terminated, truncated, info)
 
     def last(self, t: int, obs: Any) -> None:
         with _errors_as_faults():
@@ -95,121 +115,150 @@ def _errors_as_faults() -> Iterator[None]:
 
 
 class TrajectoryRecorder:
-    """Writes the trajectory. Arrays pass through a raw file, because their number of rows is known only at the end."""
+    """Writes both files. Steps are collected in blocks, and each block is written as text and as rows at once."""
 
-    def __init__(self, folder: Path, obs_space: Schema, max_bytes: int) -> None:
+    def __init__(self, folder: Path, obs_space: Schema, action_space: Schema, max_bytes: int, seed: int | None) -> None:
         self._folder, self._room = folder, max_bytes
         self.left_out: tuple[str, ...] = ()
         self._files = ExitStack()
-        self._lines = self._files.enter_context(open_unnamed(folder))
-        self._large = {
-            path: _Rows(name, schema, self._files.enter_context(open_unnamed(folder)))
-            for path, (name, schema) in _named_large_arrays(obs_space).items()
-        }
+        self._lines, self._spool = (self._files.enter_context(open_unnamed(folder)) for _ in range(2))
+        self._row_bytes = row_bytes(obs_space) + row_bytes(action_space) + np.dtype(np.float64).itemsize
+        self._block_rows = rows_per_block(self._row_bytes)
+        self._obs = SpaceColumns(obs_space, column_names("obs", obs_space), self._block_rows)
+        self._action = SpaceColumns(action_space, column_names("action", action_space), self._block_rows)
+        self._reward = Column("reward", np.float64, (), self._block_rows)
+        self._info: dict[str, Column] = {}
+        self._info_filter = None if seed is None else InfoFilter(seed)
+        self._large = {path for path, _ in _large(obs_space)}
+        self._flags = {"terminated": False, "truncated": False}
+        self._block_start = self._steps = self._observations = 0  # the block begins at step ``_block_start``
+        self._extra: dict[int, dict[str, Any]] = {}  # of lines of the block, by row
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        """Link the files into place, the lines last: when they exist, the arrays that they name exist as well."""
+        """Link the files into place, the text last: when it exists, the arrays that it names exist as well."""
         with self._files:
-            if self._large:
-                archive = self._files.enter_context(open_unnamed(self._folder))
-                _pack(archive, list(self._large.values()))
-                link_unnamed(archive, self._folder / "observations.npz")
-            link_unnamed(self._lines, self._folder / "trajectory.jsonl")
+            self._flush()
+            archive = self._files.enter_context(open_unnamed(self._folder))
+            pack(archive, self._columns(), self._flags, self._spool)
+            link_unnamed(archive, self._folder / ARRAYS_FILE)
+            link_unnamed(self._lines, self._folder / TEXT_FILE)
 
-    def step(self, t: int, obs: Any, action: Any, reward: float, terminated: bool, truncated: bool) -> None:
+    def step(self, t: int, obs: Any, action: Any, reward: float, terminated: bool, truncated: bool, info: Any) -> None:
         if not self._has_room(t):
             return
-        self._write(
-            {
-                "t": t,
-                "obs": self._observation(obs, t),
-                "action": _plain(action),
-                "reward": reward,
-                "terminated": terminated,
-                "truncated": truncated,
-            }
-        )
+        row = self._steps
+        self._obs.put(row, obs)
+        self._action.put(row, action)
+        self._reward.put(row, reward)
+        numbers = self._info_filter.numbers(info) if self._info_filter else {}
+        self._put_info(row, numbers)
+        if terminated or truncated:
+            self._flags = {"terminated": terminated, "truncated": truncated}
+            self._extra[row] = dict(self._flags)
+        if numbers and (t == 0 or row in self._extra):
+            self._extra[row] = self._extra.get(row, {}) | {"info": {name: _plain(n) for name, n in numbers.items()}}
+        self._steps = self._observations = row + 1
+        self._room -= self._row_bytes
+        if self._steps == self._block_rows:
+            self._flush()
 
     def last(self, t: int, obs: Any) -> None:
-        if self._has_room(t):
-            self._write({"t": t, "obs": self._observation(obs, t)})
+        if not self._has_room(t):
+            return
+        if not self._obs.fits(obs):  # no policy has seen it, so nothing has checked it yet
+            self.left_out = (*self.left_out, "the final observation: it does not fit the observation space")
+            return
+        self._obs.put(self._observations, obs)
+        self._observations += 1
 
     def _has_room(self, t: int) -> bool:
         if self._room <= 0 and not self.left_out:
             self.left_out = (f"the trajectory ends before step {t}: it has reached its size limit",)
         return self._room > 0
 
-    def _write(self, line: dict[str, Any]) -> None:
-        self._room -= self._lines.write(_json(line).encode() + b"\n")
+    def _put_info(self, row: int, numbers: Mapping[str, Any]) -> None:
+        """Keys may differ from step to step: what is missing is nan, and a new key begins a new column."""
+        for name, value in numbers.items():
+            if name not in self._info:
+                taken = [column.name for column in self._columns()]
+                column = Column(unique(f"info_{name}", taken), np.float64, np.shape(value), self._block_rows,
+                                self._block_start)  # fmt: skip
+                column.block.fill(np.nan)
+                self._info[name] = column
+            if self._info[name].fits(value):
+                self._info[name].put(row, value)
 
-    def _observation(self, value: Any, t: int, path: KeyPath = ()) -> Any:
-        if path in self._large:
-            self._room -= self._large[path].append(value)
-            return {"npz": self._large[path].name, "row": t}
-        if isinstance(value, Mapping):
-            return {key: self._observation(child, t, (*path, str(key))) for key, child in value.items()}
-        if isinstance(value, list | tuple):
-            return [self._observation(child, t, (*path, str(index))) for index, child in enumerate(value)]
-        return _plain(value)
+    def _columns(self) -> Iterator[AnyColumn]:
+        yield from self._obs.columns.values()
+        yield from self._action.columns.values()
+        yield self._reward
+        yield from self._info.values()
 
-
-class _Rows:
-    """One growing array on disk."""
-
-    def __init__(self, name: str, schema: Schema, file: IO[bytes]) -> None:
-        self.name, self._dtype, self._shape = name, np.dtype(schema["dtype"]), tuple(schema["shape"])
-        self._file, self._count = file, 0
-
-    def append(self, value: Any) -> int:
-        """Append a row; returns the number of bytes written."""
-        self._count += 1
-        return self._file.write(np.ascontiguousarray(value, self._dtype).data)
-
-    def move_into(self, archive: zipfile.ZipFile) -> None:
-        header = {
-            "descr": np.lib.format.dtype_to_descr(self._dtype),
-            "fortran_order": False,
-            "shape": (self._count, *self._shape),
-        }
-        self._file.seek(0)
-        with archive.open(f"{self.name}.npy", "w", force_zip64=True) as member:
-            np.lib.format.write_array_header_1_0(member, header)
-            shutil.copyfileobj(self._file, member, 1 << 20)
+    def _flush(self) -> None:
+        """Write the collected steps, and the final observation if there is one."""
+        obs = _rows(self._obs, self._observations, self._large, self._block_start)
+        action, reward = _rows(self._action, self._steps), shortest(self._reward.block[: self._steps])
+        for row in range(self._observations):
+            line = {"t": self._block_start + row, "obs": obs[row]}
+            if row < self._steps:
+                line |= {"action": action[row], "reward": reward[row], **self._extra.get(row, {})}
+            self._room -= self._lines.write(_json(line).encode() + b"\n")
+        for column in self._obs.columns.values():
+            column.flush(self._spool, self._observations)
+        for column in (*self._action.columns.values(), self._reward, *self._info.values()):
+            column.flush(self._spool, self._steps)
+        for column in self._info.values():
+            column.block.fill(np.nan)
+        self._block_start += self._steps
+        self._steps = self._observations = 0
+        self._extra = {}
 
 
 def large_arrays(schema: Schema) -> Iterator[tuple[str, Schema]]:
     """Yield the arrays of an observation that are too large for text, with their names in the archive."""
-    yield from _named_large_arrays(schema).values()
+    names = column_names("obs", schema)
+    for path, leaf in _large(schema):
+        yield names[path], leaf
 
 
-def _named_large_arrays(schema: Schema) -> dict[KeyPath, tuple[str, Schema]]:
-    """Name large arrays by the keys that lead to them. Names are unique and safe as file names."""
-    named: dict[KeyPath, tuple[str, Schema]] = {}
-    taken: set[str] = set()
-    for path, large in _large(schema):
-        clean = re.sub(r"[^\w-]", "_", "_".join(path))[:LONGEST_NAME] or "observation"
-        name = clean if clean not in taken else next(f"{clean}_{n}" for n in count(2) if f"{clean}_{n}" not in taken)
-        taken.add(name)
-        named[path] = name, large
-    return named
+def _large(schema: Schema) -> Iterator[tuple[KeyPath, Schema]]:
+    for path, leaf in leaves(schema):
+        if leaf["type"] in ARRAYS and math.prod(leaf["shape"]) > INLINE_NUMBERS:
+            yield path, leaf
 
 
-def _large(schema: Schema, path: KeyPath = ()) -> Iterator[tuple[KeyPath, Schema]]:
-    if schema["type"] in ARRAYS:
-        if math.prod(schema["shape"]) > INLINE_NUMBERS:
-            yield path, schema
-    elif spaces := schema.get("spaces"):
-        for key, child in spaces.items() if isinstance(spaces, Mapping) else enumerate(spaces):
-            yield from _large(child, (*path, str(key)))
+def _rows(space: SpaceColumns, rows: int, large: Iterable[KeyPath] = (), first: int = 0) -> list[Any]:
+    """Return observations or actions of a block as JSON shows them."""
+
+    def values(schema: Schema, path: KeyPath) -> list[Any]:
+        spaces = schema.get("spaces")
+        if spaces is None:
+            column = space.columns[path]
+            if path in large:
+                return [{"npz": column.name, "row": first + row} for row in range(rows)]
+            return _texts(column, rows)
+        if isinstance(spaces, Mapping):
+            parts = [values(child, (*path, key)) for key, child in spaces.items()]
+            return [dict(zip(spaces, part, strict=True)) for part in _by_row(parts, rows)]
+        parts = [values(child, (*path, index)) for index, child in enumerate(spaces)]
+        return [list(part) for part in _by_row(parts, rows)]
+
+    return values(space.schema, ())
 
 
-def _pack(file: IO[bytes], arrays: list[_Rows]) -> None:
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
-        for rows in arrays:
-            rows.move_into(archive)
+def _by_row(parts: list[list[Any]], rows: int) -> Iterator[tuple[Any, ...]]:
+    return (tuple(part[row] for part in parts) for row in range(rows))
+
+
+def _texts(column: AnyColumn, rows: int) -> list[Any]:
+    if isinstance(column, TextColumn):
+        return column.block[:rows]
+    block = column.block[:rows]
+    as_lists: list[Any] = shortest(block) if block.dtype.kind == "f" else block.tolist()
+    return as_lists
 
 
 def _json(line: dict[str, Any]) -> str:
@@ -219,10 +268,6 @@ def _json(line: dict[str, Any]) -> str:
         return json.dumps(json_safe(line), separators=(",", ":"), allow_nan=False)
 
 
-def _plain(value: Any) -> Any:
-    """Convert to numbers, strings and lists of them, exactly: ``repr`` of a float reads back to the same bits."""
-    if isinstance(value, np.ndarray | np.generic):
-        return value.tolist()
-    if isinstance(value, Mapping):
-        return {key: _plain(child) for key, child in value.items()}
-    return [_plain(child) for child in value] if isinstance(value, list | tuple) else value
+def _plain(numbers: Any) -> Any:
+    """Return the numbers of one entry of ``info`` as JSON shows them."""
+    return shortest(np.asarray([numbers], np.float64))[0]

@@ -52,9 +52,9 @@ class TranslatedRecorder:
     def left_out(self) -> tuple[str, ...]:
         return self._recorder.left_out
 
-    def step(self, t: int, obs: Any, action: Any, reward: float, terminated: bool, truncated: bool) -> None:
+    def step(self, t: int, obs: Any, action: Any, reward: float, terminated: bool, truncated: bool, info: Any) -> None:
         policy = self._policy
-        self._recorder.step(t, policy.seen, policy.done, reward * self._scale, terminated, truncated)
+        self._recorder.step(t, policy.seen, policy.done, reward * self._scale, terminated, truncated, info)
 
     def last(self, t: int, obs: Any) -> None:
         self._recorder.last(t, self._policy.see(obs))

@@ -38,7 +38,7 @@ class VideoRecorder:
             if self._stream is not None:
                 link_unnamed(self._file, self._path)
 
-    def step(self, t: int, obs: Any, action: Any, reward: float, terminated: bool, truncated: bool) -> None:
+    def step(self, t: int, obs: Any, action: Any, reward: float, terminated: bool, truncated: bool, info: Any) -> None:
         if self._room > self._in_the_encoder * self._largest:
             self._draw()
         elif not self.left_out:

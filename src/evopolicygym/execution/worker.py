@@ -114,7 +114,9 @@ class Worker:
             player = TranslatedPolicy(policy, self._translation) if self._translation else policy
             if episode.recording is None:
                 return play(self._task, env, episode.case.seed, player)
-            with Recorders(episode.recording, env, self.policy_arguments.obs_space) as recorders:
+            spaces = self.policy_arguments.obs_space, self.policy_arguments.action_space
+            seed = episode.case.seed if self._task.view.shows_info else None
+            with Recorders(episode.recording, env, *spaces, seed) as recorders:
                 recorder: Recorder = recorders
                 if isinstance(player, TranslatedPolicy):
                     recorder = TranslatedRecorder(recorders, player, self._task.view.reward_scale)

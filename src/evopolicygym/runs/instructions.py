@@ -91,14 +91,12 @@ def feedback_section(settings: RunSettings, obs_space: Schema) -> str:
         "named",
         "- `errors.txt`",
         "- `episodes/ep_XXX/` for each episode, in the same order:",
-        "  - `trajectory.jsonl`: one line per step with `t`, `obs`, `action`, `reward`, `terminated`, `truncated`; the "
-        "last line\n    has only the final `obs`",
+        "  - `episode.npz`: all arrays, exactly; `numpy.load` reads it",
+        "  - `trajectory.jsonl`: one line per step with `t`, `obs`, `action`, `reward`; the last line has only the "
+        "final `obs`",
     ]
     if any(large_arrays(obs_space)):
-        lines.append(
-            '  - `observations.npz`: in the lines above, `{"npz": NAME, "row": ROW}` stands for\n'
-            '    `numpy.load("observations.npz")[NAME][ROW]`'
-        )
+        lines.append('    There, `{"npz": NAME, "row": ROW}` stands for `numpy.load("episode.npz")[NAME][ROW]`')
     lines += [
         "  - `stdout.txt` and `stderr.txt`: what the policy printed, the first 64 KiB of each",
         "  - `error.txt` if the episode failed",

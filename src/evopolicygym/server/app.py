@@ -17,7 +17,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from evopolicygym.errors import Fault
-from evopolicygym.execution.recording import large_arrays
+from evopolicygym.execution.recording import ARRAYS_FILE, large_arrays
 from evopolicygym.judge import protocol
 from evopolicygym.judge.protocol import MAX_EPISODES, MIN_EPISODES, TRAIN_CASES, Reason, Refusal
 from evopolicygym.judge.state import RunPhase, RunState, Submission
@@ -114,7 +114,7 @@ def info(state: RunState, served: ServedTask) -> api_schema.Info:
         "n_env_instances": TRAIN_CASES,
         "obs_space": served.obs_space,
         "action_space": served.action_space,
-        "obs_storage": {name: "observations.npz" for name, _ in large_arrays(served.obs_space)},
+        "obs_storage": {name: ARRAYS_FILE for name, _ in large_arrays(served.obs_space)},
     }
     return api_schema.Info(
         protocol_version=PROTOCOL,

@@ -271,7 +271,7 @@ def read_recorded_observation() -> Any:
     for folder in reversed(folders):
         try:
             with open(os.path.join(folder, "trajectory.jsonl")) as file:
-                return insert_arrays(json.loads(file.readline())["obs"], os.path.join(folder, "observations.npz"))
+                return insert_arrays(json.loads(file.readline())["obs"], os.path.join(folder, "episode.npz"))
         except (OSError, ValueError, KeyError, TypeError):
             continue
     return None

@@ -81,6 +81,11 @@ class TaskView:
         """Return the hash that names the key of a generated task; empty if it is not generated."""
         return hashlib.sha256(b"evopolicygym world key|" + self.world_key).hexdigest() if self.world_key else ""
 
+    @property
+    def shows_info(self) -> bool:
+        """Whether recordings hold the environment's ``info``: its names and numbers tell what a blind text hides."""
+        return not self.is_blind and self.variant is not Variant.DISGUISED
+
     def key_id(self) -> str:
         """Return the hash that names the key without revealing it."""
         return hashlib.sha256(b"evopolicygym variant key|" + self.key).hexdigest()

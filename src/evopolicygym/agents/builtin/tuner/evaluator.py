@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ from .policies.features import Vector, controls_of, entries, entry_names, width
 
 POLICIES: Final = Path(__file__).parent / "policies"
 FEEDBACK_WAIT_S: Final = 20.0  # the result of a submission can arrive shortly before its feedback
+LONGEST_NAME: Final = 100  # of an array in episode.npz
 MAX_EPISODES_READ: Final = 2  # of one submission: enough to learn the dynamics
 
 
@@ -122,25 +124,38 @@ def write_policy(policy: TunerPolicy, system: Path) -> None:
 
 
 def read_episode(folder: Path, spaces: Spaces) -> RecordedEpisode:
-    """Read a recorded episode; an empty one if it has no trajectory (the simulator's process died).
+    """Read a recorded episode; an empty one if it has no recording (the simulator's process died)."""
+    archive = folder / "episode.npz"
+    if not archive.exists():
+        return RecordedEpisode(np.array([]), np.array([]))
+    with np.load(archive) as file:
+        arrays = dict(file)
+    observations = _rows(spaces.observation, "obs", arrays)
+    actions = _rows(spaces.action, "action", arrays)
+    return RecordedEpisode(
+        np.array([entries(spaces.observation, value) for value in observations]),
+        np.array([controls_of(spaces.action, value) for value in actions]),
+    )
 
-    Large arrays of a trajectory are rows in ``observations.npz`` beside it.
-    """
-    trajectory = folder / "trajectory.jsonl"
-    lines = [json.loads(line) for line in trajectory.read_text().splitlines()] if trajectory.exists() else []
-    archive = folder / "observations.npz"
-    arrays = dict(np.load(archive)) if archive.exists() else {}
-    observations = [entries(spaces.observation, _insert_arrays(line["obs"], arrays)) for line in lines]
-    actions = [controls_of(spaces.action, line["action"]) for line in lines if "action" in line]
-    return RecordedEpisode(np.array(observations), np.array(actions))
 
+def _rows(space: dict[str, Any], prefix: str, arrays: dict[str, Any]) -> list[Any]:
+    """Return observations or actions as a policy gets or gives them, from the columns of an episode."""
+    taken: set[str] = set()
 
-def _insert_arrays(value: Any, arrays: dict[str, Any]) -> Any:
-    """Replace references to stored arrays with the arrays."""
-    if isinstance(value, list):
-        return [_insert_arrays(child, arrays) for child in value]
-    if not isinstance(value, dict):
-        return value
-    if "npz" in value:
-        return arrays[value["npz"]][value["row"]]
-    return {key: _insert_arrays(child, arrays) for key, child in value.items()}
+    def column(name: str) -> Any:
+        clean, number = re.sub(r"[^\w-]", "_", name)[:LONGEST_NAME], 2
+        unique = clean
+        while unique in taken:
+            unique, number = f"{clean}_{number}", number + 1
+        taken.add(unique)
+        return arrays[unique]
+
+    def values(space: dict[str, Any], name: str) -> list[Any]:
+        if "spaces" not in space:
+            return list(column(name))
+        if isinstance(space["spaces"], dict):
+            parts = {key: values(child, f"{name}_{key}") for key, child in space["spaces"].items()}
+            return [dict(zip(parts, row, strict=True)) for row in zip(*parts.values(), strict=True)]
+        return list(zip(*(values(part, f"{name}_{i}") for i, part in enumerate(space["spaces"])), strict=True))
+
+    return values(space, prefix)
