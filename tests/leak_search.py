@@ -13,6 +13,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 SHORTEST = 6  # bytes; shorter ones occur by chance
 
 
@@ -27,8 +29,10 @@ def encodings(value: float) -> set[bytes]:
 def _texts(value: float) -> Iterator[str]:
     yield from (repr(value), f"{int(value):x}", f"{int(value):X}", f"{int(value):o}", str(int(value))[:9])
     yield from (value.hex(),) if isinstance(value, float) else ()
+    yield repr(float(str(np.float32(value))))  # as trajectories have it
     for digits in range(6, 18):
-        yield from (f"{value:.{digits}g}", f"{value:.{digits - 1}e}")
+        rounded = f"{value:.{digits}g}"
+        yield from (rounded, f"{value:.{digits - 1}e}", repr(float(rounded)))
 
 
 def _binary(value: float) -> list[bytes]:

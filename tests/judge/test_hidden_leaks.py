@@ -224,7 +224,7 @@ def test_the_control_finds_the_numbers_of_train_cases(played):
     for case in cases:
         seen, paid = canaries(SPLITS.seed(TASK, Split.TRAIN, case))
         where = places_with(seen, played.places)
-        assert any("trajectory.jsonl" in place for place in where)
+        assert any("trajectory.jsonl" in place for place in where) and any("episode.npz!" in place for place in where)
         assert any("stdout.txt" in place for place in where) and any("stderr.txt" in place for place in where)
         fails = int(seen) % 3 == 0
         raised += fails
