@@ -66,7 +66,7 @@ class AgentTestbed:
             "temporary": self.folder / "tmp",
             "python": self.python,
             "feedback": self.folder / "feedback",
-            "ports": (self.door,),
+            "ports": (self.api_port,),
         }
         return AgentSandbox(**given | changes)
 
@@ -124,7 +124,7 @@ class AgentTestbed:
             "site": str(Path(gymnasium.__file__).parents[1]),
             "python": own.python,
             "judge": self.victim,
-            "other_door": self.other_door,
+            "other_api_port": self.other_api_port,
             "everywhere": self.everywhere,
             "udp": self.udp,
             "unix": str(self.root / "service.sock"),
@@ -141,13 +141,13 @@ class AgentTestbed:
             "hidden": str(self.folder / "hidden" / "result.json"),
             "victim": str(self.folder / "victim.txt"),
             "other_workspace": str(self.other / "workspace" / "policy.py"),
-            "other_door_file": str(self.other / "workspace" / "door.json"),
+            "other_api_file": str(self.other / "workspace" / "door.json"),
             "seal_key": str(self.user / ".config" / "evopolicygym" / "seal.key"),
             "ssh_key": str(self.user / ".ssh" / "id_ed25519"),
         }
 
     def _plant(self) -> None:
-        names = ("ledger", "hidden", "other_workspace", "other_door_file", "seal_key", "ssh_key")
+        names = ("ledger", "hidden", "other_workspace", "other_api_file", "seal_key", "ssh_key")
         secret = [Path(self._files()[name]) for name in names]
         for path in secret:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -168,8 +168,8 @@ class AgentTestbed:
     def _listen(self) -> None:
         """Listen as the run's own API, which answers, as another run's, and at every other kind of address."""
         self.abstract = f"testbed-{secrets.token_hex(8)}"
-        self.door = self._serve(("127.0.0.1", 0), b"the door")
-        self.other_door = self._serve(("127.0.0.1", 0))
+        self.api_port = self._serve(("127.0.0.1", 0), b"the API")
+        self.other_api_port = self._serve(("127.0.0.1", 0))
         self.everywhere = self._serve(("0.0.0.0", 0))
         self._serve(str(self.root / "service.sock"), family=socket.AF_UNIX)
         self._serve(f"\0{self.abstract}", family=socket.AF_UNIX)

@@ -1,4 +1,4 @@
-"""Attacks of a hostile agent, with the standard library alone: each function returns whether it succeeded.
+"""Attacks of a hostile agent, with the standard library alone. An attack fails if it raises OSError or returns False.
 
 Runs in the sandbox as ``python hostile_agent.py``: reads facts.json beside it, and prints one JSON object of name to
 outcome.
@@ -18,11 +18,17 @@ FACTS = json.load(open(os.path.join(os.path.dirname(os.path.abspath(__file__)), 
 LIBC = ctypes.CDLL(None, use_errno=True)
 X86 = os.uname().machine == "x86_64"
 NUMBERS = {
-    "ptrace": (101, 117), "process_vm_readv": (310, 270), "pidfd_open": (434, 434), "pidfd_getfd": (438, 438),
-    "unshare": (272, 97), "mount": (165, 40), "keyctl": (250, 219), "add_key": (248, 217), "shmget": (29, 194),
-    "io_uring_setup": (425, 425), "truncate": (76, 45), "bpf": (321, 280), "setns": (308, 268),
+    "ptrace": (101, 117), "pidfd_open": (434, 434), "pidfd_getfd": (438, 438), "unshare": (272, 97),
+    "add_key": (248, 217), "shmget": (29, 194), "io_uring_setup": (425, 425), "truncate": (76, 45),
 }  # fmt: skip
-CANARY = FACTS["canary"]
+CANARY, LEDGER, RUN, VICTIM = FACTS["canary"], FACTS["ledger"], FACTS["run"], FACTS["victim"]
+JUDGE = f"/proc/{FACTS['judge']}"
+OTHER_SERVER = ("127.0.0.1", FACTS["other_api_port"])
+IPPROTO_MPTCP = 262
+NEW_USER_NAMESPACE = 0x10000000
+PTRACE_ATTACH, ALL_CHILDREN = 16, 0x40000000
+SEND_FAST_OPEN = 0x20000000
+USER_KEYRING = -4
 
 
 def syscall(name, *arguments):
@@ -32,69 +38,39 @@ def syscall(name, *arguments):
     return result
 
 
-def reads(path):
+def contains(path, text=CANARY):
     with open(path) as file:
-        return CANARY in file.read(1 << 20)
+        return text in file.read(1 << 20)
 
 
-def connects(address, family=socket.AF_INET, kind=socket.SOCK_STREAM, protocol=0):
-    with socket.socket(family, kind, protocol) as one:
-        one.settimeout(3)
-        one.connect(address)
-        return one.recv(100).decode() == CANARY
+def write(path, text, mode="w"):
+    with open(path, mode) as file:
+        file.write(text)
 
 
-# Files of the judge, of other runs, of the user
+def connects(address, family=socket.AF_INET, protocol=0):
+    with socket.socket(family, socket.SOCK_STREAM, protocol) as connection:
+        connection.settimeout(3)
+        connection.connect(address)
+        return connection.recv(100).decode() == CANARY
 
 
-def read_the_ledger():
-    return reads(FACTS["ledger"])
+def replies(address, kind, flags=0):
+    """Whether something answers what is sent without a connection."""
+    with socket.socket(type=kind) as connection:
+        connection.sendto(b"ask", flags, address)  # blocking: a fast open would be reported as in progress
+        connection.settimeout(3)
+        return connection.recv(100).decode() == CANARY
 
 
-def read_hidden_results():
-    return reads(FACTS["hidden"])
-
-
-def read_another_runs_workspace():
-    return reads(FACTS["other_workspace"])
-
-
-def read_another_runs_door():
-    return reads(FACTS["other_door_file"])
-
-
-def read_the_sealing_key():
-    return reads(FACTS["seal_key"])
-
-
-def read_a_private_key_of_the_user():
-    return reads(FACTS["ssh_key"])
-
-
-def read_this_package():
-    return "IsolationUnavailable" in open(os.path.join(FACTS["harness"], "evopolicygym", "errors.py")).read()
-
-
-def import_a_simulator():
-    sys.path.append(FACTS["site"])
+def imports(package, folder):
+    sys.path.append(folder)
     try:
-        import gymnasium  # noqa: F401
-    except (ImportError, OSError):
+        __import__(package)
+    except ImportError:
         return False
     finally:
         sys.path.pop()
-    return True
-
-
-def import_this_package():
-    sys.path.append(FACTS["harness"])
-    try:
-        import evopolicygym  # noqa: F401
-    except (ImportError, OSError):
-        return False
-    finally:
-        sys.path.pop()
-    return True
 
 
 def import_with_the_systems_python():
@@ -104,202 +80,113 @@ def import_with_the_systems_python():
     return subprocess.run(command, capture_output=True).returncode == 0
 
 
-def list_the_run():
-    return "ledger.jsonl" in os.listdir(FACTS["run"])
-
-
 def follow_a_link_out():
-    os.symlink(FACTS["ledger"], "link")
+    os.symlink(LEDGER, "link")
     try:
-        return reads("link")
+        return contains("link")
     finally:
         os.unlink("link")
 
 
 def hard_link_out():
-    os.link(FACTS["ledger"], "hard")
-    return reads("hard")
-
-
-def stat_a_file():
-    return os.stat(FACTS["ledger"]).st_size > 0
-
-
-def change_a_mode():
-    os.chmod(FACTS["victim"], 0o777)
-    return True
-
-
-def append_to_the_ledger():
-    with open(FACTS["ledger"], "a") as file:
-        file.write("forged\n")
-    return True
-
-
-def truncate_a_file():
-    syscall("truncate", FACTS["victim"].encode(), ctypes.c_long(0))
-    return True
-
-
-def open_to_truncate():
-    os.close(os.open(FACTS["victim"], os.O_RDONLY | os.O_TRUNC))
-    return True
-
-
-def delete_a_file():
-    os.unlink(FACTS["victim"])
-    return True
-
-
-def make_a_file_outside():
-    open(os.path.join(FACTS["run"], "note"), "w").close()
-    return os.path.exists(os.path.join(FACTS["run"], "note"))
-
-
-def leave_a_note_in_shared_memory():
-    """The host decides whether this succeeded: whether it sees the note."""
-    with open(FACTS["shm_note"], "w") as file:
-        file.write("note")
-    return True
-
-
-def leave_a_note_in_the_temporary_folder():
-    with open(FACTS["tmp_note"], "w") as file:
-        file.write("note")
-    return True
-
-
-# Processes
-
-
-def read_the_judges_environment():
-    return reads(f"/proc/{FACTS['judge']}/environ")
-
-
-def read_the_judges_command_line():
-    return "evopolicygym-victim" in open(f"/proc/{FACTS['judge']}/cmdline").read()
-
-
-def read_the_judges_memory():
-    open(f"/proc/{FACTS['judge']}/mem", "rb").close()
-    return True
-
-
-def read_the_judges_memory_map():
-    return "[stack]" in open(f"/proc/{FACTS['judge']}/maps").read()
-
-
-def reach_the_judges_root():
-    return reads(f"/proc/{FACTS['judge']}/root{FACTS['ledger']}")
-
-
-def list_the_judges_descriptors():
-    return len(os.listdir(f"/proc/{FACTS['judge']}/fd")) > 0
+    os.link(LEDGER, "hard")
+    return contains("hard")
 
 
 def trace_the_judge():
-    attach = 16
-    syscall("ptrace", ctypes.c_long(attach), ctypes.c_long(FACTS["judge"]), None, None)
-    os.waitpid(FACTS["judge"], 0x40000000)
-    return True
+    syscall("ptrace", ctypes.c_long(PTRACE_ATTACH), ctypes.c_long(FACTS["judge"]), None, None)
+    os.waitpid(FACTS["judge"], ALL_CHILDREN)
 
 
 def take_the_judges_descriptor():
     pidfd = syscall("pidfd_open", ctypes.c_int(FACTS["judge"]), ctypes.c_uint(0))
-    return syscall("pidfd_getfd", ctypes.c_int(pidfd), ctypes.c_int(0), ctypes.c_uint(0)) >= 0
-
-
-def signal_the_judge():
-    os.kill(FACTS["judge"], signal.SIGUSR1)  # which it ignores
-    return True
-
-
-# Network and other ways to talk
-
-
-def connect_to_another_door():
-    return connects(("127.0.0.1", FACTS["other_door"]))
-
-
-def connect_to_another_address():
-    return connects(("127.0.0.2", FACTS["everywhere"]))
-
-
-def connect_by_multipath():
-    return connects(("127.0.0.1", FACTS["other_door"]), protocol=262)
-
-
-def connect_in_a_send():
-    fast_open = 0x20000000
-    with socket.socket() as one:
-        one.sendto(b"x", fast_open, ("127.0.0.1", FACTS["other_door"]))
-        return one.recv(100).decode() == CANARY
-
-
-def send_a_datagram():
-    with socket.socket(type=socket.SOCK_DGRAM) as one:
-        one.settimeout(3)
-        one.sendto(b"ask", ("127.0.0.1", FACTS["udp"]))
-        return one.recv(100).decode() == CANARY
-
-
-def connect_to_a_socket_file():
-    return connects(FACTS["unix"], socket.AF_UNIX)
-
-
-def connect_to_an_abstract_socket():
-    return connects("\0" + FACTS["abstract"], socket.AF_UNIX)
-
-
-def attach_shared_memory():
-    return syscall("shmget", ctypes.c_int(FACTS["shm_key"]), ctypes.c_size_t(0), ctypes.c_int(0)) >= 0
+    syscall("pidfd_getfd", ctypes.c_int(pidfd), ctypes.c_int(0), ctypes.c_uint(0))
 
 
 def use_a_keyring():
-    user_keyring = -4
     payload = b"note"
-    syscall(
-        "add_key", b"user", b"evopolicygym-note", payload, ctypes.c_size_t(len(payload)), ctypes.c_int(user_keyring)
-    )
-    return True
-
-
-# Privilege
+    keyring = ctypes.c_int(USER_KEYRING)
+    syscall("add_key", b"user", b"evopolicygym-note", payload, ctypes.c_size_t(len(payload)), keyring)
 
 
 def make_a_user_namespace():
     child = os.fork()
     if child == 0:
         try:
-            syscall("unshare", ctypes.c_int(0x10000000))
+            syscall("unshare", ctypes.c_int(NEW_USER_NAMESPACE))
         except OSError:
             os._exit(1)
         os._exit(0)
     return os.waitpid(child, 0)[1] == 0
 
 
-def use_io_uring():
-    parameters = ctypes.create_string_buffer(120)
-    os.close(syscall("io_uring_setup", ctypes.c_uint(4), parameters))
-    return True
-
-
 def replace_submit():
     """A judge that ran submit.py would run it with the judge's rights; it never does."""
-    with open("submit.py", "w") as file:
-        file.write(f"import sys; sys.exit(0 if {CANARY!r} in open({FACTS['ledger']!r}).read() else 1)\n")
+    write("submit.py", f"import sys; sys.exit(0 if {CANARY!r} in open({LEDGER!r}).read() else 1)\n")
     return subprocess.run([sys.executable, "submit.py"], capture_output=True).returncode == 0
 
 
-ATTACKS = [name for name, value in list(globals().items()) if callable(value) and value.__module__ == __name__]
-ATTACKS = [name for name in ATTACKS if name not in ("syscall", "reads", "connects")]
+FILES = {
+    "read_the_ledger": lambda: contains(LEDGER),
+    "read_hidden_results": lambda: contains(FACTS["hidden"]),
+    "read_another_runs_workspace": lambda: contains(FACTS["other_workspace"]),
+    "read_another_runs_api_address": lambda: contains(FACTS["other_api_file"]),
+    "read_the_sealing_key": lambda: contains(FACTS["seal_key"]),
+    "read_a_private_key_of_the_user": lambda: contains(FACTS["ssh_key"]),
+    "read_this_package": lambda: contains(f"{FACTS['harness']}/evopolicygym/errors.py", "IsolationUnavailable"),
+    "import_a_simulator": lambda: imports("gymnasium", FACTS["site"]),
+    "import_this_package": lambda: imports("evopolicygym", FACTS["harness"]),
+    "import_with_the_systems_python": import_with_the_systems_python,
+    "list_the_run": lambda: "ledger.jsonl" in os.listdir(RUN),
+    "follow_a_link_out": follow_a_link_out,
+    "hard_link_out": hard_link_out,
+    "stat_a_file": lambda: os.stat(LEDGER).st_size > 0,
+    "change_a_mode": lambda: os.chmod(VICTIM, 0o777),
+    "append_to_the_ledger": lambda: write(LEDGER, "forged\n", "a"),
+    "truncate_a_file": lambda: syscall("truncate", VICTIM.encode(), ctypes.c_long(0)),
+    "open_to_truncate": lambda: os.close(os.open(VICTIM, os.O_RDONLY | os.O_TRUNC)),
+    "delete_a_file": lambda: os.unlink(VICTIM),
+    "make_a_file_outside": lambda: write(f"{RUN}/note", ""),
+    # The host decides whether these two succeeded: whether it sees the note.
+    "leave_a_note_in_shared_memory": lambda: write(FACTS["shm_note"], "note"),
+    "leave_a_note_in_the_temporary_folder": lambda: write(FACTS["tmp_note"], "note"),
+}
+PROCESSES = {
+    "read_the_judges_environment": lambda: contains(f"{JUDGE}/environ"),
+    "read_the_judges_command_line": lambda: contains(f"{JUDGE}/cmdline", "evopolicygym-victim"),
+    "read_the_judges_memory": lambda: open(f"{JUDGE}/mem", "rb").close(),
+    "read_the_judges_memory_map": lambda: contains(f"{JUDGE}/maps", "[stack]"),
+    "reach_the_judges_root": lambda: contains(f"{JUDGE}/root{LEDGER}"),
+    "list_the_judges_descriptors": lambda: len(os.listdir(f"{JUDGE}/fd")) > 0,
+    "trace_the_judge": trace_the_judge,
+    "take_the_judges_descriptor": take_the_judges_descriptor,
+    "signal_the_judge": lambda: os.kill(FACTS["judge"], signal.SIGUSR1),  # which it ignores
+}
+CONNECTIONS = {
+    "connect_to_another_server": lambda: connects(OTHER_SERVER),
+    "connect_to_another_address": lambda: connects(("127.0.0.2", FACTS["everywhere"])),
+    "connect_by_multipath": lambda: connects(OTHER_SERVER, protocol=IPPROTO_MPTCP),
+    "connect_in_a_send": lambda: replies(OTHER_SERVER, socket.SOCK_STREAM, SEND_FAST_OPEN),
+    "send_a_datagram": lambda: replies(("127.0.0.1", FACTS["udp"]), socket.SOCK_DGRAM),
+    "connect_to_a_socket_file": lambda: connects(FACTS["unix"], socket.AF_UNIX),
+    "connect_to_an_abstract_socket": lambda: connects("\0" + FACTS["abstract"], socket.AF_UNIX),
+    "attach_shared_memory": lambda: syscall(
+        "shmget", ctypes.c_int(FACTS["shm_key"]), ctypes.c_size_t(0), ctypes.c_int(0)
+    ),
+    "use_a_keyring": use_a_keyring,
+}
+PRIVILEGES = {
+    "make_a_user_namespace": make_a_user_namespace,
+    "use_io_uring": lambda: os.close(syscall("io_uring_setup", ctypes.c_uint(4), ctypes.create_string_buffer(120))),
+    "replace_submit": replace_submit,
+}
 
 
 def main():
     outcomes = {}
-    for name in ATTACKS:
+    for name, attack in (FILES | PROCESSES | CONNECTIONS | PRIVILEGES).items():
         try:
-            outcomes[name] = bool(globals()[name]())
+            outcomes[name] = attack() is not False
         except (OSError, UnicodeDecodeError) as error:
             outcomes[name] = False
             print(f"{name}: {error}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""An agent beside a Ray of ours: it reaches none of Ray's doors, and would have no token to open one."""
+"""An agent beside a Ray of ours: it reaches none of Ray's ports and sockets, and has no token to use one."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from evopolicygym.execution.ray.connection import ASK_WITHOUT_TOKEN, LocalRayClu
 from evopolicygym.sandbox.agent.agent_sandbox import AgentLevel, NetworkAccess
 from process_helpers import descendants
 
-KNOCK_EVERYWHERE = """
+TRY_EVERYTHING = """
 import json, socket, sys
 host, ports, paths, token = json.loads(sys.argv[1])
 def opens(family, address):
     try:
-        with socket.socket(family) as one:
-            one.settimeout(5)
-            one.connect(address)
+        with socket.socket(family) as connection:
+            connection.settimeout(5)
+            connection.connect(address)
         return True
     except OSError:
         return False
@@ -39,20 +39,20 @@ print(json.dumps(found))
 """
 
 
-class Doors:
+class RayEndpoints:
     """All that the processes of one Ray listen to."""
 
-    def __init__(self, steward: LocalRayCluster) -> None:
-        self.address = steward.address()
+    def __init__(self, cluster: LocalRayCluster) -> None:
+        self.address = cluster.address()
         self.host, port = self.address.rsplit(":", 1)
-        processes = descendants(steward._process.pid)
+        processes = descendants(cluster._process.pid)
         inodes = {_socket(fd) for pid in processes for fd in Path(f"/proc/{pid}/fd").iterdir()}
         lines = [line.split() for name in ("tcp", "tcp6") for line in _table(name)]
         self.ports = sorted(
             {int(one[1].rpartition(":")[2], 16) for one in lines if one[3] == "0A" and one[9] in inodes}
         )
-        self.paths = sorted(str(path) for path in steward.folder.rglob("*") if path.is_socket())
-        self.token_file = str(steward.token_file)
+        self.paths = sorted(str(path) for path in cluster.folder.rglob("*") if path.is_socket())
+        self.token_file = str(cluster.token_file)
         assert int(port) in self.ports and len(self.ports) >= 3 and len(self.paths) >= 2
 
     def as_json(self) -> str:
@@ -72,36 +72,36 @@ def _table(name: str) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def doors() -> Iterator[Doors]:
-    with LocalRayCluster(1) as steward:
-        yield Doors(steward)
+def endpoints() -> Iterator[RayEndpoints]:
+    with LocalRayCluster(1) as cluster:
+        yield RayEndpoints(cluster)
 
 
-def test_from_outside_the_jail_every_door_can_be_knocked_at(doors):
-    text = subprocess.run([sys.executable, "-c", KNOCK_EVERYWHERE, doors.as_json()], capture_output=True).stdout
+def test_every_endpoint_is_reached_from_outside_the_sandbox(endpoints):
+    text = subprocess.run([sys.executable, "-c", TRY_EVERYTHING, endpoints.as_json()], capture_output=True).stdout
     found = json.loads(text)
-    assert found[doors.address] and found["token"] and all(found[path] for path in doors.paths)
-    assert sum(found.values()) > len(doors.ports)
+    assert found[endpoints.address] and found["token"] and all(found[path] for path in endpoints.paths)
+    assert sum(found.values()) > len(endpoints.ports)
 
 
 @pytest.mark.parametrize("network", [NetworkAccess.ALLOWED, NetworkAccess.OPEN])
 @pytest.mark.parametrize("level", [AgentLevel.A, AgentLevel.B])
-def test_an_agent_reaches_none_of_them(doors, level, network):
-    """Not even where somebody has opened all of the network to it does it see the sockets and the token."""
+def test_an_agent_reaches_no_endpoint(endpoints, level, network):
+    """It does not see the sockets and the token even if the whole network is open to it."""
     with AgentTestbed() as testbed:
-        code, text = testbed.run(["python", "-c", KNOCK_EVERYWHERE, doors.as_json()], level, network=network)
+        code, text = testbed.run(["python", "-c", TRY_EVERYTHING, endpoints.as_json()], level, network=network)
     assert code == 0, text
-    opened = [door for door, opens in json.loads(text).items() if opens]
+    opened = [name for name, is_open in json.loads(text).items() if is_open]
     assert not opened or network is NetworkAccess.OPEN
-    assert not {"token", *doors.paths} & set(opened)
+    assert not {"token", *endpoints.paths} & set(opened)
 
 
-@pytest.mark.parametrize(("token", "is_let_in"), [(True, True), (False, False)])
-def test_whoever_reaches_one_needs_the_token(doors, token, is_let_in):
-    own = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": doors.token_file}
+@pytest.mark.parametrize(("token", "is_accepted"), [(True, True), (False, False)])
+def test_an_endpoint_needs_the_token(endpoints, token, is_accepted):
+    own = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": endpoints.token_file}
     environment = os.environ | (own if token else {"RAY_AUTH_MODE": "disabled"})
     done = subprocess.run(
-        [sys.executable, "-c", ASK_WITHOUT_TOKEN, doors.address], env=environment, capture_output=True, text=True
+        [sys.executable, "-c", ASK_WITHOUT_TOKEN, endpoints.address], env=environment, capture_output=True, text=True
     )
-    assert (done.returncode == 0) == is_let_in, done.stderr
-    assert is_let_in or "nauthenticated" in done.stderr or "InvalidAuthToken" in done.stderr, done.stderr
+    assert (done.returncode == 0) == is_accepted, done.stderr
+    assert is_accepted or "nauthenticated" in done.stderr or "InvalidAuthToken" in done.stderr, done.stderr

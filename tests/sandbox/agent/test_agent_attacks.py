@@ -21,7 +21,7 @@ AS_USER = HERE.parents[1] / "attacks" / "as_user.py"
 HELD_BY_NAMESPACES_ONLY = {"stat_a_file"}
 HELD_BY_A_USER_OF_ITS_OWN = {"change_a_mode"}
 NEEDS_SIGNAL_SCOPE = {"signal_the_judge"}  # Landlock ABI 6, or a user of its own
-NEEDS_PORT_RULES = {"connect_to_another_door", "connect_to_another_address"}  # Landlock ABI 4
+NEEDS_PORT_RULES = {"connect_to_another_server", "connect_to_another_address"}  # Landlock ABI 4
 NEEDS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be somebody else")
 
 

@@ -133,4 +133,4 @@ class TestEnds:
             judge.kill()
             judge.wait()
         assert wait_until(lambda: not [pid for pid in marked(mark) if pid != judge.pid])
-        assert wait_until(lambda: stat.S_IMODE(testbed.folder.stat().st_mode) == 0o700)  # doors are closed again, too
+        assert wait_until(lambda: stat.S_IMODE(testbed.folder.stat().st_mode) == 0o700)  # permissions are restored

@@ -1,4 +1,4 @@
-"""Where an agent can go: its door, the hosts on its list, nowhere else."""
+"""Where an agent can go: the API of its run, the hosts on its list, nothing else."""
 
 from __future__ import annotations
 
@@ -70,12 +70,12 @@ def testbed():
 @pytest.mark.parametrize("level", CONFINED)
 class TestReach:
     @pytest.mark.parametrize("network", list(NetworkAccess))
-    def test_the_door_is_reached_at_its_own_port(self, testbed, level, network):
-        assert testbed.run(["python", "-c", ASK, str(testbed.door)], level, network=network)[1] == "the door\n"
+    def test_the_api_is_reached_at_its_own_port(self, testbed, level, network):
+        assert testbed.run(["python", "-c", ASK, str(testbed.api_port)], level, network=network)[1] == "the API\n"
 
     @pytest.mark.parametrize("network", list(NetworkAccess))
-    def test_another_door_only_when_the_network_is_open(self, testbed, level, network):
-        _, text = testbed.run(["python", "-c", ASK, str(testbed.other_door)], level, network=network)
+    def test_another_api_port_only_when_the_network_is_open(self, testbed, level, network):
+        _, text = testbed.run(["python", "-c", ASK, str(testbed.other_api_port)], level, network=network)
         assert (testbed.canary in text) == (network is NetworkAccess.OPEN)
 
     def test_the_cloud_and_the_internet_are_out_of_reach(self, testbed, level):

@@ -1,5 +1,5 @@
 """Simulators that somebody has installed on the machine stay hidden from agents, wherever they are; where an agent must
-see one, or can reach more than its door, its record says so."""
+see one, or can reach more than the API of its run, its record says so."""
 
 from __future__ import annotations
 
@@ -170,11 +170,11 @@ def serve_canary(address: tuple[str, int]) -> socket.socket:
 
 @pytest.mark.parametrize("level", CONFINED)
 @pytest.mark.parametrize("network", [NetworkAccess.ALLOWED, NetworkAccess.NONE])
-def test_where_the_doors_port_is_reached_at_any_address_the_record_says_so(level, network):
+def test_where_the_port_of_the_api_is_reached_at_any_address_the_record_says_so(level, network):
     """The record must neither hide it nor claim it where it is not so."""
     with AgentTestbed() as testbed:
-        listener = serve_canary(("127.0.0.2", testbed.door))
-        source = f"import socket; print(socket.create_connection(('127.0.0.2', {testbed.door}), 5).recv(9))"
+        listener = serve_canary(("127.0.0.2", testbed.api_port))
+        source = f"import socket; print(socket.create_connection(('127.0.0.2', {testbed.api_port}), 5).recv(9))"
         text = testbed.run(["python", "-c", source], level, network=network)[1]
         listener.shutdown(socket.SHUT_RDWR)
         listener.close()
