@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from evopolicygym.api.evaluate import evaluate
+    from evopolicygym.api.finish import finish, score, verify
     from evopolicygym.api.results import Run, Runs, load_run, load_runs
     from evopolicygym.api.run import RunProgress, run
+    from evopolicygym.api.serve import ServedRun, serve
     from evopolicygym.api.statistics import Analysis, Comparison, analyze, compare, leaderboard
     from evopolicygym.api.tasks import list_tasks, load_task
     from evopolicygym.api.workspace import Feedback, RunClosed, SubmissionRefused, Workspace
@@ -32,6 +34,7 @@ __all__ = [
     "RunClosed",
     "RunProgress",
     "Runs",
+    "ServedRun",
     "SubmissionRefused",
     "Task",
     "UserError",
@@ -40,18 +43,24 @@ __all__ = [
     "analyze",
     "compare",
     "evaluate",
+    "finish",
     "leaderboard",
     "list_tasks",
     "load_run",
     "load_runs",
     "load_task",
     "run",
+    "score",
+    "serve",
+    "verify",
 ]
 
 _MODULES: Final = {
     "api.evaluate": ("evaluate",),
+    "api.finish": ("finish", "score", "verify"),
     "api.results": ("Run", "Runs", "load_run", "load_runs"),
     "api.run": ("RunProgress", "run"),
+    "api.serve": ("ServedRun", "serve"),
     "api.statistics": ("Analysis", "Comparison", "analyze", "compare", "leaderboard"),
     "api.tasks": ("list_tasks", "load_task"),
     "api.workspace": ("Feedback", "RunClosed", "SubmissionRefused", "Workspace"),

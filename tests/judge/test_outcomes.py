@@ -15,7 +15,7 @@ from conftest import policy_source
 from evopolicygym.judge.events import Scored, Validated
 from evopolicygym.judge.ledger import START, line_hash, read
 from evopolicygym.runs.replay import Replay
-from evopolicygym.runs.verify import VerifyReport, verify
+from evopolicygym.runs.verify import Verification, verify
 from evopolicygym.sandbox.policy.jail import Level, residues
 from evopolicygym.tasks.ids import comparable_id
 from server_helpers import TOY, Server, command
@@ -68,7 +68,7 @@ def record(run: Path) -> dict[str, Any]:
     return parsed
 
 
-def failing(report: VerifyReport) -> dict[str, str]:
+def failing(report: Verification) -> dict[str, str]:
     return {finding.what: finding.detail for finding in report.findings if not finding.ok}
 
 

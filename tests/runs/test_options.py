@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from evopolicygym.api.run import run
+from evopolicygym.api.serve import serve
 from evopolicygym.cli import run as run_command
 from evopolicygym.cli import serve as serve_command
 from evopolicygym.runs.options import AGENT_OPTIONS, RUN_OPTIONS, agent_settings, given_settings
@@ -18,13 +19,14 @@ from evopolicygym.runs.settings import AgentSettings
     ("function", "others"),
     [
         (run, {"task", "agent", "folder", "progress", "notice"}),
+        (serve, {"task", "folder", "notice"}),
         (
             run_command.run,
             {"context", "task", "command", "agent", "option", "agent_host", "folder", "resume", "json"},
         ),
         (serve_command.serve, {"task", "run", "validate", "json"}),
     ],
-    ids=["api", "run", "serve"],
+    ids=["api", "api serve", "run", "serve"],
 )
 def test_every_parameter_is_an_option_or_handled_by_the_function_itself(function, others):
     assert set(inspect.signature(function).parameters) - AGENT_OPTIONS.keys() - RUN_OPTIONS == others

@@ -108,7 +108,7 @@ def evaluate(
     salt_of = _salt_of(salt, _path(seal_key))
     for mismatch in pins.version_mismatches(pins.distributions(found.requires)):
         tell(mismatch)
-    kind = _engine(found, min(_checked_jobs(jobs), len(chosen)), isolation, engine, ray_address)
+    kind = _engine(found, min(checked_jobs(jobs), len(chosen)), isolation, engine, ray_address)
     with _folder(policy) as folder:
         target = _recording(folder, _path(record), video)
         is_public = chosen_split is splitting.Split.TRAIN
@@ -120,7 +120,7 @@ def evaluate(
                 for node in started.nodes:
                     if node.refused:
                         tell(f"node {node.id} ({node.host}) gets no work: {node.refused}")
-                advance = _counter(progress, len(chosen))
+                advance = counter(progress, len(chosen))
                 return evaluate_folder(started, found, folder, chosen, splits.id, target, video, advance, salt_of)
         except SnapshotRefused as error:
             raise UserError(f"{_shown(policy)} cannot be evaluated: {error}") from error
@@ -187,7 +187,8 @@ def _settings(seeds: str, seal_key: Path | None, text: str | None, variant: str)
     )
 
 
-def _checked_jobs(jobs: int | None) -> int:
+def checked_jobs(jobs: int | None) -> int:
+    """Return the number of episodes at a time: by default the cores of this machine."""
     if jobs is not None and jobs < 1:
         raise UserError(f"jobs is {jobs}", "At least one episode must be played at a time.")
     return len(os.sched_getaffinity(0)) if jobs is None else jobs
@@ -257,7 +258,7 @@ def _hidden_cases(task: Task, splits_id: str, policy: str | os.PathLike[str]) ->
     )
 
 
-def _counter(progress: Callable[[int, int], object] | None, total: int) -> Callable[[], object]:
+def counter(progress: Callable[[int, int], object] | None, total: int) -> Callable[[], object]:
     """Return what is to be called after each episode; report the start."""
     if progress is None:
         return lambda: None

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import json as json_module
 import os
 import signal
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
+from evopolicygym.api import serve as api
 from evopolicygym.cli.options import TaskName
-from evopolicygym.cli.output import print_notice, stderr, stdout
+from evopolicygym.cli.output import stderr, stdout
 from evopolicygym.cli.play_options import (
     Feedback,
     MaxCandidates,
@@ -24,11 +25,8 @@ from evopolicygym.cli.play_options import (
 )
 from evopolicygym.cli.run_text import check_outcome, show_outcome
 from evopolicygym.judge.judge import Videos
-from evopolicygym.judge.state import RunPhase
 from evopolicygym.runs.instructions import example_cases
-from evopolicygym.runs.open_run import OpenRun, open_run
-from evopolicygym.runs.options import given_settings
-from evopolicygym.runs.serve import serve_run
+from evopolicygym.runs.options import RUN_OPTIONS
 from evopolicygym.runs.settings import CORES, Seeds, ValidateWhen
 
 HOW_TO: Final = """\
@@ -70,43 +68,37 @@ def serve(
     ] = False,
 ) -> None:
     """Open a run without an agent, and accept submissions until `evopolicygym finish` ends it."""
-    options = dict(locals())  # by the names of their parameters
+    options = {name: value for name, value in locals().items() if name in RUN_OPTIONS}
     validate.check_new()
-    with open_run(run, **given_settings(task, options)) as owner:
-        if owner.judge.state.phase is RunPhase.FINISHED:
-            stderr.print(f"{run} is finished: it accepts no more submissions")
-        else:
-            print_notice(owner.notice)
-            asyncio.run(_serve(owner, run, json))
+    try:
+        with api.serve(task, run, **options, notice=stderr.print) as served:
+            for number in (signal.SIGINT, signal.SIGTERM):
+                signal.signal(number, lambda number, _: _stop(number, run))
+            _announce(served, json)
+            served.wait()
+    except api.RunIsFinished as finished:
+        stderr.print(finished.message)
     show_outcome(run, json)
     check_outcome(run)
 
 
-async def _serve(owner: OpenRun, run: Path, json: bool) -> None:
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, _stop, number, run)
-
-    async def wait(url: str) -> str:
-        _announce(owner, run, url, json)
-        return await asyncio.Future[str]()  # until a `finish` command arrives
-
-    await serve_run(owner, wait)
-
-
-def _announce(owner: OpenRun, run: Path, url: str, json: bool) -> None:
-    state = owner.judge.state
+def _announce(served: api.ServedRun, json: bool) -> None:
+    run, workspace, remaining = served.folder, served.workspace, served.remaining
     if json:
-        facts = {"run": str(run), "workspace": str(owner.paths.workspace), "api": url, "remaining": state.remaining}
+        facts = {"run": str(run), "workspace": str(workspace.path), "api": served.api, "remaining": remaining}
         print(json_module.dumps(facts), flush=True)
         return
-    stdout.print(f"run        {run}: {owner.judge.context.task.id}, {state.remaining} of {state.budget} episodes left")
-    stdout.print(f"API        {url}")
-    stdout.print(f"workspace  {owner.paths.workspace}")
-    cases, meaning = example_cases(state.remaining)
+    stdout.print(f"run        {run}: {served.task}, {remaining} of {workspace.budget} episodes left")
+    stdout.print(f"API        {served.api}")
+    stdout.print(f"workspace  {workspace.path}")
+    cases, meaning = example_cases(remaining)
     stderr.block(HOW_TO.format(workspace=run / "workspace", run=run, cases=cases, meaning=meaning))
 
 
 def _stop(number: int, run: Path) -> None:
     """Exit at once: the ledger holds the whole state, and workers die with this process."""
-    stderr.print(f"stopped; `evopolicygym serve TASK --run {run}` continues it, `evopolicygym finish {run}` ends it")
+    with suppress(RuntimeError):  # the signal came while something was printed
+        stderr.print(
+            f"stopped; `evopolicygym serve TASK --run {run}` continues it, `evopolicygym finish {run}` ends it"
+        )
     os._exit(128 + number)

@@ -49,9 +49,11 @@ class VerifyCheck:
 
 
 @dataclass(frozen=True)
-class VerifyReport:
-    """All checks of a run. ``replay`` is None if the winner could not be played. ``first_replay`` is that of the first
-    submission; None if it is the winner, or has no held-out result."""
+class Verification:
+    """What was checked of a run, one finding for each check.
+
+    ``replay`` says how the winner's returns compare with the recorded ones; it is None if the winner could not be
+    played. ``first_replay`` is that of the first submission; None if it is the winner, or has no held-out result."""
 
     findings: tuple[VerifyCheck, ...]
     replay: Replay | None
@@ -59,16 +61,18 @@ class VerifyReport:
 
     @property
     def ok(self) -> bool:
+        """Whether every check passed."""
         return all(finding.ok for finding in self.findings)
 
     def as_dict(self) -> dict[str, Any]:
+        """Return everything as plain values, as `verify --json` prints it."""
         replays = {"replay": self.replay, "first_replay": self.first_replay}
         return {"ok": self.ok, **replays, "findings": [asdict(finding) for finding in self.findings]}
 
 
 def verify(
     root: Path, jobs: int, isolation: IsolationChoice = IsolationChoice.AUTO, task: str | None = None
-) -> VerifyReport:
+) -> Verification:
     """Check a run, and play its winner and its first submission again.
 
     Args:
@@ -83,10 +87,10 @@ def verify(
         lines = list(read(paths.ledger))
         state = fold(line for line, _ in lines)
         if state.opened is None:
-            return VerifyReport((VerifyCheck("ledger", False, "the run was never opened"),), None)
+            return Verification((VerifyCheck("ledger", False, "the run was never opened"),), None)
         check_consistent(state)
     except UserError as error:
-        return VerifyReport((VerifyCheck("ledger", False, in_one_line(error)),), None)
+        return Verification((VerifyCheck("ledger", False, in_one_line(error)),), None)
     hashes = [line_hash(raw) for _, raw in lines]
     findings = [
         VerifyCheck("ledger", True, f"{len(lines)} lines, the hash chain is intact"),
@@ -103,17 +107,17 @@ def verify(
     ]
     if not findings[-1].ok:  # a task, cases or a jail that were chosen later say nothing about this run
         text = "not played: the settings of the run are unknown"
-        return VerifyReport((*findings, VerifyCheck("replay", False, text)), None)
+        return Verification((*findings, VerifyCheck("replay", False, text)), None)
     try:
         winner, first = replay_run(paths, state, jobs, isolation, task)
     except (UserError, Fault) as error:
-        return VerifyReport(
+        return Verification(
             (*findings, VerifyCheck("replay", False, f"the winner cannot be played: {in_one_line(error)}")), None
         )
     findings.append(VerifyCheck("replay", winner.ok, winner.detail))
     if first:
         findings.append(VerifyCheck("first", first.ok, first.detail))
-    return VerifyReport(tuple(findings), winner.result, first.result if first else None)
+    return Verification(tuple(findings), winner.result, first.result if first else None)
 
 
 def _check(what: str, problems: Iterator[str], fine: str) -> VerifyCheck:
