@@ -9,8 +9,8 @@ import subprocess
 import pytest
 
 from evopolicygym.run_paths import RunPaths
-from evopolicygym.runs.integrity import inspect
-from evopolicygym.runs.integrity_scan import SUFFIX
+from evopolicygym.runs.integrity import SUFFIX
+from evopolicygym.runs.serve import inspect_leftovers
 from evopolicygym.sandbox.checkpoints import AUTORUN_NAMES, CheckpointStore
 
 needs_git = pytest.mark.skipif(not shutil.which("git"), reason="git is not installed")
@@ -68,7 +68,7 @@ def test_a_repository(paths, planter):
     planter.repository()
     (paths.workspace / "sub").mkdir()
     assert planter.runs_in(paths.workspace) and planter.runs_in(paths.workspace / "sub"), "control"
-    note = inspect(paths)
+    note = inspect_leftovers(paths)
     assert note["renamed"] == ["workspace/.git", f"workspace/.git{SUFFIX}/HEAD"] and note["error"] is None
     renamed = paths.workspace / f".git{SUFFIX}"
     assert renamed.is_dir() and (renamed / "config").exists(), "its content is kept"
@@ -82,7 +82,7 @@ def test_the_inside_of_a_repository(paths, planter):
     folder = planter.repository()
     planter.git(folder, "config", "core.worktree", str(paths.workspace))
     assert planter.runs_in(folder), "control"
-    inspect(paths)
+    inspect_leftovers(paths)
     assert not planter.runs_in(paths.workspace / f".git{SUFFIX}")
 
 
@@ -90,7 +90,7 @@ def test_the_inside_of_a_repository(paths, planter):
 def test_a_bare_repository(paths, planter):
     folder = planter.bare()
     assert planter.runs_in(folder) and planter.runs_in(folder / "refs"), "control"
-    assert inspect(paths)["renamed"] == ["workspace/lib/bare/HEAD"]
+    assert inspect_leftovers(paths)["renamed"] == ["workspace/lib/bare/HEAD"]
     assert not planter.runs_in(folder) and not planter.runs_in(folder / "refs")
 
 
@@ -115,7 +115,7 @@ def test_a_repository_that_lies_elsewhere(paths, planter, kind, tmp_path):
         (pointer / "config.worktree").write_text(f"[core]\nworktree = {paths.workspace}\n")
     where = pointer if kind == "common" else paths.workspace
     assert planter.runs_in(where), "control"
-    assert inspect(paths)["renamed"] == ["workspace/sub/HEAD" if kind == "common" else "workspace/.git"]
+    assert inspect_leftovers(paths)["renamed"] == ["workspace/sub/HEAD" if kind == "common" else "workspace/.git"]
     assert not planter.runs_in(where) and (away / "HEAD").exists()
 
 
@@ -127,7 +127,7 @@ def test_names_that_shells_and_editors_look_for(paths):
         (paths.workspace / name).write_text("old")
         (below / name.upper()).mkdir()
     (paths.workspace / f".envrc{SUFFIX}").write_text("kept")
-    note = inspect(paths)
+    note = inspect_leftovers(paths)
     assert len(note["renamed"]) == 51 and note["renamed"][-1] == f"and {2 * len(AUTORUN_NAMES) - 50} more"
     left = os.listdir(paths.workspace)
     assert not AUTORUN_NAMES & set(left) and (paths.workspace / f".envrc{SUFFIX}").read_text() == "kept"

@@ -11,9 +11,9 @@ import pytest
 
 from evopolicygym.analysis import limited_process
 from evopolicygym.run_paths import RunPaths
-from evopolicygym.runs import integrity_scan
-from evopolicygym.runs.integrity import inspect
-from evopolicygym.runs.integrity_scan import SUFFIX
+from evopolicygym.runs import integrity
+from evopolicygym.runs.integrity import SUFFIX
+from evopolicygym.runs.serve import inspect_leftovers
 from server_helpers import AS_USER
 
 
@@ -28,7 +28,7 @@ def paths(tmp_path, monkeypatch):
 
 
 def kinds(paths):
-    return {sign["kind"] for sign in integrity_scan.find_signs(paths.root)["signs"]}
+    return {sign["kind"] for sign in integrity.find_signs(paths.root)["signs"]}
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_honest_work_shows_no_signs(paths):
     )
     (paths.workspace / "AGENTS.md").write_text("import gymnasium")
     (paths.workspace / "HEAD").write_text("no repository")
-    note = inspect(paths)
+    note = inspect_leftovers(paths)
     assert (note["signs"], note["renamed"], note["error"]) == ([], [], None)
     assert sorted(os.listdir(paths.workspace)) == ["AGENTS.md", "HEAD", "system"]
 
@@ -74,7 +74,7 @@ def test_links_are_not_followed_and_bytes_do_no_harm(paths, tmp_path):
     (paths.workspace / "loop").symlink_to(paths.workspace)
     (paths.workspace / "zero").symlink_to("/dev/zero")
     (paths.workspace / "bytes").write_bytes(bytes(range(256)) * 100)
-    note = inspect(paths)
+    note = inspect_leftovers(paths)
     assert (note["signs"], note["renamed"], note["error"]) == ([], [], None)
     assert (tmp_path / "elsewhere" / ".git").exists()
 
@@ -83,7 +83,7 @@ def test_a_workspace_that_is_a_link_is_left_alone(paths, tmp_path):
     (tmp_path / "elsewhere" / ".git").mkdir(parents=True)
     paths.workspace.rename(tmp_path / "away")
     paths.workspace.symlink_to(tmp_path / "elsewhere")
-    note = inspect(paths)
+    note = inspect_leftovers(paths)
     assert note["renamed"] == [] and "cannot be entered" in note["not_checked"][-1]
     assert (tmp_path / "elsewhere" / ".git").exists()
 
@@ -96,7 +96,7 @@ REPEATED = [b"\n", b" ", b"\t\n", b"pip -", b"pip -pip ", b"pip ", b"curl ", b"g
 def test_no_text_takes_long(text, paths):
     """Each pattern takes less than a second of CPU time for this; a quadratic one takes hours, which ends the test."""
     (paths.workspace / "file").write_bytes(text * ((1 << 20) // len(text)))
-    note = inspect(paths)
+    note = inspect_leftovers(paths)
     assert note["error"] is None
 
 
@@ -117,7 +117,7 @@ def test_at_any_depth(paths):
     os.close(os.open("sign.py", os.O_CREAT | os.O_WRONLY, dir_fd=bottom))
     with open(os.open("sign.py", os.O_WRONLY, dir_fd=bottom), "w") as file:
         file.write("import gymnasium")
-    note = inspect(paths)
+    note = inspect_leftovers(paths)
     assert note["error"] is None and note["signs"][0]["where"].endswith("deep/deep/sign.py")
     assert len(note["renamed"]) == 1 and note["renamed"][0].endswith("deep/.git")
     assert sorted(os.listdir(bottom)) == [".git" + SUFFIX, "sign.py"]
@@ -125,11 +125,11 @@ def test_at_any_depth(paths):
 
 
 def test_more_than_can_be_looked_at_is_said(paths, monkeypatch):
-    monkeypatch.setattr(integrity_scan.FolderWalk.__init__, "__defaults__", (10,))
+    monkeypatch.setattr(integrity.FolderWalk.__init__, "__defaults__", (10,))
     for number in range(20):
         (paths.workspace / f"a{number}").mkdir()
     (paths.workspace / ".git").mkdir()
-    part = integrity_scan.rename_autorun(paths.root)
+    part = integrity.rename_autorun(paths.root)
     assert part["renamed"] == ["workspace/.git"], "what lies on top is asked for by name"
     assert any("beyond the first 10" in text for text in part["not_checked"])
 
@@ -138,7 +138,7 @@ def test_a_large_file_hides_no_other(paths):
     with open(paths.workspace / "a.bin", "wb") as sparse:
         sparse.truncate(1 << 40)
     (paths.workspace / "b.py").write_text("import gymnasium")
-    note = inspect(paths)
+    note = inspect_leftovers(paths)
     assert note["error"] is None and [sign["where"] for sign in note["signs"]] == ["workspace/b.py"]
     assert any("MiB of a file" in text and "1 files" in text for text in note["not_checked"])
 
@@ -154,30 +154,30 @@ def test_a_large_file_hides_no_other(paths):
 def test_a_process_that_does_not_live_to_tell_is_a_note(paths, monkeypatch, body, error):
     monkeypatch.setattr(limited_process, "CODE", "import os, sys\nsys.path.append(sys.argv[1])\n"
                         f"from evopolicygym.analysis.limited_process import limit\n{body}")  # fmt: skip
-    note = inspect(paths)
+    note = inspect_leftovers(paths)
     assert error in note["error"] and note["signs"] == [] and note["not_checked"]
 
 
 def test_what_was_renamed_is_known_when_the_rest_fails(paths, monkeypatch):
     (paths.workspace / ".envrc").write_text("touch mark")
     monkeypatch.setattr(limited_process, "CODE", "import os, sys\nsys.path.append(sys.argv[1])\n"
-                        "from evopolicygym.runs import integrity_scan\n"
-                        "integrity_scan.find_signs = lambda root: os.abort()\n"
-                        "integrity_scan.main(sys.argv[3])")  # fmt: skip
-    note = inspect(paths)
+                        "from evopolicygym.runs import integrity\n"
+                        "integrity.find_signs = lambda root: os.abort()\n"
+                        "integrity.main(sys.argv[3])")  # fmt: skip
+    note = inspect_leftovers(paths)
     assert note["renamed"] == ["workspace/.envrc"] and "SIGABRT" in note["error"]
 
 
 CLOSED = """
 import os, sys
 from pathlib import Path
-from evopolicygym.runs import integrity_scan
+from evopolicygym.runs import integrity
 root = Path(sys.argv[1])
 for mode in (0o000, 0o111, 0o555):
     folder = root / "workspace" / oct(mode)
     (folder / ".git").mkdir(parents=True)
     folder.chmod(mode)
-part = integrity_scan.rename_autorun(root)
+part = integrity.rename_autorun(root)
 print(len(part["renamed"]), part["not_checked"], *sorted(os.listdir(root / "workspace/0o555")))
 """
 

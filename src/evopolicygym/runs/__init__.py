@@ -7,5 +7,5 @@ A run is opened (open_run), played (agent_loop) or served to a person (serve), s
 - agent_setup, install_paths, agent_process, agent_output, agent_limits: the agent's program
 - locks, disk_reserve, trust: what protects a run
 - run_status, verify, replay: reading and checking a run without owning it
-- integrity, integrity_scan: what an agent left behind
+- integrity: signs in what an agent left behind
 """

@@ -1,19 +1,23 @@
 """Serve a run: keep its API and its owner's socket open until it is finished, then score it.
 
 `serve_run` is used for every run, whether an agent plays it (runs/agent_loop.py) or `evopolicygym serve` waits for a
-person. `finish_run` is the scoring alone.
+person. `finish_run` is the scoring alone, with the inspection of what the agent left.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from typing import Any, Final
 
+from evopolicygym.analysis.limited_process import run_limited
 from evopolicygym.judge import scoring
 from evopolicygym.judge.events import Inspected
 from evopolicygym.judge.state import RunPhase
+from evopolicygym.run_paths import RunPaths
+from evopolicygym.run_record import Integrity
 from evopolicygym.runs import disk_reserve, integrity, locks, workspace
 from evopolicygym.runs.agent_setup import delete_credentials
 from evopolicygym.runs.open_run import OpenRun
@@ -24,6 +28,12 @@ from evopolicygym.server.submission_queue import SubmissionQueue
 
 FINISH_COMMAND: Final = "finish"
 FINISHED_BY_HAND: Final = "finished_by_hand"
+NOT_CHECKED: Final = (
+    "commands that the client does not show in its transcript",
+    "text in images, archives and compiled files",
+    "what the model knew of the task before the run",
+)
+LONGEST_ERROR: Final = 500
 Play = Callable[[str], Awaitable[str]]
 
 
@@ -141,7 +151,33 @@ def _hidden_cases(run: OpenRun, notify: locks.Notify | None) -> AbstractContextM
 def _inspect(run: OpenRun) -> None:
     """Record the integrity note, once. A run without an agent was played by a person and gets none."""
     if run.settings.agent and run.judge.state.inspected is None:
-        run.judge.record(Inspected(_redacted(integrity.inspect(run.paths), run.judge.redact)))
+        run.judge.record(Inspected(_redacted(inspect_leftovers(run.paths), run.judge.redact)))
+
+
+def inspect_leftovers(paths: RunPaths) -> dict[str, Any]:
+    """Return the integrity note of a run: signs in what its agent left, and what was renamed.
+
+    What an agent left is hostile input, so it is scanned in a limited process (runs/integrity.py). Never raises: a run
+    ends with its outcome, and whatever goes wrong here becomes a sentence in the record."""
+    try:
+        note = _integrity_note(paths)
+    except Exception as error:
+        text = f"could not be inspected: {type(error).__name__}: {error}"
+        note = Integrity(signs=[], not_checked=list(NOT_CHECKED), error=text[:LONGEST_ERROR])
+    return note.model_dump(mode="json")
+
+
+def _integrity_note(paths: RunPaths) -> Integrity:
+    scan = run_limited(integrity.__name__, str(paths.root), cpu_s=integrity.CPU_S)
+    complete_lines = scan.output.split(b"\n")[:-1]  # lines that were complete when the process ended
+    parts = [Integrity.model_validate(json.loads(line)) for line in complete_lines]
+    failure = scan.failure and f"could not be inspected: the process that did it {scan.failure}"
+    return Integrity(
+        signs=[sign for part in parts for sign in part.signs],
+        not_checked=[*NOT_CHECKED, *(text for part in parts for text in part.not_checked)],
+        renamed=[name for part in parts for name in part.renamed],
+        error=failure,
+    )
 
 
 def _redacted(note: Any, redact: Callable[[str], str]) -> Any:
