@@ -11,7 +11,20 @@ from evopolicygym.tasks.task import Task
 COMMON = {"with", "from", "without", "possible", "every", "given", "right", "above", "below", "find", "open", "over"}
 COMMON |= {"free", "line", "forward", "little", "ground", "seen", "goal", "bring", "fast", "push", "drive", "walk"}
 COMMON |= {"into", "unknown", "around", "leave", "pass", "enter", "target", "round", "pick", "clear", "fetch", "table"}
-COMMON |= {"slightly", "connected", "room", "rooms", "spot", "heading", "crash", "busy", "down", "plane", "step"}
+COMMON |= {
+    "slightly",
+    "closed",
+    "connected",
+    "room",
+    "rooms",
+    "spot",
+    "heading",
+    "crash",
+    "busy",
+    "down",
+    "plane",
+    "step",
+}
 
 
 @dataclass(frozen=True)

@@ -145,7 +145,7 @@ def run(
     member(EngineName, engine, "engine")
     settings = _agent_settings(agent, options_given)
     given = given_settings(task, options_given, settings)
-    root = Path(folder) if folder is not None else new_folder(os.fspath(task), settings)
+    root = Path(folder) if folder is not None else new_folder(given, settings)
     with ExitStack() as stack:
         setup = _setup(agent, settings, stack)
         play_to_outcome(root, setup, given, lambda owner: _reporting(owner, progress, notice or warnings.warn))
@@ -173,13 +173,15 @@ def play_to_outcome(
         _complete(driven(owner))
 
 
-def new_folder(task: str, settings: AgentSettings) -> Path:
-    """Return the default folder of a new run."""
+def new_folder(given: Mapping[str, Any], settings: AgentSettings) -> Path:
+    """Return the default folder of a new run with the given settings."""
+    from evopolicygym.runs.folder_names import BLIND
+    from evopolicygym.runs.settings import RunSettings
     from evopolicygym.tasks.registry import find_task
 
     agent = Path(settings.name).stem if settings.name.endswith(".toml") else settings.name.rpartition(":")[2]
     parts = (
-        find_task(task).id,
+        BLIND if RunSettings.make(**given).is_blind else find_task(given["task"]).id,
         agent,
         settings.model or "none",
         f"s{settings.seed}",

@@ -32,8 +32,9 @@ def demo(
     stderr.print("cases select one of its checkpoints, 32 held-out cases measure it. The cases are the paper's.")
     stderr.print()
     agent = AgentSettings(name="tuner")
-    root = run or new_folder(task, agent)
-    play_and_show(root, agent, {"task": task, "seeds": Seeds.PAPER, "agent": agent}, json=False)
+    given = {"task": task, "seeds": Seeds.PAPER, "agent": agent}
+    root = run or new_folder(given, agent)
+    play_and_show(root, agent, given, json=False)
     _explain(load(root), root)
 
 

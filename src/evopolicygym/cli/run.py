@@ -126,7 +126,7 @@ def run(
     options |= {"options": dict(_option(text) for text in option or []), "agent_hosts": agent_host}
     settings = agent_settings(agent, command or [], options, flags=True)
     given = given_settings(task, options, settings)
-    play_and_show(folder or new_folder(task, settings), settings, given, json)
+    play_and_show(folder or new_folder(given, settings), settings, given, json)
 
 
 def play_and_show(root: Path, settings: AgentSettings, given: dict[str, Any], json: bool) -> None:

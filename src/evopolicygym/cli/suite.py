@@ -21,6 +21,7 @@ from evopolicygym.errors import UserError
 from evopolicygym.execution.ray.cluster import RayCluster
 from evopolicygym.execution.slots import check_jobs
 from evopolicygym.files import write_atomic
+from evopolicygym.runs.folder_names import check_path_is_neutral
 from evopolicygym.runs.settings import CORES, EngineName
 from evopolicygym.suites import worker as run_worker
 from evopolicygym.suites.estimate import estimate
@@ -55,6 +56,8 @@ def run(
     suite = Suite.read(path, set_ or [])
     suite_folder = SuiteFolder((folder or _default_folder(path, suite)).absolute())
     planned = plan(suite)
+    for run in planned:
+        check_path_is_neutral(suite_folder.run(run.name), run.settings, run.task)
     check_unchanged(suite_folder, planned)
     if dry_run:
         _show_plan(suite, suite_folder, planned, json)

@@ -101,6 +101,8 @@ class Worker:
                 raise Fault(f"{once}: {fault}", fault.permanent) from error
             except SimulatorError as again:
                 error, text = again, f"{again}; it does so whenever these actions are repeated"
+        if self._task.view.is_blind:
+            text = "the simulator raised an error for these actions; its text is not shown, since it may name the task"
         progress = error.progress or EpisodeProgress()
         progress.failure = PolicyFailure(ErrorKind.SIMULATOR_ERROR, text)
         return progress

@@ -23,6 +23,7 @@ from evopolicygym.judge.ledger import LedgerUnwritable
 from evopolicygym.judge.protocol import Reason, Refusal, SubmitRequest, Verdict
 from evopolicygym.judge.state import RunPhase, RunState, Submission
 from evopolicygym.sandbox.checkpoints import Checkpoint, SnapshotRefused, remove_tree
+from evopolicygym.tasks.conditions import UNTOLD
 from evopolicygym.tasks.splits import Split
 
 BUDGET_SPENT: Final = "budget_spent"
@@ -76,7 +77,7 @@ def execute(judge: Judge, submission: Submission) -> None:
     except Exception as fault:  # errors of the policy are results, so this is the judge's own
         log.exception("%s failed and is refunded", submission.name)
         remove_tree(judge.paths.feedback / submission.name)
-        text = str(fault) or type(fault).__name__
+        text = UNTOLD if judge.context.task.view.is_blind else str(fault) or type(fault).__name__
         judge.record(Refunded(submission.number, text, is_permanent(fault)), from_reserve=True)
     else:
         failpoint("judged")

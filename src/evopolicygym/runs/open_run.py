@@ -36,6 +36,7 @@ from evopolicygym.run_record import Code
 from evopolicygym.runs import disk_reserve, record, workspace
 from evopolicygym.runs.agent_output import Redactor
 from evopolicygym.runs.agent_setup import secret_values
+from evopolicygym.runs.folder_names import check_path_is_neutral
 from evopolicygym.runs.locks import PATIENCE_S, CaseSet, RunLock
 from evopolicygym.runs.run_status import has_begun, read_state, recorded_settings
 from evopolicygym.runs.settings import EngineName, IsolationChoice, RunSettings
@@ -116,7 +117,7 @@ def open_run(
     is_new = not paths.root.exists()
     if not has_begun(paths.root):
         _check_new(root, given)
-        _check_settings(RunSettings.make(**given))
+        _check_settings(root, RunSettings.make(**given))
         _make_folder(paths)
     with RunLock(paths.root, PATIENCE_S if slots else 0.0):  # from here on no other process can begin it
         is_resumed = has_begun(paths.root)
@@ -146,9 +147,9 @@ def _set_link_aside(workspace: Path) -> None:
         workspace.mkdir(mode=0o755)
 
 
-def _check_settings(settings: RunSettings) -> None:
+def _check_settings(root: Path, settings: RunSettings) -> None:
     """Raise UserError for wrong settings before the folder is made, so that nothing is left behind."""
-    settings.played_task()
+    check_path_is_neutral(root, settings, settings.played_task())
     settings.splits()
     if settings.engine is EngineName.LOCAL:
         check_jobs(settings.jobs)

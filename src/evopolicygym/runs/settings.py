@@ -192,7 +192,15 @@ class RunSettings(StrictModel):
         settings._check_text()
         return settings
 
+    @property
+    def is_blind(self) -> bool:
+        return self.text is TextLevel.BLIND
+
     def _check_text(self) -> None:
+        if self.is_blind and (self.video is not Videos.NONE or self.feedback is FeedbackLevel.VIDEO):
+            raise UserError(
+                "a video would show what the blind text hides", "Leave the video out, or choose another text."
+            )
         if self.variant is Variant.DISGUISED and self.text is not TextLevel.BLIND:
             raise UserError(
                 f"a disguised task has no text {self.text}: it would tell what the disguise hides",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 import json
+import logging
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
@@ -24,9 +25,11 @@ from evopolicygym.judge.state import RunPhase, RunState, Submission
 from evopolicygym.sandbox.policy.policy_main import DENIED_IMPORTS
 from evopolicygym.server import api_schema
 from evopolicygym.server.submission_queue import SubmissionQueue
+from evopolicygym.tasks.conditions import UNTOLD
 from evopolicygym.tasks.ids import PROTOCOL
 from evopolicygym.tasks.task import Task
 
+log = logging.getLogger(__name__)
 MAX_BODY: Final = 64 << 10
 MAX_UNDER_WAY: Final = 32  # submit requests that wait for a response, each on a connection
 CODES: Final = {
@@ -91,6 +94,9 @@ class ApiHandlers:
 
     async def broken(self, _: Request, fault: Exception) -> Response:
         what = fault if isinstance(fault, Fault) else type(fault).__name__
+        if self._served.task.view.is_blind:
+            log.error("a request failed: %s", what)
+            what = UNTOLD
         return _json(api_schema.broken(what, self._queue.state.remaining), 503)
 
     def _submitted(self, submission: Submission, code: int = 200) -> Response:

@@ -12,6 +12,7 @@ from pydantic import Field, StringConstraints, field_validator
 from evopolicygym import config
 from evopolicygym.config import StrictModel, parse_toml, read_toml, validate
 from evopolicygym.errors import UserError
+from evopolicygym.runs.folder_names import suite_label
 from evopolicygym.runs.install_paths import resolve_command
 from evopolicygym.runs.settings import AgentSettings, RunSettings, ValidateWhen
 from evopolicygym.tasks.conditions import FeedbackLevel, OwnModels, TextLevel, Variant
@@ -233,5 +234,6 @@ def _check_names(planned: Iterable[PlannedRun]) -> None:
 
 def _planned(suite: Suite, name: str, task: Task, agent: str, repeat: int) -> PlannedRun:
     settings = suite.settings(name, agent, repeat)
-    folder = "__".join(part.replace("/", "-").replace(":", "-") for part in (task.id, agent, f"s{suite.seed + repeat}"))
+    parts = (suite_label(settings, task), agent, f"s{suite.seed + repeat}")
+    folder = "__".join(part.replace("/", "-").replace(":", "-") for part in parts)
     return PlannedRun(folder, task, agent, repeat, settings)

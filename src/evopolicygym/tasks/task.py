@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -116,6 +117,14 @@ class Task:
                 f"{self.id} has no shifted variant: its task file has no table [[shift]]",
                 "`evopolicygym docs shifted` shows how to write one; the Core16 tasks have it.",
             )
+
+    def names(self) -> frozenset[str]:
+        """Return the names that tell which task this is, in lower case: its own, its environment's in several
+        spellings, its family and its packages."""
+        environment = self.env_id.rpartition("/")[2].rpartition(":")[2].partition("-v")[0]
+        own = (self.id.rpartition("/")[2], environment, re.sub(r"(?<=[a-z])(?=[A-Z])", "-", environment))
+        spelled = (name.replace("-", between) for name in own for between in ("-", "_", " ", ""))
+        return frozenset(name.lower() for name in (*spelled, self.id, self.env_id, self.family, *self.requires))
 
     def seen(self, view: TaskView) -> Task:
         """Return this task as a run shows and plays it."""

@@ -1,0 +1,70 @@
+"""Nothing that an agent can read gives a blind task away: a real agent in its sandbox looks for every name."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from evopolicygym.tasks.registry import core16
+from server_helpers import COMMAND, TOY, command
+from text_facts import names_of
+
+DUMP = Path(__file__).parent / "dump_all.py"
+FEW = ("--budget", "4", "--validation-cases", "1", "--heldout-cases", "1", "--jobs", "1", "--seeds", "paper")
+DENIED = re.compile(r'"denied_imports": ?\[[^]]*\]')  # the same for all tasks
+
+
+def lines_read(folder: Path, task: str, *options: str) -> set[str]:
+    """Return all lines that the agent of a run could read."""
+    program = folder / "agent" / "dump_all.py"
+    program.parent.mkdir(parents=True)
+    program.write_bytes(DUMP.read_bytes())
+    words = [*COMMAND, "run", task, "--json", *FEW, *options, "--agent", "command", "--", sys.executable, str(program)]
+    done = subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["budget"]["charged"] == 4
+    (root,) = (folder / "runs").iterdir()
+    text = (root / "workspace" / "everything.txt").read_text()
+    assert all(sign in text for sign in ("no_such_module", "KeyError", "max_episode_steps", "=== environ"))
+    return set(DENIED.sub("", text).splitlines())
+
+
+@pytest.fixture(scope="module")
+def of_any_task(tmp_path_factory) -> set[str]:
+    """What the agent of any task reads, such as the programs of built-in agents."""
+    return lines_read(tmp_path_factory.mktemp("any"), TOY, "--text", "blind")
+
+
+def names_told(task: str, lines: set[str]) -> set[str]:
+    return names_of(core16()[task]).found_in("\n".join(lines))
+
+
+@pytest.mark.parametrize(
+    ("slug", "options"),
+    [("acrobot", ()), ("reacher", ("--agent-isolation", "B")), ("four-rooms", ()), ("fetch-push", ())],
+)
+def test_nothing_that_an_agent_can_read_names_a_blind_task(tmp_path, of_any_task, slug, options):
+    read = lines_read(tmp_path, f"core16/{slug}", "--text", "blind", *options)
+    assert not names_told(f"core16/{slug}", read - of_any_task)
+
+
+def test_the_same_agent_finds_the_names_of_a_task_that_is_told(tmp_path, of_any_task):
+    read = lines_read(tmp_path, "core16/parking", "--text", "full")
+    assert {"core16/parking", "parking-v0", "desired_goal"} <= names_told("core16/parking", read - of_any_task)
+
+
+@pytest.mark.parametrize("name", ["acrobot-1", "Acrobot", "my_acrobot/1"])
+def test_a_folder_that_names_a_blind_task_is_refused(tmp_path, name):
+    """Also for a suite, whose runs lie in its folder."""
+    done = command("serve", "core16/acrobot", "--run", tmp_path / name, "--text", "blind")
+    assert done.returncode == 2 and "names the task (acrobot)" in done.stderr
+    suite = tmp_path / "suite.toml"
+    suite.write_text('tasks = ["core16/acrobot"]\nagents = {starter = {}}\ndefaults = {text = "blind"}')
+    planned = command("suite", "run", suite, "--folder", tmp_path / name)
+    assert planned.returncode == 2 and "names the task (acrobot)" in planned.stderr
+    assert not (tmp_path / Path(name).parts[0]).exists()
