@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from evopolicygym.errors import UserError
 from evopolicygym.limits import Limits
@@ -82,6 +82,7 @@ class Task:
     action: tuple[SpaceEntry, ...] = ()
     limits: Limits = field(default_factory=Limits)
     shift: tuple[ShiftParameter, ...] = ()
+    disguise: dict[str, Literal["grid", "picture", "numbers"]] = field(default_factory=dict)
     view: TaskView = field(default_factory=TaskView)
 
     def __post_init__(self) -> None:

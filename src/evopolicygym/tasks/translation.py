@@ -8,6 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from evopolicygym.errors import UserError
+from evopolicygym.tasks.conditions import Variant
+from evopolicygym.tasks.disguise import Disguise
 from evopolicygym.tasks.spaces import Schema
 from evopolicygym.tasks.task import Task
 
@@ -29,6 +32,11 @@ class Translation(Protocol):
 
 def translation_of(task: Task, observation: Schema, action: Schema) -> Translation | None:
     """Return the translation of a task with these spaces of its own; None if it is shown as it is."""
+    if task.view.variant is Variant.DISGUISED:
+        try:
+            return Disguise(task.view.key, observation, action, task.disguise)
+        except ValueError as error:
+            raise UserError(f"the table [disguise] of {task.id} is wrong: {error}") from error
     if task.view.is_blind and (_has_keys(observation) or _has_keys(action)):
         return RenamedKeys(observation, action)
     return None

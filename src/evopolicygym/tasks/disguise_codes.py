@@ -1,0 +1,125 @@
+"""Codes and words in disguise: each is replaced by another, always the same. Nothing here needs more than numpy."""
+
+from __future__ import annotations
+
+import hmac
+from typing import Any, Final
+
+import numpy as np
+
+from evopolicygym.tasks.disguise_parts import Draws, Leaf, fitting
+
+LARGEST_TABLE: Final = 4096  # codes; more of them are reversed, not shuffled
+WORD_BYTES: Final = 4  # words are padded to a multiple of this
+PADDING: Final = b"\xff"  # no UTF-8 text holds it
+LETTERS: Final = "bcdfghjklmnprstv"  # sixteen: one for each half of a byte
+ROUNDS: Final = 4
+
+
+class Codes:
+    """Codes of a Discrete or of the entries of a MultiDiscrete: shuffled, among further codes that never occur. As an
+    action, a further code does what one of the others does. A MultiDiscrete has its entries in another order, too, and
+    further entries."""
+
+    def __init__(self, draws: Draws, leaf: Leaf) -> None:
+        self._is_single = leaf["type"] == "Discrete"
+        counts = np.ravel(leaf["n"] if self._is_single else leaf["nvec"]).tolist()
+        starts = np.ravel(leaf["start"]).tolist()
+        self._dtype, self._shape = np.dtype(leaf["dtype"]), tuple(leaf.get("shape", ()))
+        self._tables = [CodeTable(draws, n, start) for n, start in zip(counts, starts, strict=True)]
+        extra = 0 if self._is_single else 1 + draws.below(2)
+        added = [draws.choice(counts or [2]) for _ in range(extra)]
+        self._constants = [draws.below(n) for n in added]
+        self._order = draws.shuffled(range(len(counts) + len(added)))
+        shown = [*(table.shown for table in self._tables), *added]
+        sizes = [shown[place] for place in self._order]
+        if self._is_single:
+            self.spaces = [{"type": "Discrete", "n": sizes[0], "start": 0, "dtype": leaf["dtype"]}]
+        else:
+            shape = {"type": "MultiDiscrete", "shape": [len(sizes)], "dtype": leaf["dtype"]}
+            self.spaces = [shape | {"nvec": sizes, "start": [0] * len(sizes)}]
+        self._places = np.argsort(np.array(self._order))[: len(counts)].tolist()
+
+    def show(self, own: list[Any]) -> list[Any]:
+        if self._is_single:
+            return [self._tables[0].show(int(own[0]))]
+        codes = fitting(own[0], self._dtype, self._shape).ravel().tolist()
+        values = [*(table.show(code) for table, code in zip(self._tables, codes, strict=True)), *self._constants]
+        return [np.array([values[place] for place in self._order], self._dtype)]
+
+    def read(self, shown: list[Any]) -> list[Any]:
+        if self._is_single:
+            return [self._tables[0].read(int(shown[0]))]
+        codes = [table.read(int(shown[0][place])) for table, place in zip(self._tables, self._places, strict=True)]
+        return [np.array(codes, self._dtype).reshape(self._shape)]
+
+
+class CodeTable:
+    """The codes of one choice of n. ``shown`` is the number of codes that are shown."""
+
+    def __init__(self, draws: Draws, n: int, start: int) -> None:
+        self._start, self._n = start, n
+        self._is_table = n <= LARGEST_TABLE
+        self.shown = n + 1 + draws.below(2) if self._is_table else n
+        if self._is_table:
+            codes = draws.shuffled(range(self.shown))
+            self._to_shown, unused = codes[:n], codes[n:]
+            self._to_own = {code: own for own, code in enumerate(self._to_shown)}
+            self._to_own |= {code: draws.below(n) for code in unused}
+
+    def show(self, own: int) -> int:
+        code = own - self._start
+        if not 0 <= code < self._n:
+            raise ValueError(f"{own} is not one of the {self._n} codes from {self._start}")
+        return self._to_shown[code] if self._is_table else self._n - 1 - code
+
+    def read(self, shown: int) -> int:
+        return self._start + (self._to_own[shown] if self._is_table else self._n - 1 - shown)
+
+
+class Words:
+    """Text, word by word: the same word is always the same token. A token is the word, enciphered by a Feistel network
+    over its bytes and written in letters."""
+
+    def __init__(self, draws: Draws, leaf: Leaf) -> None:
+        self._keys = [draws.secret() for _ in range(ROUNDS)]
+        self._last = ("", "")
+        self.spaces = [{"type": "Text", "max_length": 2 * WORD_BYTES * int(leaf["max_length"])}]
+
+    def show(self, own: list[Any]) -> list[Any]:
+        text = str(own[0])
+        if text != self._last[0]:  # most texts stay the same for a whole episode
+            self._last = text, " ".join(map(self._token, text.split(" ")))
+        return [self._last[1]]
+
+    def read(self, shown: list[Any]) -> list[Any]:
+        return [" ".join(map(self._word, shown[0].split(" ")))]
+
+    def _token(self, word: str) -> str:
+        data = word.encode(errors="surrogatepass")
+        data = data.ljust(-(-len(data) // WORD_BYTES) * WORD_BYTES, PADDING)
+        return "".join(LETTERS[byte >> 4] + LETTERS[byte & 15] for byte in self._mix(data, self._keys))
+
+    def _word(self, token: str) -> str:
+        halves = [LETTERS.index(letter) for letter in token]
+        data = bytes(16 * high + low for high, low in zip(halves[::2], halves[1::2], strict=True))
+        return self._unmix(data).rstrip(PADDING).decode(errors="surrogatepass")
+
+    def _mix(self, data: bytes, keys: list[bytes]) -> bytes:
+        left, right = data[: len(data) // 2], data[len(data) // 2 :]
+        for key in keys:
+            left, right = right, _xor(left, key, right)
+        return left + right
+
+    def _unmix(self, data: bytes) -> bytes:
+        left, right = data[: len(data) // 2], data[len(data) // 2 :]
+        for key in reversed(self._keys):
+            left, right = _xor(right, key, left), left
+        return left + right
+
+
+def _xor(data: bytes, key: bytes, message: bytes) -> bytes:
+    mask = b""
+    while len(mask) < len(data):
+        mask += hmac.digest(key, len(mask).to_bytes(8, "big") + message, "sha256")
+    return bytes(a ^ b for a, b in zip(data, mask, strict=False))
