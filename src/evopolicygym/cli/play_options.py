@@ -13,7 +13,9 @@ from evopolicygym.tasks.conditions import FeedbackLevel, OwnModels, TextLevel, V
 LEVELS = "auto is the better of levels A and B; none means no isolation"
 
 SeedsChoice = Annotated[Seeds, typer.Option(help="Public cases of the paper, or cases sealed by your key.")]
-SealKey = Annotated[Path | None, typer.Option(help="Key file for --seeds sealed (default: your standard key).")]
+SealKey = Annotated[
+    Path | None, typer.Option(help="Key file for sealed cases and for variants (default: your standard key).")
+]
 LocalJobs = Annotated[int, typer.Option(min=1, help="Episodes played in parallel.")]
 Engine = Annotated[EngineName, typer.Option(help="Where episodes are played.")]
 RayAddress = Annotated[

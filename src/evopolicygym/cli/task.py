@@ -10,8 +10,8 @@ import typer
 
 from evopolicygym.cli.options import Json, TaskName
 from evopolicygym.cli.output import print_hint, print_json, print_table, stdout
-from evopolicygym.cli.play_options import Text
-from evopolicygym.tasks.conditions import TaskView, TextLevel
+from evopolicygym.cli.play_options import SealKey, Text, VariantChoice
+from evopolicygym.runs.settings import RunSettings
 from evopolicygym.tasks.registry import core16, find_task
 from evopolicygym.tasks.simulator import prints_to_stderr
 from evopolicygym.tasks.spaces import json_safe
@@ -62,12 +62,20 @@ def _short(space: str) -> str:
 
 
 @app.command()
-def show(task: TaskName, text: Text = None, json: Json = False) -> None:
-    """Print the text of a task as an agent reads it; --json adds the spaces, limits and failure return as data."""
+def show(
+    task: TaskName,
+    text: Text = None,
+    variant: VariantChoice = None,
+    seal_key: SealKey = None,
+    json: Json = False,
+) -> None:
+    """Print the text of a task as an agent reads it; --json adds the spaces, limits and failure return as data.
+
+    What a disguised task looks like depends on the sealing key."""
     from evopolicygym.tasks import simulator
     from evopolicygym.tasks.contract import render
 
-    chosen = find_task(task).seen(TaskView(text or TextLevel.BRIEF))
+    chosen = RunSettings.make(task=task, text=text, variant=variant, seal_key=seal_key).played_task()
     with prints_to_stderr():
         env = simulator.make(chosen)
         observation, action = simulator.schemas(chosen, env)

@@ -12,7 +12,7 @@ from typing import Final
 
 from evopolicygym.errors import Fault, is_permanent
 from evopolicygym.execution.engine import OutOfTime
-from evopolicygym.execution.records import Episode, EpisodeResult, FaultReport, LoadResult, Recording, redacted
+from evopolicygym.execution.records import Episode, EpisodeResult, FaultReport, LoadResult, Recording, redacted, scaled
 from evopolicygym.files import is_shortage, sync, sync_tree
 from evopolicygym.judge import feedback
 from evopolicygym.judge.events import Charged, Closed, Judged, Refunded, episode_stats
@@ -130,8 +130,9 @@ def _judge(judge: Judge, submission: Submission) -> None:
         failpoint("loaded")
         verdict, results = _play(judge, submission, writer, load)
         wall_s = time.perf_counter() - began
-        summary = summarize(submission, verdict, load, results, wall_s, judge.state.remaining)
-        digest = writer.write(summary, load, results)
+        shown = [scaled(result, judge.context.task.view.reward_scale) for result in results]
+        summary = summarize(submission, verdict, load, shown, wall_s, judge.state.remaining)
+        digest = writer.write(summary, load, shown)
         failpoint("feedback-staged")
         writer.publish(judge.paths.feedback / submission.name)
     except BaseException:

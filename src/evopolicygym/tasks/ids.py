@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from evopolicygym.record_checks import fingerprint_id
 from evopolicygym.tasks.conditions import Variant
+from evopolicygym.tasks.disguise import DISGUISE_VERSION
 from evopolicygym.tasks.pins import distributions, installed, pygame_provider, source_hashes
 from evopolicygym.tasks.spaces import json_safe
 from evopolicygym.tasks.task import Task
@@ -59,6 +60,8 @@ def _variant(task: Task) -> dict[str, str]:
     facts = {"name": view.variant, "key": view.key_id()}
     if view.variant is Variant.SHIFTED:
         facts["shift"] = fingerprint_id("s", {"table": [asdict(parameter) for parameter in task.shift]})
+    if view.variant is Variant.DISGUISED:
+        facts["disguise"] = fingerprint_id("d", {"version": DISGUISE_VERSION, "kinds": task.disguise})
     return facts
 
 
