@@ -18,6 +18,36 @@ OPEN_FILES: Final = 64
 THREADS: Final = 64
 FIRST_POLICY_UID: Final = 210_000
 POLICY_UIDS: Final = 50_000
+# A folder that every Linux has and from which nothing is shown: the private root is mounted over it. Nothing is created
+# on the host, so nothing is left behind however the process ends.
+NEW_ROOT: Final = "/sys"
+
+
+def enter_namespaces(flags: int, hostname: bytes) -> None:
+    """Enter new namespaces: as root directly, otherwise in a user namespace of our own."""
+    if os.geteuid() == 0:
+        kernel.unshare(flags)
+    else:
+        _unshare_as_user(flags)
+    kernel.sethostname(hostname)
+
+
+def _unshare_as_user(flags: int) -> None:
+    """Enter a user namespace as well, in which we keep our user and group id."""
+    uid, gid = os.getuid(), os.getgid()
+    kernel.unshare(flags | kernel.CLONE_NEWUSER)
+    for name, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
+        with open(f"/proc/self/{name}", "w") as file:
+            file.write(text)
+
+
+def enter_root(flags: int) -> None:
+    """Make NEW_ROOT the root, detach the host's root, and remount the new one with ``flags``."""
+    os.chdir(NEW_ROOT)
+    kernel.pivot_root(".", ".")
+    kernel.detach(".")
+    os.chdir("/")
+    kernel.mount("none", "/", None, kernel.MS_BIND | kernel.MS_REMOUNT | flags)
 
 
 def limit_resources(limits: Limits) -> None:
@@ -89,35 +119,3 @@ def drop_privileges() -> None:
     kernel.clear_capabilities()
     kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
     kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
-
-
-# A folder that every Linux has and from which nothing is shown: the private root is mounted over it. Nothing is created
-# on the host, so nothing is left behind however the process ends.
-BASE: Final = "/sys"
-
-
-def unshare(flags: int, hostname: bytes) -> None:
-    """Enter new namespaces: as root directly, otherwise in a user namespace of our own."""
-    if os.geteuid() == 0:
-        kernel.unshare(flags)
-    else:
-        _unshare_as_user(flags)
-    kernel.sethostname(hostname)
-
-
-def _unshare_as_user(flags: int) -> None:
-    """Enter a user namespace as well, in which we keep our user and group id."""
-    uid, gid = os.getuid(), os.getgid()
-    kernel.unshare(flags | kernel.CLONE_NEWUSER)
-    for name, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
-        with open(f"/proc/self/{name}", "w") as file:
-            file.write(text)
-
-
-def enter_root(flags: int) -> None:
-    """Make BASE the root, let go of the host's root, and remount the new one with ``flags``."""
-    os.chdir(BASE)
-    kernel.pivot_root(".", ".")
-    kernel.detach(".")
-    os.chdir("/")
-    kernel.mount("none", "/", None, kernel.MS_BIND | kernel.MS_REMOUNT | flags)

@@ -175,7 +175,7 @@ def last_attempt(path: Path) -> Attempt | None:
 
 
 def waiting_reason(path: Path) -> str | None:
-    """Return why a running run stands still, if the last line of its log says so."""
+    """Return why a running run waits, if the last line of its log says so."""
     try:
         last_line = path.read_text(errors="replace").rstrip("\n").rpartition("\n")[2]
     except FileNotFoundError:

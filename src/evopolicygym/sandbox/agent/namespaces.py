@@ -28,7 +28,7 @@ from evopolicygym.sandbox.agent.program import (
     prefer_for_oom_kill,
 )
 from evopolicygym.sandbox.agent.visible_files import RESOLVER
-from evopolicygym.sandbox.privileges import BASE, enter_root, switch_user, unshare
+from evopolicygym.sandbox.privileges import NEW_ROOT, enter_namespaces, enter_root, switch_user
 
 SET_INTERFACE_FLAGS: Final = 0x8914
 INTERFACE_UP: Final = 0x1
@@ -45,7 +45,7 @@ def leave_host(request: LaunchRequest) -> list[socket.socket]:
     """Enter new namespaces; the pid namespace applies to the next child. Returns listeners in the new network."""
     flags = k.CLONE_NEWNS | k.CLONE_NEWPID | k.CLONE_NEWIPC | k.CLONE_NEWUTS
     flags |= k.CLONE_NEWCGROUP | (k.CLONE_NEWNET if request.own_network else 0)
-    unshare(flags, b"agent")
+    enter_namespaces(flags, b"agent")
     if not request.own_network:
         return []
     _raise_loopback()
@@ -161,7 +161,7 @@ class PrivateRoot:
 
     def __init__(self) -> None:
         k.mount("none", "/", None, k.MS_REC | k.MS_PRIVATE)
-        k.mount("tmpfs", BASE, "tmpfs", k.MS_NOSUID | k.MS_NODEV, "size=4m,mode=755,nr_inodes=8192")
+        k.mount("tmpfs", NEW_ROOT, "tmpfs", k.MS_NOSUID | k.MS_NODEV, "size=4m,mode=755,nr_inodes=8192")
 
     def bind(self, source: str, target: str, writable: bool = False) -> None:
         """Mount ``source`` of the host, with what is mounted beneath it, at ``target``."""
@@ -190,16 +190,16 @@ class PrivateRoot:
         _restrict(parent, name, CONFINED | k.MOUNT_READ_ONLY)
 
     def path(self, path: str) -> str:
-        return BASE + path
+        return NEW_ROOT + path
 
     def link(self, path: str, target: str) -> None:
-        os.symlink(target, BASE + path)
+        os.symlink(target, NEW_ROOT + path)
 
     def write(self, path: str, text: str) -> None:
-        os.makedirs(os.path.dirname(BASE + path), exist_ok=True)
-        with open(BASE + path, "w") as file:
+        os.makedirs(os.path.dirname(NEW_ROOT + path), exist_ok=True)
+        with open(NEW_ROOT + path, "w") as file:
             file.write(text)
-        os.chmod(BASE + path, 0o644)
+        os.chmod(NEW_ROOT + path, 0o644)
 
     def devices(self) -> None:
         """Show harmless devices, with terminals and shared memory that are not the host's."""
@@ -209,17 +209,17 @@ class PrivateRoot:
             k.mount(f"/dev/{name}", f"/proc/self/fd/{parent}/{point}", None, k.MS_BIND)
             os.close(parent)
         for folder in ("pts", "shm"):
-            os.mkdir(f"{BASE}/dev/{folder}")
-        k.mount("devpts", f"{BASE}/dev/pts", "devpts", k.MS_NOSUID, "newinstance,ptmxmode=0666,mode=620")
-        k.mount("tmpfs", f"{BASE}/dev/shm", "tmpfs", k.MS_NOSUID | k.MS_NODEV, "size=25%,mode=1777")
+            os.mkdir(f"{NEW_ROOT}/dev/{folder}")
+        k.mount("devpts", f"{NEW_ROOT}/dev/pts", "devpts", k.MS_NOSUID, "newinstance,ptmxmode=0666,mode=620")
+        k.mount("tmpfs", f"{NEW_ROOT}/dev/shm", "tmpfs", k.MS_NOSUID | k.MS_NODEV, "size=25%,mode=1777")
         for name, target in DEVICE_LINKS.items():
-            os.symlink(target, f"{BASE}/dev/{name}")
-        k.mount("none", f"{BASE}/dev", None, k.MS_BIND | k.MS_REMOUNT | k.MS_RDONLY | k.MS_NOSUID | k.MS_NODEV)
+            os.symlink(target, f"{NEW_ROOT}/dev/{name}")
+        k.mount("none", f"{NEW_ROOT}/dev", None, k.MS_BIND | k.MS_REMOUNT | k.MS_RDONLY | k.MS_NOSUID | k.MS_NODEV)
 
     def processes(self) -> None:
         """Mount /proc of this pid namespace. The kernel permits it only while the host's /proc is still visible."""
-        os.mkdir(f"{BASE}/proc")
-        k.mount("proc", f"{BASE}/proc", "proc", k.MS_NOSUID | k.MS_NODEV | k.MS_NOEXEC)
+        os.mkdir(f"{NEW_ROOT}/proc")
+        k.mount("proc", f"{NEW_ROOT}/proc", "proc", k.MS_NOSUID | k.MS_NODEV | k.MS_NOEXEC)
 
     def enter(self) -> None:
         enter_root(k.MS_RDONLY | k.MS_NOSUID | k.MS_NODEV)
@@ -227,7 +227,7 @@ class PrivateRoot:
     def _mount_point(self, path: str, folder: bool) -> tuple[int, str]:
         """Return a descriptor of the parent folder, and a name in it at which something can be mounted."""
         *ancestors, name = path.strip("/").split("/")
-        parent = os.open(BASE, FOLDER)
+        parent = os.open(NEW_ROOT, FOLDER)
         for ancestor in ancestors:
             inner = _open_folder(parent, ancestor)
             os.close(parent)

@@ -1,4 +1,4 @@
-"""The launch request that the judge sends the supervisor, and how a process becomes the agent's program: it puts on
+"""The launch request that the judge sends the supervisor, and how a process becomes the agent's program: it applies
 every layer, tests the layers from inside, and execs the program."""
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ OUT_OF_MEMORY_SCORE: Final = "500"
 
 @dataclass(frozen=True)
 class Layers:
-    """The layers that the agent's process puts on itself just before it becomes the program (``lay``).
+    """The layers that the agent's process applies to itself just before it becomes the program (``apply_layers``).
 
     ``uid``: a user of its own, when the judge is root. ``grant``: the rules for Landlock, at level B."""
 
@@ -116,7 +116,7 @@ def become_program(request: LaunchRequest, report: int) -> NoReturn:
         os.closerange(3, report)
         os.closerange(report + 1, 1 << 20)
         os.umask(0o022)
-        lay(request.layers)
+        apply_layers(request.layers)
         kernel.die_with_parent(signal.SIGKILL)
         os.chdir(request.workspace)
         if request.layers.level is not AgentLevel.NONE:
@@ -128,8 +128,8 @@ def become_program(request: LaunchRequest, report: int) -> NoReturn:
     os._exit(127)
 
 
-def lay(layers: Layers) -> None:
-    """Put every layer on this process, in order. Raises if one fails; then the program must not be started."""
+def apply_layers(layers: Layers) -> None:
+    """Apply every layer to this process, in order. Raises if one fails; then the program must not be started."""
     _reset_signals()
     _limit(resource.RLIMIT_CORE, 0)
     prefer_for_oom_kill()

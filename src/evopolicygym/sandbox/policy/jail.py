@@ -15,14 +15,14 @@ from evopolicygym.sandbox import kernel, landlock, seccomp
 from evopolicygym.sandbox.package_scan import is_beneath
 from evopolicygym.sandbox.policy import syscall_filter
 from evopolicygym.sandbox.privileges import (
-    BASE,
+    NEW_ROOT,
     drop_privileges,
+    enter_namespaces,
     enter_root,
     limit_resources,
     limit_threads,
     set_real_uid,
     switch_user,
-    unshare,
 )
 from evopolicygym.sandbox.runtime import Runtime
 
@@ -177,7 +177,7 @@ def leave_host(stage: str, runtime: Runtime) -> None:
     of all checkpoints."""
     flags = kernel.CLONE_NEWNS | kernel.CLONE_NEWNET | kernel.CLONE_NEWIPC
     flags |= kernel.CLONE_NEWUTS | kernel.CLONE_NEWPID | kernel.CLONE_NEWCGROUP
-    unshare(flags, b"policy")
+    enter_namespaces(flags, b"policy")
     _build_root(stage, runtime)
     enter_root(kernel.MS_RDONLY | kernel.MS_NOSUID)
 
@@ -198,7 +198,7 @@ def _bind(source: str, target: str) -> None:
 
 def _mount_point(path: str) -> str:
     """Create an empty folder or file for ``path`` under the new root."""
-    target = BASE + path
+    target = NEW_ROOT + path
     if os.path.isdir(path):
         os.makedirs(target, exist_ok=True)
     else:
@@ -210,25 +210,25 @@ def _mount_point(path: str) -> str:
 def _build_root(stage: str, runtime: Runtime) -> None:
     kernel.mount("none", "/", None, kernel.MS_REC | kernel.MS_PRIVATE)
     stage_fd = os.open(stage, os.O_PATH | os.O_DIRECTORY)
-    kernel.mount("tmpfs", BASE, "tmpfs", kernel.MS_NOSUID, "size=256k,mode=755,nr_inodes=2048")
+    kernel.mount("tmpfs", NEW_ROOT, "tmpfs", kernel.MS_NOSUID, "size=256k,mode=755,nr_inodes=2048")
     for link in ("/lib", "/lib64"):
         if os.path.islink(link):
-            os.symlink(os.readlink(link), BASE + link)
+            os.symlink(os.readlink(link), NEW_ROOT + link)
     for root in runtime.roots:
         _bind(root, _mount_point(root))
     folders = [hole for hole in runtime.holes if os.path.isdir(hole)]
     for hole in folders:
         kernel.mount(
-            "tmpfs", BASE + hole, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, "size=64k,mode=755,nr_inodes=64"
+            "tmpfs", NEW_ROOT + hole, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, "size=64k,mode=755,nr_inodes=64"
         )
     for hole in (hole for hole in runtime.holes if hole not in folders):
-        kernel.mount("/dev/null", BASE + hole, None, kernel.MS_BIND)
+        kernel.mount("/dev/null", NEW_ROOT + hole, None, kernel.MS_BIND)
     for package in runtime.packages:
         _bind(package, _mount_point(package))
     for hole in folders:
-        kernel.mount("none", BASE + hole, None, READ_ONLY)
+        kernel.mount("none", NEW_ROOT + hole, None, READ_ONLY)
     for folder in (POLICY, STAGE):
-        os.mkdir(BASE + folder)
-    _bind(f"/proc/self/fd/{stage_fd}", BASE + STAGE)
+        os.mkdir(NEW_ROOT + folder)
+    _bind(f"/proc/self/fd/{stage_fd}", NEW_ROOT + STAGE)
     os.close(stage_fd)
     kernel.mount("/dev/null", _mount_point("/dev/null"), None, kernel.MS_BIND)

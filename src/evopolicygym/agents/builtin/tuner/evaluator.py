@@ -1,4 +1,4 @@
-"""Evaluate policies: write them to the workspace, submit them and read the recorded episodes. The task's spaces."""
+"""Evaluate policies: write them to the workspace, submit them and read the recorded episodes."""
 
 from __future__ import annotations
 
