@@ -1,0 +1,252 @@
+"""What the feedback was worth: the first submission against the selected one, and learning curves from episode 0.
+
+The first ``ok`` submission shows what an agent could do before it had feedback on any policy of its own. The gain is
+the score of the selected submission minus that of the first. docs/scoring.md defines every number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from evopolicygym.analysis.scores import Matrix, mean, mean_if_known
+from evopolicygym.analysis.stats.estimates import Estimate, Interval, Number, estimate_score
+from evopolicygym.reference.anchors import Scale, scales
+from evopolicygym.run_record import Result, RunRecord, SubmissionRecord
+
+EPISODES: Final = (16, 32, 64, 128)  # where a learning curve is read
+OK: Final = "ok"
+SHIFTED: Final = "shifted"
+
+
+@dataclass(frozen=True)
+class Gain:
+    """Selected minus first submission on one list of hidden cases.
+
+    The interval of ``gain`` is over cases, of the differences by case: it says nothing about other runs. It is None
+    where the differences do not vary: for one checkpoint, and for a single case. ``normalised`` is the gain in units of
+    the task's scale, ``share`` its part of the selected submission's normalised score. Both are None without a scale,
+    ``share`` also where the selected submission does not beat the random policy.
+    """
+
+    first: float
+    selected: float
+    gain: Number
+    normalised: float | None
+    share: float | None
+
+
+@dataclass(frozen=True)
+class RunGain:
+    """What the feedback was worth in one run. ``validation`` and ``heldout`` are None where the first ``ok`` submission
+    was not measured there. ``unchanged``: no later submission had another checkpoint; None without an ``ok`` one."""
+
+    submission: int | None
+    validation: Gain | None
+    heldout: Gain | None
+    unchanged: bool | None
+
+
+def run_gain(run: RunRecord) -> RunGain:
+    """Compare the first ``ok`` submission of a finished run with the selected one."""
+    first = _first(run)
+    if first is None:
+        return RunGain(None, None, None, None)
+    later = [made for made in run.submissions if made.number > first.number and not made.refunded]
+    unchanged = all(made.checkpoint == first.checkpoint for made in later)
+    validation, heldout = (_gain(pair, scale_of(run)) if pair else None for pair in _hidden_results(run))
+    return RunGain(first.number, validation, heldout, unchanged)
+
+
+def scale_of(run: RunRecord) -> Scale | None:
+    """Return the scale of a run's scores. A shifted task has none: its rules are not those that were measured."""
+    return None if run.options.variant == SHIFTED else scales().get(run.task.id)
+
+
+def _first(run: RunRecord) -> SubmissionRecord | None:
+    return next((submission for submission in run.submissions if submission.verdict == OK), None)
+
+
+Pair = tuple[Result, Result]
+
+
+def _hidden_results(run: RunRecord) -> tuple[Pair | None, Pair | None]:
+    """Return the results of the first and the selected submission, on validation and on held-out, where both have one.
+    In older records the held-out result of the winner is in the outcome alone."""
+    first, outcome = _first(run), run.outcome
+    if first is None or outcome is None or outcome.checkpoint is None:
+        return None, None
+    checkpoints = {checkpoint.hash: checkpoint for checkpoint in run.checkpoints}
+    before, after = checkpoints[first.checkpoint], checkpoints[outcome.checkpoint]
+    heldout = outcome.heldout if before is after else before.heldout
+    return _pair(before.validation, after.validation), _pair(heldout, outcome.heldout)
+
+
+def _pair(first: Result | None, selected: Result | None) -> Pair | None:
+    return None if first is None or selected is None else (first, selected)
+
+
+def _gain(pair: Pair, scale: Scale | None) -> Gain:
+    first, selected = (mean(result.returns) for result in pair)
+    above = None if scale is None else selected - scale.low
+    return Gain(
+        first=first,
+        selected=selected,
+        gain=Number(selected - first, _interval(estimate_score(_differences([pair])))),
+        normalised=None if scale is None else (selected - first) / scale.unit,
+        share=(selected - first) / above if above is not None and above > 0.0 else None,
+    )
+
+
+def _interval(estimate: Estimate) -> Interval | None:
+    """Return None where nothing varied: equal differences on a few cases do not prove that all cases are equal."""
+    return estimate.interval() if estimate.variance else None
+
+
+def _differences(pairs: Sequence[Pair]) -> Matrix:
+    """Return selected minus first by run and case."""
+    return np.array([np.subtract(selected.returns, first.returns) for first, selected in pairs], dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class LearningPoint:
+    """After ``episodes`` train episodes, of ``steps`` steps together, the best validation mean of a submission became
+    ``best``; it stays so until the next point."""
+
+    episodes: int
+    steps: int
+    best: float
+
+
+@dataclass(frozen=True)
+class LearningCurve:
+    """Best validation mean over train episodes and steps, from zero. Before the first point there is no policy.
+
+    ``area``: mean height of the normalised curve from episode 0 to the end of the budget. It is 0 before the first
+    submission's episodes are played, and wherever the best submission does not beat the random policy. None without a
+    scale. ``at``: height after so many episodes; None before the first point, and beyond the budget.
+    """
+
+    points: tuple[LearningPoint, ...]
+    episodes: int
+    steps: int
+    area: float | None
+    at: dict[int, float | None]
+
+
+def learning_curve(run: RunRecord) -> LearningCurve | None:
+    """Return the learning curve of a finished run; None if a submission that it could use was never validated."""
+    if run.outcome is None:
+        return None
+    validation = {checkpoint.hash: checkpoint.validation for checkpoint in run.checkpoints}
+    episodes, steps = 0, 0
+    points: list[LearningPoint] = []
+    for submission in run.submissions:
+        if submission.refunded:
+            continue
+        episodes += submission.charged
+        steps += sum(submission.train.lengths) if submission.train else 0
+        if submission.verdict != OK:
+            continue
+        result = validation[submission.checkpoint]
+        if result is None:
+            return None
+        if not points or result.mean > points[-1].best:
+            points.append(LearningPoint(episodes, steps, result.mean))
+    budget, scale = run.budget.total, scale_of(run)
+    return LearningCurve(
+        points=tuple(points),
+        episodes=episodes,
+        steps=steps,
+        area=_area(points, max(budget, episodes), scale) if scale else None,
+        at={mark: _height(points, mark) if mark <= budget else None for mark in EPISODES},
+    )
+
+
+def normalised_height(best: float, scale: Scale) -> float:
+    """Return the height of the normalised curve: a submission below the random policy counts as one at its level."""
+    return max((best - scale.low) / scale.unit, 0.0)
+
+
+def _area(points: Sequence[LearningPoint], end: int, scale: Scale) -> float:
+    until = [point.episodes for point in points[1:]] + [end]
+    parts = [
+        normalised_height(point.best, scale) * (to - point.episodes) for point, to in zip(points, until, strict=False)
+    ]
+    return sum(parts) / end
+
+
+def _height(points: Sequence[LearningPoint], episodes: int) -> float | None:
+    return next((point.best for point in reversed(points) if point.episodes <= episodes), None)
+
+
+@dataclass(frozen=True)
+class EntrantGain:
+    """Means over the runs of one entrant on one task.
+
+    ``first``, ``gain`` and ``share`` are on held-out and cover the ``measured`` runs whose first submission was
+    measured there; ``scope`` says what the interval of ``gain`` is over. On validation the selected submission was
+    chosen for its mean: that gain is optimistic. ``area`` and ``at`` are None where one run has no number.
+    ``unchanged`` of ``started`` runs with an ``ok`` submission never changed their policy after it.
+    """
+
+    runs: int
+    started: int
+    unchanged: int
+    measured: int
+    first: float | None
+    gain: Number | None
+    scope: str | None
+    share: float | None
+    validation_first: float | None
+    validation_gain: Number | None
+    area: float | None
+    at: dict[int, float | None]
+
+
+def entrant_gain(runs: Sequence[RunRecord]) -> EntrantGain | None:
+    """Average over runs of one entrant on one task, under one comparable_id; None without runs."""
+    if not runs:
+        return None
+    gains, curves = [run_gain(run) for run in runs], [learning_curve(run) for run in runs]
+    pairs = [_hidden_results(run) for run in runs]
+    validation, heldout = (_estimate([pair[split] for pair in pairs]) for split in (0, 1))
+    measured = [gain.heldout for gain in gains if gain.heldout]
+    return EntrantGain(
+        runs=len(runs),
+        started=sum(gain.submission is not None for gain in gains),
+        unchanged=sum(gain.unchanged is True for gain in gains),
+        measured=len(measured),
+        first=mean(gain.first for gain in measured) if measured else None,
+        gain=_number(heldout),
+        scope=heldout.scope if heldout else None,
+        share=_share(measured, scale_of(runs[0])),
+        validation_first=_mean_first([gain.validation for gain in gains if gain.validation]),
+        validation_gain=_number(validation),
+        area=mean_if_known(curve.area if curve else None for curve in curves),
+        at={mark: mean_if_known(curve.at[mark] if curve else None for curve in curves) for mark in EPISODES},
+    )
+
+
+def _estimate(pairs: Sequence[Pair | None]) -> Estimate | None:
+    measured = [pair for pair in pairs if pair]
+    return estimate_score(_differences(measured)) if measured else None
+
+
+def _number(estimate: Estimate | None) -> Number | None:
+    return Number(estimate.value, _interval(estimate)) if estimate else None
+
+
+def _mean_first(gains: Sequence[Gain]) -> float | None:
+    return mean(gain.first for gain in gains) if gains else None
+
+
+def _share(gains: Sequence[Gain], scale: Scale | None) -> float | None:
+    """Return the share of the mean gain in the mean normalised score: a mean of shares would divide by small scores."""
+    if not gains or scale is None:
+        return None
+    above = mean(gain.selected for gain in gains) - scale.low
+    return mean(gain.gain.value for gain in gains) / above if above > 0.0 else None
