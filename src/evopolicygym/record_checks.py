@@ -79,13 +79,12 @@ def _wrong_results(run: RunRecord) -> str | None:
 
 
 def _wrong_hidden(run: RunRecord) -> str | None:
-    """Check that only checkpoints that could be scored have hidden results, and none on held-out in an open run."""
+    """Check that only checkpoints of ``ok`` submissions have hidden results: the first of them and the selected one are
+    compared."""
     accepted = {submission.checkpoint for submission in run.submissions if submission.verdict == "ok"}
     for checkpoint in run.checkpoints:
         if (checkpoint.validation or checkpoint.heldout) and checkpoint.hash not in accepted:
             return f"checkpoint {checkpoint.hash[:12]} has a hidden result, but no submission of it was ok"
-        if checkpoint.heldout and run.status == "open":
-            return f"it is open, but checkpoint {checkpoint.hash[:12]} has a held-out result"
     return None
 
 

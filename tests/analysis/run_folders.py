@@ -35,6 +35,10 @@ class Step:
     clipped: int = 0
     thinking: float = 60.0
 
+    @property
+    def is_ok(self) -> bool:
+        return self.verdict == "ok" and not self.refunded
+
 
 def source(text: str, **step: Any) -> Step:
     """Return a step whose policy is one file."""
@@ -65,14 +69,15 @@ def write_run(
 ) -> WrittenRun:
     """Write a run folder with these submissions. ``code=False`` leaves out the code metrics of the checkpoints."""
     hashes = [write_checkpoint(folder / "checkpoints", step.files) for step in steps]
-    checkpoints = {
-        name: _checkpoint(folder / "checkpoints" / name, step, code) for name, step in zip(hashes, steps, strict=True)
+    made = sorted(zip(hashes, steps, strict=True), key=lambda pair: pair[1].is_ok)  # those decide about validation
+    checkpoints = dict.fromkeys(hashes) | {
+        name: _checkpoint(folder / "checkpoints" / name, step, code) for name, step in made
     }
     charged = sum(len(step.returns) for step in steps if not step.refunded)
     scored = [
         (step.validation, number)
         for number, step in enumerate(steps, start=1)
-        if step.verdict == "ok" and not step.refunded and step.validation is not None
+        if step.is_ok and step.validation is not None
     ]
     written = WrittenRun(folder, {
         "schema_version": 1,
@@ -139,7 +144,7 @@ def _checkpoint(stored: Path, step: Step, code: bool) -> dict[str, Any]:
         "files": len(step.files),
         "bytes": sum(map(len, step.files.values())),
         "code": read_code(stored) if code else None,
-        "validation": None if step.verdict != "ok" or step.validation is None else result([step.validation] * 2),
+        "validation": None if not step.is_ok or step.validation is None else result([step.validation] * 2),
         "heldout": None,
     }
 
@@ -149,7 +154,6 @@ def _submissions(steps: Sequence[Step], hashes: Sequence[str]) -> list[dict[str,
     for number, (step, name) in enumerate(zip(steps, hashes, strict=True), start=1):
         charged_at = now + timedelta(seconds=step.thinking)
         now = charged_at + timedelta(seconds=1)
-        ok = step.verdict == "ok" and not step.refunded
         found.append({
             "number": number,
             "checkpoint": name,
@@ -159,7 +163,7 @@ def _submissions(steps: Sequence[Step], hashes: Sequence[str]) -> list[dict[str,
             "judged_at": now.isoformat(),
             "verdict": None if step.refunded else step.verdict,
             "refunded": step.refunded,
-            "train": result(step.returns, step.length, step.errors) if ok else None,
+            "train": result(step.returns, step.length, step.errors) if step.is_ok else None,
             "clipped_actions": step.clipped,
             "wall_s": 1.0,
         })  # fmt: skip

@@ -16,6 +16,7 @@ from typing import Any, Final
 from evopolicygym.analysis.diagnostics import CodeSize, Diagnosis, diagnose
 from evopolicygym.analysis.edits.kinds import EDITS, EditKind, SizeClass
 from evopolicygym.analysis.edits.timeline import TimelineEvent
+from evopolicygym.analysis.gain import gain_columns
 from evopolicygym.analysis.loading import Skipped, analyze_folder, find_run_folders
 from evopolicygym.analysis.spending import files_opened
 from evopolicygym.analysis.stats.hit_rates import HitCount, HitRate, hit_rate
@@ -116,7 +117,8 @@ def _mean_code_size(sizes: Sequence[CodeSize]) -> dict[str, float] | None:
 
 def flat_row(run: Diagnosis) -> FlatRow:
     """Return one row of plain values for a run; None is unknown."""
-    return asdict(run.summary) | _spending(run) | _progress(run) | _edits(run) | _structure(run)
+    gains = gain_columns(run.gain, run.learning)
+    return asdict(run.summary) | _spending(run) | gains | _progress(run) | _edits(run) | _structure(run)
 
 
 def _spending(run: Diagnosis) -> FlatRow:

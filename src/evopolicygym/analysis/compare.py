@@ -14,6 +14,7 @@ from typing import Final
 
 import numpy as np
 
+from evopolicygym.analysis.gain import GainDifference, gain_difference
 from evopolicygym.analysis.leaderboard.boards import differences, separate_reasons
 from evopolicygym.analysis.scores import Matrix, RunScore, entrant, run_score
 from evopolicygym.analysis.stats.bootstrap import DRAWS, SEED, draw, percentile_interval, probability_of_improvement
@@ -47,12 +48,14 @@ class ComparedEntrant:
 
 @dataclass(frozen=True, eq=False)
 class SharedTask:
-    """A task that both entrants have under the same comparable_id: returns (runs x cases) of each."""
+    """A task that both entrants have under the same comparable_id: returns (runs x cases) of each, and what feedback
+    was worth to them."""
 
     task: str
     comparable_id: str
     first: Matrix
     second: Matrix
+    gain: GainDifference | None
 
 
 def compared_entrants(paths: Mapping[str, Sequence[RunRecord]]) -> list[ComparedEntrant]:
@@ -67,11 +70,16 @@ def shared_tasks(first: ComparedEntrant, second: ComparedEntrant) -> tuple[list[
     both = sorted(key for key in first.runs if key in second.runs)
     keys = {task: max((key for key in both if key[0] == task), key=lambda key: _fewest_runs(first, second, key))
             for task, _ in both}  # fmt: skip
-    common = [SharedTask(*key, _matrix(first.runs[key]), _matrix(second.runs[key])) for key in keys.values()]
+    common = [_shared_task(key, first.runs[key], second.runs[key]) for key in keys.values()]
     others = sorted({task for task, _ in (*first.runs, *second.runs)} - set(keys))
     unused = {f"{task} ({name})": "under another comparable_id there are more runs"
               for task, name in both if (task, name) != keys[task]}  # fmt: skip
     return common, {task: _why_not(task, first, second) for task in others} | unused
+
+
+def _shared_task(key: tuple[str, str], first: Sequence[RunScore], second: Sequence[RunScore]) -> SharedTask:
+    gain = gain_difference([score.run for score in first], [score.run for score in second])
+    return SharedTask(*key, _matrix(first), _matrix(second), gain)
 
 
 def _fewest_runs(first: ComparedEntrant, second: ComparedEntrant, key: tuple[str, str]) -> int:
@@ -130,7 +138,7 @@ class ScoreDifference:
 @dataclass(frozen=True)
 class TaskComparison:
     """Two entrants on one task. ``correlation``: of their means by case. ``pairing_gain``: how many times larger the
-    variance of the difference would be without shared cases."""
+    variance of the difference would be without shared cases. ``gain``: what the feedback was worth to each."""
 
     task: str
     comparable_id: str
@@ -140,6 +148,7 @@ class TaskComparison:
     correlation: float | None
     pairing_gain: float | None
     difference: ScoreDifference
+    gain: GainDifference | None
 
 
 @dataclass(frozen=True)
@@ -206,6 +215,7 @@ def _compare_task(task: SharedTask, draws: int) -> TaskComparison:
         if estimate.variance
         else None,
         difference=_difference(estimate, [task], draws, parts),
+        gain=task.gain,
     )
 
 

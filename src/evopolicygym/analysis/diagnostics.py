@@ -16,6 +16,7 @@ from evopolicygym.analysis.edits.timeline import (
     run_progress,
     timeline,
 )
+from evopolicygym.analysis.gain import LearningCurve, RunGain, learning_curve, run_gain
 from evopolicygym.analysis.leaderboard.selection import candidates
 from evopolicygym.analysis.loading import RunFolder
 from evopolicygym.analysis.scores import entrant
@@ -73,10 +74,13 @@ class RunSummary:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """Everything that `analyze` computes about one run."""
+    """Everything that `analyze` computes about one run. ``learning`` is None if a submission that could be selected was
+    never validated."""
 
     summary: RunSummary
     spending: Spending
+    gain: RunGain
+    learning: LearningCurve | None
     progress: ImprovementCurve
     edits: dict[EditKind, HitCount]
     phases: tuple[EditPhase, ...]
@@ -99,6 +103,8 @@ def diagnose(opened: RunFolder) -> Diagnosis:
     return Diagnosis(
         summary=_summary(str(opened.folder), run),
         spending=run_spending(run, effort_by_submission(run, opened.folder)),
+        gain=run_gain(run),
+        learning=learning_curve(run),
         progress=run_progress(events, run.budget.total),
         edits={kind: count_hits(events, kind) for kind in EDITS},
         phases=edit_phases(events),

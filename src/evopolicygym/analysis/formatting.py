@@ -15,6 +15,11 @@ def format_number(value: float | None, digits: int = 4) -> str:
     return UNKNOWN if value is None else f"{value:.{digits}g}"
 
 
+def format_gain(value: float | None, digits: int = 4) -> str:
+    """Return a difference with its sign; 0 has none."""
+    return UNKNOWN if value is None else f"{value:+.{digits}g}" if value else "0"
+
+
 def format_fixed(value: float | None, digits: int = 3) -> str:
     return UNKNOWN if value is None else f"{value:.{digits}f}"
 

@@ -8,18 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
 from evopolicygym.analysis.scores import Matrix, mean, mean_if_known
-from evopolicygym.analysis.stats.estimates import Estimate, Interval, Number, estimate_score
+from evopolicygym.analysis.stats.estimates import Estimate, Interval, Number, estimate_difference, estimate_score
 from evopolicygym.reference.anchors import Scale, scales
 from evopolicygym.run_record import Result, RunRecord, SubmissionRecord
 
 EPISODES: Final = (16, 32, 64, 128)  # where a learning curve is read
 OK: Final = "ok"
 SHIFTED: Final = "shifted"
+NOT_MEASURED: Final = "the first submission was not measured on held-out"
+NOTHING_VARIED: Final = "no interval: nothing varied"
 
 
 @dataclass(frozen=True)
@@ -183,13 +185,31 @@ def _height(points: Sequence[LearningPoint], episodes: int) -> float | None:
     return next((point.best for point in reversed(points) if point.episodes <= episodes), None)
 
 
+GAIN_COLUMNS: Final = (
+    *("first_submission", "first_validation", "first_heldout", "gain_validation", "gain_heldout", "gain_share"),
+    *("auc", *(f"at_{mark}" for mark in EPISODES), "unchanged"),
+)
+
+
+def gain_columns(gain: RunGain, curve: LearningCurve | None) -> dict[str, Any]:
+    """Return one flat row of plain values; None is not measured."""
+    validation, heldout = gain.validation, gain.heldout
+    values = (
+        *(gain.submission, validation and validation.first, heldout and heldout.first),
+        *(validation and validation.gain.value, heldout and heldout.gain.value, heldout and heldout.share),
+        *(curve and curve.area, *(curve and curve.at[mark] for mark in EPISODES), gain.unchanged),
+    )
+    return dict(zip(GAIN_COLUMNS, values, strict=True))
+
+
 @dataclass(frozen=True)
 class EntrantGain:
     """Means over the runs of one entrant on one task.
 
     ``first``, ``gain`` and ``share`` are on held-out and cover the ``measured`` runs whose first submission was
     measured there; ``scope`` says what the interval of ``gain`` is over. On validation the selected submission was
-    chosen for its mean: that gain is optimistic. ``area`` and ``at`` are None where one run has no number.
+    chosen for its mean: that gain is optimistic. ``area``, ``at`` and ``curve`` are None where one run has no number.
+    ``curve``: mean normalised height from so many episodes on.
     ``unchanged`` of ``started`` runs with an ``ok`` submission never changed their policy after it.
     """
 
@@ -199,12 +219,41 @@ class EntrantGain:
     measured: int
     first: float | None
     gain: Number | None
-    scope: str | None
+    scope: str
     share: float | None
     validation_first: float | None
     validation_gain: Number | None
     area: float | None
     at: dict[int, float | None]
+    curve: tuple[tuple[int, float], ...] | None
+
+
+@dataclass(frozen=True)
+class GainDifference:
+    """What the feedback was worth to two entrants on one task, on held-out, and the first's gain minus the second's,
+    paired by case. ``scope`` says what the interval of the difference is over."""
+
+    firsts: tuple[float | None, float | None]
+    gains: tuple[float | None, float | None]
+    difference: Number | None
+    scope: str
+    areas: tuple[float | None, float | None]
+
+
+def gain_difference(first: Sequence[RunRecord], second: Sequence[RunRecord]) -> GainDifference | None:
+    """Compare the gains of two entrants under one comparable_id; None without runs of both."""
+    mine, theirs = entrant_gain(first), entrant_gain(second)
+    if mine is None or theirs is None:
+        return None
+    pairs = [[pair for run in runs if (pair := _hidden_results(run)[1])] for runs in (first, second)]
+    estimate = estimate_difference(*map(_differences, pairs)) if all(pairs) else None
+    return GainDifference(
+        firsts=(mine.first, theirs.first),
+        gains=(mine.gain.value if mine.gain else None, theirs.gain.value if theirs.gain else None),
+        difference=_number(estimate),
+        scope=_scope(estimate),
+        areas=(mine.area, theirs.area),
+    )
 
 
 def entrant_gain(runs: Sequence[RunRecord]) -> EntrantGain | None:
@@ -222,13 +271,34 @@ def entrant_gain(runs: Sequence[RunRecord]) -> EntrantGain | None:
         measured=len(measured),
         first=mean(gain.first for gain in measured) if measured else None,
         gain=_number(heldout),
-        scope=heldout.scope if heldout else None,
+        scope=_scope(heldout),
         share=_share(measured, scale_of(runs[0])),
         validation_first=_mean_first([gain.validation for gain in gains if gain.validation]),
         validation_gain=_number(validation),
         area=mean_if_known(curve.area if curve else None for curve in curves),
         at={mark: mean_if_known(curve.at[mark] if curve else None for curve in curves) for mark in EPISODES},
+        curve=_mean_curve(curves, scale_of(runs[0])),
     )
+
+
+def _mean_curve(curves: Sequence[LearningCurve | None], scale: Scale | None) -> tuple[tuple[int, float], ...] | None:
+    known = [curve for curve in curves if curve]
+    if scale is None or len(known) < len(curves):
+        return None
+    heights = [
+        tuple((point.episodes, normalised_height(point.best, scale)) for point in curve.points) for curve in known
+    ]
+    return mean_steps(heights)
+
+
+def mean_steps(curves: Sequence[Sequence[tuple[int, float]]]) -> tuple[tuple[int, float], ...]:
+    """Average step functions that are 0 until their first point."""
+    episodes = sorted({0, *(at for curve in curves for at, _ in curve)})
+    return tuple((at, mean(_step(curve, at) for curve in curves)) for at in episodes)
+
+
+def _step(curve: Sequence[tuple[int, float]], episodes: int) -> float:
+    return next((height for at, height in reversed(curve) if at <= episodes), 0.0)
 
 
 def _estimate(pairs: Sequence[Pair | None]) -> Estimate | None:
@@ -238,6 +308,12 @@ def _estimate(pairs: Sequence[Pair | None]) -> Estimate | None:
 
 def _number(estimate: Estimate | None) -> Number | None:
     return Number(estimate.value, _interval(estimate)) if estimate else None
+
+
+def _scope(estimate: Estimate | None) -> str:
+    if estimate is None:
+        return NOT_MEASURED
+    return estimate.scope if estimate.variance else NOTHING_VARIED
 
 
 def _mean_first(gains: Sequence[Gain]) -> float | None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from evopolicygym.analysis.analyze import EntrantSummary
     from evopolicygym.analysis.compare import ComparedEntrant, PairComparison
     from evopolicygym.analysis.diagnostics import Diagnosis
+    from evopolicygym.analysis.knowledge_gap import KnowledgeGap
     from evopolicygym.analysis.leaderboard.build import Leaderboard
     from evopolicygym.analysis.loading import Skipped
 
@@ -24,17 +25,21 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Comparison:
     """Entrants against each other. ``pairs`` hold the paired differences; ``sides`` say who was compared, and which of
-    their runs have no score; ``skipped`` are folders that could not be read."""
+    their runs have no score; ``knowledge_gaps`` are those of entrants with runs on plain and on disguised tasks;
+    ``skipped`` are folders that could not be read."""
 
     pairs: tuple[PairComparison, ...]
     sides: tuple[ComparedEntrant, ...]
+    knowledge_gaps: tuple[KnowledgeGap, ...]
     skipped: tuple[Skipped, ...]
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything as plain values, as `compare --json` prints it."""
         sides = [{"label": side.label, "missing": side.missing, "apart": side.apart} for side in self.sides]
         skipped = [asdict(skip) for skip in self.skipped]
-        return {"pairs": [asdict(pair) for pair in self.pairs], "sides": sides, "skipped": skipped}
+        gaps = [asdict(gap) for gap in self.knowledge_gaps]
+        pairs = [asdict(pair) for pair in self.pairs]
+        return {"pairs": pairs, "sides": sides, "knowledge_gaps": gaps, "skipped": skipped}
 
 
 @dataclass(frozen=True)
@@ -103,10 +108,11 @@ def compare(*runs: RunsLike) -> Comparison:
 
     Args:
         runs: One argument for each side: a path, ``Runs``, or several ``Run``. Where one holds runs of several
-            entrants, each of them is a side.
+            entrants, each of them is a side. One entrant is enough if it has runs on plain and on disguised tasks:
+            its knowledge gap is computed.
 
     Raises:
-        UserError: There are fewer than two sides, or no run below a path.
+        UserError: There are fewer than two sides and no knowledge gap, or there is no run below a path.
 
     >>> import evopolicygym
     >>> made = evopolicygym.compare("examples/runs")
@@ -115,16 +121,19 @@ def compare(*runs: RunsLike) -> Comparison:
     """
     from evopolicygym.analysis import compare as analysis
     from evopolicygym.analysis.compare import compared_entrants
+    from evopolicygym.analysis.knowledge_gap import knowledge_gaps
 
     gathered = [gather(side) for side in runs]
     skipped = tuple(skip for side in gathered for skip in side.skipped)
-    entrants = compared_entrants(_by_label(gathered))
-    if len(entrants) < 2:
+    records = _by_label(gathered)
+    entrants, gaps = compared_entrants(records), knowledge_gaps(run for side in records.values() for run in side)
+    if len(entrants) < 2 and not gaps:
         left_out = "".join(f"\n{skip.path} is left out: {skip.why}" for skip in skipped)
         raise UserError(
-            f"there is one side only{left_out}", "Name two folders, or one that holds runs of two entrants."
+            f"there is one side only{left_out}",
+            "Name two folders, or one that holds runs of two entrants, or of one on plain and disguised tasks.",
         )
-    return Comparison(tuple(analysis.compare(entrants)), tuple(entrants), skipped)
+    return Comparison(tuple(analysis.compare(entrants)), tuple(entrants), gaps, skipped)
 
 
 def analyze(runs: RunsLike | Iterable[str | os.PathLike[str]]) -> Analysis:

@@ -6,16 +6,16 @@ from collections.abc import Iterable, Iterator
 from itertools import repeat
 from typing import Any, Final
 
+from evopolicygym.analysis.gain import GAIN_COLUMNS, gain_columns, learning_curve, run_gain, scale_of
 from evopolicygym.analysis.leaderboard.build import mean_cost
 from evopolicygym.analysis.scores import entrant
 from evopolicygym.api.results import Run
-from evopolicygym.reference.anchors import scales
 from evopolicygym.run_record import CheckpointRecord, Result
 
 RUN: Final = (
     *("folder", "run", "task", "family", "demand", "entrant", "agent", "model", "seed"),
     *("status", "outcome", "closed_because", "stopped_early", "score", "normalised", "missing"),
-    *("selected_submission", "validation_mean", "submissions", "budget", "charged"),
+    *("selected_submission", "validation_mean", *GAIN_COLUMNS, "submissions", "budget", "charged"),
     *("isolation_policy", "isolation_agent", "agent_network", "publishable"),
     *("splits_id", "comparable_id", "bit_id", "validation_cases", "heldout_cases", "max_candidates"),
     *("turns", "input_tokens", "cached_tokens", "output_tokens", "cost_usd", "agent_wall_s"),
@@ -34,46 +34,50 @@ EPISODE: Final = (*OF_RUN, "split", "submission", "checkpoint", "selected", "cas
 def run_row(run: Run) -> dict[str, Any]:
     record, score = run.record, run.score
     agent, outcome, used = record.agent, record.outcome, mean_cost([record])
-    scale = scales().get(run.task)
-    return _of_run(run) | {
-        "family": record.task.family,
-        "demand": record.task.demand,
-        "agent": run.agent,
-        "model": agent.model if agent else None,
-        "seed": agent.seed if agent else None,
-        "status": run.status,
-        "outcome": run.outcome,
-        "closed_because": record.times.closed_because,
-        "stopped_early": outcome.stopped_early if outcome else None,
-        "score": score,
-        "normalised": None if score is None or scale is None else (score - scale.low) / scale.unit,
-        "missing": run.missing,
-        "selected_submission": outcome.submission if outcome else None,
-        "validation_mean": outcome.validation_mean if outcome else None,
-        "submissions": len(record.submissions),
-        "budget": record.budget.total,
-        "charged": record.budget.charged,
-        "isolation_policy": record.isolation.policy,
-        "isolation_agent": record.isolation.agent,
-        "agent_network": record.isolation.agent_network,
-        "publishable": record.isolation.publishable,
-        "splits_id": record.ids.splits_id,
-        "comparable_id": record.ids.comparable_id,
-        "bit_id": record.ids.bit_id,
-        "validation_cases": record.options.validation_cases,
-        "heldout_cases": record.options.heldout_cases,
-        "max_candidates": record.options.max_candidates,
-        "turns": len(record.turns),
-        "input_tokens": used.input_tokens,
-        "cached_tokens": used.cached_tokens,
-        "output_tokens": used.output_tokens,
-        "cost_usd": used.dollars,
-        "agent_wall_s": used.wall_s,
-        "opened": record.times.opened,
-        "closed": record.times.closed,
-        "finished": record.times.finished,
-        "evopolicygym": record.evopolicygym,
-    }
+    scale = scale_of(record)
+    return (
+        _of_run(run)
+        | gain_columns(run_gain(record), learning_curve(record))
+        | {
+            "family": record.task.family,
+            "demand": record.task.demand,
+            "agent": run.agent,
+            "model": agent.model if agent else None,
+            "seed": agent.seed if agent else None,
+            "status": run.status,
+            "outcome": run.outcome,
+            "closed_because": record.times.closed_because,
+            "stopped_early": outcome.stopped_early if outcome else None,
+            "score": score,
+            "normalised": None if score is None or scale is None else (score - scale.low) / scale.unit,
+            "missing": run.missing,
+            "selected_submission": outcome.submission if outcome else None,
+            "validation_mean": outcome.validation_mean if outcome else None,
+            "submissions": len(record.submissions),
+            "budget": record.budget.total,
+            "charged": record.budget.charged,
+            "isolation_policy": record.isolation.policy,
+            "isolation_agent": record.isolation.agent,
+            "agent_network": record.isolation.agent_network,
+            "publishable": record.isolation.publishable,
+            "splits_id": record.ids.splits_id,
+            "comparable_id": record.ids.comparable_id,
+            "bit_id": record.ids.bit_id,
+            "validation_cases": record.options.validation_cases,
+            "heldout_cases": record.options.heldout_cases,
+            "max_candidates": record.options.max_candidates,
+            "turns": len(record.turns),
+            "input_tokens": used.input_tokens,
+            "cached_tokens": used.cached_tokens,
+            "output_tokens": used.output_tokens,
+            "cost_usd": used.dollars,
+            "agent_wall_s": used.wall_s,
+            "opened": record.times.opened,
+            "closed": record.times.closed,
+            "finished": record.times.finished,
+            "evopolicygym": record.evopolicygym,
+        }
+    )
 
 
 def submission_rows(run: Run) -> Iterator[dict[str, Any]]:

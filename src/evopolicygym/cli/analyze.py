@@ -15,7 +15,8 @@ import typer
 from evopolicygym.analysis.analyze import EntrantSummary, summarize_entrants
 from evopolicygym.analysis.diagnostics import CodeSize, Diagnosis
 from evopolicygym.analysis.edits.kinds import EDITS, PAPER_EDITS, SizeClass
-from evopolicygym.analysis.formatting import UNKNOWN, format_number
+from evopolicygym.analysis.formatting import UNKNOWN, format_fixed, format_gain, format_interval, format_number
+from evopolicygym.analysis.gain import EPISODES
 from evopolicygym.analysis.spending import files_opened
 from evopolicygym.analysis.stats.hit_rates import HitRate
 from evopolicygym.cli.options import RunFolders
@@ -49,6 +50,11 @@ PROGRESS_HEADER = (
     "rolled back",
     "last - best",
 )
+GAIN_TITLE = (
+    "what the feedback was worth: selected minus first submission on held-out (gain), learning curve on validation"
+)
+GAIN_HEADER = ("run", "first", "gain", "95 % over cases", "share", "area from 0", "changed")
+GAIN_OPTIONAL = ("share", "changed")
 TOKEN_HEADER = (
     "run",
     "turns",
@@ -99,6 +105,11 @@ def _print_csv(rows: list[dict[str, Any]]) -> None:
 def _show_runs(runs: Sequence[Diagnosis]) -> None:
     summaries = summarize_entrants(runs)
     _table("runs", RUN_HEADER, [_run(run) for run in runs], RUN_OPTIONAL)
+    marks = [mark for mark in EPISODES if any(run.learning and run.learning.at[mark] is not None for run in runs)]
+    header = (*GAIN_HEADER, *(f"at {mark}" for mark in marks))
+    _table(GAIN_TITLE, header, [_gain(run, marks) for run in runs], GAIN_OPTIONAL)
+    print_text(_unchanged(runs))
+    print_text()
     _table("progress of the best validation mean", PROGRESS_HEADER, [_progress(run) for run in runs])
     _table("tokens, and feedback files opened between submissions", TOKEN_HEADER, [_tokens(run) for run in runs])
     _table("edits: hits / number, by kind", EDIT_HEADER, [_edits(run) for run in runs], EDIT_OPTIONAL)
@@ -123,6 +134,26 @@ def _run(run: Diagnosis) -> Sequence[str]:
         str(spent.distinct_cases),
         str(spent.repeated_episodes),
     )
+
+
+def _gain(run: Diagnosis, marks: Sequence[int]) -> Sequence[str]:
+    heldout, curve = run.gain.heldout, run.learning
+    return (
+        _name(run),
+        format_number(heldout.first if heldout else None),
+        format_gain(heldout.gain.value if heldout else None),
+        format_interval(heldout.gain.interval if heldout else None),
+        _percent(heldout.share if heldout else None),
+        format_fixed(curve.area if curve else None),
+        {True: "never", False: "yes", None: UNKNOWN}[run.gain.unchanged],
+        *(format_number(curve.at[mark] if curve else None) for mark in marks),
+    )
+
+
+def _unchanged(runs: Sequence[Diagnosis]) -> str:
+    started = [run.gain for run in runs if run.gain.submission is not None]
+    unchanged = sum(gain.unchanged is True for gain in started)
+    return f"{unchanged} of {len(started)} runs never changed their policy after the first submission"
 
 
 def _progress(run: Diagnosis) -> Sequence[str]:

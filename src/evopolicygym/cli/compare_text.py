@@ -8,28 +8,32 @@ from evopolicygym.analysis.compare import ComparedEntrant, PairComparison, Score
 from evopolicygym.analysis.formatting import (
     coverage_warning,
     format_fixed,
+    format_gain,
     format_interval,
     format_number,
     format_probability,
     format_with_interval,
 )
+from evopolicygym.analysis.gain import GainDifference
 from evopolicygym.analysis.stats.estimates import CONFIDENCE_LEVEL
 from evopolicygym.analysis.stats.power import CASES, POWER, RunsNeeded
 from evopolicygym.cli.output import print_table, print_text
 
+LEVEL = f"{CONFIDENCE_LEVEL:.0%} interval"
 COLUMNS = (
     "task",
     "runs",
     "first",
     "second",
     "difference",
-    f"{CONFIDENCE_LEVEL:.0%} interval",
+    LEVEL,
     "p",
     "p (Holm)",
     "interval of",
 )
 OPTIONAL = ("p", "runs", "second", "first")  # either score follows from the other and the difference
-BESIDE = ("task", "P(improvement)", "correlation by case", "gain from pairing", "runs needed")
+BESIDE = ("task", "P(improvement)", "correlation by case", "pairing factor", "runs needed")
+GAINS = ("task", "gain, first", "gain, second", "difference", LEVEL, "area, first", "area, second", "interval of")
 OVERALL = "overall, normalised"
 
 
@@ -41,9 +45,10 @@ def show_pairs(pairs: Sequence[PairComparison], sides: Sequence[ComparedEntrant]
             print_text(f"missing: {side.label}, {run}: {reason}")
         for reason in side.apart:
             print_text(f"not for a common table: {side.label}: {reason}")
-    print_text(
-        f"runs needed: of each side, with {CASES[0]} cases, to find this difference with a probability of {POWER:.0%}"
-    )
+    if any(pair.tasks for pair in pairs):
+        needed = f"with {CASES[0]} cases, to find this difference with a probability of {POWER:.0%}"
+        print_text(f"runs needed: of each side, {needed}")
+        print_text("gain: selected minus first submission on held-out; area: under the normalised curve from episode 0")
 
 
 def _show_pair(pair: PairComparison) -> None:
@@ -51,7 +56,9 @@ def _show_pair(pair: PairComparison) -> None:
     if pair.tasks:
         whole = [pair.overall] if pair.overall else []
         print_table(COLUMNS, [*map(_task, pair.tasks), *map(_overall, whole)], optional=OPTIONAL, remarks="interval of")
-        print_table(BESIDE, [*map(_beside, pair.tasks), *map(_overall_beside, whole)], optional=("gain from pairing",))
+        print_table(BESIDE, [*map(_beside, pair.tasks), *map(_overall_beside, whole)], optional=("pairing factor",))
+        gains = [_gain(task.task, task.gain) for task in pair.tasks if task.gain]
+        print_table(GAINS, gains, optional=("area, first", "area, second"), remarks="interval of")
     if pair.overall and pair.overall.plans:
         plans = ", ".join(f"{_needed(plan)} with {plan.cases} cases" for plan in pair.overall.plans)
         print_text(
@@ -85,6 +92,18 @@ def _difference(difference: ScoreDifference) -> tuple[str, ...]:
 def _beside(task: TaskComparison) -> tuple[str, ...]:
     pairing = (format_fixed(task.correlation, 2), format_fixed(task.pairing_gain, 2))
     return (task.task, format_with_interval(task.difference.p_improvement, 2), *pairing, _planned(task.difference))
+
+
+def _gain(task: str, gain: GainDifference) -> tuple[str, ...]:
+    difference = gain.difference
+    return (
+        task,
+        *map(format_gain, gain.gains),
+        format_gain(difference.value if difference else None),
+        format_interval(difference.interval if difference else None),
+        *map(format_fixed, gain.areas),
+        gain.scope,
+    )
 
 
 def _overall_beside(difference: ScoreDifference) -> tuple[str, ...]:

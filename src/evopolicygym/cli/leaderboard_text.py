@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from evopolicygym.analysis.knowledge_gap import KnowledgeGap
 from evopolicygym.analysis.leaderboard.aggregates import Aggregate
 from evopolicygym.analysis.leaderboard.build import BoardTable, Leaderboard, PaperRows
 from evopolicygym.analysis.leaderboard.task_table import TaskTable
 from evopolicygym.analysis.leaderboard.text_tables import (
     TextTable,
     cost_table,
+    feedback_table,
+    knowledge_gap_table,
     other_aggregates_table,
     published_table,
     selection_table,
     standings_table,
     task_scores_table,
+    unchanged_runs,
 )
 from evopolicygym.cli.output import print_table, print_text
 
@@ -26,6 +30,8 @@ def show_leaderboard(leaderboard: Leaderboard) -> None:
         for difference in board.differs:
             print_text(f"  differs from board 1 in {difference}")
         _show_board(board)
+    for gap in leaderboard.knowledge_gaps:
+        show_knowledge_gap(gap)
     print_text(
         f"\nscores: mean over tasks of (score - L) / (U - L), scale {leaderboard.scale_version}; intervals and "
         f"P(first): `evopolicygym docs statistics`, {leaderboard.draws:,} draws"
@@ -39,10 +45,12 @@ def _show_board(board: BoardTable) -> None:
             _show_aggregate(aggregate)
     for table in board.tasks:
         _show_task(table)
-    for text_table in (selection_table(board), cost_table(board)):
+    for text_table in (feedback_table(board), selection_table(board), cost_table(board)):
         if text_table.rows:
             print_text(f"\n{text_table.title}")
             _print(text_table)
+    if finding := unchanged_runs(board):
+        print_text(f"\n{finding}")
     if board.paper_rows is PaperRows.APART and board.published:
         published = published_table(board)
         print_text(f"\n{published.title}")
@@ -53,6 +61,14 @@ def _show_board(board: BoardTable) -> None:
 
 def _most_tasks(aggregate: Aggregate) -> str:
     return f"{aggregate.name} (at most {max(aggregate.incomplete.values(), default=0)} of {aggregate.tasks})"
+
+
+def show_knowledge_gap(gap: KnowledgeGap) -> None:
+    table = knowledge_gap_table(gap)
+    print_text(f"\n{table.title}")
+    _print(table)
+    for task, reason in gap.left_out.items():
+        print_text(f"  not paired: {task}: {reason}")
 
 
 def _show_aggregate(aggregate: Aggregate) -> None:

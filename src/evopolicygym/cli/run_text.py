@@ -11,7 +11,7 @@ from typing import Final
 
 from rich.text import Text
 
-from evopolicygym.analysis.formatting import pluralize
+from evopolicygym.analysis.formatting import format_gain, format_interval, pluralize
 from evopolicygym.cli.output import describe_cases, print_fields, print_json, print_table, print_text, stderr, stdout
 from evopolicygym.errors import Fault
 from evopolicygym.judge.state import RunPhase, RunState
@@ -204,4 +204,28 @@ def _lines(record: RunRecord) -> list[tuple[str, str]]:
         lines.append(("repeated", "NOT equal: the policy plays differently each time (does it read a clock?)"))
     cases = pluralize(len(outcome.heldout.returns), "case")
     score = f"{outcome.heldout.mean:.6g} (std {outcome.heldout.std:.4g}, {cases})"
-    return [*lines, ("held-out", f"{score}, submission {outcome.submission}")]
+    return [*lines, ("held-out", f"{score}, submission {outcome.submission}"), *_worth(record)]
+
+
+def _worth(record: RunRecord) -> list[tuple[str, str]]:
+    """Return what the feedback was worth: the first submission against the selected one, on held-out."""
+    from evopolicygym.analysis.gain import NOT_MEASURED, run_gain  # scipy takes a while to import
+    from evopolicygym.analysis.stats.estimates import CONFIDENCE_LEVEL
+
+    made = run_gain(record)
+    if made.unchanged:
+        return [("feedback", "was worth nothing: the policy never changed after the first submission")]
+    if made.heldout is None:
+        return [("feedback", f"what it was worth is unknown: {NOT_MEASURED}")]
+    gain = made.heldout
+    if made.submission is not None and _is_selected(record, made.submission):
+        return [("feedback", "was worth nothing: the policy of the first submission was selected")]
+    span = gain.gain.interval
+    over_cases = f" ({CONFIDENCE_LEVEL:.0%} over cases: {format_interval(span)})" if span else ""
+    scores = f"first submission {gain.first:.6g}, selected {gain.selected:.6g}"
+    return [("feedback", f"{scores}: feedback was worth {format_gain(gain.gain.value)}{over_cases}")]
+
+
+def _is_selected(record: RunRecord, number: int) -> bool:
+    first = next(submission for submission in record.submissions if submission.number == number)
+    return record.outcome is not None and record.outcome.checkpoint == first.checkpoint

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
+from evopolicygym.analysis.knowledge_gap import KnowledgeGap, knowledge_gaps
 from evopolicygym.analysis.leaderboard.aggregates import Aggregate, aggregate, task_groups
 from evopolicygym.analysis.leaderboard.boards import Board, boards, conditions
 from evopolicygym.analysis.leaderboard.selection import mean_candidates
@@ -113,11 +114,13 @@ class BoardTable:
 
 @dataclass(frozen=True)
 class Leaderboard:
-    """All boards, the largest publishable one first: the object behind `leaderboard --json`."""
+    """All boards, the largest publishable one first, and the knowledge gaps of entrants with runs on plain and on
+    disguised tasks, which are never on one board: the object behind `leaderboard --json`."""
 
     scale_version: int
     draws: int
     boards: tuple[BoardTable, ...]
+    knowledge_gaps: tuple[KnowledgeGap, ...]
 
     @property
     def missing(self) -> int:
@@ -144,7 +147,8 @@ def leaderboard(
         raise UserError(
             f"there are {entrants} entrants; a leaderboard takes at most {MAX_ENTRANTS}", "Give folders with fewer."
         )
-    return Leaderboard(scale_version(), draws, tuple(_board(board, files, with_paper, draws) for board in boards(runs)))
+    tables = tuple(_board(board, files, with_paper, draws) for board in boards(runs))
+    return Leaderboard(scale_version(), draws, tables, knowledge_gaps(runs))
 
 
 def _board(board: Board, files: Sequence[AnchorFile], with_paper: bool, draws: int) -> BoardTable:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from evopolicygym.analysis.gain import EntrantGain, entrant_gain
 from evopolicygym.analysis.leaderboard.selection import Selections, mean_candidates, selections
 from evopolicygym.analysis.leaderboard.task_results import EntryKind, MissingRun, TaskEntry, TaskResults, TrivialScores
 from evopolicygym.analysis.scores import RANDOM, paper_normalised
@@ -21,7 +22,8 @@ class TaskRow:
     ``places`` is the rank interval. ``p_first`` is the share of draws in which the entrant has rank 1, alone or shared.
     ``beats_trivial`` is None where no trivial policy was measured on the same cases, and for the random policy itself.
     ``coverage`` is the measured coverage of intervals from so many runs. ``checkpoints`` is the mean number of distinct
-    checkpoints that hidden validation chose among; None for rows that are not runs.
+    checkpoints that hidden validation chose among. ``gain`` is what the feedback was worth. Both are None for rows that
+    are not runs.
     """
 
     entrant: str
@@ -42,6 +44,7 @@ class TaskRow:
     flags: tuple[str, ...]
     selection: Selections | None
     checkpoints: float | None
+    gain: EntrantGain | None
 
 
 @dataclass(frozen=True)
@@ -114,6 +117,7 @@ def _row(
         flags=entry.flags,
         selection=selections(entry.runs),
         checkpoints=mean_candidates(entry.runs),
+        gain=entrant_gain(entry.runs),
     )
 
 

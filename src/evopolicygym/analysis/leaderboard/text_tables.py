@@ -12,16 +12,19 @@ from evopolicygym.analysis.formatting import (
     coverage_warning,
     format_count,
     format_fixed,
+    format_gain,
     format_interval,
     format_number,
     format_probability,
     format_ranks,
     format_with_interval,
 )
+from evopolicygym.analysis.gain import EPISODES, EntrantGain
+from evopolicygym.analysis.knowledge_gap import KnowledgeGap
 from evopolicygym.analysis.leaderboard.aggregates import Aggregate, AggregateRow
 from evopolicygym.analysis.leaderboard.build import BoardTable, CostRow
 from evopolicygym.analysis.leaderboard.task_table import TaskRow, TaskTable
-from evopolicygym.analysis.stats.estimates import CONFIDENCE_LEVEL, FULL_SCOPE
+from evopolicygym.analysis.stats.estimates import CONFIDENCE_LEVEL, FULL_SCOPE, coverage
 
 LEVEL: Final = f"{CONFIDENCE_LEVEL:.0%}"
 
@@ -59,25 +62,74 @@ def other_aggregates_table(aggregate: Aggregate) -> TextTable:
 
 def task_scores_table(table: TaskTable) -> TextTable:
     """Return the entrants of one task, best first."""
-    columns = ("rank", "entrant", "runs", "checkpoints", "score", f"{LEVEL} interval", "ranks", "P(first)",
-               "normalised", "paper's", "rank score", "notes")  # fmt: skip
-    optional = ("rank score", "paper's", "normalised", "checkpoints", "P(first)", "ranks", "runs")
+    columns = ("rank", "entrant", "runs", "checkpoints", "score", f"{LEVEL} interval", "first", "gain", "ranks",
+               "P(first)", "normalised", "paper's", "rank score", "notes")  # fmt: skip
+    optional = ("rank score", "paper's", "normalised", "checkpoints", "P(first)", "ranks", "runs", "first")
     title = f"{table.task}: {table.cases} held-out cases, N = {table.entrants}"
     rows = [_task_row(row, table) for row in table.rows]
     return TextTable(title, columns, rows, remarks="notes", optional=optional)
 
 
+def feedback_table(board: BoardTable) -> TextTable:
+    """Return what the feedback was worth beyond the gain itself, which is in the table of each task."""
+    gains = [(table.task, row.entrant, row.gain) for table in board.tasks for row in table.rows if row.gain]
+    marks = [mark for mark in EPISODES if any(gain.at[mark] is not None for _, _, gain in gains)]
+    columns = ("task", "entrant", f"{LEVEL} interval of the gain", "share", "area from 0",
+               *(f"at {mark}" for mark in marks), "unchanged", "interval of")  # fmt: skip
+    rows = [
+        (task, label, format_interval(gain.gain.interval if gain.gain else None), format_fixed(gain.share, 2),
+         format_fixed(gain.area), *(format_number(gain.at[mark]) for mark in marks),
+         f"{gain.unchanged} of {gain.started}", "; ".join(_interval_of(gain)))
+        for task, label, gain in gains
+    ]  # fmt: skip
+    title = (
+        "what the feedback was worth: gain is selected minus first submission on held-out, share its part of the "
+        "normalised score, area from 0 that under the normalised validation curve from episode 0"
+    )
+    optional = ("share", "unchanged", *(f"at {mark}" for mark in marks))
+    return TextTable(title, columns, rows, remarks="interval of", optional=optional)
+
+
+def _interval_of(gain: EntrantGain) -> Iterator[str]:
+    yield gain.scope
+    if gain.gain and gain.gain.interval:
+        yield from coverage_warning(coverage(1, gain.measured), gain.measured)
+
+
+def unchanged_runs(board: BoardTable) -> str:
+    """Say how many runs never changed their policy; empty where no run has an ``ok`` submission."""
+    gains = [row.gain for table in board.tasks for row in table.rows if row.gain]
+    started = sum(gain.started for gain in gains)
+    unchanged = sum(gain.unchanged for gain in gains)
+    return f"{unchanged} of {started} runs never changed their policy after the first submission" if started else ""
+
+
+def knowledge_gap_table(gap: KnowledgeGap) -> TextTable:
+    """Return the scores of one entrant on plain and on disguised tasks, by task and over all of them."""
+    columns = ("task", "runs", "plain", "disguised", "gap", f"{LEVEL} interval", "normalised", "interval of")
+    rows = [
+        (task.task, f"{task.runs[0]}, {task.runs[1]}", format_number(task.plain, 6), format_number(task.disguised, 6),
+         format_number(task.gap.value), format_interval(task.gap.interval), format_fixed(task.normalised), task.scope)
+        for task in gap.tasks
+    ]  # fmt: skip
+    if gap.normalised:
+        over = f"{gap.normalised_tasks} tasks" if gap.normalised.interval else "no interval: one task"
+        rows.append(("overall, normalised", "", "", "", "", format_interval(gap.normalised.interval, 3),
+                     format_fixed(gap.normalised.value), over))  # fmt: skip
+    title = f"knowledge gap of {gap.entrant}: plain (text: {gap.text}) minus disguised, on the same tasks and cases"
+    return TextTable(title, columns, rows, text=("task",), remarks="interval of", optional=("runs", "disguised"))
+
+
 def selection_table(board: BoardTable) -> TextTable:
     """Return what selection by validation gained and lost."""
-    columns = ("task", "entrant", "runs", "candidates", "optimism", "regret", "regret known for")
+    columns = ("task", "entrant", "optimism", "regret", "regret known for")
     rows = [
-        (table.task, row.entrant, str(selection.runs), format_number(selection.candidates),
-         format_number(selection.optimism), format_number(selection.regret),
-         f"{selection.measured} of {selection.runs}")
+        (table.task, row.entrant, format_number(selection.optimism), format_number(selection.regret),
+         f"{selection.measured} of {selection.runs} runs")
         for table in board.tasks for row in table.rows if (selection := row.selection)
     ]  # fmt: skip
     title = "selection: validation minus held-out of the selected (optimism), best candidate minus selected (regret)"
-    return TextTable(title, columns, rows, optional=("regret known for", "candidates", "runs"))
+    return TextTable(title, columns, rows, optional=("regret known for",))
 
 
 def cost_table(board: BoardTable) -> TextTable:
@@ -125,6 +177,8 @@ def _task_row(row: TaskRow, table: TaskTable) -> tuple[str, ...]:
         format_number(row.checkpoints),
         format_number(row.score, 6),
         format_interval(row.interval),
+        format_number(row.gain.first if row.gain else None, 6),
+        format_gain(row.gain.gain.value if row.gain and row.gain.gain else None),
         format_ranks(row.places),
         format_probability(row.p_first),
         format_fixed(row.normalised),
@@ -142,6 +196,8 @@ def _notes(row: TaskRow, table: TaskTable) -> Iterator[str]:
     if row.beats_trivial is False:
         best = max(table.trivial, key=table.trivial.__getitem__)
         yield f"does not beat the trivial policy {best!r}"
+    if row.gain and 0 < row.gain.measured < row.gain.runs:
+        yield f"first and gain are of {row.gain.measured} of {row.gain.runs} runs"
     yield from row.flags
 
 
