@@ -61,9 +61,10 @@ def synthetic_run(
     minutes: int = 60,
     facts: dict[str, Any] | None = None,
     name: str = "run",
+    options: dict[str, Any] | None = None,
 ) -> RunRecord:
     """Return a record. ``returns`` are the held-out returns, None for a run without; ``checkpoints`` are pairs of
-    validation mean and held-out returns."""
+    validation mean and held-out returns; ``options`` are conditions, as facts of the fingerprint state them."""
     count = cases or (2 if returns is None else len(returns))
     mark = {**fingerprint(task, splits, count, budget), **(facts or {})}
     scored = kind == "scored"
@@ -86,7 +87,7 @@ def synthetic_run(
             "ids": {"splits_id": splits, "comparable_id": comparable_id(mark), "bit_id": "b-1", "fingerprint": mark},
             "options": {
                 "validation_cases": 16, "heldout_cases": count, "validate_when": "after", "video": "none",
-                "stock": False,
+                "stock": False, **(options or {}),
             },
             "agent": agent and Agent(name=agent, model=model, settings=settings or {}).model_dump(),
             "isolation": {

@@ -17,6 +17,7 @@ from typing import Final
 import numpy as np
 from scipy import stats
 
+from evopolicygym.analysis.formatting import pluralize
 from evopolicygym.analysis.gain import scale_of
 from evopolicygym.analysis.leaderboard.boards import conditions, separate_reasons
 from evopolicygym.analysis.scores import Matrix, RunScore, entrant, mean, run_score
@@ -101,7 +102,9 @@ def _gap(label: str, text: str, plain: Sequence[RunScore], disguised: Sequence[R
         chosen = max(pairs, key=lambda pair: min(map(len, pair)))
         tasks.append(_task_gap(task, *chosen))
         if unused := sum(map(len, (*with_plain[task], *with_disguise[task]))) - sum(map(len, chosen)):
-            left_out[f"{task}: {unused} runs"] = "with another disguise or other conditions, and fewer runs"
+            left_out[f"{task}: {pluralize(unused, 'run')}"] = (
+                "with another disguise or other conditions, and fewer runs"
+            )
     scaled = [task.normalised for task in tasks if task.normalised is not None]
     return KnowledgeGap(label, text, tuple(tasks), mean_over_tasks(scaled) if scaled else None, len(scaled), left_out)
 
