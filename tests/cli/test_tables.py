@@ -81,8 +81,8 @@ def test_a_pipe_gets_what_the_widest_terminal_shows(arguments):
 def test_the_leaderboard_at_80_columns_has_what_a_reader_needs_first():
     lines = cli_on_terminal(80, "leaderboard", RUNS)
     heading = next(line for line in lines if line.startswith("  rank"))
-    assert heading.split() == ["rank", "entrant", "runs", "score", "95%", "interval", "ranks", "P(first)"]
-    assert {"normalised", "paper's", "rank score", "checkpoints"} <= left_out(lines)
+    assert heading.split() == ["rank", "entrant", "runs", "score", "95%", "interval", "gain", "ranks"]
+    assert {"normalised", "paper's", "rank score", "checkpoints", "first", "P(first)"} <= left_out(lines)
     cost = lines[next(i for i, line in enumerate(lines) if line.startswith("cost: ")) :]
     assert any("checkpoints" in line.split() for line in cost)
     place = next(i for i, line in enumerate(lines) if line.startswith("     2  command climber.py "))

@@ -64,7 +64,7 @@ def task_scores_table(table: TaskTable) -> TextTable:
     """Return the entrants of one task, best first."""
     columns = ("rank", "entrant", "runs", "checkpoints", "score", f"{LEVEL} interval", "first", "gain", "ranks",
                "P(first)", "normalised", "paper's", "rank score", "notes")  # fmt: skip
-    optional = ("rank score", "paper's", "normalised", "checkpoints", "P(first)", "ranks", "runs", "first")
+    optional = ("rank score", "paper's", "normalised", "checkpoints", "first", "P(first)", "ranks", "runs")
     title = f"{table.task}: {table.cases} held-out cases, N = {table.entrants}"
     rows = [_task_row(row, table) for row in table.rows]
     return TextTable(title, columns, rows, remarks="notes", optional=optional)
@@ -83,8 +83,8 @@ def feedback_table(board: BoardTable) -> TextTable:
         for task, label, gain in gains
     ]  # fmt: skip
     title = (
-        "what the feedback was worth: gain is selected minus first submission on held-out, share its part of the "
-        "normalised score, area from 0 that under the normalised validation curve from episode 0"
+        "what the feedback was worth: the gain (selected minus first submission on held-out), its share of the "
+        "normalised score, and the learning curve of validation from episode 0"
     )
     optional = ("share", "unchanged", *(f"at {mark}" for mark in marks))
     return TextTable(title, columns, rows, remarks="interval of", optional=optional)
