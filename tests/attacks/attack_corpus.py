@@ -48,7 +48,7 @@ class Attack:
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """From the constants of the file, which is never imported here: it is hostile."""
+        """Read the constants of the file without importing it: it is hostile."""
         tree = ast.parse(path.read_text())
         known = DEFAULTS | {name: value for node in tree.body for name, value in _constant(node)}
         expect = _several(known["EXPECT"])

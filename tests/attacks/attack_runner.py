@@ -77,7 +77,7 @@ class Outcome:
         return cls(**data | {"level": Level(data["level"])})
 
     def complaint(self, attack: Attack) -> str:
-        """Why this is not what must be; empty when it is."""
+        """Return how the outcome differs from the expected one; empty if it does not."""
         acceptable = attack.acceptable(self.level)
         unexpected = [outcome for outcome in self.outcomes if outcome not in acceptable]
         if acceptable == ("breach",):
@@ -90,7 +90,7 @@ class Outcome:
 
 
 class Plays(Protocol):
-    """What is needed of an engine."""
+    """The part of an engine that the attacks use."""
 
     store: CheckpointStore
 
@@ -161,7 +161,7 @@ class Runner:
         return outcome
 
     def run_in_judge(self, attack: Attack) -> bool:
-        """Whether the attack finds its prey where it is: in a process that knows the secrets and has files open."""
+        """Return whether the attack succeeds in a process that holds the secrets and has files open."""
         folder = self.folder(attack.path, attack.name)
         with open(self.host.folder / "secret.txt") as secret:
             command = [sys.executable, "-c", IN_JUDGE, str(self._seed)]
@@ -171,7 +171,7 @@ class Runner:
         return done.stdout.split()[-1] == "True"
 
     def folder(self, attack: Path, name: str, **files: str) -> Path:
-        """A policy folder that carries ``attack``."""
+        """Return a policy folder that contains ``attack``."""
         folder = self.host.folder / "policies" / name
         folder.mkdir(parents=True)
         for source, target in ((HERE / "policy.py", "policy.py"), (HERE / "kit.py", "kit.py"), (attack, "attack.py")):
@@ -193,7 +193,7 @@ class Runner:
         return next(iter(self._engine.run([Episode(number=number, checkpoint=checkpoint, case=case)])))
 
     def _harm(self, results: list[EpisodeResult | FaultReport]) -> Iterator[str]:
-        """What no attack may do to the judge."""
+        """Return the damage to the judge."""
         clean = self._play(self._clean)
         if isinstance(clean, FaultReport) or clean.error or clean.score != 1.0:
             yield f"the honest policy did not score 1 afterwards: {clean}"
@@ -208,12 +208,12 @@ class Runner:
                 yield "more was complained than the judge keeps"
 
     def _judge(self) -> list[int]:
-        """The processes of the judge: the worker, its zygote and, at level A, the zygote within."""
+        """Return the processes of the judge: the worker, its zygote and, at level A, the inner zygote."""
         first = os.getpid() if isinstance(self._engine, OldKernel) else self._engine._workers[0]._process.pid
         return [first, *_descendants(first)]
 
     def _census(self) -> dict[int, int]:
-        """Descriptors of each process of the judge: none may be replaced, none may be left over."""
+        """Return the descriptors of each process of the judge: an attack may neither replace nor add one."""
         return {pid: _open_files(pid) for pid in self._judge()}
 
 
@@ -245,7 +245,7 @@ def _open_files(pid: int) -> int:
 
 
 def _patiently() -> Iterator[None]:
-    """The zygote tidies up just after it has answered."""
+    """Wait until the zygote has cleaned up, which it does after its response."""
     for _ in range(20):
         yield
         time.sleep(0.01)

@@ -1,5 +1,5 @@
-"""Every attack at every level of isolation, each followed by an honest policy; and every attack without isolation,
-where it must succeed, or its failure elsewhere would prove nothing. See `corpus` for what an attack says of itself."""
+"""Every attack fails at every level of isolation, and an honest policy plays after it. Without isolation every attack
+succeeds: this control shows that it is the isolation that stops it. `attack_corpus` explains the constants of an attack."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _case(place: str, attack: Attack) -> object:
 
 @pytest.fixture(scope="session")
 def runner_at() -> Iterator[Callable[[str], Runner]]:
-    """One runner for each place, made when the first attack comes and kept for all others."""
+    """Return one runner for each place, started for the first attack and kept for all others."""
     with ExitStack() as stack:
 
         @cache
@@ -55,7 +55,7 @@ def runner_at() -> Iterator[Callable[[str], Runner]]:
 
 @pytest.mark.parametrize(("place", "attack"), [*everywhere()])
 def test_attack(runner_at: Callable[[str], Runner], place: str, attack: Attack) -> None:
-    """A control has three tries: some ways of cheating do not get through the noise of a busy machine every time."""
+    """A control has three tries: on a busy machine noise hides some timing attacks."""
     tries = 3 if place == "none" else 1
     complaints = []
     for _ in range(tries):
@@ -65,21 +65,21 @@ def test_attack(runner_at: Callable[[str], Runner], place: str, attack: Attack) 
     pytest.fail("\n".join(complaints))
 
 
-def test_what_level_b_does_not_cover(runner_at: Callable[[str], Runner]) -> None:
-    """Said in so many words by `jail.MEANING`; when this fails, level B has become better than that."""
+def test_attacks_that_level_b_does_not_stop(runner_at: Callable[[str], Runner]) -> None:
+    """`jail.MEANING` names them. If this fails, level B stops more than it says."""
     (attack,) = [attack for attack in CORPUS if attack.name == "59_stat"]
     assert runner_at("B").run(attack).outcomes == ("breach",)
 
 
 @pytest.mark.parametrize("attack", [attack for attack in CORPUS if attack.control == ("judge",)], ids=lambda a: a.name)
-def test_found_where_it_is(runner_at: Callable[[str], Runner], attack: Attack) -> None:
-    """What no policy process ever holds cannot be stolen from one; the same search in the judge's place finds it."""
+def test_the_control_finds_the_secret_in_the_judge(runner_at: Callable[[str], Runner], attack: Attack) -> None:
+    """No policy process holds the secret; the same search in a judge process finds it."""
     assert runner_at("none").run_in_judge(attack)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="all of these tests already run as an ordinary user")
 @pytest.mark.parametrize("level", ["A", "B"])
-def test_as_an_ordinary_user(level: str) -> None:
+def test_attacks_of_an_ordinary_user(level: str) -> None:
     command = [sys.executable, HERE / "as_user.py", sys.executable, HERE / "attack_runner.py", level]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

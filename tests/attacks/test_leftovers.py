@@ -1,6 +1,6 @@
-"""A run always ends with an outcome: a gauntlet of what agents can leave behind, each played as a whole run.
+"""A run always ends with an outcome, whatever files the agent leaves: each kind is played as a whole run.
 
-The judge runs with limited memory and CPU time: what would take hours or terabytes ends it, and the test.
+The judge runs with limited memory and CPU time: work without a bound would end it, and fail the test.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def submit(): subprocess.run([sys.executable, "submit.py", "0"], stdout=subproce
 
 @pytest.fixture
 def tmp_path():
-    """One that the user nobody can work in; removed by a program that no depth harms, which pytest is not."""
+    """Return a folder that the user nobody can use. `rm` removes it: pytest cannot remove deeply nested folders."""
     folder = Path(tempfile.mkdtemp())
     folder.chmod(0o777)
     yield folder
@@ -50,7 +50,7 @@ def evopolicygym(*words: object, user: bool = False, **environment: str) -> subp
 
 
 def program(folder: Path, code: str) -> Path:
-    """In a folder of its own, readable for an agent that is another user."""
+    """Write a program that an agent that is another user can read."""
     own = folder / "program"
     own.mkdir(exist_ok=True)
     (own / "agent.py").write_text(SUBMIT + textwrap.dedent(code))
@@ -63,7 +63,7 @@ def play(folder: Path, code: str, *options: str, user: bool = False, **environme
 
 
 def outcome(done: subprocess.CompletedProcess[str]) -> dict:
-    """Of a run that is finished and scored."""
+    """Return the outcome of a finished, scored run."""
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
     record = json.loads(done.stdout)
@@ -103,8 +103,8 @@ ALONE = {
 
 
 @pytest.mark.parametrize("name", ALONE)
-def test_each_alone(name, tmp_path):
-    """These ended runs without a score."""
+def test_one_kind_of_leftover_files(name, tmp_path):
+    """Each of them once ended runs without a score."""
     scored(tmp_path, ALONE[name])
 
 
@@ -167,7 +167,7 @@ def check_everything(record: dict) -> None:
     assert any("MiB of a file" in text for text in note["not_checked"])
 
 
-def test_everything_at_once(tmp_path):
+def test_all_kinds_of_leftover_files_at_once(tmp_path):
     check_everything(scored(tmp_path, everything(200, 17 << 20)))
     assert (tmp_path / "run/logs/agent/turn_001.err").stat().st_size < 17 << 20
     assert b"bytes were left out" in (tmp_path / "run/logs/agent/turn_001.err").read_bytes()[-200:]
@@ -176,16 +176,16 @@ def test_everything_at_once(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("level", ["A", "B", "none"])
-def test_ten_thousand_times_everything(tmp_path, level):
-    """A hundred thousand files in each of three folders, and a flood beyond what is kept."""
+def test_leftover_files_in_large_numbers(tmp_path, level):
+    """A hundred thousand files in each of three folders, and more output than is kept."""
     check_everything(scored(tmp_path, everything(100_000, 300 << 20), "--agent-isolation", level))
     assert b"bytes were left out" in (tmp_path / "run/logs/agent/turn_001.out").read_bytes()[-200:]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else")
 @pytest.mark.parametrize("level", ["A", pytest.param("B", marks=pytest.mark.slow)])
-def test_everything_of_an_ordinary_user(tmp_path, level):
-    """Whose agent is this user: what it closes is closed to the judge."""
+def test_leftover_files_of_an_ordinary_user(tmp_path, level):
+    """The agent is the same user as the judge: what it makes inaccessible, the judge cannot open either."""
     options = ("--agent-isolation", level)
     check_everything(scored(tmp_path, everything(20, 0), *options, user=True, HOME=str(tmp_path)))
 
@@ -198,8 +198,8 @@ PLANT = """
 
 
 @pytest.mark.skipif(not shutil.which("git"), reason="git is not installed")
-def test_a_repository_is_planted_while_the_run_lasts(tmp_path):
-    """Control: the agent has it, and the next turn finds it. When the run is over, it is inert."""
+def test_a_planted_repository_is_disarmed_when_the_run_is_over(tmp_path):
+    """The control: during the run it is there, and the next turn finds it."""
     code = PLANT.format(mark=tmp_path / "mark") + "    assert os.path.isdir('.git/objects')\n"
     record = outcome(play(tmp_path, code, "--max-turns", "2"))
     assert record["integrity"]["renamed"] == ["workspace/.git", "workspace/.git.left-by-agent/HEAD"]
@@ -226,7 +226,7 @@ TALKER = r"""
 """
 
 
-def test_an_agent_that_is_spoken_to(tmp_path):
+def test_leftover_files_of_a_json_lines_agent(tmp_path):
     secret = "a-secret-of-mine"
     record = scored(tmp_path, TALKER, "--json-lines", "--agent-env", "MY_KEY", MY_KEY=secret)
     assert record["turns"][0]["failure"] is None and record["usage"]["output_tokens"] is None
@@ -236,7 +236,7 @@ def test_an_agent_that_is_spoken_to(tmp_path):
 
 
 @pytest.mark.parametrize("way", [(), ("--json-lines",)], ids=["started anew", "spoken to"])
-def test_an_agent_that_closes_its_folders_is_started_again(way, tmp_path):
+def test_an_agent_that_removes_permissions_is_started_again(way, tmp_path):
     code = """
         import pathlib
         if sys.argv[1:] == ["talk"]: sys.stdin.readline()
@@ -249,8 +249,8 @@ def test_an_agent_that_closes_its_folders_is_started_again(way, tmp_path):
     assert all(turn["failure"] == "client" for turn in record["turns"])
 
 
-def test_an_agent_without_a_home_is_scored_when_its_run_is_taken_up_again(tmp_path):
-    """Unconfined it can take away its HOME itself."""
+def test_a_resumed_run_without_an_agent_home_is_scored(tmp_path):
+    """Without isolation an agent can remove its HOME."""
     code = """
         submit()
         import shutil
@@ -285,7 +285,7 @@ def can_mount() -> bool:
 
 @pytest.mark.skipif(not can_mount(), reason="cannot mount a small disk here: needs root and a mount namespace")
 def test_an_agent_that_fills_the_disk_is_scored(tmp_path):
-    """From the room that was kept."""
+    """The disk space that was reserved is enough for it."""
     disk = tmp_path / "disk"
     disk.mkdir()
     agent = program(tmp_path, FILL)
@@ -308,8 +308,8 @@ def test_an_agent_that_fills_the_disk_is_scored(tmp_path):
 
 
 @pytest.mark.parametrize("how", ["finish", "resume"])
-def test_a_judge_that_is_killed_before_it_inspects(how, tmp_path):
-    """The score comes first; whoever ends the run writes the note."""
+def test_a_kill_before_the_integrity_note_costs_no_score(how, tmp_path):
+    """The score is written first; the process that finishes the run writes the note."""
     code = "submit()\nopen('x.py', 'w').write('import gymnasium')\n"
     assert play(tmp_path, code, "--max-turns", "1", EVOPOLICYGYM_FAILPOINT="repeated").returncode == -signal.SIGKILL
     root = tmp_path / "run"
@@ -323,8 +323,8 @@ def test_a_judge_that_is_killed_before_it_inspects(how, tmp_path):
     assert kinds[-2:] == ["inspected", "finished"] and is_verified(root)
 
 
-def test_a_turn_in_which_the_budget_was_spent_is_accounted_for(tmp_path):
-    """A suite that takes such a run up again asks the agent's player what is known of it."""
+def test_the_turn_that_spends_the_budget_is_recorded(tmp_path):
+    """A suite that resumes such a run reads the usage of that turn."""
     code = "subprocess.run([sys.executable, 'submit.py', '0-3'])\nimport time\ntime.sleep(600)\n"
     assert play(tmp_path, code, EVOPOLICYGYM_FAILPOINT="feedback-delivered").returncode == -signal.SIGKILL
     assert _needs_agent(tmp_path / "run")

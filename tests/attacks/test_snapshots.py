@@ -1,6 +1,6 @@
-"""Attacks on the snapshot: trees that would mean something else once they are copied, or that have no end.
+"""Attacks on the snapshot: trees that would change their meaning when copied, or have no end.
 
-The jail cannot help here: what the snapshot lets in is the policy's own. These are attacks 12, 13 and 63."""
+The sandbox cannot stop these: what the snapshot accepts belongs to the policy. These are attacks 12, 13 and 63."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ if os.geteuid() == 0:
 
 
 @pytest.mark.parametrize("plant", TREES.values(), ids=TREES)
-def test_refused(store, tree, plant):
+def test_unsafe_trees_are_refused(store, tree, plant):
     plant(tree)
     with pytest.raises(SnapshotRefused):
         store.snapshot(tree)
@@ -108,8 +108,8 @@ def swapped_for_pipe(path: Path) -> None:
 
 @pytest.mark.parametrize("swap", [swapped_for_link, swapped_for_pipe])
 @pytest.mark.parametrize("name", ["data", "lib"])
-def test_swapped_while_it_is_copied(store, tree, monkeypatch, swap, name):
-    """At the worst moment: after the copy has looked at it, just before it opens it."""
+def test_a_file_that_is_swapped_while_it_is_copied_is_refused(store, tree, monkeypatch, swap, name):
+    """It is swapped after the copy has checked it, just before it is opened."""
     (tree / "data").write_text("harmless")
     (tree / "lib").mkdir()
     really_open = os.open
@@ -124,7 +124,7 @@ def test_swapped_while_it_is_copied(store, tree, monkeypatch, swap, name):
         store.snapshot(tree)
 
 
-def test_vanished_while_it_is_copied(store, tree, monkeypatch):
+def test_a_file_that_vanishes_while_it_is_copied_is_refused(store, tree, monkeypatch):
     """An agent that keeps deleting files gets a refusal, not a fault of the judge."""
     really_list = os.listdir
     monkeypatch.setattr(os, "listdir", lambda place: [*really_list(place), "vanished.py"])
@@ -137,8 +137,8 @@ def says(folder: Path, module: str) -> str:
     return subprocess.run(command, cwd=folder, capture_output=True, text=True).stdout.strip()
 
 
-def test_bytecode_is_left_behind(store, tree):
-    """Attack 63: code that runs and is not the code that is shown."""
+def test_bytecode_is_not_copied(store, tree):
+    """Attack 63: the code that runs is not the code that is shown."""
     (tree / "evil.py").write_text("WORD = 'bytecode'")
     for target in (importlib.util.cache_from_source(str(tree / "helper.py")), str(tree / "ghost.pyc")):
         py_compile.compile(
@@ -150,13 +150,13 @@ def test_bytecode_is_left_behind(store, tree):
     assert (says(copy, "helper"), says(copy, "ghost")) == ("source", "")
 
 
-def test_an_empty_folder_is_part_of_the_name(store, tree):
+def test_an_empty_folder_changes_the_hash(store, tree):
     """Python imports an empty folder, so that with and without it are two policies."""
     without = store.snapshot(tree)
     (tree / "package").mkdir()
     assert store.snapshot(tree).hash != without.hash
 
 
-def test_copies_are_not_to_be_written(store, tree):
+def test_copies_are_read_only(store, tree):
     copy = store.folder(store.snapshot(tree))
     assert (copy.stat().st_mode & 0o777, (copy / "policy.py").stat().st_mode & 0o777) == (0o555, 0o444)

@@ -1,4 +1,4 @@
-"""Attacks on the watchdog, which is all that ends a policy that sleeps."""
+"""Attacks on the watchdog, which ends policies that sleep."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from evopolicygym.sandbox.policy.protocol import ErrorKind
 from evopolicygym.sandbox.policy.watchdog import ProcessWatch
 
 
-def test_it_survives_a_policy_that_dies_just_when_it_is_late():
-    """The process is already gone when the watchdog reaches for it; an exception would end the watchdog for good."""
+def test_the_watchdog_survives_a_policy_that_exits_at_its_deadline():
+    """The process is gone when the watchdog kills it; an exception would end the watchdog."""
     child = os.fork()
     if child == 0:
         os._exit(0)

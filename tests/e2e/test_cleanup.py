@@ -1,4 +1,4 @@
-"""However it ends, nothing stays behind: no process, no mount, no temporary file."""
+"""However a command ends, it leaves no process, no mount and no temporary file."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def start(
 
 @pytest.mark.parametrize("isolation", ["A", "B"])
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_nothing_is_left_behind(tmp_path, isolation, ending):
+def test_a_run_leaves_nothing_behind(tmp_path, isolation, ending):
     mounts = Path("/proc/self/mountinfo").read_text()
     process = start(tmp_path, isolation)
     # two workers, each with a zygote forker, a zygote (at level A an outer and an inner one) and a policy
@@ -53,7 +53,7 @@ def test_nothing_is_left_behind(tmp_path, isolation, ending):
 
 
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_of_a_recording_that_is_broken_off_nothing_is_left(tmp_path, ending):
+def test_an_interrupted_recording_leaves_nothing_behind(tmp_path, ending):
     record = tmp_path / "record"
     process = start(tmp_path, "A", task="toys:Vast-v0", more=("--cases", "0-1", "--record", str(record), "--video"))
     assert wait_until(lambda: sum(held(pid, record) for pid in descendants(process.pid)) > 4 << 20)
@@ -65,7 +65,7 @@ def test_of_a_recording_that_is_broken_off_nothing_is_left(tmp_path, ending):
 
 
 def held(pid: int, folder: Path) -> int:
-    """Bytes in files of a folder that a process has open, whether they have a name or not."""
+    """Return the bytes of open files of a process in a folder, deleted ones included."""
     with suppress(OSError):
         opened = list(Path(f"/proc/{pid}/fd").iterdir())
         return sum(os.stat(one).st_size for one in opened if os.readlink(one).startswith(f"{folder}/"))
@@ -73,7 +73,7 @@ def held(pid: int, folder: Path) -> int:
 
 
 @pytest.mark.parametrize("delay", [0.05, 0.3, 0.6, 0.9])
-def test_killed_while_starting_leaves_nothing(tmp_path, delay):
+def test_a_kill_while_starting_leaves_nothing_behind(tmp_path, delay):
     process = start(tmp_path, "A")
     time.sleep(delay)
     relatives = descendants(process.pid)
@@ -85,8 +85,8 @@ def test_killed_while_starting_leaves_nothing(tmp_path, delay):
 
 
 @pytest.mark.parametrize("delay", [0.05, 0.1, 0.2])
-def test_ctrl_c_while_workers_start_is_heard_by_one(tmp_path, delay):
-    """At a terminal it goes to whoever is in the foreground: there, nobody but the command."""
+def test_ctrl_c_while_workers_start_reaches_the_command_alone(tmp_path, delay):
+    """A terminal sends it to all processes in the foreground: the command must be the only one."""
     keyboard, terminal = pty.openpty()
     process = start(tmp_path, "A", terminal, stdin=terminal, preexec_fn=lambda: os.login_tty(0))
     os.close(terminal)

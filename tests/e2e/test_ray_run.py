@@ -1,4 +1,4 @@
-"""Whole commands on a Ray of their own: the outcome is the local one, keys stay here, and nothing is left behind."""
+"""Whole commands on a local Ray cluster: the same outcome, no key leaves the judge, nothing is left behind."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def play(root: Path, *options: str) -> dict:
     return json.loads(done.stdout)
 
 
-def test_a_run_on_ray_ends_as_it_does_here(tmp_path):
+def test_a_run_on_ray_has_the_same_outcome(tmp_path):
     local, remote = play(tmp_path / "local"), play(tmp_path / "remote", "--engine", "ray")
     assert remote["outcome"] == local["outcome"] and remote["outcome"]["kind"] == "scored"
     for name in ("train", "verdict", "cases", "checkpoint"):
@@ -42,7 +42,7 @@ def test_a_run_on_ray_ends_as_it_does_here(tmp_path):
 
 
 @pytest.mark.parametrize("ending", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
-def test_nothing_is_left_behind_and_no_key_has_left(tmp_path, ending):
+def test_a_run_on_ray_leaves_nothing_behind_and_no_key_in_ray(tmp_path, ending):
     with tempfile.TemporaryDirectory(prefix="epg-", dir="/tmp") as short:  # the names of Ray's sockets are long
         end_and_look(Path(short), tmp_path, ending)
 

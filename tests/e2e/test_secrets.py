@@ -1,4 +1,4 @@
-"""What is secret stays with the judge."""
+"""Secrets are in no environment, file or memory of other processes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def descendants(pid: int) -> Iterator[int]:
 
 
 def memory(pid: int) -> Iterator[bytes]:
-    """Whatever a process can write to, so whatever it was ever told."""
+    """Return the writable memory of a process, which contains all that it was ever sent."""
     with open(f"/proc/{pid}/mem", "rb", buffering=0) as file:
         for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
             span, rights = line.split()[:2]
@@ -33,7 +33,7 @@ def memory(pid: int) -> Iterator[bytes]:
                 yield file.read(last - first)
 
 
-def test_the_sealing_key_is_in_no_childs_environment(monkeypatch):
+def test_the_sealing_key_is_in_no_environment_of_a_child(monkeypatch):
     monkeypatch.setenv(KEY_VARIABLE, "ab" * 32)
     with LocalEngine(toy_task()) as engine:
         worker = engine._workers[0]._process.pid
@@ -44,8 +44,8 @@ def test_the_sealing_key_is_in_no_childs_environment(monkeypatch):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may read the memory of a zygote in its own user namespace")
-def test_what_a_worker_is_told_is_not_in_what_its_policies_are_copies_of(monkeypatch):
-    """They come of one ancestor, so this is the proof that it split before it was told anything."""
+def test_the_zygote_of_policies_holds_nothing_that_was_sent_to_the_worker(monkeypatch):
+    """Both are forked from one process: this proves that they separate before anything secret is sent."""
     secret = secrets.token_hex(16)
     monkeypatch.setenv("SOME_TOKEN", secret)
     with LocalEngine(toy_task()) as engine:
@@ -57,8 +57,8 @@ def test_what_a_worker_is_told_is_not_in_what_its_policies_are_copies_of(monkeyp
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may read the memory of a zygote in its own user namespace")
-def test_the_salt_of_a_run_stays_with_the_worker(tmp_path):
-    """Policies are told a key that is made with it, and their zygotes no more than that."""
+def test_the_salt_of_a_run_is_in_no_zygote(tmp_path):
+    """Zygotes get a key that is derived from it."""
     task, salt = toy_task(), new_salt()
     with LocalEngine(task) as engine:
         checkpoint = engine.store.snapshot(write_policy(tmp_path / "policy", policy_source()))
