@@ -1,5 +1,5 @@
 """Every attack fails at every level of isolation, and an honest policy plays after it. Without isolation every attack
-succeeds: this control shows that it is the isolation that stops it. `attack_corpus` explains the constants of an attack."""
+succeeds: this control shows that isolation stops it. `attack_corpus` explains the constants of an attack."""
 
 from __future__ import annotations
 

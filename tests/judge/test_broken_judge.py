@@ -1,4 +1,4 @@
-"""A judge with a broken dependency says so: the run ends as judge_fault at the first fault that cannot pass."""
+"""A judge with a broken dependency: the run ends as judge_fault at the first fault that is permanent."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ derivation = "By decree."
 
 
 def shadow(folder: Path, module: str, source: str) -> None:
-    """From now on, whoever has the folder first in its path imports this."""
+    """Add a module that shadows one of the same name for processes with the folder first in their path."""
     (folder / module).mkdir(parents=True, exist_ok=True)
     (folder / module / "__init__.py").write_text(source)
 
@@ -55,7 +55,7 @@ def starter(root: Path, folder: Path):
     return command("run", "toys:Toy-v0", *options, env=os.environ | {"PYTHONPATH": path_with(folder)})
 
 
-def test_a_missing_package_ends_the_run_at_once_and_is_named_everywhere(tmp_path):
+def test_a_missing_package_ends_the_run_at_once_and_is_named(tmp_path):
     shadow(tmp_path / "broken", "av", MISSING)
     done = starter(tmp_path / "runs" / "run", tmp_path / "broken")
     assert done.returncode == 4, done.stderr
@@ -71,14 +71,14 @@ def test_a_missing_package_ends_the_run_at_once_and_is_named_everywhere(tmp_path
     assert board.returncode == 1 and "No module named 'av'" in missing["reason"]
 
 
-def test_the_same_run_with_whole_packages_is_scored(tmp_path):
+def test_the_control_with_all_packages_is_scored(tmp_path):
     done = starter(tmp_path / "run", tmp_path / "nothing-here")
     assert done.returncode == 0, done.stderr
     outcome = json.loads((tmp_path / "run" / "run.json").read_text())["outcome"]
     assert outcome["kind"] == "scored" and outcome["cause"] is None
 
 
-def test_the_agent_is_told_what_happened_and_to_stop(serve, tmp_path):
+def test_the_response_to_the_agent_names_the_fault_and_says_to_stop(serve, tmp_path):
     shadow(tmp_path / "broken", "av", NO_LIBRARY)
     server = serve(PYTHONPATH=path_with(tmp_path / "broken"))
     server.policy()
@@ -93,8 +93,8 @@ def test_the_agent_is_told_what_happened_and_to_stop(serve, tmp_path):
     assert server.process.returncode == 4
 
 
-def test_a_package_that_vanishes_ends_the_run_and_it_is_finished_when_it_is_back(serve, tmp_path):
-    """What was judged before is scored; until the package is back, finishing fails with the cause, and is free."""
+def test_a_run_ended_by_a_vanished_package_is_finished_when_it_is_back(serve, tmp_path):
+    """Earlier submissions are scored. Until the package is back, `finish` fails with the cause and changes nothing."""
     (tmp_path / "task.toml").write_text(TASK)
     shadow(tmp_path / "own", "flimsy", "")
     server = serve(task=str(tmp_path / "task.toml"), PYTHONPATH=path_with(tmp_path / "own"))
@@ -116,7 +116,7 @@ def test_a_package_that_vanishes_ends_the_run_and_it_is_finished_when_it_is_back
     assert outcome["kind"] == "scored" and outcome["heldout"] is not None, "or breaking the judge were another try"
 
 
-def test_every_submission_refunded_is_a_judge_fault_though_the_agent_gave_up(serve, tmp_path):
+def test_a_run_with_refunded_submissions_alone_is_a_judge_fault(serve, tmp_path):
     server = serve(task="toys:Flaky-v0", TOY_MARKER=str(tmp_path / "marker"))
     server.policy()
     code, fault = server.submit([0])
@@ -126,7 +126,7 @@ def test_every_submission_refunded_is_a_judge_fault_though_the_agent_gave_up(ser
     assert outcome["kind"] == "judge_fault" and "only once" in outcome["cause"]
 
 
-def test_an_import_that_fails_in_the_simulator_is_no_policys_doing(policy_player):
+def test_a_failed_import_of_the_simulator_is_a_fault_not_an_episode_error(policy_player):
     (outcome,) = policy_player(toy_task("Importing-v0")).outcomes(policy_source())
     assert isinstance(outcome, FaultReport) and outcome.permanent
     assert "a_package_that_nobody_has" in outcome.text
@@ -166,5 +166,5 @@ def raised(error: Exception, cause: BaseException | None = None) -> Exception:
         (ValueError("anything else"), False),
     ],
 )
-def test_what_cannot_pass(error, permanent):
+def test_which_errors_are_permanent(error, permanent):
     assert is_permanent(error) is permanent

@@ -1,4 +1,4 @@
-"""--max-candidates: hidden validation chooses among the last N distinct checkpoints, and the agent is told so."""
+"""--max-candidates: hidden validation selects among the last N distinct checkpoints, and responses name them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def submit(server: Server, *actions: int) -> list[list[str] | None]:
     return named
 
 
-def test_the_last_distinct_checkpoints_are_chosen_among(serve):
+def test_the_selection_is_among_the_last_distinct_checkpoints(serve):
     """The best policy was superseded; one that was submitted again is among the last once more."""
     server = serve(*SMALL, "--max-candidates", "2")
     assert server.call("GET", "/info")[1]["max_candidates"] == 2
@@ -71,7 +71,7 @@ def _ledger(root: Path) -> list[dict]:
     return [json.loads(line) for line in (root / "ledger.jsonl").read_text().splitlines()]
 
 
-def test_without_a_limit_the_best_of_all_is_chosen(serve):
+def test_without_a_limit_the_best_of_all_is_selected(serve):
     server = serve()
     assert server.call("GET", "/info")[1]["max_candidates"] is None
     assert submit(server, 1, 2, 1, 0) == [None] * 4
@@ -82,7 +82,7 @@ def test_without_a_limit_the_best_of_all_is_chosen(serve):
     assert "max_candidates" not in record["ids"]["fingerprint"]
 
 
-def test_a_limit_makes_another_leaderboard_and_none_changes_nothing():
+def test_a_limit_changes_the_comparable_id():
     task, splits = find_task("core16/acrobot"), PaperSplits()
     plain, limited, other = (
         run_ids(task, splits, RunSettings(task="core16/acrobot", max_candidates=limit))["comparable_id"]

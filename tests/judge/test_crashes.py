@@ -49,7 +49,7 @@ def armed(name: str) -> dict[str, str]:
     return {failpoints.VARIABLE: name}
 
 
-def test_every_named_instant_is_killed_at():
+def test_every_failpoint_has_a_kill():
     chains = OPENING + SUBMITTING + FINISHING_SERVED + FINISHING_ALONE
     assert {name.partition("@")[0] for name in chains} == set(failpoints.NAMES)
 
@@ -91,7 +91,7 @@ class Agent:
         return self.server.process.wait(120) == KILLED
 
     def check_replies(self) -> None:
-        """Word for word, by key and by number."""
+        """Check that repeated requests, by key and by number, get equal responses."""
         for key, (_, reply) in self.replies.items():
             assert self.post(key) == (200, reply)
             submit_id = json.loads(reply)["submit_id"]
@@ -112,7 +112,7 @@ def check_leftovers(root: Path) -> None:
         assert not list((root / folder).glob(".*"))
 
 
-def test_kills_on_the_way_of_a_submission(serve):
+def test_kills_during_a_submission(serve):
     budget = COST * (len(SUBMITTING) - 1)
     server = serve(*SMALL, "--budget", str(budget), **armed(SUBMITTING[0]))
     server.policy()
@@ -152,8 +152,8 @@ def check_over(server: Server, budget: int) -> None:
     assert verified.returncode == 0, verified.stdout
 
 
-def test_kills_on_the_way_to_the_outcome(serve):
-    """The process that owns the run dies: who asked it to finish says so, and asking again goes on from there."""
+def test_kills_during_hidden_scoring(serve):
+    """The owner of the run dies: the `finish` that waits for it reports this, and the next one continues."""
     server = serve(**armed(FINISHING_SERVED[0]))
     for act in ("return 1", "return 2", "return 2"):
         server.policy(policy_source(act=act))

@@ -1,4 +1,4 @@
-"""When the judge itself fails: refunds, a disk that is full, folders that cannot be written. Nothing is lost by it."""
+"""Failures of the judge itself: refunds, a full disk, folders that cannot be written. Nothing is lost."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ SLOW = policy_source(act="import time; time.sleep(0.1); return 1")
 
 
 def feedback(server: Server) -> list[list[str]]:
-    """Names in the judge's folder and in the agent's."""
+    """Return the names in the feedback folders of the judge and of the agent."""
     folders = server.root / "feedback", server.workspace / "feedback"
     return [sorted(path.name for path in folder.iterdir()) if folder.exists() else [] for folder in folders]
 
 
-def test_a_fault_refunds_and_delivers_nothing_and_three_end_the_run(serve, tmp_path):
+def test_a_fault_refunds_without_feedback_and_three_end_the_run(serve, tmp_path):
     marker = tmp_path / "marker"
     server = serve(task="toys:Flaky-v0", TOY_MARKER=str(marker))
     server.policy()
@@ -51,7 +51,7 @@ def test_a_fault_refunds_and_delivers_nothing_and_three_end_the_run(serve, tmp_p
     assert command("verify", server.root, env=os.environ | {"TOY_MARKER": str(marker)}).returncode == 0
 
 
-def test_a_submission_that_takes_too_long_is_charged_and_no_candidate(serve, tmp_path):
+def test_a_submission_that_takes_too_long_is_charged_but_not_a_candidate(serve, tmp_path):
     task = tmp_path / "task.toml"
     task.write_text(TASK)
     server = serve(task=str(task))
@@ -139,7 +139,7 @@ def test_a_full_disk_loses_nothing(serve):
 
 
 def test_a_dead_worker_is_replaced_and_nothing_is_refunded(serve):
-    """Whatever killed it while it was idle, it was not this submission."""
+    """A worker that died while idle is no fault of the submission."""
     server = serve()
     server.policy()
     assert server.submit([0])[0] == 200
@@ -149,7 +149,7 @@ def test_a_dead_worker_is_replaced_and_nothing_is_refunded(serve):
     assert server.submit([0])[1]["status"] == "ok"
 
 
-def test_a_workspace_that_the_agent_took_away(serve):
+def test_a_workspace_that_the_agent_removed(serve):
     server = serve()
     server.policy()
     assert server.submit([0])[0] == 200
@@ -162,8 +162,8 @@ def test_a_workspace_that_the_agent_took_away(serve):
     assert not (server.root / "door.json").exists()
 
 
-def test_an_answer_is_given_only_when_the_feedback_is_there(serve):
-    """Asked without a pause, so that an answer in between would be caught."""
+def test_a_submission_is_judged_only_when_its_feedback_is_delivered(serve):
+    """Polls without a pause, to catch an early response."""
     server = serve()
     server.policy(policy_source(act="print('x' * 6000); return 1"))
     for number in range(1, 6):

@@ -1,5 +1,5 @@
-"""Hidden stays hidden: every case has numbers of its own, the policy shouts them wherever it can, and everything that
-the agent can see is searched for them. The train cases are the control: their numbers must be found."""
+"""Nothing hidden leaks: every case has unique numbers, the policy writes them wherever it can, and all that the agent
+can see is searched for them. Train cases are the control: their numbers must be found."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def ask_around(ear: RecordingClient) -> None:
 
 
 def finish_while_listening(server: Server, ear: RecordingClient) -> None:
-    """The agent hammers at its door until long after it is shut."""
+    """Finish the run while the agent sends requests, until long after the API is closed."""
     over = threading.Event()
 
     def hammer() -> None:
@@ -160,7 +160,7 @@ def finish_while_listening(server: Server, ear: RecordingClient) -> None:
 
 
 def assert_only_closed(server: Server, before: dict[str, bytes]) -> None:
-    """All is as it was, to the byte and to the nanosecond, but for one word, which was there before hidden scoring."""
+    """Check that no byte and no time stamp of the workspace changed since hidden scoring began."""
     after = folder_contents(server.workspace)
     assert after["door.json"] == b'{"closed": true}\n'
     told = max(path.stat().st_mtime for path in (server.workspace, server.workspace / "door.json"))
@@ -171,7 +171,7 @@ def assert_only_closed(server: Server, before: dict[str, bytes]) -> None:
 
 
 def first_hidden_s(server: Server) -> float:
-    """When the ledger got its first line of hidden scoring after the run was closed."""
+    """Return the time of the first ledger line of hidden scoring."""
     lines = [json.loads(line) for line in (server.root / "ledger.jsonl").read_text().splitlines()]
     kinds = [line["kind"] for line in lines]
     hidden = [i for i in range(kinds.index("closed"), len(kinds)) if kinds[i] in ("validated", "selected")]
@@ -180,7 +180,7 @@ def first_hidden_s(server: Server) -> float:
 
 @pytest.fixture(scope="module")
 def played(serve_for_all, tmp_path_factory) -> Played:
-    """Hidden scoring after the run, as by default."""
+    """Play a run with the default, hidden scoring after its end."""
     server = open_run(serve_for_all, tmp_path_factory.mktemp("key"))
     ear = RecordingClient(server.api)
     server.policy(shouting(server, 1))
@@ -237,12 +237,12 @@ def test_the_control_finds_the_numbers_of_train_cases(played):
     assert 0 < raised < len(cases)
 
 
-def test_seeds_of_train_cases_are_told_to_nobody(played):
+def test_seeds_of_train_cases_do_not_reach_the_agent(played):
     for seed in seeds(Split.TRAIN, 8):
         assert places_with(seed, played.places) == []
 
 
-def test_the_salt_of_the_run_is_told_to_nobody(played):
+def test_the_salt_of_the_run_does_not_reach_the_agent(played):
     """Neither it nor a part of it, as text or as bytes. The control finds it in the ledger, which no agent can read."""
     ledger = (played.server.root / "ledger.jsonl").read_bytes()
     salt = json.loads(ledger.splitlines()[0])["data"]["salt"]
@@ -251,13 +251,13 @@ def test_the_salt_of_the_run_is_told_to_nobody(played):
     assert [name for name, content in played.places.items() if any(part in content for part in spellings)] == []
 
 
-def test_policies_raised_and_played_in_hidden_cases(played):
-    """Otherwise there would have been nothing to leak."""
+def test_the_policy_did_fail_and_play_on_hidden_cases(played):
+    """Otherwise nothing could have leaked."""
     errors = [error for split in SIZES for result in played.hidden(split).values() for error in result["errors"]]
     assert "act_error" in errors and None in errors
 
 
-def test_a_policy_is_told_the_same_in_every_split(played):
+def test_a_policy_gets_the_same_inputs_in_every_split(played):
     """Its actions are a digest of all that it is told beside the observation; they are the last bits of the return.
     Its uid and its core are not among it: they are those of the worker, which plays cases of every split."""
     record = json.loads((played.server.root / "run.json").read_text())
@@ -267,8 +267,8 @@ def test_a_policy_is_told_the_same_in_every_split(played):
         assert told[0] == told[1] == told[2] and len(told[0]) == 1
 
 
-def test_the_door_was_shut_before_hidden_scoring(played):
-    """The last answer of the door is of a run that is still open."""
+def test_the_api_was_closed_before_hidden_scoring(played):
+    """The last response is from the open run."""
     kinds = ledger_kinds(played.server)
     assert kinds.index("closed") < kinds.index("validated")
     answers = [body for name, body in played.ear.responses.items() if name.endswith("/info")]
@@ -278,7 +278,7 @@ def test_the_door_was_shut_before_hidden_scoring(played):
 
 @pytest.mark.parametrize("value", [SPLITS.seed(TASK, Split.HELDOUT, 0), *canaries(SPLITS.seed(TASK, Split.HELDOUT, 0))])
 def test_the_search_finds_what_is_planted(tmp_path, value):
-    """Each spelling alone, amid other bytes."""
+    """Each encoding alone, between other bytes."""
     assert places_with(value, folder_contents(tmp_path)) == []
     for trace in encodings(value):
         assert places_with(value, {"file": b"before" + trace + b"after"})

@@ -1,4 +1,4 @@
-"""The ledger: what was written is what is read, or the reader says which line is not; state is a fold over it."""
+"""The ledger: reading returns what was written, or names the line that was altered; state is a fold over it."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def reopened(path: Path) -> Ledger:
     return ledger
 
 
-def test_what_was_written_is_read(path):
+def test_events_are_read_as_they_were_written(path):
     assert events(path) == list(EVENTS)
     lines = list(read(path))
     assert [line.sequence for line, _ in lines] == list(range(len(EVENTS)))
@@ -92,7 +92,7 @@ def test_what_was_written_is_read(path):
 
 
 def test_a_torn_last_line_is_dropped(path):
-    """At every length that a crash can leave."""
+    """Cut at every length."""
     whole = path.read_bytes()
     last = whole.rindex(b"\n", 0, -1) + 1
     for end in range(last, len(whole)):
@@ -105,7 +105,7 @@ def test_a_torn_last_line_is_dropped(path):
 
 
 def test_an_altered_byte_is_named(path):
-    """Whatever is done to any line but the last, its number or that of the next is said."""
+    """The error names the altered line, or the next one."""
     lines = path.read_bytes().splitlines(keepends=True)
     for number, line in enumerate(lines[:-1]):
         for place in range(0, len(line), 7):
@@ -116,7 +116,7 @@ def test_an_altered_byte_is_named(path):
 
 
 @pytest.mark.parametrize("number", range(1, len(EVENTS) - 1))
-def test_swapped_deleted_and_doubled_lines_are_named(path, number):
+def test_swapped_deleted_and_repeated_lines_are_named(path, number):
     lines = path.read_bytes().splitlines(keepends=True)
     swapped = [*lines[: number - 1], lines[number], lines[number - 1], *lines[number + 1 :]]
     deleted = [*lines[: number - 1], *lines[number:]]
@@ -136,8 +136,8 @@ def test_a_corrupt_ledger_is_never_written_to(path):
     assert path.read_bytes() == before
 
 
-def test_numbers_that_are_none_never_get_in(tmp_path):
-    """JSON would make null of them, which no reader could read again."""
+def test_nan_and_infinity_are_refused(tmp_path):
+    """In JSON they would become null, which no reader accepts."""
     ledger = Ledger(tmp_path / "ledger.jsonl")
     ledger.append(OPENED)
     for number in (NAN, INF):
@@ -148,8 +148,8 @@ def test_numbers_that_are_none_never_get_in(tmp_path):
     assert events(ledger.path) == [OPENED, Finished()]
 
 
-def test_text_that_utf8_cannot_hold_is_written_out(tmp_path):
-    """Wherever an agent's words or names are: in a value, in a key, in a list. Everything else stays as it is."""
+def test_lone_surrogates_are_escaped(tmp_path):
+    """In values, keys and lists: agents choose these texts. All other text is unchanged."""
     ledger = Ledger(tmp_path / "ledger.jsonl")
     line = ledger.append(Opened("\ud800", 1, 1, 1, {"\udcff": ["a\0b \N{GRINNING FACE}", {"x": "\udfff"}]}))
     assert line.event() == Opened("\\ud800", 1, 1, 1, {"\\udcff": ["a\0b \N{GRINNING FACE}", {"x": "\\udfff"}]})
@@ -157,7 +157,7 @@ def test_text_that_utf8_cannot_hold_is_written_out(tmp_path):
 
 
 def test_a_full_disk_leaves_the_ledger_as_it_was(path):
-    """In a process of its own whose files may not grow: the kernel refuses, first within a line and then at once."""
+    """A process with a limit on the size of files: the kernel refuses first a part of a line, then all of it."""
     before = path.read_bytes()
     child = os.fork()
     if child == 0:
@@ -169,7 +169,7 @@ def test_a_full_disk_leaves_the_ledger_as_it_was(path):
     assert events(path) == [*EVENTS, Refused("busy")]
 
 
-def test_where_nothing_can_be_taken_back_no_line_follows(path, monkeypatch):
+def test_no_line_follows_one_that_could_not_be_removed(path, monkeypatch):
     """A line that is whole but not synced, and a shorter one over it, would leave a tail that breaks the chain."""
     ledger, whole = reopened(path), path.read_bytes()
 
@@ -247,7 +247,7 @@ def folded(history: list[Event]) -> RunState:
 
 @settings(max_examples=100, deadline=None)
 @given(histories())
-def test_every_prefix_of_a_history_keeps_the_books(history):
+def test_every_prefix_of_a_history_is_consistent(history):
     """The budget adds up at each line, phases never go back, at most one submission runs."""
     state, phases = RunState(), list(RunPhase)
     for event in history:
@@ -266,8 +266,8 @@ def test_every_prefix_of_a_history_keeps_the_books(history):
 
 @settings(max_examples=25, deadline=None)
 @given(histories(), st.data())
-def test_a_history_survives_the_disk(tmp_path_factory, history, data):
-    """Cut anywhere by a crash, the rest folds to what was known then; appending the rest gives the whole."""
+def test_a_history_is_read_back_after_a_crash_anywhere(tmp_path_factory, history, data):
+    """A prefix gives the state of that time; appending the rest gives the whole state."""
     path = tmp_path_factory.mktemp("ledger") / "ledger.jsonl"
     ledger = Ledger(path, now=lambda: NOW)
     for event in history:
@@ -309,7 +309,7 @@ def candidates(*validated: tuple[float, ...]) -> RunState:
         (((0.1 + 0.2, 0.0), (0.3, 0.0)), 1),  # by the last bit, without any epsilon
     ],
 )
-def test_the_best_mean_wins_and_no_other_thing(validated, winner):
+def test_the_best_validation_mean_is_selected(validated, winner):
     best = scoring.best(candidates(*validated))
     assert (best.number if best else None) == winner
 
@@ -345,7 +345,7 @@ HOSTILE_LINES = {
 
 
 @pytest.mark.parametrize("name", HOSTILE_LINES)
-def test_a_line_from_elsewhere_is_checked(tmp_path, name):
+def test_values_of_forged_lines_are_checked(tmp_path, name):
     with pytest.raises(LedgerCorrupt, match="line 1 is not a line of a ledger"):
         list(read(forged(tmp_path / "ledger", HOSTILE_LINES[name])))
     assert len(list(read(forged(tmp_path / "ledger", ("charged", CHARGE % (1, CHECKPOINT % ("0" * 64))))))) == 1
@@ -357,7 +357,7 @@ def test_a_verdict_without_a_charge_is_corruption(tmp_path):
         fold(line for line, _ in read(path))
 
 
-def test_what_is_no_plain_file_is_no_ledger(tmp_path):
+def test_a_ledger_must_be_a_plain_file(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "link").symlink_to(forged(tmp_path / "whole", ("opened", OPENING % "{}")))
     with open(tmp_path / "sparse", "wb") as file:

@@ -1,4 +1,4 @@
-"""How runs end, and what `verify` says of runs that somebody has altered."""
+"""How runs end, and what `verify` reports about altered runs."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def improved(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def run(finished: Path, tmp_path: Path) -> Path:
-    """A copy to be altered."""
+    """Return a copy that tests may alter."""
     return copied(finished, tmp_path / "run")
 
 
@@ -73,7 +73,7 @@ def failing(report: Verification) -> dict[str, str]:
 
 
 def rewrite(run: Path, change: Callable[[dict[str, Any]], Any]) -> None:
-    """Alter lines and forge the chain anew, as whoever can write the folder can."""
+    """Alter lines and recompute the hash chain, as everyone with write access can."""
     previous, written = START, b""
     for number, (_, raw) in enumerate(list(read(run / "ledger.jsonl"))):
         line = json.loads(raw)
@@ -84,7 +84,7 @@ def rewrite(run: Path, change: Callable[[dict[str, Any]], Any]) -> None:
     (run / "ledger.jsonl").write_bytes(written)
 
 
-def test_equal_means_go_to_the_later_and_equal_content_is_validated_once(finished):
+def test_ties_go_to_the_later_and_equal_checkpoints_are_validated_once(finished):
     outcome = record(finished)["outcome"]
     assert outcome["kind"] == "scored" and outcome["submission"] == 3
     assert outcome["stopped_early"] and outcome["budget_left"] == 120
@@ -131,7 +131,7 @@ def test_the_record_says_what_the_policies_level_does_not_stop(finished):
     assert isolation["policy_residues"]
 
 
-def test_measuring_every_checkpoint_selects_nothing(run):
+def test_measuring_every_checkpoint_does_not_change_the_selection(run):
     before = record(run)
     scored = command("score", run, "--all-checkpoints", "--jobs", "1", "--json")
     assert scored.returncode == 0, scored.stderr
@@ -143,8 +143,8 @@ def test_measuring_every_checkpoint_selects_nothing(run):
     assert report.ok, failing(report)
 
 
-def test_what_was_altered_is_named(run):
-    """All at once, each by its name; and the command says so."""
+def test_altered_files_are_named(run):
+    """All in one report, and by the command."""
     facts = record(run)
     winner = facts["outcome"]["checkpoint"]
     (run / "checkpoints" / winner / "policy.py").write_text(policy_source(act="return 0"))
@@ -171,8 +171,8 @@ def test_an_altered_ledger_is_named(run):
     )
 
 
-def test_lines_that_are_missing_at_the_end_are_noticed(run):
-    """The chain cannot say so: what is left of it holds."""
+def test_missing_last_lines_are_noticed(run):
+    """The hash chain alone cannot show it: the rest of it is valid."""
     lines = (run / "ledger.jsonl").read_bytes().splitlines(keepends=True)
     (run / "ledger.jsonl").write_bytes(b"".join(lines[:-1]))
     assert "which the ledger does not hold" in failing(verify(run, 1, task=TOY))["record"]
@@ -229,7 +229,7 @@ def played_elsewhere(change: Callable[[tuple[float, ...]], list[float]]) -> Call
         (lambda returns: [value + 1.5 for value in returns], Replay.DIFFERS, "largest difference 1.5 (case 0"),
     ],
 )
-def test_on_another_machine_it_is_played_and_compared(run, change, replay, says):
+def test_a_run_of_another_machine_is_replayed_and_compared(run, change, replay, says):
     rewrite(run, played_elsewhere(change))
     report = verify(run, 1, task=TOY)
     said = next(finding for finding in report.findings if finding.what == "replay")
@@ -237,7 +237,7 @@ def test_on_another_machine_it_is_played_and_compared(run, change, replay, says)
     assert says in said.detail and "b-another in the run (other libc)" in said.detail
 
 
-def test_on_the_same_machine_other_returns_are_a_mismatch(run):
+def test_other_returns_on_the_same_machine_are_a_mismatch(run):
     """The control: the same small difference, without another bit_id."""
 
     def change(line: dict[str, Any]) -> None:
@@ -249,7 +249,7 @@ def test_on_the_same_machine_other_returns_are_a_mismatch(run):
     assert verify(run, 1, task=TOY).replay is Replay.MISMATCH
 
 
-def test_a_run_of_another_machine_goes_on_and_says_so(run):
+def test_a_run_of_another_machine_is_continued_with_a_notice(run):
     rewrite(run, played_elsewhere(list))
     scored = command("score", run, "--all-checkpoints", "--jobs", "1", "--json")
     assert scored.returncode == 0, scored.stderr
@@ -259,7 +259,7 @@ def test_a_run_of_another_machine_goes_on_and_says_so(run):
     assert ids["bit_id"] == "b-another" and len(ids["other_bit_ids"]) == 1
 
 
-def test_a_run_of_other_versions_does_not_go_on(run):
+def test_a_run_of_other_versions_is_not_continued(run):
     def change(line: dict[str, Any]) -> None:
         if line["kind"] == "opened":
             line["data"]["facts"]["ids"]["fingerprint"]["packages"] = {"numpy": "1.0"}
@@ -269,7 +269,7 @@ def test_a_run_of_other_versions_does_not_go_on(run):
     assert scored.returncode == 2 and "the run was opened with other packages" in scored.stderr
 
 
-def test_cases_of_another_key_cannot_be_replayed_and_say_why(run):
+def test_cases_of_another_sealing_key_cannot_be_replayed(run):
     def change(line: dict[str, Any]) -> None:
         if line["kind"] == "opened":
             ids = line["data"]["facts"]["ids"]
@@ -280,14 +280,14 @@ def test_cases_of_another_key_cannot_be_replayed_and_say_why(run):
     assert "Name the key that sealed them" in failing(verify(run, 1, task=TOY))["replay"]
 
 
-def test_a_copy_without_feedback_is_verified_and_says_so(run):
+def test_a_copy_without_feedback_is_verified_with_a_notice(run):
     shutil.rmtree(run / "feedback")
     report = verify(run, 1, task=TOY)
     assert report.ok, failing(report)
     assert {one.what: one.detail for one in report.findings}["feedback"] == "not in this copy of the run"
 
 
-def test_a_winner_that_is_gone_is_a_finding(run):
+def test_a_missing_winner_is_reported(run):
     shutil.rmtree(run / "checkpoints" / record(run)["outcome"]["checkpoint"])
     (run / "config.toml").unlink()
     wrong = failing(verify(run, 1, task=TOY))
@@ -306,7 +306,7 @@ def test_a_policy_that_reads_the_clock_is_nondeterministic(serve):
     assert [one["what"] for one in wrong] == ["replay"] and wrong[0]["detail"].startswith("nondeterministic")
 
 
-def test_a_run_without_anything_to_select_has_an_outcome(serve):
+def test_a_run_without_a_candidate_has_an_outcome(serve):
     """Nothing submitted; then, in another run, nothing that loads."""
     server = serve()
     outcome = server.finish()["outcome"]
@@ -323,8 +323,8 @@ def test_a_run_without_anything_to_select_has_an_outcome(serve):
     assert verify(other.root, 1, task=TOY).ok
 
 
-def test_a_record_that_a_crash_left_behind_is_written_again(run):
-    """Killed after the last line of the ledger, before run.json: finishing again, or scoring again, mends it."""
+def test_a_record_that_a_crash_prevented_is_written_later(run):
+    """The kill came after the last line of the ledger, before run.json: `finish` or `score` writes it."""
     stale = record(run) | {"outcome": None, "status": "closed", "ledger_head": "0" * 64}
     for mend in (("finish", run), ("score", run)):
         (run / "run.json").write_text(json.dumps(stale))
@@ -335,8 +335,8 @@ def test_a_record_that_a_crash_left_behind_is_written_again(run):
     assert report.ok, failing(report)
 
 
-def test_what_the_ledger_claims_is_what_was_played(run):
-    """A score claimed for another task, or for more cases than were played."""
+def test_a_forged_number_of_cases_is_named(run):
+    """The ledger claims more cases than the settings."""
 
     def claim(line: dict[str, Any]) -> None:
         if line["kind"] == "opened":
@@ -346,8 +346,8 @@ def test_what_the_ledger_claims_is_what_was_played(run):
     assert "heldout_cases is 32 in the ledger" in failing(verify(run, 1))["settings"]
 
 
-def test_an_outcome_that_the_ledger_does_not_have_is_named(run):
-    """The last line is cut off, and run.json claims what it likes."""
+def test_an_outcome_that_is_not_in_the_ledger_is_named(run):
+    """The last line is removed, and run.json claims an outcome."""
     lines = (run / "ledger.jsonl").read_bytes().splitlines(keepends=True)[:-1]
     (run / "ledger.jsonl").write_bytes(b"".join(lines))
     facts = record(run)
@@ -360,8 +360,8 @@ def test_an_outcome_that_the_ledger_does_not_have_is_named(run):
     assert "outcome of run.json does not follow" in failing(verify(run, 1))["record"]
 
 
-def test_a_checkpoint_that_was_exchanged_is_not_played(run):
-    """Scoring further would write its returns under another policy's name."""
+def test_an_exchanged_checkpoint_is_not_played(run):
+    """`score` would record its returns for another policy."""
     loser = next(one["hash"] for one in record(run)["checkpoints"] if one["heldout"] is None and one["validation"])
     (run / "checkpoints" / loser / "policy.py").write_text(policy_source(act="return 2"))
     before = (run / "ledger.jsonl").read_bytes()

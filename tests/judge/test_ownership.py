@@ -1,4 +1,4 @@
-"""One process owns a run; whoever else wants something of it asks, waits, or is told."""
+"""One process owns a run; other commands ask it, wait for it, or are refused."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_second_server_is_refused_and_two_finish_at_once(serve):
 
 
 def test_two_finish_without_a_server(serve):
-    """Whoever comes first does it; the other waits for it."""
+    """The first finishes the run; the other waits for it."""
     server = serve()
     server.policy()
     server.submit([0])
@@ -64,7 +64,7 @@ def test_two_finish_without_a_server(serve):
 
 
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
-def test_a_stopped_server_leaves_no_process_and_the_run_goes_on(serve, ending):
+def test_a_stopped_server_leaves_no_process_and_the_run_can_continue(serve, ending):
     server = serve()
     server.policy(SLOW)
     assert server.submit([0], wait=False, Idempotency_Key="k")[0] == 202
@@ -79,8 +79,8 @@ def test_a_stopped_server_leaves_no_process_and_the_run_goes_on(serve, ending):
     assert server.remaining() == 127
 
 
-def test_a_long_way_to_the_run(serve):
-    """A socket's path may have 107 bytes; a folder may have any name."""
+def test_a_run_with_a_long_path(serve):
+    """The path of a socket has at most 107 bytes, that of a run may be longer."""
     server = serve(name="/".join(["a rather long name with spaces é"] * 8))
     assert len(os.fsencode(server.root)) > 250
     server.policy()
@@ -88,7 +88,7 @@ def test_a_long_way_to_the_run(serve):
     assert server.finish()["outcome"]["kind"] == "scored"
 
 
-def test_a_connection_that_asks_nothing_does_not_keep_the_owner(serve):
+def test_an_idle_connection_does_not_keep_the_owner_alive(serve):
     server = serve()
     with socket.socket(socket.AF_UNIX) as idle, owner_socket._address(server.root) as address:
         idle.connect(address)

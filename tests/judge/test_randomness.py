@@ -1,5 +1,5 @@
-"""The randomness of a policy comes from a secret: no policy can tell from it which of the public cases it plays, and
-whoever has the record of a run that is over can repeat every bit."""
+"""The random numbers of a policy depend on a secret salt: a policy cannot recognise public cases by them, and with the
+record of a finished run every bit can be repeated."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_a_public_table_recognises_cases_without_a_salt_alone(tmp_path, salt, is
     assert [score >= RECOGNISED for score in report.returns] == [is_recognised] * 2
 
 
-def test_in_a_run_no_case_is_recognised(run):
+def test_no_case_is_recognised_in_a_run(run):
     (checkpoint,) = [one for one in run["finished"]["checkpoints"] if one["validation"]["returns"][0] < RECOGNISED / 2]
     assert max(run["table"] + checkpoint["validation"]["returns"]) < RECOGNISED / 2
 
@@ -104,7 +104,7 @@ def test_the_salt_is_in_no_file_but_the_ledger_until_the_run_is_closed(run):
     assert shown({"run.json": (run["root"] / "run.json").read_bytes()}, salt)  # the control: the search finds it
 
 
-def test_verify_and_evaluate_repeat_the_bits(run, tmp_path):
+def test_verify_and_evaluate_repeat_the_returns(run, tmp_path):
     root, salt = run["root"], run["finished"]["randomness_salt"]
     report = verify(root, 1, task=TOY)
     assert report.ok and report.replay is Replay.EQUAL, report
@@ -125,7 +125,7 @@ def test_verify_and_evaluate_repeat_the_bits(run, tmp_path):
     assert told["randomness_salt"] == salt
 
 
-def test_the_control_another_salt_gives_other_bits(run, tmp_path):
+def test_the_control_another_salt_gives_other_returns(run, tmp_path):
     """Forged into the ledger, whose chain is made anew: `verify` plays by what the ledger says."""
     copy = tmp_path / "run"
     command_line = ["cp", "-r", str(run["root"]), str(copy)]
@@ -151,7 +151,7 @@ def scores(done: Any) -> list[float]:
     return [one["score"] for one in json.loads(done.stdout)["episodes"]]
 
 
-def test_evaluating_twice_gives_the_same_bits_and_another_key_others(tmp_path):
+def test_evaluations_are_equal_with_the_same_sealing_key_alone(tmp_path):
     folder = write_policy(tmp_path / "policy", RANDOM)
     first = evaluate(folder)
     assert scores(first) == scores(evaluate(folder))
@@ -159,12 +159,12 @@ def test_evaluating_twice_gives_the_same_bits_and_another_key_others(tmp_path):
 
 
 @pytest.mark.parametrize("salt", ["", "abc", "g" * 64, "a" * 63])
-def test_a_salt_that_is_none_is_refused(tmp_path, salt):
+def test_an_invalid_salt_is_refused(tmp_path, salt):
     done = evaluate(write_policy(tmp_path / "policy", RANDOM), "--salt", salt)
     assert done.returncode == 2 and "64 hexadecimal digits" in done.stderr
 
 
-def test_without_a_key_the_draw_is_new_and_can_be_repeated(tmp_path):
+def test_without_a_sealing_key_the_salt_is_new_and_printed(tmp_path):
     folder = write_policy(tmp_path / "policy", RANDOM)
     nowhere = {"EVOPOLICYGYM_SEAL_KEY": "", "EVOPOLICYGYM_SEAL_KEY_FILE": str(tmp_path)}  # a folder, no file
     done = evaluate(folder, **nowhere)

@@ -1,4 +1,4 @@
-"""A candidate that sleeps on hidden cases cannot hold the machine: once its wall time is used up, the rest fail."""
+"""A candidate that sleeps on hidden cases is bounded: once its wall time is used up, its other cases fail."""
 
 from __future__ import annotations
 
@@ -61,18 +61,18 @@ def play(engine: LocalEngine, folder: Path, source: str) -> list[EpisodeResult]:
     return results
 
 
-def test_the_rest_of_a_sleeping_candidates_cases_fail(engine, tmp_path):
+def test_the_other_cases_of_a_sleeping_candidate_fail(engine, tmp_path):
     last = play(engine, tmp_path / "policy", SLEEPING)[-1]
     assert last.error and last.error.kind is ErrorKind.TIMEOUT and "the cases before took 3.6 s" in last.error.text
     assert last.score == -5.0 and last.length == 0
 
 
-def test_the_control_a_candidate_that_does_not_sleep_plays_them_all(engine, tmp_path):
+def test_the_control_does_not_sleep_and_plays_all_cases(engine, tmp_path):
     results = play(engine, tmp_path / "policy", policy_source())
     assert [result.error for result in results] == [None] * CASES and results[-1].length == 10
 
 
-def test_what_the_simulator_takes_is_not_counted(tmp_path):
+def test_the_time_of_the_simulator_is_not_counted(tmp_path):
     """Two episodes take 2.4 s, by the simulator alone; their policy would have 1.8 s."""
     task = toy_task("Slow-v0", horizon=4, limits=LIMITS)
     chosen = cases(PaperSplits(), task.id, Split.VALIDATION, [0, 1])
@@ -105,7 +105,7 @@ def test_a_run_with_a_sleeping_candidate_ends_and_can_be_verified(tmp_path):
     assert verify(server.root, 1, task=server.task).replay is Replay.EQUAL
 
 
-def test_a_winner_that_runs_out_of_time_is_not_called_a_mismatch(tmp_path):
+def test_a_winner_that_runs_out_of_time_is_not_a_mismatch(tmp_path):
     """With one job the limit is passed after two cases; with four jobs all cases begin before it is. A record that
     claims another return for a case that was played is a mismatch all the same."""
     (tmp_path / "toy.toml").write_text(TOY)
@@ -125,7 +125,7 @@ def test_a_winner_that_runs_out_of_time_is_not_called_a_mismatch(tmp_path):
     assert verify(server.root, CASES, task=server.task).replay is Replay.MISMATCH
 
 
-def test_a_timeout_that_the_record_does_not_have_is_not_called_innocent(tmp_path):
+def test_a_timeout_that_is_not_in_the_record_is_nondeterministic(tmp_path):
     """With four jobs all cases begin before the limit; with one job they do not. A forged record looks the same."""
     (tmp_path / "toy.toml").write_text(TOY)
     options = ("--validation-cases", "1", "--heldout-cases", str(CASES), "--jobs", str(CASES), "--seeds", "paper")

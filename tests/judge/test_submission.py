@@ -1,4 +1,4 @@
-"""One submission on its way, against a real server: what it costs, what it gives, what is refused for free."""
+"""Submissions to a real server: what they cost, what they return, what is refused for free."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_failed_episode_leaves_the_submission_ok(serve):
     assert "invalid_action" in (episode / "error.txt").read_text()
 
 
-def test_a_policy_that_does_not_load_costs_the_full_number(serve):
+def test_a_policy_that_does_not_load_costs_all_requested_episodes(serve):
     server = serve()
     server.policy("import gymnasium\n")
     code, result = server.submit("0-3")
@@ -104,7 +104,7 @@ def test_the_last_episode_closes_the_run(serve):
     assert state["is_finalized"] and state["phase"] == "closed"
 
 
-def test_a_key_is_charged_once(serve):
+def test_an_idempotency_key_is_charged_once(serve):
     server = serve()
     server.policy()
     first = server.submit([0, 1], Idempotency_Key="k")
@@ -114,7 +114,7 @@ def test_a_key_is_charged_once(serve):
     assert (code, answer["status"], server.remaining()) == (422, "key_reused", 126)
 
 
-def test_busy_is_free_and_polling_ends(serve):
+def test_a_busy_refusal_is_free_and_polling_ends(serve):
     server = serve(task="toys:Slow-v0")
     server.policy()
     code, answer = server.submit([0], wait=False)

@@ -1,4 +1,4 @@
-"""An agent's things: whole although their maker was killed, and what is left of them when its run is over."""
+"""The home of an agent: complete although the process that fills it was killed, and without logins after the run."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _copies(count: int) -> Callable[..., None]:
 
 
 @pytest.mark.parametrize("after", [1, 5, 10, 20])
-def test_programs_that_ship_are_whole_although_their_maker_was_killed(tmp_path, monkeypatch, after):
+def test_shipped_programs_are_complete_after_a_kill(tmp_path, monkeypatch, after):
     paths, tuner = RunPaths(tmp_path), definitions.load("tuner")
     with monkeypatch.context() as patch:
         patch.setattr(shutil, "copystat", _copies(after))
@@ -42,7 +42,7 @@ def test_programs_that_ship_are_whole_although_their_maker_was_killed(tmp_path, 
     assert [path.name for path in agent_home.programs.iterdir()] == ["builtin"]
 
 
-def test_a_login_does_not_stay_in_a_run_that_is_over(tmp_path):
+def test_a_login_is_removed_from_a_finished_run(tmp_path):
     paths = RunPaths(tmp_path)
     login, other = (tmp_path / "agent" / "home" / ".codex" / name for name in ("auth.json", "sessions.json"))
     login.parent.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""When an agent is prompted again is decided by the ledger alone."""
+"""The next step of an agent is decided from the ledger alone."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def after(*turns: Turned, limits: AgentLimits = AgentLimits()) -> CloseRun | Pro
     return decide(state, limits)
 
 
-def test_the_first_words_open_a_session():
+def test_the_first_prompt_opens_a_session():
     assert after() == PromptAgent(None)
     assert after().is_opening
 
 
-def test_an_agent_that_submits_is_prompted_on():
+def test_an_agent_that_submits_is_prompted_again():
     assert after(*(turned(n) for n in range(1, 20))) == PromptAgent("s")
 
 
@@ -40,37 +40,37 @@ def test_an_agent_that_says_stop_is_done():
     assert after(turned(1, stop=True)) == CloseRun("agent_stopped")
 
 
-def test_three_turns_without_a_submission_are_an_end():
+def test_three_turns_without_a_submission_end_the_run():
     assert after(turned(1), turned(1), turned(1)) == PromptAgent("s")
     assert after(turned(1), turned(1), turned(1), turned(1)) == CloseRun("agent_stopped")
     assert after(turned(0), turned(0), turned(1), turned(1), turned(1)) == PromptAgent("s")
 
 
-def test_overload_is_waited_out_with_growing_patience():
+def test_waits_grow_while_the_provider_is_overloaded():
     waits = [after(turned(1), *[turned(1, "rate_limit")] * n).wait_s for n in range(1, 9)]
     assert waits == [1, 3, 9, 27, 81, 243, 300, 300]
     assert after(turned(1), *[turned(1, "provider")] * 9) == CloseRun("provider_down")
     assert after(*[turned(1, "provider")] * 2000, limits=AgentLimits(retries=2000, hours=None)).wait_s == 300
 
 
-def test_a_success_forgets_earlier_overload():
+def test_a_success_resets_the_wait():
     assert after(*[turned(0, "rate_limit")] * 8, turned(1), turned(1, "rate_limit")).wait_s == 1
 
 
-def test_idle_turns_and_failed_turns_are_counted_apart():
+def test_idle_and_failed_turns_are_counted_separately():
     assert after(turned(0), turned(0), turned(0, "client")) == PromptAgent("s")
     assert after(*[turned(0, "client")] * 3) == CloseRun("agent_failed")
     assert after(turned(0, "client"), turned(0, "rate_limit"), *[turned(0, "client")] * 2) == CloseRun("agent_failed")
 
 
-def test_an_agent_that_fails_and_idles_by_turns_comes_to_an_end():
+def test_alternating_idle_and_failed_turns_end_the_run():
     by_turns = [turned(1, "client"), turned(1)] * 3
     assert after(turned(1), *by_turns[:4]) == PromptAgent("s")
     assert after(turned(1), *by_turns) == CloseRun("agent_stopped")
     assert after(turned(1), *by_turns[:4], turned(2), *[turned(2, "client"), turned(2)] * 2) == PromptAgent("s")
 
 
-def test_a_wrong_key_is_not_tried_again():
+def test_a_refused_api_key_is_not_tried_again():
     assert after(turned(0, "authentication")) == CloseRun("agent_failed")
 
 
@@ -90,7 +90,7 @@ def test_limits_end_a_run(limits, reason):
     assert after(*turns, limits=limits) == CloseRun(reason)
 
 
-def test_what_nobody_metered_hits_no_limit():
+def test_unknown_usage_reaches_no_limit():
     assert after(turned(1), limits=AgentLimits(tokens=1, dollars=0.0001)) == PromptAgent("s")
 
 
@@ -98,12 +98,12 @@ def test_a_closed_run_is_over():
     assert decide(apply(OPENED, Closed("budget_spent"), NOW), AgentLimits()) == CloseRun("budget_spent")
 
 
-def test_what_is_left_is_told_in_words():
+def test_remaining_limits_are_described():
     usage = {"fresh_input": 100, "cache_read": 0, "cache_write": 0, "output": 20, "reasoning": 0, "cost_usd": 0.25}
     left = AgentLimits(turns=3, hours=2, tokens=10_120, dollars=1).remaining([turned(1, usage=usage, wall_s=1800.0)])
     assert left == ["2 turns", "1.5 hours", "10,000 tokens"]
 
 
 @pytest.mark.parametrize(("hours", "words"), [(100, "100 hours"), (23.72, "23.7 hours"), (0.001, "1 minutes")])
-def test_hours_are_told_as_people_do(hours, words):
+def test_durations_are_readable(hours, words):
     assert AgentLimits(turns=1, hours=hours).remaining([]) == ["1 turn, which is this one", words]

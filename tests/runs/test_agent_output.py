@@ -1,4 +1,4 @@
-"""The way of an agent's output: real processes write to real pipes, and the judge keeps what it can afford."""
+"""The output of an agent: real processes write to real pipes; keys are removed, and what is kept is bounded."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def writer(copy: StreamCopy, code: str) -> subprocess.Popen[bytes]:
         (b"secret-ke", b"secret-ke"),
     ],
 )
-def test_a_key_is_found_wherever_the_stream_is_cut(said, kept):
+def test_an_api_key_is_redacted_wherever_the_stream_is_cut(said, kept):
     for first in range(len(said) + 1):
         for second in range(first, len(said) + 1):
             redactor = Redactor(KEYS)
@@ -40,8 +40,8 @@ def test_a_key_is_found_wherever_the_stream_is_cut(said, kept):
     assert Redactor({}).feed(said) == said
 
 
-def test_nothing_waits_that_cannot_be_a_key(tmp_path):
-    """A driver that is killed leaves the beginning of the turn: the session is named there."""
+def test_output_that_cannot_begin_a_key_is_written_at_once(tmp_path):
+    """After a kill the beginning of the turn is on disk: it names the session."""
     path = tmp_path / "out"
     with StreamCopy(path, KEYS, 1000) as copy:
         process = writer(copy, "import sys; print('session 7, no line yet', end='', flush=True); sys.stdin.read()")
@@ -50,7 +50,7 @@ def test_nothing_waits_that_cannot_be_a_key(tmp_path):
         process.wait()
 
 
-def test_a_flood_is_read_and_not_kept(tmp_path):
+def test_a_flood_of_output_is_read_but_not_kept(tmp_path):
     path, most, size = tmp_path / "out", 1 << 16, 3 << 20
     with StreamCopy(path, {}, most) as copy:
         assert writer(copy, f"import sys; sys.stdout.write('x' * {size})").wait() == 0, "it was not kept waiting"
@@ -60,8 +60,8 @@ def test_a_flood_is_read_and_not_kept(tmp_path):
     assert f"{size - most} bytes were left out".encode() in kept
 
 
-def test_an_agent_can_do_nothing_to_its_transcript(tmp_path):
-    """What it could do to a file of its own: control."""
+def test_an_agent_cannot_change_its_transcript(tmp_path):
+    """The control: it can change a file of its own."""
     spoil = "import os\nos.write(1, b'hello')\ntry: os.ftruncate(1, 1 << 43)\nexcept OSError as error: pass\n" \
         "os.fchmod(1, 0)"  # fmt: skip
     with StreamCopy(tmp_path / "out", {}, 1000) as copy:
@@ -72,7 +72,7 @@ def test_an_agent_can_do_nothing_to_its_transcript(tmp_path):
     assert os.stat(tmp_path / "own").st_size == 1 << 43 and not os.stat(tmp_path / "own").st_mode & 0o400
 
 
-def test_who_keeps_the_pipe_keeps_nobody_waiting(tmp_path):
+def test_a_process_that_keeps_the_pipe_open_delays_nothing(tmp_path):
     copy = StreamCopy(tmp_path / "out", {}, 1000)
     process = writer(copy, "import sys, time; print('last words', flush=True); time.sleep(600)")
     assert wait_until(lambda: copy.bytes_read > 0)
@@ -82,7 +82,7 @@ def test_who_keeps_the_pipe_keeps_nobody_waiting(tmp_path):
     process.wait()
 
 
-def test_what_is_appended_counts(tmp_path):
+def test_the_bound_includes_earlier_turns(tmp_path):
     for _ in range(2):
         transcript = Transcript(tmp_path / "out", KEYS, 30, append=True)
         transcript.write(b"x" * 20)
@@ -91,7 +91,7 @@ def test_what_is_appended_counts(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["link", "pipe", "folder", "full"])
-def test_what_is_no_file_is_neither_written_nor_read(kind, tmp_path):
+def test_a_transcript_must_be_a_plain_file(kind, tmp_path):
     path, target = tmp_path / "out", tmp_path / "target"
     target.write_bytes(b"mine")
     {"link": lambda: path.symlink_to(target), "pipe": lambda: os.mkfifo(path), "folder": path.mkdir,

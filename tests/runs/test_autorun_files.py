@@ -1,4 +1,4 @@
-"""What an agent plants for a person who comes after it: real git runs it before, and not after."""
+"""Files that git, shells and editors execute, planted for whoever reads the run: disarmed after the run."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Planter:
         subprocess.run(["git", *words], cwd=folder, env=self.environment, capture_output=True)
 
     def runs_in(self, folder):
-        """Whether somebody who asks for the status there runs the command."""
+        """Return whether `git status` in the folder executes the command."""
         self.mark.unlink(missing_ok=True)
         self.git(folder, "status")
         return self.mark.exists()
@@ -64,7 +64,7 @@ def planter(paths, tmp_path):
 
 
 @needs_git
-def test_a_repository(paths, planter):
+def test_a_repository_is_disarmed(paths, planter):
     planter.repository()
     (paths.workspace / "sub").mkdir()
     assert planter.runs_in(paths.workspace) and planter.runs_in(paths.workspace / "sub"), "control"
@@ -77,7 +77,7 @@ def test_a_repository(paths, planter):
 
 
 @needs_git
-def test_the_inside_of_a_repository(paths, planter):
+def test_the_inside_of_a_repository_is_disarmed(paths, planter):
     """Where its settings say that the files are elsewhere, git works from within."""
     folder = planter.repository()
     planter.git(folder, "config", "core.worktree", str(paths.workspace))
@@ -87,7 +87,7 @@ def test_the_inside_of_a_repository(paths, planter):
 
 
 @needs_git
-def test_a_bare_repository(paths, planter):
+def test_a_bare_repository_is_disarmed(paths, planter):
     folder = planter.bare()
     assert planter.runs_in(folder) and planter.runs_in(folder / "refs"), "control"
     assert inspect_leftovers(paths)["renamed"] == ["workspace/lib/bare/HEAD"]
@@ -96,8 +96,8 @@ def test_a_bare_repository(paths, planter):
 
 @needs_git
 @pytest.mark.parametrize("kind", ["file", "link", "common"])
-def test_a_repository_that_lies_elsewhere(paths, planter, kind, tmp_path):
-    """Outside of the workspace, too, where an agent may write: in its temporary folder."""
+def test_a_repository_with_its_settings_elsewhere_is_disarmed(paths, planter, kind, tmp_path):
+    """Also outside of the workspace, in the temporary folder of the agent."""
     away = tmp_path / "away"
     shutil.move(planter.bare(), away)
     pointer = paths.workspace / ".git"
@@ -119,8 +119,8 @@ def test_a_repository_that_lies_elsewhere(paths, planter, kind, tmp_path):
     assert not planter.runs_in(where) and (away / "HEAD").exists()
 
 
-def test_names_that_shells_and_editors_look_for(paths):
-    """At any depth, in HOME as well, and what has the new name already stays."""
+def test_files_of_shells_and_editors_are_renamed(paths):
+    """At any depth and in HOME; a file that has the new name is not overwritten."""
     below = paths.root / "agent" / "home" / "x"
     below.mkdir(parents=True)
     for name in AUTORUN_NAMES:
@@ -137,7 +137,7 @@ def test_names_that_shells_and_editors_look_for(paths):
 @needs_git
 @pytest.mark.parametrize("kind", ["repository", "bare"])
 def test_a_repository_in_the_system_is_not_in_the_checkpoint(paths, planter, kind):
-    """It can be submitted all the same, and the checkpoint is that of the folder without it."""
+    """The submission is accepted, with the checkpoint of the folder without it."""
     (paths.system / "policy.py").write_text("class Policy: pass\n")
     store = CheckpointStore(paths.checkpoints)
     plain = store.snapshot(paths.system)

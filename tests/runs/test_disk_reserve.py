@@ -1,4 +1,4 @@
-"""The room that a run keeps on the disk: a refund is recorded with a part of it, other lines are not."""
+"""The disk space that a run reserves: a refund may use a part of it, other lines may not."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def full_disk(size):
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def test_the_room_is_for_those_who_may_use_it(paths):
+def test_only_events_that_may_use_the_reserve_get_it(paths):
     asked = []
     judge = Judge(paths, None, lambda: asked.append(lift()) is None)
     judge.record(Prompted(1))
@@ -47,14 +47,14 @@ def test_the_room_is_for_those_who_may_use_it(paths):
     judge.close()
 
 
-def test_where_there_is_no_room_it_is_said(paths):
+def test_without_a_reserve_a_full_disk_is_an_error(paths):
     judge = Judge(paths, None)
     with full_disk(10), pytest.raises(LedgerUnwritable):
         judge.record(Refused("busy"), from_reserve=True)
     judge.close()
 
 
-def test_it_is_given_in_parts_and_most_of_it_is_kept(paths):
+def test_each_use_takes_a_part_of_the_reserve(paths):
     assert not disk_reserve.release_part(paths), "there is none yet"
     disk_reserve.make(paths)
     file = paths.root / disk_reserve.NAME
@@ -77,7 +77,7 @@ print("done")
 """
 
 
-def test_a_log_that_cannot_be_written_is_no_traceback(paths):
+def test_a_log_that_cannot_be_written_prints_no_traceback(paths):
     log = paths.logs / "judge.log"
     done = subprocess.run([sys.executable, "-c", LOGGING, log], capture_output=True, text=True)
     assert (done.stdout, done.stderr) == ("done\n", "") and log.stat().st_size == 0

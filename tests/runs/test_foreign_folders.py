@@ -1,4 +1,4 @@
-"""A run folder may come from anybody: what it says of itself never weakens the walls, and no link leads out of it."""
+"""Run folders of other people: their contents never weaken the isolation, and links out of them are not followed."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def findings(run: Path, *options: str) -> dict[str, tuple[bool, str]]:
     return {one["what"]: (one["ok"], one["detail"]) for one in json.loads(said.stdout)["findings"]}
 
 
-def test_the_settings_of_a_run_are_in_its_ledger(run, mark):
+def test_settings_that_differ_from_the_ledger_are_refused(run, mark):
     assert findings(run)["settings"] == (True, "config.toml is as the run was opened")
     reconfigure(run, 'isolation = "none"')
     found = findings(run)
@@ -116,7 +116,7 @@ def test_the_settings_of_a_run_are_in_its_ledger(run, mark):
 
 
 @pytest.mark.parametrize("agreed", [True, False])
-def test_verify_plays_in_a_jail_whatever_the_folder_says(run, mark, agreed):
+def test_verify_isolates_policies_whatever_the_folder_says(run, mark, agreed):
     """Also a ledger that agrees with it, and one from before ledgers held the settings."""
     if not agreed:
         as_before(run)
@@ -129,7 +129,7 @@ def test_verify_plays_in_a_jail_whatever_the_folder_says(run, mark, agreed):
     assert mark.exists()  # the control: this policy does what it can where it can
 
 
-def test_score_goes_below_a_jail_only_where_the_command_line_says_so(run, mark):
+def test_score_without_isolation_needs_the_option(run, mark):
     reconfigure(run, 'isolation = "none"', agreed=True)
     asked = ("score", run, "--all-checkpoints", "--jobs", "1")
     done = command(*asked)
@@ -138,7 +138,7 @@ def test_score_goes_below_a_jail_only_where_the_command_line_says_so(run, mark):
     assert not mark.exists()
 
 
-def test_the_rest_goes_below_a_jail_only_where_the_command_line_says_so(run, mark):
+def test_other_commands_without_isolation_need_the_option(run, mark):
     """An open run, so that there is something to play; and at last the control."""
     reconfigure(run, 'isolation = "none"', agreed=True)
     reopened(run)
@@ -150,7 +150,7 @@ def test_the_rest_goes_below_a_jail_only_where_the_command_line_says_so(run, mar
     assert mark.exists()
 
 
-def test_a_cluster_is_not_taken_from_a_folder(run):
+def test_the_address_of_a_cluster_is_not_taken_from_a_folder(run):
     reconfigure(run, 'engine = "ray"', 'ray_address = "203.0.113.1:6379"', agreed=True)
     done = command("score", run, "--all-checkpoints", "--jobs", "1")
     assert done.returncode == 2 and "--engine local" in done.stderr
@@ -181,7 +181,7 @@ def with_agent(run: Path, *lines: str) -> None:
     reconfigure(run, agreed=True)
 
 
-def test_an_agent_is_granted_nothing_by_a_folder(run, tmp_path):
+def test_grants_to_an_agent_are_not_taken_from_a_folder(run, tmp_path):
     """Each grant is named as the option that gives it; nothing is started without all of them."""
     command_line = ["/bin/sh", "-c", f"touch {tmp_path}/{MARK}"]
     with_agent(run, 'name = "command"', f"command = {json.dumps(command_line)}", *GRANTS)
@@ -192,7 +192,7 @@ def test_an_agent_is_granted_nothing_by_a_folder(run, tmp_path):
     assert not (tmp_path / MARK).exists()
 
 
-def test_a_file_that_a_command_names_is_shown_only_if_it_is_given_again(run, tmp_path):
+def test_files_of_the_agents_command_need_the_option_again(run, tmp_path):
     """The file and its neighbours would be shown to an agent that a folder chose."""
     (tmp_path / "secrets").mkdir()
     secret = tmp_path / "secrets" / "key"
@@ -209,7 +209,7 @@ def test_a_file_that_a_command_names_is_shown_only_if_it_is_given_again(run, tmp
     assert any("SECRET" in path.read_text() for path in (run / "logs" / "agent").rglob("*") if path.is_file())
 
 
-def test_a_grant_that_is_given_again_is_taken(run):
+def test_a_grant_that_is_given_again_is_accepted(run):
     with_agent(run, 'name = "starter"', 'isolation = "none"', 'hosts = ["203.0.113.1", "203.0.113.2"]', "turns = 1")
     reopened(run)
     resume = ("run", "toys:Toy-v0", "--resume", run, "--jobs", "1", "--agent-host", "203.0.113.2")
@@ -224,7 +224,7 @@ def test_a_grant_that_is_given_again_is_taken(run):
     assert done.returncode == 0, done.stderr
 
 
-def test_a_finished_run_that_is_resumed_stays_as_it_is(run):
+def test_resuming_a_finished_run_changes_nothing(run):
     with_agent(run, 'name = "starter"', 'isolation = "none"')
     assert command("score", run, "--all-checkpoints", "--jobs", "1").returncode == 0  # its record is whole again
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
@@ -234,7 +234,7 @@ def test_a_finished_run_that_is_resumed_stays_as_it_is(run):
 
 
 @pytest.mark.parametrize("kind", ["validated", "judged"])
-def test_finish_ends_when_no_record_follows_from_the_ledger(run, kind):
+def test_finish_fails_if_the_ledger_gives_no_record(run, kind):
     change_lines(run, lambda line: line["kind"] == kind and line["data"]["tally"].__setitem__("lengths", []))
     (run / "run.json").unlink()
     done = command("finish", run, "--jobs", "1")
@@ -255,7 +255,7 @@ def as_written(*arguments: object, cwd: Path) -> str:
     ("task", "folder"),
     [("brought:B-v0", "."), ("run.brought:B-v0", ".."), ("../task.toml", "..")],
 )
-def test_a_task_that_a_folder_names_is_not_imported(run, tmp_path, task, folder):
+def test_a_task_named_in_a_folder_is_not_imported(run, tmp_path, task, folder):
     """Wherever the module or the file lies that it means."""
     mark, module = tmp_path / MARK, task if ":" in task else "run.brought:B-v0"
     brought = f"open({str(mark)!r}, 'w').close()\nimport gymnasium, toys\ngymnasium.register('B-v0', toys.Toy)\n"
@@ -287,7 +287,7 @@ def test_verify_makes_no_sealing_key(run, tmp_path):
     assert not (tmp_path / "home").exists()
 
 
-def test_a_sealing_key_that_a_folder_names_is_not_opened(run, tmp_path):
+def test_a_sealing_key_named_in_a_folder_is_not_read(run, tmp_path):
     """Neither by verify, nor when a run of another installation is continued."""
     key = tmp_path / "secret"
     key.write_text("no key")
@@ -338,7 +338,7 @@ def test_a_checkpoint_that_is_a_link_is_not_played(run, tmp_path):
     assert report.replay is None and not report.ok
 
 
-def test_a_run_from_before_is_verified_as_before(run):
+def test_a_run_without_a_hash_of_its_settings_is_verified(run):
     as_before(run)
     report = verify(run, 1, task=TOY)
     assert report.ok and report.replay is Replay.EQUAL
@@ -352,7 +352,7 @@ credentials = ["../../../victim", "%s", "login"]
 """
 
 
-def test_a_client_that_a_folder_names_removes_no_file_of_the_reader(tmp_path):
+def test_a_client_named_in_a_folder_removes_no_other_file(tmp_path):
     """When a run is finished its agent's logins are removed from the run; whoever wrote the folder says which."""
     home = tmp_path / "run" / "agent" / "home"
     home.mkdir(parents=True)
@@ -364,7 +364,7 @@ def test_a_client_that_a_folder_names_removes_no_file_of_the_reader(tmp_path):
     assert all(path.exists() for path in victims) and not (home / "login").exists()
 
 
-def test_a_run_of_our_own_is_taken_up_as_it_is_and_one_of_another_installation_is_not(run, tmp_path):
+def test_a_task_of_this_installation_is_imported_and_another_is_not(run, tmp_path):
     """Its task is code from outside: the signature in its ledger says who opened it with these settings."""
     verify_it = [*COMMAND, "verify", str(run), "--jobs", "1"]
     ours = subprocess.run(verify_it, capture_output=True, text=True)

@@ -1,4 +1,4 @@
-"""The integrity note: signs are found where they are, and not where they are not; whatever the agent left."""
+"""The integrity note: it names every sign of cheating and nothing else, whatever files the agent leaves."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def kinds(paths):
         ("LINK_LENGTH_1 = 1.0", "copied_dynamics"),
     ],
 )
-def test_a_sign_in_a_file_or_in_a_transcript(paths, text, kind):
+def test_a_sign_in_a_file_or_in_a_transcript_is_found(paths, text, kind):
     (paths.system / "policy.py").write_text(f"x = 1\n{text}\n")
     assert kinds(paths) == {kind}
     (paths.system / "policy.py").write_text("x = 1\n")
@@ -65,7 +65,7 @@ def test_honest_work_shows_no_signs(paths):
     assert sorted(os.listdir(paths.workspace)) == ["AGENTS.md", "HEAD", "system"]
 
 
-def test_links_are_not_followed_and_bytes_do_no_harm(paths, tmp_path):
+def test_links_are_not_followed_and_any_bytes_are_read(paths, tmp_path):
     (tmp_path / "secret").write_text("import gymnasium")
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / ".git").mkdir()
@@ -79,7 +79,7 @@ def test_links_are_not_followed_and_bytes_do_no_harm(paths, tmp_path):
     assert (tmp_path / "elsewhere" / ".git").exists()
 
 
-def test_a_workspace_that_is_a_link_is_left_alone(paths, tmp_path):
+def test_a_workspace_that_is_a_link_is_not_searched(paths, tmp_path):
     (tmp_path / "elsewhere" / ".git").mkdir(parents=True)
     paths.workspace.rename(tmp_path / "away")
     paths.workspace.symlink_to(tmp_path / "elsewhere")
@@ -93,7 +93,7 @@ REPEATED = [b"\n", b" ", b"\t\n", b"pip -", b"pip -pip ", b"pip ", b"curl ", b"g
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("text", REPEATED)
-def test_no_text_takes_long(text, paths):
+def test_no_text_takes_long_to_search(text, paths):
     """Each pattern takes less than a second of CPU time for this; a quadratic one takes hours, which ends the test."""
     (paths.workspace / "file").write_bytes(text * ((1 << 20) // len(text)))
     note = inspect_leftovers(paths)
@@ -111,7 +111,7 @@ def nested(folder, depth):
     return descriptor
 
 
-def test_at_any_depth(paths):
+def test_signs_are_found_at_any_depth(paths):
     bottom = nested(paths.workspace, 2000)
     os.mkdir(".git", dir_fd=bottom)
     os.close(os.open("sign.py", os.O_CREAT | os.O_WRONLY, dir_fd=bottom))
@@ -124,7 +124,7 @@ def test_at_any_depth(paths):
     os.close(bottom)
 
 
-def test_more_than_can_be_looked_at_is_said(paths, monkeypatch):
+def test_an_incomplete_search_is_reported(paths, monkeypatch):
     monkeypatch.setattr(integrity.FolderWalk.__init__, "__defaults__", (10,))
     for number in range(20):
         (paths.workspace / f"a{number}").mkdir()
@@ -134,7 +134,7 @@ def test_more_than_can_be_looked_at_is_said(paths, monkeypatch):
     assert any("beyond the first 10" in text for text in part["not_checked"])
 
 
-def test_a_large_file_hides_no_other(paths):
+def test_a_large_file_does_not_hide_others(paths):
     with open(paths.workspace / "a.bin", "wb") as sparse:
         sparse.truncate(1 << 40)
     (paths.workspace / "b.py").write_text("import gymnasium")
@@ -151,14 +151,14 @@ def test_a_large_file_hides_no_other(paths):
         ("print('{')", "could not be inspected: JSONDecodeError"),
     ],
 )
-def test_a_process_that_does_not_live_to_tell_is_a_note(paths, monkeypatch, body, error):
+def test_a_search_that_dies_is_reported(paths, monkeypatch, body, error):
     monkeypatch.setattr(limited_process, "CODE", "import os, sys\nsys.path.append(sys.argv[1])\n"
                         f"from evopolicygym.analysis.limited_process import limit\n{body}")  # fmt: skip
     note = inspect_leftovers(paths)
     assert error in note["error"] and note["signs"] == [] and note["not_checked"]
 
 
-def test_what_was_renamed_is_known_when_the_rest_fails(paths, monkeypatch):
+def test_renamed_files_are_recorded_when_the_search_fails(paths, monkeypatch):
     (paths.workspace / ".envrc").write_text("touch mark")
     monkeypatch.setattr(limited_process, "CODE", "import os, sys\nsys.path.append(sys.argv[1])\n"
                         "from evopolicygym.runs import integrity\n"
@@ -182,7 +182,7 @@ print(len(part["renamed"]), part["not_checked"], *sorted(os.listdir(root / "work
 """
 
 
-def test_closed_folders_are_opened(tmp_path):
+def test_inaccessible_folders_are_searched(tmp_path):
     """By an ordinary user, whose agent is this user."""
     tmp_path.chmod(0o777)
     for path in tmp_path.parents:

@@ -1,4 +1,4 @@
-"""On one machine either agents live or hidden cases are played: real locks, and whole runs side by side."""
+"""On one machine agents and hidden scoring on the same cases exclude each other: real locks, and whole runs at once."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Holder:
 
 @contextmanager
 def holders() -> Iterator[type[Holder]]:
-    """Whoever is made here is dead at the end."""
+    """Return a function that starts holders; all are killed at the end."""
     made: list[Holder] = []
 
     class Known(Holder):
@@ -90,7 +90,7 @@ def holders() -> Iterator[type[Holder]]:
             one.kill()
 
 
-def test_agents_live_together_and_scorers_play_together_but_not_both(locks):
+def test_agents_exclude_scorers_but_not_each_other(locks):
     with holders() as holder:
         first, second = holder("agent", "run-1"), holder("agent", "run-2")
         assert first.says() == second.says() == "holds"
@@ -110,7 +110,7 @@ def test_agents_live_together_and_scorers_play_together_but_not_both(locks):
     assert os.listdir(locks) == [MUTEX], "files of the dead are left"
 
 
-def test_who_waits_to_score_goes_before_new_agents(locks):
+def test_a_waiting_scorer_goes_before_new_agents(locks):
     with holders() as holder:
         old = holder("agent", "old")
         assert old.says() == "holds"
@@ -125,7 +125,7 @@ def test_who_waits_to_score_goes_before_new_agents(locks):
         assert new.says().startswith("the wait is over") and new.says() == "holds"
 
 
-def test_one_who_waited_and_was_killed_keeps_nobody_out(locks):
+def test_a_killed_waiter_excludes_nothing(locks):
     with holders() as holder:
         old = holder("agent", "old")
         assert old.says() == "holds"
@@ -136,7 +136,7 @@ def test_one_who_waited_and_was_killed_keeps_nobody_out(locks):
 
 
 @pytest.mark.parametrize("trouble", ["open to others", "a link", "a file", "of another user"])
-def test_a_folder_that_is_not_ours_alone_is_refused(trouble, locks, tmp_path):
+def test_an_unsafe_lock_folder_is_refused(trouble, locks, tmp_path):
     if trouble == "a file":
         locks.touch()
     elif trouble == "a link":
@@ -208,7 +208,7 @@ def neighbour(tmp_path, locks) -> Iterator[Running]:
 
 
 def leave(run: Running) -> float:
-    """Let the agent go; when it did."""
+    """Let the agent end, and return the time at which it did."""
     (run.root / "workspace" / "leave").touch()
     assert run.outcome() == "scored"
     return max(time for kind, time, _ in lines(run.root) if kind == "turned")
@@ -220,7 +220,7 @@ def first_hidden(root: Path) -> float:
 
 
 def waiting(*arguments: object) -> subprocess.Popen[str]:
-    """A command that has said that it waits."""
+    """Start a command, and return when it has printed that it waits."""
     process = subprocess.Popen(
         [*COMMAND, *with_task(*arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
@@ -230,7 +230,7 @@ def waiting(*arguments: object) -> subprocess.Popen[str]:
     return process
 
 
-def test_a_run_is_scored_when_the_other_agents_on_its_cases_are_gone(neighbour, tmp_path):
+def test_a_run_is_scored_after_other_agents_on_its_cases_ended(neighbour, tmp_path):
     apart = Running(tmp_path / "apart", LEAVES, **{VARIABLE: str(tmp_path / "other-locks")})
     assert apart.outcome() == "scored" and neighbour.process.poll() is None, "the control: nothing else delays it"
     run = Running(tmp_path / "run", LEAVES)
@@ -249,7 +249,7 @@ def test_a_run_is_scored_when_the_other_agents_on_its_cases_are_gone(neighbour, 
     assert not (neighbour.root / "workspace" / "seen").read_text(), "the agent sees the locks"
 
 
-def test_whatever_plays_hidden_cases_waits_likewise(neighbour, tmp_path, serve):
+def test_every_command_that_plays_hidden_cases_waits(neighbour, tmp_path, serve):
     """But not what plays train cases, nor a run without anything to score."""
     played = Running(tmp_path / "played", LEAVES, **{VARIABLE: str(tmp_path / "other-locks")})
     server = serve(*SMALL)
