@@ -50,7 +50,7 @@ class VerifyCheck:
 
 @dataclass(frozen=True)
 class Verification:
-    """What was checked of a run, one finding for each check.
+    """Findings of a verification, one for each check of the run.
 
     ``replay`` says how the winner's returns compare with the recorded ones; it is None if the winner could not be
     played. ``first_replay`` is that of the first submission; None if it is the winner, or has no held-out result."""
