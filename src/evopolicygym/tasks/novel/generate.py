@@ -26,7 +26,7 @@ from evopolicygym.tasks.spaces import describe, schema_of
 from evopolicygym.tasks.task import FailureReturn, Task
 
 NOVEL: Final = "novel"
-FAMILIES: Final[dict[str, str]] = {}  # what each demands, by family
+FAMILIES: Final = {"control": "system identification, tuning"}  # what each demands
 LEVELS: Final = (1, 2, 3, 4)
 MOST_DRAWS: Final = 100
 CACHE_VARIABLE: Final = "EVOPOLICYGYM_CACHE"

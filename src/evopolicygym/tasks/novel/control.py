@@ -1,0 +1,291 @@
+"""Generated control tasks: drive a drawn mechanical system to where its reward is.
+
+The system is a set of 1, 2, 4 or 6 masses on a line or ring, coupled by drawn springs, each in a drawn potential, with
+friction. Motors push drawn combinations of masses, saturate, and act after a drawn delay. Sensors measure drawn
+mixtures of positions and of some velocities. What has to be reached is one drawn mixture of the positions."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+import gymnasium
+import numpy as np
+
+from evopolicygym.tasks.novel.drawing import Canvas
+from evopolicygym.tasks.novel.world import Act
+
+VERSION: Final = 1
+STEP_S: Final = 0.05
+HORIZON: Final = 200
+MASSES: Final = {1: 1, 2: 2, 3: 4, 4: 6}
+MOTORS: Final = {1: 1, 2: 1, 3: 2, 4: 3}
+LONGEST_DELAY: Final = {1: 1, 2: 2, 3: 3, 4: 4}
+LARGEST: Final = 50.0  # of a state; a system that leaves it is stopped there
+
+Vector = np.ndarray[Any, np.dtype[np.float64]]
+
+
+class Goal(StrEnum):
+    """What the driven mixture of positions has to do."""
+
+    REGULATE = "regulate"
+    TRACK = "track"
+    SWING = "swing"
+
+
+@dataclass(frozen=True)
+class System:
+    """The constants of a drawn system. ``pull`` is the matrix of the springs, divided by the masses; potentials are
+    ``well * sin(wave * position)``; ``push`` maps motor commands to accelerations."""
+
+    pull: Vector
+    well: Vector
+    wave: Vector
+    friction: Vector
+    push: Vector
+    delay: int
+    driven: Vector
+    target: float
+    width: float
+    goal: Goal
+    rhythm: Vector
+    start: Vector
+    spread: float
+
+    def advance(self, position: Vector, velocity: Vector, command: Vector) -> tuple[Vector, Vector]:
+        """Return positions and velocities one step later. Works on one state, or on many at once (rows)."""
+        force = position @ self.pull + self.well * np.sin(self.wave * position) - self.friction * velocity
+        velocity = velocity + STEP_S * (force + command @ self.push)
+        velocity = np.minimum(np.maximum(velocity, -LARGEST), LARGEST)
+        return position + STEP_S * velocity, velocity
+
+    def wanted(self, step: int) -> float:
+        """Return where the driven mixture should be after ``step`` steps."""
+        if self.goal is not Goal.TRACK:
+            return self.target
+        slow, fast, phase = self.rhythm
+        return self.target * (math.sin(slow * step + phase) + 0.5 * math.sin(fast * step))
+
+    def reward(self, position: Vector, step: int) -> Any:
+        """Return the reward of being at a position: 1 at the target, falling to 0 with the distance."""
+        distance = (position @ self.driven - self.wanted(step)) / self.width
+        return np.exp(-0.5 * distance * distance)
+
+
+@dataclass(frozen=True)
+class ControlWorld:
+    """A drawn system with its sensors."""
+
+    system: System
+    sensors: Vector
+    offset: Vector
+    horizon: int = HORIZON
+    failure_return: float = 0.0
+
+    def make(self, render_mode: str | None = None) -> gymnasium.Env[Any, Any]:
+        return ControlEnv(self, render_mode)
+
+    def expert(self, env: Any) -> Act:
+        planner = Planner(self.system, env)
+        return planner.act
+
+    def texts(self) -> dict[str, Any]:
+        system, masses = self.system, len(self.system.start)
+        higher = "Every step gives between 0 and 1. A higher return is better."
+        reward = (
+            f"exp(-d^2 / 2) with d = (s - w) / {system.width:.6g}, where s is the scalar product of the positions with "
+            f"{_numbers(system.driven)} and w is where it should be: {self._wanted_text()}."
+        )
+        dynamics = (
+            f"{masses} masses with positions q and velocities v. One step of {STEP_S} s: first v += {STEP_S} * a, then "
+            f"q += {STEP_S} * v, with a = q @ P + h * sin(k * q) - c * v + u @ B, where u is the action of "
+            f"{system.delay} steps before (0 at first).\n"
+            f"P = {_rows(system.pull)}\nh = {_numbers(system.well)}\nk = {_numbers(system.wave)}\n"
+            f"c = {_numbers(system.friction)}\nB = {_rows(system.push)}\n"
+            f"The observation is concatenate(q, v, [w]) @ S + o.\n"
+            f"S = {_rows(self.sensors)}\no = {_numbers(self.offset)}"
+        )
+        return {
+            "title": "A machine with motors and sensors",
+            "objective": "Drive the machine so that the sum of its rewards is as high as possible.",
+            "observation_notes": "Readings of the machine's sensors.",
+            "action_notes": "Commands to the machine's motors.",
+            "reward": f"{higher} {reward}",
+            "termination": f"An episode has {self.horizon} steps.",
+            "start": f"Near q = {_numbers(system.start)}, at rest, with a deviation of {system.spread:.6g}.",
+            "dynamics": dynamics,
+        }
+
+    def _wanted_text(self) -> str:
+        system = self.system
+        if system.goal is not Goal.TRACK:
+            return f"{system.target:.6g}"
+        slow, fast, phase = (f"{value:.6g}" for value in system.rhythm)
+        return f"{system.target:.6g} * (sin({slow} t + {phase}) + 0.5 sin({fast} t)) at step t"
+
+
+class ControlEnv(gymnasium.Env[Any, Any]):
+    """The environment of a drawn system."""
+
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 20}
+
+    def __init__(self, world: ControlWorld, render_mode: str | None = None) -> None:
+        self.world, self.render_mode = world, render_mode
+        readings, motors = world.sensors.shape[1], len(world.system.push)
+        self.observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (readings,), np.float32)
+        self.action_space = gymnasium.spaces.Box(-1.0, 1.0, (motors,), np.float32)
+        self.position = self.velocity = np.zeros(len(world.system.start))
+        self.waiting: list[Vector] = []
+        self.steps = 0
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        system = self.world.system
+        self.position = system.start + system.spread * self.np_random.standard_normal(len(system.start))
+        self.velocity = np.zeros(len(system.start))
+        self.waiting = [np.zeros(len(system.push))] * system.delay
+        self.steps = 0
+        return self._observation(), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        system = self.world.system
+        self.waiting.append(np.asarray(action, np.float64))
+        self.position, self.velocity = system.advance(self.position, self.velocity, self.waiting.pop(0))
+        self.steps += 1
+        reward = float(system.reward(self.position, self.steps))
+        return self._observation(), reward, False, self.steps >= self.world.horizon, {}
+
+    def _observation(self) -> Any:
+        wanted = self.world.system.wanted(self.steps)
+        state = np.concatenate((self.position, self.velocity, (wanted,)))
+        return (state @ self.world.sensors + self.world.offset).astype(np.float32)
+
+    def render(self) -> Any:
+        canvas, system = Canvas(360, 200, (250, 250, 247)), self.world.system
+        reach = 2.0 + abs(system.target)
+        row = 150.0 / len(self.position)
+        for number, position in enumerate(self.position):
+            y = 20 + row * (number + 0.5)
+            canvas.line((20, y), (340, y), (222, 222, 216))
+            x = 180 + 150 * math.tanh(position / reach)
+            canvas.disc((x, y), min(12.0, 0.4 * row), (52, 101, 164))
+        driven, wanted = float(self.position @ system.driven), system.wanted(self.steps)
+        for value, colour in ((wanted, (214, 84, 61)), (driven, (40, 40, 40))):
+            x = 180 + 150 * math.tanh(value / reach)
+            canvas.line((x, 178), (x, 196), colour, 3.0)
+        return canvas.pixels()
+
+
+class Planner:
+    """Model-predictive control on the true system: improves a plan by sampling around it at every step."""
+
+    PLANS, STEPS, ROUNDS = 96, 30, 2
+
+    def __init__(self, system: System, env: ControlEnv) -> None:
+        self._system, self._env = system, env
+        self._generator = np.random.default_rng(0)
+        self._plan = np.zeros((self.STEPS, len(system.push)))
+
+    def act(self, _: Any) -> Any:
+        for spread in (0.7, 0.25)[: self.ROUNDS]:
+            noise = spread * self._generator.standard_normal((self.PLANS, *self._plan.shape))
+            noise[:, 1:] = 0.6 * noise[:, 1:] + 0.4 * noise[:, :-1]
+            noise[0] = 0.0
+            plans = np.clip(self._plan + noise, -1.0, 1.0)
+            values = self._values(plans)
+            best = np.argsort(values)[-12:]
+            weights = np.exp(values[best] - values[best[-1]])
+            self._plan = np.tensordot(weights / weights.sum(), plans[best], 1)
+        action = self._plan[0].astype(np.float32)
+        self._plan = np.concatenate((self._plan[1:], self._plan[-1:]))
+        return action
+
+    def _values(self, plans: Vector) -> Vector:
+        env, system = self._env, self._system
+        position, velocity = (np.tile(state, (len(plans), 1)) for state in (env.position, env.velocity))
+        total = np.zeros(len(plans))
+        for step in range(len(plans[0]) + system.delay):
+            ahead = step - system.delay
+            command = env.waiting[step] if step < system.delay else plans[:, ahead]
+            position, velocity = system.advance(position, velocity, command)
+            if ahead >= 0:
+                total += system.reward(position, env.steps + step + 1)
+        return total
+
+
+def draw(generator: np.random.Generator, level: int) -> ControlWorld:
+    """Draw a system of a level, and its sensors."""
+    masses, motors = MASSES[level], MOTORS[level]
+    uniform = generator.uniform
+    goal = [Goal.REGULATE, Goal.TRACK, Goal.SWING][generator.integers(3)]
+    driven = _direction(generator, masses)
+    wave = uniform(0.6, 1.6, masses)
+    target = uniform(0.8, 2.0) * generator.choice((-1.0, 1.0))
+    system = System(
+        pull=_springs(generator, masses),
+        well=uniform(0.5, 2.5, masses) * generator.choice((-1.0, 1.0), masses),
+        wave=wave,
+        friction=uniform(0.02, 0.25, masses),
+        push=_motors(generator, motors, masses),
+        delay=int(generator.integers(0, LONGEST_DELAY[level] + 1)),
+        driven=driven,
+        target=target * (1.8 if goal is Goal.SWING else 1.0),
+        width=uniform(0.12, 0.25),
+        goal=goal,
+        rhythm=np.array((uniform(0.02, 0.06), uniform(0.08, 0.16), uniform(0.0, 6.28))),
+        start=uniform(-0.5, 0.5, masses),
+        spread=uniform(0.1, 0.3),
+    )
+    sensors = generator.permutation(_sensors(generator, masses, level), axis=1)
+    return ControlWorld(system, sensors, np.asarray(uniform(-0.5, 0.5, sensors.shape[1])))
+
+
+def _direction(generator: np.random.Generator, size: int) -> Vector:
+    vector = generator.standard_normal(size)
+    return np.asarray(vector / np.linalg.norm(vector))
+
+
+def _springs(generator: np.random.Generator, masses: int) -> Vector:
+    """Return the pull between neighbours, which form a line or a ring, and of each mass to its place."""
+    pull = -np.diag(generator.uniform(0.0, 0.6, masses))
+    pairs = [(k, k + 1) for k in range(masses - 1)]
+    if masses > 2 and generator.random() < 0.5:
+        pairs.append((masses - 1, 0))
+    for a, b in pairs:
+        stiffness = generator.uniform(0.3, 2.5)
+        pull[a, a] -= stiffness
+        pull[b, b] -= stiffness
+        pull[a, b] += stiffness
+        pull[b, a] += stiffness
+    return pull / generator.uniform(0.5, 2.0, masses)
+
+
+def _motors(generator: np.random.Generator, motors: int, masses: int) -> Vector:
+    push = generator.standard_normal((motors, masses)) * (generator.random((motors, masses)) < 0.7)
+    for motor in range(motors):  # every motor pushes something
+        push[motor, generator.integers(masses)] += generator.choice((-1.0, 1.0))
+    return np.asarray(push * generator.uniform(1.5, 4.0))
+
+
+def _sensors(generator: np.random.Generator, masses: int, level: int) -> Vector:
+    """Return the mixtures that the sensors measure, as columns: of positions, of velocities (fewer at higher levels),
+    and where the driven mixture should be."""
+    size = 2 * masses + 1
+    sensors = np.zeros((size, size))
+    kept = generator.random(masses) < {1: 1.0, 2: 0.7, 3: 0.5, 4: 0.4}[level]
+    for column in range(masses):
+        sensors[:masses, column] = _direction(generator, masses)
+        sensors[masses : 2 * masses, masses + column] = _direction(generator, masses) * kept[column]
+    sensors[-1, -1] = 1.0
+    return np.asarray(sensors * generator.choice((-1.0, 1.0), size) * 2.0 ** generator.integers(-1, 3, size))
+
+
+def _numbers(values: Any) -> str:
+    return "[" + ", ".join(f"{float(value):.6g}" for value in values) + "]"
+
+
+def _rows(matrix: Any) -> str:
+    return "[" + ", ".join(_numbers(row) for row in matrix) + "]"
