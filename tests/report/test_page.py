@@ -28,17 +28,19 @@ def test_it_has_every_figure_and_table(made):
     page, drawn, _ = made
     names = {figure.name for figure in drawn}
     for task in ("01-core16-acrobot", "02-core16-reacher"):
-        assert {f"{task}-curves", f"{task}-timeline", f"{task}-scores-1"} <= names
-    assert {"edit-kinds", "edit-sizes"} <= names
+        assert {f"{task}-curves", f"{task}-steps", f"{task}-timeline", f"{task}-scores-1"} <= names
+    assert {"edit-kinds", "edit-sizes", "learning-1"} <= names
     assert sum(tag == "svg" for tag, _ in page.tags) == len(drawn)
     text = "".join(page.text)
-    for words in ("Hit rates (Table 4)", "Structure of the selected code (Table 3)", "95 % interval", "cost: means"):
+    for words in ("Hit rates (Table 4)", "Structure of the selected code (Table 3)", "95 % interval", "cost: means",
+                  "what the feedback was worth", "0 of 12 runs never changed their policy"):  # fmt: skip
         assert words in text
 
 
 def test_axes_are_labelled(made):
     text = "".join(made[0].text)
-    for label in ("episodes consumed", "best validation mean so far", "submission", "share of edits (%)",
+    for label in ("episodes consumed", "best validation mean so far", "steps of train episodes",
+                  "normalised, mean over tasks", "submission", "share of edits (%)",
                   "size of the edit", "held-out mean return"):  # fmt: skip
         assert label in text
 

@@ -1,4 +1,4 @@
-"""Charts of edits: timelines (Figures 5 and 6), mix of kinds (Figure 4), best validation mean so far (Figure 3)."""
+"""Charts of edits: timelines (Figures 5 and 6), mix of kinds (Figure 4)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final
 from markupsafe import Markup
 
 from evopolicygym.analysis.edits.kinds import EDITS, EditKind
-from evopolicygym.analysis.edits.timeline import CurvePoint, EditPhase, TimelineEvent
+from evopolicygym.analysis.edits.timeline import EditPhase, TimelineEvent
 from evopolicygym.report.svg import (
     BLUE,
     GREEN,
@@ -20,16 +20,12 @@ from evopolicygym.report.svg import (
     SKY,
     VERMILION,
     Axis,
-    EntrantStyle,
     Figure,
     PlotArea,
     element,
-    fit_axis,
-    frame,
     group,
     legend,
     shorten_to_width,
-    stroke,
     svg_text,
     tooltip,
     x_axis,
@@ -192,53 +188,3 @@ def _parts(mix: EditMix, top: float, x: Axis) -> Iterator[Markup]:
 
 def _swatch(kind: EditKind) -> Markup:
     return element("rect", x=-8, y=-6, width=16, height=12, fill=FILLS[kind])
-
-
-CURVE_WIDTH: Final = 760
-CURVE_BOX: Final = PlotArea(70, 14, 740, 290)
-
-
-@dataclass(frozen=True)
-class Curve:
-    """Curve of one run; it stays at its last height until ``end``, the episodes consumed."""
-
-    entrant: str
-    run: str
-    points: tuple[CurvePoint, ...]
-    end: int
-
-
-def best_so_far(name: str, title: str, curves: Sequence[Curve], styles: Mapping[str, EntrantStyle]) -> Figure | None:
-    """Draw the best validation mean over the episodes consumed; None when no run has a score."""
-    drawn = [curve for curve in curves if curve.points]
-    if not drawn:
-        return None
-    x = Axis(0.0, max(curve.end for curve in drawn) or 1.0, CURVE_BOX.left, CURVE_BOX.right)
-    y = fit_axis((point.best for curve in drawn for point in curve.points), CURVE_BOX.bottom, CURVE_BOX.top)
-    axes = frame(CURVE_BOX, x, y, "episodes consumed", "best validation mean so far")
-    lines = [_line(curve, x, y, styles[curve.entrant]) for curve in drawn]
-    names = sorted({curve.entrant for curve in drawn})
-    key, height = legend(
-        [(stroke(styles[name]), name) for name in names],
-        CURVE_BOX.left,
-        CURVE_BOX.bottom + 56,
-        CURVE_BOX.right - CURVE_BOX.left,
-    )
-    return Figure(name, title, CURVE_WIDTH, int(CURVE_BOX.bottom + 50 + height), group([*axes, *lines, key]))
-
-
-def _line(curve: Curve, x: Axis, y: Axis, style: EntrantStyle) -> Markup:
-    shape = element(
-        "path", d=_steps(curve, x, y), fill="none", stroke=style.colour, stroke_width=2.0, stroke_dasharray=style.dash
-    )
-    dots = [element("circle", cx=x(p.consumed), cy=y(p.best), r=2.6, fill=style.colour) for p in curve.points]
-    final = curve.points[-1]
-    text = f"{curve.entrant}, {curve.run}: {number(final.best)} after {final.consumed} episodes"
-    return group([tooltip(text), shape, *dots])
-
-
-def _steps(curve: Curve, x: Axis, y: Axis) -> str:
-    first, *later = curve.points
-    parts = [f"M{x(first.consumed):.1f} {y(first.best):.1f}"]
-    parts += [f"H{x(point.consumed):.1f}V{y(point.best):.1f}" for point in later]
-    return "".join(parts) + f"H{x(max(curve.end, curve.points[-1].consumed)):.1f}"

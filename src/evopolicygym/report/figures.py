@@ -16,7 +16,15 @@ from evopolicygym.analysis.edits.kinds import EDITS, SizeClass
 from evopolicygym.analysis.leaderboard.build import BoardTable, CostRow
 from evopolicygym.analysis.leaderboard.task_table import TaskTable
 from evopolicygym.analysis.stats.hit_rates import HitRate
-from evopolicygym.report.edit_charts import Curve, EditMix, RunTrack, best_so_far, edit_mix, edit_timeline
+from evopolicygym.report.edit_charts import EditMix, RunTrack, edit_mix, edit_timeline
+from evopolicygym.report.learning_charts import (
+    BY_EPISODE,
+    BY_STEP,
+    NORMALISED,
+    Curve,
+    board_curves,
+    learning_curves,
+)
 from evopolicygym.report.report_data import ReportData, RunStory
 from evopolicygym.report.svg import (
     GREY,
@@ -57,13 +65,16 @@ class Figures:
     pareto: dict[int, Figure]
     mix: Figure | None
     sizes: Figure | None
+    learning: dict[int, Figure]
     curves: dict[str, Figure]
+    steps: dict[str, Figure]
     timelines: dict[str, Figure]
 
     def all(self) -> list[Figure]:
         parts: Sequence[Iterable[Figure]] = (
-            self.standings.values(), self.scores.values(), self.pareto.values(),
-            [figure for figure in (self.mix, self.sizes) if figure], self.curves.values(), self.timelines.values(),
+            self.standings.values(), self.learning.values(), self.scores.values(), self.pareto.values(),
+            [figure for figure in (self.mix, self.sizes) if figure], self.curves.values(), self.steps.values(),
+            self.timelines.values(),
         )  # fmt: skip
         return [figure for part in parts for figure in part]
 
@@ -89,7 +100,13 @@ def figures(data: ReportData) -> Figures:
         }),
         mix=edit_mix("edit-kinds", "Kinds of edits by agent and task group", mixes),
         sizes=hits_by_size("edit-sizes", "New bests by the size of the edit", agents, styles),
+        learning=_known({
+            number: learning_curves(f"learning-{number}", "Learning curves from episode 0", board_curves(board), styles,
+                                    NORMALISED)
+            for number, board in boards.items()
+        }),
         curves=_known({task: _curves(names[task], task, members, styles) for task, members in tasks.items()}),
+        steps=_known({task: _curves_by_step(names[task], task, members, styles) for task, members in tasks.items()}),
         timelines=_known({task: _timeline(names[task], task, members) for task, members in tasks.items()}),
     )  # fmt: skip
 
@@ -153,9 +170,21 @@ def _scores(number: int, table: TaskTable, name: str, styles: Mapping[str, Entra
 
 def _curves(name: str, task: str, members: Sequence[RunStory], styles: Mapping[str, EntrantStyle]) -> Figure | None:
     curves = [
-        Curve(run.entrant, run.label, run.diagnosis.progress.curve, run.diagnosis.spending.charged) for run in members
-    ]
-    return best_so_far(f"{name}-curves", f"Best validation mean so far on {task}", curves, styles)
+        Curve(run.entrant, run.label, tuple((point.consumed, point.best) for point in run.diagnosis.progress.curve),
+              run.diagnosis.spending.charged)
+        for run in members
+    ]  # fmt: skip
+    return learning_curves(f"{name}-curves", f"Best validation mean so far on {task}", curves, styles, BY_EPISODE)
+
+
+def _curves_by_step(
+    name: str, task: str, members: Sequence[RunStory], styles: Mapping[str, EntrantStyle]
+) -> Figure | None:
+    curves = [
+        Curve(run.entrant, run.label, tuple((point.steps, point.best) for point in learning.points), learning.steps)
+        for run in members if (learning := run.diagnosis.learning)
+    ]  # fmt: skip
+    return learning_curves(f"{name}-steps", f"Best validation mean so far on {task}, by steps", curves, styles, BY_STEP)
 
 
 def _timeline(name: str, task: str, members: Sequence[RunStory]) -> Figure | None:

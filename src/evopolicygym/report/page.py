@@ -92,6 +92,7 @@ def _variables(data: ReportData) -> dict[str, Any]:
         "version": __version__,
         "style": STYLE,
         "boards": data.leaderboard.boards,
+        "knowledge_gaps": data.leaderboard.knowledge_gaps,
         "draws": data.leaderboard.draws,
         "tasks": tasks,
         "apart": {task: len({run.diagnosis.summary.comparable_id for run in runs}) > 1 for task, runs in tasks.items()},
