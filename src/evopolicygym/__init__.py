@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from evopolicygym.api.evaluate import evaluate
     from evopolicygym.api.finish import finish, score, verify
+    from evopolicygym.api.report import Report, write_report
     from evopolicygym.api.results import Run, Runs, load_run, load_runs
     from evopolicygym.api.run import RunProgress, run
     from evopolicygym.api.serve import ServedRun, serve
-    from evopolicygym.api.statistics import Analysis, Comparison, analyze, compare, leaderboard
-    from evopolicygym.api.tasks import list_tasks, load_task
+    from evopolicygym.api.statistics import Analysis, Comparison, analyze, compare, leaderboard, reproduce
+    from evopolicygym.api.suite import SuiteProgress, run_suite, suite_status
+    from evopolicygym.api.tasks import check_task, list_tasks, load_task
     from evopolicygym.api.workspace import Feedback, RunClosed, SubmissionRefused, Workspace
     from evopolicygym.errors import Fault, UserError
     from evopolicygym.execution.evaluation import Evaluation, PolicyNotLoaded
@@ -30,17 +32,20 @@ __all__ = [
     "Fault",
     "Feedback",
     "PolicyNotLoaded",
+    "Report",
     "Run",
     "RunClosed",
     "RunProgress",
     "Runs",
     "ServedRun",
     "SubmissionRefused",
+    "SuiteProgress",
     "Task",
     "UserError",
     "Workspace",
     "__version__",
     "analyze",
+    "check_task",
     "compare",
     "evaluate",
     "finish",
@@ -49,20 +54,26 @@ __all__ = [
     "load_run",
     "load_runs",
     "load_task",
+    "reproduce",
     "run",
+    "run_suite",
     "score",
     "serve",
+    "suite_status",
     "verify",
+    "write_report",
 ]
 
 _MODULES: Final = {
     "api.evaluate": ("evaluate",),
     "api.finish": ("finish", "score", "verify"),
+    "api.report": ("Report", "write_report"),
     "api.results": ("Run", "Runs", "load_run", "load_runs"),
     "api.run": ("RunProgress", "run"),
     "api.serve": ("ServedRun", "serve"),
-    "api.statistics": ("Analysis", "Comparison", "analyze", "compare", "leaderboard"),
-    "api.tasks": ("list_tasks", "load_task"),
+    "api.statistics": ("Analysis", "Comparison", "analyze", "compare", "leaderboard", "reproduce"),
+    "api.suite": ("SuiteProgress", "run_suite", "suite_status"),
+    "api.tasks": ("check_task", "list_tasks", "load_task"),
     "api.workspace": ("Feedback", "RunClosed", "SubmissionRefused", "Workspace"),
     "errors": ("Fault", "UserError"),
     "execution.evaluation": ("Evaluation", "PolicyNotLoaded"),

@@ -7,7 +7,7 @@ import os
 import re
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from itertools import count
@@ -20,6 +20,7 @@ from evopolicygym.errors import UserError
 if TYPE_CHECKING:
     from evopolicygym.execution.engine import Engine
     from evopolicygym.execution.evaluation import Evaluation
+    from evopolicygym.execution.records import Node
     from evopolicygym.runs.settings import RunSettings
     from evopolicygym.sandbox.checkpoints import Checkpoint
     from evopolicygym.tasks.splits import Split
@@ -117,9 +118,7 @@ def evaluate(
                 nullcontext() if is_public else _hidden_cases(found, splits.id, policy),
                 kind(video=video, stock=stock) as started,
             ):
-                for node in started.nodes:
-                    if node.refused:
-                        tell(f"node {node.id} ({node.host}) gets no work: {node.refused}")
+                tell_refused_nodes(started.nodes, tell)
                 advance = counter(progress, len(chosen))
                 return evaluate_folder(started, found, folder, chosen, splits.id, target, video, advance, salt_of)
         except SnapshotRefused as error:
@@ -246,6 +245,13 @@ def _engine(
     if name is EngineName.LOCAL:
         return partial(LocalEngine, task, jobs, levels)
     return partial(ray_engine, task, jobs, ray_address, levels)
+
+
+def tell_refused_nodes(nodes: Iterable[Node], tell: Callable[[str], object]) -> None:
+    """Name the nodes of a cluster that get no work."""
+    for node in nodes:
+        if node.refused:
+            tell(f"node {node.id} ({node.host}) gets no work: {node.refused}")
 
 
 def _hidden_cases(task: Task, splits_id: str, policy: str | os.PathLike[str]) -> AbstractContextManager[None]:

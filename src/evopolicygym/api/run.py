@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from evopolicygym.api.evaluate import EngineChoice, IsolationName, SeedsName, member
+from evopolicygym.api.evaluate import EngineChoice, IsolationName, SeedsName, member, tell_refused_nodes
 from evopolicygym.api.results import Run, load_run
 from evopolicygym.api.workspace import Workspace
 from evopolicygym.errors import UserError
@@ -170,7 +170,7 @@ def play_to_outcome(
             await play_agent(owner, setup)
 
     with open_run(root, setup.facts(root), **given) as owner:
-        _complete(driven(owner))
+        complete(driven(owner))
 
 
 def new_folder(given: Mapping[str, Any], settings: AgentSettings) -> Path:
@@ -257,7 +257,7 @@ def _agent_failure(run: Run) -> str | None:
     )
 
 
-def _complete(playing: Coroutine[Any, Any, None]) -> None:
+def complete(playing: Coroutine[Any, Any, None]) -> None:
     """Run it to its end: in a loop of its own, and where one is running already, as in a notebook, in a thread."""
     import asyncio
 
@@ -299,9 +299,7 @@ def _reporting(
 ) -> Iterator[None]:
     if owner.notice:
         notice(owner.notice)
-    for node in owner.judge.context.engine.nodes:
-        if node.refused:
-            notice(f"node {node.id} ({node.host}) gets no work: {node.refused}")
+    tell_refused_nodes(owner.judge.context.engine.nodes, notice)
     if progress is None:
         yield
         return

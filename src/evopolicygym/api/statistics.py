@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from evopolicygym.analysis.knowledge_gap import KnowledgeGap
     from evopolicygym.analysis.leaderboard.build import Leaderboard
     from evopolicygym.analysis.loading import Skipped
+    from evopolicygym.analysis.reproduce import Reproduction
 
 
 @dataclass(frozen=True)
@@ -153,11 +154,36 @@ def analyze(runs: RunsLike | Iterable[str | os.PathLike[str]]) -> Analysis:
     """
     from evopolicygym.analysis.analyze import analyze_runs, summarize_entrants
 
-    result = analyze_runs(_paths(runs))
+    result = analyze_runs(folders_of(runs))
     return Analysis(result.runs, tuple(summarize_entrants(result.runs)), result.skipped)
 
 
-def _paths(runs: RunsLike | Iterable[str | os.PathLike[str]]) -> list[Path]:
+def reproduce(numbers: str | os.PathLike[str] | None = None) -> Reproduction:
+    """Recompute Tables 2 and 8 of the paper from its Table 1, and the percentages of Table 4 from its counts.
+
+    Args:
+        numbers: A TOML or JSON file that replaces the stored numbers of the paper, or some of their tables.
+
+    Returns:
+        A ``Reproduction``: the tables, the cells that are ``wrong`` or ``altered``, and whether it ``holds``.
+
+    Raises:
+        UserError: The file cannot be read, or is not a document of these tables.
+
+    >>> import evopolicygym
+    >>> made = evopolicygym.reproduce()
+    >>> made.holds, len(made.wrong)
+    (True, 0)
+    """
+    from evopolicygym.analysis import reproduce as tables
+    from evopolicygym.reference import paper
+
+    given = paper.document() if numbers is None else paper.load(Path(numbers))
+    return tables.reproduce(given, paper.document())
+
+
+def folders_of(runs: RunsLike | Iterable[str | os.PathLike[str]]) -> list[Path]:
+    """Return the paths of runs in any form that the API takes."""
     if isinstance(runs, str | os.PathLike):
         return [Path(runs)]
     listed = [runs] if isinstance(runs, Run) else list(runs)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +10,6 @@ import typer
 from evopolicygym.analysis.formatting import pluralize
 from evopolicygym.cli.options import Anchors, Paper, RunFolders
 from evopolicygym.cli.output import print_json, print_skipped, stderr
-from evopolicygym.errors import UserError
 
 
 def report(
@@ -23,31 +21,12 @@ def report(
     json: Annotated[bool, typer.Option("--json", help="Print what was written as JSON.")] = False,
 ) -> None:
     """Write one page with leaderboard, curves, timelines, edits and diffs. Exit code 1 if a folder was skipped."""
-    from evopolicygym.reference.anchors import load
-    from evopolicygym.report.page import write_page
-    from evopolicygym.report.report_data import collect_report
+    from evopolicygym.api.report import write_report
 
-    if not output.parent.is_dir():
-        raise UserError(f"there is no folder {output.parent}", "Create it, or name another with -o.")
-    if output.is_dir():
-        raise UserError(f"{output} is a folder", "Name a file with -o.")
-    if figures and figures.exists() and not figures.is_dir():
-        raise UserError(f"{figures} is a file", "Name a folder with --figures.")
-    data = collect_report(runs, output.parent, [load(path) for path in anchors or []], paper)
-    try:
-        drawn = write_page(data, output)
-    except OSError as error:
-        raise UserError(f"{output} cannot be written: {error.strerror}", "Name another file with -o.") from error
-    if figures:
-        from evopolicygym.report.pdf import write_figures
-
-        write_figures(drawn, figures)
+    made = write_report(runs, output, figures=figures, paper=paper, anchors=anchors or ())
     if json:
-        print_json({
-            "page": str(output), "runs": len(data.stories), "figures": [figure.name for figure in drawn],
-            "skipped": [asdict(skip) for skip in data.skipped],
-        })  # fmt: skip
+        print_json(made.as_dict())
     else:
-        stderr.print(f"{pluralize(len(data.stories), 'run')}, {pluralize(len(drawn), 'figure')}: {output}")
-    print_skipped(data.skipped)
-    raise typer.Exit(1 if data.skipped else 0)
+        stderr.print(f"{pluralize(made.runs, 'run')}, {pluralize(len(made.figures), 'figure')}: {output}")
+    print_skipped(made.skipped)
+    raise typer.Exit(1 if made.skipped else 0)

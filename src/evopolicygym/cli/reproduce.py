@@ -26,11 +26,11 @@ def reproduce(
 ) -> None:
     """Recompute Tables 2 and 8 of the paper from its Table 1, and the percentages of Table 4 from its counts. Exit code
     1 if a cell differs."""
-    from evopolicygym.analysis import reproduce as analysis
+    from evopolicygym.api.statistics import reproduce
 
-    given = paper.load(input_file) if input_file else paper.document()
-    reproduction = analysis.reproduce(given, paper.document())
+    reproduction = reproduce(input_file)
     if json:
+        given = paper.load(input_file) if input_file else paper.document()
         print_json({**asdict(reproduction), "holds": reproduction.holds, "input": given.model_dump()})
     else:
         _show(reproduction)

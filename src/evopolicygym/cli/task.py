@@ -95,9 +95,9 @@ def check(
     json: Json = False,
 ) -> None:
     """Check tasks: spaces, text, determinism, horizon, and that no crash scores better than playing."""
-    from evopolicygym.execution.conformance import check_task
+    from evopolicygym.api.tasks import check_task
 
-    reports = {name: check_task(find_task(name), cases) for name in tasks}
+    reports = {name: check_task(name, cases=cases) for name in tasks}
     if json:
         print_json({name: [asdict(finding) for finding in findings] for name, findings in reports.items()})
     else:

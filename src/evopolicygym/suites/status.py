@@ -19,7 +19,7 @@ from evopolicygym.run_paths import RunPaths
 from evopolicygym.run_record import load
 from evopolicygym.runs.agent_limits import AgentSpending, spending
 from evopolicygym.runs.run_status import has_begun, has_outcome, read_state
-from evopolicygym.suites.file import PlannedRun, SpendingCap, Suite
+from evopolicygym.suites.file import PlannedRun, SpendingCap
 from evopolicygym.suites.folder import SuiteFolder, last_attempt, waiting_reason
 
 VERSION: Final = 1
@@ -117,19 +117,19 @@ def is_over_cap(rows: Iterable[SuiteRow], cap: SpendingCap) -> bool:
     return (cap.tokens is not None and tokens >= cap.tokens) or (cap.dollars is not None and dollars >= cap.dollars)
 
 
-def status_json(suite: Suite, rows: Iterable[SuiteRow]) -> dict[str, Any]:
+def status_json(name: str, rows: Iterable[SuiteRow]) -> dict[str, Any]:
     """Return the content of suite.json."""
     listed = list(rows)
     return {
         "schema_version": VERSION,
-        "suite": suite.name,
+        "suite": name,
         "complete": all(row.is_over for row in listed),
         "runs": [asdict(row) for row in listed],
     }
 
 
-def write_status(folder: SuiteFolder, suite: Suite, rows: Iterable[SuiteRow]) -> None:
-    write_json(folder.table, status_json(suite, rows))
+def write_status(folder: SuiteFolder, name: str, rows: Iterable[SuiteRow]) -> None:
+    write_json(folder.table, status_json(name, rows))
 
 
 def _modified(path: os.PathLike[str]) -> tuple[int, int]:
