@@ -30,6 +30,17 @@ reveal_type(load_runs("runs")[0])  # evopolicygym.api.results.Run
 reveal_type(leaderboard(load_runs("runs")).boards)  # tuple[BOARD, ...]
 reveal_type(evopolicygym.compare("a", "b"))  # evopolicygym.api.statistics.Comparison
 reveal_type(evopolicygym.analyze("runs"))  # evopolicygym.api.statistics.Analysis
+with evopolicygym.serve("core16/acrobot", "runs/two", budget=8) as served:
+    reveal_type(served.workspace)  # evopolicygym.api.workspace.Workspace
+    reveal_type(served.finish())  # evopolicygym.api.results.Run
+reveal_type(evopolicygym.finish("runs/one"))  # evopolicygym.api.results.Run
+reveal_type(evopolicygym.score("runs/one", all_checkpoints=True))  # evopolicygym.api.results.Run
+reveal_type(evopolicygym.verify("runs/one").ok)  # bool
+reveal_type(evopolicygym.run_suite("suite.toml").complete)  # bool
+reveal_type(evopolicygym.suite_status("runs/suite").runs)  # evopolicygym.api.results.Runs
+reveal_type(evopolicygym.write_report("runs", "page.html").page)  # pathlib.Path
+reveal_type(evopolicygym.check_task("core16/acrobot")[0].ok)  # bool
+reveal_type(evopolicygym.reproduce().holds)  # bool
 """
 WRONG = """
 import evopolicygym

@@ -19,7 +19,6 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from evopolicygym.execution.records import Node
 from evopolicygym.printable import escape_unprintable, one_line
 from evopolicygym.tasks.splits import PaperSplits
 
@@ -82,17 +81,6 @@ def _in_one_line(text: str) -> str:
     return text[: len(text) - len(body)] + one_line(body)
 
 
-def print_notice(notice: str) -> None:
-    if notice:
-        stderr.print(notice)
-
-
-def print_refused_nodes(nodes: tuple[Node, ...]) -> None:
-    for node in nodes:
-        if node.refused:
-            stderr.print(f"node {node.id} ({node.host}) gets no work: {node.refused}")
-
-
 def print_skipped(skipped: tuple[Skipped, ...]) -> None:
     """Name the run folders that were left out, because they are unfinished or broken."""
     for folder in skipped:
@@ -108,21 +96,6 @@ def describe_cases(splits_id: str, split: str = "") -> str:
 def print_json(value: Any) -> None:
     """Print JSON in ASCII; DEL is the only control character that `json` does not escape."""
     print(json.dumps(value, indent=1, allow_nan=False).replace("\x7f", "\\u007f"))
-
-
-@contextmanager
-def progress(total: int) -> Iterator[Callable[[], None]]:
-    """Show a progress bar on a terminal, nothing elsewhere. Yield the function that advances it."""
-    done = 0
-    with episode_progress() as show:
-
-        def advance() -> None:
-            nonlocal done
-            done += 1
-            show(done, total)
-
-        show(0, total)
-        yield advance
 
 
 @contextmanager

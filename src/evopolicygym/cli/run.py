@@ -13,9 +13,10 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from evopolicygym.api.evaluate import tell_refused_nodes
 from evopolicygym.api.run import new_folder, play_to_outcome
 from evopolicygym.cli.options import TASK_HELP
-from evopolicygym.cli.output import print_notice, print_refused_nodes, stderr
+from evopolicygym.cli.output import stderr
 from evopolicygym.cli.play_options import (
     LEVELS,
     Feedback,
@@ -148,10 +149,11 @@ def _progress(run: OpenRun, setup: AgentSetup, root: Path) -> Iterator[None]:
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, _stop, number, root)
     stderr.print(f"{root}: {setup.client.name} plays {run.judge.context.task.id}")
-    print_notice(run.notice)
+    if run.notice:
+        stderr.print(run.notice)
     for path in setup.files_shown_alone(run.paths):
         stderr.print(f"the agent sees {path} but not the files beside it: {BESIDE}")
-    print_refused_nodes(run.judge.context.engine.nodes)
+    tell_refused_nodes(run.judge.context.engine.nodes, stderr.print)
     with watch_run(lambda: run.judge.state):
         yield
 

@@ -49,12 +49,15 @@ async def serve_run(run: OpenRun, play: Play) -> None:
     service = _RunService(run, queue)
     context, (listener, address) = run.judge.context, bind(run.paths.root)
     task = ServedTask(context.task, run.task_text, context.engine.obs_space, context.engine.action_space)
-    async with owner_socket.answer_commands(run.paths.root, service.answer), service.reporting_the_end():
-        async with serve_requests(build_app(queue, task, address.token), listener):
-            workspace.write_door(run.paths, address.url)
-            queue.resume()
-            await queue.close(await service.wait_for_end(play(address.url)))
-        await service.score()
+    try:
+        async with owner_socket.answer_commands(run.paths.root, service.answer), service.reporting_the_end():
+            async with serve_requests(build_app(queue, task, address.token), listener):
+                workspace.write_door(run.paths, address.url)
+                queue.resume()
+                await queue.close(await service.wait_for_end(play(address.url)))
+            await service.score()
+    finally:
+        queue.stop()
 
 
 class _RunService:

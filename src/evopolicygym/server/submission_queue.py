@@ -70,6 +70,10 @@ class SubmissionQueue:
             await asyncio.to_thread(scoring.close, self._judge, reason)
             await asyncio.to_thread(self._episodes.shutdown)
 
+    def stop(self) -> None:
+        """End the thread of the episodes once it is idle, whether or not the run was closed."""
+        self._episodes.shutdown(wait=False)
+
     def _start(self, accepted: Submission) -> None:
         work = asyncio.get_running_loop().run_in_executor(self._episodes, submission.execute, self._judge, accepted)
         self._work[accepted.number] = work
