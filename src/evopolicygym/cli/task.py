@@ -12,7 +12,7 @@ from evopolicygym.cli.options import Json, TaskName
 from evopolicygym.cli.output import print_hint, print_json, print_table, stdout
 from evopolicygym.cli.play_options import SealKey, Text, VariantChoice
 from evopolicygym.runs.settings import RunSettings
-from evopolicygym.tasks.registry import core16, find_task
+from evopolicygym.tasks.registry import core16
 from evopolicygym.tasks.simulator import prints_to_stderr
 from evopolicygym.tasks.spaces import json_safe
 from evopolicygym.tasks.task import Task
