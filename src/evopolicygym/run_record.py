@@ -115,6 +115,23 @@ class Options(RecordModel):
     own_models: Literal["allowed", "forbidden"] = "allowed"
     feedback: Literal["score", "summary", "trajectory", "video"] = "trajectory"
 
+    def conditions(self) -> str:
+        """Return in words how the conditions differ from the default ones; empty if they do not."""
+        return conditions_text(self.text, self.variant, self.own_models, self.feedback)
+
+
+def conditions_text(text: str, variant: str, own_models: str, feedback: str) -> str:
+    """Return in words how conditions differ from the default ones; empty if they do not. A disguised task always has
+    the blind text."""
+    is_implied = variant == "disguised" and text == "blind"
+    parts = (
+        f"{text} text" if text != "brief" and not is_implied else "",
+        variant if variant != "plain" else "",
+        f"own models {own_models}" if own_models != "allowed" else "",
+        f"feedback {feedback}" if feedback != "trajectory" else "",
+    )
+    return ", ".join(part for part in parts if part)
+
 
 class Agent(RecordModel):
     """The agent. A run that was served by hand has none."""

@@ -65,8 +65,10 @@ def synthetic_run(
 ) -> RunRecord:
     """Return a record. ``returns`` are the held-out returns, None for a run without; ``checkpoints`` are pairs of
     validation mean and held-out returns; ``options`` are conditions, as facts of the fingerprint state them."""
+    conditions = {"text": "brief", **(options or {})}
     count = cases or (2 if returns is None else len(returns))
-    mark = {**fingerprint(task, splits, count, budget), **(facts or {})}
+    told = {} if conditions["text"] == "full" else {"text": conditions["text"]}
+    mark = {**fingerprint(task, splits, count, budget), **told, **(facts or {})}
     scored = kind == "scored"
     outcome = {
         "kind": kind, "submission": 1 if scored else None, "checkpoint": HASH if scored else None,
@@ -87,7 +89,7 @@ def synthetic_run(
             "ids": {"splits_id": splits, "comparable_id": comparable_id(mark), "bit_id": "b-1", "fingerprint": mark},
             "options": {
                 "validation_cases": 16, "heldout_cases": count, "validate_when": "after", "video": "none",
-                "stock": False, **(options or {}),
+                "stock": False, **conditions,
             },
             "agent": agent and Agent(name=agent, model=model, settings=settings or {}).model_dump(),
             "isolation": {

@@ -135,12 +135,40 @@ def test_the_papers_rows_mix_with_runs_like_the_papers():
     assert {row.entrant for row in made.tasks[0].rows} == {"codex m", *(f"{name} (paper)" for name in agents())}
 
 
-@pytest.mark.parametrize("how", [{"splits": "sealed:x"}, {"budget": 64}, {"cases": 8}])
+@pytest.mark.parametrize(
+    "how",
+    [{"splits": "sealed:x"}, {"budget": 64}, {"cases": 8}, {"options": {"text": "full"}},
+     {"options": {"variant": "shifted"}}],
+)  # fmt: skip
 def test_the_papers_rows_stand_apart_from_all_others(how):
     made = board(suite({"codex": 0.5}, 2, tasks=[TASK], **{"cases": 32, **how}), with_paper=True)
     assert made.paper_rows is PaperRows.APART
     assert {row.entrant for row in made.tasks[0].rows} == {"codex m"}
     assert made.published == {TASK: paper.published()[TASK]}
+
+
+def test_boards_say_their_conditions_and_how_they_differ():
+    """Also of runs from before there was a choice, and the key of a variant, another for each task, splits no board."""
+    old = synthetic_run(options={"text": "full"})
+    hidden = [
+        synthetic_run(task=task, options={"variant": "disguised", "text": "blind"}, name=task,
+                      facts={"variant": {"name": "disguised", "key": task}})
+        for task in ("core16/ant", "core16/acrobot")
+    ]  # fmt: skip
+    made = leaderboard([synthetic_run(), synthetic_run(), synthetic_run(), old, *hidden], [], draws=DRAWS).boards
+    conditions = [(board.conditions["text"], board.conditions["variant"]) for board in made]
+    assert conditions == [("brief", "plain"), ("blind", "disguised"), ("full", "plain")]
+    assert made[2].differs == ("text: full, not brief",)
+    assert len(made[1].tasks) == 2 and "variant: disguised, not plain" in made[1].differs
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [({}, ""), ({"text": "full"}, "full text"), ({"variant": "disguised", "text": "blind"}, "disguised"),
+     ({"own_models": "forbidden", "feedback": "score"}, "own models forbidden, feedback score")],
+)  # fmt: skip
+def test_conditions_in_words(options, words):
+    assert synthetic_run(options=options).options.conditions() == words
 
 
 @pytest.fixture(scope="module")

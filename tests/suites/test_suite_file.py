@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,34 @@ def test_the_papers_protocol():
         32,
         "paper",
     )
+    assert (settings.text, settings.variant) == ("brief", "plain")
+
+
+VARIANTS = 'tasks = ["core16/acrobot"]\nvariants = ["plain", "disguised"]\n[agents.tuner]\n'
+
+
+def test_variants_are_an_axis_of_a_suite(tmp_path):
+    """A disguised run has the blind text, and a name that tells neither its task nor its variant."""
+    planned = plan(suite(tmp_path, VARIANTS))
+    assert [(run.settings.variant, run.settings.text) for run in planned] == [
+        ("plain", "brief"), ("disguised", "blind"),
+    ]  # fmt: skip
+    assert planned[0].name == "core16-acrobot__tuner__s0"
+    assert re.fullmatch("blind-[0-9a-f]{8}__tuner__s0", planned[1].name)
+    (tmp_path / "again").mkdir()
+    again = plan(suite(tmp_path / "again", suite(tmp_path, VARIANTS).toml()))
+    assert [(run.name, run.settings) for run in again] == [(run.name, run.settings) for run in planned]
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [("defaults.variant=plain", "cannot both be given"), ("defaults.text=full", "has no text full"),
+     ("variants=['hidden']", "'plain', 'disguised' or 'shifted'"),
+     ("defaults.text=long", "'brief', 'full' or 'blind'")],
+)  # fmt: skip
+def test_conditions_that_make_no_sense_are_refused(tmp_path, more, said):
+    with pytest.raises(UserError, match=said):
+        plan(suite(tmp_path, VARIANTS, more))
 
 
 def test_the_resolved_file_is_the_same_suite(tmp_path):

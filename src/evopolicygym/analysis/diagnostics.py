@@ -52,7 +52,7 @@ class CodeSizes:
 @dataclass(frozen=True)
 class RunSummary:
     """Identity and outcome of a run. A run served by hand has no agent. ``candidates``: number of distinct checkpoints
-    that hidden validation chose among."""
+    that hidden validation chose among. ``conditions``: how they differ from the default ones."""
 
     folder: str
     id: str
@@ -64,6 +64,7 @@ class RunSummary:
     model: str | None
     seed: int | None
     comparable_id: str
+    conditions: str
     outcome: str
     stopped_early: bool
     selected_submission: int | None
@@ -135,6 +136,7 @@ def _summary(folder: str, run: RunRecord) -> RunSummary:
         model=agent.model if agent else None,
         seed=agent.seed if agent else None,
         comparable_id=run.ids.comparable_id,
+        conditions=run.options.conditions(),
         outcome=outcome.kind.value,
         stopped_early=outcome.stopped_early,
         selected_submission=outcome.submission,

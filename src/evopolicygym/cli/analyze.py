@@ -27,6 +27,7 @@ RUN_HEADER = (
     "run",
     "task",
     "agent",
+    "conditions",
     "held-out",
     "selected",
     "accepted",
@@ -37,7 +38,7 @@ RUN_HEADER = (
     "cases",
     "repeats",
 )
-RUN_OPTIONAL = ("repeats", "cases", "unused", "candidates", "task")
+RUN_OPTIONAL = ("repeats", "cases", "conditions", "unused", "candidates", "task")
 PROGRESS_HEADER = (
     "run",
     "best",
@@ -124,6 +125,7 @@ def _run(run: Diagnosis) -> Sequence[str]:
         _name(run),
         summary.task,
         summary.entrant,
+        summary.conditions or "default",
         format_number(summary.heldout_mean),
         format_number(summary.selected_submission),
         str(spent.accepted),

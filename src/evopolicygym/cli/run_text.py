@@ -185,6 +185,7 @@ def _lines(record: RunRecord) -> list[tuple[str, str]]:
     budget, outcome, submissions = record.budget, record.outcome, pluralize(len(record.submissions), "submission")
     lines = [
         ("task", f"{record.task.id} ({record.task.env_id}), {describe_cases(record.ids.splits_id)}"),
+        *([("conditions", told)] if (told := record.options.conditions()) else []),
         ("budget", f"{budget.charged} of {pluralize(budget.total, 'episode')} used in {submissions}"),
         ("isolation", f"policy {record.isolation.policy}, agent {record.isolation.agent}"),
         ("ids", f"comparable_id {record.ids.comparable_id}, bit_id {record.ids.bit_id}"),

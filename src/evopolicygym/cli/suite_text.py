@@ -24,7 +24,7 @@ WIDE: Final = 10_000  # characters, where the output has no width of its own: no
 ROOMY: Final = 110  # enough for bars of full length
 SHORT_BAR: Final = 5
 LEAST: Final = {"why": 12, "task": 10}  # characters
-COLUMNS: Final = ("task", "agent", "seed", "status", "budget", "best", "score", "spent", "left", "why")
+COLUMNS: Final = ("task", "agent", "conditions", "seed", "status", "budget", "best", "score", "spent", "left", "why")
 RIGHT: Final = {"seed", "best", "score", "spent", "left"}
 Show = Callable[[Sequence[SuiteRow]], None]
 
@@ -136,6 +136,7 @@ def _cells(row: SuiteRow, left: str, bar: int) -> tuple[str, ...]:
     return (
         row.task.removeprefix("core16/"),
         row.agent,
+        row.conditions,
         str(row.seed),
         _status(row),
         f"{'█' * filled}{'░' * (bar - filled)} {row.charged}/{row.budget}".strip(),

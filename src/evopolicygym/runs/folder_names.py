@@ -11,6 +11,7 @@ from typing import Final
 
 from evopolicygym.errors import UserError
 from evopolicygym.runs.settings import RunSettings
+from evopolicygym.tasks.conditions import Variant
 from evopolicygym.tasks.sealing import load_key
 from evopolicygym.tasks.task import Task
 
@@ -21,11 +22,10 @@ DIGITS: Final = 8
 def suite_label(settings: RunSettings, task: Task) -> str:
     """Return the first part of a run's name in its suite: the same whenever the suite is continued. That of a blind run
     is drawn from the sealing key: an agent could try the hashes of all tasks."""
-    variant = "" if settings.variant == "plain" else f"-{settings.variant}"
     if not settings.is_blind:
-        return f"{task.id}{variant}"
-    drawn = hmac.new(load_key(settings.seal_key), f"evopolicygym run name|{task.id}".encode(), hashlib.sha256)
-    return f"{BLIND}-{drawn.hexdigest()[:DIGITS]}{variant}"
+        return task.id if settings.variant is Variant.PLAIN else f"{task.id}-{settings.variant}"
+    named = f"evopolicygym run name|{task.id}|{settings.variant}".encode()
+    return f"{BLIND}-{hmac.new(load_key(settings.seal_key), named, hashlib.sha256).hexdigest()[:DIGITS]}"
 
 
 def check_path_is_neutral(root: Path, settings: RunSettings, task: Task) -> None:

@@ -1,4 +1,4 @@
-"""Read a suite file (tasks x agents x repeats), and plan its runs in the order in which they start."""
+"""Read a suite file (tasks x variants x agents x repeats), and plan its runs in the order in which they start."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final, Self
 
-from pydantic import Field, StringConstraints, field_validator
+from pydantic import Field, StringConstraints, field_validator, model_validator
 
 from evopolicygym import config
 from evopolicygym.config import StrictModel, parse_toml, read_toml, validate
@@ -19,6 +19,7 @@ from evopolicygym.tasks.conditions import FeedbackLevel, OwnModels, TextLevel, V
 from evopolicygym.tasks.registry import core16, find_task
 from evopolicygym.tasks.task import Task
 
+Played = tuple[str, Variant]  # a task by its name, and the variant of it
 SEE: Final = "`evopolicygym docs suites` has every key and a whole example."
 COLLECTIONS: Final = {"core16": core16}
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=80)]  # part of a path
@@ -84,6 +85,7 @@ class Suite(StrictModel):
     tasks: list[str] = Field(min_length=1)
     agents: dict[Name, SuiteAgent] = Field(min_length=1)
     repeats: int = Field(default=1, ge=1, le=1000)
+    variants: list[Variant] = []
     seed: int = 0
     splits: SuiteSplits = SuiteSplits()
     defaults: RunDefaults = RunDefaults()
@@ -112,8 +114,19 @@ class Suite(StrictModel):
             _override(data, text)
         return validate(cls, {"name": path.stem, **data}, f"the suite file {path}", SEE)
 
-    def settings(self, task: str, agent: str, repeat: int) -> RunSettings:
-        """Return the settings of one run. An agent's own limits go before those of the suite."""
+    @model_validator(mode="after")
+    def _check_variants(self) -> Self:
+        if self.variants and self.defaults.variant:
+            raise ValueError("variants and defaults.variant cannot both be given: leave one of them out")
+        return self
+
+    @property
+    def played_variants(self) -> list[Variant]:
+        return list(dict.fromkeys(self.variants)) or [self.defaults.variant or Variant.PLAIN]
+
+    def settings(self, task: str, agent: str, repeat: int, variant: Variant | None = None) -> RunSettings:
+        """Return the settings of one run; of the first variant if none is named. An agent's own limits go before those
+        of the suite."""
         entry = self.agents[agent]
         if "seed" in entry.model_fields_set:
             raise UserError(
@@ -123,7 +136,8 @@ class Suite(StrictModel):
         own = {name: getattr(entry, name) for name in entry.model_fields_set}
         values = {**_given(self.limits), **own, "name": entry.name or agent, "seed": self.seed + repeat}
         agent_settings = validate(AgentSettings, values | _absolute_paths(entry), f"agents.{agent}", SEE)
-        return RunSettings.make(task=task, agent=agent_settings, **_given(self.splits), **_given(self.defaults))
+        given = _given(self.splits) | _given(self.defaults) | {"variant": variant or self.played_variants[0]}
+        return RunSettings.make(task=task, agent=agent_settings, **given)
 
     def toml(self) -> str:
         """Return the resolved file: it runs the same suite even if defaults change."""
@@ -136,7 +150,10 @@ class Suite(StrictModel):
         }
         values = self.model_dump(mode="json", exclude_none=True, exclude={"splits", "defaults", "limits", "agents"})
         values["splits"] = {name: run[name] for name in SuiteSplits.model_fields if name in run}
-        values["defaults"] = {name: run[name] for name in RunDefaults.model_fields if name in run}
+        by_variant = {"variant", *(() if self.defaults.text else ("text",))} if self.variants else set()
+        values["defaults"] = {
+            name: run[name] for name in RunDefaults.model_fields if name in run and name not in by_variant
+        }
         comment = "This suite with all settings resolved. `evopolicygym suite run` on this file continues it."
         return config.to_toml(values | {"agents": agents}, comment)
 
@@ -202,16 +219,17 @@ class PlannedRun:
 def plan(suite: Suite) -> list[PlannedRun]:
     """List the runs round by round: after each round, all agents have played all tasks once more."""
     tasks = {name: find_task(name) for name in dict.fromkeys(suite.tasks)}
+    played = [(name, variant) for name in tasks for variant in suite.played_variants]
     planned = [
-        _planned(suite, name, tasks[name], agent, repeat)
+        _planned(suite, name, variant, tasks[name], agent, repeat)
         for repeat in range(suite.repeats)
-        for name, agent in _round(list(tasks), list(suite.agents))
+        for (name, variant), agent in _round(played, list(suite.agents))
     ]
     _check_names(planned)
     return planned
 
 
-def _round(tasks: list[str], agents: list[str]) -> Iterator[tuple[str, str]]:
+def _round(tasks: list[Played], agents: list[str]) -> Iterator[tuple[Played, str]]:
     """Pair all tasks with an agent each, then all tasks with the next agent each.
 
     So neighbours have different tasks, whose hidden scoring need not wait for one another's agents, and different
@@ -232,8 +250,8 @@ def _check_names(planned: Iterable[PlannedRun]) -> None:
             raise UserError(f"{pairs} would be the same run, {run.name}", "Name each task once, or rename one of them.")
 
 
-def _planned(suite: Suite, name: str, task: Task, agent: str, repeat: int) -> PlannedRun:
-    settings = suite.settings(name, agent, repeat)
+def _planned(suite: Suite, name: str, variant: Variant, task: Task, agent: str, repeat: int) -> PlannedRun:
+    settings = suite.settings(name, agent, repeat, variant)
     parts = (suite_label(settings, task), agent, f"s{suite.seed + repeat}")
     folder = "__".join(part.replace("/", "-").replace(":", "-") for part in parts)
     return PlannedRun(folder, task, agent, repeat, settings)

@@ -16,7 +16,7 @@ from evopolicygym.files import write_json
 from evopolicygym.judge import scoring
 from evopolicygym.judge.state import RunPhase, RunState
 from evopolicygym.run_paths import RunPaths
-from evopolicygym.run_record import load
+from evopolicygym.run_record import conditions_text, load
 from evopolicygym.runs.agent_limits import AgentSpending, spending
 from evopolicygym.runs.run_status import has_begun, has_outcome, read_state
 from evopolicygym.suites.file import PlannedRun, SpendingCap
@@ -50,6 +50,7 @@ class SuiteRunStatus(StrEnum):
 class SuiteRow:
     """One run of a suite, as in suite.json.
 
+    ``conditions`` says how they differ from the default ones.
     ``best`` is the best train mean so far, ``hidden_left`` the number of hidden episodes until the outcome.
     ``wasted_tokens`` and ``wasted_dollars`` were spent on attempts that were superseded.
     """
@@ -60,6 +61,7 @@ class SuiteRow:
     model: str | None
     seed: int
     status: SuiteRunStatus
+    conditions: str = ""
     phase: str | None = None
     reason: str | None = None
     budget: int = 0
@@ -142,7 +144,8 @@ def _modified(path: os.PathLike[str]) -> tuple[int, int]:
 
 def _read_row(folder: SuiteFolder, planned: PlannedRun, is_running: bool) -> SuiteRow:
     root, attempt = folder.run(planned.name), last_attempt(folder.log(planned.name))
-    agent, superseded = planned.settings.agent, folder.superseded(planned.name)
+    settings, superseded = planned.settings, folder.superseded(planned.name)
+    agent = settings.agent
     assert agent is not None
     wasted = [_wasted(path) for path in superseded]
     facts: dict[str, Any] = {
@@ -151,7 +154,8 @@ def _read_row(folder: SuiteFolder, planned: PlannedRun, is_running: bool) -> Sui
         "agent": planned.agent,
         "model": agent.model,
         "seed": agent.seed,
-        "budget": planned.settings.budget,
+        "budget": settings.budget,
+        "conditions": conditions_text(settings.text, settings.variant, settings.own_models, settings.feedback),
         "attempts": len(superseded) + has_begun(root),
         "wasted_tokens": sum(attempt.tokens or 0.0 for attempt in wasted),
         "wasted_dollars": sum(attempt.dollars or 0.0 for attempt in wasted),

@@ -31,18 +31,21 @@ TASK_FIELDS: Final = frozenset(
     }
 )
 MACHINE_FIELD: Final = "on"
+# Conditions that a fingerprint leaves out where they are as they were before there was a choice.
+UNSTATED: Final = {"text": "full", "own_models": "allowed", "feedback": "trajectory", "variant": {"name": "plain"}}
 ABSENT: Final = "nothing"
 
 
 def conditions(fingerprint: Fingerprint) -> dict[str, Any]:
     """Return what is equal for all tasks of one board: protocol, splits, budget and the like."""
     left_out = TASK_FIELDS | {MACHINE_FIELD}
-    return {name: value for name, value in fingerprint.items() if name not in left_out}
+    stated = UNSTATED | {name: value for name, value in fingerprint.items() if name not in left_out}
+    return stated | {"variant": stated["variant"]["name"]}  # its key is another one for each task
 
 
 def differences(this: Fingerprint, other: Fingerprint) -> list[str]:
     """List differences that can change a score, as ``budget: 64, not 128``. The machine changes only last bits."""
-    mine, theirs = (dict(_flat(fingerprint)) for fingerprint in (this, other))
+    mine, theirs = (dict(_flat(UNSTATED | dict(fingerprint))) for fingerprint in (this, other))
     names = [name for name in {**mine, **theirs} if name.split(".")[0] != MACHINE_FIELD]
     pairs = [(name, mine.get(name, ABSENT), theirs.get(name, ABSENT)) for name in names]
     return [f"{name}: {here}, not {there}" for name, here, there in pairs if here != there]

@@ -57,7 +57,8 @@ def trivial_scores(files: Sequence[AnchorFile], run: RunRecord) -> TrivialScores
 
 
 def _mismatch(anchors: TaskAnchors, run: RunRecord) -> str:
-    measured = {name: run.ids.fingerprint[name] for name in anchors.fingerprint if name in run.ids.fingerprint}
+    compared = {*anchors.fingerprint, *(("variant",) if run.options.variant == "shifted" else ())}
+    measured = {name: run.ids.fingerprint[name] for name in compared if name in run.ids.fingerprint}
     if unequal := differences(anchors.fingerprint, measured):
         return "the stored anchors differ: " + "; ".join(unequal)
     if anchors.heldout_cases < run.options.heldout_cases:
