@@ -13,10 +13,11 @@ from rich.text import Text
 
 
 def main(picture: str) -> None:
-    console = Console(record=True, width=112, file=io.StringIO(), force_terminal=True)
+    lines = [line.rstrip("\n") for line in sys.stdin]
+    console = Console(record=True, width=max(map(len, lines)) + 1, file=io.StringIO(), force_terminal=True)
     console.print(Text("$ make demo", style="bold green"))
-    for line in sys.stdin:
-        console.print(Text(line.rstrip("\n")), soft_wrap=True)
+    for line in lines:
+        console.print(Text(line), soft_wrap=True)
     console.save_svg(picture, title="EvoPolicyGym")
 
 
