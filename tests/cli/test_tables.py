@@ -106,7 +106,7 @@ def test_headings_break_before_texts_and_texts_before_columns_leave():
 
 
 def test_columns_of_numbers_are_aligned_to_the_right():
-    numbers = ("-1.5", "1,000", "<0.001", "$2.50", "97 %", "1e-05", "-", "", "12345678")
+    numbers = ("-1.5", "+2.5", "1,000", "<0.001", "$2.50", "97 %", "1e-05", "-", "", "12345678")
     texts = ("1 to 2", "1-4", "codex", "2 of 3", "12345678")
     table = "print_table(('heading',), [(cell,) for cell in {}], indent='')"
     assert shown(80, table.format(numbers)) == [f"{cell:>8}".rstrip() for cell in ("heading", *numbers)]

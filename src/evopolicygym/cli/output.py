@@ -30,7 +30,7 @@ GAP: Final = 2  # characters between columns
 BELOW: Final = " " * 6  # indentation of a remark below its row
 MIN_TEXT: Final = 20  # a wrapped text keeps this width, or that of its longest word
 MIN_REMARK: Final = 40  # with less room than this, remarks read better below their rows
-NUMBER: Final = re.compile(r"|-|[<$]?-?\d[\d,.]*(e[+-]?\d+)? ?%?|-?inf|nan")  # or no value
+NUMBER: Final = re.compile(r"|-|[<$]?[+-]?\d[\d,.]*(e[+-]?\d+)? ?%?|-?inf|nan")  # or no value
 
 
 class _Console(Console):
