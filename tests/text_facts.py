@@ -1,10 +1,16 @@
-"""The names that would give a task away, for the tests that look for them."""
+"""Names that would give a task away, and the lengths of its texts: `python tests/text_facts.py` writes those to
+docs/tasks.md."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from pathlib import Path
 
+from evopolicygym.tasks import simulator
+from evopolicygym.tasks.conditions import TaskView, TextLevel
+from evopolicygym.tasks.contract import render
+from evopolicygym.tasks.registry import CORE16_ORDER, core16
 from evopolicygym.tasks.task import Task
 
 # Words of titles that any text may have; "two" and the like are too short to tell a task.
@@ -57,3 +63,31 @@ def names_of(task: Task) -> TaskNames:
     }
     names |= {task.family, *task.requires, *title, *keys}
     return TaskNames(frozenset(name.lower() for name in names) - COMMON)
+
+
+DOCS = Path(__file__).parents[1] / "docs" / "tasks.md"
+TABLE = re.compile(r"(?<=\n\n)\| task \| brief \| full \| blind \|\n(\|.*\n)*")
+CHARACTERS = 4  # per token, about what tokenizers of language models need for English
+
+
+def task_texts(task: Task) -> dict[TextLevel, str]:
+    env = simulator.make(task)
+    seen = [task.seen(TaskView(level)) for level in TextLevel]
+    texts = {task.view.text: render(task, *simulator.schemas(task, env)) for task in seen}
+    env.close()
+    return texts
+
+
+def token_table() -> str:
+    """Return the table of docs/tasks.md: tokens of each text of each task."""
+    levels = (TextLevel.BRIEF, TextLevel.FULL, TextLevel.BLIND)
+    lines = ["| task | brief | full | blind |", "|---|---|---|---|"]
+    for slug in CORE16_ORDER:
+        texts = task_texts(core16()[f"core16/{slug}"])
+        counts = (f"{round(len(texts[level]) / CHARACTERS):,}" for level in levels)
+        lines.append(f"| {slug} | {' | '.join(counts)} |")
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    DOCS.write_text(TABLE.sub(token_table(), DOCS.read_text(), count=1))

@@ -9,24 +9,18 @@ import pytest
 
 from evopolicygym.runs.instructions import render_instructions
 from evopolicygym.runs.settings import RunSettings
-from evopolicygym.tasks import simulator
-from evopolicygym.tasks.conditions import TaskView, TextLevel
-from evopolicygym.tasks.contract import brief_text, first_sentence, render
+from evopolicygym.tasks.conditions import TextLevel
+from evopolicygym.tasks.contract import brief_text, first_sentence
 from evopolicygym.tasks.registry import CORE16_ORDER, core16, parse_task
 from evopolicygym.tasks.task import Task
-from text_facts import names_of
+from text_facts import DOCS, names_of, task_texts, token_table
 
 NUMBER = re.compile(r"\d")
 
 
 @cache
 def texts(slug: str) -> dict[TextLevel, str]:
-    task = core16()[f"core16/{slug}"]
-    env = simulator.make(task)
-    seen = [task.seen(TaskView(level)) for level in TextLevel]
-    rendered = {task.view.text: render(task, *simulator.schemas(task, env)) for task in seen}
-    env.close()
-    return rendered
+    return task_texts(core16()[f"core16/{slug}"])
 
 
 def about_the_task(text: str) -> str:
@@ -99,6 +93,10 @@ def test_agents_are_told_whether_they_may_use_own_models(rule, allowed, forbidde
 )  # fmt: skip
 def test_rules_without_a_meaning_for_the_spaces_are_left_out(slug, rule, is_told):
     assert (rule in texts(slug)[TextLevel.BRIEF]) == is_told
+
+
+def test_the_documented_numbers_of_tokens_are_true():
+    assert token_table() in DOCS.read_text()
 
 
 OWN = """

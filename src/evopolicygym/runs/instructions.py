@@ -18,7 +18,7 @@ OWN_MODELS: Final = {
   inside the policy, for planning for example, and outside it, to try policies before you submit them.""",
     OwnModels.FORBIDDEN: """\
 - You may not use a model of the task, neither inside the policy nor outside it: no copied transition or reward
-  functions, and no episodes simulated without a submission. Fitting to recorded episodes is allowed.""",
+  functions, and no episodes simulated without a submission. Parameters may be fitted to recorded episodes.""",
 }
 
 
