@@ -1,4 +1,4 @@
-"""Same checkpoint, same case: the same return to the last bit, whoever plays it, when and in what order."""
+"""Same checkpoint, same case: the same return to the last bit, in any process and any order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever a policy does wrong ends its episode with the right kind, in its author's words, and the engine goes on."""
+"""Errors of policies and simulators: each has its kind and its message, and the engine continues."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def test_box_actions_are_clipped_and_counted(policy_player):
         ("return [1j, 0]", "must be numbers"),
     ],
 )
-def test_box_actions_that_are_no_actions(policy_player, act, says):
+def test_invalid_box_actions(policy_player, act, says):
     result = policy_player(toy_task("Steering-v0")).play(policy_source(act=act))
     assert result.error is not None
     assert result.error.kind is ErrorKind.INVALID_ACTION
@@ -184,7 +184,7 @@ def test_every_kind_of_space_arrives_as_it_was_sent(policy_player):
     assert result.clipped_actions == 10
 
 
-def test_a_simulator_that_raises_again_is_the_policys_doing(policy_player):
+def test_a_repeated_simulator_error_is_charged_to_the_policy(policy_player):
     result = policy_player(toy_task("Raising-v0")).play(policy_source(act="return 2 if obs[0] == 3 else 1"))
     assert result.error is not None
     assert result.error.kind is ErrorKind.SIMULATOR_ERROR
@@ -193,7 +193,7 @@ def test_a_simulator_that_raises_again_is_the_policys_doing(policy_player):
     assert result.score == -5.0
 
 
-def test_a_simulator_that_raises_once_is_the_judges_fault(policy_player, tmp_path, monkeypatch):
+def test_a_simulator_error_that_does_not_repeat_is_a_fault(policy_player, tmp_path, monkeypatch):
     monkeypatch.setenv("TOY_MARKER", str(tmp_path / "marker"))
     flaky = policy_player(toy_task("Flaky-v0"))
     (outcome,) = flaky.outcomes(policy_source())
@@ -218,14 +218,14 @@ def test_a_policy_that_acts_by_the_clock_cannot_turn_its_error_into_a_fault(poli
     assert len(errors) < 32
 
 
-def test_what_a_simulator_raised_at_is_recorded_as_it_was_played(policy_player, tmp_path):
+def test_an_episode_with_a_simulator_error_is_recorded_as_played(policy_player, tmp_path):
     act = "print('at', obs[0]); return [0.9 if obs[0] == 3 else 0.25, 7]"
     result = policy_player(toy_task("Altering-v0")).play(policy_source(act=act), Recording(str(tmp_path)))
     assert result.error is not None and "whenever these actions are repeated" in result.error.text
     assert (result.length, result.clipped_actions, result.stdout.count("at")) == (3, 4, 4)
 
 
-def test_actions_too_long_to_be_kept_are_the_policys_doing(monkeypatch):
+def test_a_simulator_error_after_too_many_actions_is_charged_to_the_policy(monkeypatch):
     """Memory stays bounded, and a policy cannot make its actions unrepeatable to have its error called a fault."""
     contract = PolicyArguments(BOX, BOX, {})
     monkeypatch.setattr(policy_process, "MAX_RECORD_BYTES", 100 * 73)
@@ -261,7 +261,7 @@ def test_a_simulator_that_dies_is_replaced_and_the_rest_is_played(policy_player)
     assert {result.error.kind for result in died if result.error} == {ErrorKind.SIMULATOR_ERROR}
 
 
-def test_a_simulator_that_dies_of_being_drawn_is_played_without(policy_player, tmp_path):
+def test_an_episode_whose_rendering_crashes_is_played_without_video(policy_player, tmp_path):
     filmed = policy_player(toy_task("Deadly-v0"), video=True).play(
         policy_source(), Recording(str(tmp_path), video=True)
     )
@@ -270,7 +270,7 @@ def test_a_simulator_that_dies_of_being_drawn_is_played_without(policy_player, t
     assert filmed.left_out == (NOT_FILMED,) and plain.left_out == ()
 
 
-def test_who_kills_the_simulator_while_it_is_drawn_gains_nothing(policy_player, tmp_path):
+def test_crashing_the_simulator_while_rendering_gains_nothing(policy_player, tmp_path):
     aborting = policy_player(toy_task("Aborting-v0"), video=True)
     result = aborting.play(policy_source(act="return 2"), Recording(str(tmp_path), video=True))
     assert result.error is not None and result.error.kind is ErrorKind.SIMULATOR_ERROR
@@ -283,12 +283,12 @@ def test_a_reward_that_is_not_a_number_is_never_a_score(policy_player):
     assert math.isfinite(result.score)
 
 
-def test_the_horizon_cuts_from_outside(policy_player):
+def test_the_horizon_truncates_endless_episodes(policy_player):
     result = policy_player(toy_task("Endless-v0", horizon=25)).play(policy_source())
     assert (result.length, result.truncated, result.terminated) == (25, True, False)
 
 
-def test_the_policy_is_told_the_same_thing_every_time(policy_player):
+def test_a_policy_gets_the_same_arguments_every_time(policy_player):
     result = policy_player().play(
         policy_source(init="print(env_meta, obs_space, action_space)", reset="print(episode_index)")
     )
@@ -303,13 +303,13 @@ def test_rewards_that_add_up_to_no_number_are_never_a_score(policy_player):
     assert math.isfinite(result.score)
 
 
-def test_a_misshapen_observation_is_the_judges_fault(policy_player):
+def test_an_observation_outside_its_space_is_a_fault(policy_player):
     (outcome,) = policy_player(toy_task("Misshapen-v0")).outcomes(policy_source())
     assert isinstance(outcome, FaultReport)
     assert "observation of shape (3,)" in outcome.text
 
 
-def test_a_renderer_that_fails_is_the_judges_fault(policy_player, tmp_path):
+def test_a_rendering_error_is_a_fault(policy_player, tmp_path):
     undrawable = policy_player(toy_task("Undrawable-v0"), video=True)
     (outcome,) = undrawable.outcomes(policy_source(), 1, Recording(str(tmp_path / "film"), video=True))
     assert isinstance(outcome, FaultReport)
@@ -336,7 +336,7 @@ def test_the_time_of_the_simulator_is_not_the_policys(policy_player):
         ("Levels-v0", "return np.array([2**64 - 1, 0], np.uint64)"),
     ],
 )
-def test_what_no_space_holds_is_refused(policy_player, toy, act):
+def test_actions_outside_every_space_are_refused(policy_player, toy, act):
     result = policy_player(toy_task(toy)).play(policy_source(act=act))
     assert result.error is not None
     assert result.error.kind is ErrorKind.INVALID_ACTION

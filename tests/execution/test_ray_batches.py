@@ -1,4 +1,4 @@
-"""How episodes are cut into calls: none lost, none twice, large in the middle and small at the end."""
+"""Episodes are divided into calls: each exactly once, in large calls first and small ones at the end."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_no_more_is_drawn_than_is_needed_to_cut():
     assert next(source).number == 3 * SHARES
 
 
-def test_what_was_lost_comes_first_and_one_by_one():
+def test_lost_episodes_are_repeated_first_and_one_by_one():
     batches = BatchQueue(episodes(40))
     lost = Batch(CHECKPOINTS[0], tuple(episodes(3)))
     batches.put_first(lost.split_for_retry())
@@ -62,7 +62,7 @@ def test_what_was_lost_comes_first_and_one_by_one():
     ]
 
 
-def test_what_arrives_is_hashed_again(tmp_path):
+def test_received_checkpoints_are_hashed_again(tmp_path):
     store, other = CheckpointStore(tmp_path / "store"), CheckpointStore(tmp_path / "other")
     (tmp_path / "policy" / "deep" / "er").mkdir(parents=True)
     (tmp_path / "policy" / "policy.py").write_text("pass")

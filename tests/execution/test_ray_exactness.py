@@ -1,4 +1,4 @@
-"""A real Ray of several processes on this machine gives what the local engine gives, to the last bit and file."""
+"""A real Ray cluster on this machine gives the same returns and files as the local engine."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def ray_engine(ray_cluster: RayCluster, task: Task, **options: bool) -> RayEngin
 def played(
     engine: Engine, folder: Path, task: Task, count: int, record: Path | None = None, video: bool = False
 ) -> list[EpisodeResult | FaultReport]:
-    """All that is told of each episode, but for times."""
+    """Return all facts of each episode, without times."""
     checkpoint = engine.store.snapshot(folder)
     episodes = [
         Episode(i, checkpoint, case, Recording(str(record / str(i)), video=video) if record else None)

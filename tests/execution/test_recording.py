@@ -1,4 +1,4 @@
-"""Recordings read back with plain json, numpy and any video player, and change nothing of what is recorded."""
+"""Recordings can be read with json, numpy and any video player, and do not change the episode."""
 
 from __future__ import annotations
 
@@ -225,7 +225,7 @@ def test_a_video_that_is_cut_short_can_be_played(tmp_path):
 
 
 @pytest.mark.parametrize("toy", ["Blank-v0", "Unwritten-v0"])
-def test_what_draws_nothing_cannot_be_filmed_and_says_so(tmp_path, toy):
+def test_an_environment_without_frames_cannot_be_filmed(tmp_path, toy):
     policy_player = PolicyPlayer(toy_task(toy), tmp_path, video=True)
     (outcome,) = policy_player.outcomes(policy_source(), 1, Recording(str(tmp_path / "film"), video=True))
     policy_player.engine.close()

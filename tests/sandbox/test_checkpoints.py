@@ -29,7 +29,7 @@ def tree(folder):
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_the_copy_is_the_content(store, source):
+def test_a_checkpoint_has_the_content_of_the_folder(store, source):
     checkpoint = store.snapshot(source)
     assert tree(store.folder(checkpoint)) == tree(source)
     assert (checkpoint.files, checkpoint.bytes, checkpoint.has_policy) == (4, 1023, True)
@@ -72,7 +72,7 @@ def test_bytecode_is_left_out(store, source):
     assert store.snapshot(source) == plain
 
 
-def test_what_is_too_much_is_refused_and_leaves_nothing(store, source):
+def test_too_large_folders_are_refused_without_a_trace(store, source):
     (source / "big.bin").write_bytes(bytes(64 << 20))
     with pytest.raises(SnapshotRefused, match="more than 64 MiB"):
         store.snapshot(source)

@@ -1,4 +1,4 @@
-"""Observations survive the wire bit for bit; actions are judged before they count."""
+"""Observations are transmitted bit by bit; actions are checked before they are used."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_nested_observations(text, number, array):
     assert arrived["pair"][1].tobytes() == array.tobytes()
 
 
-def test_an_observation_of_another_shape_is_the_simulators_mistake():
+def test_an_observation_of_another_shape_is_an_error_of_the_simulator():
     with pytest.raises(Fault, match="its space says"):
         observation_encoder(box((3,), np.float32))(np.zeros(4))
 

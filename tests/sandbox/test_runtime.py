@@ -1,4 +1,4 @@
-"""What a policy may read covers what it needs and has the holes it must have."""
+"""The paths that a policy may read: all that it needs, without simulators."""
 
 from __future__ import annotations
 

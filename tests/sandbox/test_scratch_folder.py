@@ -1,4 +1,4 @@
-"""Temporary folders go with whoever made them."""
+"""Temporary folders are removed when their process ends, however it ends."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ with scratch_folder("evopolicygym-test-") as place:
 """
 
 
-def test_it_is_there_for_a_while():
+def test_the_folder_exists_within_the_block():
     with scratch_folder("evopolicygym-test-") as place:
         assert place.is_dir() and place.stat().st_mode & 0o777 == 0o700
         (place / "file").touch()
     assert not place.exists()
 
 
-def test_it_goes_when_the_block_fails():
+def test_the_folder_is_removed_when_the_block_fails():
     with pytest.raises(ZeroDivisionError), scratch_folder("evopolicygym-test-") as place:
         raise ZeroDivisionError
     assert not place.exists()
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
-def test_it_goes_with_whoever_is_killed(how):
+def test_the_folder_is_removed_when_its_process_is_killed(how):
     with subprocess.Popen([sys.executable, "-c", OPEN], stdout=subprocess.PIPE, text=True,
                           stderr=subprocess.DEVNULL) as process:  # fmt: skip
         assert process.stdout is not None

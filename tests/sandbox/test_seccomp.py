@@ -1,4 +1,4 @@
-"""The filter, run by a small interpreter of the kernel's filter language: also for machines that are not at hand."""
+"""The seccomp filter, run by a small interpreter of the filter language, also for other architectures."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class TestFilter:
         for number in set(range(500)) - by_argument:
             assert verdict(machine, number) == (ALLOW if number in allowed else DENY), number
 
-    def test_what_must_never_pass(self, machine):
+    def test_dangerous_calls_are_refused(self, machine):
         assert {verdict(machine, number) for number in SOME_NOT_ALLOWED[machine].values()} == {DENY}
 
     def test_another_architecture_is_killed(self, machine):
@@ -94,7 +94,7 @@ class TestFilter:
         assert verdict(machine, prlimit, 0, 7, 0x1000_0000_0000) == DENY
         assert verdict(machine, prlimit, 1, 7, 0) == DENY
 
-    def test_nothing_is_learnt_of_other_processes(self, machine):
+    def test_calls_about_other_processes_are_refused(self, machine):
         numbers = TABLES[machine]
         assert verdict(machine, numbers["sched_getaffinity"], 0) == ALLOW
         assert verdict(machine, numbers["sched_getaffinity"], 1) == DENY
@@ -111,13 +111,13 @@ class TestFilter:
     def test_truncation_needs_the_right_to_write(self, machine, flags, passes):
         assert verdict(machine, TABLES[machine]["openat"], 0, 0, flags) == (ALLOW if passes else DENY)
 
-    def test_signals_to_oneself_only(self, machine):
+    def test_signals_reach_the_own_process_alone(self, machine):
         for name in ("kill", "tgkill"):
             assert verdict(machine, TABLES[machine][name], OWN_PID) == ALLOW
             assert verdict(machine, TABLES[machine][name], 1) == DENY
             assert verdict(machine, TABLES[machine][name], 2**32 - 1) == DENY
 
-    def test_no_locks_and_no_terminal_tricks(self, machine):
+    def test_locks_and_terminal_controls_are_refused(self, machine):
         fcntl, ioctl = TABLES[machine]["fcntl"], TABLES[machine]["ioctl"]
         assert verdict(machine, fcntl, 3, 3) == ALLOW
         assert verdict(machine, fcntl, 3, 6) == DENY

@@ -1,4 +1,4 @@
-"""The door against clients of every kind: what it says, to whom, and what nobody can do to it."""
+"""The HTTP API: what it answers, to whom, and clients that must not be able to stop it."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def running(door: Server, gate: Gate) -> Iterator[str]:
     wait_for_verdict(door, answer["submit_id"])
 
 
-def test_info_says_all_of_it(door):
+def test_info_has_every_field(door):
     code, info = door.call("GET", "/info")
     assert code == 200
     assert set(info) == {
@@ -74,14 +74,14 @@ def test_the_task_is_markdown(door):
         assert reply.read().decode() in (door.workspace / "AGENTS.md").read_text()
 
 
-def test_the_reply_to_a_submission(door):
+def test_the_response_to_a_submission(door):
     code, answer = door.submit("1,0")
     assert code == 200 and answer["status"] == "ok" and answer["submit_id"] == answer["summary"]["submit_id"]
     assert answer["summary"]["env_instances"] == [1, 0] and len(answer["summary"]["returns"]) == 2
     assert door.call("GET", f"/submissions/{answer['submit_id']}") == (200, answer)
 
 
-def test_the_client_of_the_public_protocol_unmodified(door):
+def test_the_published_client_works_unmodified(door):
     """As published, word for word but for the address."""
     body = json.dumps({"env_instances": [0, 1]}).encode()
     request = urllib.request.Request(f"{door.api}/submit", data=body, headers={"Content-Type": "application/json"})
@@ -91,21 +91,21 @@ def test_the_client_of_the_public_protocol_unmodified(door):
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_wrong_methods(door, path):
+def test_wrong_methods_are_refused(door, path):
     for method in METHODS:
         if method != PATHS[path]:
             assert door.call(method, path)[0] == 405, method
 
 
-def test_an_agent_cannot_end_its_run(door):
+def test_an_agent_cannot_finalize_its_run(door):
     for method in METHODS[:5]:
         code, answer = door.call(method, "/finalize", b"{}")
         assert code == 405 and (method not in ("GET", "HEAD") or "agent cannot end" in answer["message"])
     assert not door.call("GET", "/info")[1]["state"]["is_finalized"]
 
 
-def test_without_the_token_there_is_nothing(door):
-    """The same answer to everything, so that not even a path can be told from another."""
+def test_without_the_token_every_path_is_unknown(door):
+    """The same response to every path, so that none can be distinguished."""
     base, _, token = door.api.rpartition("/")
     told = set()
     for wrong in ("", token[:-1], token + "x", token.swapcase(), "%00", "..", "x" * 5000):
@@ -118,14 +118,14 @@ def test_without_the_token_there_is_nothing(door):
 
 
 @pytest.mark.parametrize("path", ["", "/", "/info/", "/nothing", "/submissions", "/submissions/", "/../info", "//info"])
-def test_unknown_paths(door, path):
+def test_unknown_paths_are_not_found(door, path):
     assert door.call("GET", path)[0] == 404
 
 
 @pytest.mark.parametrize(
     "name", ["submit_000", "submit_999", "1", "..%2Finfo", "%00", "submit_001%0a", "é".encode().hex()]
 )
-def test_unknown_submissions(door, name):
+def test_unknown_submissions_are_not_found(door, name):
     assert door.call("GET", f"/submissions/{name}")[0] == 404
 
 
@@ -138,7 +138,7 @@ def test_it_listens_on_loopback_only(door):
     assert listening == [f"0100007F:{port}"]
 
 
-def test_tokens_are_unguessable_and_each_runs_own(tmp_path):
+def test_every_run_has_its_own_long_token(tmp_path):
     tokens = set()
     for number in range(20):
         root = tmp_path / str(number)
@@ -152,7 +152,7 @@ def test_tokens_are_unguessable_and_each_runs_own(tmp_path):
     assert all(re.fullmatch(r"[\w-]{32}", token) for token in tokens)  # 192 bits
 
 
-def test_a_body_that_is_announced_too_large_is_refused_unread(door):
+def test_a_body_that_is_declared_too_large_is_refused_unread(door):
     with connect(door) as connection:
         connection.sendall(request_head(door, f"Content-Length: {1 << 30}"))
         code, body = read_response(connection)
@@ -177,7 +177,7 @@ def peak_memory(door: Server) -> int:
     return int(re.findall(r"VmHWM:\s+(\d+) kB", status)[0]) << 10
 
 
-def test_slow_clients_keep_nobody_waiting(door):
+def test_slow_clients_do_not_delay_others(door):
     left = door.remaining()
     beginnings = [
         b"",
@@ -193,7 +193,7 @@ def test_slow_clients_keep_nobody_waiting(door):
     assert door.remaining() == left - 1
 
 
-def test_connections_without_end_do_not_take_the_judges_descriptors(door, gate, running):
+def test_endless_connections_leave_descriptors_for_the_judge(door, gate, running):
     """Without a bound the feedback could not be written: a fault of the judge, and three of them void a run."""
     limit = resource.prlimit(door.process.pid, resource.RLIMIT_NOFILE)
     resource.prlimit(door.process.pid, resource.RLIMIT_NOFILE, (512, limit[1]))
@@ -228,7 +228,7 @@ def test_a_client_that_leaves_changes_nothing(door, gate):
     assert door.remaining() == left - 2
 
 
-def test_of_many_at_once_one_is_accepted(door, gate):
+def test_of_simultaneous_submissions_one_is_accepted(door, gate):
     left = door.remaining()
     gate.shut()
     with ThreadPoolExecutor(50) as pool:
@@ -241,7 +241,7 @@ def test_of_many_at_once_one_is_accepted(door, gate):
     assert door.remaining() == left - 1
 
 
-def test_the_same_key_at_once_is_one_charge(door, gate):
+def test_simultaneous_requests_with_one_key_are_charged_once(door, gate):
     left, answers = door.remaining(), []
     gate.shut()
     with ThreadPoolExecutor(20) as pool:
@@ -254,7 +254,7 @@ def test_the_same_key_at_once_is_one_charge(door, gate):
     assert door.remaining() == left - 2
 
 
-def test_asking_to_be_answered_later(door, gate, running):
+def test_an_asynchronous_submission(door, gate, running):
     assert door.submit([0])[1]["status"] == "busy"
     waiting = {"submit_id": running, "status": "running", "remaining_budget": door.remaining()}
     unknown = {"summary": None, "message": None, "candidates": None}
@@ -267,7 +267,7 @@ def test_asking_to_be_answered_later(door, gate, running):
     assert wait_for_verdict(door, answer["submit_id"])["status"] == "ok"
 
 
-def test_finishing_is_not_kept_up_by_clients_that_never_end(serve):
+def test_clients_that_never_end_do_not_delay_the_end_of_a_run(serve):
     server = serve()
     server.policy(policy_source())
     assert server.submit([0])[0] == 200

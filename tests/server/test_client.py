@@ -75,7 +75,7 @@ def test_json_is_the_summary(server):
     assert json.loads((server.workspace / summary["feedback"] / "summary.json").read_text()) == summary
 
 
-def test_help_is_enough(server):
+def test_help_explains_options_and_exit_codes(server):
     """Every option and exit code, and what to do when it was killed."""
     done = server.client("--help")
     for word in (
@@ -97,7 +97,7 @@ def test_info_and_task(server):
     assert server.client("--task").stdout.strip() in (server.workspace / "AGENTS.md").read_text()
 
 
-def test_killed_at_any_instant_and_run_again(server):
+def test_a_killed_client_shows_the_result_when_run_again(server):
     """The result is printed in the end, for one charge; also where the kill came before anything was sent."""
     chance = random.Random(3)
     for attempt in range(5):
@@ -116,7 +116,7 @@ def test_killed_at_any_instant_and_run_again(server):
         assert server.remaining() == left - 2 and not pending(server).exists()
 
 
-def test_without_cases_it_goes_on_with_what_was_interrupted(server):
+def test_without_cases_it_continues_an_interrupted_submission(server):
     left = server.remaining()
     pending(server).write_text(json.dumps({"key": f"interrupted-{left}", "cases": "7"}))
     done = server.client()
@@ -126,7 +126,7 @@ def test_without_cases_it_goes_on_with_what_was_interrupted(server):
     assert idle.returncode == 2 and "nothing to wait for" in idle.stderr and server.remaining() == left - 1
 
 
-def test_other_cases_come_after_what_was_interrupted(server):
+def test_an_interrupted_submission_comes_before_new_cases(server):
     left = server.remaining()
     pending(server).write_text(json.dumps({"key": f"before-{left}", "cases": "7"}))
     done = server.client("8,9")
@@ -134,7 +134,7 @@ def test_other_cases_come_after_what_was_interrupted(server):
     assert server.remaining() == left - 3
 
 
-def test_refused(server):
+def test_refusals_are_printed(server):
     left = server.remaining()
     for cases, why in (
         ("0-5000", "out of range"),
@@ -167,7 +167,7 @@ def test_a_policy_that_does_not_load(server):
         ("def broken(:\n", False),
     ],
 )
-def test_check(server, source, good):
+def test_check_reports_whether_the_policy_loads(server, source, good):
     left = server.remaining()
     server.policy(source)
     done = server.client("--check")
@@ -176,7 +176,7 @@ def test_check(server, source, good):
     assert server.remaining() == left and not (server.workspace / "system/__pycache__").exists()
 
 
-def test_check_asks_what_was_recorded(server):
+def test_check_uses_recorded_observations(server):
     """The luck of the first case, which is no zero."""
     server.policy(policy_source(act="print('asked', obs[1] > 0); return 1"))
     assert server.client("0").returncode == 0
@@ -206,7 +206,7 @@ TAMPERED = [
 
 
 @pytest.mark.parametrize("content", TAMPERED)
-def test_a_tampered_pending_file(server, content):
+def test_a_tampered_pending_file_is_ignored(server, content):
     left = server.remaining()
     pending(server).write_bytes(content)
     done = server.client("2")
@@ -214,7 +214,7 @@ def test_a_tampered_pending_file(server, content):
     assert server.remaining() == left - 1
 
 
-def test_a_pending_file_that_is_a_folder(server):
+def test_a_folder_instead_of_the_pending_file(server):
     left = server.remaining()
     pending(server).mkdir()
     (pending(server) / "x").touch()
@@ -227,7 +227,7 @@ def test_a_pending_file_that_is_a_folder(server):
     "content",
     [None, b"", b"[]", b"{}", b'{"api": 3}', b'{"api": "file:///etc/passwd"}', b'{"api": "http://a b"}', b"\xff"],
 )
-def test_a_tampered_door_file(server, content):
+def test_a_tampered_door_json(server, content):
     path = server.workspace / "door.json"
     path.write_bytes(content) if content is not None else path.unlink()
     done = server.client("2", env={"PATH": os.environ["PATH"]})
@@ -239,7 +239,7 @@ def test_the_address_may_come_from_the_environment(server):
     assert server.client("--info", env=os.environ | {"EVOPOLICYGYM_API": server.api}).returncode == 0
 
 
-def test_no_proxy_stands_between(server):
+def test_no_proxy_is_used(server):
     nowhere = {
         "http_proxy": "http://127.0.0.1:9",
         "HTTP_PROXY": "http://127.0.0.1:9",
@@ -249,7 +249,7 @@ def test_no_proxy_stands_between(server):
 
 
 @pytest.mark.parametrize("python", PYTHONS, ids=str)
-def test_any_python_with_the_standard_library_alone(server, python):
+def test_every_python_without_packages_runs_it(server, python):
     version = subprocess.run(
         [python, "-c", "import sys; print(sys.version_info >= (3, 8))"], capture_output=True, text=True
     )
@@ -267,7 +267,7 @@ HOSTILE = policy_source("raise ValueError('\\x1b[2J\\x07\\u202eé\\u4e2d\\x00 en
     "environment",
     [{"LC_ALL": "C"}, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}, {"PYTHONIOENCODING": "ascii"}],
 )
-def test_text_of_a_policy_on_any_terminal(server, environment):
+def test_any_text_of_a_policy_can_be_printed(server, environment):
     server.policy(HOSTILE)
     for arguments in (["0"], ["0", "--json"]):
         done = server.client(*arguments, env=os.environ | environment)
@@ -275,8 +275,8 @@ def test_text_of_a_policy_on_any_terminal(server, environment):
         assert not set("\x1b\x07\x00\u202e") & set(done.stdout + done.stderr)
 
 
-def test_a_reader_that_left(server):
-    """Nobody has read the result, so it is there for the next call."""
+def test_a_broken_pipe_keeps_the_result_for_the_next_call(server):
+    """The result was not read, so the next call prints it."""
     left = server.remaining()
     process = start(server, "5")
     assert process.stdout and process.stderr
@@ -316,7 +316,7 @@ class Stranger(BaseHTTPRequestHandler):
         pass
 
 
-def test_a_server_that_comes_back_elsewhere(serve, tmp_path):
+def test_a_server_that_restarts_at_another_port(serve, tmp_path):
     """It is killed while the client waits; its port is taken by something that answers, and answers nonsense."""
     gate = tmp_path / "gate"
     server = serve(task="toys:Gated-v0", TOY_GATE=str(gate))
@@ -340,7 +340,7 @@ def test_a_server_that_comes_back_elsewhere(serve, tmp_path):
     assert server.remaining() == 125
 
 
-def test_busy_and_the_last_of_the_budget(serve, tmp_path):
+def test_a_busy_server_and_a_spent_budget(serve, tmp_path):
     """Another submission is waited for; when the budget is spent, the refusal says so; a restart keeps the address."""
     gate = tmp_path / "gate"
     server = serve("--budget", "3", *SMALL, task="toys:Gated-v0", TOY_GATE=str(gate))
@@ -360,8 +360,8 @@ def test_busy_and_the_last_of_the_budget(serve, tmp_path):
     assert not pending(server).exists()
 
 
-def test_two_at_the_same_time(server):
-    """Neither loses its result, and the pending file of the one is not swept away by the other."""
+def test_two_clients_at_the_same_time(server):
+    """Both print their results; neither removes the pending file of the other."""
     left = server.remaining()
     both = [start(server, cases) for cases in ("0", "1")]
     printed = [process.communicate(timeout=120) for process in both]
@@ -370,8 +370,8 @@ def test_two_at_the_same_time(server):
     assert server.remaining() == left - 2 and not pending(server).exists()
 
 
-def test_nobody_listens_is_waited_for(server, tmp_path):
-    """Until killed: the key is kept, so that the next call goes on."""
+def test_a_missing_server_is_waited_for(server, tmp_path):
+    """Until the client is killed; the key is kept for the next call."""
     with socket.create_server(("127.0.0.1", 0)) as unused:
         port = unused.getsockname()[1]
     (server.workspace / "door.json").write_text(json.dumps({"api": f"http://127.0.0.1:{port}/x"}))
@@ -382,8 +382,8 @@ def test_nobody_listens_is_waited_for(server, tmp_path):
     assert json.loads(pending(server).read_text())["cases"] == "3"
 
 
-def test_a_run_that_is_closed_for_good_is_not_waited_for(serve):
-    """Neither by whoever comes later nor by whoever was waiting for the server to come back."""
+def test_a_closed_run_is_not_waited_for(serve):
+    """Neither by a later client nor by one that was waiting for the server."""
     one = serve()
     one.policy()
     assert one.client("0").returncode == 0
@@ -399,7 +399,7 @@ def test_a_run_that_is_closed_for_good_is_not_waited_for(serve):
 
 
 def test_a_run_that_is_closed_while_its_last_submission_plays(serve, tmp_path):
-    """It was charged and played: whoever waits for it is shown what came of it, not that it was refused."""
+    """It was charged and played: a client that waits for it prints its result, not a refusal."""
     gate = tmp_path / "gate"
     one = serve(task="toys:Gated-v0", TOY_GATE=str(gate))
     one.policy()

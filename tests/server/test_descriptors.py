@@ -1,4 +1,4 @@
-"""Short of descriptors: by connections, which must not happen, and by whatever else, which must do no harm."""
+"""Descriptors run out: never because of connections, and without harm for any other reason."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def delivered(door: Server, submission: Submission) -> bool:
 
 
 def check_that_all_is_well(door: Server, before: set[int]) -> None:
-    """It takes submissions, it has let go of everything, it has said nothing, and its ledger is in order."""
+    """Check that the server plays submissions, has closed all files, printed nothing, and has a valid ledger."""
     answer = door.submit([0, 1])[1]
     assert answer["status"] == "ok" and (door.workspace / "feedback" / answer["submit_id"]).exists()
     assert wait_until(lambda: len(descriptors(door)) <= len(before), 60), sorted(descriptors(door) - before)
@@ -111,7 +111,7 @@ def test_a_low_limit_is_raised_to_the_usual_one():
         assert int(subprocess.run(asked, capture_output=True, text=True, check=True).stdout) == raised
 
 
-def test_who_comes_last_finds_a_place_and_who_is_owed_an_answer_keeps_it(door, gate):
+def test_a_new_connection_replaces_an_idle_one_not_a_pending_one(door, gate):
     before = descriptors(door)
     gate.shut()
     with connect(door) as waiting, ExitStack() as stack:
@@ -129,8 +129,8 @@ def test_who_comes_last_finds_a_place_and_who_is_owed_an_answer_keeps_it(door, g
     check_that_all_is_well(door, before)
 
 
-def test_submissions_that_wait_are_not_without_number(door, gate):
-    """Each keeps its connection until it is answered: so there are fewer of them than places."""
+def test_the_number_of_waiting_submissions_is_bounded(door, gate):
+    """Each keeps its connection until its response, so there must be fewer of them than connections."""
     before = descriptors(door)
     gate.shut()
     with ExitStack() as stack:
@@ -177,7 +177,7 @@ def worker(door: Server) -> int:
 
 
 def check_the_books(door: Server, code: int, text: str, key: str) -> str:
-    """Not charged, or refunded without feedback, or judged: and the answer says which."""
+    """Check that each submission is free, refunded or judged, as its response says."""
     one = charged(door, key)
     if one is None or one.refunded:
         assert code == 503 and '"fault"' in text and ("refunded" if one else "nothing was charged") in text
@@ -187,14 +187,14 @@ def check_the_books(door: Server, code: int, text: str, key: str) -> str:
     return "ok"
 
 
-def test_no_descriptor_for_the_snapshot_is_the_judges_fault_and_free(door):
+def test_without_a_descriptor_for_the_snapshot_a_submission_is_free(door):
     before = descriptors(door)
     assert check_the_books(door, *submit_short(door, 0, "none"), "none") == "free"
     assert check_the_books(door, *submit_short(door, 1, "one"), "one") == "free"
     check_that_all_is_well(door, before)
 
 
-def test_no_descriptor_for_the_feedback_is_refunded_and_the_server_goes_on(door, gate):
+def test_without_a_descriptor_for_the_feedback_a_submission_is_refunded(door, gate):
     """The log, too, has to be open already: where the failure is written down is where the server once died."""
     before = descriptors(door)
     assert check_the_books(door, *become_short(door, gate, 0, "none", kill=False), "none") == "refunded"
@@ -202,13 +202,13 @@ def test_no_descriptor_for_the_feedback_is_refunded_and_the_server_goes_on(door,
     check_that_all_is_well(door, before)
 
 
-def test_no_descriptor_for_a_new_worker_is_refunded_and_its_slot_is_not_lost(door, gate):
+def test_without_a_descriptor_for_a_worker_a_submission_is_refunded(door, gate):
     before = descriptors(door)
     assert check_the_books(door, *become_short(door, gate, 0, "none", kill=True), "none") == "refunded"
     check_that_all_is_well(door, before)
 
 
-def test_feedback_that_cannot_be_delivered_for_a_moment_is_delivered_then(door, gate):
+def test_feedback_is_delivered_when_descriptors_are_available_again(door, gate):
     before = descriptors(door)
     gate.shut()
     with connect(door) as connection:
@@ -226,8 +226,8 @@ def test_feedback_that_cannot_be_delivered_for_a_moment_is_delivered_then(door, 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kill", [None, False, True])
-def test_short_at_every_point(serve, tmp_path, record_property, kill):
-    """From none to as many as are enough: each time the books are right, and the next submission is played."""
+def test_any_number_of_remaining_descriptors(serve, tmp_path, record_property, kill):
+    """From none to enough: every submission is accounted for, and the next one is played."""
     gate, seen = Gate(tmp_path / "gate"), list[str]()
     for spare in range(16):
         options = {"task": "toys:Gated-v0", "TOY_GATE": str(gate.path), "name": f"run-{spare}"}

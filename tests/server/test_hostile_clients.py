@@ -1,4 +1,4 @@
-"""An agent that is out to stop the door: whatever it does, others are answered, and nothing is charged for it."""
+"""Clients that try to stop the server: others still get responses, and nothing is charged."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ def held_open(door: Server, stack: ExitStack, data: bytes) -> list[socket.socket
 
 
 @pytest.mark.parametrize("part", ["nothing", "half a line", "half a head", "half a body", "half a chunk"])
-def test_slow_ones_shut_nobody_out(door, part):
-    """They go on, byte by byte, while others come; who asked nothing for longest has to go."""
+def test_slow_clients_do_not_exclude_others(door, part):
+    """They continue byte by byte while others connect; the longest-idle connection is closed."""
     start, drop = {
         "nothing": (b"", b"\r\n"),
         "half a line": (b"POST /", b"x"),
@@ -81,7 +81,7 @@ def test_slow_ones_shut_nobody_out(door, part):
             assert answers_others(door)
 
 
-def test_idle_ones_that_were_answered_shut_nobody_out(door):
+def test_idle_clients_do_not_exclude_others(door):
     with ExitStack() as stack:
         for _ in range(MANY):
             connection = stack.enter_context(connect(door))
@@ -90,7 +90,7 @@ def test_idle_ones_that_were_answered_shut_nobody_out(door):
         assert answers_others(door)
 
 
-def test_ones_that_never_read_shut_nobody_out(door):
+def test_clients_that_never_read_do_not_exclude_others(door):
     """Their answers fill what the kernel holds for them, then what we hold; no more than that is written."""
     request = request_head(door, method="GET", path="/openapi.json")
     with ExitStack() as stack:
@@ -103,7 +103,7 @@ def test_ones_that_never_read_shut_nobody_out(door):
         assert answers_others(door)
 
 
-def test_half_closed_ones(door):
+def test_half_closed_connections(door):
     with ExitStack() as stack:
         for data in (
             b"",
@@ -127,7 +127,7 @@ def test_huge_heads_are_refused(door, lines):
         assert b" 400 " in connection.makefile("rb").readline()
 
 
-def test_pipelined_requests_are_answered_in_turn(door):
+def test_pipelined_requests_are_answered_in_order(door):
     with connect(door) as connection:
         sender = threading.Thread(
             target=connection.sendall, args=(request_head(door, method="GET", path="/info") * 1000,)
@@ -154,7 +154,7 @@ def code_of_next(answers) -> int:
      "Content-Length: 22, 23", "Content-Length: 0x16", "Content-Length: 22\r\nContent-Length: 5", "X: no length",
      "Transfer-Encoding: chunked", "Transfer-Encoding: gzip, chunked", "Transfer-Encoding: chunked, identity"],
 )  # fmt: skip
-def test_lengths_that_are_not_true(door, framing):
+def test_a_declared_length_that_is_too_short(door, framing):
     """Too short: the rest is no request. It is never half a submission that is played."""
     with connect(door) as connection:
         connection.sendall(request_head(door, framing) + SUBMIT)
@@ -163,13 +163,13 @@ def test_lengths_that_are_not_true(door, framing):
             assert b" 20" not in answers.readline()
 
 
-def test_lengths_that_are_too_long_are_waited_for_alone(door):
+def test_a_declared_length_that_is_too_long_delays_no_other_client(door):
     with connect(door) as connection:
         connection.sendall(request_head(door, "Content-Length: 23") + SUBMIT)
         assert answers_others(door)
 
 
-def test_chunks_without_end_go_on_after_they_were_refused(door):
+def test_endless_chunks_are_refused(door):
     with connect(door) as connection:
         connection.sendall(
             request_head(door, "Transfer-Encoding: chunked") + b"10000\r\n" + b" " * 0x10000 + b"\r\n1\r\n \r\n"
@@ -181,8 +181,8 @@ def test_chunks_without_end_go_on_after_they_were_refused(door):
         assert answers_others(door)
 
 
-def test_what_is_no_request_leaves_no_word(door):
-    """More of it than a pipe holds that nobody reads: a server that complains to its terminal would wait for ever."""
+def test_invalid_requests_print_nothing(door):
+    """More of them than an unread pipe holds: a server that printed a line for each would block."""
     for number in range(3000):
         with connect(door) as connection, suppress(ConnectionError):
             connection.sendall(b"nonsense %d\r\n\r\n" % number)
@@ -190,7 +190,7 @@ def test_what_is_no_request_leaves_no_word(door):
     assert (door.root / "logs" / "judge.log").stat().st_size < 1 << 20
 
 
-def test_the_same_key_pipelined_and_at_once_is_one_charge(serve):
+def test_pipelined_requests_with_one_key_are_charged_once(serve):
     server = serve("--budget", "1000", *SMALL)
     server.policy()
     request = whole(server, "Idempotency-Key: same")
@@ -208,7 +208,7 @@ def test_the_same_key_pipelined_and_at_once_is_one_charge(serve):
 
 
 def test_submissions_while_the_run_is_finished(serve, tmp_path):
-    """None is charged without being played, and none keeps the end of the run waiting."""
+    """None is charged without being played, and none delays the end of the run."""
     gate = Gate(tmp_path / "gate")
     server = serve("--budget", "1000", *SMALL, task="toys:Gated-v0", TOY_GATE=str(gate.path))
     server.policy()
@@ -238,8 +238,8 @@ def test_submissions_while_the_run_is_finished(serve, tmp_path):
     assert codes <= {200, 202, 409, "gone"}
 
 
-def test_a_key_is_known_while_the_run_is_finished(serve, tmp_path):
-    """Whoever lost the answer to a submission that was charged asks again, and is not told that it was refused."""
+def test_a_repeated_key_is_answered_while_the_run_is_finished(serve, tmp_path):
+    """A client that lost the response to a charged submission gets its result, not a refusal."""
     gate = Gate(tmp_path / "gate")
     server = serve("--budget", "1000", *SMALL, task="toys:Gated-v0", TOY_GATE=str(gate.path))
     server.policy()
@@ -256,7 +256,7 @@ def test_a_key_is_known_while_the_run_is_finished(serve, tmp_path):
         assert finishing.result()["budget"]["charged"] == 1
 
 
-def test_snapshots_that_take_long_and_are_refused_do_not_put_off_the_end(serve):
+def test_slow_snapshots_do_not_delay_the_end_of_a_run(serve):
     """Those that wait for their turn when the run is closed have none."""
     server = serve("--budget", "1000", *SMALL)
     server.policy(policy_source())

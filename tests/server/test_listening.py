@@ -1,4 +1,4 @@
-"""Where the door listens."""
+"""The address on which the server listens."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import socket
 from evopolicygym.server.http_server import bind
 
 
-def test_replies_are_not_held_back(tmp_path):
+def test_responses_are_not_delayed(tmp_path):
     """Head and body of a reply are two packets: with Nagle's algorithm the second waits 40 ms for a delayed ACK."""
 
     async def accepted() -> int:
@@ -36,7 +36,7 @@ def test_the_address_survives_a_restart(tmp_path):
     taken.close()
 
 
-def test_a_port_that_another_run_gets_at_the_same_instant(tmp_path, monkeypatch):
+def test_a_port_that_another_run_takes_at_the_same_time(tmp_path, monkeypatch):
     """Two can be bound to one port until one of them listens."""
     listener, address = bind(tmp_path)
     listener.close()

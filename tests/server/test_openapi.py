@@ -1,4 +1,4 @@
-"""The OpenAPI document and the door, held against each other by schemathesis, over a real served run.
+"""The API of a real served run does what its OpenAPI document says, checked by schemathesis.
 
 Left out of its checks: ``positive_data_acceptance``, because what the schema allows may still be refused by the state
 of the run (budget, busy, closed, ranges that do not exist), and those on authentication, of which there is none.
@@ -69,13 +69,13 @@ CONVERSATIONS = [
 
 
 @pytest.mark.parametrize(("method", "path", "mode"), CONVERSATIONS)
-def test_the_door_is_as_its_document_says(api, method, path, mode):
+def test_the_api_matches_its_document(api, method, path, mode):
     converse(api[path][method], mode, 40 if method == "POST" else 10)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("method", "path", "mode"), CONVERSATIONS)
-def test_the_door_is_as_its_document_says_at_length(api, method, path, mode):
+def test_the_api_matches_its_document_at_length(api, method, path, mode):
     converse(api[path][method], mode, 2000)
 
 
@@ -98,7 +98,7 @@ def test_nothing_was_charged_beyond_the_budget(door):
     assert 0 <= info["state"]["remaining_budget"] < 12
 
 
-def test_the_document_is_valid_and_says_where_the_door_is(door):
+def test_the_document_is_valid_and_has_the_address(door):
     with urllib.request.urlopen(f"{door.api}/openapi.json", timeout=60) as reply:
         document = json.load(reply)
     assert document["openapi"].startswith("3.1.")

@@ -1,4 +1,4 @@
-"""Suites order their work so that hidden cases and living agents on them keep apart, and nobody waits in vain."""
+"""Suites order their work so that hidden scoring and agents on the same cases exclude each other without deadlock."""
 
 from __future__ import annotations
 

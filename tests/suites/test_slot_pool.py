@@ -1,4 +1,4 @@
-"""Who gets the next slot."""
+"""Which client gets the next slot."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_train_submissions_go_before_hidden_scoring():
     assert names(pool.grants()) == [("training", 0)]
 
 
-def test_among_equals_who_waits_longest_goes_first():
+def test_ties_go_to_the_client_that_waits_longest():
     pool = SlotPool([0])
     one, two, three = add_clients(pool, "one", "two", "three")
     for client in (one, two, three):
@@ -53,7 +53,7 @@ def test_among_equals_who_waits_longest_goes_first():
     assert order == ["one", "two", "three"] * 2
 
 
-def test_a_run_gets_the_slot_that_it_knows():
+def test_a_run_gets_the_slot_that_it_had():
     pool = SlotPool(range(3))
     one, two = add_clients(pool, "one", "two")
     pool.want(one, 1, False)
@@ -65,7 +65,7 @@ def test_a_run_gets_the_slot_that_it_knows():
     assert sorted(names(pool.grants())) == [("one", 0), ("two", 1)]
 
 
-def test_who_leaves_gives_all_back():
+def test_a_client_that_leaves_releases_its_slots():
     pool = SlotPool(range(2))
     one, two = add_clients(pool, "one", "two")
     pool.want(one, 2, True)
@@ -76,7 +76,7 @@ def test_who_leaves_gives_all_back():
     assert len(pool.grants()) == 2
 
 
-def test_a_lost_slot_is_granted_to_nobody():
+def test_a_lost_slot_is_not_granted_again():
     pool = SlotPool(range(2))
     (one,) = add_clients(pool, "one")
     pool.want(one, 2, True)
@@ -90,7 +90,7 @@ def test_a_lost_slot_is_granted_to_nobody():
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 5), st.booleans()), max_size=60))
-def test_no_slot_is_ever_held_twice_and_none_idles_while_somebody_waits(moves):
+def test_no_slot_is_held_twice_or_idle_while_a_client_waits(moves):
     pool = SlotPool(range(3))
     clients = add_clients(pool, "a", "b", "c", "d")
     for number, count, urgent in moves:

@@ -1,4 +1,4 @@
-"""Runs and their scheduler, over real sockets."""
+"""Runs and their scheduler communicate over real sockets."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_slots_are_granted_and_pass_on():
     with_server(scenario)
 
 
-def test_a_slot_that_comes_too_late_goes_back():
+def test_a_slot_that_is_granted_too_late_is_returned():
     async def scenario(server):
         one, two = FakeRun(server, "one"), FakeRun(server, "two")
         one.slots.want(2, urgent=False)

@@ -1,4 +1,4 @@
-"""The suite that ships: undisturbed, and killed again and again."""
+"""The shipped smoke suite: run once, and killed at random and resumed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_running_it_again_does_nothing(undisturbed):
     assert before == {path: path.stat().st_mtime_ns for path in before}
 
 
-def test_killed_at_random_it_ends_with_the_same_results(undisturbed, tmp_path):
+def test_random_kills_do_not_change_the_results(undisturbed, tmp_path):
     work = SuiteRunner(tmp_path, SMOKE.read_text())
     chance = random.Random(6)
     for _ in range(KILLS):

@@ -1,4 +1,4 @@
-"""Suite files: what they say, what they may not say, and that the resolved one says it all."""
+"""Suite files: valid ones, invalid ones, and that the resolved file is the same suite."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def suite(tmp_path, text=SMALL, *overrides):
     return Suite.read(path, overrides)
 
 
-def test_tasks_times_agents_times_repeats(tmp_path):
+def test_a_plan_is_tasks_times_agents_times_repeats(tmp_path):
     planned = plan(suite(tmp_path))
     assert [one.name for one in planned] == [
         "core16-acrobot__tuner__s5",
@@ -51,7 +51,7 @@ def test_a_collection_stands_for_its_tasks(tmp_path):
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.name)
-def test_what_ships_can_be_planned(path):
+def test_shipped_suites_can_be_planned(path):
     assert plan(Suite.read(path))
 
 
@@ -146,7 +146,7 @@ def test_overrides_of_a_name_with_dots(tmp_path):
         ("tasks = [", "is not TOML"),
     ],
 )
-def test_what_is_wrong_is_named(tmp_path, text, said):
+def test_mistakes_in_a_suite_file_are_named(tmp_path, text, said):
     with pytest.raises(UserError) as error:
         suite(tmp_path, text)
     assert said in str(error.value) and "evopolicygym docs suites" in str(error.value)
@@ -163,12 +163,12 @@ def test_what_is_wrong_is_named(tmp_path, text, said):
         ("tasks = ['core16/acrobot', 'Acrobot-v1']\n[agents.tuner]", "would be the same run"),
     ],
 )
-def test_what_cannot_be_planned_is_named(tmp_path, text, said):
+def test_plans_that_cannot_be_run_are_refused(tmp_path, text, said):
     with pytest.raises(UserError, match=said):
         plan(suite(tmp_path, text))
 
 
 @pytest.mark.parametrize("override", ["repeats", "=3", "tasks.x=3", "agents..model=3", "a b=3", "\n=3"])
-def test_an_override_that_says_nothing(tmp_path, override):
+def test_an_override_without_a_value(tmp_path, override):
     with pytest.raises(UserError):
         suite(tmp_path, SMALL, override)

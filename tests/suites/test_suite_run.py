@@ -1,4 +1,4 @@
-"""Suites as a user meets them: what is added is run, what is changed is refused, what fails stops nobody."""
+"""`suite run`: additions are run, changes are refused, and failures do not stop other runs."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_the_table_is_rebuilt_from_the_runs(done):
     assert json.loads(first)["complete"] is True
 
 
-def test_adding_a_repeat_and_an_agent_runs_just_that(done, tmp_path):
+def test_added_repeats_and_agents_are_run(done, tmp_path):
     before = {name: comparable_facts(done.record(name)) for name in done.names()}
     stamp = (done.folder / "runs" / done.names()[0] / "ledger.jsonl").stat().st_mtime_ns
     done.file.write_text(done.file.read_text() + "[agents.nop]\n")
@@ -73,12 +73,12 @@ def test_another_sealing_key_is_refused(tmp_path):
     assert refused.returncode == 2 and "another sealing key" in refused.stderr and len(work.names()) == 1
 
 
-def test_the_resolved_file_goes_on_where_it_lies(done):
+def test_the_resolved_file_continues_its_suite(done):
     again = command("suite", "run", done.folder / "suite.toml")
     assert again.returncode == 0 and re.search(r"(has|have) a score", again.stderr)
 
 
-def test_a_broken_run_stops_nobody(done, tmp_path):
+def test_a_broken_run_does_not_stop_others(done, tmp_path):
     folder = tmp_path / "a [b] c"
     shutil.copytree(done.folder, folder)
     first, second = (folder / "runs" / f"toys-Toy-v0__starter__s{seed}" for seed in (0, 1))
@@ -90,7 +90,7 @@ def test_a_broken_run_stops_nobody(done, tmp_path):
     assert f"suite run '{folder}'" in ended.stderr
 
 
-def test_a_run_that_was_killed_in_its_first_line_goes_on(tmp_path, monkeypatch):
+def test_a_run_killed_at_its_first_ledger_line_continues(tmp_path, monkeypatch):
     work = SuiteRunner(tmp_path, STARTER)
     with monkeypatch.context() as patch:
         patch.setenv(failpoints.VARIABLE, "ledger-line-torn")
@@ -102,7 +102,7 @@ def test_a_run_that_was_killed_in_its_first_line_goes_on(tmp_path, monkeypatch):
     assert row["status"] == "scored" and row["attempts"] == 1
 
 
-def test_looking_whether_a_run_is_owned_keeps_nobody_from_owning_it(tmp_path):
+def test_checking_the_owner_of_a_run_does_not_block_it(tmp_path):
     looking = RunLock(tmp_path)
     threading.Timer(0.1, looking.__exit__).start()
     with RunLock(tmp_path, PATIENCE_S):
@@ -118,7 +118,7 @@ def test_the_plan_starts_nothing(tmp_path):
     assert total["runs"] == 16 and total["episodes"] == 16 * (8 * 3 + 9) and total["core_hours"] > 0
 
 
-def test_a_run_that_fails_stops_nobody(tmp_path, monkeypatch):
+def test_a_failed_run_does_not_stop_others(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     work = SuiteRunner(tmp_path, STARTER + "[agents.codex]\n")
     ended = work.run()
@@ -146,7 +146,7 @@ def test_one_scheduler_for_one_suite(tmp_path):
     process.wait()
 
 
-def test_ctrl_c_once_ends_cleanly_and_says_how_to_go_on(tmp_path):
+def test_ctrl_c_once_ends_cleanly_and_names_the_next_command(tmp_path):
     work = SuiteRunner(tmp_path, STARTER + FOREVER)
     process = work.start()
     slow = "toys-Toy-v0__slow__s0"
@@ -178,7 +178,7 @@ def test_ctrl_c_twice_stops_at_once_and_leaves_nothing_broken(tmp_path, monkeypa
     assert work.record(name)["budget"]["charged"] == 4 and work.rows()[name]["score"] is not None
 
 
-def test_a_run_without_a_score_is_done_again_and_its_evidence_stays(tmp_path, monkeypatch):
+def test_a_run_without_a_score_is_repeated_and_its_folder_kept(tmp_path, monkeypatch):
     mood = tmp_path / "mood"
     mood.write_text("bad")
     monkeypatch.setenv("TOY_MOOD", str(mood))

@@ -1,4 +1,4 @@
-"""What is shown of a suite: reasons in one line, never obeyed, whoever wrote them."""
+"""The text of a suite: tables, progress lines, and reasons with all control characters escaped."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_names_of_others_are_one_line_of_text_as_well():
     assert r"t\x9b2J\nt__b" in found[-1] and r"a\u202e\na" in found[-1]
 
 
-def test_as_many_rows_as_there_is_room_for():
+def test_the_live_table_fits_the_terminal():
     rows = [
         row(run=f"r{i}", seed=i, status=SuiteRunStatus.RUNNING if i == 99 else SuiteRunStatus.WAITING)
         for i in range(100)
@@ -100,7 +100,7 @@ def test_what_superseded_attempts_cost_counts():
     assert is_over_cap(rows, SpendingCap(dollars=2))
 
 
-def test_core_time_that_nobody_knows_is_not_none(tmp_path):
+def test_unknown_core_time_is_not_zero(tmp_path):
     file = tmp_path / "some.toml"
     file.write_text("tasks = ['toys:Toy-v0']\n[agents.nop]\n[agents.starter]\n")
     planned = plan(Suite.read(file))
@@ -109,8 +109,8 @@ def test_core_time_that_nobody_knows_is_not_none(tmp_path):
     assert estimate(planned, [row(status=SuiteRunStatus.SCORED)] * 2).total.core_hours == 0
 
 
-def test_the_log_of_a_run_is_read_only_where_it_is_one(tmp_path):
-    """A suite's folder may come from elsewhere: what a link leads to is not told as a reason."""
+def test_a_log_must_be_a_plain_file(tmp_path):
+    """The folder of a suite may come from other people: links in it are not followed."""
     (tmp_path / "logs").mkdir()
     path = tmp_path / "logs" / "run.log"
     path.write_text("=== begun now\nit broke\n=== ended, exit code 2\n")

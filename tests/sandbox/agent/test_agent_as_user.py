@@ -1,4 +1,4 @@
-"""All of it again, as a user who is not root."""
+"""Run the tests of this folder again as an ordinary user."""
 
 from __future__ import annotations
 

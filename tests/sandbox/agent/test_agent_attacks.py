@@ -1,5 +1,4 @@
-"""What a hostile agent tries, at every level, as root and as an ordinary user; each attack works where nothing stops
-it."""
+"""Attacks of a hostile agent at every level, as root and as an ordinary user. Without isolation all attacks succeed."""
 
 from __future__ import annotations
 
@@ -53,7 +52,7 @@ class TestAsWhoeverWeAre:
         assert breaches(as_root("A")) == set()
 
     @NEEDS_ROOT
-    def test_at_level_b_a_path_can_be_looked_up_and_that_is_all(self):
+    def test_only_stat_succeeds_at_level_b(self):
         assert breaches(as_root("B")) == HELD_BY_NAMESPACES_ONLY
 
     @NEEDS_ROOT
@@ -83,7 +82,7 @@ class TestAsAnOrdinaryUser:
         assert breaches(self.outcomes(level)) == known | more
 
 
-def test_what_is_left_open_is_said():
+def test_residues_name_what_a_level_does_not_stop():
     said = " ".join(residues(AgentLevel.B, NetworkAccess.ALLOWED, abi=2, own_user=False))
     for word in ("stat", "mode", "signalled", "TCP port"):
         assert word in said

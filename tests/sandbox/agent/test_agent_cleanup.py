@@ -1,4 +1,4 @@
-"""However an agent ends, and whatever it has started, nobody of it is left."""
+"""However an agent ends, no process that it started is left."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def mark(testbed):
 
 
 def marked(mark: str) -> list[int]:
-    """Processes of the agent, by an argument that they all have."""
+    """Return the processes of the agent, found by an argument that they all have."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
@@ -84,7 +84,7 @@ class TestEnds:
         assert testbed.shell("exit 7", level)[0] == 7
         assert testbed.shell("kill -KILL $$", level)[0] == 128 + signal.SIGKILL
 
-    def test_a_program_that_goes_on_is_waited_for_and_can_be_asked_to_end(self, testbed, level):
+    def test_a_running_program_is_waited_for_and_can_be_terminated(self, testbed, level):
         script = "trap 'exit 5' TERM; touch alive; while :; do sleep 0.05; done"
         (testbed.workspace / "alive").unlink(missing_ok=True)
         with testbed.start(["/bin/bash", "-c", script], level) as process:
@@ -93,12 +93,12 @@ class TestEnds:
             process.terminate()
             assert process.wait(60) == 5
 
-    def test_what_the_program_leaves_behind_ends_with_it(self, testbed, level, mark):
+    def test_background_processes_end_with_the_program(self, testbed, level, mark):
         code, text = testbed.run(["python", "-c", DAEMON, mark], level)
         assert (code, marked(mark)) == (0, []), text
         assert (testbed.workspace / "alive").exists()
 
-    def test_kill_ends_all(self, testbed, level, mark):
+    def test_kill_ends_all_processes(self, testbed, level, mark):
         reader, writer = os.pipe()
         with testbed.start(["python", "-c", f"{DAEMON}\ntime.sleep(600)", mark], level, output=writer) as process:
             os.close(writer)
@@ -121,7 +121,7 @@ class TestEnds:
             process.kill()
         assert marked(mark) == []
 
-    def test_when_the_judge_is_killed_so_is_the_agent(self, testbed, level, mark):
+    def test_the_agent_ends_when_the_judge_is_killed(self, testbed, level, mark):
         source = f"{DAEMON}\ntime.sleep(600)"
         judge = subprocess.Popen(
             [sys.executable, str(HERE / "short_lived_judge.py"), level, mark, source, str(testbed.folder)]

@@ -1,4 +1,4 @@
-"""A level is claimed only where it holds, and nothing is started where a layer does not take."""
+"""A level is used only if it works, and no program starts if a layer of isolation fails."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ def test_the_best_level_of_this_machine_is_used():
     assert best_level((AgentLevel.B,)) is AgentLevel.B
 
 
-def test_without_namespaces_it_is_b():
+def test_without_namespaces_level_b_is_used():
     assert best_where_refused("unshare") == "B\n"
 
 
-def test_without_landlock_as_well_there_is_none_and_the_remedy_is_named():
+def test_without_landlock_too_no_level_works_and_the_remedy_is_named():
     text = best_where_refused("unshare", "landlock")
     assert "agents cannot be isolated on this machine" in text
     assert "level A: a layer of the agent's sandbox failed: unshare: Operation not permitted (" in text
@@ -51,7 +51,7 @@ def test_without_landlock_as_well_there_is_none_and_the_remedy_is_named():
 
 
 @pytest.mark.parametrize(("level", "call"), [("A", "unshare"), ("B", "landlock"), ("A", "seccomp"), ("B", "seccomp")])
-def test_a_program_is_never_started_where_a_layer_does_not_take(level, call):
+def test_no_program_starts_if_a_layer_fails(level, call):
     source = f"""
     import sys
     from agent_testbed import AgentTestbed
@@ -71,8 +71,8 @@ def test_a_program_is_never_started_where_a_layer_does_not_take(level, call):
     assert done.stdout == "refused: False\n", done.stderr
 
 
-def test_a_fence_that_is_not_whole_is_noticed_from_inside(monkeypatch):
-    """As if the list of what is shown were wrong: the last look around sees it."""
+def test_an_incomplete_sandbox_is_noticed_from_inside(monkeypatch):
+    """As if the list of visible paths were wrong: the last check in the sandbox notices it."""
     from evopolicygym.sandbox.agent import launch
 
     visible_files = launch.visible_files

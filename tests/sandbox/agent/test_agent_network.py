@@ -74,7 +74,7 @@ class TestReach:
         assert testbed.run(["python", "-c", ASK, str(testbed.api_port)], level, network=network)[1] == "the API\n"
 
     @pytest.mark.parametrize("network", list(NetworkAccess))
-    def test_another_api_port_only_when_the_network_is_open(self, testbed, level, network):
+    def test_the_api_of_another_run_is_reached_only_when_the_network_is_open(self, testbed, level, network):
         _, text = testbed.run(["python", "-c", ASK, str(testbed.other_api_port)], level, network=network)
         assert (testbed.canary in text) == (network is NetworkAccess.OPEN)
 
@@ -106,7 +106,7 @@ for address in (("169.254.169.254", 80), ("1.1.1.1", 443), ("1.1.1.1", 53)):
             assert process.traffic() == (ProxyTraffic("pypi.org", 443, False, 1, 0, 0),)
 
     def test_many_connections_use_up_little_of_the_judge(self, testbed, level):
-        """At level A they all go through the judge; nobody else may go short of descriptors for it."""
+        """At level A they all pass through the judge, which must not run out of descriptors."""
         (testbed.workspace / "hoarding").unlink(missing_ok=True)
         with socket.create_server(("127.0.0.1", 0), backlog=512) as silent:
             port, before = silent.getsockname()[1], len(os.listdir("/proc/self/fd"))
@@ -117,7 +117,7 @@ for address in (("169.254.169.254", 80), ("1.1.1.1", 443), ("1.1.1.1", 53)):
                 process.kill()
             assert len(os.listdir("/proc/self/fd")) <= before
 
-    def test_much_passes_unchanged(self, testbed, level):
+    def test_large_transfers_pass_unchanged(self, testbed, level):
         with socket.create_server(("127.0.0.1", 0)) as echo:
             threading.Thread(target=_echo, args=(echo,), daemon=True).start()
             port = echo.getsockname()[1]

@@ -1,5 +1,5 @@
-"""Simulators that somebody has installed on the machine stay hidden from agents, wherever they are; where an agent must
-see one, or can reach more than the API of its run, its record says so."""
+"""Simulators that are installed on the machine are hidden from agents. If an agent must see one, or can reach more than
+the API of its run, the record says so."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class TestPlantedInTheUsualPlaces:
         assert set(seen_by(user)["none"]["found"]) >= {*planted_simulators.PLACES, planted_simulators.LIBRARY}
 
     @pytest.mark.parametrize("level", CONFINED)
-    def test_none_is_found_in_a_cell_where_everything_else_works(self, user, level):
+    def test_no_simulator_is_found_in_the_sandbox(self, user, level):
         found = seen_by(user)[level]
         assert found["found"] == [] and found["works"]
 
@@ -109,7 +109,7 @@ def test_other_pythons_are_shown_without_packages_and_simulators(installation, l
         assert whole.count("CANARY") == 3  # shown on purpose, it is shown
 
 
-def test_what_is_found_by_name(tmp_path):
+def test_simulators_are_found_by_name(tmp_path):
     root = tmp_path.resolve()
     hidden = {plant(root / "a", "gymnasium"), plant(root / "b", "Box2D"), plant(root / "c", "highway_env")}
     for name in (
@@ -132,7 +132,7 @@ def test_what_is_found_by_name(tmp_path):
     assert str(root / "venv/lib/python3.11/site-packages/minigrid") in simulators_beneath(str(root))
 
 
-def test_a_client_whose_environment_holds_a_simulator_is_shown_it_and_that_is_said(tmp_path):
+def test_a_simulator_in_the_environment_of_a_client_is_recorded(tmp_path):
     """Its packages must be seen, or it does not run."""
     environment = tmp_path.resolve() / "tool"
     program = environment / "bin" / "client"
@@ -170,7 +170,7 @@ def serve_canary(address: tuple[str, int]) -> socket.socket:
 
 @pytest.mark.parametrize("level", CONFINED)
 @pytest.mark.parametrize("network", [NetworkAccess.ALLOWED, NetworkAccess.NONE])
-def test_where_the_port_of_the_api_is_reached_at_any_address_the_record_says_so(level, network):
+def test_the_record_says_whether_the_port_is_reached_at_other_addresses(level, network):
     """The record must neither hide it nor claim it where it is not so."""
     with AgentTestbed() as testbed:
         listener = serve_canary(("127.0.0.2", testbed.api_port))

@@ -47,7 +47,7 @@ class TestPython:
         )
         assert (code, text) == (0, "[0.5, 0.5]\nlibrary\n")
 
-    def test_the_environment_is_the_cells_alone(self, testbed, level, monkeypatch):
+    def test_environment_variables_are_not_inherited(self, testbed, level, monkeypatch):
         monkeypatch.setenv("OPENAI_API_KEY", testbed.canary)
         _, text = testbed.run(["python", "-c", "import json, os; print(json.dumps(dict(os.environ)))"], level,
                            environment={"TOLD": "yes"}, network=NetworkAccess.NONE)  # fmt: skip
@@ -115,7 +115,7 @@ class TestFolders:
         with pytest.raises(UserError, match=r"no-such-program cannot be started in the agent's sandbox.*\n.*PATH is"):
             testbed.run(["no-such-program"], level)
 
-    def test_links_flipped_during_a_snapshot_win_nothing(self, testbed, level, tmp_path):
+    def test_links_swapped_during_a_snapshot_are_not_followed(self, testbed, level, tmp_path):
         """Until every way it can go was seen; if one does not come in two minutes, nothing was proven."""
         flip = """
         import os
