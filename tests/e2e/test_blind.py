@@ -46,7 +46,12 @@ def names_told(task: str, lines: set[str]) -> set[str]:
 
 @pytest.mark.parametrize(
     ("slug", "options"),
-    [("acrobot", ()), ("reacher", ("--agent-isolation", "B")), ("four-rooms", ()), ("fetch-push", ())],
+    [
+        ("acrobot", ()),
+        ("reacher", ("--agent-isolation", "B")),
+        ("four-rooms", ("--variant", "disguised")),
+        ("fetch-push", ()),
+    ],
 )
 def test_nothing_that_an_agent_can_read_names_a_blind_task(tmp_path, of_any_task, slug, options):
     read = lines_read(tmp_path, f"core16/{slug}", "--text", "blind", *options)
