@@ -25,13 +25,15 @@ from engine import CONSTANT, bare
 
 from evopolicygym.execution.records import Episode, EpisodeResult, Recording
 from evopolicygym.files import sync_tree
-from evopolicygym.judge import feedback
+from evopolicygym.judge.delivery import copy_to_workspace, shown_files
 from evopolicygym.judge.events import Refused
-from evopolicygym.judge.feedback import FeedbackWriter, summarize
+from evopolicygym.judge.feedback import FeedbackWriter
 from evopolicygym.judge.judge import Judge
 from evopolicygym.judge.protocol import SubmitRequest, Verdict
 from evopolicygym.judge.submission import accept, execute
+from evopolicygym.judge.summary import summarize
 from evopolicygym.runs.open_run import open_run
+from evopolicygym.tasks.conditions import FeedbackLevel
 from evopolicygym.tasks.splits import Split
 
 TASK = "core16/reacher"
@@ -118,9 +120,9 @@ class Parts:
         summary = summarize(accepted, Verdict.OK, load, results, 0.0, judge.state.remaining)
         self.timed("feedback written", lambda: staged.write(summary, load, results))
         self.timed("feedback synced, published", lambda: staged.publish(paths.feedback / f"part_{number:03}"))
-        self.timed(
-            "delivery", lambda: feedback.copy_to_workspace(paths.feedback / f"part_{number:03}", paths.workspace)
-        )
+        source = paths.feedback / f"part_{number:03}"
+        shown = shown_files(source, summary, FeedbackLevel.TRAJECTORY)
+        self.timed("delivery", lambda: copy_to_workspace(source, paths.workspace, shown))
         self.timed("all from the charge on", lambda: execute(judge, accepted))
 
 

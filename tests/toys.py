@@ -209,6 +209,20 @@ class Steering(Toy):
         return float(action.sum())
 
 
+class Telling(Toy):
+    """Tells its seed in ``info``, in many forms, beside numbers that may be shown."""
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        self.given = seed or 0
+        return super().reset(seed=seed, options=options)
+
+    def step(self, action: Any) -> Any:
+        observation, reward, terminated, truncated, _ = super().step(action)
+        info = {"x_position": 0.5 * self.steps, "rewards": {"forward": 1.0}, "is_success": self.steps > 5}
+        told = {"place": self.given, "where": [self.given + 1, 2], "half": self.given % 2**32, "text": str(self.given)}
+        return observation, reward, terminated, truncated, {**info, **told, "seed": 3.5, "nested": {"n": self.given}}
+
+
 class Everything(Toy):
     """Every kind of space that a policy can meet; the reward shows whether the action arrived as it was sent."""
 
@@ -344,6 +358,7 @@ ENVIRONMENTS = {
     "Dials-v0": Dials,
     "Levels-v0": Levels,
     "Steering-v0": Steering,
+    "Telling-v0": Telling,
     "Everything-v0": Everything,
     "Nested-v0": Nested,
     "Unmeasured-v0": Unmeasured,

@@ -1,4 +1,4 @@
-"""Limits of a policy's episode: declared by a task, enforced by the jail, shown to the agent."""
+"""Limits of a policy's episode (declared by a task, enforced by the jail, shown to the agent) and of its feedback."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Final
 
 WALL_FACTOR: Final = 10.0
+WORKSPACE_FEEDBACK_BYTES: Final = 2 << 30  # of the agent's copy; beyond it, large files of old submissions are removed
 
 
 @dataclass(frozen=True)

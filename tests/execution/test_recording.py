@@ -21,6 +21,7 @@ from evopolicygym.execution.short_floats import shortest
 from evopolicygym.execution.step_info import InfoFilter
 from evopolicygym.files import link_unnamed, open_unnamed
 from evopolicygym.tasks import simulator
+from evopolicygym.tasks.conditions import TaskView, TextLevel
 from evopolicygym.tasks.registry import CORE16_ORDER, core16
 
 STEPS = 12
@@ -98,6 +99,24 @@ def test_info_with_a_hidden_name_is_left_out(name):
         "speed": 2.0,
         "rewards.on_road": 1.0,
     }
+
+
+@pytest.mark.parametrize("text", [TextLevel.BRIEF, TextLevel.BLIND])
+def test_info_is_recorded_without_what_tells_the_seed(tmp_path, text):
+    """At the blind text it is left out."""
+    task = toy_task("Telling-v0").seen(TaskView(text))
+    policy_player = PolicyPlayer(task, tmp_path)
+    policy_player.play(policy_source(), Recording(str(tmp_path)))
+    policy_player.engine.close()
+    with np.load(tmp_path / "episode.npz", allow_pickle=False) as episode:
+        shown = {name: episode[name].tolist() for name in episode.files if name.startswith("info_")}
+    first = json.loads((tmp_path / "trajectory.jsonl").read_text().splitlines()[0])
+    if text is TextLevel.BLIND:
+        assert shown == {} and "info" not in first
+        return
+    assert set(shown) == {"info_x_position", "info_rewards_forward", "info_is_success"}
+    assert shown["info_x_position"] == [0.5 * step for step in range(1, 11)]
+    assert first["info"] == {"x_position": 0.5, "rewards.forward": 1.0, "is_success": 0.0}
 
 
 def test_large_observations_go_to_an_archive(policy_player, tmp_path):

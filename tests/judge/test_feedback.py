@@ -123,16 +123,22 @@ def test_a_recording_that_is_too_large_is_cut_and_reported(serve):
         assert not list(folder.glob(".*"))
         sizes = {path.name: path.stat().st_size for path in folder.iterdir()}
         assert sizes["trajectory.jsonl"] + sizes["episode.npz"] < 34 * MIB
-        assert sizes.get("video.mp4", 0) < 33 * MIB and ("video.mp4" in sizes) == (number == 0)
-    with av.open(str(episode(server, summary) / "video.mp4")) as video:
+        assert "video.mp4" not in sizes
+    film = server.root / summary["feedback"] / "episodes" / "ep_000" / "video.mp4"
+    assert film.stat().st_size < 33 * MIB
+    with av.open(str(film)) as video:
         assert 10 < sum(1 for _ in video.decode(video=0)) < 160
 
 
-@pytest.mark.parametrize(("option", "filmed"), [("none", []), ("all", [0, 1, 2])])
-def test_which_episodes_are_filmed(serve, option, filmed):
-    server = serve("--video", option, *SMALL)
-    summary = submit(server, cases=(0, 1, 2))
-    assert [number for number in range(3) if (episode(server, summary, number) / "video.mp4").exists()] == filmed
+@pytest.mark.parametrize(
+    ("options", "filmed", "shown"), [(("--video", "first"), 1, 0), (("--feedback", "video"), 3, 3)]
+)
+def test_films_are_shown_at_their_level_alone(serve, options, filmed, shown):
+    """``--video`` films for people: the judge's copy has it, the agent's does not."""
+    server = serve(*options, *SMALL)
+    submit(server, cases=(0, 1, 2))
+    found = [len(list((root / "feedback").rglob("video.mp4"))) for root in (server.root, server.workspace)]
+    assert found == [filmed, shown]
 
 
 def test_control_characters_of_an_agent_are_escaped(serve):

@@ -15,9 +15,12 @@ from typing import Any
 import pytest
 from feedback_helpers import submit
 
-from evopolicygym.judge import feedback as judge_feedback
+from evopolicygym.judge import delivery
+from evopolicygym.tasks.conditions import FeedbackLevel
 from process_helpers import assert_killed_in, kill_self
 from server_helpers import AS_USER, SMALL, Server
+
+SHOWN = delivery.ShownFiles(delivery.FILES[FeedbackLevel.TRAJECTORY])
 
 
 @pytest.fixture(scope="module")
@@ -38,9 +41,10 @@ def test_partly_delivered_feedback_is_removed():
             os.chown(path, 65534, 65534, follow_symlinks=False)
         script = f"""
 from pathlib import Path
-from evopolicygym.judge import feedback as delivery
+from evopolicygym.judge import delivery
+shown = delivery.ShownFiles(frozenset(('trajectory.jsonl', 'summary.json')))
 try:
-    delivery.copy_to_workspace(Path({str(source)!r}), Path({str(feedback.parent)!r}))
+    delivery.copy_to_workspace(Path({str(source)!r}), Path({str(feedback.parent)!r}), shown)
 except delivery.DeliveryFailed:
     print("undeliverable")
 """
@@ -90,6 +94,6 @@ def test_feedback_is_readable_after_a_kill_at_its_rename(tmp_path, monkeypatch):
     (workspace := tmp_path / "workspace").mkdir()
     with monkeypatch.context() as patch:
         patch.setattr(os, "rename", rename_and_die)
-        assert_killed_in(lambda: judge_feedback.copy_to_workspace(source, workspace))
-    judge_feedback.copy_to_workspace(source, workspace)
+        assert_killed_in(lambda: delivery.copy_to_workspace(source, workspace, SHOWN))
+    delivery.copy_to_workspace(source, workspace, SHOWN)
     assert (workspace / "feedback" / "submit_001").stat().st_mode & 0o777 == 0o555

@@ -16,8 +16,11 @@ import pytest
 from feedback_helpers import read_strict_json, remove, submit
 
 from conftest import policy_source
-from evopolicygym.judge import feedback as judge_feedback
+from evopolicygym.judge import delivery
+from evopolicygym.tasks.conditions import FeedbackLevel
 from server_helpers import SMALL, Server, command
+
+SHOWN = delivery.ShownFiles(delivery.FILES[FeedbackLevel.TRAJECTORY])
 
 
 @pytest.fixture(scope="module")
@@ -144,7 +147,7 @@ def test_delivery_fails_cleanly_if_the_agent_fills_the_folder(tmp_path, monkeypa
     feedback.mkdir(parents=True)
     (source / "episodes" / "ep_000").mkdir(parents=True)
     (source / "summary.json").write_text("{}")
-    copy_file = judge_feedback._copy_file
+    copy_file = delivery._copy_file
 
     def build(path: str, name: str, target: int) -> None:
         (inner,) = feedback.glob(".submit_001-*")
@@ -157,12 +160,12 @@ def test_delivery_fails_cleanly_if_the_agent_fills_the_folder(tmp_path, monkeypa
         os.close(descriptor)
         copy_file(path, name, target)
 
-    monkeypatch.setattr(judge_feedback, "_copy_file", build)
+    monkeypatch.setattr(delivery, "_copy_file", build)
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (limits[1], limits[1]))  # or it runs out of these first
     try:
-        with pytest.raises(judge_feedback.DeliveryFailed):
-            judge_feedback.copy_to_workspace(source, feedback.parent)
+        with pytest.raises(delivery.DeliveryFailed):
+            delivery.copy_to_workspace(source, feedback.parent, SHOWN)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
         subprocess.run(["rm", "-r", feedback], check=True)  # Python could not

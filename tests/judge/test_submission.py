@@ -127,7 +127,7 @@ def test_a_busy_refusal_is_free_and_polling_ends(serve):
 
 
 def test_feedback_is_complete_and_reads_back(serve):
-    server = serve("--video", "first", *("--jobs", "1", "--seeds", "paper"))
+    server = serve("--jobs", "1", "--seeds", "paper")
     server.policy(policy_source("print('hi', obs[0]); return 1"))
     _, result = server.submit([5, 6])
     folder = server.workspace / result["summary"]["feedback"]
@@ -139,6 +139,5 @@ def test_feedback_is_complete_and_reads_back(serve):
         with np.load(episode / "episode.npz", allow_pickle=False) as arrays:
             assert [*accumulate(arrays["reward"].tolist())][-1] == pytest.approx(result["summary"]["returns"][number])
         assert (episode / "stdout.txt").read_text().count("hi") == 10
-        assert (episode / "video.mp4").exists() == (number == 0)
     canonical = server.root / "feedback" / "submit_001"
     assert (canonical / "summary.json").read_bytes() == (folder / "summary.json").read_bytes()

@@ -37,7 +37,8 @@ class SubmissionRefused(Exception):
 class Feedback:
     """How one submission ended.
 
-    ``status`` is ``ok``, or why the policy did not load; then ``returns`` is empty and ``mean`` None. ``remaining`` are
+    ``status`` is ``ok``, or why the policy did not load; then ``returns`` is empty and ``mean`` None. At feedback level
+    ``score``, ``returns`` and ``lengths`` are empty as well. ``remaining`` are
     the episodes that are left of the budget. ``folder`` holds the details, ``summary`` what its summary.json says."""
 
     submit_id: str
@@ -141,8 +142,8 @@ class Workspace:
             submit_id=answer["submit_id"],
             status=answer["status"],
             cases=tuple(summary["env_instances"]),
-            returns=tuple(summary["returns"]),
-            lengths=tuple(summary["lengths"]),
+            returns=tuple(summary.get("returns", ())),
+            lengths=tuple(summary.get("lengths", ())),
             mean=summary["mean_return"],
             remaining=summary["remaining_budget"],
             folder=self.path / summary["feedback"],

@@ -45,7 +45,8 @@ class EpisodeError:
 @dataclass(frozen=True)
 class EpisodeResult:
     """One rollout, played. ``score`` is the return, or what a failed episode scores instead. ``left_out`` names what
-    is missing from its recording. ``policy_wall_s`` is the wall time that the judge waited for the policy."""
+    is missing from its recording. ``policy_wall_s`` is the wall time that the judge waited for the policy,
+    ``act_cpu_s`` the mean CPU time of an action."""
 
     number: int
     case: Case
@@ -63,6 +64,7 @@ class EpisodeResult:
     policy_cpu_s: float
     left_out: tuple[str, ...] = ()
     policy_wall_s: float = 0.0
+    act_cpu_s: float = 0.0
 
 
 def not_played(episode: Episode, score: float, error: EpisodeError) -> EpisodeResult:

@@ -156,6 +156,7 @@ class Worker:
             policy_cpu_s=process.ended.cpu_s,
             left_out=progress.left_out,
             policy_wall_s=process.waited_s,
+            act_cpu_s=max(0.0, process.ended.cpu_s - process.init_cpu_s) / max(1, progress.length),
         )
 
 

@@ -10,11 +10,13 @@ from enum import StrEnum
 from typing import Final
 
 from evopolicygym.execution.engine import Engine
+from evopolicygym.judge.delivery import large_bytes
 from evopolicygym.judge.events import Event, Refused
 from evopolicygym.judge.ledger import Ledger, LedgerUnwritable
 from evopolicygym.judge.protocol import Refusal
 from evopolicygym.judge.state import RunState, apply, fold
 from evopolicygym.run_paths import RunPaths
+from evopolicygym.tasks.conditions import FeedbackLevel
 from evopolicygym.tasks.splits import Case, Split, Splits, cases
 from evopolicygym.tasks.task import Task
 
@@ -40,6 +42,7 @@ class RunContext:
     splits: Splits
     engine: Engine
     videos: Videos = Videos.NONE
+    feedback: FeedbackLevel = FeedbackLevel.TRAJECTORY
 
 
 class Judge:
@@ -57,6 +60,7 @@ class Judge:
     ) -> None:
         self.paths, self.context, self._make_room, self.redact = paths, context, make_room, redact
         self._ledger, self._lock = Ledger(paths.ledger), threading.Lock()
+        self._delivered_bytes: dict[str, int] = {}
         self.state: RunState = fold(self._ledger.replay())
 
     @property
@@ -79,6 +83,15 @@ class Judge:
                     raise
                 line = self._ledger.append(event)
             self.state = apply(self.state, line.event(), line.time)  # as a reader of the ledger would
+
+    def delivered_bytes(self, name: str) -> int:
+        """Return the size of the large files that the agent was given for a submission; 0 if its feedback is gone."""
+        if name not in self._delivered_bytes:
+            try:
+                self._delivered_bytes[name] = large_bytes(self.paths.feedback / name, self.context.feedback)
+            except OSError:
+                return 0
+        return self._delivered_bytes[name]
 
     def refused(self, refusal: Refusal) -> None:
         """Count a refusal. It is only a statistic: a full disk must not turn a refusal into a failure."""

@@ -116,6 +116,9 @@ def _expand(instances: list[int] | str) -> tuple[int, ...]:
 
 def _explain(error: ValidationError) -> str:
     """Return one line for the first mistake; pydantic lists one for each branch of a union."""
+    for mistake in error.errors(include_url=False, include_context=False):
+        if mistake["type"] == "string_pattern_mismatch":
+            return f"cannot read {mistake['input']!r:.60}: write numbers and ranges, such as 0,1 or 0-7 or 0-3,7"
     first = error.errors(include_url=False, include_input=False, include_context=False)[0]
     where = ".".join(
         str(part) for part in first["loc"] if not str(part).startswith(("list[", "constrained", "function"))

@@ -8,22 +8,26 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import Final
+from typing import Any, Final
 
 from evopolicygym.errors import Fault, is_permanent
 from evopolicygym.execution.engine import OutOfTime
 from evopolicygym.execution.records import Episode, EpisodeResult, FaultReport, LoadResult, Recording, redacted, scaled
 from evopolicygym.files import is_shortage, sync, sync_tree
-from evopolicygym.judge import feedback
+from evopolicygym.judge import delivery
+from evopolicygym.judge.contact_sheet import write_sheet
+from evopolicygym.judge.delivery import shown_files
 from evopolicygym.judge.events import Charged, Closed, Judged, Refunded, episode_stats
 from evopolicygym.judge.failpoints import failpoint
-from evopolicygym.judge.feedback import FeedbackWriter, summarize
+from evopolicygym.judge.feedback import FeedbackWriter
 from evopolicygym.judge.judge import Judge
 from evopolicygym.judge.ledger import LedgerUnwritable
 from evopolicygym.judge.protocol import Reason, Refusal, SubmitRequest, Verdict
 from evopolicygym.judge.state import RunPhase, RunState, Submission
+from evopolicygym.judge.summary import change, summarize, worst_episode
+from evopolicygym.limits import WORKSPACE_FEEDBACK_BYTES
 from evopolicygym.sandbox.checkpoints import Checkpoint, SnapshotRefused, remove_tree
-from evopolicygym.tasks.conditions import UNTOLD
+from evopolicygym.tasks.conditions import UNTOLD, FeedbackLevel
 from evopolicygym.tasks.splits import Split
 
 BUDGET_SPENT: Final = "budget_spent"
@@ -89,14 +93,34 @@ def deliver(judge: Judge, submission: Submission) -> None:
     """Copy the feedback to the workspace. Damage by the agent there is logged, not repaired, and costs nothing."""
     for pause_s in (*PAUSES_S, None):
         try:
-            feedback.copy_to_workspace(judge.paths.feedback / submission.name, judge.paths.workspace)
+            _deliver(judge, submission)
             break
-        except feedback.DeliveryFailed as error:
+        except delivery.DeliveryFailed as error:
             if pause_s is None or not is_shortage(error.__cause__):
                 log.warning("%s", error)
                 break
             time.sleep(pause_s)
     failpoint("feedback-delivered")
+
+
+def _deliver(judge: Judge, submission: Submission) -> None:
+    judged = judge.state.submissions[submission.number].judged
+    assert judged is not None
+    feedback, workspace = judge.paths.feedback, judge.paths.workspace
+    source, removed = feedback / submission.name, _removed(judge)
+    try:
+        shown = shown_files(source, judged.summary, judge.context.feedback, submission.name in removed)
+    except OSError as error:
+        raise delivery.DeliveryFailed(f"the feedback of {submission.name} cannot be read: {error}") from error
+    delivery.copy_to_workspace(source, workspace, shown)
+    for name in removed:
+        delivery.remove_large_files(feedback / name, workspace)
+
+
+def _removed(judge: Judge) -> list[str]:
+    """Return the submissions whose large files the agent no longer has, as it was told last."""
+    judged = [submission.judged for submission in judge.state.submissions.values() if submission.judged]
+    return judged[-1].summary.get("removed", []) if judged else []
 
 
 def _repeated(earlier: Submission, request: SubmitRequest) -> Submission:
@@ -131,7 +155,7 @@ def _judge(judge: Judge, submission: Submission) -> None:
         verdict, results = _play(judge, submission, writer, load)
         wall_s = time.perf_counter() - began
         shown = [scaled(result, judge.context.task.view.reward_scale) for result in results]
-        summary = summarize(submission, verdict, load, shown, wall_s, judge.state.remaining)
+        summary = _summary(judge, submission, verdict, load, shown, wall_s, writer)
         digest = writer.write(summary, load, shown)
         failpoint("feedback-staged")
         writer.publish(judge.paths.feedback / submission.name)
@@ -143,6 +167,28 @@ def _judge(judge: Judge, submission: Submission) -> None:
     judge.record(
         Judged(submission.number, verdict, played, summary["clipped_actions"], wall_s, summary, digest)
     )  # fmt: skip
+
+
+def _summary(
+    judge: Judge,
+    submission: Submission,
+    verdict: Verdict,
+    load: LoadResult,
+    results: list[EpisodeResult],
+    wall_s: float,
+    writer: FeedbackWriter,
+) -> dict[str, Any]:
+    """Return the summary with all that compares this submission with earlier ones, and draw its worst episode."""
+    context, remaining = judge.context, judge.state.remaining
+    summary = summarize(submission, verdict, load, results, wall_s, remaining)
+    earlier = [each for each in judge.state.submissions.values() if each.number < submission.number and each.judged]
+    summary["change"] = change(summary, earlier)
+    worst = worst_episode(summary)
+    if worst and context.feedback in (FeedbackLevel.TRAJECTORY, FeedbackLevel.VIDEO):
+        worst |= write_sheet(context.engine.obs_space, writer.episode(worst["episode"]), writer.folder)
+    sizes = {each.name: judge.delivered_bytes(each.name) for each in earlier}
+    sizes[submission.name] = delivery.large_bytes(writer.folder, context.feedback)
+    return summary | {"worst": worst, "removed": delivery.over_the_cap(sizes, WORKSPACE_FEEDBACK_BYTES)}
 
 
 def _play(

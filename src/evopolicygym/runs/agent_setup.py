@@ -23,6 +23,7 @@ from evopolicygym.agents.definitions import Client
 from evopolicygym.agents.prices import Price
 from evopolicygym.errors import UserError
 from evopolicygym.files import sync_tree
+from evopolicygym.judge.delivery import make_feedback_folder
 from evopolicygym.run_paths import RunPaths
 from evopolicygym.runs import install_paths, workspace
 from evopolicygym.runs.agent_process import AgentCommand, AgentRunner, CliAgent, JsonLinesAgent
@@ -85,7 +86,7 @@ class AgentSetup:
             home=agent_home.home,
             temporary=agent_home.temporary,
             python=agent_home.python,
-            feedback=paths.feedback,
+            feedback=make_feedback_folder(paths.workspace),
             readable=(*installed.readable, agent_home.programs),
             libraries=installed.libraries,
             environment={"PYTHONPATH": str(agent_home.programs), **environment},

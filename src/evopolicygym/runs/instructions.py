@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
+from evopolicygym.execution.columns import column_names
 from evopolicygym.execution.recording import large_arrays
-from evopolicygym.judge.judge import Videos
 from evopolicygym.judge.protocol import LAST, MAX_EPISODES
+from evopolicygym.limits import WORKSPACE_FEEDBACK_BYTES
 from evopolicygym.runs.settings import RunSettings
 from evopolicygym.sandbox.checkpoints import MAX_BYTES, MAX_FILES
-from evopolicygym.tasks.conditions import OwnModels
+from evopolicygym.tasks.conditions import FeedbackLevel, OwnModels, TextLevel, Variant
 from evopolicygym.tasks.spaces import Schema
 
 OWN_MODELS: Final = {
@@ -20,6 +21,50 @@ OWN_MODELS: Final = {
 - You may not use a model of the task, neither inside the policy nor outside it: no copied transition or reward
   functions, and no episodes simulated without a submission. Parameters may be fitted to recorded episodes.""",
 }
+
+
+SCORE_FEEDBACK: Final = """\
+## What you get back
+
+The mean return over the cases you named, and nothing about single cases. `feedback/submit_NNN/` holds:
+
+- `summary.json`: status, mean return, number and kinds of errors, and the remaining budget
+- `errors.txt`: one traceback of each kind of error. What the policy prints in an episode does not come back
+"""
+FEEDBACK: Final = """\
+## What you get back
+
+`feedback/submit_NNN/` holds:
+
+- `summary.json`: status, returns, lengths, mean, errors and the remaining budget; lists are in the order of the cases
+  you named{summary}
+- `errors.txt`: all tracebacks
+- `episodes/ep_XXX/` for each episode, in the same order:
+{episode}
+{reading}"""
+SUMMARY: Final = """. `change` has the differences to the last submission that played the same cases, `act_cpu_ms` the
+  CPU time of an action, `worst` the worst episode; `worst.png` or `worst.txt` show what it saw, if that can be drawn"""
+TRAJECTORY: Final = (
+    "  - `episode.npz`: everything as arrays, exactly",
+    "  - `trajectory.jsonl`: the same for reading, with rounded numbers: one line per step with `t`, `obs`, `action`,\n"
+    "    `reward`; the last one has only the final `obs`",
+)
+READING: Final = """
+Do not print whole trajectories: they are long. Load the arrays, and print what you need:
+
+```python
+import numpy as np
+episode = np.load("feedback/submit_001/episodes/ep_000/episode.npz")
+obs, reward = episode["{first}"], episode["reward"]  # all names: episode.files
+```
+
+Observations are {arrays}, with one row more than there are steps: the last row is the final observation. `terminated`
+and `truncated` say how the episode ended.{info}{large} Once `feedback/` is larger than {gibibytes} GiB, trajectories of
+the oldest submissions are removed; `removed` in `summary.json` names them.
+"""
+INFO: Final = " Numbers that the environment reports beside the reward are `info_NAME` (nan where missing)."
+LARGE: Final = """ In
+`trajectory.jsonl`, `{"npz": NAME, "row": ROW}` stands for `episode[NAME][ROW]`."""
 
 
 def render_instructions(settings: RunSettings, task_text: str, obs_space: Schema) -> str:
@@ -86,25 +131,24 @@ A submission may name at most {most} episodes, and only one runs at a time. `sys
 
 
 def feedback_section(settings: RunSettings, obs_space: Schema) -> str:
-    lines = [
-        "- `summary.json`: returns, lengths, errors and the remaining budget; lists are in the order of the cases you "
-        "named",
-        "- `errors.txt`",
-        "- `episodes/ep_XXX/` for each episode, in the same order:",
-        "  - `episode.npz`: all arrays, exactly; `numpy.load` reads it",
-        "  - `trajectory.jsonl`: one line per step with `t`, `obs`, `action`, `reward`; the last line has only the "
-        "final `obs`",
-    ]
-    if any(large_arrays(obs_space)):
-        lines.append('    There, `{"npz": NAME, "row": ROW}` stands for `numpy.load("episode.npz")[NAME][ROW]`')
-    lines += [
+    """Return what there is at the run's feedback level. The policy's own errors are told at every level."""
+    level = settings.feedback
+    if level is FeedbackLevel.SCORE:
+        return SCORE_FEEDBACK
+    episode = [
         "  - `stdout.txt` and `stderr.txt`: what the policy printed, the first 64 KiB of each",
         "  - `error.txt` if the episode failed",
     ]
-    films = {Videos.FIRST: "  - `video.mp4` in the first episode", Videos.ALL: "  - `video.mp4`"}
-    if settings.video in films:
-        lines.append(films[settings.video])
-    return "## What you get back\n\n`feedback/submit_NNN/` holds:\n\n" + "\n".join(lines) + "\n"
+    if level is FeedbackLevel.SUMMARY:
+        return FEEDBACK.format(summary="", episode="\n".join(episode), reading="")
+    if level is FeedbackLevel.VIDEO:
+        episode.insert(0, "  - `video.mp4`: a film of the episode, one frame per step")
+    info = "" if settings.text is TextLevel.BLIND or settings.variant is Variant.DISGUISED else INFO
+    large = LARGE if any(large_arrays(obs_space)) else ""
+    names = list(column_names("obs", obs_space).values())
+    arrays, gibibytes = ", ".join(f"`{name}`" for name in names), WORKSPACE_FEEDBACK_BYTES >> 30
+    reading = READING.format(first=names[0], arrays=arrays, info=info, large=large, gibibytes=gibibytes)
+    return FEEDBACK.format(summary=SUMMARY, episode="\n".join([*TRAJECTORY, *episode]), reading=reading)
 
 
 def example_cases(budget: int) -> tuple[str, str]:

@@ -48,7 +48,7 @@ PATTERNS: Final = {
     r"|0\.0025[ \t]{0,9}\*",
 }
 COMPILED: Final = {kind: re.compile(pattern) for kind, pattern in PATTERNS.items()}
-OUR_FILES: Final = frozenset({"AGENTS.md", "submit.py"})
+OUR_FILES: Final = frozenset({"AGENTS.md", "submit.py", "check_policy.py", "first_observation.npz"})
 FEEDBACK: Final = "feedback"
 MAX_BYTES: Final = 24 << 20  # of transcripts, and as much of the workspace
 MAX_FILE_BYTES: Final = 8 << 20

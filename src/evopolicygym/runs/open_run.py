@@ -43,7 +43,7 @@ from evopolicygym.runs.settings import EngineName, IsolationChoice, RunSettings
 from evopolicygym.runs.trust import check_task_is_given, is_signed_here, sign, without_seal_key
 from evopolicygym.sandbox.checkpoints import remove_tree, sweep
 from evopolicygym.sandbox.policy.jail import Level, residues
-from evopolicygym.tasks.conditions import UNSTATED
+from evopolicygym.tasks.conditions import UNSTATED, FeedbackLevel
 from evopolicygym.tasks.contract import render
 from evopolicygym.tasks.ids import comparable_facts, ids, machine_facts
 from evopolicygym.tasks.registry import find_task, is_installed_task
@@ -221,7 +221,7 @@ def _started(
 ) -> Iterator[OpenRun]:
     make_key = not has_begun(paths.root)
     task, splits = settings.played_task(make_key), settings.splits(make_key)
-    context = partial(RunContext, task, splits, videos=Videos(settings.video))
+    context = partial(RunContext, task, splits, videos=settings.films, feedback=settings.feedback)
     redactor = Redactor(secret_values(settings.agent) if settings.agent else {})
     with (
         _logging(paths.logs / "judge.log"),
@@ -248,6 +248,8 @@ def _begin(run: OpenRun, task: Task, ids: dict[str, Any], agent_facts: dict[str,
     config = settings.toml().encode()
     write_atomic(run.paths.config, config)
     workspace.make_workspace(run.paths, settings, run.task_text, engine.obs_space, engine.action_space)
+    if settings.feedback in (FeedbackLevel.TRAJECTORY, FeedbackLevel.VIDEO):
+        workspace.write_first_observation(run.judge)
     failpoint("opening")
     facts = {
         "evopolicygym": __version__,
@@ -335,7 +337,7 @@ def make_engine(
 ) -> Iterator[Engine]:
     """Start the engine that plays the run's episodes. ``slots`` are given if runs share them, and with Ray the
     ``cluster`` that they belong to."""
-    filming = Videos(settings.video) is not Videos.NONE
+    filming = settings.films is not Videos.NONE
     levels, stock = settings.isolation.levels(), settings.stock
     if settings.engine is EngineName.LOCAL:
         with LocalEngine(task, settings.jobs, levels, store, filming, stock, slots) as engine:

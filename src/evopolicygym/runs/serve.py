@@ -48,7 +48,8 @@ async def serve_run(run: OpenRun, play: Play) -> None:
     queue = SubmissionQueue(run.judge)
     service = _RunService(run, queue)
     context, (listener, address) = run.judge.context, bind(run.paths.root)
-    task = ServedTask(context.task, run.task_text, context.engine.obs_space, context.engine.action_space)
+    spaces = context.engine.obs_space, context.engine.action_space
+    task = ServedTask(context.task, run.task_text, *spaces, context.feedback)
     try:
         async with owner_socket.answer_commands(run.paths.root, service.answer), service.reporting_the_end():
             async with serve_requests(build_app(queue, task, address.token), listener):

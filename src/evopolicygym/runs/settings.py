@@ -206,6 +206,16 @@ class RunSettings(StrictModel):
                 f"a disguised task has no text {self.text}: it would tell what the disguise hides",
                 "Leave the text out, or choose blind.",
             )
+        if self.feedback is FeedbackLevel.VIDEO and self.text is TextLevel.BLIND:
+            raise UserError(
+                "feedback video would show what the text blind hides: a film is a picture of the environment",
+                "Choose feedback trajectory; --video films for you, and the agent does not get it.",
+            )
+
+    @property
+    def films(self) -> Videos:
+        """Which train episodes are filmed: at feedback level video all of them."""
+        return Videos.ALL if self.feedback is FeedbackLevel.VIDEO else self.video
 
     @classmethod
     def read(cls, root: Path, digest: str = "") -> Self:

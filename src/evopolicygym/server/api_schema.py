@@ -10,6 +10,8 @@ from pydantic.json_schema import models_json_schema
 from evopolicygym.json_schema import publish
 from evopolicygym.judge.protocol import KEY, Reason, SubmitBody, Verdict
 from evopolicygym.judge.state import Submission
+from evopolicygym.judge.summary import shown_summary
+from evopolicygym.tasks.conditions import FeedbackLevel
 from evopolicygym.tasks.ids import PROTOCOL
 
 FAILED: Final = (
@@ -27,12 +29,33 @@ class ApiModel(BaseModel):
 
 
 class EpisodeFailure(ApiModel):
-    """``episode`` is its number in the submission; null when the policy did not even load."""
+    """``episode`` is its number in the submission; null when the policy did not even load, and at feedback level score,
+    where ``count`` episodes have failed in this way."""
 
     episode: int | None
     env_instance: int | None
     kind: str
     message: str
+    count: int = 1
+
+
+class Change(ApiModel):
+    """Differences to the returns of ``against``, in the order of ``env_instances``; null for cases that it did not
+    play."""
+
+    against: str
+    mean: float
+    cases: list[float | None]
+
+
+class WorstEpisode(ApiModel):
+    """The episode with the lowest return. ``file`` shows its observations at ``steps``, if they can be drawn."""
+
+    episode: int
+    env_instance: int
+    return_: float = Field(alias="return")
+    file: str | None = None
+    steps: list[int] | None = None
 
 
 class LeftOut(ApiModel):
@@ -41,28 +64,34 @@ class LeftOut(ApiModel):
 
 
 class Summary(ApiModel):
-    """summary.json. Returns are in the order of ``env_instances``; means are null when nothing was played."""
+    """summary.json. Returns are in the order of ``env_instances``; means are null when nothing was played. Which keys
+    there are depends on the run's feedback level: the required ones at `score`."""
 
     submit_id: str
     status: Verdict
     env_instances: list[int]
     n_episodes: int
-    returns: list[float]
-    lengths: list[int]
     mean_return: float | None
-    std_return: float | None
-    min_return: float | None
-    max_return: float | None
-    terminated: list[bool]
-    truncated: list[bool]
     n_failed: int
     errors: list[EpisodeFailure]
-    invalid_actions: int
-    clipped_actions: int
-    wall_time_s: float
     remaining_budget: int
     feedback: str
-    left_out: list[LeftOut]
+    returns: list[float] = []
+    lengths: list[int] = []
+    std_return: float | None = None
+    min_return: float | None = None
+    max_return: float | None = None
+    terminated: list[bool] = []
+    truncated: list[bool] = []
+    invalid_actions: int = 0
+    clipped_actions: int = 0
+    wall_time_s: float | None = None
+    change: Change | None = None
+    policy_cpu_s: list[float] = Field(default=[], description="CPU time of each policy process, import included")
+    act_cpu_ms: list[float] = Field(default=[], description="mean CPU time of an action, for each episode")
+    worst: WorstEpisode | None = None
+    left_out: list[LeftOut] = []
+    removed: list[str] = Field(default=[], description="submissions whose large files were removed to make room")
 
 
 class Submitted(ApiModel):
@@ -119,6 +148,7 @@ class Info(ApiModel):
     resource_limits: dict[str, float]
     allowed_imports: list[str]
     denied_imports: list[str]
+    feedback: FeedbackLevel = Field(description="what comes back for a submission")
     max_candidates: int | None = Field(
         default=None,
         description="validation chooses among the last so many distinct checkpoints; null: among all",
@@ -133,14 +163,15 @@ def broken(fault: object, remaining: int) -> Submitted:
     return Submitted(submit_id=None, status="fault", remaining_budget=remaining, message=text)
 
 
-def submitted(submission: Submission, remaining: int, is_executing: bool = False) -> Submitted:
+def submitted(submission: Submission, remaining: int, level: FeedbackLevel, is_executing: bool = False) -> Submitted:
+    """Return the state of a submission, with as much of its summary as the feedback level shows."""
     if is_executing or submission.is_running:
         return Submitted(submit_id=submission.name, status="running", remaining_budget=remaining)
     if submission.refunded is not None:
         text = (BROKEN if submission.fault_is_permanent else FAILED).format(submission.refunded)
         return Submitted(submit_id=submission.name, status="fault", remaining_budget=remaining, message=text)
     assert submission.judged is not None
-    summary = Summary.model_validate(submission.judged.summary)
+    summary = Summary.model_validate(shown_summary(submission.judged.summary, level))
     return Submitted(
         submit_id=submission.name,
         status=submission.judged.verdict,

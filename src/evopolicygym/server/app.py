@@ -25,7 +25,7 @@ from evopolicygym.judge.state import RunPhase, RunState, Submission
 from evopolicygym.sandbox.policy.policy_main import DENIED_IMPORTS
 from evopolicygym.server import api_schema
 from evopolicygym.server.submission_queue import SubmissionQueue
-from evopolicygym.tasks.conditions import UNTOLD
+from evopolicygym.tasks.conditions import UNTOLD, FeedbackLevel
 from evopolicygym.tasks.ids import PROTOCOL
 from evopolicygym.tasks.task import Task
 
@@ -48,6 +48,7 @@ class ServedTask:
     text: str
     obs_space: dict[str, Any]
     action_space: dict[str, Any]
+    feedback: FeedbackLevel = FeedbackLevel.TRAJECTORY
 
 
 class ApiHandlers:
@@ -101,10 +102,10 @@ class ApiHandlers:
 
     def _submitted(self, submission: Submission, code: int = 200) -> Response:
         state, is_executing = self._queue.state, self._queue.is_executing(submission.number)
-        response = api_schema.submitted(submission, state.remaining, is_executing)
+        response = api_schema.submitted(submission, state.remaining, self._served.feedback, is_executing)
         if state.opened and state.opened.max_candidates:
             response = response.model_copy(update={"candidates": [candidate.name for candidate in state.candidates]})
-        return _json(response, code)
+        return _submission_json(response, code)
 
     async def refused(self, _: Request, refusal: Exception) -> Response:
         assert isinstance(refusal, Refusal)
@@ -120,7 +121,7 @@ def info(state: RunState, served: ServedTask) -> api_schema.Info:
         "n_env_instances": TRAIN_CASES,
         "obs_space": served.obs_space,
         "action_space": served.action_space,
-        "obs_storage": {name: ARRAYS_FILE for name, _ in large_arrays(served.obs_space)},
+        "obs_storage": dict.fromkeys(_stored_arrays(served), ARRAYS_FILE),
     }
     return api_schema.Info(
         protocol_version=PROTOCOL,
@@ -138,8 +139,15 @@ def info(state: RunState, served: ServedTask) -> api_schema.Info:
         resource_limits=asdict(task.limits),
         allowed_imports=["the standard library", "numpy", "scipy", "files beside policy.py"],
         denied_imports=sorted(DENIED_IMPORTS),
+        feedback=served.feedback,
         max_candidates=state.opened.max_candidates if state.opened else None,
     )
+
+
+def _stored_arrays(served: ServedTask) -> list[str]:
+    if served.feedback in (FeedbackLevel.SCORE, FeedbackLevel.SUMMARY):
+        return []
+    return [name for name, _ in large_arrays(served.obs_space)]
 
 
 def build_app(queue: SubmissionQueue, served: ServedTask, token: str) -> Starlette:
@@ -200,6 +208,14 @@ async def _http_error(_: Request, error: Exception) -> Response:
 
 async def _gone(_: Request, error: Exception) -> Response:
     return Response(status_code=400)
+
+
+def _submission_json(response: api_schema.Submitted, code: int) -> Response:
+    """Return a response whose summary has only the keys of its feedback level."""
+    content = response.model_dump(mode="json", by_alias=True)
+    if response.summary:
+        content["summary"] = response.summary.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    return Response(json.dumps(content), code, media_type="application/json")
 
 
 def _json(response: BaseModel, code: int = 200, headers: Any = None) -> Response:

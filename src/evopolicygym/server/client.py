@@ -4,8 +4,8 @@
     python3 submit.py 0-7         train cases 0 to 7: eight episodes of the budget
     python3 submit.py 0-3,7,7     any list; order and repeats are kept, each costs one episode
     python3 submit.py             continue to wait for an interrupted submission
-    python3 submit.py --check     import, construct and ask system/policy.py once here: free, no environment
-    python3 submit.py --info      remaining budget, limits, spaces (JSON)
+    python3 submit.py --check     load system/policy.py here and let it answer recorded observations: free
+    python3 submit.py --info      remaining budget, limits, spaces (with --json: all of it)
     python3 submit.py --task      the task text
 
 If this program is killed while it waits, nothing is lost: run it again, with the same cases or without. The
@@ -19,16 +19,14 @@ the output was closed.
 from __future__ import annotations
 
 import argparse
-import glob
 import http.client
-import importlib
+import importlib.util
 import json
 import os
 import re
 import secrets
 import sys
 import time
-import traceback
 import urllib.error
 import urllib.request
 from contextlib import suppress
@@ -39,6 +37,9 @@ PENDING = os.path.join(HERE, ".pending.json")
 DOOR = os.path.join(HERE, "door.json")
 PATIENCE_S = 600.0  # how long to wait for a server that does not answer
 POLL_S = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+CASES = re.compile(r" *[0-9]+ *(- *[0-9]+ *)?(, *[0-9]+ *(- *[0-9]+ *)?)*$")
+EACH_CASE = 16  # with more cases than this, quantiles and the worst cases are printed instead of all
+WORST = 5
 PLAYED, NOT_LOADED, REFUSED, UNREACHABLE, FAULT = range(5)
 OUTPUT_CLOSED = 141
 OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # the server is on this machine: use no proxy
@@ -58,20 +59,22 @@ class RunIsClosed(Stop):
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("cases", nargs="?", help="train cases, such as 0-7 or 0-3,7,7")
-    parser.add_argument("--json", action="store_true", help="print the summary as JSON")
-    parser.add_argument("--check", action="store_true", help="load the policy here, free")
+    parser.add_argument("cases", nargs="*", help="train cases, such as 0-7 or 0-3,7,7")
+    parser.add_argument("--json", action="store_true", help="print the summary, or --info, as JSON")
+    parser.add_argument("--check", action="store_true", help="load and try the policy here, free")
     parser.add_argument("--info", action="store_true", help="budget, limits and spaces")
     parser.add_argument("--task", action="store_true", help="the task text")
     escape_unprintable()
     options = parser.parse_args()
     try:
-        if options.info or options.task:
-            print(call("GET", "/info" if options.info else "/task")[1])
+        if options.task:
+            print(call("GET", "/task")[1])
             return PLAYED
+        if options.info:
+            return show_info(options.json)
         if options.check:
             return check()
-        return submit(options.cases, options.json)
+        return submit(check_cases(" ".join(options.cases)) if options.cases else None, options.json)
     except Stop as stop:
         report(str(stop))
         return stop.code
@@ -85,6 +88,18 @@ def escape_unprintable() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
+
+
+def check_cases(cases: str) -> str:
+    """Return the cases; raise Stop if they cannot be read."""
+    if CASES.match(cases):
+        return cases
+    numbers = re.findall("[0-9]+", cases)
+    if len(numbers) > 1 and re.match("[0-9 ]+$", cases):
+        hint = f"write {','.join(numbers)} or {numbers[0]}-{numbers[-1]}"
+    else:
+        hint = "write numbers and ranges, such as 0-7 or 0-3,7,7"
+    raise Stop(REFUSED, f"cannot read {escape_controls(cases)!r}: {hint}; nothing was submitted")
 
 
 def submit(cases: str | None, as_json: bool) -> int:
@@ -104,12 +119,13 @@ def wait_for(pending: dict[str, Any], as_json: bool) -> int:
     """Submit and wait. The key is on disk before it is sent, so that the next call can ask for the same submission."""
     write_pending(pending)
     answer = post(pending)
-    tries = 0
+    tries, began, next_report_s = 0, time.monotonic(), 30.0
     while answer["status"] == "running":
         time.sleep(POLL_S[min(tries, len(POLL_S) - 1)])
         tries += 1
-        if tries % 30 == 0:
-            report(f"{answer['submit_id']} is running")
+        if time.monotonic() - began > next_report_s:
+            report(f"{answer['submit_id']} has been running for {next_report_s:.0f} s")
+            next_report_s *= 2
         answer = read_state(answer["submit_id"])
     show(answer, as_json)
     sys.stdout.flush()  # it must be printed before the pending file is removed
@@ -212,110 +228,108 @@ def show(answer: dict[str, Any], as_json: bool) -> None:
         return
     print(f"{summary['submit_id']}: {summary['status']}")
     if summary["mean_return"] is not None:
-        spread = f"std {summary['std_return']:.6g}, min {summary['min_return']:.6g}, max {summary['max_return']:.6g}"
-        print(f"mean return {summary['mean_return']:.6g} over {episodes(len(summary['returns']))} ({spread})")
-        for number, value in enumerate(summary["returns"]):
-            case, length = summary["env_instances"][number], summary["lengths"][number]
-            print(f"  case {case:<5} return {value:<14.6g} steps {length}")
-    for failure in summary["errors"][:10]:
-        where = "load" if failure["episode"] is None else f"episode {failure['episode']}"
-        print(f"  {where} failed: {failure['kind']}: {escape_controls(failure['message'])}")
-    if summary["clipped_actions"]:
+        print(f"mean return {summary['mean_return']:.6g} over {episodes(summary['n_episodes'])}{spread(summary)}")
+        show_cases(summary)
+    if summary.get("change"):
+        show_change(summary["change"])
+    show_failures(summary)
+    if summary.get("clipped_actions"):
         print(f"  {summary['clipped_actions']} actions were outside the bounds, and clipped")
+    if summary.get("removed"):
+        print(f"  trajectories removed to make room: {', '.join(summary['removed'])}")
     if answer.get("candidates") is not None:
         print(f"candidates so far: {', '.join(answer['candidates']) or 'none'}")
     print(f"remaining budget: {episodes(summary['remaining_budget'])}; details: {summary['feedback']}/")
 
 
-def check() -> int:
-    """Import, construct, reset and act once, as the judge does, but without jail, limits and environment."""
-    meta = json.loads(call("GET", "/info")[1])["env_meta"]
-    spaces = [parse_infinities(meta[name]) for name in ("obs_space", "action_space")]
-    env_meta = {name: meta[name] for name in ("env", "task", "env_version", "max_episode_steps")}
-    sys.path.insert(0, os.path.join(HERE, "system"))
-    sys.dont_write_bytecode = True
-    try:
-        policy = importlib.import_module("policy").Policy(*spaces, env_meta)
-        if not callable(getattr(policy, "act", None)):
-            raise TypeError("class Policy has no method act(obs)")
-        policy.reset(0)
-    except (Exception, SystemExit):
-        traceback.print_exc()
-        raise Stop(NOT_LOADED, "the policy does not load; nothing was submitted") from None
-    act_once(policy, spaces[0])
+def spread(summary: dict[str, Any]) -> str:
+    if summary.get("std_return") is None:
+        return ""
+    return " (std {std_return:.6g}, min {min_return:.6g}, max {max_return:.6g})".format(**summary)
+
+
+def show_cases(summary: dict[str, Any]) -> None:
+    """Print each case, or of many the quantiles and the worst. At feedback level score there are none to print."""
+    returns = summary.get("returns", [])
+    numbers = list(range(len(returns)))
+    if len(returns) > EACH_CASE:
+        ordered = sorted(returns)
+        quantiles = [ordered[round(share * (len(ordered) - 1))] for share in (0.1, 0.25, 0.5, 0.75, 0.9)]
+        print("  quantiles 10 25 50 75 90 %: " + " ".join(f"{value:.6g}" for value in quantiles))
+        print(f"  the worst {WORST}:")
+        numbers = sorted(numbers, key=lambda number: returns[number])[:WORST]
+    for number in numbers:
+        case, length = summary["env_instances"][number], summary["lengths"][number]
+        print(f"  case {case:<5} return {returns[number]:<14.6g} steps {length}")
+
+
+def show_change(change: dict[str, Any]) -> None:
+    differences = [value for value in change["cases"] if value is not None]
+    better, worse = sum(value > 0 for value in differences), sum(value < 0 for value in differences)
+    equal = len(differences) - better - worse
+    kinds = f"{better} better, {worse} worse, {equal} equal"
+    print(f"  change to {change['against']} on the same cases: {change['mean']:+.6g} ({kinds})")
+
+
+def show_failures(summary: dict[str, Any]) -> None:
+    """Print the first failures; with many, those of a kind in one line."""
+    failures = summary["errors"]
+    for failure in failures[:10]:
+        where = "load" if failure["episode"] is None else f"episode {failure['episode']}"
+        if "count" in failure and summary["mean_return"] is not None:
+            where = episodes(failure["count"])
+        print(f"  {where} failed: {failure['kind']}: {escape_controls(failure['message'])}")
+    if len(failures) > 10:
+        print(f"  and {len(failures) - 10} more failures: errors.txt has all")
+
+
+def show_info(as_json: bool) -> int:
+    text = call("GET", "/info")[1]
+    if as_json:
+        print(text)
+        return PLAYED
+    info = json.loads(text)
+    state, meta, limits = info["state"], info["env_meta"], info["resource_limits"]
+    most, remaining = info["max_episodes_per_submit"], state["remaining_budget"]
+    print(f"budget: {remaining} of {episodes(info['episode_budget'])} left, {state['n_submits']} submissions so far")
+    print(f"cases: 0-{meta['n_env_instances'] - 1}, at most {most} in one submission; {state['phase']}")
+    print(f"task: {meta['task']}, at most {meta['max_episode_steps']} steps; feedback: {info['feedback']}")
+    print(f"observation: {describe(meta['obs_space'])}")
+    print(f"action: {describe(meta['action_space'])}")
+    print("limits: " + ", ".join(f"{name} {value:g}" for name, value in limits.items()))
+    print(f"imports: {', '.join(info['allowed_imports'])}")
     return PLAYED
 
 
-def act_once(policy: Any, space: Any) -> None:
-    """Ask the policy for one action: for a recorded observation if there is one, else for zeros."""
-    try:
-        recorded = read_recorded_observation()
-        observation = make_observation(space, recorded)
-    except ImportError:
-        print(
-            "system/policy.py imports, constructs and resets; act() was not tried without numpy; nothing was submitted"
-        )
-        return
-    kind = "made-up observation (all zeros)" if recorded is None else "recorded observation"
-    try:
-        action = policy.act(observation)
-    except (Exception, SystemExit):
-        traceback.print_exc()
-        raise Stop(NOT_LOADED, f"the policy loads, but fails on a {kind}; nothing was submitted") from None
-    print(f"system/policy.py imports, constructs, resets, and answers a {kind} with {action!r}; nothing was submitted")
-
-
-def read_recorded_observation() -> Any:
-    """Return the first observation of the newest feedback."""
-    folders = sorted(glob.glob(os.path.join(glob.escape(HERE), "feedback", "submit_*", "episodes", "ep_*")))
-    for folder in reversed(folders):
-        try:
-            with open(os.path.join(folder, "trajectory.jsonl")) as file:
-                return insert_arrays(json.loads(file.readline())["obs"], os.path.join(folder, "episode.npz"))
-        except (OSError, ValueError, KeyError, TypeError):
-            continue
-    return None
-
-
-def insert_arrays(value: Any, path: str) -> Any:
-    """Insert large parts, which are stored as rows of a file."""
-    if isinstance(value, dict) and set(value) == {"npz", "row"}:
-        import numpy
-
-        with numpy.load(path) as arrays:
-            return arrays[value["npz"]][value["row"]]
-    if isinstance(value, list):
-        return [insert_arrays(part, path) for part in value]
-    return {name: insert_arrays(part, path) for name, part in value.items()} if isinstance(value, dict) else value
-
-
-def make_observation(space: Any, recorded: Any) -> Any:
-    """Return an observation as a policy gets it: the recorded one, or zeros within the bounds."""
+def describe(space: Any) -> str:
+    """Return a space in one line."""
     if space["type"] == "Dict":
-        return {
-            name: make_observation(part, None if recorded is None else recorded[name])
-            for name, part in space["spaces"].items()
-        }
+        return "Dict(" + ", ".join(f"{name}: {describe(part)}" for name, part in space["spaces"].items()) + ")"
     if space["type"] == "Tuple":
-        parts = [None] * len(space["spaces"]) if recorded is None else recorded
-        return tuple(make_observation(inner, part) for inner, part in zip(space["spaces"], parts, strict=True))
+        return "Tuple(" + ", ".join(map(describe, space["spaces"])) + ")"
     if space["type"] == "Discrete":
-        return space.get("start", 0) if recorded is None else recorded
+        first = space.get("start", 0)
+        return f"Discrete, {first} to {first + space['n'] - 1}"
     if "shape" not in space:
-        return "" if recorded is None else recorded
-    import numpy
+        return str(space["type"])
+    bounds = [str(space[name]) for name in ("low", "high") if name in space]
+    within = f", {' to '.join(bounds)}" if bounds and len("".join(bounds)) <= 200 else ""
+    return f"{space['type']} of shape {tuple(space['shape'])}, {space['dtype']}{within}"
 
-    zeros = numpy.clip(numpy.zeros(space["shape"]), space.get("low", 0), space.get("high", 0))
-    return numpy.asarray(zeros if recorded is None else recorded, space["dtype"])
 
-
-def parse_infinities(space: Any) -> Any:
-    """Convert infinities back to numbers; JSON has them as text."""
-    if isinstance(space, dict):
-        return {name: parse_infinities(value) for name, value in space.items()}
-    if isinstance(space, list):
-        return [parse_infinities(value) for value in space]
-    return float(space) if space in ("inf", "-inf") else space
+def check() -> int:
+    """Load and try the policy, as the judge does, but without jail, limits and environment."""
+    meta = json.loads(call("GET", "/info")[1])["env_meta"]
+    spec = importlib.util.spec_from_file_location("check_policy", os.path.join(HERE, "check_policy.py"))
+    if spec is None or spec.loader is None or not os.path.exists(os.path.join(HERE, "check_policy.py")):
+        raise Stop(NOT_LOADED, "check_policy.py, which does this, is no longer beside submit.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.dont_write_bytecode = True
+    spec.loader.exec_module(module)
+    problem = module.check_policy(HERE, meta)
+    if problem:
+        raise Stop(NOT_LOADED, f"{problem}; nothing was submitted")
+    return PLAYED
 
 
 def read_json(path: str) -> Any:

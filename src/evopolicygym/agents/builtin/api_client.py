@@ -32,7 +32,8 @@ class ServerUnreachable(Exception):
 
 @dataclass(frozen=True)
 class SubmitResult:
-    """How one submission ended. ``returns`` is empty if the policy did not load."""
+    """How one submission ended. ``returns`` is empty if the policy did not load. At feedback level score each
+    is the mean, which is all that is told."""
 
     submit_id: str
     status: str
@@ -111,5 +112,9 @@ class ApiClient:
 
 
 def _submit_result(answer: dict[str, Any]) -> SubmitResult:
-    returns = tuple(answer["summary"]["returns"]) if answer["status"] == "ok" else ()
-    return SubmitResult(answer["submit_id"], answer["status"], returns, answer["summary"]["remaining_budget"])
+    summary = answer["summary"]
+    returns = summary.get("returns") or [summary["mean_return"]] * summary["n_episodes"]
+    is_ok = answer["status"] == "ok"
+    return SubmitResult(
+        answer["submit_id"], answer["status"], tuple(returns) if is_ok else (), summary["remaining_budget"]
+    )

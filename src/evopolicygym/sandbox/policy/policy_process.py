@@ -38,12 +38,14 @@ MAX_RECORD_BYTES: Final = 64 << 20  # answers of one episode that are kept, to r
 
 @dataclass(frozen=True)
 class ProcessResult:
-    """Result of a finished policy process. ``waited_s``: wall time in which an answer of it was due."""
+    """Result of a finished policy process. ``waited_s``: wall time in which an answer of it was due;
+    ``init_cpu_s``: CPU time until it was ready."""
 
     ended: ProcessEnd
     stdout: str
     stderr: str
     waited_s: float = 0.0
+    init_cpu_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,7 @@ class PolicyProcess:
         self._answers: bytearray | None = bytearray()
         self._record: Callable[[bytearray], None] = self._answers.extend
         self._result: ProcessResult | None = None
+        self._init_cpu_s = 0.0
         self._child = zygote.spawn(checkpoint, limits, key, contract.as_json())
         self._requests = self._child.requests
         self._readinto = FileIO(self._child.answers, closefd=False).readinto
@@ -108,6 +111,7 @@ class PolicyProcess:
         self._watch.expect_within(self._limits.init_cpu_s, ErrorKind.INIT_TIMEOUT)
         self._watch.question = READY
         self._expect(READY, self._receive())
+        self._init_cpu_s = self._watch.cpu_now()
 
     def reset(self, observation: Any) -> None:
         """Reset, and request the first action in the same message, which saves a context switch."""
@@ -219,7 +223,8 @@ class PolicyProcess:
         if self._result is None:
             watchdog().leave(self._watch)
             stdout, stderr = (_text(fd, STDIO_BYTES) for fd in (self._child.stdout, self._child.stderr))
-            self._result = ProcessResult(self._zygote.end(self._child), stdout, stderr, self._watch.waited_s)
+            ended, waited_s = self._zygote.end(self._child), self._watch.waited_s
+            self._result = ProcessResult(ended, stdout, stderr, waited_s, self._init_cpu_s)
         return self._result.ended
 
 

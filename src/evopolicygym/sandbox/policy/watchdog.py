@@ -51,8 +51,8 @@ class ProcessWatch:
         if question is None:
             return
         if question != self._checked:
-            self._checked, self._cpu_then, self._wall_then = question, self._cpu_now(), now
-        elif self._cpu_now() - self._cpu_then > self.cpu_s:
+            self._checked, self._cpu_then, self._wall_then = question, self.cpu_now(), now
+        elif self.cpu_now() - self._cpu_then > self.cpu_s:
             self._kill(self.late, f"no answer within {self.cpu_s:g} s of CPU time")
         if now - self._wall_then > self.cpu_s * WALL_FACTOR:
             self._kill(self.late, f"no answer within {self.cpu_s * WALL_FACTOR:g} s of wall time")
@@ -61,7 +61,7 @@ class ProcessWatch:
             wall_s = self.episode_cpu_s * WALL_FACTOR
             self._kill(ErrorKind.TIMEOUT, f"the answers of this episode took more than {wall_s:g} s of wall time")
 
-    def _cpu_now(self) -> float:
+    def cpu_now(self) -> float:
         try:
             return time.clock_gettime(self._clock)
         except OSError:

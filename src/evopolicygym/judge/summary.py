@@ -1,0 +1,140 @@
+"""summary.json of a submission, and what of it an agent sees at its feedback level."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from evopolicygym.execution.records import EpisodeError, EpisodeResult, LoadResult, mean
+from evopolicygym.judge.events import episode_stats
+from evopolicygym.judge.protocol import Verdict
+from evopolicygym.judge.state import Submission
+from evopolicygym.tasks.conditions import FeedbackLevel
+
+MESSAGE_CHARACTERS: Final = 400
+DIGITS: Final = 10  # of returns and means; the ledger has them exactly
+
+# What each level adds. At `score`, errors are counted by kind and name no case.
+SCORE_KEYS: Final = (
+    *("submit_id", "status", "env_instances", "n_episodes", "mean_return", "n_failed", "errors"),
+    *("remaining_budget", "feedback"),
+)
+SUMMARY_KEYS: Final = (
+    *("returns", "lengths", "std_return", "min_return", "max_return", "terminated", "truncated"),
+    *("invalid_actions", "clipped_actions", "wall_time_s"),
+)
+TRAJECTORY_KEYS: Final = ("change", "policy_cpu_s", "act_cpu_ms", "worst", "left_out", "removed")
+
+
+def summarize(
+    submission: Submission,
+    verdict: Verdict,
+    load: LoadResult,
+    results: list[EpisodeResult],
+    wall_s: float,
+    remaining: int,
+) -> dict[str, Any]:
+    """Return the content of summary.json. Means are null if nothing was played."""
+    played = episode_stats(results)
+    returns = [_short(value) for value in played.returns]
+    return {
+        "submit_id": submission.name,
+        "status": verdict,
+        "env_instances": list(submission.charged.cases),
+        "n_episodes": len(submission.charged.cases),
+        "returns": returns,
+        "lengths": list(played.lengths),
+        "mean_return": _short(played.mean) if results else None,
+        "std_return": _short(played.std) if results else None,
+        "min_return": min(returns, default=None),
+        "max_return": max(returns, default=None),
+        "terminated": [result.terminated for result in results],
+        "truncated": [result.truncated for result in results],
+        "n_failed": sum(result.error is not None for result in results),
+        "errors": list(_failures(load, results)),
+        "invalid_actions": sum(kind == "invalid_action" for kind in played.errors),
+        "clipped_actions": sum(result.clipped_actions for result in results),
+        "wall_time_s": round(wall_s, 3),
+        "remaining_budget": remaining,
+        "feedback": f"feedback/{submission.name}",
+        "policy_cpu_s": [round(result.policy_cpu_s, 3) for result in results],
+        "act_cpu_ms": [round(1000 * result.act_cpu_s, 4) for result in results],
+        "left_out": [
+            {"episode": result.number, "what": what} for result in results for what in result.left_out
+        ],
+    }  # fmt: skip
+
+
+def change(summary: Mapping[str, Any], earlier: Iterable[Submission]) -> dict[str, Any] | None:
+    """Return how returns differ from those of the last ``ok`` submission that played one of the same cases. Cases that
+    it did not play are null."""
+    cases = summary["env_instances"]
+    for submission in sorted(earlier, key=lambda submission: submission.number, reverse=True):
+        judged = submission.judged
+        if not summary["returns"] or judged is None or judged.verdict != Verdict.OK:
+            continue
+        before = dict(zip(submission.charged.cases, judged.summary["returns"], strict=True))
+        if not before.keys() & set(cases):
+            continue
+        differences = [
+            _short(value - before[case]) if case in before else None
+            for case, value in zip(cases, summary["returns"], strict=True)
+        ]
+        known = [difference for difference in differences if difference is not None]
+        return {"against": submission.name, "mean": _short(mean(known)), "cases": differences}
+    return None
+
+
+def worst_episode(summary: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the episode with the lowest return; the first of several."""
+    returns = summary["returns"]
+    if not returns:
+        return None
+    number = returns.index(min(returns))
+    return {"episode": number, "env_instance": summary["env_instances"][number], "return": returns[number]}
+
+
+def shown_summary(summary: Mapping[str, Any], level: FeedbackLevel) -> dict[str, Any]:
+    """Return what an agent sees of a summary. Summaries of older runs lack some keys."""
+    if level is FeedbackLevel.SCORE:
+        return {name: summary[name] for name in SCORE_KEYS} | {"errors": list(_kinds(summary["errors"]))}
+    hidden = TRAJECTORY_KEYS if level is FeedbackLevel.SUMMARY else ()
+    return {name: value for name, value in summary.items() if name not in hidden}
+
+
+def summary_text(summary: Mapping[str, Any]) -> str:
+    """Return JSON with one line for each key, and one for each error."""
+    lines = [f" {json.dumps(name)}: {_value(value)}" for name, value in summary.items()]
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, list) and value and isinstance(value[0], dict):
+        return "[\n  " + ",\n  ".join(json.dumps(each, allow_nan=False) for each in value) + "\n ]"
+    return json.dumps(value, allow_nan=False)
+
+
+def _short(value: float) -> float:
+    return float(f"{value:.{DIGITS}g}")
+
+
+def _failures(load: LoadResult, results: list[EpisodeResult]) -> Iterator[dict[str, Any]]:
+    if load.error:
+        yield {"episode": None, "env_instance": None, **_shortly(load.error)}
+    for result in results:
+        if result.error:
+            yield {"episode": result.number, "env_instance": result.case.index, **_shortly(result.error)}
+
+
+def _shortly(error: EpisodeError) -> dict[str, str]:
+    """Return the kind and the last line of a traceback; error.txt has the rest."""
+    lines = error.text.strip().splitlines() or [""]
+    return {"kind": error.kind, "message": lines[-1][:MESSAGE_CHARACTERS]}
+
+
+def _kinds(errors: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yield one error of each kind, without its case, and how often the kind occurred."""
+    for kind in dict.fromkeys(error["kind"] for error in errors):
+        alike = [error for error in errors if error["kind"] == kind]
+        yield {**alike[0], "episode": None, "env_instance": None, "count": len(alike)}
