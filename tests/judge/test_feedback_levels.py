@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from conftest import policy_source, write_policy
-from evopolicygym.errors import UserError
 from evopolicygym.judge import submission
 from evopolicygym.judge.contact_sheet import write_sheet
 from evopolicygym.judge.delivery import over_the_cap
@@ -108,9 +107,10 @@ def test_trajectory_compares_with_the_last_submission_on_the_same_cases(serve):
     assert json.loads(text) == second and len(text.splitlines()) == len(second) + 2
 
 
-def test_a_film_is_refused_where_the_text_is_blind():
-    with pytest.raises(UserError, match="would show what the text blind hides"):
-        RunSettings.make(task="core16/acrobot", text="blind", feedback="video")
+def test_a_blind_run_may_be_filmed_for_people():
+    """tests/runs/test_conditions.py: not for the agent."""
+    assert RunSettings.make(task="core16/acrobot", text="blind", video="first").films == "first"
+    assert RunSettings.make(task="core16/acrobot", feedback="video").films == "all"
 
 
 def test_large_files_of_the_oldest_submissions_go_first(tmp_path, monkeypatch):

@@ -14,7 +14,6 @@ from server_helpers import SMALL, TOY, command
     [
         (("--text", "long"), "'long' is not one of 'brief', 'full', 'blind'"),
         (("--variant", "disguised", "--text", "full"), "a disguised task has no text full"),
-        (("--text", "blind", "--video", "first"), "a video would show what the blind text hides"),
         (("--text", "blind", "--feedback", "video"), "a video would show what the blind text hides"),
         (("--variant", "shifted"), "shift"),
     ],

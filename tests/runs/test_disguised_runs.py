@@ -82,7 +82,6 @@ def test_the_same_key_makes_the_same_task_on_other_cases(tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--video", "all"), "a video would show"),
         (("--feedback", "video"), "a video would show"),
         (("--text", "brief"), "a disguised task has no text brief"),
         (("--seal-key", "missing.key"), "cannot read the sealing key"),

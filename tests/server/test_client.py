@@ -214,8 +214,6 @@ def test_check_uses_recorded_observations(server):
 
 
 @pytest.mark.parametrize(("level", "seen"), [("trajectory", "first observation of train case 0"), ("score", "zeros")])
-    ("level", "seen"), [("trajectory", "the first observation of train case 0"), ("score", "zeros")]
-)
 def test_check_before_any_feedback(serve, level, seen):
     """A real observation, unless recordings are not shown at all. Nothing is charged for it."""
     server = serve("--feedback", level, *SMALL)

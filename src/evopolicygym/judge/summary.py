@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
@@ -77,12 +78,10 @@ def change(summary: Mapping[str, Any], earlier: Iterable[Submission]) -> dict[st
         before = dict(zip(submission.charged.cases, judged.summary["returns"], strict=True))
         if not before.keys() & set(cases):
             continue
-        differences = [
-            _short(value - before[case]) if case in before else None
-            for case, value in zip(cases, summary["returns"], strict=True)
-        ]
+        pairs = zip(cases, summary["returns"], strict=True)
+        differences = [_difference(value, before[case]) if case in before else None for case, value in pairs]
         known = [difference for difference in differences if difference is not None]
-        return {"against": submission.name, "mean": _short(mean(known)), "cases": differences}
+        return {"against": submission.name, "mean": _short(mean(known)) if known else None, "cases": differences}
     return None
 
 
@@ -113,6 +112,11 @@ def _value(value: Any) -> str:
     if isinstance(value, list) and value and isinstance(value[0], dict):
         return "[\n  " + ",\n  ".join(json.dumps(each, allow_nan=False) for each in value) + "\n ]"
     return json.dumps(value, allow_nan=False)
+
+
+def _difference(now: float, before: float) -> float | None:
+    """Return the difference, rounded; None if it is beyond all floats."""
+    return _short(now - before) if math.isfinite(now - before) else None
 
 
 def _short(value: float) -> float:

@@ -197,19 +197,15 @@ class RunSettings(StrictModel):
         return self.text is TextLevel.BLIND
 
     def _check_text(self) -> None:
-        if self.is_blind and (self.video is not Videos.NONE or self.feedback is FeedbackLevel.VIDEO):
+        if self.is_blind and self.feedback is FeedbackLevel.VIDEO:
             raise UserError(
-                "a video would show what the blind text hides", "Leave the video out, or choose another text."
+                "a video would show what the blind text hides",
+                "Choose feedback trajectory (--video films for you alone), or another text.",
             )
         if self.variant is Variant.DISGUISED and self.text is not TextLevel.BLIND:
             raise UserError(
                 f"a disguised task has no text {self.text}: it would tell what the disguise hides",
                 "Leave the text out, or choose blind.",
-            )
-        if self.feedback is FeedbackLevel.VIDEO and self.text is TextLevel.BLIND:
-            raise UserError(
-                "feedback video would show what the text blind hides: a film is a picture of the environment",
-                "Choose feedback trajectory; --video films for you, and the agent does not get it.",
             )
 
     @property

@@ -44,7 +44,7 @@ class Change(ApiModel):
     play."""
 
     against: str
-    mean: float
+    mean: float | None
     cases: list[float | None]
 
 
