@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from evopolicygym.api.agents import check_agent, list_agents
     from evopolicygym.api.evaluate import evaluate
     from evopolicygym.api.finish import finish, score, verify
     from evopolicygym.api.report import Report, write_report
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from evopolicygym.api.serve import ServedRun, serve
     from evopolicygym.api.statistics import Analysis, Comparison, analyze, compare, leaderboard, reproduce
     from evopolicygym.api.suite import SuiteProgress, run_suite, suite_status
-    from evopolicygym.api.tasks import check_task, list_tasks, load_task
+    from evopolicygym.api.tasks import TaskDescription, check_task, describe_task, list_tasks, load_task
     from evopolicygym.api.workspace import Feedback, RunClosed, SubmissionRefused, Workspace
     from evopolicygym.errors import Fault, UserError
     from evopolicygym.execution.evaluation import Evaluation, PolicyNotLoaded
@@ -41,15 +42,19 @@ __all__ = [
     "SubmissionRefused",
     "SuiteProgress",
     "Task",
+    "TaskDescription",
     "UserError",
     "Workspace",
     "__version__",
     "analyze",
+    "check_agent",
     "check_task",
     "compare",
+    "describe_task",
     "evaluate",
     "finish",
     "leaderboard",
+    "list_agents",
     "list_tasks",
     "load_run",
     "load_runs",
@@ -65,6 +70,7 @@ __all__ = [
 ]
 
 _MODULES: Final = {
+    "api.agents": ("check_agent", "list_agents"),
     "api.evaluate": ("evaluate",),
     "api.finish": ("finish", "score", "verify"),
     "api.report": ("Report", "write_report"),
@@ -73,7 +79,7 @@ _MODULES: Final = {
     "api.serve": ("ServedRun", "serve"),
     "api.statistics": ("Analysis", "Comparison", "analyze", "compare", "leaderboard", "reproduce"),
     "api.suite": ("SuiteProgress", "run_suite", "suite_status"),
-    "api.tasks": ("check_task", "list_tasks", "load_task"),
+    "api.tasks": ("TaskDescription", "check_task", "describe_task", "list_tasks", "load_task"),
     "api.workspace": ("Feedback", "RunClosed", "SubmissionRefused", "Workspace"),
     "errors": ("Fault", "UserError"),
     "execution.evaluation": ("Evaluation", "PolicyNotLoaded"),

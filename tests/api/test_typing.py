@@ -41,6 +41,8 @@ reveal_type(evopolicygym.suite_status("runs/suite").runs)  # evopolicygym.api.re
 reveal_type(evopolicygym.write_report("runs", "page.html").page)  # pathlib.Path
 reveal_type(evopolicygym.check_task("core16/acrobot")[0].ok)  # bool
 reveal_type(evopolicygym.reproduce().holds)  # bool
+reveal_type(evopolicygym.describe_task("core16/acrobot").text)  # str
+reveal_type(evopolicygym.check_agent("tuner").ready)  # bool
 """
 WRONG = """
 import evopolicygym

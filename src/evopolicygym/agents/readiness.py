@@ -44,6 +44,7 @@ class Readiness:
 
     @property
     def ready(self) -> bool:
+        """Whether nothing is missing."""
         return not self.missing
 
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
 from evopolicygym.errors import UserError
 
@@ -43,6 +46,51 @@ def load_task(task: str | os.PathLike[str]) -> Task:
     from evopolicygym.tasks.registry import find_task
 
     return find_task(os.fspath(task))
+
+
+@dataclass(frozen=True)
+class TaskDescription:
+    """A task as an agent reads it: its ``text``, and the spaces as data, as policies get them."""
+
+    task: Task
+    text: str
+    obs_space: Mapping[str, Any]
+    action_space: Mapping[str, Any]
+
+
+def describe_task(
+    task: str | os.PathLike[str],
+    *,
+    text: Literal["brief", "full", "blind"] | None = None,
+    variant: Literal["plain", "disguised", "shifted"] | None = None,
+    seal_key: str | os.PathLike[str] | None = None,
+) -> TaskDescription:
+    """Return the text of a task as an agent reads it, and its spaces.
+
+    Args:
+        task: What ``load_task`` takes.
+        text, variant: What the agent is told, and what it plays, as in ``run``.
+        seal_key: The key file that a disguise depends on, where it is not the default one.
+
+    Raises:
+        UserError: There is no such task, it cannot be played here, or it has no such text.
+
+    >>> import evopolicygym
+    >>> described = evopolicygym.describe_task("core16/acrobot")
+    >>> described.text.splitlines()[0], described.obs_space["shape"]
+    ('# core16/acrobot', [6])
+    """
+    from evopolicygym.runs.settings import RunSettings
+    from evopolicygym.tasks import simulator
+    from evopolicygym.tasks.contract import render
+
+    key = None if seal_key is None else Path(seal_key)
+    played = RunSettings.make(task=os.fspath(task), text=text, variant=variant, seal_key=key).played_task()
+    with simulator.prints_to_stderr():
+        env = simulator.make(played)
+        observation, action = simulator.schemas(played, env)
+        env.close()
+    return TaskDescription(played, render(played, observation, action), observation, action)
 
 
 def check_task(task: str | os.PathLike[str], *, cases: int = 2) -> list[RuleCheck]:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import asdict
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -12,11 +10,10 @@ import typer
 from evopolicygym.agents import definitions
 from evopolicygym.agents.definitions import Client
 from evopolicygym.agents.readiness import Readiness
-from evopolicygym.agents.readiness import check as check_installation
+from evopolicygym.api.agents import check_agent
+from evopolicygym.api.agents import list_agents as list_names
 from evopolicygym.cli.options import Json
 from evopolicygym.cli.output import print_hint, print_json, print_table, stdout
-from evopolicygym.runs.install_paths import InstallPaths, find_install_paths
-from evopolicygym.sandbox.agent.visible_files import exposure
 
 app = typer.Typer(no_args_is_help=True, help="List and check agents.")
 
@@ -24,7 +21,7 @@ app = typer.Typer(no_args_is_help=True, help="List and check agents.")
 @app.command("list")
 def list_agents(json: Json = False) -> None:
     """List the built-in agents and the supported clients. Any program can be an agent, and so can a client file."""
-    clients = [definitions.load(name) for name in definitions.names()]
+    clients = [definitions.load(name) for name in list_names()]
     if json:
         print_json([_row(client) for client in clients])
         return
@@ -48,23 +45,13 @@ def check(
     name: Annotated[str, typer.Argument(help="Name from `agent list`, or a client file (TOML).")], json: Json = False
 ) -> None:
     """Check an agent's program, version, Node and key, and say what is missing. Exit code 1 if it cannot run."""
-    readiness = check_installation(definitions.load(name), os.environ, Path.home())
-    readiness.remarks.extend(_simulators(readiness.program))
+    readiness = check_agent(name)
     if json:
         print_json(asdict(readiness) | {"ready": readiness.ready})
     else:
         _show(readiness)
     if not readiness.ready:
         raise typer.Exit(1)
-
-
-def _simulators(program: str | None) -> list[str]:
-    """Warn about simulator packages in the client's installation, all of which the agent can see."""
-    installation = find_install_paths(Path(program)) if program else InstallPaths()
-    seen = exposure(installation.readable, installation.libraries).seen
-    names = ", ".join(seen)
-    warning = f"it would see {names}, and could simulate off budget, which its records would say"
-    return [f"{warning}: install it without them"] if seen else []
 
 
 def _show(readiness: Readiness) -> None:

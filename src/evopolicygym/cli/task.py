@@ -11,9 +11,7 @@ import typer
 from evopolicygym.cli.options import Json, TaskName
 from evopolicygym.cli.output import print_hint, print_json, print_table, stdout
 from evopolicygym.cli.play_options import SealKey, Text, VariantChoice
-from evopolicygym.runs.settings import RunSettings
 from evopolicygym.tasks.registry import core16
-from evopolicygym.tasks.simulator import prints_to_stderr
 from evopolicygym.tasks.spaces import json_safe
 from evopolicygym.tasks.task import Task
 
@@ -72,20 +70,21 @@ def show(
     """Print the text of a task as an agent reads it; --json adds the spaces, limits and failure return as data.
 
     What a disguised task looks like depends on the sealing key."""
-    from evopolicygym.tasks import simulator
-    from evopolicygym.tasks.contract import render
+    from evopolicygym.api.tasks import describe_task
 
-    chosen = RunSettings.make(task=task, text=text, variant=variant, seal_key=seal_key).played_task()
-    with prints_to_stderr():
-        env = simulator.make(chosen)
-        observation, action = simulator.schemas(chosen, env)
-        env.close()
-    contract = render(chosen, observation, action)
+    described = describe_task(
+        task,
+        text=text.value if text else None,
+        variant=variant.value if variant else None,
+        seal_key=seal_key,
+    )
     if json:
+        chosen = described.task
         facts = _row(chosen) | {"limits": asdict(chosen.limits), "failure_return": asdict(chosen.failure_return)}
-        print_json(json_safe(facts | {"obs_space": observation, "action_space": action, "contract": contract}))
+        spaces = {"obs_space": described.obs_space, "action_space": described.action_space}
+        print_json(json_safe(facts | spaces | {"contract": described.text}))
     else:
-        print(contract, end="")
+        print(described.text, end="")
 
 
 @app.command()
