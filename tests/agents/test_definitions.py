@@ -1,4 +1,4 @@
-"""Clients as data: what ships is sound, what a user writes is checked, and commands are what the definition says."""
+"""Client definitions: shipped ones are valid, mistakes in others are named, and commands follow from them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def own(tmp_path: Path, text: str = OWN):
 
 
 @pytest.mark.parametrize("name", CLIENTS)
-def test_what_ships_is_sound(name):
+def test_shipped_definitions_are_valid(name):
     client = definitions.load(name)
     keys = {client.keys[0]: "the-key"}
     first = client.command(ask(model="a/b", keys=keys))
@@ -53,7 +53,7 @@ def test_what_ships_is_sound(name):
 
 
 @pytest.mark.parametrize("name", CLIENTS)
-def test_a_base_url_is_used_and_takes_the_place_of_the_hosts(name):
+def test_a_base_url_replaces_the_hosts(name):
     client = definitions.load(name)
     url = "http://127.0.0.1:8000/v1"
     made = client.command(ask(model="a/b", base_url=url, keys={client.keys[0]: "k"}))
@@ -63,7 +63,7 @@ def test_a_base_url_is_used_and_takes_the_place_of_the_hosts(name):
         client.command(ask(model="a/b", base_url=url))
 
 
-def test_what_is_not_known_is_left_out(tmp_path):
+def test_options_without_a_value_are_left_out(tmp_path):
     client = own(tmp_path)
     assert client.command(ask()).argv == ("my-client", "run")
     full = client.command(ask(model='a"b', session="s", base_url="http://u", keys={"MY_KEY": "k", "OTHER": "secret"}))
@@ -96,7 +96,7 @@ def test_a_mistake_in_a_definition_is_explained(tmp_path, old, new, message):
         own(tmp_path, OWN.replace(old, new))
 
 
-def test_the_documentation_is_true(tmp_path):
+def test_the_documentation_matches_the_definitions(tmp_path):
     """Its example is a definition that uses every key; its table has the versions that are proven."""
     text = (Path(__file__).parents[2] / "docs" / "agents.md").read_text()
     example = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)[-1]
@@ -109,7 +109,7 @@ def test_the_documentation_is_true(tmp_path):
         assert install and install.command in text
 
 
-def test_a_client_that_is_to_be_installed_yet_says_which_node_it_asks_for(tmp_path):
+def test_a_client_that_is_not_installed_names_the_node_version_it_needs(tmp_path):
     found = readiness.check(definitions.load("qwen"), {"PATH": str(tmp_path)}, tmp_path)
     assert "qwen is not in PATH" in found.missing[0] and "requires Node 22 or newer; no Node is" in found.remarks[0]
 
@@ -124,7 +124,7 @@ def test_an_unknown_agent_gets_the_nearest_names():
         definitions.load("cluade")
 
 
-def test_a_command_is_taken_as_it_is():
+def test_a_command_is_not_changed():
     client = definitions.command(["./agent.sh", "$HOME", "${model}"])
     made = client.command(ask(model="m"))
     assert made.argv == ("./agent.sh", "$HOME", "${model}") and made.stdin == "Play."
@@ -170,12 +170,12 @@ def killed(monkeypatch):
     return seed
 
 
-def test_settings_are_whole_although_their_giver_was_killed(tmp_path, killed):
+def test_settings_are_complete_after_a_kill(tmp_path, killed):
     home.seed(killed(tmp_path), {"plain": "1"})
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("plain", "1")]
 
 
-def test_of_a_login_not_even_a_part_is_left(tmp_path, killed):
+def test_no_part_of_a_login_is_left_after_a_kill(tmp_path, killed):
     home.remove(killed(tmp_path), "plain")
     assert not list(tmp_path.iterdir())
 

@@ -1,4 +1,4 @@
-"""Any spaces as vectors: what the tuner's policies stand on."""
+"""Observations and actions of any space as vectors, for the policies of the tuner."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SPACES = [
 
 @pytest.mark.parametrize("space", SPACES, ids=str)
 def test_every_control_is_an_action_and_back(space):
-    """Also from the schema as the door tells it, where infinities are text."""
+    """Also from the schema in /info, where infinities are text."""
     schema = json_safe(schema_of(space))
     for seed in range(5):
         controls = np.random.default_rng(seed).normal(size=features.width(schema)) * 2.0

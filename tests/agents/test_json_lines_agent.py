@@ -1,4 +1,4 @@
-"""Agents that are spoken to in JSON lines: real processes, good ones and others."""
+"""Agents that read and write JSON lines: real processes, correct and faulty ones."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_conversation():
     assert heard[0] == "starting up\n" and len(heard) == 3
 
 
-def test_an_agent_that_goes_away():
+def test_an_agent_that_exits():
     with agent("print('bye')") as conversation:
         assert conversation.prompt("hello") is None
         assert conversation.prompt("hello") is None
@@ -68,7 +68,7 @@ def test_an_answer_of_the_wrong_shape(line):
         parse_reply(line, 1)
 
 
-def test_all_of_an_answer_is_optional_and_talk_is_no_answer():
+def test_all_fields_are_optional_and_other_output_is_ignored():
     assert parse_reply("{}", 3) == AgentReply(3)
     assert parse_reply("hello", 3) is parse_reply("[1]", 3) is parse_reply("", 3) is parse_reply("{torn", 3) is None
     assert prompt_line(0, 'a "b"\n') == '{"type": "prompt", "turn": 0, "message": "a \\"b\\"\\n"}\n'

@@ -1,4 +1,4 @@
-"""What tokens cost, and when nobody knows."""
+"""Prices of tokens, and costs that are unknown."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from evopolicygym.errors import UserError
 OWN = '[models."my-model"]\ninput = 2\noutput = 4\nas_of = "2026-01"\nsource = "me"\n'
 
 
-def test_the_client_comes_first():
+def test_the_cost_that_the_client_reports_comes_first():
     assert cost(Usage(1, output=1, cost_usd=0.25), "gpt-5") == TurnCost(0.25, "client")
 
 
@@ -28,7 +28,7 @@ def test_an_estimate_quotes_its_price():
     )
 
 
-def test_unknown_is_unknown():
+def test_unknown_models_have_no_price():
     unknown = TurnCost(None, "unknown")
     assert cost(None, "gpt-5") == unknown
     assert cost(Usage(1, output=1), "nobody-knows-it") == unknown
@@ -37,7 +37,7 @@ def test_unknown_is_unknown():
     assert cost(Usage(1, cache_write=1, output=1), "gpt-5") == unknown  # nor what a cache write would cost
 
 
-def test_a_file_of_ones_own(tmp_path):
+def test_a_price_file_of_the_user(tmp_path):
     file = tmp_path / "prices.toml"
     file.write_text(OWN)
     assert cost(Usage(500_000, output=250_000), "my-model", load_prices(file)).usd == 2.0
@@ -63,7 +63,7 @@ def test_where_long_prompts_cost_more_the_price_of_short_ones_counts():
     assert price and (price.input, price.cache_read, price.output) == (5.0, 0.5, 30.0)
 
 
-def test_nothing_is_fetched():
+def test_prices_need_no_network():
     """A process that cannot connect anywhere prices a model all the same."""
     code = (
         "import socket; socket.socket.connect = socket.getaddrinfo = None\n"

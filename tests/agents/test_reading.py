@@ -1,4 +1,4 @@
-"""From lines to turns: scopes, overlaps, failures, and what a hostile agent may print."""
+"""Usage, sessions and failures of turns, read from the output and files of clients; also hostile ones."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_totals_of_a_session_become_differences():
     assert total_usage([first.usage, None, second.usage]) == Usage(3600, 400, None, 200)
 
 
-def test_totals_that_have_shrunk_were_counted_anew():
+def test_totals_that_shrink_begin_a_new_count():
     turn = read("codex", codex(input=1000, output=50), before=Usage(5000, output=100))
     assert turn.usage == Usage(1000, output=50)
 
@@ -109,7 +109,7 @@ def test_a_good_session_file_is_found_among_bad_ones(tmp_path):
 
 
 @pytest.mark.parametrize("home", ["link", "pipe", "file"])
-def test_a_home_that_is_none_tells_nothing(home, tmp_path):
+def test_an_invalid_home_has_no_usage(home, tmp_path):
     wire(tmp_path / "real").write_text(USED)
     path = tmp_path / "home"
     {"link": lambda: path.symlink_to(tmp_path / "real"), "pipe": lambda: os.mkfifo(path),
@@ -131,7 +131,7 @@ def test_patterns_of_session_files(tmp_path):
     assert names("../*/a.jsonl") == names("/etc/*") == names("x/../a.jsonl") == names("${other}") == []
 
 
-def test_reading_ends_where_its_limit_is(tmp_path):
+def test_reading_is_bounded(tmp_path):
     for number in range(5):
         (tmp_path / f"{number}.jsonl").write_text("{}\n" * 10)
 
@@ -145,7 +145,7 @@ def test_reading_ends_where_its_limit_is(tmp_path):
     assert len(list(json_events.session_events(tmp_path, "*.json", "", ReadingLimit(characters=4)))) == 2
 
 
-def test_a_line_that_is_too_long_is_passed_over():
+def test_a_line_that_is_too_long_is_skipped():
     long = '{"a": "' + "x" * LONGEST_LINE + '"}'
     text = io.StringIO(f"before\n{long}\nafter\n{long}")
     assert list(bounded_lines(text, ReadingLimit())) == ["before\n", "after\n"]
@@ -164,7 +164,7 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("line", HOSTILE, ids=range(len(HOSTILE)))
-def test_whatever_it_says_can_be_written_down(line, tmp_path):
+def test_any_output_can_be_recorded(line, tmp_path):
     """In a ledger, by the driver's own words, and read again."""
     turn = read("claude", line)
     judge_ledger = Ledger(tmp_path / "ledger.jsonl")
@@ -172,7 +172,7 @@ def test_whatever_it_says_can_be_written_down(line, tmp_path):
     assert [line.kind for line in Ledger(tmp_path / "ledger.jsonl").replay()] == ["turned"]
 
 
-def test_figures_without_end_are_unknown():
+def test_sums_beyond_the_range_are_unknown():
     """Each is possible, their sum is not."""
     step = {"type": "step_finish", "sessionID": "s", "part": {"tokens": {"input": 10**15 - 1, "output": 1}}}
     turn = read("opencode", *[step] * 20_000)
@@ -180,12 +180,12 @@ def test_figures_without_end_are_unknown():
 
 
 @pytest.mark.parametrize("session", ["../../etc", "-rf", "a b", "x" * 200, ""])
-def test_a_session_that_could_be_an_argument_is_none(session):
+def test_a_session_id_that_looks_like_an_option_is_refused(session):
     assert read("codex", {"type": "thread.started", "thread_id": session}).session is None
 
 
 @pytest.mark.parametrize("figure", [-1, 1.5, "7", True, 10**20, None, [], {}])
-def test_a_figure_that_cannot_be_one_is_unknown(figure):
+def test_invalid_numbers_are_unknown(figure):
     assert (
         read("codex", {"type": "turn.completed", "usage": {"input_tokens": figure, "output_tokens": 1}}).usage is None
     )
@@ -216,7 +216,7 @@ def test_goose_fails_with_exit_code_0():
     assert failure and failure.kind is FailureKind.RATE_LIMIT
 
 
-def test_whoever_waits_for_the_provider_when_killed_says_so():
+def test_a_client_killed_while_waiting_for_its_provider():
     retry = {"type": "system", "subtype": "api_retry", "error_status": 429, "error": "rate_limit"}
     talk = {"type": "assistant", "message": "HTTP 500 is what my notes say"}
     assert read("claude", talk, retry, code=None).failure.kind is FailureKind.RATE_LIMIT
@@ -235,13 +235,13 @@ def test_plain_lines_among_the_events():
     assert turn.session == "0123abcd-ef" and turn.text == "Done." and turn.failure is None
 
 
-def test_a_turn_in_which_the_model_was_never_heard_did_not_end_well():
+def test_a_turn_without_a_response_of_the_model_failed():
     asked = {"kind": "MessageEvent", "source": "user"}
     turn = read("openhands", asked, "Conversation ID: 0123abcd-ef", stderr_tail="LibTmuxException: Permission denied\n")
     assert turn.failure and turn.failure.kind is FailureKind.CLIENT and "LibTmuxException" in turn.failure.text
 
 
-def test_a_command_that_is_started_once_wants_no_more_unless_it_failed():
+def test_a_command_is_started_again_only_after_a_failure():
     client = definitions.command(["true"])
     turn = client.read(["working\n", "done\n", "\n"], ProcessExit(0, 1.0, Path("/nonexistent")))
     assert turn.stop and turn.text == "done" and turn.failure is None and turn.usage is None
@@ -254,13 +254,13 @@ def test_a_command_that_is_started_once_wants_no_more_unless_it_failed():
 
 @pytest.mark.parametrize("where", ['File "agent.py", line {}, in <module>', "    at main (/agent/main.mjs:{}:12)"])
 @pytest.mark.parametrize("number", [401, 429, 503])
-def test_the_line_in_which_a_program_fell_is_no_status_of_a_server(where, number):
+def test_a_line_number_in_a_traceback_is_no_http_status(where, number):
     fell = ProcessExit(1, 1.0, Path("/nonexistent"), where.format(number) + "\nValueError: no such gain\n")
     failure = definitions.command(["true"]).read([], fell).failure
     assert failure and failure.kind is FailureKind.CLIENT and str(number) in failure.text
 
 
-def test_a_client_that_was_killed_is_known_by_its_files(tmp_path):
+def test_session_and_usage_of_a_killed_client_are_read_from_its_files(tmp_path):
     """Its session from an index, its usage from the session; of a message in several parts only the last counts."""
     index = tmp_path / ".kimi-code" / "session_index.jsonl"
     index.parent.mkdir()
@@ -280,7 +280,7 @@ def _row(name: str, output: int) -> dict:
     return {"type": "assistant", "message": {"id": name, "usage": usage | {"output_tokens": output}}}
 
 
-def test_what_codex_used_in_a_turn_that_was_cut_short(tmp_path):
+def test_usage_of_an_interrupted_turn_of_codex(tmp_path):
     folder = tmp_path / ".codex" / "sessions" / "2026" / "01" / "01"
     folder.mkdir(parents=True)
     totals = {"input_tokens": 3000, "cached_input_tokens": 300, "output_tokens": 150, "reasoning_output_tokens": 21}

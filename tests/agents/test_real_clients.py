@@ -127,7 +127,7 @@ def test_a_model_that_says_nothing_is_a_timeout(name, tmp_path):
         assert silent.usage is None and model.seen
 
 
-def test_the_key_is_not_in_the_shell_of_codex(tmp_path):
+def test_the_api_key_is_not_in_the_shell_of_codex(tmp_path):
     heard: list[str] = []
 
     def script(past):

@@ -1,4 +1,4 @@
-"""`evopolicygym run`: agents play whole runs in their jail, are limited, killed, taken up again, and always scored."""
+"""`evopolicygym run`: agents play whole runs in their sandbox, with limits, kills and resumed runs; all are scored."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_the_starter_is_scored_and_its_isolation_recorded(tmp_path):
     assert record["integrity"]["signs"] == [] and len(record["turns"]) == 1
 
 
-def test_what_was_not_isolated_is_recorded(tmp_path):
+def test_missing_isolation_is_recorded(tmp_path):
     record = run_to_record(
         tmp_path / "run", "--agent", "starter", "--agent-isolation", "none", "--agent-network", "open"
     )
@@ -61,7 +61,7 @@ print(json.dumps(found))
 """
 
 
-def test_what_an_agent_sees(tmp_path):
+def test_files_and_variables_of_an_agent(tmp_path):
     record = run_to_record(
         tmp_path / "run",
         "--agent",
@@ -93,13 +93,13 @@ for line in sys.stdin:
 """
 
 
-def test_an_agent_that_is_spoken_to_in_json_lines(tmp_path):
+def test_a_json_lines_agent(tmp_path):
     record = run_to_record(tmp_path / "run", "--agent", "command", "--json-lines", "--", "python3", "-c", TALKER)
     assert record["times"]["closed_because"] == "budget_spent" and len(record["turns"]) == 3
     assert record["usage"]["input_tokens"] == 30 and record["usage"]["dollars"] is None
 
 
-def test_a_talker_that_leaves_before_it_is_spoken_to(tmp_path):
+def test_a_json_lines_agent_that_exits_at_once(tmp_path):
     """Its turns fail, and the run has an outcome: the broken pipe is not that of our output."""
     done = run_agent(tmp_path / "run", "--agent", "command", "--json-lines", "--", "/bin/true")
     assert done.returncode == 1, done.stderr
@@ -129,7 +129,7 @@ SLOW_STARTER = "import subprocess, sys, time; subprocess.run([sys.executable, 's
     "subprocess.run([sys.executable, 'submit.py', '4-7'])"  # fmt: skip
 
 
-def test_a_killed_run_goes_on_and_leaves_nobody_behind(tmp_path):
+def test_a_killed_run_continues_and_leaves_no_process(tmp_path):
     root = tmp_path / "run"
     marker = f"time.sleep(0.5 if __import__('os').path.exists('second') else 500); open('second', 'w') #{os.getpid()}"
     code = SLOW_STARTER.format(0) + "; " + marker
@@ -197,7 +197,7 @@ def prepared():
 
 
 @pytest.mark.parametrize(("options", "message"), MISTAKES)
-def test_mistakes_are_named(tmp_path, prepared, options, message):
+def test_invalid_options_are_named(tmp_path, prepared, options, message):
     """Before anything begins: no run is left behind."""
     words = run_argv(tmp_path / "run", *options)[len(COMMAND) :]
     done = prepared.run(words, PATH="/usr/bin:/bin", OPENAI_API_KEY="", ANTHROPIC_API_KEY="")

@@ -1,4 +1,4 @@
-"""`evopolicygym run` with real clients: in their jail, killed and taken up again, as another user, and in trouble."""
+"""`evopolicygym run` with real clients: in their sandbox, killed and resumed, as another user, with provider errors."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ pytestmark = pytest.mark.timeout(900)
 
 
 @pytest.mark.parametrize("name", [*QUICK, *SLOW])
-def test_in_their_jail(name, tmp_path):
+def test_a_whole_run_in_the_sandbox(name, tmp_path):
     with ScriptedModel() as model:
         real = RealClientRun(name, model)
         record = real.plays(tmp_path / "run")
@@ -79,7 +79,7 @@ KILLED_SLOWLY = [("codex", 1), ("claude", 2), *((name, pause) for name in OTHERS
 @pytest.mark.parametrize(
     ("name", "pause"), [*KILLED, *(pytest.param(*case, marks=pytest.mark.slow) for case in KILLED_SLOWLY)]
 )
-def test_killed_in_the_middle_of_a_turn(name, pause, tmp_path):
+def test_a_run_killed_in_the_middle_of_a_turn(name, pause, tmp_path):
     """Same workspace, same budget, and the client's own session: the model hears the earlier conversation."""
     script, root = Pausing(pause), tmp_path / "run"
     with ScriptedModel(script) as model:
@@ -102,7 +102,7 @@ def test_killed_in_the_middle_of_a_turn(name, pause, tmp_path):
     ("name", "level"),
     [("codex", "A"), ("claude", "B"), *(pytest.param(*case, marks=pytest.mark.slow) for case in AS_NOBODY)],
 )
-def test_as_a_user_who_is_not_root(name, level):
+def test_a_whole_run_of_an_ordinary_user(name, level):
     """The judge and all: everything that `run` starts belongs to a user who may do nothing special."""
     with tempfile.TemporaryDirectory(prefix="evopolicygym-") as folder, ScriptedModel() as model:
         os.chmod(folder, 0o777)
@@ -115,7 +115,7 @@ def test_as_a_user_who_is_not_root(name, level):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "level"), [*((name, "B") for name in (*QUICK, *ANYWHERE)), ("mini-swe-agent", "A")])
-def test_at_a_level_that_was_asked_for(name, level):
+def test_a_whole_run_at_a_given_level(name, level):
     """Not in tmp_path: every pytest that starts closes the folder above it to others, the agent's user among them."""
     with tempfile.TemporaryDirectory(prefix="evopolicygym-") as folder, ScriptedModel() as model:
         record = RealClientRun(name, model).plays(Path(folder) / "run", "--agent-isolation", level)
@@ -160,7 +160,7 @@ MORE_TROUBLE = [("codex", "429", 3, "rate_limit"), ("codex", "hang", 1, "timeout
     ("name", "fault", "requests", "failure"),
     [*TROUBLE, *(pytest.param(*case, marks=pytest.mark.slow) for case in MORE_TROUBLE)],
 )
-def test_trouble_is_waited_out(name, fault, requests, failure, tmp_path):
+def test_provider_errors_are_waited_out(name, fault, requests, failure, tmp_path):
     """Past the client's own patience: the turn fails, is repeated in the same session, and the run ends as ever."""
     script = Faults(fault, requests)
     with ScriptedModel(script) as model:
@@ -173,7 +173,7 @@ def test_trouble_is_waited_out(name, fault, requests, failure, tmp_path):
     assert record["budget"]["charged"] == 12 and script.left == 0
 
 
-def test_endless_trouble_is_nobodys_score(tmp_path):
+def test_endless_provider_errors_give_no_score(tmp_path):
     """Before any submission: to be run again, in the words of `run` and of `leaderboard`."""
     with ScriptedModel(fault="429") as model:
         real = RealClientRun("codex", model)
@@ -186,7 +186,7 @@ def test_endless_trouble_is_nobodys_score(tmp_path):
 
 
 @pytest.mark.parametrize("name", QUICK)
-def test_a_wrong_key_is_named(name, tmp_path):
+def test_a_wrong_api_key_is_named(name, tmp_path):
     with ScriptedModel(fault="401") as model:
         real = RealClientRun(name, model)
         done = run_agent(tmp_path / "run", *real.options, **real.environment)
@@ -250,7 +250,7 @@ source = "a test"
     ("name", "limit"),
     [("codex", "tokens"), ("claude", "dollars"), *(pytest.param(*case, marks=pytest.mark.slow) for case in METERED)],
 )
-def test_a_turn_that_uses_up_its_allowance_is_ended(name, limit, tmp_path):
+def test_a_turn_that_reaches_its_limit_is_ended(name, limit, tmp_path):
     """In the middle of the turn, for the client tells what it has used so far; and the run is scored."""
     (tmp_path / "prices.toml").write_text(PRICES.replace("scripted", MODELS.get(name, "scripted").rpartition("/")[2]))
     options = ("--max-tokens", "9000") if limit == "tokens" else ("--max-cost", "9")

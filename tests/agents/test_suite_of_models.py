@@ -1,4 +1,4 @@
-"""Suites of agents that ask a model: what they spend, and what their provider asks of them."""
+"""Suites of agents with models: caps on spending, and provider errors."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_cap_on_spending_stops_new_runs_and_lets_running_ones_end(tmp_path, mo
 
 
 @pytest.mark.slow  # the harness has patience of its own
-def test_a_provider_that_is_down_is_nobodys_score_and_the_run_is_done_again(tmp_path, monkeypatch):
+def test_a_run_whose_provider_is_down_is_repeated(tmp_path, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     file, folder = tmp_path / "models.toml", tmp_path / "out"
     with ScriptedModel(fault="429") as model:

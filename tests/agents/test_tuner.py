@@ -1,4 +1,4 @@
-"""The tuner plays whole runs through a real door: valid, repeatable, and unmoved by being killed."""
+"""The tuner plays whole runs on a real server: its submissions are valid and repeatable, also after kills."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_another_seed_tries_other_policies(serve):
 
 
 @pytest.mark.parametrize("toy", ["Nested-v0", "Aborting-v0"])
-def test_it_reads_every_feedback(serve, toy):
+def test_every_kind_of_feedback_is_read(serve, toy):
     """Large arrays at any depth, and no trajectory at all where the simulator died."""
     server = serve("--budget", "8", "--jobs", "1", "--seeds", "paper", task=f"toys:{toy}")
     done = play_builtin(server, "tuner", seed=0)
@@ -90,6 +90,6 @@ def test_every_submission_is_valid_on_every_task(serve, slug):
 
 @pytest.mark.slow
 @pytest.mark.timeout(7200)
-def test_it_beats_trivial_policies():
+def test_the_tuner_beats_trivial_policies():
     benchmark = Path(__file__).parents[2] / "benchmarks" / "tuner.py"
     assert subprocess.run([sys.executable, benchmark], env=os.environ).returncode == 0

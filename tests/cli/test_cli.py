@@ -1,4 +1,4 @@
-"""The commands as a user or a script meets them: real processes, exit codes, stdout for data, stderr for talk."""
+"""The commands as processes: exit codes, data on stdout, messages on stderr."""
 
 from __future__ import annotations
 

@@ -13,8 +13,8 @@ from evopolicygym.judge.state import RunPhase, RunState
 TURN = Turned(None, 0, 1.0, 0, None, None, "", False)
 
 
-def test_each_phase_is_told_once(monkeypatch, capsys):
-    """The last turn is written down when the run is closed already."""
+def test_each_phase_is_printed_once(monkeypatch, capsys):
+    """The last turn is recorded after the run is closed."""
     monkeypatch.setattr(run_text, "REFRESH_S", 0.0)
     opened = RunState(opened=Opened("x", 10, 1, 1, {}), opened_at=datetime.now(UTC))
     between = replace(opened, turns=(TURN,))

@@ -1,4 +1,4 @@
-"""The way in and the ways out of every command: version, Ctrl-C at any moment, pipes, streams, names, encodings."""
+"""Start and end of every command: version, Ctrl-C at any time, pipes, streams, names, encodings."""
 
 from __future__ import annotations
 

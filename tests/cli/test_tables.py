@@ -1,4 +1,4 @@
-"""Tables on real terminals of several widths, and in a pipe, where nothing may be missing."""
+"""Tables on real terminals of several widths, and in pipes, where nothing is left out."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SHOW = "import sys; from evopolicygym.cli.output import print_table, print_text;
 
 
 def on_terminal(columns: int, *arguments: str) -> list[str]:
-    """The lines that a process writes to a terminal of that width, stdout and stderr alike."""
+    """Return the lines that a process writes to a terminal of that width, on stdout and stderr."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
     with subprocess.Popen([sys.executable, *arguments], stdout=theirs, stderr=theirs, cwd=ROOT) as process:
@@ -70,7 +70,7 @@ def test_no_line_is_longer_than_the_terminal(arguments):
 
 @pytest.mark.parametrize("arguments", COMMANDS, ids=lambda arguments: arguments[0])
 def test_a_pipe_gets_what_the_widest_terminal_shows(arguments):
-    """Whatever the environment says of terminals."""
+    """Whatever environment variables say about terminals."""
     told = os.environ | {"COLUMNS": "40", "FORCE_COLOR": "1", "TTY_COMPATIBLE": "1"}
     piped = command(*arguments, cwd=ROOT, env=told).stdout.splitlines()
     assert cli_on_terminal(400, *arguments)[: len(piped)] == piped
@@ -97,7 +97,7 @@ def test_what_is_left_out_of_lists_is_named():
     assert not left_out(cli_on_terminal(200, "agent", "list"))
 
 
-def test_headings_break_before_texts_and_texts_before_columns_leave():
+def test_headings_wrap_first_then_texts_then_columns_are_left_out():
     table = "print_table(('first', 'a long heading', 'text'), [('1', '2', 'four words of text and more')], indent='')"
     assert shown(50, table) == ["first  a long heading  text", "    1               2  four words of text and more"]
     assert shown(49, table)[:2] == ["        a long", "first  heading  text"]
@@ -113,7 +113,7 @@ def test_columns_of_numbers_are_aligned_to_the_right():
     assert shown(80, table.format(texts)) == ["heading", *texts]
 
 
-def test_columns_leave_in_the_order_declared_and_then_from_the_right():
+def test_columns_are_left_out_in_order_and_then_from_the_right():
     table = "print_table(tuple('abcd'), [('aaaaaaaa', '11111111', '22222222', '33333333')], indent='', optional=('b',))"
     assert shown(28, table)[0].split() == ["a", "c", "d"]
     assert shown(18, table)[0].split() == ["a", "c"]
@@ -121,7 +121,7 @@ def test_columns_leave_in_the_order_declared_and_then_from_the_right():
     assert shown(5, table)[:3] == ["a", "aaaaa", "aaa"]
 
 
-def test_names_stay_whole_and_apart():
+def test_names_are_wrapped_and_never_cut():
     """Names that differ at their ends alone are broken between words, never cut."""
     names = [f"command climber.py --with-an-option sha256=44ad650fdf3{end}" for end in "ef"]
     lines = shown(40, f"print_table(('entrant', 'score'), [(name, '1') for name in {names!r}])")
@@ -135,9 +135,9 @@ def test_a_path_in_a_sentence_is_never_broken():
     assert shown(40, f"print_text('  missing: it is in {path}')") == ["  missing: it is in", f"    {path}"]
 
 
-def test_a_terminal_that_does_not_tell_its_width_gets_everything():
+def test_a_terminal_of_unknown_width_gets_everything():
     assert "left out" not in "".join(cli_on_terminal(0, "agent", "list"))
 
 
-def test_headings_are_shown_not_obeyed():
+def test_control_characters_in_tables_are_escaped():
     assert shown(80, "print_table(('\\x1b[31mred',), [('\\x1b[31mred',)])") == ["  \\x1b[31mred"] * 2

@@ -1,4 +1,4 @@
-"""No character that a terminal obeys reaches one, whoever wrote it: an agent, or a record from elsewhere."""
+"""Control characters of agents and of records of other people never reach a terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mistakes at the keyboard: told before anything begins, with what to do, exit code 2, and nothing left behind."""
+"""Mistakes of users: reported before anything starts, with a remedy, exit code 2, and nothing left behind."""
 
 from __future__ import annotations
 

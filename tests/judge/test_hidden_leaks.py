@@ -67,13 +67,13 @@ def shout(seen):
             quietly(lambda: os.symlink(text, name))
             quietly(lambda: os.setxattr(folder, "user.canary", text.encode()))
     quietly(lambda: os.utime(__file__, (seen % 1e9, seen % 1e9)))
-    quietly(lambda: call_the_door(seen))
+    quietly(lambda: call_the_api(seen))
 
 
-def call_the_door(seen):
-    with socket.create_connection(("127.0.0.1", PORT), 1) as door:
+def call_the_api(seen):
+    with socket.create_connection(("127.0.0.1", PORT), 1) as connection:
         head = f"POST {{PATH}}/submit HTTP/1.1\\r\\nHost: x\\r\\nIdempotency-Key: {{seen!r}}\\r\\n\\r\\n"
-        door.sendall(head.encode())
+        connection.sendall(head.encode())
 
 
 def quietly(deed):

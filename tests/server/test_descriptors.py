@@ -36,70 +36,70 @@ def gate(tmp_path: Path) -> Gate:
 
 
 @pytest.fixture
-def door(serve: Callable[..., Server], gate: Gate) -> Server:
+def server(serve: Callable[..., Server], gate: Gate) -> Server:
     server = serve("--budget", "1000", *SMALL, task="toys:Gated-v0", TOY_GATE=str(gate.path))
     server.policy()
     assert server.submit([0])[0] == 200
     return server
 
 
-def descriptors(door: Server) -> set[int]:
-    return {int(name) for name in os.listdir(f"/proc/{door.process.pid}/fd")}
+def descriptors(server: Server) -> set[int]:
+    return {int(name) for name in os.listdir(f"/proc/{server.process.pid}/fd")}
 
 
 @contextmanager
-def limited(door: Server, number: int) -> Iterator[None]:
-    before = resource.prlimit(door.process.pid, resource.RLIMIT_NOFILE)
-    resource.prlimit(door.process.pid, resource.RLIMIT_NOFILE, (number, before[1]))
+def limited(server: Server, number: int) -> Iterator[None]:
+    before = resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE, (number, before[1]))
     try:
         yield
     finally:
-        resource.prlimit(door.process.pid, resource.RLIMIT_NOFILE, before)
+        resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE, before)
 
 
 @contextmanager
-def short(door: Server, spare: int) -> Iterator[None]:
+def short(server: Server, spare: int) -> Iterator[None]:
     """No more than so many can be opened. A connection for whoever wants to ask all the same is to be there before."""
-    taken = descriptors(door)
-    with limited(door, [number for number in range(10_000) if number not in taken][spare]):
+    taken = descriptors(server)
+    with limited(server, [number for number in range(10_000) if number not in taken][spare]):
         yield
 
 
-def ask(connection: socket.socket, door: Server, key: str) -> None:
-    connection.sendall(request_head(door, f"Content-Length: {len(BODY)}", f"Idempotency-Key: {key}") + BODY)
+def ask(connection: socket.socket, server: Server, key: str) -> None:
+    connection.sendall(request_head(server, f"Content-Length: {len(BODY)}", f"Idempotency-Key: {key}") + BODY)
 
 
-def charged(door: Server, key: str) -> Submission | None:
-    return read_state(door.root).by_key(key)
+def charged(server: Server, key: str) -> Submission | None:
+    return read_state(server.root).by_key(key)
 
 
-def delivered(door: Server, submission: Submission) -> bool:
-    return (door.workspace / "feedback" / submission.name / "summary.json").exists()
+def delivered(server: Server, submission: Submission) -> bool:
+    return (server.workspace / "feedback" / submission.name / "summary.json").exists()
 
 
-def check_that_all_is_well(door: Server, before: set[int]) -> None:
+def check_that_all_is_well(server: Server, before: set[int]) -> None:
     """Check that the server plays submissions, has closed all files, printed nothing, and has a valid ledger."""
-    answer = door.submit([0, 1])[1]
-    assert answer["status"] == "ok" and (door.workspace / "feedback" / answer["submit_id"]).exists()
-    assert wait_until(lambda: len(descriptors(door)) <= len(before), 60), sorted(descriptors(door) - before)
-    state = read_state(door.root)
-    assert state.running is None and list(read(door.root / "ledger.jsonl"))
-    assert door.remaining() == 1000 - state.charged
-    door.kill()
-    assert door.process.stderr and door.process.stderr.read() == ""
+    answer = server.submit([0, 1])[1]
+    assert answer["status"] == "ok" and (server.workspace / "feedback" / answer["submit_id"]).exists()
+    assert wait_until(lambda: len(descriptors(server)) <= len(before), 60), sorted(descriptors(server) - before)
+    state = read_state(server.root)
+    assert state.running is None and list(read(server.root / "ledger.jsonl"))
+    assert server.remaining() == 1000 - state.charged
+    server.kill()
+    assert server.process.stderr and server.process.stderr.read() == ""
 
 
-def test_connections_leave_the_judge_its_descriptors(door):
-    before = descriptors(door)
-    with limited(door, FEW), ExitStack() as stack:
+def test_connections_leave_the_judge_its_descriptors(server):
+    before = descriptors(server)
+    with limited(server, FEW), ExitStack() as stack:
         for number in range(3 * FEW):
-            stack.enter_context(connect(door))
+            stack.enter_context(connect(server))
             if number % FEW == FEW // 2:
-                answer = door.submit([0, 1])[1]
-                assert answer["status"] == "ok" and (door.workspace / "feedback" / answer["submit_id"]).exists()
-                assert len(descriptors(door)) < FEW - 20
-    assert read_state(door.root).refunds == 0
-    check_that_all_is_well(door, before)
+                answer = server.submit([0, 1])[1]
+                assert answer["status"] == "ok" and (server.workspace / "feedback" / answer["submit_id"]).exists()
+                assert len(descriptors(server)) < FEW - 20
+    assert read_state(server.root).refunds == 0
+    check_that_all_is_well(server, before)
 
 
 def test_a_low_limit_is_raised_to_the_usual_one():
@@ -111,117 +111,117 @@ def test_a_low_limit_is_raised_to_the_usual_one():
         assert int(subprocess.run(asked, capture_output=True, text=True, check=True).stdout) == raised
 
 
-def test_a_new_connection_replaces_an_idle_one_not_a_pending_one(door, gate):
-    before = descriptors(door)
+def test_a_new_connection_replaces_an_idle_one_not_a_pending_one(server, gate):
+    before = descriptors(server)
     gate.shut()
-    with connect(door) as waiting, ExitStack() as stack:
-        ask(waiting, door, "kept")
-        assert wait_until(lambda: charged(door, "kept"))
+    with connect(server) as waiting, ExitStack() as stack:
+        ask(waiting, server, "kept")
+        assert wait_until(lambda: charged(server, "kept"))
         for number in range(600):
-            idle = stack.enter_context(connect(door))
+            idle = stack.enter_context(connect(server))
             if number % 3:
                 with suppress(OSError):
-                    idle.sendall([b"GET /", request_head(door, "Content-Length: 9") + b"{"][number % 2])
+                    idle.sendall([b"GET /", request_head(server, "Content-Length: 9") + b"{"][number % 2])
             if number % 100 == 0:
-                assert door.call("GET", "/info")[0] == 200
+                assert server.call("GET", "/info")[0] == 200
         gate.open()
         assert read_response(waiting)[0] == 200
-    check_that_all_is_well(door, before)
+    check_that_all_is_well(server, before)
 
 
-def test_the_number_of_waiting_submissions_is_bounded(door, gate):
+def test_the_number_of_waiting_submissions_is_bounded(server, gate):
     """Each keeps its connection until its response, so there must be fewer of them than connections."""
-    before = descriptors(door)
+    before = descriptors(server)
     gate.shut()
     with ExitStack() as stack:
-        waiting = [stack.enter_context(connect(door)) for _ in range(200)]
+        waiting = [stack.enter_context(connect(server)) for _ in range(200)]
         for connection in waiting:
-            ask(connection, door, "one")
-        assert wait_until(lambda: charged(door, "one"))
-        assert door.call("GET", "/info")[0] == 200
+            ask(connection, server, "one")
+        assert wait_until(lambda: charged(server, "one"))
+        assert server.call("GET", "/info")[0] == 200
         gate.open()
         codes = [read_response(connection)[0] for connection in waiting]
     assert set(codes) == {200, 409} and codes.count(200) >= 32
-    assert door.remaining() == 1000 - 3
-    check_that_all_is_well(door, before)
+    assert server.remaining() == 1000 - 3
+    check_that_all_is_well(server, before)
 
 
-def submit_short(door: Server, spare: int, key: str) -> tuple[int, str]:
+def submit_short(server: Server, spare: int, key: str) -> tuple[int, str]:
     """Short from the request on: at the snapshot, or later."""
-    door.policy(f"# {key}\n{policy_source()}")  # no checkpoint that is there already
-    with connect(door) as connection:
-        connection.sendall(request_head(door, method="GET", path="/info"))
+    server.policy(f"# {key}\n{policy_source()}")  # no checkpoint that is there already
+    with connect(server) as connection:
+        connection.sendall(request_head(server, method="GET", path="/info"))
         read_response(connection)
-        with short(door, spare):
-            ask(connection, door, key)
+        with short(server, spare):
+            ask(connection, server, key)
             return read_response(connection)
 
 
-def become_short(door: Server, gate: Gate, spare: int, key: str, kill: bool) -> tuple[int, str]:
+def become_short(server: Server, gate: Gate, spare: int, key: str, kill: bool) -> tuple[int, str]:
     """Short from the middle of an episode on: at the feedback, or at a new worker for one that dies just now."""
     gate.shut()
-    with connect(door) as connection:
-        ask(connection, door, key)
-        assert wait_until(lambda: list((door.root / "feedback").glob(".staged-*/episodes/ep_*")))
-        with short(door, spare):
+    with connect(server) as connection:
+        ask(connection, server, key)
+        assert wait_until(lambda: list((server.root / "feedback").glob(".staged-*/episodes/ep_*")))
+        with short(server, spare):
             if kill:
-                os.kill(worker(door), 9)
+                os.kill(worker(server), 9)
             gate.open()
             return read_response(connection)
 
 
-def worker(door: Server) -> int:
+def worker(server: Server) -> int:
     return next(
-        pid for pid in descendants(door.process.pid) if b"worker_entry" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        pid for pid in descendants(server.process.pid) if b"worker_entry" in Path(f"/proc/{pid}/cmdline").read_bytes()
     )
 
 
-def check_the_books(door: Server, code: int, text: str, key: str) -> str:
+def check_the_books(server: Server, code: int, text: str, key: str) -> str:
     """Check that each submission is free, refunded or judged, as its response says."""
-    one = charged(door, key)
+    one = charged(server, key)
     if one is None or one.refunded:
         assert code == 503 and '"fault"' in text and ("refunded" if one else "nothing was charged") in text
-        assert one is None or not delivered(door, one)
+        assert one is None or not delivered(server, one)
         return "refunded" if one else "free"
-    assert code == 200 and one.is_ok and (door.root / "feedback" / one.name).exists()
+    assert code == 200 and one.is_ok and (server.root / "feedback" / one.name).exists()
     return "ok"
 
 
-def test_without_a_descriptor_for_the_snapshot_a_submission_is_free(door):
-    before = descriptors(door)
-    assert check_the_books(door, *submit_short(door, 0, "none"), "none") == "free"
-    assert check_the_books(door, *submit_short(door, 1, "one"), "one") == "free"
-    check_that_all_is_well(door, before)
+def test_without_a_descriptor_for_the_snapshot_a_submission_is_free(server):
+    before = descriptors(server)
+    assert check_the_books(server, *submit_short(server, 0, "none"), "none") == "free"
+    assert check_the_books(server, *submit_short(server, 1, "one"), "one") == "free"
+    check_that_all_is_well(server, before)
 
 
-def test_without_a_descriptor_for_the_feedback_a_submission_is_refunded(door, gate):
+def test_without_a_descriptor_for_the_feedback_a_submission_is_refunded(server, gate):
     """The log, too, has to be open already: where the failure is written down is where the server once died."""
-    before = descriptors(door)
-    assert check_the_books(door, *become_short(door, gate, 0, "none", kill=False), "none") == "refunded"
-    assert "Too many open files" in (door.root / "logs" / "judge.log").read_text()
-    check_that_all_is_well(door, before)
+    before = descriptors(server)
+    assert check_the_books(server, *become_short(server, gate, 0, "none", kill=False), "none") == "refunded"
+    assert "Too many open files" in (server.root / "logs" / "judge.log").read_text()
+    check_that_all_is_well(server, before)
 
 
-def test_without_a_descriptor_for_a_worker_a_submission_is_refunded(door, gate):
-    before = descriptors(door)
-    assert check_the_books(door, *become_short(door, gate, 0, "none", kill=True), "none") == "refunded"
-    check_that_all_is_well(door, before)
+def test_without_a_descriptor_for_a_worker_a_submission_is_refunded(server, gate):
+    before = descriptors(server)
+    assert check_the_books(server, *become_short(server, gate, 0, "none", kill=True), "none") == "refunded"
+    check_that_all_is_well(server, before)
 
 
-def test_feedback_is_delivered_when_descriptors_are_available_again(door, gate):
-    before = descriptors(door)
+def test_feedback_is_delivered_when_descriptors_are_available_again(server, gate):
+    before = descriptors(server)
     gate.shut()
-    with connect(door) as connection:
-        ask(connection, door, "late")
-        assert wait_until(lambda: list((door.root / "feedback").glob(".staged-*/episodes/ep_*")))
-        with short(door, 4):
+    with connect(server) as connection:
+        ask(connection, server, "late")
+        assert wait_until(lambda: list((server.root / "feedback").glob(".staged-*/episodes/ep_*")))
+        with short(server, 4):
             gate.open()
-            assert wait_until(lambda: (one := charged(door, "late")) and one.is_ok)
-            staged = door.workspace / "feedback"
+            assert wait_until(lambda: (one := charged(server, "late")) and one.is_ok)
+            staged = server.workspace / "feedback"
         assert read_response(connection)[0] == 200
-    one = charged(door, "late")
-    assert one and delivered(door, one) and not list(staged.glob(".submit*"))
-    check_that_all_is_well(door, before)
+    one = charged(server, "late")
+    assert one and delivered(server, one) and not list(staged.glob(".submit*"))
+    check_that_all_is_well(server, before)
 
 
 @pytest.mark.slow

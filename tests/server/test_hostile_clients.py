@@ -34,7 +34,7 @@ def shared(serve_for_all: Callable[..., Server]) -> Server:
 
 
 @pytest.fixture
-def door(shared: Server) -> Iterator[Server]:
+def server(shared: Server) -> Iterator[Server]:
     """Afterwards it answers, it plays, nothing was charged but that, and it has said nothing on its way."""
     left, submissions = shared.remaining(), len(read_state(shared.root).submissions)
     yield shared
@@ -44,93 +44,93 @@ def door(shared: Server) -> Iterator[Server]:
     assert not select.select([shared.process.stderr], [], [], 0)[0]
 
 
-def whole(door: Server, *lines: str, body: bytes = SUBMIT) -> bytes:
-    return request_head(door, f"Content-Length: {len(body)}", *lines) + body
+def whole(server: Server, *lines: str, body: bytes = SUBMIT) -> bytes:
+    return request_head(server, f"Content-Length: {len(body)}", *lines) + body
 
 
-def answers_others(door: Server) -> bool:
-    return bool(door.call("GET", "/info")[0] == 200)
+def answers_others(server: Server) -> bool:
+    return bool(server.call("GET", "/info")[0] == 200)
 
 
-def held_open(door: Server, stack: ExitStack, data: bytes) -> list[socket.socket]:
+def held_open(server: Server, stack: ExitStack, data: bytes) -> list[socket.socket]:
     """Many connections, each of which has said just this."""
     held = []
     for _ in range(MANY):
-        held.append(stack.enter_context(connect(door)))
+        held.append(stack.enter_context(connect(server)))
         with suppress(ConnectionError):
             held[-1].sendall(data)
     return held
 
 
 @pytest.mark.parametrize("part", ["nothing", "half a line", "half a head", "half a body", "half a chunk"])
-def test_slow_clients_do_not_exclude_others(door, part):
+def test_slow_clients_do_not_exclude_others(server, part):
     """They continue byte by byte while others connect; the longest-idle connection is closed."""
     start, drop = {
         "nothing": (b"", b"\r\n"),
         "half a line": (b"POST /", b"x"),
-        "half a head": (request_head(door)[:-2], b"X: y\r\n"),
-        "half a body": (request_head(door, "Content-Length: 60000") + b"{", b" "),
-        "half a chunk": (request_head(door, "Transfer-Encoding: chunked") + b"F0\r\n{", b" "),
+        "half a head": (request_head(server)[:-2], b"X: y\r\n"),
+        "half a body": (request_head(server, "Content-Length: 60000") + b"{", b" "),
+        "half a chunk": (request_head(server, "Transfer-Encoding: chunked") + b"F0\r\n{", b" "),
     }[part]
     with ExitStack() as stack:
-        held = held_open(door, stack, start)
+        held = held_open(server, stack, start)
         for _ in range(3):
             for connection in held:
                 with suppress(ConnectionError):
                     connection.sendall(drop)
-            assert answers_others(door)
+            assert answers_others(server)
 
 
-def test_idle_clients_do_not_exclude_others(door):
+def test_idle_clients_do_not_exclude_others(server):
     with ExitStack() as stack:
         for _ in range(MANY):
-            connection = stack.enter_context(connect(door))
-            connection.sendall(request_head(door, method="GET", path="/info"))
+            connection = stack.enter_context(connect(server))
+            connection.sendall(request_head(server, method="GET", path="/info"))
             assert read_response(connection)[0] == 200
-        assert answers_others(door)
+        assert answers_others(server)
 
 
-def test_clients_that_never_read_do_not_exclude_others(door):
+def test_clients_that_never_read_do_not_exclude_others(server):
     """Their answers fill what the kernel holds for them, then what we hold; no more than that is written."""
-    request = request_head(door, method="GET", path="/openapi.json")
+    request = request_head(server, method="GET", path="/openapi.json")
     with ExitStack() as stack:
         for _ in range(MANY // 5):
-            connection = stack.enter_context(connect(door))
+            connection = stack.enter_context(connect(server))
             connection.setblocking(False)
             with suppress(BlockingIOError):
                 while True:
                     connection.send(request * 100)
-        assert answers_others(door)
+        assert answers_others(server)
 
 
-def test_half_closed_connections(door):
+def test_half_closed_connections(server):
     with ExitStack() as stack:
         for data in (
             b"",
             b"GET /",
-            request_head(door, "Content-Length: 9") + b"{",
-            request_head(door, method="GET", path="/info"),
+            request_head(server, "Content-Length: 9") + b"{",
+            request_head(server, method="GET", path="/info"),
         ) * 75:
-            connection = stack.enter_context(connect(door))
+            connection = stack.enter_context(connect(server))
             connection.sendall(data)
             with suppress(OSError):
                 connection.shutdown(socket.SHUT_WR)
-        assert answers_others(door)
+        assert answers_others(server)
 
 
 @pytest.mark.parametrize(
     "lines", [["X: " + "y" * 100_000], [f"X-{n}: y" for n in range(20_000)], ["X: y\r\n z"] * 5000]
 )
-def test_huge_heads_are_refused(door, lines):
-    with connect(door) as connection, suppress(ConnectionError):
-        connection.sendall(request_head(door, *lines))
+def test_huge_heads_are_refused(server, lines):
+    with connect(server) as connection, suppress(ConnectionError):
+        connection.sendall(request_head(server, *lines))
         assert b" 400 " in connection.makefile("rb").readline()
 
 
-def test_pipelined_requests_are_answered_in_order(door):
-    with connect(door) as connection:
+def test_pipelined_requests_are_answered_in_order(server):
+    with connect(server) as connection:
         sender = threading.Thread(
-            target=connection.sendall, args=(request_head(door, method="GET", path="/info") * 1000,)
+            target=connection.sendall, args=(request_head(server, method="GET", path="/info") * 1000,)
         )
         sender.start()
         with connection.makefile("rb") as answers:
@@ -154,40 +154,40 @@ def code_of_next(answers) -> int:
      "Content-Length: 22, 23", "Content-Length: 0x16", "Content-Length: 22\r\nContent-Length: 5", "X: no length",
      "Transfer-Encoding: chunked", "Transfer-Encoding: gzip, chunked", "Transfer-Encoding: chunked, identity"],
 )  # fmt: skip
-def test_a_declared_length_that_is_too_short(door, framing):
+def test_a_declared_length_that_is_too_short(server, framing):
     """Too short: the rest is no request. It is never half a submission that is played."""
-    with connect(door) as connection:
-        connection.sendall(request_head(door, framing) + SUBMIT)
+    with connect(server) as connection:
+        connection.sendall(request_head(server, framing) + SUBMIT)
         connection.shutdown(socket.SHUT_WR)
         with connection.makefile("rb") as answers:
             assert b" 20" not in answers.readline()
 
 
-def test_a_declared_length_that_is_too_long_delays_no_other_client(door):
-    with connect(door) as connection:
-        connection.sendall(request_head(door, "Content-Length: 23") + SUBMIT)
-        assert answers_others(door)
+def test_a_declared_length_that_is_too_long_delays_no_other_client(server):
+    with connect(server) as connection:
+        connection.sendall(request_head(server, "Content-Length: 23") + SUBMIT)
+        assert answers_others(server)
 
 
-def test_endless_chunks_are_refused(door):
-    with connect(door) as connection:
+def test_endless_chunks_are_refused(server):
+    with connect(server) as connection:
         connection.sendall(
-            request_head(door, "Transfer-Encoding: chunked") + b"10000\r\n" + b" " * 0x10000 + b"\r\n1\r\n \r\n"
+            request_head(server, "Transfer-Encoding: chunked") + b"10000\r\n" + b" " * 0x10000 + b"\r\n1\r\n \r\n"
         )
         assert read_response(connection)[0] == 413
         with suppress(ConnectionError):
             for _ in range(1000):
                 connection.sendall(b"1\r\n \r\n" * 100)
-        assert answers_others(door)
+        assert answers_others(server)
 
 
-def test_invalid_requests_print_nothing(door):
+def test_invalid_requests_print_nothing(server):
     """More of them than an unread pipe holds: a server that printed a line for each would block."""
     for number in range(3000):
-        with connect(door) as connection, suppress(ConnectionError):
+        with connect(server) as connection, suppress(ConnectionError):
             connection.sendall(b"nonsense %d\r\n\r\n" % number)
             connection.recv(100)
-    assert (door.root / "logs" / "judge.log").stat().st_size < 1 << 20
+    assert (server.root / "logs" / "judge.log").stat().st_size < 1 << 20
 
 
 def test_pipelined_requests_with_one_key_are_charged_once(serve):
@@ -309,7 +309,7 @@ def test_a_hundred_thousand_requests(shared, record_property):
     record_property("tiny requests", ", ".join(f"{count} x {code}" for code, count in sorted(codes.items())))
 
 
-def memory(door: Server) -> int:
+def memory(server: Server) -> int:
     """Of the server, in KiB."""
-    status = Path(f"/proc/{door.process.pid}/status").read_text()
+    status = Path(f"/proc/{server.process.pid}/status").read_text()
     return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS"))

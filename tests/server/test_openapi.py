@@ -47,7 +47,7 @@ PATIENT = settings(
 
 
 @pytest.fixture(scope="module")
-def door(serve_for_all):
+def server(serve_for_all):
     """A budget that ends on the way, so that every state of a run is met."""
     server = serve_for_all("--budget", "12", *SMALL)
     server.policy(policy_source())
@@ -55,8 +55,8 @@ def door(serve_for_all):
 
 
 @pytest.fixture(scope="module")
-def api(door):
-    return schemathesis.openapi.from_url(f"{door.api}/openapi.json")
+def api(server):
+    return schemathesis.openapi.from_url(f"{server.api}/openapi.json")
 
 
 CONVERSATIONS = [
@@ -88,24 +88,24 @@ def converse(operation, mode, examples):
     said()
 
 
-def test_nothing_was_charged_beyond_the_budget(door):
+def test_nothing_was_charged_beyond_the_budget(server):
     """After all that: the run is as sound as any. One submission is its own, since another worker may have had the
     conversations; it is refused where they have used up the budget."""
-    door.submit([0])
-    info = door.call("GET", "/info")[1]
-    ends = [json.loads(line)["kind"] for line in (door.root / "ledger.jsonl").read_text().splitlines()]
+    server.submit([0])
+    info = server.call("GET", "/info")[1]
+    ends = [json.loads(line)["kind"] for line in (server.root / "ledger.jsonl").read_text().splitlines()]
     assert ends.count("charged") == ends.count("judged") == info["state"]["n_submits"]
     assert 0 <= info["state"]["remaining_budget"] < 12
 
 
-def test_the_document_is_valid_and_has_the_address(door):
-    with urllib.request.urlopen(f"{door.api}/openapi.json", timeout=60) as reply:
+def test_the_document_is_valid_and_has_the_address(server):
+    with urllib.request.urlopen(f"{server.api}/openapi.json", timeout=60) as reply:
         document = json.load(reply)
     assert document["openapi"].startswith("3.1.")
-    assert door.api.endswith(document["servers"][0]["url"])
+    assert server.api.endswith(document["servers"][0]["url"])
     assert set(document["paths"]) == {"/info", "/task", "/submit", "/submissions/{submit_id}"}
-    api = schemathesis.openapi.from_url(f"{door.api}/openapi.json")
-    assert api.get_base_url().rstrip("/") == door.api
+    api = schemathesis.openapi.from_url(f"{server.api}/openapi.json")
+    assert api.get_base_url().rstrip("/") == server.api
     api.validate()
     named = set(re.findall(r'"#/components/schemas/(\w+)"', json.dumps(document)))
     assert named == set(document["components"]["schemas"])

@@ -1,4 +1,4 @@
-"""Connects to a server on the same machine: the judge's own door listens on loopback."""
+"""Connects to a server on the same machine: the API of the judge listens on loopback."""
 
 import socket
 
