@@ -1,4 +1,4 @@
-"""The command as a user meets it: data on stdout, talk on stderr, exit codes."""
+"""`analyze` as a process: data on stdout, messages on stderr, exit codes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hostile source is data: the child may die of it, the parent tells what happened and goes on."""
+"""Hostile source code is parsed in a child process: it may die, the parent reports it and continues."""
 
 from __future__ import annotations
 

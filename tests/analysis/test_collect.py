@@ -1,4 +1,4 @@
-"""Finding runs: broken ones are named, and what an agent wrote is never taken for a record."""
+"""Finding runs: broken ones are named, and files of agents are never taken for records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commands as a user or a script meets them."""
+"""The analysis commands as processes."""
 
 from __future__ import annotations
 

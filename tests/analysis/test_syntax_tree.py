@@ -1,4 +1,4 @@
-"""Topology for programs that nobody thought of: what must not change it, and what must."""
+"""Topology of generated programs: edits that must not change it, and edits that must."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`evopolicygym agent`, with programs that are really there, or really not."""
+"""`evopolicygym agent`, with real programs that are installed or missing."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ def test_not_installed_and_no_key(check):
     assert "pip install mine==1.2.3" in found["missing"][0] and "MINE_KEY" in found["missing"][1]
 
 
-def test_ready_and_no_secret_is_told_or_passed_on(check, tmp_path):
+def test_a_ready_agent_and_no_secret_in_the_output(check, tmp_path):
     program(tmp_path, "import os, sys; sys.exit('MINE_KEY' in os.environ) if not print('mine 1.2.3') else 0")
     code, found = check(MINE_KEY="very-secret")
     assert code == 0 and found["ready"] and found["version"] == "1.2.3" and found["key"] == "MINE_KEY"
     assert "very-secret" not in json.dumps(found)
 
 
-def test_a_login_is_as_good_as_a_key_and_another_version_is_remarked(check, tmp_path):
+def test_a_login_replaces_a_key_and_untested_versions_are_named(check, tmp_path):
     program(tmp_path, "print('v1.3.0')")
     (tmp_path / ".mine").mkdir()
     (tmp_path / ".mine" / "login").touch()

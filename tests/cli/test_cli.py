@@ -89,11 +89,11 @@ def test_the_first_submission_that_serve_proposes_fits_the_budget(tmp_path, budg
     assert f"python3 submit.py {cases:12}# submit system/ for train case" in told and words in told
 
 
-def test_one_of_a_thing_is_not_called_many():
+def test_counts_of_one_are_singular():
     assert [pluralize(number, "run") for number in (0, 1, 2)] == ["0 runs", "1 run", "2 runs"]
 
 
-def test_doctor_does_not_call_simulators_what_is_none():
+def test_doctor_lists_simulators_alone():
     (hidden, _), (found, _) = (
         [
             probe.detail
@@ -138,7 +138,7 @@ def test_a_policy_that_does_not_load(tmp_path, source, kind, says):
     assert 'Traceback (most recent call last):\n  File "/' not in done.stderr
 
 
-def test_what_a_policy_says_while_it_does_not_load_is_kept(tmp_path):
+def test_output_of_a_policy_that_does_not_load_is_shown(tmp_path):
     top = "print('hello'); print('oh', file=sys.stderr); 1 / 0"
     folder = write_policy(tmp_path / "p", policy_source(top=top))
     report = json.loads(run("evaluate", folder, "core16/acrobot", *PAPER, "--json").stdout)
@@ -236,7 +236,7 @@ def test_a_root_that_is_the_only_user_there_is_has_level_b():
 
 
 @pytest.mark.parametrize("calls", [["unshare", "landlock"], ["seccomp"]])
-def test_where_nothing_holds_nothing_runs(calls):
+def test_without_any_isolation_nothing_runs(calls):
     arguments = ["evaluate", str(EXAMPLE), "core16/acrobot", "--seeds", "paper", "--cases", "0-1"]
     done = run_with_blocked(calls, [*COMMAND, *arguments])
     assert done.returncode == 3
@@ -246,7 +246,7 @@ def test_where_nothing_holds_nothing_runs(calls):
     assert done.stdout == ""
 
 
-def test_no_isolation_must_be_asked_for_and_is_marked():
+def test_no_isolation_needs_an_option_and_is_recorded():
     done = run(
         "evaluate", EXAMPLE, "core16/acrobot", "--seeds", "paper", "--cases", "0", "--isolation", "none", "--json"
     )
@@ -255,7 +255,7 @@ def test_no_isolation_must_be_asked_for_and_is_marked():
     assert "not publishable" in done.stderr
 
 
-def test_a_fault_of_the_judge_is_no_score(tmp_path):
+def test_a_fault_of_the_judge_gives_no_score(tmp_path):
     folder = write_policy(tmp_path / "p", policy_source())
     environment = os.environ | {"TOY_MARKER": str(tmp_path / "marker")}
     done = run("evaluate", folder, "toys:Flaky-v0", "--seeds", "paper", "--cases", "0-2", "--json", env=environment)
@@ -305,7 +305,7 @@ def test_names_with_brackets_are_printed_as_they_are(tmp_path):
     assert str(key) in run("seeds", "new", "--out", key).stdout
 
 
-def test_a_file_that_is_no_key_is_called_so(tmp_path):
+def test_an_invalid_key_file_is_named(tmp_path):
     """Whoever can read it."""
     (tmp_path / "notes.txt").write_text("a note\n")
     (tmp_path / "notes.txt").chmod(0o644)
@@ -394,14 +394,14 @@ def test_a_policy_folder_is_never_on_the_judges_path(tmp_path, module):
     assert done.returncode == 0, done.stderr
 
 
-def test_a_reader_that_leaves_early_is_no_failure_of_the_policy():
+def test_a_closed_pipe_is_not_a_failure_of_the_policy():
     command = " ".join([*COMMAND, "evaluate", str(EXAMPLE), "core16/acrobot", *PAPER, "--cases", "0-20", "| head -1"])
     done = subprocess.run(["bash", "-c", f"set -o pipefail; {command}"], capture_output=True, text=True)
     assert done.returncode in (0, 141)  # 0 when everything fitted into the pipe before the reader left
     assert "Traceback" not in done.stderr
 
 
-def test_an_output_that_is_full_is_named():
+def test_a_full_disk_for_the_output_is_named():
     with open("/dev/full", "w") as full:
         command = [*COMMAND, "task", "show", "core16/acrobot"]
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)

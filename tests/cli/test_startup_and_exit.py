@@ -35,7 +35,7 @@ main()
     return set(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stderr.split())
 
 
-def test_the_version_is_told_at_once():
+def test_the_version_is_printed_without_heavy_imports():
     assert run("--version").stdout == f"{evopolicygym.__version__}\n"
     assert not HEAVY & loaded("--version")
 
@@ -68,13 +68,13 @@ def test_every_option_names_its_value_plainly():
     assert not unnamed and not broken
 
 
-def test_an_unknown_command_is_told_its_neighbour():
+def test_an_unknown_command_gets_a_suggestion():
     done = run("evalute")
     assert done.returncode == 2 and "Did you mean 'evaluate'?" in done.stderr
 
 
 @pytest.mark.parametrize("when", ["while modules load", "in the command"])
-def test_ctrl_c_is_no_traceback(when):
+def test_ctrl_c_prints_no_traceback(when):
     """Stopped on its way, by its own hand: the same moment each time."""
     place = "typer" if when == "while modules load" else "evopolicygym.analysis.loading"
     code = f"""
@@ -112,7 +112,7 @@ finally:
 
 
 @pytest.mark.parametrize("arguments", [["analyze", SAMPLE, "--json"], ["task", "show", "core16/ant"], ["--version"]])
-def test_a_reader_that_leaves_is_told_apart_from_a_failure(arguments):
+def test_a_closed_pipe_has_its_own_exit_code(arguments):
     reader, writer = os.pipe()
     os.close(reader)
     done = subprocess.run([*COMMAND, *map(str, arguments)], stdout=writer, stderr=subprocess.PIPE, text=True)
@@ -121,8 +121,8 @@ def test_a_reader_that_leaves_is_told_apart_from_a_failure(arguments):
     assert "Traceback" not in done.stderr
 
 
-def test_another_pipe_that_breaks_is_not_a_reader_that_left():
-    """It was silent, as if nobody were there to be told."""
+def test_a_broken_pipe_inside_a_command_is_an_error():
+    """Such an error was once not printed."""
     code = """
 import sys
 from evopolicygym.cli import demo
@@ -151,7 +151,7 @@ def test_a_version_that_cannot_be_written_is_no_traceback():
 
 
 @pytest.mark.parametrize("room", ["nr_inodes=3", "size=4k"])
-def test_a_full_disk_where_a_run_was_to_be_is_no_mistake_of_the_user(room, tmp_path):
+def test_a_full_disk_for_a_new_run_is_not_a_usage_error(room, tmp_path):
     """No room for its folders, or for what is in them."""
     fill = "head -c 4096 /dev/zero > full" if room.startswith("size") else "true"
     open_run = 'exec "$0" -m evopolicygym serve core16/acrobot --run run --seeds paper --isolation none'

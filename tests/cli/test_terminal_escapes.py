@@ -86,14 +86,14 @@ def failed(tmp_path_factory):
     return in_a_pipe("run", "toys:Toy-v0", "--run", run, *options, "--", agent), run
 
 
-def test_an_agents_last_words_are_shown_not_obeyed(failed):
+def test_the_last_error_of_an_agent_is_escaped(failed):
     text, _ = failed
     assert r"\x1b]52;c;cm0gLXJm\x07\x1b[2J\x1b[31mRED" in text  # so they were said, and are shown
     assert is_tame(text)
 
 
 @pytest.mark.parametrize(("command", "way"), [("finish", on_a_terminal), ("score", in_a_pipe)])
-def test_they_stay_so_when_a_run_is_shown_again(failed, way, command):
+def test_it_is_escaped_when_a_run_is_shown_again(failed, way, command):
     assert is_tame(way(command, failed[1]))
 
 
@@ -155,7 +155,7 @@ def test_much_of_a_record_can_be_forged(runs):
         (("evaluate", HOSTILE, HOSTILE), True),
     ],
 )
-def test_nothing_of_a_forged_record_is_obeyed(runs, monkeypatch, command, shows):
+def test_a_forged_record_is_escaped(runs, monkeypatch, command, shows):
     monkeypatch.chdir(runs)
     text = in_a_pipe(*command)
     assert is_tame(text, lines=HOSTILE in command[1])
@@ -164,7 +164,7 @@ def test_nothing_of_a_forged_record_is_obeyed(runs, monkeypatch, command, shows)
         assert not OBEYED.findall((runs / "report.html").read_text())
 
 
-def test_on_a_terminal_a_forged_record_is_not_obeyed_either(runs):
+def test_a_forged_record_is_escaped_on_a_terminal(runs):
     text = on_a_terminal("leaderboard", runs)
     assert is_tame(text) and "52;c;cm0gLXJm" in text
 
@@ -190,7 +190,7 @@ raise ValueError(text.replace("\\n", " "))
 
 
 @WAYS
-def test_whatever_prints(way, monkeypatch):
+def test_every_way_of_printing_escapes(way, monkeypatch):
     """By a console, as JSON, logged, warned of, or raised."""
     monkeypatch.setattr(sys.modules[__name__], "COMMAND", [sys.executable, "-c"])
     told = HOSTILE.replace(FAKED, "").encode("unicode_escape").decode()
@@ -206,7 +206,7 @@ def _with_traceback(told: str) -> str:
     return done.stdout + done.stderr
 
 
-def test_one_list_for_terminal_and_page():
+def test_terminal_and_page_escape_the_same_characters():
     """What a terminal obeys or cannot show is marked on both, and all else is left alone."""
     for number in (*range(0x20000), *range(0xE0000, 0xE1000), 0xF0000, sys.maxunicode):
         char = chr(number)

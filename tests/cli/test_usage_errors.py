@@ -68,7 +68,7 @@ def test_a_run_that_is_refused_leaves_nothing_behind(arguments, says, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_a_client_file_whose_host_is_none_leaves_nothing_behind(tmp_path):
+def test_a_client_file_with_an_invalid_host_leaves_nothing_behind(tmp_path):
     client = 'title = "Mine"\nprogram = "true"\nargv = ["true"]\nversion = []\nhosts = ["https://api.example.org"]\n'
     (tmp_path / "mine.toml").write_text(client)
     done = run("run", "core16/acrobot", "--agent", tmp_path / "mine.toml", "--run", tmp_path / "run")
@@ -86,11 +86,11 @@ def test_a_client_file_whose_host_is_none_leaves_nothing_behind(tmp_path):
         (["--cases", "0-1023", "--jobs", "100000"], "1024 episodes at a time are too many"),
     ],
 )
-def test_an_option_of_evaluate_that_cannot_be_meant(options, says):
+def test_invalid_options_of_evaluate(options, says):
     refused(run("evaluate", POLICY, "core16/acrobot", *options), says)
 
 
-def test_a_resumed_run_is_told_only_what_may_change(tmp_path):
+def test_options_of_a_resumed_run_that_may_not_change(tmp_path):
     folder = tmp_path / "run"
     done = run(*NOP, "--seeds", "paper", "--run", folder)
     assert done.returncode == 0, done.stderr
@@ -100,14 +100,14 @@ def test_a_resumed_run_is_told_only_what_may_change(tmp_path):
     refused(run("run", "--resume", folder, "--jobs", "100000"), "Use at most --jobs")
 
 
-def test_a_suite_that_cannot_be_meant(tmp_path):
+def test_invalid_suites(tmp_path):
     suite = ("suite", "run", ROOT / "suites" / "smoke.toml")
     refused(run(*suite, "--ray-address", "auto", cwd=tmp_path), "--engine ray")
     refused(run(*suite, "--jobs", "100000", cwd=tmp_path), "Use at most --jobs")
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_folder_without_a_run_is_no_run_that_fails(tmp_path):
+def test_a_folder_without_a_run_is_a_usage_error(tmp_path):
     """`verify` exits with 1 for a run that does not hold; a slip of the pen must not look like one."""
     refused(run("verify", tmp_path / "nothing"), "holds no run")
     (tmp_path / "run.json").write_text("{}")
@@ -119,7 +119,7 @@ def test_checking_a_task_on_no_cases():
     refused(run("task", "check", "core16/acrobot", "--cases", "0"), "greater than or equal to 1")
 
 
-def test_comparing_what_cannot_be_read_says_so(tmp_path):
+def test_unreadable_runs_are_named_by_compare(tmp_path):
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "run.json").write_text("{")

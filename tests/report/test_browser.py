@@ -1,4 +1,4 @@
-"""The page in a real browser: on a desk, on a telephone, in the dark and on paper."""
+"""The page in a real browser: wide and narrow screens, dark mode and print."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What agents wrote must be read, never run."""
+"""Text of agents in a report is shown as text and never executed."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_every_attribute_is_one_of_ours(tmp_path):
     assert not [value for value in values if "alert" in value]
 
 
-def test_names_that_are_no_text_are_shown_as_far_as_they_are(tmp_path):
+def test_names_that_are_not_utf8_are_shown(tmp_path):
     written = write_run(tmp_path / "runs" / "r", [Step({"policy.py": "x = 1\n"}, validation=1.0)])
     checkpoint = written.folder / "checkpoints" / written.facts["checkpoints"][0]["hash"]
     (checkpoint / "bad\udcff.txt").write_text("a")

@@ -1,4 +1,4 @@
-"""What can move a score moves its id."""
+"""Whatever can change a score changes its id."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_a_package_version_counts(monkeypatch):
     assert ids(TASK, "paper").comparable_id != before.comparable_id
 
 
-def test_who_draws_the_pixels_counts(monkeypatch):
+def test_the_rendering_package_counts(monkeypatch):
     before = ids(TASK, "paper")
     monkeypatch.setattr(module, "pygame_provider", lambda: "pygame 2.6.1 over pygame-ce 2.5.8")
     assert ids(TASK, "paper").comparable_id != before.comparable_id

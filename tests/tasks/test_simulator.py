@@ -1,4 +1,4 @@
-"""From a task to an environment."""
+"""Making the environment of a task."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_steps_do_without_the_stopwatches_of_mujoco_and_are_the_same(task: Task,
 
 
 @pytest.mark.parametrize("module", [None, ModuleType("mujoco")], ids=["blocked", "a stub"])
-def test_a_mujoco_that_is_none_is_no_obstacle(module, monkeypatch):
+def test_a_broken_mujoco_does_not_stop_other_tasks(module, monkeypatch):
     monkeypatch.setitem(sys.modules, "mujoco", module)
     assert simulator.stepper(ACROBOT, simulator.make(ACROBOT))
 

@@ -129,7 +129,7 @@ def test_a_key_that_others_can_read_is_refused(home):
 
 
 @pytest.mark.parametrize("text", ["", "abcd", "zz" * 32])
-def test_a_key_that_is_none_is_refused(home, monkeypatch, text):
+def test_an_invalid_key_is_refused(home, monkeypatch, text):
     home.parent.mkdir()
     home.write_text(text)
     home.chmod(0o600)
