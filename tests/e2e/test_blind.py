@@ -47,9 +47,9 @@ def names_told(task: str, lines: set[str]) -> set[str]:
 @pytest.mark.parametrize(
     ("slug", "options"),
     [
-        ("acrobot", ()),
+        ("acrobot", ("--variant", "disguised")),
         ("reacher", ("--agent-isolation", "B")),
-        ("four-rooms", ("--variant", "disguised")),
+        ("four-rooms", ()),
         ("fetch-push", ()),
     ],
 )
