@@ -39,9 +39,9 @@ def test_an_agent_gets_scaled_returns_and_the_record_has_the_true_ones(serve):
     resumed.close()
     assert again["returns"] == summary["returns"]
     true = judged(server.root)[0]["tally"]["returns"]
-    scale = summary["returns"][0] / true[0]
-    assert scale in REWARD_SCALES and summary["returns"] == [value * scale for value in true]
-    assert summary["mean_return"] == scale * math.fsum(true) / 2
+    scale = min(REWARD_SCALES, key=lambda scale: abs(summary["returns"][0] - scale * true[0]))
+    assert summary["returns"] == pytest.approx([value * scale for value in true], rel=1e-6)
+    assert summary["mean_return"] == pytest.approx(scale * math.fsum(true) / 2, rel=1e-6)
 
     episode = server.root / "feedback" / "submit_001" / "episodes" / "ep_000"
     lines = [json.loads(line) for line in (episode / "trajectory.jsonl").read_text().splitlines()]
@@ -61,7 +61,8 @@ def test_an_agent_gets_scaled_returns_and_the_record_has_the_true_ones(serve):
     assert record["submissions"][0]["train"]["returns"] == true
     assert record["outcome"]["validation_mean"] < 40.0  # ten steps that pay up to three each
     assert command("verify", server.root, env=environment(KEYS[0])).returncode == 0
-    assert command("verify", server.root, env=environment(KEYS[1])).returncode != 0
+    other = command("verify", server.root, env=environment(KEYS[1]))
+    assert other.returncode != 0 and "its disguised task is not the one that the key here makes" in other.stdout
 
 
 def environment(key):

@@ -23,6 +23,7 @@ from evopolicygym.runs.settings import IsolationChoice, RunSettings
 from evopolicygym.runs.trust import check_task_is_given, is_signed_here, without_seal_key
 from evopolicygym.sandbox.checkpoints import Checkpoint, CheckpointAltered, SnapshotRefused
 from evopolicygym.sandbox.policy.protocol import ErrorKind
+from evopolicygym.tasks.ids import variant_facts
 from evopolicygym.tasks.sealing import FILE_VARIABLE
 from evopolicygym.tasks.splits import Case, Split, cases
 from evopolicygym.tasks.task import Task
@@ -169,6 +170,11 @@ def _check_played(task: Task, opened: dict[str, Any], splits_id: str) -> None:
         raise UserError(
             f"its cases are {opened['splits_id'][:23]}, and the key here makes {splits_id[:23]}",
             f"Name the key that sealed them: {FILE_VARIABLE}=FILE. (A run of another installation does not name it.)",
+        )
+    if (recorded := facts.get("variant", {})) != variant_facts(task):
+        raise UserError(
+            f"its {recorded.get('name', 'plain')} task is not the one that the key here makes",
+            f"Name the key that it was drawn from: {FILE_VARIABLE}=FILE.",
         )
 
 

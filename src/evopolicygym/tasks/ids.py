@@ -34,7 +34,7 @@ def comparable_facts(task: Task, splits_id: str, **protocol: Any) -> dict[str, A
     optional = {
         "env_options": json_safe(task.env_options),
         "sources": source_hashes(task.env_id, task.requires),
-        "variant": _variant(task),
+        "variant": variant_facts(task),
         "world": task.view.world_id(),
     }
     return {
@@ -53,7 +53,8 @@ def comparable_facts(task: Task, splits_id: str, **protocol: Any) -> dict[str, A
     }
 
 
-def _variant(task: Task) -> dict[str, str]:
+def variant_facts(task: Task) -> dict[str, str]:
+    """Return what names a variant without revealing it; nothing for the plain one."""
     view = task.view
     if view.variant is Variant.PLAIN:
         return {}
