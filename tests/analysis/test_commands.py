@@ -68,6 +68,31 @@ def test_names_of_agents_are_shown_not_obeyed(tmp_path):
     assert "evil\\x1b[2J[bold] m" in done.stdout
 
 
+def test_one_entrant_on_plain_and_disguised_tasks_has_a_knowledge_gap(tmp_path):
+    """`compare` needs no second side then; the plain and the disguised runs of two entrants are compared apart."""
+    disguise = {"text": "blind", "variant": "disguised"}
+    made = []
+    for agent in ("codex", "kimi"):
+        for task, score in (("core16/acrobot", -80.0), ("core16/ant", 900.0)):
+            facts = {"text": "blind", "variant": {"name": "disguised", "key": task}}
+            made.append(
+                synthetic_run((score, score + 1), task, agent, facts={"text": "brief"}, options={"text": "brief"})
+            )
+            made.append(synthetic_run((score - 50, score - 51), task, agent, facts=facts, options=disguise))
+    write(made[:4], tmp_path / "codex")
+    write(made[4:], tmp_path / "kimi")
+    done = run("compare", tmp_path / "codex")
+    assert done.returncode == 0, done.stderr
+    assert "knowledge gap of codex m: plain (text: brief) minus disguised" in done.stdout
+    assert "overall, normalised" in done.stdout and "2 tasks" in done.stdout and "against" not in done.stdout
+    (gap,) = json.loads(run("compare", tmp_path / "codex", "--json").stdout)["knowledge_gaps"]
+    assert [task["gap"]["value"] for task in gap["tasks"]] == [51.0, 51.0] and gap["normalised"]["interval"]
+    both = run("compare", tmp_path / "codex", tmp_path / "kimi").stdout
+    assert "(second): text brief, variant plain" in both and "(second): text blind, variant disguised" in both
+    board = run("leaderboard", tmp_path)
+    assert board.stdout.count("knowledge gap of ") == 2 and board.returncode == 0
+
+
 def test_compare_two_folders(runs):
     done = run("compare", runs / "a", runs / "b")
     assert done.returncode == 0, done.stderr

@@ -72,12 +72,30 @@ def test_what_cannot_be_compared_is_named():
 
 
 def test_a_task_counts_once_under_the_comparable_id_with_most_runs():
-    first = [synthetic_run((1.0, 2.0)), synthetic_run((1.0, 2.0)), synthetic_run((9.0, 9.0), budget=64)]
+    other = {"facts": {"packages": {"numpy": "1"}}}
+    first = [synthetic_run((1.0, 2.0)), synthetic_run((1.0, 2.0)), synthetic_run((9.0, 9.0), **other)]
     found = pair(
-        first, [synthetic_run(agent="kimi"), synthetic_run(agent="kimi"), synthetic_run(agent="kimi", budget=64)]
+        first, [synthetic_run(agent="kimi"), synthetic_run(agent="kimi"), synthetic_run(agent="kimi", **other)]
     )
     assert [one.scores for one in found.tasks] == [(1.5, 1.5)]
     assert list(found.not_compared.values()) == ["under another comparable_id there are more runs"]
+
+
+def test_each_set_of_conditions_is_a_comparison_of_its_own():
+    """Overall differences never mix them: two tasks under one budget, one of them under another, too."""
+    first, second = (
+        [
+            synthetic_run((1.0, 2.0), agent=agent),
+            synthetic_run((5.0, 6.0), "core16/ant", agent),
+            synthetic_run((9.0, 7.0), agent=agent, budget=64),
+        ]
+        for agent in ("codex", "kimi")
+    )
+    large, small = compare(compared_entrants({"a": first, "b": second}), DRAWS)
+    assert (large.conditions["budget"], small.conditions["budget"]) == (128, 64)
+    assert [one.task for one in large.tasks] == ["core16/acrobot", "core16/ant"] and large.normalised_tasks == 2
+    assert [one.scores for one in small.tasks] == [(8.0, 8.0)] and small.normalised_tasks == 1
+    assert large.not_compared == small.not_compared == {}
 
 
 def test_runs_without_a_score_are_missing():

@@ -9,8 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pandas
 import pytest
 
+import evopolicygym
 from conftest import policy_source
 from evopolicygym.judge.events import Scored, Validated
 from evopolicygym.judge.ledger import START, line_hash, read
@@ -109,6 +111,18 @@ def test_a_first_submission_that_is_selected_is_measured_once(finished):
     assert sum(isinstance(event, Scored) for event in events) == 1
     report = verify(finished, 1, task=TOY)
     assert report.first_replay is None and "first" not in {finding.what for finding in report.findings}
+
+
+def test_the_outcome_says_what_the_feedback_was_worth(improved, finished):
+    first, _, selected = (one["heldout"] and one["heldout"]["mean"] for one in record(improved)["checkpoints"])
+    told = command("finish", improved).stdout
+    assert f"first submission {first:.6g}, selected {selected:.6g}: feedback was worth +{selected - first:.4g}" in told
+    assert "the policy of the first submission was selected" in command("finish", finished).stdout
+    run = evopolicygym.load_run(improved)
+    (row,) = evopolicygym.load_runs(improved).runs.to_dict("records")
+    assert row["gain_heldout"] == pytest.approx(selected - first) and row["first_submission"] == 1
+    assert row["score"] == pytest.approx(row["first_heldout"] + row["gain_heldout"]) == run.score
+    assert row["at_16"] == row["validation_mean"] and not row["unchanged"] and pandas.isna(row["auc"])  # no scale
 
 
 def test_forged_returns_of_the_first_submission_are_named(improved, tmp_path):

@@ -5,17 +5,18 @@ The runs below each path are split by entrant, and every two entrants are compar
 
 from __future__ import annotations
 
+import json
 import zlib
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
 from evopolicygym.analysis.gain import GainDifference, gain_difference
-from evopolicygym.analysis.leaderboard.boards import differences, separate_reasons
+from evopolicygym.analysis.leaderboard.boards import conditions, differences, separate_reasons
 from evopolicygym.analysis.scores import Matrix, RunScore, entrant, run_score
 from evopolicygym.analysis.stats.bootstrap import DRAWS, SEED, draw, percentile_interval, probability_of_improvement
 from evopolicygym.analysis.stats.estimates import (
@@ -53,6 +54,7 @@ class SharedTask:
 
     task: str
     comparable_id: str
+    conditions: dict[str, Any]
     first: Matrix
     second: Matrix
     gain: GainDifference | None
@@ -65,21 +67,40 @@ def compared_entrants(paths: Mapping[str, Sequence[RunRecord]]) -> list[Compared
     return [_entrant(name if names.count(name) == 1 else f"{name} ({path})", runs) for path, name, runs in split]
 
 
-def shared_tasks(first: ComparedEntrant, second: ComparedEntrant) -> tuple[list[SharedTask], dict[str, str]]:
-    """Return the tasks that can be compared, and the reason for each task that cannot."""
+def shared_tasks(first: ComparedEntrant, second: ComparedEntrant) -> tuple[list[list[SharedTask]], dict[str, str]]:
+    """Return the tasks that can be compared, in groups with one set of conditions each, the largest group first; and
+    the reason for each task that cannot."""
     both = sorted(key for key in first.runs if key in second.runs)
-    keys = {task: max((key for key in both if key[0] == task), key=lambda key: _fewest_runs(first, second, key))
-            for task, _ in both}  # fmt: skip
-    common = [_shared_task(key, first.runs[key], second.runs[key]) for key in keys.values()]
-    others = sorted({task for task, _ in (*first.runs, *second.runs)} - set(keys))
+    groups: dict[str, list[tuple[str, str]]] = defaultdict(list)
+    for key in both:
+        groups[_conditions(first.runs[key][0].run)].append(key)
+    chosen = [_one_per_task(keys, first, second) for keys in groups.values()]
+    chosen.sort(key=lambda keys: (-len(keys), -sum(_fewest_runs(first, second, key) for key in keys)))
+    common = [[_shared_task(key, first.runs[key], second.runs[key]) for key in keys] for keys in chosen]
+    used = {key for keys in chosen for key in keys}
+    others = sorted({task for task, _ in (*first.runs, *second.runs)} - {task for task, _ in used})
     unused = {f"{task} ({name})": "under another comparable_id there are more runs"
-              for task, name in both if (task, name) != keys[task]}  # fmt: skip
+              for task, name in both if (task, name) not in used}  # fmt: skip
     return common, {task: _why_not(task, first, second) for task in others} | unused
+
+
+def _conditions(run: RunRecord) -> str:
+    return json.dumps(conditions(run.ids.fingerprint), sort_keys=True, default=str)
+
+
+def _one_per_task(
+    keys: Sequence[tuple[str, str]], first: ComparedEntrant, second: ComparedEntrant
+) -> list[tuple[str, str]]:
+    """Return the comparable_id with most runs of each task."""
+    tasks = dict.fromkeys(task for task, _ in keys)
+    return [
+        max((key for key in keys if key[0] == task), key=lambda key: _fewest_runs(first, second, key)) for task in tasks
+    ]
 
 
 def _shared_task(key: tuple[str, str], first: Sequence[RunScore], second: Sequence[RunScore]) -> SharedTask:
     gain = gain_difference([score.run for score in first], [score.run for score in second])
-    return SharedTask(*key, _matrix(first), _matrix(second), gain)
+    return SharedTask(*key, conditions(first[0].run.ids.fingerprint), _matrix(first), _matrix(second), gain)
 
 
 def _fewest_runs(first: ComparedEntrant, second: ComparedEntrant, key: tuple[str, str]) -> int:
@@ -153,10 +174,12 @@ class TaskComparison:
 
 @dataclass(frozen=True)
 class PairComparison:
-    """Two entrants. ``overall`` is the mean difference of normalised scores over the tasks that have a scale."""
+    """Two entrants under one set of conditions. ``overall`` is the mean difference of normalised scores over the tasks
+    that have a scale."""
 
     first: str
     second: str
+    conditions: dict[str, Any]
     tasks: tuple[TaskComparison, ...]
     normalised_tasks: int
     overall: ScoreDifference | None
@@ -164,7 +187,7 @@ class PairComparison:
 
 
 def compare(entrants: Sequence[ComparedEntrant], draws: int = DRAWS) -> list[PairComparison]:
-    """Compare every two entrants, in the given order.
+    """Compare every two entrants, in the given order, once for each set of conditions that both have runs under.
 
     Raises:
         UserError: There are more than MAX_ENTRANTS; the number of pairs grows with their square.
@@ -174,7 +197,7 @@ def compare(entrants: Sequence[ComparedEntrant], draws: int = DRAWS) -> list[Pai
             f"there are {len(entrants)} entrants; compare takes at most {MAX_ENTRANTS}",
             "Name fewer paths, or use `evopolicygym leaderboard`.",
         )
-    pairs = [_pair(first, second, draws) for first, second in combinations(entrants, 2)]
+    pairs = [pair for first, second in combinations(entrants, 2) for pair in _pairs(first, second, draws)]
     corrected = holm([pair.overall.p if pair.overall else None for pair in pairs])
     return [_with_overall(pair, value) for pair, value in zip(pairs, corrected, strict=True)]
 
@@ -190,15 +213,22 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
     return corrected
 
 
-def _pair(first: ComparedEntrant, second: ComparedEntrant, draws: int) -> PairComparison:
-    common, not_compared = shared_tasks(first, second)
+def _pairs(first: ComparedEntrant, second: ComparedEntrant, draws: int) -> list[PairComparison]:
+    groups, not_compared = shared_tasks(first, second)
+    if not groups:
+        return [PairComparison(first.label, second.label, {}, (), 0, None, not_compared)]
+    pairs = [_pair((first.label, second.label), common, draws) for common in groups]
+    return [replace(pairs[0], not_compared=not_compared), *pairs[1:]]
+
+
+def _pair(labels: tuple[str, str], common: Sequence[SharedTask], draws: int) -> PairComparison:
     compared = [_compare_task(task, draws) for task in common]
     corrected = holm([comparison.difference.p for comparison in compared])
     tasks = [replace(comparison, difference=replace(comparison.difference, p_holm=value))
              for comparison, value in zip(compared, corrected, strict=True)]  # fmt: skip
     scaled = [task for task in common if task.task in scales()]
     overall = _overall(scaled, draws) if scaled else None
-    return PairComparison(first.label, second.label, tuple(tasks), len(scaled), overall, not_compared)
+    return PairComparison(*labels, common[0].conditions, tuple(tasks), len(scaled), overall, {})
 
 
 def _compare_task(task: SharedTask, draws: int) -> TaskComparison:

@@ -38,8 +38,11 @@ OVERALL = "overall, normalised"
 
 
 def show_pairs(pairs: Sequence[PairComparison], sides: Sequence[ComparedEntrant]) -> None:
+    conditions = [pair.conditions for pair in pairs if pair.tasks]
+    names = dict.fromkeys(name for facts in conditions for name in facts)
+    differing = [name for name in names if len({str(facts.get(name)) for facts in conditions}) > 1]
     for pair in pairs:
-        _show_pair(pair)
+        _show_pair(pair, differing)
     for side in sides:
         for run, reason in side.missing.items():
             print_text(f"missing: {side.label}, {run}: {reason}")
@@ -51,8 +54,10 @@ def show_pairs(pairs: Sequence[PairComparison], sides: Sequence[ComparedEntrant]
         print_text("gain: selected minus first submission on held-out; area: under the normalised curve from episode 0")
 
 
-def _show_pair(pair: PairComparison) -> None:
-    print_text(f"{pair.first} (first) against {pair.second} (second)")
+def _show_pair(pair: PairComparison, differing: Sequence[str]) -> None:
+    """Show a pair. ``differing``: conditions that are not the same for all pairs that are shown."""
+    conditions = ", ".join(f"{name} {pair.conditions.get(name)}" for name in differing if pair.tasks)
+    print_text(f"{pair.first} (first) against {pair.second} (second){f': {conditions}' if conditions else ''}")
     if pair.tasks:
         whole = [pair.overall] if pair.overall else []
         print_table(COLUMNS, [*map(_task, pair.tasks), *map(_overall, whole)], optional=OPTIONAL, remarks="interval of")
