@@ -6,7 +6,6 @@ import os
 import threading
 import warnings
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -17,6 +16,8 @@ from evopolicygym.api.workspace import Workspace
 from evopolicygym.errors import UserError
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from evopolicygym.runs.open_run import OpenRun
 
 POLL_S: Final = 0.02
@@ -42,6 +43,8 @@ class ServedRun:
     to (docs/protocol.md). ``workspace`` is the folder that is submitted from, with a way to submit from Python."""
 
     def __init__(self, owner: OpenRun, folder: Path) -> None:
+        from concurrent.futures import Future
+
         self.folder = folder
         self.task = owner.judge.context.task.id
         self._owner = owner
