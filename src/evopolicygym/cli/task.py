@@ -67,9 +67,8 @@ def show(
     seal_key: SealKey = None,
     json: Json = False,
 ) -> None:
-    """Print the text of a task as an agent reads it; --json adds the spaces, limits and failure return as data.
-
-    What a disguised task looks like depends on the sealing key."""
+    """Print the text of a task as an agent reads it; --json adds the spaces, limits and failure return as data. What a
+    disguised task looks like depends on the sealing key."""
     from evopolicygym.api.tasks import describe_task
 
     described = describe_task(
