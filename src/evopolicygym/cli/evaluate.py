@@ -40,6 +40,7 @@ from evopolicygym.execution.records import EpisodeResult
 from evopolicygym.reference.paper import HELDOUT_CASES, best_agent, published
 from evopolicygym.runs.settings import CORES, EngineName, IsolationChoice, Seeds
 from evopolicygym.sandbox.policy.jail import MEANING, Level
+from evopolicygym.tasks.conditions import Variant
 from evopolicygym.tasks.sealing import load_key
 from evopolicygym.tasks.splits import Split, new_salt
 
@@ -178,6 +179,8 @@ def _summary(report: Evaluation) -> Iterator[tuple[str, str]]:
 
 def _paper_cases(report: Evaluation) -> str:
     """Say how the cases of the paper's rows relate to those that were played."""
+    if report.task.view.variant is not Variant.PLAIN:
+        return "on the plain task, not comparable"
     played = (report.splits_id, report.split, report.indices)
     if are_paper_heldout_cases(*played):
         return "on these cases"
