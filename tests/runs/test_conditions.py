@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
+from conftest import policy_source
 from evopolicygym.errors import UserError
 from evopolicygym.runs.settings import RunSettings
 from server_helpers import SMALL, TOY, command
@@ -37,3 +40,17 @@ def test_a_disguise_implies_the_blind_text():
     assert RunSettings.make(task=TOY, variant="disguised").text == "blind"
     with pytest.raises(UserError, match="has no text brief"):
         RunSettings.make(task=TOY, variant="disguised", text="brief")
+
+
+@pytest.mark.parametrize("text", ["brief", "blind"])
+def test_errors_of_the_simulator_and_of_the_judge_do_not_name_a_blind_task(serve, text):
+    """The judge's log has what the agent is not told."""
+    raising = serve(*SMALL, "--text", text, task="toys:Raising-v0", name="first")
+    raising.policy(policy_source("return 2"))
+    told = json.dumps(raising.submit([0])[1]) + (raising.workspace / "feedback/submit_001/errors.txt").read_text()
+    assert "simulator_error" in told and ("toy" in told) == (text == "brief")
+    importing = serve(*SMALL, "--text", text, task="toys:Importing-v0", name="second")
+    importing.policy()
+    replies = json.dumps([importing.submit([0])[1], importing.submit([0])[1]])
+    assert "judge" in replies and ("a_package_that_nobody_has" in replies) == (text == "brief")
+    assert "a_package_that_nobody_has" in (importing.root / "logs" / "judge.log").read_text()

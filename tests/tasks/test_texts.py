@@ -13,7 +13,7 @@ from evopolicygym.tasks.conditions import TextLevel
 from evopolicygym.tasks.contract import brief_text, first_sentence
 from evopolicygym.tasks.registry import CORE16_ORDER, core16, parse_task
 from evopolicygym.tasks.task import Task
-from text_facts import DOCS, names_of, task_texts, token_table
+from text_facts import CHARACTERS, DOCS, names_of, task_texts, token_table
 
 NUMBER = re.compile(r"\d")
 
@@ -67,12 +67,13 @@ def test_the_blind_text_names_nothing(slug):
 
 
 def test_agents_are_told_the_same_at_every_level():
-    """Apart from the task's own text."""
+    """Apart from the task's own text, and what of the environment's info comes back."""
     told = {
         render_instructions(RunSettings.make(task="core16/acrobot", text=level), "TASK", {"type": "Box", "shape": [6]})
         for level in TextLevel
     }
-    assert len(told) == 1
+    (before_feedback,) = {text.partition("## What you get back")[0] for text in told}
+    assert "## Rules" in before_feedback and "## How to submit" in before_feedback
 
 
 @pytest.mark.parametrize(
@@ -97,6 +98,8 @@ def test_rules_without_a_meaning_for_the_spaces_are_left_out(slug, rule, is_told
 
 def test_the_documented_numbers_of_tokens_are_true():
     assert token_table() in DOCS.read_text()
+    rest = len(render_instructions(RunSettings.make(task="core16/acrobot"), "", {"type": "Box", "shape": [6]}))
+    assert "about 1,000 tokens" in DOCS.read_text() and 900 < rest / CHARACTERS < 1100
 
 
 OWN = """
