@@ -44,15 +44,15 @@ WITHOUT_BOUNDS: Final = (
 @dataclass(frozen=True)
 class ShiftParameter:
     """One change of a task's rules. ``entries`` is an index into the action, or into the observations of ``keys``, as
-    numpy writes it (empty: all); ``paths`` are the attributes of the environment that change. With ``each``, every
-    entry and path has a value of its own. ``after_reset`` is for attributes of what every reset makes anew."""
+    numpy writes it (empty: all); ``paths`` are the attributes of the environment that change. ``each`` path, or each
+    entry of them, can have a value of its own. ``after_reset`` is for attributes of what every reset makes anew."""
 
     name: str
     kind: ShiftKind
     low: float = 0.0
     high: float = 0.0
     per: Literal["run", "case"] = "run"
-    each: bool = False
+    each: Literal["", "path", "entry"] = ""
     entries: str = ""
     keys: tuple[str, ...] = ()
     paths: tuple[str, ...] = ()
@@ -82,10 +82,11 @@ class ShiftDraw:
     key: bytes
     seed: int | None = None
 
-    def number(self, entry: int = 0) -> float:
-        """Return a number within the bounds: of one entry where each has its own, else of all."""
+    def number(self, entry: int = 0, path: int = 0) -> float:
+        """Return a number within the bounds: of one path or entry where each has its own, else of all."""
         parameter = self.parameter
-        share = int.from_bytes(self.digest(entry if parameter.each else 0)[:8], "big") / TWO_64
+        path, entry = (path if parameter.each else 0), (entry if parameter.each == "entry" else 0)
+        share = int.from_bytes(self.digest(f"{path}|{entry}")[:8], "big") / TWO_64
         if parameter.kind in WHOLE:
             return parameter.low + math.floor(share * (parameter.high - parameter.low + 1))
         return parameter.low + share * (parameter.high - parameter.low)
@@ -96,17 +97,17 @@ class ShiftDraw:
             raise ValueError(f"shift {self.parameter.name}: {size} entries cannot change places (2 to {MOST_ENTRIES})")
         attempt = 0
         while True:
-            start = 1 + attempt * MOST_ENTRIES
-            order = sorted(range(size), key=lambda entry: self.digest(start + entry))
+            keys = [self.digest(f"{attempt}|{entry}") for entry in range(size)]
+            order = sorted(range(size), key=keys.__getitem__)
             if all(entry != place for place, entry in enumerate(order)):
                 return order
             attempt += 1
 
     def signs(self, size: int) -> list[int]:
         """Return 1 or -1 for each entry; of several, at least one is -1."""
-        signs = [-1 if self.digest(1 + entry)[0] & 1 else 1 for entry in range(size)]
+        signs = [-1 if self.digest(f"{entry}")[0] & 1 else 1 for entry in range(size)]
         if -1 not in signs and size > 1:
-            signs[self.digest(0)[0] % size] = -1
+            signs[self.digest("one")[0] % size] = -1
         return signs
 
     def noise_seed(self) -> int:
@@ -114,10 +115,10 @@ class ShiftDraw:
         text = f"evopolicygym shift noise|{self.parameter.name}|{self.seed}"
         return int.from_bytes(hmac.new(self.key, text.encode(), hashlib.sha256).digest(), "big")
 
-    def digest(self, number: int) -> bytes:
-        """Return random bytes that belong to a number of this parameter."""
+    def digest(self, name: str) -> bytes:
+        """Return random bytes that belong to a part of this parameter."""
         case = self.seed if self.parameter.per == "case" else "run"
-        text = f"evopolicygym shift|{self.parameter.name}|{case}|{number}"
+        text = f"evopolicygym shift|{self.parameter.name}|{case}|{name}"
         return hmac.new(self.key, text.encode(), hashlib.sha256).digest()
 
 

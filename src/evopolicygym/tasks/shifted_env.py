@@ -116,11 +116,11 @@ class ShiftedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
 
 
 def _change(place: Place, original: Any, draw: ShiftDraw, number: int) -> None:
-    """Change the value at a place. With ``each``, entries of one path differ, and so do single values of many paths."""
+    """Change the value at a place, which the path with this number names."""
     by = draw.parameter.by
 
     def changed(value: Any, entry: int) -> Any:
-        drawn = draw.number(1000 * number + entry)
+        drawn = draw.number(entry, number)
         return value * drawn if by == "factor" else value + drawn if by == "added" else drawn
 
     place.write(original, changed)
