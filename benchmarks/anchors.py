@@ -2,8 +2,8 @@
 
     python benchmarks/anchors.py -o src/evopolicygym/reference/anchors-paper.json
 
-is the stored file. Tasks that are measured replace their lines in the file; the others stay. Deterministic for given
-versions of the simulators.
+is the stored file. With ``--shifted``, the tasks have the rules of shifted runs under the same sealing key. Tasks that
+are measured replace their lines in the file; the others stay. Deterministic for given versions of the simulators.
 """
 
 from __future__ import annotations
@@ -18,9 +18,13 @@ from evopolicygym.execution.anchors import measure
 from evopolicygym.execution.engine import LocalEngine
 from evopolicygym.reference.anchors import AnchorFile, TaskAnchors, dump, load
 from evopolicygym.runs.locks import CaseSet, hidden_cases_lock
+from evopolicygym.runs.settings import RunSettings, Seeds
+from evopolicygym.tasks.conditions import Variant
 from evopolicygym.tasks.registry import core16, find_task
-from evopolicygym.tasks.sealing import load_key
-from evopolicygym.tasks.splits import PaperSplits, SealedSplits, Splits
+from evopolicygym.tasks.splits import Splits
+from evopolicygym.tasks.task import Task
+
+FLAGS = ("--seal-key", "--shifted", "--paper-cases")
 
 
 def main() -> None:
@@ -28,19 +32,27 @@ def main() -> None:
     parser.add_argument("tasks", nargs="*", metavar="TASK", help="default: all of Core16")
     parser.add_argument("-o", "--out", type=Path, required=True, help="file to write")
     parser.add_argument("--seal-key", type=Path, help="cases sealed by this key instead of the paper's")
+    parser.add_argument("--shifted", action="store_true", help="play the shifted variant under the key")
+    parser.add_argument("--paper-cases", action="store_true", help="use the key for the variant alone")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
     options = parser.parse_args()
-    splits: Splits = SealedSplits(load_key(options.seal_key)) if options.seal_key else PaperSplits()
+    settings = RunSettings.make(
+        task="",
+        seeds=Seeds.SEALED if options.seal_key and not options.paper_cases else Seeds.PAPER,
+        seal_key=options.seal_key,
+        variant=Variant.SHIFTED if options.shifted else Variant.PLAIN,
+    )
+    splits = settings.splits()
     measured = load(options.out).tasks if options.out.exists() else {}
     for name in options.tasks or core16():
-        measured = {**measured, **_measured(name, splits, options.jobs)}
+        measured = {**measured, **_measured(settings.seen(find_task(name)), splits, options.jobs)}
         options.out.write_text(
             dump(AnchorFile(schema_version=1, command=_command(), splits_id=splits.id, tasks=measured))
         )
 
 
-def _measured(name: str, splits: Splits, jobs: int) -> dict[str, TaskAnchors]:
-    task, began = find_task(name), time.monotonic()
+def _measured(task: Task, splits: Splits, jobs: int) -> dict[str, TaskAnchors]:
+    began = time.monotonic()
     apart = hidden_cases_lock(CaseSet(task.id, splits.id), "benchmarks/anchors.py", "Ctrl-C keeps what is measured.")
     with apart, LocalEngine(task, jobs) as engine:
         anchors = measure(engine, task, splits)
@@ -51,8 +63,8 @@ def _measured(name: str, splits: Splits, jobs: int) -> dict[str, TaskAnchors]:
 
 def _command() -> str:
     """Without the tasks and the jobs: neither changes a number."""
-    sealed = " --seal-key KEY" if "--seal-key" in sys.argv else ""
-    return f"python benchmarks/anchors.py -o FILE{sealed}"
+    flags = [" --seal-key KEY" if flag == "--seal-key" else f" {flag}" for flag in FLAGS if flag in sys.argv]
+    return f"python benchmarks/anchors.py -o FILE{''.join(flags)}"
 
 
 if __name__ == "__main__":

@@ -46,7 +46,7 @@ def _field(task: str, generator: np.random.Generator) -> TaskResults:
     entries = [
         TaskEntry(f"entrant {i}", EntryKind.RUNS, task_score(matrix), matrix) for i, matrix in enumerate(matrices)
     ]
-    return TaskResults(task, "c-0", CASES, tuple(entries), (), NoAnchors("none"))
+    return TaskResults(task, "c-0", CASES, tuple(entries), (), NoAnchors("none"), scales()[task])
 
 
 def _rows(entry: TaskEntry) -> list[list[float]]:

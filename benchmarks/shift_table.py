@@ -22,11 +22,10 @@ from typing import Any
 import numpy as np
 from shift_oracles import AdaptedOracle, load_oracle, told_constants, tune
 
-from evopolicygym.execution.anchors import candidates
 from evopolicygym.tasks import simulator
 from evopolicygym.tasks.conditions import TaskView, TextLevel, Variant
 from evopolicygym.tasks.registry import CORE16_ORDER, core16
-from evopolicygym.tasks.spaces import schema_of
+from evopolicygym.tasks.spaces import constant_actions, schema_of
 from evopolicygym.tasks.splits import PaperSplits, Split, cases
 from evopolicygym.tasks.task import Task
 
@@ -108,7 +107,7 @@ def best_trivial(simulation: Simulation, seeds: list[int]) -> float:
     space = simulation.env.action_space
     constants = [
         Constant(action if isinstance(action, int) else np.array(action, space.dtype))
-        for action in candidates(schema_of(space))
+        for action in constant_actions(schema_of(space))
     ]
     return max(simulation.mean(policy, seeds) for policy in [*constants, Random(space)])
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from evopolicygym.analysis.gain import GainDifference, gain_difference
+from evopolicygym.analysis.gain import GainDifference, gain_difference, scale_of
 from evopolicygym.analysis.leaderboard.boards import conditions, differences, separate_reasons
 from evopolicygym.analysis.scores import Matrix, RunScore, entrant, run_score
 from evopolicygym.analysis.stats.bootstrap import DRAWS, SEED, draw, percentile_interval, probability_of_improvement
@@ -30,7 +30,7 @@ from evopolicygym.analysis.stats.estimates import (
 )
 from evopolicygym.analysis.stats.power import RunsNeeded, VarianceComponents, runs_needed, variance_components
 from evopolicygym.errors import UserError
-from evopolicygym.reference.anchors import scales
+from evopolicygym.reference.anchors import Scale
 from evopolicygym.run_record import RunRecord
 
 MAX_ENTRANTS: Final = 50
@@ -49,8 +49,8 @@ class ComparedEntrant:
 
 @dataclass(frozen=True, eq=False)
 class SharedTask:
-    """A task that both entrants have under the same comparable_id: returns (runs x cases) of each, and what feedback
-    was worth to them."""
+    """A task that both entrants have under the same comparable_id: returns (runs x cases) of each, what feedback was
+    worth to them, and the scale of its scores."""
 
     task: str
     comparable_id: str
@@ -58,6 +58,7 @@ class SharedTask:
     first: Matrix
     second: Matrix
     gain: GainDifference | None
+    scale: Scale | None
 
 
 def compared_entrants(paths: Mapping[str, Sequence[RunRecord]]) -> list[ComparedEntrant]:
@@ -100,7 +101,8 @@ def _one_per_task(
 
 def _shared_task(key: tuple[str, str], first: Sequence[RunScore], second: Sequence[RunScore]) -> SharedTask:
     gain = gain_difference([score.run for score in first], [score.run for score in second])
-    return SharedTask(*key, conditions(first[0].run.ids.fingerprint), _matrix(first), _matrix(second), gain)
+    scale = scale_of(first[0].run)
+    return SharedTask(*key, conditions(first[0].run.ids.fingerprint), _matrix(first), _matrix(second), gain, scale)
 
 
 def _fewest_runs(first: ComparedEntrant, second: ComparedEntrant, key: tuple[str, str]) -> int:
@@ -226,7 +228,7 @@ def _pair(labels: tuple[str, str], common: Sequence[SharedTask], draws: int) -> 
     corrected = holm([comparison.difference.p for comparison in compared])
     tasks = [replace(comparison, difference=replace(comparison.difference, p_holm=value))
              for comparison, value in zip(compared, corrected, strict=True)]  # fmt: skip
-    scaled = [task for task in common if task.task in scales()]
+    scaled = [task for task in common if task.scale]
     overall = _overall(scaled, draws) if scaled else None
     return PairComparison(*labels, common[0].conditions, tuple(tasks), len(scaled), overall, {})
 
@@ -251,7 +253,7 @@ def _compare_task(task: SharedTask, draws: int) -> TaskComparison:
 
 def _overall(common: Sequence[SharedTask], draws: int) -> ScoreDifference:
     """Average over tasks with equal weights, in units of each task's scale."""
-    units = [scales()[task.task].unit for task in common]
+    units = [task.scale.unit for task in common if task.scale]
     estimate = average(
         [
             estimate_difference(task.first, task.second).scaled(1.0 / unit)

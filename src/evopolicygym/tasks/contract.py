@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from evopolicygym.limits import WALL_FACTOR
-from evopolicygym.tasks.conditions import TextLevel
+from evopolicygym.tasks.conditions import TextLevel, Variant
 from evopolicygym.tasks.spaces import Schema, describe, json_safe
 from evopolicygym.tasks.task import BriefText, SpaceEntry, Task
 
@@ -23,6 +23,11 @@ METHODS: Final = """\
 - `act(self, obs)`: returns one action for one observation.
 """
 WIDTH: Final = 120
+CHANGED_RULES: Final = """\
+**Some of the rules differ from those of the standard environment, and from what is written below:** how it moves, what
+actions do, or what is observed. Some of this may be different in every case. The spaces, the reward and the end of an
+episode are the standard ones. Find out from the feedback what has changed.\
+"""
 VALUES: Final = {  # what a part of an observation is, by the type of its space
     "Box": "numpy arrays of the space's shape and dtype",
     "MultiBinary": "numpy arrays of the space's shape and dtype",
@@ -54,6 +59,7 @@ def _brief(task: Task, observation: Schema, action: Schema) -> Iterator[str]:
     text = brief_text(task)
     yield f"# {task.id}"
     yield f"Gymnasium `{task.env_id}`, version {task.version}."
+    yield _changed_rules(task)
     yield _section("Objective", text.objective)
     yield _section("Observation", _join(text.observation, space_text(observation)))
     yield _section("Action", _join(text.action, space_text(action)))
@@ -65,6 +71,7 @@ def _full(task: Task, observation: Schema, action: Schema) -> Iterator[str]:
     """Yield all that the task file says."""
     yield f"# {task.title}"
     yield f"Task `{task.id}` (Gymnasium `{task.env_id}`), version {task.version}."
+    yield _changed_rules(task)
     yield _section("Objective", task.objective)
     yield _section("Observation", _join(_entries(observation, task.observation), task.observation_notes))
     yield _section("Action", _join(_entries(action, task.action), task.action_notes))
@@ -134,6 +141,11 @@ def _section(title: str, text: str) -> str:
 
 def _join(*parts: str) -> str:
     return "\n\n".join(part.strip() for part in parts if part.strip())
+
+
+def _changed_rules(task: Task) -> str:
+    """Return the notice of a shifted task. It tells that rules have changed, never which."""
+    return CHANGED_RULES if task.view.variant is Variant.SHIFTED else ""
 
 
 def _horizon(task: Task) -> str:

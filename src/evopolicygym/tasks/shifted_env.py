@@ -68,6 +68,7 @@ class ShiftedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
             self._pending.append(action)
             action = self._pending.popleft()
         observation, reward, terminated, truncated, info = self.env.step(action)
+        info.pop("action", None)  # highway-env reports what it was given, which would tell what actions mean
         return self._observe(observation), reward, terminated, truncated, info
 
     def _observe(self, observation: Any) -> Any:

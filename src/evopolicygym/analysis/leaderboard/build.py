@@ -155,7 +155,8 @@ def _board(board: Board, files: Sequence[AnchorFile], with_paper: bool, draws: i
     rows = _paper_rows(board, with_paper)
     mixed = rows is PaperRows.MIXED
     results = {task: task_results(group, files, mixed, draws) for task, group in board.groups.items()}
-    aggregates = [aggregate(name, tasks, results) for name, tasks in task_groups().items() if set(tasks) & set(results)]
+    scaled = {task: result for task, result in results.items() if result.scale}
+    aggregates = [aggregate(name, tasks, scaled) for name, tasks in task_groups().items() if set(tasks) & set(scaled)]
     return BoardTable(
         conditions=conditions(board.sample.ids.fingerprint),
         apart=board.apart,

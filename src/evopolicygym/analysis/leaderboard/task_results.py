@@ -11,16 +11,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
+from typing import Final
 
 import numpy as np
 
+from evopolicygym.analysis.gain import scale_of
 from evopolicygym.analysis.leaderboard.boards import TaskRuns, differences
 from evopolicygym.analysis.scores import PUBLISHED, RANDOM, Matrix, RunScore, task_score
 from evopolicygym.analysis.stats.bootstrap import DRAWS, SEED, Drawn, draw
 from evopolicygym.analysis.stats.estimates import Estimate, estimate_difference, estimate_score
 from evopolicygym.reference import paper
-from evopolicygym.reference.anchors import AnchorFile, Scale, TaskAnchors, scales
+from evopolicygym.reference.anchors import AnchorFile, Scale, TaskAnchors
 from evopolicygym.run_record import RunRecord
+
+OWN_ANCHORS: Final = "a shifted task has anchors of its own for each key (--anchors FILE), and no normalised score"
 
 
 @dataclass(frozen=True)
@@ -45,7 +49,8 @@ class NoAnchors:
 
 def trivial_scores(files: Sequence[AnchorFile], run: RunRecord) -> TrivialScores | NoAnchors:
     """Return the scores of the first anchors that were measured as the run was, or why none fit."""
-    reason = "no anchors are stored for this task"
+    shifted = run.options.variant == "shifted"
+    reason = OWN_ANCHORS if shifted else "no anchors are stored for this task"
     for file in files:
         anchors = file.tasks.get(run.task.id)
         if anchors is None:
@@ -59,6 +64,8 @@ def trivial_scores(files: Sequence[AnchorFile], run: RunRecord) -> TrivialScores
 def _mismatch(anchors: TaskAnchors, run: RunRecord) -> str:
     compared = {*anchors.fingerprint, *(("variant",) if run.options.variant == "shifted" else ())}
     measured = {name: run.ids.fingerprint[name] for name in compared if name in run.ids.fingerprint}
+    if "variant" in compared and anchors.fingerprint.get("variant") != measured.get("variant"):
+        return OWN_ANCHORS
     if unequal := differences(anchors.fingerprint, measured):
         return "the stored anchors differ: " + "; ".join(unequal)
     if anchors.heldout_cases < run.options.heldout_cases:
@@ -124,7 +131,8 @@ class MissingRun:
 
 @dataclass(frozen=True, eq=False)
 class TaskResults:
-    """All entrants of one task. ``anchors`` are trivial policies on the same cases, or why there are none."""
+    """All entrants of one task. ``anchors`` are trivial policies on the same cases, or why there are none. Without a
+    ``scale`` there are no normalised scores."""
 
     task: str
     comparable_id: str
@@ -132,6 +140,7 @@ class TaskResults:
     entries: tuple[TaskEntry, ...]
     missing: tuple[MissingRun, ...]
     anchors: TrivialScores | NoAnchors
+    scale: Scale | None
     draws: int = DRAWS
 
     @cached_property
@@ -141,10 +150,6 @@ class TaskResults:
         matrices = {entry.label: entry.matrix for entry in self.entries if entry.matrix is not None}
         fixed = {entry.label: np.full((1, self.draws), entry.score) for entry in self.entries if entry.matrix is None}
         return {**(draw(matrices, generator, self.draws) if matrices else {}), **fixed}
-
-    @property
-    def scale(self) -> Scale | None:
-        return scales().get(self.task)
 
     @property
     def by_label(self) -> dict[str, TaskEntry]:
@@ -164,7 +169,8 @@ def task_results(group: TaskRuns, files: Sequence[AnchorFile], with_paper: bool,
         entries.append(TaskEntry(RANDOM, EntryKind.ANCHOR, task_score(anchors.random), anchors.random))
     if with_paper:
         entries += published_entries(group.task)
-    return TaskResults(group.task, group.comparable_id, cases, tuple(entries), tuple(missing), anchors, draws)
+    scale = scale_of(group.sample)
+    return TaskResults(group.task, group.comparable_id, cases, tuple(entries), tuple(missing), anchors, scale, draws)
 
 
 def published_entries(task: str) -> list[TaskEntry]:
