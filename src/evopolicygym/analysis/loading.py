@@ -132,10 +132,14 @@ def read_record(folder: Path) -> RunRecord:
         UserError: The record cannot be read, or holds a return that is too large.
     """
     run = load(folder)
-    for value in (run.task.failure_return, *_returns(run)):
-        if abs(value) > MAX_RETURN:
-            raise UserError(f"{one_line(folder)} holds a return of {value:g}, which is too large to compute with")
+    if (largest := largest_return(run)) > MAX_RETURN:
+        raise UserError(f"{one_line(folder)} holds a return of {largest:g}, which is too large to compute with")
     return run
+
+
+def largest_return(run: RunRecord) -> float:
+    """Return the largest absolute value of all returns of a run, and of their means and deviations."""
+    return max(map(abs, (run.task.failure_return, *_returns(run))))
 
 
 def _returns(run: RunRecord) -> Iterator[float]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from evopolicygym.api.evaluate import EngineChoice, IsolationName, checked_jobs, counter, member
-from evopolicygym.api.results import Run, load_run
+from evopolicygym.api.results import Run
 from evopolicygym.errors import Fault, UserError
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def finish(
                 tell(f"waiting: another process works on {root}")
             is_waiting = True
             time.sleep(POLL_S)
-    return load_run(root)
+    return _run(root)
 
 
 def score(
@@ -136,7 +136,14 @@ def score(
                     for checkpoint in missing:
                         scoring.score(owner.judge, checkpoint, advance)
             owner.write_record()
-    return load_run(root)
+    return _run(root)
+
+
+def _run(root: Path) -> Run:
+    """Return the run. Returns that are too large for statistics are no reason to fail here: the run is finished."""
+    from evopolicygym.run_record import load
+
+    return Run(root, load(root))
 
 
 def verify(
@@ -148,7 +155,8 @@ def verify(
 ) -> Verification:
     """Recompute everything about a run that can be recomputed, and name what does not match. Nothing is written.
 
-    The winner is played again on the held-out cases. The policy runs isolated whatever the run's own settings say.
+    The winner and the first submission are played again on the held-out cases. Policies run isolated whatever the
+    run's own settings say.
 
     Args:
         folder: The run's folder, which may come from somebody else.

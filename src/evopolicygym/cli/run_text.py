@@ -211,8 +211,11 @@ def _lines(record: RunRecord) -> list[tuple[str, str]]:
 def _worth(record: RunRecord) -> list[tuple[str, str]]:
     """Return what the feedback was worth: the first submission against the selected one, on held-out."""
     from evopolicygym.analysis.gain import NOT_MEASURED, run_gain  # scipy takes a while to import
+    from evopolicygym.analysis.loading import MAX_RETURN, largest_return
     from evopolicygym.analysis.stats.estimates import CONFIDENCE_LEVEL
 
+    if largest_return(record) > MAX_RETURN:
+        return [("feedback", f"what it was worth is unknown: returns above {MAX_RETURN:g} cannot be computed with")]
     made = run_gain(record)
     if made.unchanged:
         return [("feedback", "was worth nothing: the policy never changed after the first submission")]
