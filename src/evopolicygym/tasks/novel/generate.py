@@ -26,7 +26,10 @@ from evopolicygym.tasks.spaces import describe, schema_of
 from evopolicygym.tasks.task import FailureReturn, Task
 
 NOVEL: Final = "novel"
-FAMILIES: Final = {"control": "system identification, tuning"}  # what each demands
+FAMILIES: Final = {  # what each demands
+    "rules": "discovering rules, memory, planning",
+    "control": "system identification, tuning",
+}
 LEVELS: Final = (1, 2, 3, 4)
 MOST_DRAWS: Final = 100
 CACHE_VARIABLE: Final = "EVOPOLICYGYM_CACHE"

@@ -18,6 +18,7 @@ SEARCH_CANDIDATES: Final = 32  # with SEARCH_CASES each: the budget of a run
 MOST_SEARCHED: Final = 0.8  # of the way from the best trivial policy to the expert
 LEAST_WON: Final = 0.9  # share of cases in which the expert must beat the best trivial policy
 PICTURE: Final = 8  # side of the picture that a search sees, after averaging
+CODE_SPREAD: Final = 0.6180339887498949  # the golden ratio: multiples of it, modulo 1, lie far apart
 
 Player = Callable[[Any], Act]  # called with an environment that was just reset
 
@@ -117,12 +118,15 @@ def _linear(weights: np.ndarray[Any, Any], schema: Mapping[str, Any]) -> Player:
 
 
 def features(observation: Any) -> np.ndarray[Any, Any]:
-    """Return an observation as one vector of moderate numbers; pictures as small grey ones."""
+    """Return an observation as one vector of moderate numbers; pictures as small grey ones. Integers are codes, whose
+    size means nothing: each becomes a number of its own."""
     if isinstance(observation, Mapping):
         return np.concatenate([features(observation[key]) for key in sorted(observation)])
     if isinstance(observation, str):
         return np.zeros(0)
     array = np.asarray(observation, float)
+    if np.issubdtype(np.asarray(observation).dtype, np.integer) and array.ndim < 3:
+        array = 2.0 * (array * CODE_SPREAD % 1.0) - 1.0
     if array.ndim == 3 and min(array.shape[:2]) > PICTURE:
         rows, columns = (size // PICTURE for size in array.shape[:2])
         cut = array[: rows * PICTURE, : columns * PICTURE].mean(axis=2) / 255.0
