@@ -23,15 +23,13 @@ from evopolicygym.tasks.task import Task
 ORACLES = Path(__file__).parents[1] / "tests" / "oracles"
 TARGETS: dict[str, Any] = tomllib.loads((ORACLES / "targets.toml").read_text())
 
-# Constants of each oracle that the search may change, and how many episodes each candidate plays.
+# Constants of each oracle that the search may change.
 TUNED: dict[str, tuple[str, ...]] = {
-    "acrobot": ("ELBOW_STILL",),
     "mountain-car-continuous": ("PUSH",),
     "bipedal-walker": (
         "SWING_HIP", "SWING_KNEE", "CARRY_HIP", "CARRY_KNEE", "HIP_SPRING", "HIP_DAMPER", "KNEE_SPRING", "KNEE_DAMPER",
         "TILT_GAIN", "TILT_RATE_GAIN", "SPEED_GAIN", "SPEED",
     ),
-    "car-racing": ("FAST", "SLOW", "STEER"),
     "reacher": ("STIFFNESS", "TORQUE_SCALE"),
     "half-cheetah": ("FREQUENCY", "SIZE", "PHASE", "OFFSET", "PITCH_GAIN", "PITCH_RATE_GAIN"),
     "ant": ("FREQUENCY", "SPRING", "DAMPER", "SIZE", "PHASE", "OFFSET", "HEADING_GAIN"),
@@ -191,5 +189,5 @@ def _varied(value: Any, spread: float, random: np.random.Generator) -> Any:
         )
     array = np.asarray(value, dtype=float)
     size = float(np.sqrt(np.mean(array**2))) or 1.0
-    changed = array * np.exp(0.5 * spread * random.normal()) + 0.5 * spread * size * random.normal(size=array.shape)
-    return changed if isinstance(value, np.ndarray) else tuple(changed.tolist())
+    entries = array * np.exp(0.5 * spread * random.normal()) + 0.5 * spread * size * random.normal(size=array.shape)
+    return entries if isinstance(value, np.ndarray) else tuple(entries.tolist())

@@ -161,6 +161,7 @@ def test_mistakes_in_a_suite_file_are_named(tmp_path, text, said):
         ("tasks = 'core16'\n[limits]\nhours = -1\n[agents.tuner]", "hours"),
         ("tasks = 'core16'\n[agents.tuner]\nseed = 1", "agents.tuner.seed"),
         ("tasks = ['core16/acrobot', 'Acrobot-v1']\n[agents.tuner]", "would be the same run"),
+        ('tasks = ["CartPole-v1"]\nvariants = ["shifted"]\n[agents.tuner]\n', "CartPole-v1 has no shifted variant"),
     ],
 )
 def test_plans_that_cannot_be_run_are_refused(tmp_path, text, said):

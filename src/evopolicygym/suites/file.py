@@ -251,6 +251,7 @@ def _check_names(planned: Iterable[PlannedRun]) -> None:
 
 
 def _planned(suite: Suite, name: str, variant: Variant, task: Task, agent: str, repeat: int) -> PlannedRun:
+    task.check_variant(variant)
     settings = suite.settings(name, agent, repeat, variant)
     parts = (suite_label(settings, task), agent, f"s{suite.seed + repeat}")
     folder = "__".join(part.replace("/", "-").replace(":", "-") for part in parts)
