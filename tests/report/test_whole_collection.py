@@ -24,10 +24,10 @@ def test_published_rows_follow_the_rules_of_the_leaderboard(tmp_path):
         steps = [source("x = 1\n", validation=-80.0)]
         written = write_run(tmp_path / "runs" / str(budget), steps, budget=budget, task="core16/acrobot")
         cases = {"validation_cases": 16, "heldout_cases": 32}
-        written.facts["options"] |= cases
+        written.facts["options"] |= cases | {"text": "brief"}
         written.facts["checkpoints"][0]["validation"] = result([-80.0] * 16)
         written.facts["outcome"]["heldout"] = result([-80.0] * 32)
-        facts = {"budget": budget, **cases}
+        facts = {"budget": budget, "text": "brief", **cases}
         written.facts["ids"] |= {"comparable_id": comparable_id(facts), "fingerprint": facts}
         written.rewrite()
     write_page(collect_report([tmp_path / "runs"], tmp_path, with_paper=True), tmp_path / "report.html")
