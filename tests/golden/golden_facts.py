@@ -64,7 +64,16 @@ RUN_VARIES = (
     *("/times/opened", "/times/closed", "/times/finished", "/times/*_s"),
 )
 # Of what a served run answers and writes: the same, and prose.
-SERVED_VARIES = ("*/message", "*/wall_time_s", "*/wall_s", "*/api", "/files/.door.json", "/files/config/jobs")
+SERVED_VARIES = (
+    "*/message",
+    "*/wall_time_s",
+    "*/wall_s",
+    "*_cpu_s/*",
+    "*_cpu_ms/*",
+    "*/api",
+    "/files/.door.json",
+    "/files/config/jobs",
+)
 OPENAPI_VARIES = ("/servers", "/info/title")
 EVALUATION_VARIES = (
     *("/bit_id", "/randomness_salt", "/isolation", "/fingerprint/on"),

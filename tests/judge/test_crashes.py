@@ -129,9 +129,8 @@ def test_kills_during_a_submission(serve):
             continue
         assert key in charged
         summary = agent.submit(key)["summary"]
-        assert {**summary, "submit_id": 0, "feedback": 0, "wall_time_s": 0, "remaining_budget": 0} == {
-            **reference, "submit_id": 0, "feedback": 0, "wall_time_s": 0, "remaining_budget": 0
-        }  # fmt: skip
+        varies = {"submit_id", "feedback", "wall_time_s", "remaining_budget", "change", "policy_cpu_s", "act_cpu_ms"}
+        assert all(summary[name] == reference[name] for name in reference.keys() - varies)
         spent += COST
         assert server.remaining() == summary["remaining_budget"] == budget - spent
     agent.check_replies()

@@ -71,21 +71,21 @@ class Summary(ApiModel):
     status: Verdict
     env_instances: list[int]
     n_episodes: int
-    mean_return: float | None
-    n_failed: int
-    errors: list[EpisodeFailure]
-    remaining_budget: int
-    feedback: str
     returns: list[float] = []
     lengths: list[int] = []
+    mean_return: float | None
     std_return: float | None = None
     min_return: float | None = None
     max_return: float | None = None
     terminated: list[bool] = []
     truncated: list[bool] = []
+    n_failed: int
+    errors: list[EpisodeFailure]
     invalid_actions: int = 0
     clipped_actions: int = 0
     wall_time_s: float | None = None
+    remaining_budget: int
+    feedback: str
     change: Change | None = None
     policy_cpu_s: list[float] = Field(default=[], description="CPU time of each policy process, import included")
     act_cpu_ms: list[float] = Field(default=[], description="mean CPU time of an action, for each episode")
