@@ -54,6 +54,12 @@ def write_sheet(obs_space: Schema, episode: Path, folder: Path) -> dict[str, Any
     return {"file": GRID_TEXT, "steps": steps}
 
 
+def sheet_file(obs_space: Schema) -> str | None:
+    """Return the name of the file that shows observations of a space; None if they cannot be drawn."""
+    found = _find(obs_space)
+    return None if found is None else PICTURE if found[1] else GRID_TEXT
+
+
 def _find(obs_space: Schema) -> tuple[str, bool] | None:
     """Return the name of the first picture or grid of an observation, and whether it is a picture."""
     names = column_names("obs", obs_space)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import Final
 
 from evopolicygym.execution.columns import column_names
 from evopolicygym.execution.recording import large_arrays
+from evopolicygym.judge.contact_sheet import sheet_file
 from evopolicygym.judge.protocol import LAST, MAX_EPISODES
 from evopolicygym.limits import WORKSPACE_FEEDBACK_BYTES
 from evopolicygym.runs.settings import RunSettings
@@ -43,7 +45,7 @@ FEEDBACK: Final = """\
 {episode}
 {reading}"""
 SUMMARY: Final = """. `change` has the differences to the last submission that played the same cases, `act_cpu_ms` the
-  CPU time of an action, `worst` the worst episode; `worst.png` or `worst.txt` show what it saw, if that can be drawn"""
+  CPU time of an action, `worst` the worst episode"""
 TRAJECTORY: Final = (
     "  - `episode.npz`: everything as arrays, exactly",
     "  - `trajectory.jsonl`: the same for reading, with rounded numbers: one line per step with `t`, `obs`, `action`,\n"
@@ -58,13 +60,16 @@ episode = np.load("feedback/submit_001/episodes/ep_000/episode.npz")
 obs, reward = episode["{first}"], episode["reward"]  # all names: episode.files
 ```
 
-Observations are {arrays}, with one row more than there are steps: the last row is the final observation. `terminated`
-and `truncated` say how the episode ended.{info}{large} Once `feedback/` is larger than {gibibytes} GiB, trajectories of
-the oldest submissions are removed; `removed` in `summary.json` names them.
+{names}
 """
+NAMES: Final = (
+    "Observations are {arrays}, with one row more than there are steps: the last row is the final observation. "
+    "`terminated` and `truncated` say how the episode ended.{info}{large} Once `feedback/` is larger than {gibibytes} "
+    "GiB, trajectories of the oldest submissions are removed; `removed` in `summary.json` names them."
+)
 INFO: Final = " Numbers that the environment reports beside the reward are `info_NAME` (nan where missing)."
-LARGE: Final = """ In
-`trajectory.jsonl`, `{"npz": NAME, "row": ROW}` stands for `episode[NAME][ROW]`."""
+LARGE: Final = ' In `trajectory.jsonl`, `{"npz": NAME, "row": ROW}` stands for `episode[NAME][ROW]`.'
+WIDTH: Final = 120
 
 
 def render_instructions(settings: RunSettings, task_text: str, obs_space: Schema) -> str:
@@ -116,7 +121,7 @@ def submit_section(settings: RunSettings) -> str:
 
 ```
 python3 submit.py {cases:12}# submit system/ for {meaning}; any list such as 0-3,7,7
-python3 submit.py --check     # free: import the policy here and ask it for one action, on a recorded observation if any
+python3 submit.py --check     # free: load the policy here and let it answer observations; says how long act() takes
 python3 submit.py --info      # remaining budget, limits, spaces
 python3 submit.py --help
 ```
@@ -147,8 +152,11 @@ def feedback_section(settings: RunSettings, obs_space: Schema) -> str:
     large = LARGE if any(large_arrays(obs_space)) else ""
     names = list(column_names("obs", obs_space).values())
     arrays, gibibytes = ", ".join(f"`{name}`" for name in names), WORKSPACE_FEEDBACK_BYTES >> 30
-    reading = READING.format(first=names[0], arrays=arrays, info=info, large=large, gibibytes=gibibytes)
-    return FEEDBACK.format(summary=SUMMARY, episode="\n".join([*TRAJECTORY, *episode]), reading=reading)
+    text = textwrap.fill(NAMES.format(arrays=arrays, info=info, large=large, gibibytes=gibibytes), WIDTH)
+    reading = READING.format(first=names[0], names=text)
+    sheet = sheet_file(obs_space)
+    shown = f"; `{sheet}` shows what it saw" if sheet else ""
+    return FEEDBACK.format(summary=SUMMARY + shown, episode="\n".join([*TRAJECTORY, *episode]), reading=reading)
 
 
 def example_cases(budget: int) -> tuple[str, str]:
