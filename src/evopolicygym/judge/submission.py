@@ -110,7 +110,7 @@ def _deliver(judge: Judge, submission: Submission) -> None:
     source, removed = feedback / submission.name, _removed(judge)
     try:
         shown = shown_files(source, judged.summary, judge.context.feedback, submission.name in removed)
-    except OSError as error:
+    except (OSError, KeyError, TypeError, ValueError) as error:  # a resumed run folder may be forged
         raise delivery.DeliveryFailed(f"the feedback of {submission.name} cannot be read: {error}") from error
     delivery.copy_to_workspace(source, workspace, shown)
     for name in removed:
@@ -119,8 +119,9 @@ def _deliver(judge: Judge, submission: Submission) -> None:
 
 def _removed(judge: Judge) -> list[str]:
     """Return the submissions whose large files the agent no longer has, as it was told last."""
-    judged = [submission.judged for submission in judge.state.submissions.values() if submission.judged]
-    return judged[-1].summary.get("removed", []) if judged else []
+    judged = [submission for submission in judge.state.submissions.values() if submission.judged]
+    told = judged[-1].judged.summary.get("removed") if judged and judged[-1].judged else None
+    return [submission.name for submission in judged if isinstance(told, list) and submission.name in told]
 
 
 def _repeated(earlier: Submission, request: SubmitRequest) -> Submission:
