@@ -15,6 +15,7 @@ from evopolicygym.tasks.registry import CORE16_ORDER, core16, parse_task
 from evopolicygym.tasks.task import Task
 from text_facts import CHARACTERS, DOCS, names_of, task_texts, token_table
 
+SPACE = {"type": "Box", "shape": [6], "dtype": "float32", "low": -1.0, "high": 1.0}
 NUMBER = re.compile(r"\d")
 
 
@@ -69,8 +70,7 @@ def test_the_blind_text_names_nothing(slug):
 def test_agents_are_told_the_same_at_every_level():
     """Apart from the task's own text, and what of the environment's info comes back."""
     told = {
-        render_instructions(RunSettings.make(task="core16/acrobot", text=level), "TASK", {"type": "Box", "shape": [6]})
-        for level in TextLevel
+        render_instructions(RunSettings.make(task="core16/acrobot", text=level), "TASK", SPACE) for level in TextLevel
     }
     (before_feedback,) = {text.partition("## What you get back")[0] for text in told}
     assert "## Rules" in before_feedback and "## How to submit" in before_feedback
@@ -81,10 +81,9 @@ def test_agents_are_told_the_same_at_every_level():
     [("You may use models of the task", True, False), ("no copied transition or reward", False, True)],
 )
 def test_agents_are_told_whether_they_may_use_own_models(rule, allowed, forbidden):
-    space = {"type": "Box", "shape": [6]}
     for choice, is_told in (("allowed", allowed), ("forbidden", forbidden)):
         settings = RunSettings.make(task="core16/acrobot", own_models=choice)
-        assert (rule in render_instructions(settings, "TASK", space)) == is_told
+        assert (rule in render_instructions(settings, "TASK", SPACE)) == is_told
 
 
 @pytest.mark.parametrize(
@@ -98,7 +97,7 @@ def test_rules_without_a_meaning_for_the_spaces_are_left_out(slug, rule, is_told
 
 def test_the_documented_numbers_of_tokens_are_true():
     assert token_table() in DOCS.read_text()
-    rest = len(render_instructions(RunSettings.make(task="core16/acrobot"), "", {"type": "Box", "shape": [6]}))
+    rest = len(render_instructions(RunSettings.make(task="core16/acrobot"), "", SPACE))
     assert "about 1,000 tokens" in DOCS.read_text() and 900 < rest / CHARACTERS < 1100
 
 
