@@ -55,7 +55,7 @@ def test_info_has_every_field(server):
     assert code == 200
     assert set(info) == {
         "protocol_version", "state", "env_meta", "episode_budget", "min_episodes_per_submit",
-        "max_episodes_per_submit", "resource_limits", "allowed_imports", "denied_imports",
+        "max_episodes_per_submit", "resource_limits", "allowed_imports", "denied_imports", "feedback",
         "max_candidates",
     }  # fmt: skip
     assert set(info["state"]) == {"remaining_budget", "n_submits", "is_finalized", "phase", "running"}
