@@ -8,7 +8,7 @@ import math
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:  # the record's module imports this one
-    from evopolicygym.run_record import Result, RunRecord
+    from evopolicygym.run_record import Result, RunRecord, TaskScale
 
 MOST_CASES: Final = {"validation_cases": 64, "heldout_cases": 256}  # what the splits of a task hold
 
@@ -59,9 +59,15 @@ def _wrong_ids(run: RunRecord) -> str | None:
     variant = facts.get("variant", {"name": "plain"})
     if not isinstance(variant, dict) or variant.get("name") != run.options.variant:
         return "variant is not the one in its fingerprint"
+    if run.task.scale and facts.get("env_options") != _drawn(run.task.scale):
+        return "scale is not the one in its fingerprint"
     recorded |= {"horizon": run.task.horizon, "failure_return": run.task.failure_return}
     different = [name for name, value in recorded.items() if facts.get(name, value) != value]
     return f"{different[0]} is not the one in its fingerprint" if different else None
+
+
+def _drawn(scale: TaskScale) -> dict[str, Any]:
+    return {"draw": scale.draws - 1, "low": scale.low, "high": scale.high}
 
 
 def _wrong_results(run: RunRecord) -> str | None:

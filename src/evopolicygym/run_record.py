@@ -76,7 +76,18 @@ class Repeat(StrEnum):
     NONDETERMINISTIC = "nondeterministic"
 
 
+class TaskScale(RecordModel):
+    """Ends of the scale of a generated task, measured when it was drawn: the best trivial policy (0) and the expert
+    (1). ``draws``: number of worlds that were drawn, of which the last was accepted."""
+
+    low: float
+    high: float
+    draws: Annotated[int, Field(ge=1, le=1000)]
+
+
 class TaskFacts(RecordModel):
+    """``scale``: of a generated task; null for all others."""
+
     id: str
     env_id: str
     version: Whole
@@ -85,6 +96,7 @@ class TaskFacts(RecordModel):
     demand: str
     horizon: Count
     failure_return: float
+    scale: TaskScale | None = None
 
 
 class RunIds(RecordModel):

@@ -64,7 +64,10 @@ def run_gain(run: RunRecord) -> RunGain:
 
 
 def scale_of(run: RunRecord) -> Scale | None:
-    """Return the scale of a run's scores. A shifted task has none: its rules are not those that were measured."""
+    """Return the scale of a run's scores: of a generated task the recorded one. A shifted task has none: its rules are
+    not those that were measured."""
+    if (drawn := run.task.scale) and drawn.high > drawn.low:
+        return Scale(drawn.low, drawn.high)
     return None if run.options.variant == SHIFTED else scales().get(run.task.id)
 
 

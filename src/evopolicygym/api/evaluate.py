@@ -103,8 +103,9 @@ def evaluate(
     _check_policy(policy)
     tell = notice or warnings.warn
     chosen_split = member(splitting.Split, split, "split")
-    settings = _settings(seeds, _path(seal_key), text, variant)
-    found, splits = settings.seen(_task(task)), settings.splits()
+    named = _task(task)
+    settings = _settings(named, seeds, _path(seal_key), text, variant)
+    found, splits = settings.seen(named), settings.splits()
     chosen = splitting.cases(splits, found.id, chosen_split, _indices(cases, chosen_split))
     salt_of = _salt_of(salt, _path(seal_key))
     for mismatch in pins.version_mismatches(pins.distributions(found.requires)):
@@ -173,12 +174,12 @@ def _task(task: str | os.PathLike[str] | Task) -> Task:
     return find_task(os.fspath(task)) if isinstance(task, str | os.PathLike) else task
 
 
-def _settings(seeds: str, seal_key: Path | None, text: str | None, variant: str) -> RunSettings:
+def _settings(task: Task, seeds: str, seal_key: Path | None, text: str | None, variant: str) -> RunSettings:
     from evopolicygym.runs.settings import RunSettings, Seeds
     from evopolicygym.tasks.conditions import TextLevel, Variant
 
     return RunSettings.make(
-        task="",
+        task=task.id,
         seeds=member(Seeds, seeds, "seeds"),
         seal_key=seal_key,
         text=None if text is None else member(TextLevel, text, "text"),

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def list_tasks() -> list[str]:
-    """Return the ids of all tasks of the collections that ship, in the order of the collection.
+    """Return the ids of all tasks of the collections that ship, Core16 and novel, in the order of the collection.
 
     Any other Gymnasium id is a task too: ``load_task("LunarLander-v3")``.
 
@@ -24,16 +24,22 @@ def list_tasks() -> list[str]:
     >>> "core16/acrobot" in evopolicygym.list_tasks()
     True
     """
+    from evopolicygym.tasks.novel.generate import novel
     from evopolicygym.tasks.registry import core16
 
-    return [task.id for task in core16().values()]
+    return [*core16(), *novel()]
 
 
-def load_task(task: str | os.PathLike[str]) -> Task:
+def load_task(task: str | os.PathLike[str], *, seal_key: str | os.PathLike[str] | None = None) -> Task:
     """Return a task by its name or from its file.
 
+    A task of the collection novel is drawn from your sealing key. The first time this takes seconds to minutes; a
+    notice on standard error says so.
+
     Args:
-        task: ``core16/NAME``, a Gymnasium id, ``module:Env-v0``, or the path of a task file (docs/tasks.md).
+        task: ``core16/NAME``, ``novel/NAME``, a Gymnasium id, ``module:Env-v0``, or the path of a task file
+            (docs/tasks.md).
+        seal_key: The key file that a novel task is drawn from, where it is not the default one.
 
     Raises:
         UserError: There is no such task, or the file is not a task file. The message names what comes close.
@@ -43,9 +49,9 @@ def load_task(task: str | os.PathLike[str]) -> Task:
     >>> task.env_id, task.horizon, task.failure_return.value
     ('Acrobot-v1', 500, -500.0)
     """
-    from evopolicygym.tasks.registry import find_task
+    from evopolicygym.runs.settings import RunSettings
 
-    return find_task(os.fspath(task))
+    return RunSettings.make(task=os.fspath(task), seal_key=_path(seal_key)).played_task()
 
 
 @dataclass(frozen=True)
@@ -70,7 +76,7 @@ def describe_task(
     Args:
         task: What ``load_task`` takes.
         text, variant: What the agent is told, and what it plays, as in ``run``.
-        seal_key: The key file that a disguise depends on, where it is not the default one.
+        seal_key: The key file that a disguise or a novel task depends on, where it is not the default one.
 
     Raises:
         UserError: There is no such task, it cannot be played here, or it has no such text.
@@ -84,8 +90,8 @@ def describe_task(
     from evopolicygym.tasks import simulator
     from evopolicygym.tasks.contract import render
 
-    key = None if seal_key is None else Path(seal_key)
-    played = RunSettings.make(task=os.fspath(task), text=text, variant=variant, seal_key=key).played_task()
+    settings = RunSettings.make(task=os.fspath(task), text=text, variant=variant, seal_key=_path(seal_key))
+    played = settings.played_task()
     with simulator.prints_to_stderr():
         env = simulator.make(played)
         observation, action = simulator.schemas(played, env)
@@ -93,12 +99,15 @@ def describe_task(
     return TaskDescription(played, render(played, observation, action), observation, action)
 
 
-def check_task(task: str | os.PathLike[str], *, cases: int = 2) -> list[RuleCheck]:
+def check_task(
+    task: str | os.PathLike[str], *, cases: int = 2, seal_key: str | os.PathLike[str] | None = None
+) -> list[RuleCheck]:
     """Check a task by playing it: spaces, text, determinism, horizon, and that no crash scores better than playing.
 
     Args:
         task: What ``load_task`` takes.
         cases: Number of train cases to play.
+        seal_key: The key file that a novel task is drawn from, where it is not the default one.
 
     Returns:
         One ``RuleCheck`` for each rule: ``rule``, whether it is ``ok``, and a ``detail`` in words.
@@ -112,8 +121,11 @@ def check_task(task: str | os.PathLike[str], *, cases: int = 2) -> list[RuleChec
     []
     """
     from evopolicygym.execution import conformance
-    from evopolicygym.tasks.registry import find_task
 
     if cases < 1:
         raise UserError(f"cases is {cases}", "At least one case must be played.")
-    return conformance.check_task(find_task(os.fspath(task)), cases)
+    return conformance.check_task(load_task(task, seal_key=seal_key), cases)
+
+
+def _path(given: str | os.PathLike[str] | None) -> Path | None:
+    return None if given is None else Path(given)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from evopolicygym.analysis.knowledge_gap import KnowledgeGap
 from evopolicygym.analysis.leaderboard.aggregates import Aggregate
 from evopolicygym.analysis.leaderboard.build import BoardTable, Leaderboard, PaperRows
@@ -10,6 +13,7 @@ from evopolicygym.analysis.leaderboard.text_tables import (
     TextTable,
     cost_table,
     feedback_table,
+    keys_table,
     knowledge_gap_table,
     other_aggregates_table,
     published_table,
@@ -24,7 +28,7 @@ from evopolicygym.cli.output import print_table, print_text
 def show_leaderboard(leaderboard: Leaderboard) -> None:
     for number, board in enumerate(leaderboard.boards, 1):
         space = "" if number == 1 else "\n"
-        print_text(f"{space}board {number} of {len(leaderboard.boards)}: {_conditions(board)}")
+        print_text(f"{space}board {number} of {len(leaderboard.boards)}: {_conditions(board.conditions)}")
         for reason in board.apart:
             print_text(f"  apart: {reason}")
         for difference in board.differs:
@@ -32,6 +36,10 @@ def show_leaderboard(leaderboard: Leaderboard) -> None:
         _show_board(board)
     for gap in leaderboard.knowledge_gaps:
         show_knowledge_gap(gap)
+    for keys in leaderboard.keys:
+        table = keys_table(keys)
+        print_text(f"\n{table.title} ({_conditions(keys.conditions)})")
+        _print(table)
     print_text(
         f"\nscores: mean over tasks of (score - L) / (U - L), scale {leaderboard.scale_version}; intervals and "
         f"P(first): `evopolicygym docs statistics`, {leaderboard.draws:,} draws"
@@ -97,5 +105,5 @@ def _print(table: TextTable) -> None:
     print_table(table.columns, table.rows, optional=table.optional, remarks=table.remarks)
 
 
-def _conditions(board: BoardTable) -> str:
-    return ", ".join(f"{name} {str(value)[:24]}" for name, value in board.conditions.items())
+def _conditions(conditions: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {str(value)[:24]}" for name, value in conditions.items())

@@ -11,6 +11,7 @@ import typer
 from evopolicygym.cli.options import Json, TaskName
 from evopolicygym.cli.output import print_hint, print_json, print_table, stdout
 from evopolicygym.cli.play_options import SealKey, Text, VariantChoice
+from evopolicygym.tasks.novel.generate import novel
 from evopolicygym.tasks.registry import core16
 from evopolicygym.tasks.spaces import json_safe
 from evopolicygym.tasks.task import Task
@@ -25,14 +26,17 @@ def list_tasks(
     ] = False,
     json: Json = False,
 ) -> None:
-    """List the tasks of Core16 with family, spaces, horizon and version. Any Gymnasium id is a task, too."""
-    rows = [_row(task) for task in core16().values()] + (_others() if everything else [])
+    """List the tasks of Core16 and of novel, the generated ones, with family, spaces, horizon and version. Any
+    Gymnasium id is a task, too."""
+    rows = [_row(task) for task in core16().values()] + [_undrawn_row(task) for task in novel().values()]
+    rows += _others() if everything else []
     if json:
         print_json(rows)
         return
     columns = ("id", "family", "horizon", "version", "action", "observation", "env_id")
-    cells = ([_short(str(row[name])) for name in columns] for row in rows)
+    cells = ([_short("drawn" if row[name] is None else str(row[name])) for name in columns] for row in rows)
     print_table(columns, cells, indent="", optional=("env_id", "version", "family"))
+    print_hint("Horizon and spaces of novel tasks are drawn from your key: `task show novel/control-1`")
     print_hint("Any other Gymnasium id is a task, too: `task list --all`, `task show LunarLander-v3`")
 
 
@@ -68,7 +72,7 @@ def show(
     json: Json = False,
 ) -> None:
     """Print the text of a task as an agent reads it; --json adds the spaces, limits and failure return as data. What a
-    disguised task looks like depends on the sealing key."""
+    disguised or a generated task looks like depends on the sealing key."""
     from evopolicygym.api.tasks import describe_task
 
     described = describe_task(
@@ -90,12 +94,13 @@ def show(
 def check(
     tasks: Annotated[list[str], typer.Argument(help="Tasks to check, as in `task show`.")],
     cases: Annotated[int, typer.Option(min=1, help="Number of train cases to play.")] = 2,
+    seal_key: SealKey = None,
     json: Json = False,
 ) -> None:
     """Check tasks: spaces, text, determinism, horizon, and that no crash scores better than playing."""
     from evopolicygym.api.tasks import check_task
 
-    reports = {name: check_task(name, cases=cases) for name in tasks}
+    reports = {name: check_task(name, cases=cases, seal_key=seal_key) for name in tasks}
     if json:
         print_json({name: [asdict(finding) for finding in findings] for name, findings in reports.items()})
     else:
@@ -104,6 +109,11 @@ def check(
                 stdout.print(f"{'ok  ' if finding.ok else 'FAIL'} {name}: {finding.rule}", finding.detail)
     if not all(finding.ok for findings in reports.values() for finding in findings):
         raise typer.Exit(1)
+
+
+def _undrawn_row(task: Task) -> dict[str, Any]:
+    """Return what is known of a generated task before it is drawn."""
+    return _row(task) | {"horizon": None}
 
 
 def _row(task: Task) -> dict[str, Any]:

@@ -93,6 +93,7 @@ def _variables(data: ReportData) -> dict[str, Any]:
         "style": STYLE,
         "boards": data.leaderboard.boards,
         "knowledge_gaps": data.leaderboard.knowledge_gaps,
+        "keys": data.leaderboard.keys,
         "draws": data.leaderboard.draws,
         "tasks": tasks,
         "apart": {task: len({run.diagnosis.summary.comparable_id for run in runs}) > 1 for task, runs in tasks.items()},

@@ -46,6 +46,7 @@ from evopolicygym.sandbox.policy.jail import Level, residues
 from evopolicygym.tasks.conditions import UNSTATED, FeedbackLevel
 from evopolicygym.tasks.contract import render
 from evopolicygym.tasks.ids import comparable_facts, ids, machine_facts
+from evopolicygym.tasks.novel.generate import is_novel, scale_facts
 from evopolicygym.tasks.registry import find_task, is_installed_task
 from evopolicygym.tasks.splits import Splits, new_salt
 from evopolicygym.tasks.task import Task
@@ -219,8 +220,9 @@ def _started(
     slots: Slots | None,
     cluster: ClusterInfo | None,
 ) -> Iterator[OpenRun]:
-    make_key = not has_begun(paths.root)
-    task, splits = settings.played_task(make_key), settings.splits(make_key)
+    opened = read_state(paths.root).opened if has_begun(paths.root) else None
+    make_key, recorded = opened is None, opened.facts["ids"]["fingerprint"] if opened else None
+    task, splits = settings.played_task(make_key, recorded), settings.splits(make_key)
     context = partial(RunContext, task, splits, videos=settings.films, feedback=settings.feedback)
     redactor = Redactor(secret_values(settings.agent) if settings.agent else {})
     with (
@@ -277,7 +279,8 @@ def _begin(run: OpenRun, task: Task, ids: dict[str, Any], agent_facts: dict[str,
 
 def _task_facts(task: Task) -> dict[str, Any]:
     names = ("id", "env_id", "version", "title", "family", "demand", "horizon")
-    return {name: getattr(task, name) for name in names} | {"failure_return": task.failure_return.value}
+    facts = {name: getattr(task, name) for name in names} | {"failure_return": task.failure_return.value}
+    return facts | ({"scale": scale_facts(task)} if is_novel(task.id) else {})
 
 
 def run_ids(task: Task, splits: Splits, settings: RunSettings) -> dict[str, Any]:

@@ -135,7 +135,8 @@ def replay_run(
         check_task_is_given(settings, given_task)
         settings = without_seal_key(settings)
     resume_settings(settings, {"task": given_task}, paths)
-    task, splits = settings.played_task(make_key=False), settings.splits(make_key=False)
+    recorded = state.opened.facts["ids"]["fingerprint"]
+    task, splits = settings.played_task(False, recorded), settings.splits(make_key=False)
     _check_played(task, state.opened.facts["ids"], splits.id)
     heldout = cases(splits, task.id, Split.HELDOUT, list(range(state.opened.heldout_cases)), state.opened.salt)
     no_agents = hidden_cases_lock(
@@ -170,6 +171,11 @@ def _check_played(task: Task, opened: dict[str, Any], splits_id: str) -> None:
         raise UserError(
             f"its cases are {opened['splits_id'][:23]}, and the key here makes {splits_id[:23]}",
             f"Name the key that sealed them: {FILE_VARIABLE}=FILE. (A run of another installation does not name it.)",
+        )
+    if facts.get("world", "") != task.view.world_id():
+        raise UserError(
+            "its generated task is not the one that the key here makes",
+            f"Name the key that it was drawn from: {FILE_VARIABLE}=FILE.",
         )
     if (recorded := facts.get("variant", {})) != variant_facts(task):
         raise UserError(

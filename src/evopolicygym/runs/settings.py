@@ -230,21 +230,24 @@ class RunSettings(StrictModel):
         return cls.make(**UNSTATED | values)
 
     def splits(self, make_key: bool = True) -> Splits:
-        is_key_used = self.seeds is Seeds.SEALED or self.variant is Variant.PLAIN  # else it is the variant's alone
-        return self.seeds.splits(self.seal_key if is_key_used else None, make_key)
+        is_drawn = self.variant is not Variant.PLAIN or is_novel(self.task)  # from the key, even on public cases
+        return self.seeds.splits(None if is_drawn and self.seeds is Seeds.PAPER else self.seal_key, make_key)
 
-    def played_task(self, make_key: bool = True) -> Task:
-        """Return the task as it is shown and played under these settings."""
-        return self.seen(find_task(self.task), make_key)
+    def played_task(self, make_key: bool = True, recorded: Mapping[str, Any] | None = None) -> Task:
+        """Return the task as it is shown and played under these settings. ``recorded`` is the fingerprint of an
+        existing run: its generated task is not drawn anew."""
+        return self.seen(find_task(self.task), make_key, recorded)
 
-    def seen(self, task: Task, make_key: bool = True) -> Task:
+    def seen(self, task: Task, make_key: bool = True, recorded: Mapping[str, Any] | None = None) -> Task:
         """Return a task as it is shown and played under these settings."""
         task.check_variant(self.variant)
         key = b""
         if self.variant is not Variant.PLAIN:
             key = variant_key(load_key(self.seal_key, make_key), task.id, self.variant)
         played = task.seen(TaskView(self.text, self.variant, key))
-        return generated(played, load_key(self.seal_key, make_key)) if is_novel(task) else played
+        if not is_novel(task.id):
+            return played
+        return generated(played, load_key(self.seal_key, make_key), recorded and recorded.get("env_options", {}))
 
     def conditions(self) -> dict[str, str]:
         """Return what the agent is told, may do and gets back, as far as it is not as it was before there was a choice.

@@ -16,12 +16,13 @@ from evopolicygym.runs.folder_names import suite_label
 from evopolicygym.runs.install_paths import resolve_command
 from evopolicygym.runs.settings import AgentSettings, RunSettings, ValidateWhen
 from evopolicygym.tasks.conditions import FeedbackLevel, OwnModels, TextLevel, Variant
+from evopolicygym.tasks.novel.generate import novel
 from evopolicygym.tasks.registry import core16, find_task
 from evopolicygym.tasks.task import Task
 
 Played = tuple[str, Variant]  # a task by its name, and the variant of it
 SEE: Final = "`evopolicygym docs suites` has every key and a whole example."
-COLLECTIONS: Final = {"core16": core16}
+COLLECTIONS: Final = {"core16": core16, "novel": novel}
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=80)]  # part of a path
 
 

@@ -58,7 +58,8 @@ def _brief(task: Task, observation: Schema, action: Schema) -> Iterator[str]:
     """Yield what an agent of the paper was told: a sentence for each part, and the spaces."""
     text = brief_text(task)
     yield f"# {task.id}"
-    yield f"Gymnasium `{task.env_id}`, version {task.version}."
+    origin = _origin(task)
+    yield f"{origin[0].upper()}{origin[1:]}, version {task.version}."
     yield _changed_rules(task)
     yield _section("Objective", text.objective)
     yield _section("Observation", _join(text.observation, space_text(observation)))
@@ -70,7 +71,7 @@ def _brief(task: Task, observation: Schema, action: Schema) -> Iterator[str]:
 def _full(task: Task, observation: Schema, action: Schema) -> Iterator[str]:
     """Yield all that the task file says."""
     yield f"# {task.title}"
-    yield f"Task `{task.id}` (Gymnasium `{task.env_id}`), version {task.version}."
+    yield f"Task `{task.id}` ({_origin(task)}), version {task.version}."
     yield _changed_rules(task)
     yield _section("Objective", task.objective)
     yield _section("Observation", _join(_entries(observation, task.observation), task.observation_notes))
@@ -90,6 +91,10 @@ def _blind(task: Task, observation: Schema, action: Schema) -> Iterator[str]:
     yield _section("Observation", space_text(observation))
     yield _section("Action", space_text(action))
     yield _horizon(task)
+
+
+def _origin(task: Task) -> str:
+    return "generated, and published nowhere" if task.view.world_key else f"Gymnasium `{task.env_id}`"
 
 
 def brief_text(task: Task) -> BriefText:

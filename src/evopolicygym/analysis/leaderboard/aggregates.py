@@ -6,7 +6,7 @@ ranked among themselves.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -27,8 +27,9 @@ from evopolicygym.analysis.stats.bootstrap import (
 from evopolicygym.analysis.stats.estimates import Coverage, Estimate, Number, average, coverage
 from evopolicygym.analysis.stats.ranks import RankInterval, RankScore, drawn_ranks, over_tasks, rank_intervals, ranks
 from evopolicygym.reference import paper
-from evopolicygym.reference.anchors import scales
+from evopolicygym.reference.anchors import Scale
 
+NOVEL: Final = "novel/"
 PROFILE: Final = tuple(round(0.05 * step, 2) for step in range(31))
 
 
@@ -67,9 +68,17 @@ class Aggregate:
     incomplete: dict[str, int]
 
 
-def task_groups() -> dict[str, tuple[str, ...]]:
-    """Return the tasks of each aggregate: the collection, its families, its demands."""
-    return {"core16": paper.core16(), **paper.families(), **paper.demands()}
+def task_groups(results: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """Return the tasks of each aggregate: of Core16 the collection, its families and its demands; of generated tasks
+    those among the ``results``, by family and by level."""
+    generated = sorted(task for task in results if task.startswith(NOVEL))
+    groups: dict[str, list[str]] = {NOVEL.rstrip("/"): generated} if generated else {}
+    for task in generated:
+        family, _, level = task.rpartition("-")
+        for name in (family, f"{NOVEL}level-{level}"):
+            groups.setdefault(name, []).append(task)
+    several = {name: tuple(tasks) for name, tasks in groups.items() if len(tasks) > 1}
+    return {"core16": paper.core16(), **paper.families(), **paper.demands(), **several}
 
 
 def aggregate(name: str, tasks: Sequence[str], results: Mapping[str, TaskResults]) -> Aggregate:
@@ -124,14 +133,12 @@ class _CompleteEntrants:
         return [average([self._estimate(result, label) for result in self.results]) for label in self.labels]
 
     def _estimate(self, result: TaskResults, label: str) -> Estimate:
-        return normalised(result.by_label[label].estimate(), scales()[result.task])
+        return normalised(result.by_label[label].estimate(), _scale(result))
 
     def _difference(self, i: int, j: int) -> Estimate:
         """Estimate the normalised difference of two entrants, paired by case within each task."""
         first, second = self.labels[i], self.labels[j]
-        pairs = [
-            (result.by_label[first].minus(result.by_label[second]), scales()[result.task]) for result in self.results
-        ]
+        pairs = [(result.by_label[first].minus(result.by_label[second]), _scale(result)) for result in self.results]
         return average([pair.scaled(1.0 / scale.unit) for pair, scale in pairs])
 
     def _drawn_means(self) -> Drawn:
@@ -184,5 +191,10 @@ def _draws(result: TaskResults, label: str) -> Drawn:
 
 
 def _scaled(result: TaskResults, scores: Drawn) -> Drawn:
-    scale = scales()[result.task]
+    scale = _scale(result)
     return np.asarray((scores - scale.low) / scale.unit)
+
+
+def _scale(result: TaskResults) -> Scale:
+    assert result.scale is not None  # the caller leaves out tasks without one
+    return result.scale

@@ -28,6 +28,7 @@ TASK_FIELDS: Final = frozenset(
         "pygame",
         "env_options",
         "sources",
+        "world",
     }
 )
 MACHINE_FIELD: Final = "on"

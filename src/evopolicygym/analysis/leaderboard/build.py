@@ -13,6 +13,7 @@ from typing import Any, Final
 from evopolicygym.analysis.knowledge_gap import KnowledgeGap, knowledge_gaps
 from evopolicygym.analysis.leaderboard.aggregates import Aggregate, aggregate, task_groups
 from evopolicygym.analysis.leaderboard.boards import Board, boards, conditions
+from evopolicygym.analysis.leaderboard.keys import KeyTable, key_tables
 from evopolicygym.analysis.leaderboard.selection import mean_candidates
 from evopolicygym.analysis.leaderboard.task_results import EntryKind, TaskResults, task_results
 from evopolicygym.analysis.leaderboard.task_table import TaskTable, task_table
@@ -114,13 +115,15 @@ class BoardTable:
 
 @dataclass(frozen=True)
 class Leaderboard:
-    """All boards, the largest publishable one first, and the knowledge gaps of entrants with runs on plain and on
-    disguised tasks, which are never on one board: the object behind `leaderboard --json`."""
+    """All boards, the largest publishable one first: the object behind `leaderboard --json`. Beside them what runs of
+    different boards have in common: the knowledge gaps of entrants with runs on plain and on disguised tasks, and the
+    means over ``keys`` of generated tasks."""
 
     scale_version: int
     draws: int
     boards: tuple[BoardTable, ...]
     knowledge_gaps: tuple[KnowledgeGap, ...]
+    keys: tuple[KeyTable, ...]
 
     @property
     def missing(self) -> int:
@@ -148,7 +151,7 @@ def leaderboard(
             f"there are {entrants} entrants; a leaderboard takes at most {MAX_ENTRANTS}", "Give folders with fewer."
         )
     tables = tuple(_board(board, files, with_paper, draws) for board in boards(runs))
-    return Leaderboard(scale_version(), draws, tables, knowledge_gaps(runs))
+    return Leaderboard(scale_version(), draws, tables, knowledge_gaps(runs), key_tables(runs))
 
 
 def _board(board: Board, files: Sequence[AnchorFile], with_paper: bool, draws: int) -> BoardTable:
@@ -156,7 +159,8 @@ def _board(board: Board, files: Sequence[AnchorFile], with_paper: bool, draws: i
     mixed = rows is PaperRows.MIXED
     results = {task: task_results(group, files, mixed, draws) for task, group in board.groups.items()}
     scaled = {task: result for task, result in results.items() if result.scale}
-    aggregates = [aggregate(name, tasks, scaled) for name, tasks in task_groups().items() if set(tasks) & set(scaled)]
+    groups = task_groups(scaled).items()
+    aggregates = [aggregate(name, tasks, scaled) for name, tasks in groups if set(tasks) & set(scaled)]
     return BoardTable(
         conditions=conditions(board.sample.ids.fingerprint),
         apart=board.apart,

@@ -51,6 +51,8 @@ def trivial_scores(files: Sequence[AnchorFile], run: RunRecord) -> TrivialScores
     """Return the scores of the first anchors that were measured as the run was, or why none fit."""
     shifted = run.options.variant == "shifted"
     reason = OWN_ANCHORS if shifted else "no anchors are stored for this task"
+    if scale := run.task.scale:
+        reason = f"the scale was measured when the task was drawn: best trivial {scale.low:g}, expert {scale.high:g}"
     for file in files:
         anchors = file.tasks.get(run.task.id)
         if anchors is None:

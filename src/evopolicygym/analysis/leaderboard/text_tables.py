@@ -23,6 +23,7 @@ from evopolicygym.analysis.gain import EPISODES, EntrantGain
 from evopolicygym.analysis.knowledge_gap import KnowledgeGap
 from evopolicygym.analysis.leaderboard.aggregates import Aggregate, AggregateRow
 from evopolicygym.analysis.leaderboard.build import BoardTable, CostRow
+from evopolicygym.analysis.leaderboard.keys import KeyTable
 from evopolicygym.analysis.leaderboard.task_table import TaskRow, TaskTable
 from evopolicygym.analysis.stats.estimates import CONFIDENCE_LEVEL, FULL_SCOPE, coverage
 
@@ -118,6 +119,18 @@ def knowledge_gap_table(gap: KnowledgeGap) -> TextTable:
                      format_fixed(gap.normalised.value), over))  # fmt: skip
     title = f"knowledge gap of {gap.entrant}: plain (text: {gap.text}) minus disguised, on the same tasks and cases"
     return TextTable(title, columns, rows, text=("task",), remarks="interval of", optional=("runs", "disguised"))
+
+
+def keys_table(table: KeyTable) -> TextTable:
+    """Return the means over keys of generated tasks."""
+    columns = ("task", "entrant", "keys", "runs", "normalised", f"{LEVEL} interval", "between keys", "between runs")
+    rows = [
+        (row.task, row.entrant, str(row.keys), str(row.runs), format_fixed(row.normalised.value),
+         format_interval(row.normalised.interval, 3), format_fixed(row.between_keys), format_fixed(row.between_runs))
+        for row in table.rows
+    ]  # fmt: skip
+    title = "generated tasks over keys: mean normalised score, and standard deviations; each key counts the same"
+    return TextTable(title, columns, rows, optional=("runs", "between runs"))
 
 
 def selection_table(board: BoardTable) -> TextTable:

@@ -1,24 +1,28 @@
 """Draws the task of a key: again and again, until it can be solved and is worth solving.
 
-What was found is kept in a cache, because measuring takes seconds to minutes. The cache holds no key."""
+What was found is kept in a cache, because measuring takes seconds to minutes. The cache holds no key. A run that exists
+is played with the draw in its record: measuring on another machine cannot change its task."""
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import hmac
 import importlib
 import json
+import math
 import os
-from collections.abc import Iterator
-from contextlib import suppress
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final, Self, cast
 
 import numpy as np
 
-from evopolicygym.errors import Fault
+from evopolicygym.errors import Fault, UserError
 from evopolicygym.files import write_atomic
 from evopolicygym.tasks.novel.measure import CASES, SEARCH_CASES, WorldMeasure, measure_world
 from evopolicygym.tasks.novel.world import World, WorldFamily
@@ -33,6 +37,7 @@ FAMILIES: Final = {  # what each demands
 LEVELS: Final = (1, 2, 3, 4)
 MOST_DRAWS: Final = 100
 CACHE_VARIABLE: Final = "EVOPOLICYGYM_CACHE"
+UNKNOWN: Final = "drawn from your key"
 FAILURE_DERIVATION: Final = "No way of playing on can score less; it follows from the rewards of the generated task."
 
 
@@ -44,7 +49,23 @@ class Drawn:
     number: int
     low: float
     high: float
-    objections: tuple[str, ...]
+    objections: tuple[str, ...] = ()
+
+    def options(self) -> dict[str, Any]:
+        """Return what names the draw in a record, beside the hash of the key."""
+        return {"draw": self.number, "low": self.low, "high": self.high}
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any]) -> Self:
+        """Return the draw of a record. The record may be forged."""
+        number, ends = options.get("draw"), (options.get("low"), options.get("high"))
+        low, high = (float(end) if isinstance(end, float | int) else math.nan for end in ends)
+        if type(number) is not int or not 0 <= number < MOST_DRAWS or not -math.inf < low < high < math.inf:
+            raise UserError(
+                f"the record has no valid draw of its generated task: {dict(options)!r:.200}",
+                "Take the run's folder from where it was played.",
+            )
+        return cls(number, low, high)
 
 
 @cache
@@ -53,15 +74,21 @@ def novel() -> dict[str, Task]:
     return {task.id: task for family in FAMILIES for level in LEVELS for task in [_unknown(family, level)]}
 
 
-def is_novel(task: Task) -> bool:
-    return task.id in novel()
+def is_novel(task_id: str) -> bool:
+    return task_id in novel()
 
 
-def generated(task: Task, sealing_key: bytes) -> Task:
-    """Return a novel task as it is drawn from a sealing key."""
+def world_key(task_id: str, sealing_key: bytes) -> bytes:
+    """Return the secret of one task under a sealing key."""
+    return hmac.digest(sealing_key, f"evopolicygym world|{task_id}".encode(), "sha256")
+
+
+def generated(task: Task, sealing_key: bytes, recorded: Mapping[str, Any] | None = None) -> Task:
+    """Return a novel task as it is drawn from a sealing key. ``recorded`` are the ``env_options`` of an existing run:
+    they name the draw, so that none is searched for."""
     family, level = _parts(task)
-    key = hmac.digest(sealing_key, f"evopolicygym world|{task.id}".encode(), "sha256")
-    drawn = _cached(family, level, key)
+    key = world_key(task.id, sealing_key)
+    drawn = _cached(family, level, key) if recorded is None else Drawn.from_options(recorded)
     world = draw_world(family, level, key, drawn.number)
     env = world.make()
     return replace(
@@ -71,10 +98,16 @@ def generated(task: Task, sealing_key: bytes) -> Task:
         failure_return=FailureReturn(world.failure_return, FAILURE_DERIVATION),
         observation_space=describe(schema_of(env.observation_space)),
         action_space=describe(schema_of(env.action_space)),
-        env_options={"draw": drawn.number, "low": drawn.low, "high": drawn.high},
+        env_options=drawn.options(),
         view=replace(task.view, world_key=key),
         **world.texts(),
     )
+
+
+def scale_facts(task: Task) -> dict[str, Any]:
+    """Return the scale of a generated task, for its record."""
+    drawn = Drawn.from_options(task.env_options)
+    return {"low": drawn.low, "high": drawn.high, "draws": drawn.number + 1}
 
 
 def make_world(task: Task, render_mode: str | None = None) -> Any:
@@ -116,17 +149,42 @@ def _seeds(key: bytes, purpose: str, count: int) -> Iterator[int]:
         yield int.from_bytes(hmac.digest(key, f"{purpose}|{number}".encode(), "sha256")[:8]) >> 1
 
 
+@cache
 def _cached(family: str, level: int, key: bytes) -> Drawn:
     name = hashlib.sha256(f"{family}|{level}|{_family(family).VERSION}|{np.__version__}|".encode() + key).hexdigest()
     path = _cache_folder() / f"{name}.json"
+    if stored := _stored(path):
+        return stored
+    with _only_one(path.with_suffix(".lock")):  # runs of a suite begin at once, and measuring takes all of a core
+        if stored := _stored(path):
+            return stored
+        print(f"drawing {NOVEL}/{family}-{level} from your key; this takes seconds to minutes", file=sys.stderr)
+        drawn = search_draws(family, level, key)
+        with suppress(OSError):
+            write_atomic(path, json.dumps(vars(drawn)).encode())
+    return drawn
+
+
+def _stored(path: Path) -> Drawn | None:
     with suppress(OSError, ValueError, TypeError, KeyError):
         data = json.loads(path.read_text())
         return Drawn(int(data["number"]), float(data["low"]), float(data["high"]), tuple(data["objections"]))
-    drawn = search_draws(family, level, key)
-    with suppress(OSError):
+    return None
+
+
+@contextmanager
+def _only_one(path: Path) -> Iterator[None]:
+    """Let one process at a time into the block; all of them where no lock can be made."""
+    try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        write_atomic(path, json.dumps(vars(drawn)).encode())
-    return drawn
+        lock = open(path, "wb")
+    except OSError:
+        yield
+        return
+    with lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+        path.unlink(missing_ok=True)
 
 
 def _cache_folder() -> Path:
@@ -154,8 +212,8 @@ def _unknown(family: str, level: int) -> Task:
         family=family,
         demand=FAMILIES[family],
         horizon=1,
-        observation_space="drawn",
-        action_space="drawn",
+        observation_space=UNKNOWN,
+        action_space=UNKNOWN,
         objective=text,
         reward=text,
         termination=text,
