@@ -18,8 +18,6 @@ from text_facts import CHARACTERS, DOCS, names_of, task_texts, token_table
 SPACE = {"type": "Box", "shape": [6], "dtype": "float32", "low": -1.0, "high": 1.0}
 NUMBER = re.compile(r"\d")
 
-SPACE = {"type": "Box", "shape": [6], "dtype": "float32"}
-
 
 @cache
 def texts(slug: str) -> dict[TextLevel, str]:
