@@ -10,6 +10,7 @@ import pytest
 
 from conftest import toy_task
 from evopolicygym.errors import UserError
+from evopolicygym.execution.conformance import check_task
 from evopolicygym.fast.catalogue import CATALOGUE
 from evopolicygym.tasks import simulator
 from evopolicygym.tasks.conditions import TaskView, TextLevel, Variant
@@ -220,6 +221,14 @@ def test_a_table_that_does_not_fit_the_environment_is_refused(parameter, reason)
     task = shifted(replace(toy_task(), shift=(parameter,)))
     with pytest.raises(UserError, match=f"the shift of toys:Toy-v0 does not fit its environment.*{reason}"):
         simulator.make(task)
+
+
+def test_task_check_finds_a_table_that_fits_only_until_the_reset():
+    """What a reset makes is not there before it."""
+    wrong = ShiftParameter("a", ShiftKind.ATTRIBUTE, 1, 2, paths=("car.weight",), after_reset=True)
+    task = replace(toy_task(), shift=(wrong,), observation_space="Box(2,) float64", action_space="Discrete(3)")
+    failed = [check for check in check_task(task, n_cases=1, jobs=1) if not check.ok]
+    assert [check.rule for check in failed] == ["the shift fits the environment"] and "car.weight" in failed[0].detail
 
 
 def test_a_task_without_a_table_has_no_shifted_variant():

@@ -14,7 +14,8 @@ from evopolicygym.execution.engine import LocalEngine
 from evopolicygym.execution.records import Episode, EpisodeResult, FaultReport
 from evopolicygym.sandbox.checkpoints import Checkpoint, CheckpointStore
 from evopolicygym.sandbox.policy.protocol import ErrorKind
-from evopolicygym.tasks.conditions import TaskView, TextLevel
+from evopolicygym.tasks import simulator
+from evopolicygym.tasks.conditions import TaskView, TextLevel, Variant
 from evopolicygym.tasks.contract import brief_text, first_sentence, render
 from evopolicygym.tasks.spaces import Schema, describe
 from evopolicygym.tasks.splits import Case, PaperSplits, Split, cases
@@ -22,6 +23,7 @@ from evopolicygym.tasks.task import SpaceEntry, Task
 
 PLAYS: Final = ("zero", "low", "high", "random")
 CRASH_STEPS: Final = (0, 1, 10)
+SHIFT_KEYS: Final = (bytes(32), bytes([1]) * 32)
 PROBE: Final = Path(__file__).parent / "probe" / "policy.py"
 
 
@@ -71,7 +73,23 @@ def _check_declarations(task: Task, observation: Schema, action: Schema) -> list
         _check_entries("every action entry is named", action, task.action),
         RuleCheck("contract text has every part", all(part.strip() in text for part in _text_parts(task)), ""),
         _check_brief(task),
+        *([_check_shift(task)] if task.shift else []),
     ]
+
+
+def _check_shift(task: Task) -> RuleCheck:
+    """Play one step under some keys: attributes that a reset makes are found only then."""
+    rule = "the shift fits the environment"
+    try:
+        with simulator.prints_to_stderr():
+            for key in SHIFT_KEYS:
+                env = simulator.make(task.seen(TaskView(variant=Variant.SHIFTED, key=key)))
+                simulator.reset(env, 0)
+                env.step(env.action_space.sample())
+                env.close()
+    except Exception as error:
+        return RuleCheck(rule, False, str(error))
+    return RuleCheck(rule, True, "")
 
 
 def _check_brief(task: Task) -> RuleCheck:

@@ -174,31 +174,31 @@ def _observation_change(draw: ShiftDraw, space: Any) -> Change | None:
     parameter = draw.parameter
     if parameter.kind not in (ShiftKind.OBSERVATION_NOISE, ShiftKind.OBSERVATION_MASK):
         return None
-    index = parse_index(parameter.entries)
-    if parameter.kind is ShiftKind.OBSERVATION_MASK:
-        change = _mask(index)
-    else:
-        change = _noise(index, draw.number(), np.random.Generator(np.random.PCG64(draw.noise_seed())))
     if not parameter.keys:
-        _check_array(space, parameter)
-        return change
-    if not isinstance(space, gymnasium.spaces.Dict) or not set(parameter.keys) <= set(space.spaces):
+        return _array_change(draw, space)
+    children = space.spaces if isinstance(space, gymnasium.spaces.Dict) else {}
+    if not set(parameter.keys) <= set(children):
         raise ValueError(f"shift {parameter.name}: the observation has no entries {', '.join(parameter.keys)}")
+    changes = {key: _array_change(draw, children[key]) for key in parameter.keys}
     return lambda observation: {
-        name: change(value) if name in parameter.keys else value for name, value in observation.items()
+        name: changes[name](value) if name in changes else value for name, value in observation.items()
     }
 
 
-def _check_array(space: Any, parameter: ShiftParameter) -> None:
+def _array_change(draw: ShiftDraw, space: Any) -> Change:
+    index = parse_index(draw.parameter.entries)
+    if isinstance(space, gymnasium.spaces.Discrete) and draw.parameter.kind is ShiftKind.OBSERVATION_MASK:
+        return lambda value: type(value)(space.start)
     if not isinstance(space, gymnasium.spaces.Box):
-        raise ValueError(f"shift {parameter.name}: keys must name the entries of an observation that is not a Box")
-    np.zeros(space.shape)[parse_index(parameter.entries)]
+        raise ValueError(f"shift {draw.parameter.name}: keys must name arrays, or numbers to mask")
+    np.zeros(space.shape)[index]  # raises if there are no such entries
+    if draw.parameter.kind is ShiftKind.OBSERVATION_MASK:
+        return _mask(index)
+    return _noise(index, draw.number(), np.random.Generator(np.random.PCG64(draw.noise_seed())), space)
 
 
 def _mask(index: Any) -> Change:
     def masked(value: Any) -> Any:
-        if not isinstance(value, np.ndarray):
-            return type(value)(0)
         hidden = value.copy()
         hidden[index] = 0
         return hidden
@@ -206,10 +206,13 @@ def _mask(index: Any) -> Change:
     return masked
 
 
-def _noise(index: Any, spread: float, random: np.random.Generator) -> Change:
+def _noise(index: Any, spread: float, random: np.random.Generator, space: Any) -> Change:
+    """Return a change that stays within the space: policies may rely on its bounds."""
+
     def noisy(value: Any) -> Any:
         changed = np.array(value, dtype=float)
-        changed[index] += spread * random.standard_normal(changed[index].shape)
+        noise = spread * random.standard_normal(changed[index].shape)
+        changed[index] = np.clip(changed[index] + noise, space.low[index], space.high[index])
         return changed.astype(value.dtype)
 
     return noisy
