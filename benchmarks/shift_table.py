@@ -167,23 +167,23 @@ def measure_all(out: Path, slugs: list[str], keys: int, jobs: int) -> None:
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """Return the table in Markdown: means over keys."""
+    """Return the table in Markdown: means over the keys measured."""
     lines = [
-        "| task | plain oracle, plain task | plain oracle | best trivial | adapted oracle | lowest lead | lost |",
-        "|---|---|---|---|---|---|---|",
+        "| task | keys | oracle, plain task | plain oracle | best trivial | adapted oracle | lowest lead | lost |",
+        "|---|---|---|---|---|---|---|---|",
     ]
-    for slug in [slug for slug in CORE16_ORDER if any(row["task"] == slug for row in rows)]:
-        own = [row for row in rows if row["task"] == slug]
-        plain = next(row for row in own if row["key"] is None)
-        keyed = [row for row in own if row["key"] is not None]
-        oracle, trivial, adapted = (
-            float(np.mean([row[name] for row in keyed])) for name in ("plain", "trivial", "adapted")
-        )
-        lead = min(row["adapted"] - row["trivial"] for row in keyed)
-        lost = 1.0 - (oracle - trivial) / (plain["plain"] - plain["trivial"])
-        numbers = " | ".join(f"{number:.4g}" for number in (plain["plain"], oracle, trivial, adapted, lead))
-        lines.append(f"| {slug} | {numbers} | {100 * lost:.0f} % |")
-    return "\n".join(lines)
+    by_task = {slug: [row for row in rows if row["task"] == slug] for slug in CORE16_ORDER}
+    return "\n".join([*lines, *(_line(slug, own) for slug, own in by_task.items() if len(own) > 1)])
+
+
+def _line(slug: str, rows: list[dict[str, Any]]) -> str:
+    before = next(row for row in rows if row["key"] is None)
+    keyed = [row for row in rows if row["key"] is not None]
+    plain, trivial, adapted = (float(np.mean([row[name] for row in keyed])) for name in ("plain", "trivial", "adapted"))
+    lead = min(row["adapted"] - row["trivial"] for row in keyed)
+    lost = 1.0 - (plain - trivial) / (before["plain"] - before["trivial"])
+    numbers = " | ".join(f"{number:.4g}" for number in (before["plain"], plain, trivial, adapted, lead))
+    return f"| {slug} | {len(keyed)} | {numbers} | {100 * lost:.0f} % |"
 
 
 def main() -> None:
