@@ -134,7 +134,7 @@ class RulesEnv(gymnasium.Env[Any, Any]):
         if self.timers:
             self._ripen()
         link = self._link_of.get(self.cells[self.place + self._steps[self.facing]], OFF_CHAIN)
-        return reward if link == OFF_CHAIN or self.faced >> link & 1 else reward + self._face(link)
+        return reward if link == OFF_CHAIN else reward + self._face(link)
 
     def _face(self, link: int) -> float:
         """Return the reward for facing what a link needs, if it is the first time."""

@@ -52,7 +52,6 @@ class Layout:
     start: int = 0
     facing: int = 0
     home: int = 0
-    pad: int = 0
     kept: set[int] = field(default_factory=set)
 
 
@@ -186,9 +185,8 @@ class _LayoutBuilder:
         if not lines:
             raise _Unsuitable
         line = random.choice(lines)
-        layout.home, layout.pad = line[1], line[-1]
-        layout.cells[layout.home], layout.cells[layout.pad] = push.block, push.pad
-        self._pusher = line[0]
+        self._pusher, layout.home = line[:2]
+        layout.cells[layout.home], layout.cells[line[-1]] = push.block, push.pad
         self._reserved.update(line)
 
     def _place(self, placement: Placement) -> None:
