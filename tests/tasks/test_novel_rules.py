@@ -12,7 +12,7 @@ import pytest
 from evopolicygym.tasks.contract import first_sentence
 from evopolicygym.tasks.novel import rules
 from evopolicygym.tasks.novel.generate import measure
-from evopolicygym.tasks.novel.measure import returns
+from evopolicygym.tasks.novel.measure import features, returns
 from evopolicygym.tasks.novel.rules import RulesEnv, RulesWorld
 from evopolicygym.tasks.novel.rules_chain import FORWARD, LET_GO, NOTHING, OFF_CHAIN, Role
 
@@ -202,6 +202,11 @@ def test_the_expert_clearly_beats_chance(level: int) -> None:
     world, seeds = world_of(level, 6), range(3)
     chance = returns(world, lambda env: lambda _: int(env.np_random.integers(len(world.meanings))), seeds)
     assert min(returns(world, world.expert, seeds)) > max(chance)
+
+
+def test_a_search_can_tell_codes_apart() -> None:
+    codes = features(np.arange(1000, dtype=np.int16))
+    assert len(set(codes.round(6))) == 1000 and codes.min() >= -1.0 and codes.max() <= 1.0
 
 
 @pytest.mark.slow
