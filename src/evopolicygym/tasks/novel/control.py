@@ -9,13 +9,16 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 from typing import Any, Final
 
 import gymnasium
 import numpy as np
 
-from evopolicygym.tasks.novel.drawing import Canvas
+from evopolicygym.tasks.novel.control_picture import control_picture
+from evopolicygym.tasks.novel.drawing import Colour
 from evopolicygym.tasks.novel.world import Act
+from evopolicygym.tasks.task import BriefText
 
 VERSION: Final = 1
 STEP_S: Final = 0.05
@@ -23,7 +26,6 @@ HORIZON: Final = 200
 MASSES: Final = {1: 1, 2: 2, 3: 4, 4: 6}
 MOTORS: Final = {1: 1, 2: 1, 3: 2, 4: 3}
 LONGEST_DELAY: Final = {1: 1, 2: 2, 3: 3, 4: 4}
-LARGEST: Final = 50.0  # of a state; a system that leaves it is stopped there
 
 Vector = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -55,12 +57,11 @@ class System:
     start: Vector
     spread: float
 
-    def advance(self, position: Vector, velocity: Vector, command: Vector) -> tuple[Vector, Vector]:
-        """Return positions and velocities one step later. Works on one state, or on many at once (rows)."""
-        force = position @ self.pull + self.well * np.sin(self.wave * position) - self.friction * velocity
-        velocity = velocity + STEP_S * (force + command @ self.push)
-        velocity = np.minimum(np.maximum(velocity, -LARGEST), LARGEST)
-        return position + STEP_S * velocity, velocity
+    @cached_property
+    def linear(self) -> Vector:
+        """The linear part of the accelerations: its rows belong to positions, velocities, the target and commands."""
+        nothing = np.zeros((1, len(self.start)))
+        return np.concatenate((self.pull, -np.diag(self.friction), nothing, self.push))
 
     def wanted(self, step: int) -> float:
         """Return where the driven mixture should be after ``step`` steps."""
@@ -69,10 +70,32 @@ class System:
         slow, fast, phase = self.rhythm
         return self.target * (math.sin(slow * step + phase) + 0.5 * math.sin(fast * step))
 
-    def reward(self, position: Vector, step: int) -> Any:
-        """Return the reward of being at a position: 1 at the target, falling to 0 with the distance."""
-        distance = (position @ self.driven - self.wanted(step)) / self.width
-        return np.exp(-0.5 * distance * distance)
+
+class Motion:
+    """States of a system, a single one or many in rows, which are advanced in place: all of them in one vector, so that
+    a step is few operations."""
+
+    def __init__(self, system: System, rows: tuple[int, ...] = ()) -> None:
+        masses, self._system = len(system.start), system
+        self.state = np.zeros((*rows, len(system.linear)))
+        self.position, self.velocity = self.state[..., :masses], self.state[..., masses : 2 * masses]
+        self.measured, self.command = self.state[..., : 2 * masses + 1], self.state[..., 2 * masses + 1 :]
+        self._force, self._change = np.zeros((*rows, masses)), np.zeros((*rows, masses))
+
+    def advance(self) -> None:
+        """Move by one step under the command."""
+        system, force, change = self._system, self._force, self._change
+        np.dot(self.state, system.linear, out=force)
+        np.multiply(self.position, system.wave, out=change)
+        np.sin(change, out=change)
+        change *= system.well
+        force += change
+        force *= STEP_S
+        velocity = self.velocity
+        velocity += force
+        np.multiply(velocity, STEP_S, out=change)
+        position = self.position
+        position += change
 
 
 @dataclass(frozen=True)
@@ -82,6 +105,7 @@ class ControlWorld:
     system: System
     sensors: Vector
     offset: Vector
+    colour: Colour
     horizon: int = HORIZON
     failure_return: float = 0.0
 
@@ -114,6 +138,12 @@ class ControlWorld:
             "observation_notes": "Readings of the machine's sensors.",
             "action_notes": "Commands to the machine's motors.",
             "reward": f"{higher} {reward}",
+            "brief": BriefText(
+                "Drive the machine so that the sum of its rewards is as high as possible.",
+                "Readings of the machine's sensors.",
+                "Commands to the machine's motors.",
+                "Every step gives between 0 and 1, and a higher return is better.",
+            ),
             "termination": f"An episode has {self.horizon} steps.",
             "start": f"Near q = {_numbers(system.start)}, at rest, with a deviation of {system.spread:.6g}.",
             "dynamics": dynamics,
@@ -137,46 +167,40 @@ class ControlEnv(gymnasium.Env[Any, Any]):
         readings, motors = world.sensors.shape[1], len(world.system.push)
         self.observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (readings,), np.float32)
         self.action_space = gymnasium.spaces.Box(-1.0, 1.0, (motors,), np.float32)
-        self.position = self.velocity = np.zeros(len(world.system.start))
+        self.motion = Motion(world.system)
         self.waiting: list[Vector] = []
         self.steps = 0
+        self._readings = np.zeros(readings)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         super().reset(seed=seed)
         system = self.world.system
-        self.position = system.start + system.spread * self.np_random.standard_normal(len(system.start))
-        self.velocity = np.zeros(len(system.start))
+        self.motion.state[:] = 0.0
+        self.motion.position[:] = system.start + system.spread * self.np_random.standard_normal(len(system.start))
         self.waiting = [np.zeros(len(system.push))] * system.delay
         self.steps = 0
-        return self._observation(), {}
+        return self._observation(system.wanted(0)), {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        system = self.world.system
-        self.waiting.append(np.asarray(action, np.float64))
-        self.position, self.velocity = system.advance(self.position, self.velocity, self.waiting.pop(0))
+        system, motion = self.world.system, self.motion
+        self.waiting.append(np.array(action, np.float64))
+        motion.command[:] = self.waiting.pop(0)
+        motion.advance()
         self.steps += 1
-        reward = float(system.reward(self.position, self.steps))
-        return self._observation(), reward, False, self.steps >= self.world.horizon, {}
+        wanted = system.wanted(self.steps)
+        distance = (float(motion.position.dot(system.driven)) - wanted) / system.width
+        reward = math.exp(-0.5 * distance * distance)
+        return self._observation(wanted), reward, False, self.steps >= self.world.horizon, {}
 
-    def _observation(self) -> Any:
-        wanted = self.world.system.wanted(self.steps)
-        state = np.concatenate((self.position, self.velocity, (wanted,)))
-        return (state @ self.world.sensors + self.world.offset).astype(np.float32)
+    def _observation(self, wanted: float) -> Any:
+        measured = self.motion.measured
+        measured[-1] = wanted
+        np.dot(measured, self.world.sensors, out=self._readings)
+        self._readings += self.world.offset
+        return self._readings.astype(np.float32)
 
     def render(self) -> Any:
-        canvas, system = Canvas(360, 200, (250, 250, 247)), self.world.system
-        reach = 2.0 + abs(system.target)
-        row = 150.0 / len(self.position)
-        for number, position in enumerate(self.position):
-            y = 20 + row * (number + 0.5)
-            canvas.line((20, y), (340, y), (222, 222, 216))
-            x = 180 + 150 * math.tanh(position / reach)
-            canvas.disc((x, y), min(12.0, 0.4 * row), (52, 101, 164))
-        driven, wanted = float(self.position @ system.driven), system.wanted(self.steps)
-        for value, colour in ((wanted, (214, 84, 61)), (driven, (40, 40, 40))):
-            x = 180 + 150 * math.tanh(value / reach)
-            canvas.line((x, 178), (x, 196), colour, 3.0)
-        return canvas.pixels()
+        return control_picture(self.world.system, self.motion.position, self.steps, self.world.colour)
 
 
 class Planner:
@@ -188,6 +212,7 @@ class Planner:
         self._system, self._env = system, env
         self._generator = np.random.default_rng(0)
         self._plan = np.zeros((self.STEPS, len(system.push)))
+        self._motion = Motion(system, (self.PLANS,))
 
     def act(self, _: Any) -> Any:
         for spread in (0.7, 0.25)[: self.ROUNDS]:
@@ -204,15 +229,16 @@ class Planner:
         return action
 
     def _values(self, plans: Vector) -> Vector:
-        env, system = self._env, self._system
-        position, velocity = (np.tile(state, (len(plans), 1)) for state in (env.position, env.velocity))
+        env, system, motion = self._env, self._system, self._motion
+        motion.state[:] = env.motion.state
         total = np.zeros(len(plans))
-        for step in range(len(plans[0]) + system.delay):
+        for step in range(self.STEPS + system.delay):
             ahead = step - system.delay
-            command = env.waiting[step] if step < system.delay else plans[:, ahead]
-            position, velocity = system.advance(position, velocity, command)
+            motion.command[:] = env.waiting[step] if step < system.delay else plans[:, ahead]
+            motion.advance()
             if ahead >= 0:
-                total += system.reward(position, env.steps + step + 1)
+                distance = (motion.position @ system.driven - system.wanted(env.steps + step + 1)) / system.width
+                total += np.exp(-0.5 * distance * distance)
         return total
 
 
@@ -240,7 +266,9 @@ def draw(generator: np.random.Generator, level: int) -> ControlWorld:
         spread=uniform(0.1, 0.3),
     )
     sensors = generator.permutation(_sensors(generator, masses, level), axis=1)
-    return ControlWorld(system, sensors, np.asarray(uniform(-0.5, 0.5, sensors.shape[1])))
+    offset = np.asarray(uniform(-0.5, 0.5, sensors.shape[1]))
+    red, green, blue = (int(shade) for shade in generator.permutation((40, int(generator.integers(60, 150)), 190)))
+    return ControlWorld(system, sensors, offset, (red, green, blue))
 
 
 def _direction(generator: np.random.Generator, size: int) -> Vector:
@@ -284,7 +312,7 @@ def _sensors(generator: np.random.Generator, masses: int, level: int) -> Vector:
 
 
 def _numbers(values: Any) -> str:
-    return "[" + ", ".join(f"{float(value):.6g}" for value in values) + "]"
+    return "[" + ", ".join(f"{float(value) + 0.0:.6g}" for value in values) + "]"  # + 0.0: no "-0"
 
 
 def _rows(matrix: Any) -> str:
