@@ -61,6 +61,8 @@ _use_known_surroundings()
 # Test processes run side by side: hidden scoring in one must not wait for agents of another.
 os.environ["EVOPOLICYGYM_LOCKS"] = LOCKS = tempfile.mkdtemp(prefix="evopolicygym-test-locks-")
 atexit.register(lambda: [shutil.rmtree(folder, ignore_errors=True) for folder in (LOCKS, f"{LOCKS}-nobody")])
+os.environ["EVOPOLICYGYM_CACHE"] = CACHE = tempfile.mkdtemp(prefix="evopolicygym-test-cache-")
+atexit.register(shutil.rmtree, CACHE, ignore_errors=True)
 # No test asserts a wall time, not even through its tools.
 settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("unhurried")

@@ -204,26 +204,27 @@ class ControlEnv(gymnasium.Env[Any, Any]):
 
 
 class Planner:
-    """Model-predictive control on the true system: improves a plan by sampling around it at every step."""
+    """Model-predictive control on the true system: improves a plan by sampling around it, widely and closely, at every
+    step."""
 
-    PLANS, STEPS, ROUNDS = 96, 30, 2
+    PLANS, STEPS, KEPT, SPREADS = 160, 30, 8, (0.6, 0.15)
 
     def __init__(self, system: System, env: ControlEnv) -> None:
         self._system, self._env = system, env
         self._generator = np.random.default_rng(0)
         self._plan = np.zeros((self.STEPS, len(system.push)))
         self._motion = Motion(system, (self.PLANS,))
+        self._spread = np.resize(self.SPREADS, (self.PLANS, 1, 1))
 
     def act(self, _: Any) -> Any:
-        for spread in (0.7, 0.25)[: self.ROUNDS]:
-            noise = spread * self._generator.standard_normal((self.PLANS, *self._plan.shape))
-            noise[:, 1:] = 0.6 * noise[:, 1:] + 0.4 * noise[:, :-1]
-            noise[0] = 0.0
-            plans = np.clip(self._plan + noise, -1.0, 1.0)
-            values = self._values(plans)
-            best = np.argsort(values)[-12:]
-            weights = np.exp(values[best] - values[best[-1]])
-            self._plan = np.tensordot(weights / weights.sum(), plans[best], 1)
+        noise = self._spread * self._generator.standard_normal((self.PLANS, *self._plan.shape))
+        noise[:, 1:] = 0.6 * noise[:, 1:] + 0.4 * noise[:, :-1]
+        noise[0] = 0.0
+        plans = np.clip(self._plan + noise, -1.0, 1.0)
+        values = self._values(plans)
+        best = np.argsort(values)[-self.KEPT :]
+        weights = np.exp(values[best] - values[best[-1]])
+        self._plan = np.tensordot(weights / weights.sum(), plans[best], 1)
         action = self._plan[0].astype(np.float32)
         self._plan = np.concatenate((self._plan[1:], self._plan[-1:]))
         return action

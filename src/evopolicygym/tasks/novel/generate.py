@@ -136,7 +136,7 @@ def search_draws(family: str, level: int, key: bytes) -> Drawn:
 
 def measure(family: str, level: int, key: bytes, number: int) -> WorldMeasure:
     world = draw_world(family, level, key, number)
-    return measure_world(world, _seeds(key, "hidden", CASES), _seeds(key, "search", SEARCH_CASES))
+    return measure_world(world, world_seeds(key, "hidden", CASES), world_seeds(key, "search", SEARCH_CASES))
 
 
 def _rounded(value: float) -> float:
@@ -144,7 +144,7 @@ def _rounded(value: float) -> float:
     return float(f"{value:.6g}")
 
 
-def _seeds(key: bytes, purpose: str, count: int) -> Iterator[int]:
+def world_seeds(key: bytes, purpose: str, count: int) -> Iterator[int]:
     for number in range(count):
         yield int.from_bytes(hmac.digest(key, f"{purpose}|{number}".encode(), "sha256")[:8]) >> 1
 

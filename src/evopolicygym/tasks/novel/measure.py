@@ -60,7 +60,8 @@ def measure_world(world: World, seeds: Iterable[int], search_seeds: Iterable[int
     constants = [np.asarray(action) if schema["type"] == "Box" else action for action in constant_actions(schema)]
     trivial = {"random": returns(world, _random, hidden)}
     trivial |= {f"constant {n}": returns(world, _constant(value), hidden) for n, value in enumerate(constants)}
-    return WorldMeasure(returns(world, world.expert, hidden), trivial, _search(world, given, hidden))
+    found = linear_player(search_linear(world, given), schema)
+    return WorldMeasure(returns(world, world.expert, hidden), trivial, returns(world, found, hidden))
 
 
 def returns(world: World, player: Player, seeds: Iterable[int]) -> list[float]:
@@ -89,8 +90,8 @@ def _constant(action: Any) -> Player:
     return lambda _: lambda __: action
 
 
-def _search(world: World, given: list[int], hidden: list[int]) -> list[float]:
-    """Search at random among linear policies, then around the best; return its returns on the hidden cases."""
+def search_linear(world: World, given: list[int]) -> np.ndarray[Any, Any]:
+    """Search at random among linear policies, then around the best; return its weights."""
     generator, env = np.random.default_rng(0), world.make()
     observation, _ = env.reset(seed=given[0])
     schema = schema_of(env.action_space)
@@ -100,13 +101,15 @@ def _search(world: World, given: list[int], hidden: list[int]) -> list[float]:
     for number in range(SEARCH_CANDIDATES):
         around, width = (best, 0.3) if number >= SEARCH_CANDIDATES // 2 else (np.zeros(shape), 1.0)
         weights = around + width * generator.standard_normal(shape)
-        score = _mean(returns(world, _linear(weights, schema), given[:SEARCH_CASES]))
+        score = _mean(returns(world, linear_player(weights, schema), given[:SEARCH_CASES]))
         if score > best_score:
             best, best_score = weights, score
-    return returns(world, _linear(best, schema), hidden)
+    return best
 
 
-def _linear(weights: np.ndarray[Any, Any], schema: Mapping[str, Any]) -> Player:
+def linear_player(weights: np.ndarray[Any, Any], schema: Mapping[str, Any]) -> Player:
+    """Return a policy whose action is a linear function of the features of its observation."""
+
     def act(observation: Any) -> Any:
         output = weights @ np.append(features(observation), 1.0)
         if schema["type"] == "Discrete":

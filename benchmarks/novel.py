@@ -1,0 +1,194 @@
+"""Check generated tasks on many keys, and measure whether a policy for one key helps with another.
+
+    python benchmarks/novel.py check --keys 100 --jobs 2       # adds to benchmarks/novel.json
+    python benchmarks/novel.py transfer --keys 10 --jobs 2     # adds to benchmarks/novel.json
+    python benchmarks/novel.py write                           # the tables of docs/novel.md, and its pictures
+
+Keys are the hashes of 0, 1, 2, ..., so that anybody can repeat the numbers; runs use secret ones. Families and levels
+that are not named keep the numbers that they have.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from evopolicygym.tasks.novel.generate import (
+    FAMILIES,
+    LEVELS,
+    MOST_DRAWS,
+    NOVEL,
+    draw_world,
+    measure,
+    world_key,
+    world_seeds,
+)
+from evopolicygym.tasks.novel.measure import CASES, SEARCH_CASES, linear_player, returns, search_linear
+from evopolicygym.tasks.spaces import schema_of
+
+REPOSITORY = Path(__file__).parents[1]
+RECORDED = Path(__file__).with_suffix(".json")
+DOCS = REPOSITORY / "docs" / "novel.md"
+PICTURES = REPOSITORY / "docs" / "images"
+PICTURE_LEVEL, PICTURE_STEPS = 2, 12
+Job = tuple[str, int, int]  # family, level, number of the key
+
+
+def key_of(family: str, level: int, number: int) -> bytes:
+    sealing_key = hashlib.sha256(f"evopolicygym benchmark key {number}".encode()).digest()
+    return world_key(f"{NOVEL}/{family}-{level}", sealing_key)
+
+
+def check(job: Job) -> dict[str, Any]:
+    """Draw the world of a key, and keep what every draw was measured with."""
+    family, level, number = job
+    began, key, draws = time.process_time(), key_of(*job), []
+    for draw in range(MOST_DRAWS):
+        measured = measure(family, level, key, draw)
+        search = float(np.mean(measured.search))
+        ends = {"trivial": measured.low, "search": search, "expert": measured.high}
+        draws.append({name: round(value, 4) for name, value in ends.items()} | {"objection": measured.objection()})
+        if draws[-1]["objection"] is None:
+            break
+    return {"key": number, "cpu_s": round(time.process_time() - began, 1), "draws": draws}
+
+
+def transfer(jobs: list[Job], entries: list[dict[str, Any]]) -> list[list[float]]:
+    """Return normalised scores: row i has the policy that was searched for on key i, column j plays it on key j."""
+    found = [_searched(job, entry) for job, entry in zip(jobs, entries, strict=True)]
+    targets = list(zip(jobs, entries, found, strict=True))
+    return [[_score(weights, job, entry, own.shape) for job, entry, own in targets] for weights in found]
+
+
+def _searched(job: Job, entry: dict[str, Any]) -> Any:
+    family, level, _ = job
+    key = key_of(*job)
+    world = draw_world(family, level, key, len(entry["draws"]) - 1)
+    return search_linear(world, list(world_seeds(key, "search", SEARCH_CASES)))
+
+
+def _score(weights: Any, job: Job, entry: dict[str, Any], shape: tuple[int, int]) -> float:
+    """Play a linear policy on the hidden cases of a key. Where its spaces are others, it is cut or filled with 0."""
+    family, level, _ = job
+    key = key_of(*job)
+    world, ends = draw_world(family, level, key, len(entry["draws"]) - 1), entry["draws"][-1]
+    fitted, common = np.zeros(shape), tuple(slice(min(pair)) for pair in zip(shape, weights.shape, strict=True))
+    fitted[common] = weights[common]
+    player = linear_player(fitted, schema_of(world.make().action_space))
+    scores = returns(world, player, world_seeds(key, "hidden", CASES))
+    return float(round((np.mean(scores) - ends["trivial"]) / (ends["expert"] - ends["trivial"]), 4))
+
+
+def summary(entries: list[dict[str, Any]]) -> list[str]:
+    """Return the cells of one row of the table."""
+    last = [entry["draws"][-1] for entry in entries]
+    drawn = sum(len(entry["draws"]) for entry in entries)
+    refused = Counter(draw["objection"] for entry in entries for draw in entry["draws"] if draw["objection"])
+    searched = [(end["search"] - end["trivial"]) / (end["expert"] - end["trivial"]) for end in last]
+    means = (f"{np.mean([end[name] for end in last]):.4g}" for name in ("trivial", "expert"))
+    causes = "; ".join(f"{cause}: {count}" for cause, count in refused.most_common()) or "none"
+    cost = np.mean([entry["cpu_s"] for entry in entries])
+    return [
+        f"{len(entries)}",
+        f"{len(entries) / drawn:.0%}",
+        *means,
+        f"{np.mean(searched):.2f}",
+        f"{cost:.0f} s",
+        causes,
+    ]
+
+
+def transfer_row(matrix: list[list[float]]) -> list[str]:
+    table = np.array(matrix)
+    own, others = np.diag(table), table[~np.eye(len(table), dtype=bool)]
+    return [f"{len(table)}", f"{own.mean():.2f}", f"{others.mean():.2f}", f"{others.max():.2f}"]
+
+
+def table(head: str, rows: dict[str, list[str]]) -> str:
+    lines = [f"| task |{head}", "|---" * (head.count("|") + 1) + "|"]
+    return "\n".join([*lines, *(f"| {task} | {' | '.join(cells)} |" for task, cells in rows.items())])
+
+
+def write() -> None:
+    """Write tables and pictures."""
+    recorded, text = json.loads(RECORDED.read_text()), DOCS.read_text()
+    tables = {
+        "check": table(
+            " keys | accepted | best trivial | expert | search | CPU time | draws that were refused |",
+            {task: summary(entries) for task, entries in recorded["check"].items()},
+        ),
+        "transfer": table(
+            " keys | own key | other keys | highest on another key |",
+            {task: transfer_row(matrix) for task, matrix in recorded["transfer"].items()},
+        ),
+    }
+    for name, lines in tables.items():
+        begin, end = f"<!-- {name}: benchmarks/novel.py -->", f"<!-- end of {name} -->"
+        before, _, rest = text.partition(begin)
+        text = f"{before}{begin}\n{lines}\n{end}{rest.partition(end)[2]}"
+    DOCS.write_text(text)
+    for family in FAMILIES:
+        picture(family, recorded["check"].get(f"{family}-{PICTURE_LEVEL}"))
+
+
+def picture(family: str, entries: list[dict[str, Any]] | None) -> None:
+    """Draw the expert after a few steps on the first two keys, side by side."""
+    frames = []
+    for entry in (entries or [])[:2]:
+        world = draw_world(family, PICTURE_LEVEL, key_of(family, PICTURE_LEVEL, entry["key"]), len(entry["draws"]) - 1)
+        env = world.make("rgb_array")
+        observation, _ = env.reset(seed=0)
+        act = world.expert(env)
+        for _ in range(PICTURE_STEPS):
+            observation, *_ = env.step(act(observation))
+        frames.append(env.render())
+    if frames:
+        image = Image.fromarray(np.hstack(frames))
+        size = (720, round(720 / image.width * image.height))
+        image.resize(size, Image.Resampling.NEAREST).quantize(64).save(PICTURES / f"novel-{family}.png", optimize=True)
+
+
+def chosen(options: argparse.Namespace) -> Iterator[tuple[str, int]]:
+    for family in options.families or FAMILIES:
+        for level in options.levels or LEVELS:
+            yield family, level
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("command", choices=("check", "transfer", "write"))
+    parser.add_argument("--families", nargs="+", choices=list(FAMILIES))
+    parser.add_argument("--levels", nargs="+", type=int, choices=LEVELS)
+    parser.add_argument("--keys", type=int, default=10)
+    parser.add_argument("--jobs", type=int, default=1)
+    options = parser.parse_args()
+    if options.command == "write":
+        write()
+        return
+    recorded = json.loads(RECORDED.read_text()) if RECORDED.exists() else {"check": {}, "transfer": {}}
+    with ProcessPoolExecutor(options.jobs) as pool:
+        for family, level in chosen(options):
+            task, jobs = f"{family}-{level}", [(family, level, number) for number in range(options.keys)]
+            if options.command == "check":
+                recorded["check"][task] = list(pool.map(check, jobs))
+                print(task, *summary(recorded["check"][task]), flush=True)
+            else:
+                entries = recorded["check"][task][: options.keys]
+                recorded["transfer"][task] = pool.submit(transfer, jobs[: len(entries)], entries).result()
+                print(task, *transfer_row(recorded["transfer"][task]), flush=True)
+            ordered = {part: dict(sorted(tasks.items())) for part, tasks in recorded.items()}
+            RECORDED.write_text(json.dumps(ordered, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,124 @@
+"""Runs of a generated task: recorded with their scale, continued and verified with the recorded draw, silent about the
+key."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import evopolicygym
+from evopolicygym.analysis.leaderboard.build import leaderboard
+from evopolicygym.record_checks import contradiction
+from evopolicygym.run_record import RunRecord
+from evopolicygym.tasks.novel import generate
+from evopolicygym.tasks.novel.generate import world_key
+from evopolicygym.tasks.sealing import create_key
+
+TASK = "novel/control-1"
+KEY = bytes(range(32))
+SMALL = {"budget": 2, "validation_cases": 1, "heldout_cases": 2}
+POLICY = """
+class Policy:
+    def __init__(self, obs_space, action_space, env_meta): print(env_meta)
+    def reset(self, episode_index): pass
+    def act(self, obs): return [0.1 * float(obs[0])]
+"""
+AGENT = """
+import json, os, pathlib, subprocess, sys
+cache, *_ = sys.argv[1:]
+subprocess.run([sys.executable, "submit.py", "0-1"], check=True)
+readable = []
+for folder in (cache, os.path.expanduser("~/.cache/evopolicygym")):
+    readable += [str(path) for path in pathlib.Path(folder).rglob("*")]
+files = [path for path in pathlib.Path(".").rglob("*") if path.is_file()]
+named = [str(path) for path in files if b"novel/" in path.read_bytes() or b"control-1" in path.read_bytes()]
+named += [name for name, value in os.environ.items() if "novel/" in value or "control-1" in value]
+print("SEEN", json.dumps([readable, named]))
+"""
+
+
+@pytest.fixture
+def key(tmp_path: Path) -> Path:
+    path = tmp_path / "seal.key"
+    path.write_text(KEY.hex())
+    path.chmod(0o600)
+    return path
+
+
+@pytest.fixture
+def empty_cache(tmp_path, monkeypatch):
+    """Make the generator forget what it drew, as on another machine."""
+
+    def forget() -> None:
+        monkeypatch.setenv(generate.CACHE_VARIABLE, str(tmp_path / "empty"))
+        generate._cached.cache_clear()
+
+    return forget
+
+
+def verify(folder: Path, key: Path) -> subprocess.CompletedProcess[str]:
+    environment = {"EVOPOLICYGYM_SEAL_KEY_FILE": str(key), "PATH": "/usr/bin:/bin", "HOME": str(folder.parent)}
+    command = [sys.executable, "-m", "evopolicygym", "verify", str(folder), "--jobs", "1"]
+    return subprocess.run(command, capture_output=True, text=True, env=environment)
+
+
+def test_a_run_is_continued_and_verified_with_the_recorded_draw(tmp_path, key, empty_cache, capsys):
+    folder = tmp_path / "run"
+    with evopolicygym.serve(TASK, folder, seal_key=key, **SMALL) as served:
+        served.workspace.policy.write_text(POLICY)
+        served.workspace.submit([0, 1])
+    assert "drawing" in capsys.readouterr().err
+    empty_cache()
+    run = evopolicygym.finish(folder)
+    assert run.outcome == "scored" and "drawing" not in capsys.readouterr().err
+    scale, options = run.record.task.scale, run.record.ids.fingerprint["env_options"]
+    assert scale and options == {"draw": scale.draws - 1, "low": scale.low, "high": scale.high}
+    (board,) = leaderboard([run.record], ()).boards
+    (row,) = board.tasks[0].rows
+    assert row.normalised == pytest.approx((run.score - scale.low) / (scale.high - scale.low))
+    again = verify(folder, key)
+    assert again.returncode == 0 and "drawing" not in again.stderr, again.stdout + again.stderr
+    create_key(tmp_path / "other.key")
+    refused = verify(folder, tmp_path / "other.key")
+    assert refused.returncode != 0 and "key" in refused.stdout + refused.stderr
+    check_silent(folder)
+    check_forged(run.record)
+
+
+def check_silent(folder: Path) -> None:
+    """Neither the sealing key nor the key of the world is in the run's folder."""
+    secrets = [
+        secret for key in (KEY, world_key(TASK, KEY)) for secret in (key, key.hex().encode(), repr(key).encode())
+    ]
+    for path in folder.rglob("*"):
+        if path.is_file():
+            data = path.read_bytes()
+            assert not any(secret in data for secret in secrets), path
+
+
+def check_forged(record: RunRecord) -> None:
+    """A scale that is not the one behind the comparable_id is a contradiction."""
+    data = record.model_dump()
+    data["task"]["scale"]["high"] += 1.0
+    assert contradiction(record) is None
+    assert contradiction(RunRecord.model_validate(data)) == "scale is not the one in its fingerprint"
+
+
+def test_a_blind_agent_reads_neither_the_cache_nor_the_name(tmp_path, key):
+    (tmp_path / "agent.py").write_text(AGENT)
+    cache = generate._cache_folder()
+    evopolicygym.load_task(TASK, seal_key=key)
+    assert list(cache.iterdir())
+    run = tmp_path / "run"
+    options = ["--text", "blind", "--budget", "2", "--validation-cases", "1", "--heldout-cases", "1", "--seal-key", key]
+    command = ["run", TASK, "--run", run, *options, "--agent", "command", "--", "python3", tmp_path / "agent.py", cache]
+    done = subprocess.run([sys.executable, "-m", "evopolicygym", *map(str, command)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    lines = (run / "logs/agent/turn_001.out").read_text().splitlines()
+    (line,) = [line for line in lines if line.startswith("SEEN")]
+    readable, named = json.loads(line.removeprefix("SEEN "))
+    assert readable == [] and named == []

@@ -1,0 +1,96 @@
+"""The collection of generated tasks: one key per family here, ten per family and level in the long proof."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import evopolicygym
+from evopolicygym import UserError
+from evopolicygym.runs.settings import RunSettings
+from evopolicygym.tasks import simulator
+from evopolicygym.tasks.conditions import TaskView, TextLevel
+from evopolicygym.tasks.contract import brief_text, first_sentence, render
+from evopolicygym.tasks.novel.generate import FAMILIES, LEVELS, generated, novel, search_draws, world_key
+from evopolicygym.tasks.task import Task
+
+KEY, OTHER = bytes(range(32)), bytes(range(1, 33))
+RECORDED = {"draw": 0, "low": 1.0, "high": 2.0}
+
+
+def drawn(family: str, key: bytes = KEY, text: TextLevel = TextLevel.BRIEF) -> Task:
+    """Return draw 0, without measuring it."""
+    return generated(novel()[f"novel/{family}-1"].seen(TaskView(text)), key, RECORDED)
+
+
+def text_of(task: Task) -> str:
+    env = simulator.make(task)
+    return render(task, *simulator.schemas(task, env))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_texts_tell_the_rules_at_full_alone(family):
+    full, brief, blind = (text_of(drawn(family, text=level)) for level in ("full", "brief", "blind"))
+    task = drawn(family)
+    assert all(part in full for part in (task.reward, task.termination, task.dynamics) if part)
+    assert task.dynamics and task.dynamics not in brief
+    assert all(sentence == first_sentence(sentence) for sentence in vars(brief_text(task)).values())
+    assert not {"novel", family, "Gymnasium"} & set(blind.replace("/", " ").replace("-", " ").split())
+    assert "Gymnasium" not in brief
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_world_key_is_in_nothing_that_is_shown(family):
+    task, key = drawn(family), world_key(f"novel/{family}-1", KEY)
+    shown = (repr(task), json.dumps(task.env_meta()), json.dumps(task.env_options), text_of(task), task.view.world_id())
+    assert task.view.world_key == key
+    assert not any(secret.hex() in text or repr(secret) in text for text in shown for secret in (key, KEY))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_another_key_is_another_task(family):
+    first, other = drawn(family), drawn(family, OTHER)
+    assert first.view.world_id() != other.view.world_id()
+    assert (first.dynamics, first.reward, first.start) != (other.dynamics, other.reward, other.start)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"draw": -1, "low": 0.0, "high": 1.0},
+        {"draw": True, "low": 0.0, "high": 1.0},
+        {"draw": 0, "low": 1.0, "high": 1.0},
+        {"draw": 0, "low": 0.0, "high": float("nan")},
+        {"draw": 10**9, "low": 0.0, "high": 1.0},
+        {"draw": "0", "low": "0", "high": "1"},
+    ],
+)
+def test_a_forged_draw_is_refused(options):
+    with pytest.raises(UserError, match="no valid draw"):
+        generated(novel()["novel/control-1"], KEY, options)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_world_is_found_and_kept(family, tmp_path, capsys):
+    """Whoever asks first waits and is told why; later the cache answers, also for `load_task` and `describe_task`."""
+    key = tmp_path / "seal.key"
+    key.write_text(KEY.hex())
+    key.chmod(0o600)
+    task = evopolicygym.load_task(f"novel/{family}-1", seal_key=key)
+    assert f"drawing novel/{family}-1" in capsys.readouterr().err
+    assert task.env_options["low"] < task.env_options["high"]
+    assert evopolicygym.describe_task(f"novel/{family}-1", seal_key=key).task == task
+    settings = RunSettings.make(task=task.id, seal_key=key)
+    assert settings.played_task(False, {"env_options": task.env_options}) == task
+    assert not capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_ten_keys_give_worlds_worth_playing(family, level):
+    found = [search_draws(family, level, world_key(f"novel/{family}-{level}", bytes([number]))) for number in range(10)]
+    assert all(world.low < world.high for world in found)
+    assert sum(world.number + 1 for world in found) <= 33  # at least 30 % of draws are accepted
