@@ -56,7 +56,7 @@ Do not print whole trajectories: they are long. Load the arrays, and print what 
 
 ```python
 import numpy as np
-episode = np.load("feedback/submit_001/episodes/ep_000/episode.npz")
+episode = np.load("feedback/submit_NNN/episodes/ep_000/episode.npz")
 obs, reward = episode["{first}"], episode["reward"]  # all names: episode.files
 ```
 
