@@ -40,7 +40,7 @@ REPOSITORY = Path(__file__).parents[1]
 RECORDED = Path(__file__).with_suffix(".json")
 DOCS = REPOSITORY / "docs" / "novel.md"
 PICTURES = REPOSITORY / "docs" / "images"
-PICTURE_LEVEL, PICTURE_STEPS = 2, 12
+PICTURE_LEVEL, PICTURE_STEPS, GAP = 2, 12, 12
 Job = tuple[str, int, int]  # family, level, number of the key
 
 
@@ -121,7 +121,7 @@ def table(head: str, rows: dict[str, list[str]]) -> str:
 
 def write() -> None:
     """Write tables and pictures."""
-    recorded, text = json.loads(RECORDED.read_text()), DOCS.read_text()
+    recorded, text = stored(), DOCS.read_text()
     tables = {
         "check": table(
             " keys | accepted | best trivial | expert | search | CPU time | draws that were refused |",
@@ -151,11 +151,25 @@ def picture(family: str, entries: list[dict[str, Any]] | None) -> None:
         act = world.expert(env)
         for _ in range(PICTURE_STEPS):
             observation, *_ = env.step(act(observation))
-        frames.append(env.render())
+        frames.append(Image.fromarray(env.render()))
     if frames:
-        image = Image.fromarray(np.hstack(frames))
-        size = (720, round(720 / image.width * image.height))
-        image.resize(size, Image.Resampling.NEAREST).quantize(64).save(PICTURES / f"novel-{family}.png", optimize=True)
+        size = (sum(frame.width for frame in frames) + GAP, max(frame.height for frame in frames))
+        image = Image.new("RGB", size, "white")
+        for frame, x in zip(frames, (0, size[0] - frames[-1].width), strict=True):
+            image.paste(frame, (x, 0))
+        image.quantize(64).save(PICTURES / f"novel-{family}.png", optimize=True)
+
+
+def stored() -> dict[str, Any]:
+    recorded: dict[str, Any] = json.loads(RECORDED.read_text()) if RECORDED.exists() else {}
+    return {"check": {}, "transfer": {}} | recorded
+
+
+def store(part: str, task: str, values: Any) -> None:
+    """Add numbers to the file as it is now: another process may measure other families."""
+    recorded = stored()
+    recorded[part] = dict(sorted((recorded[part] | {task: values}).items()))
+    RECORDED.write_text(json.dumps(recorded, indent=1) + "\n")
 
 
 def chosen(options: argparse.Namespace) -> Iterator[tuple[str, int]]:
@@ -175,19 +189,18 @@ def main() -> None:
     if options.command == "write":
         write()
         return
-    recorded = json.loads(RECORDED.read_text()) if RECORDED.exists() else {"check": {}, "transfer": {}}
     with ProcessPoolExecutor(options.jobs) as pool:
         for family, level in chosen(options):
             task, jobs = f"{family}-{level}", [(family, level, number) for number in range(options.keys)]
             if options.command == "check":
-                recorded["check"][task] = list(pool.map(check, jobs))
-                print(task, *summary(recorded["check"][task]), flush=True)
+                entries = list(pool.map(check, jobs))
+                print(task, *summary(entries), flush=True)
+                store("check", task, entries)
             else:
-                entries = recorded["check"][task][: options.keys]
-                recorded["transfer"][task] = pool.submit(transfer, jobs[: len(entries)], entries).result()
-                print(task, *transfer_row(recorded["transfer"][task]), flush=True)
-            ordered = {part: dict(sorted(tasks.items())) for part, tasks in recorded.items()}
-            RECORDED.write_text(json.dumps(ordered, indent=1) + "\n")
+                entries = stored()["check"][task][: options.keys]
+                matrix = pool.submit(transfer, jobs[: len(entries)], entries).result()
+                print(task, *transfer_row(matrix), flush=True)
+                store("transfer", task, matrix)
 
 
 if __name__ == "__main__":

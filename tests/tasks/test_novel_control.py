@@ -62,8 +62,9 @@ def test_the_motion_is_the_one_in_the_text():
         bent = system.well * np.sin(system.wave * place)
         speed = speed + control.STEP_S * (place @ system.pull + bent - system.friction * speed + acting @ system.push)
         place = place + control.STEP_S * speed
-        distance = (place @ system.driven - system.wanted(step)) / system.width
-        assert math.isclose(reward, math.exp(-0.5 * distance**2), rel_tol=1e-6)
+        error = float(place @ system.driven) - system.wanted(step)
+        worth = 0.7 * math.exp(-((error / system.width) ** 2) / 2) + 0.3 / (1 + error**2)
+        assert math.isclose(reward, worth, rel_tol=1e-6)
         measured = np.concatenate((place, speed, (system.wanted(step),))) @ world.sensors + world.offset
         np.testing.assert_allclose(observation, measured, rtol=1e-4, atol=1e-5)
 

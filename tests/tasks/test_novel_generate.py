@@ -12,7 +12,16 @@ from evopolicygym.runs.settings import RunSettings
 from evopolicygym.tasks import simulator
 from evopolicygym.tasks.conditions import TaskView, TextLevel
 from evopolicygym.tasks.contract import brief_text, first_sentence, render
-from evopolicygym.tasks.novel.generate import FAMILIES, LEVELS, generated, novel, search_draws, world_key
+from evopolicygym.tasks.novel.generate import (
+    CACHE_VARIABLE,
+    FAMILIES,
+    LEVELS,
+    _cached,
+    generated,
+    novel,
+    search_draws,
+    world_key,
+)
 from evopolicygym.tasks.task import Task
 
 KEY, OTHER = bytes(range(32)), bytes(range(1, 33))
@@ -73,8 +82,10 @@ def test_a_forged_draw_is_refused(options):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_a_world_is_found_and_kept(family, tmp_path, capsys):
+def test_a_world_is_found_and_kept(family, tmp_path, capsys, monkeypatch):
     """Whoever asks first waits and is told why; later the cache answers, also for `load_task` and `describe_task`."""
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
+    _cached.cache_clear()
     key = tmp_path / "seal.key"
     key.write_text(KEY.hex())
     key.chmod(0o600)
@@ -84,6 +95,8 @@ def test_a_world_is_found_and_kept(family, tmp_path, capsys):
     assert evopolicygym.describe_task(f"novel/{family}-1", seal_key=key).task == task
     settings = RunSettings.make(task=task.id, seal_key=key)
     assert settings.played_task(False, {"env_options": task.env_options}) == task
+    _cached.cache_clear()  # as in another process: the file is read
+    assert evopolicygym.load_task(task.id, seal_key=key) == task
     assert not capsys.readouterr().err
 
 

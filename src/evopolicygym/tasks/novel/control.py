@@ -23,6 +23,7 @@ from evopolicygym.tasks.task import BriefText
 VERSION: Final = 1
 STEP_S: Final = 0.05
 HORIZON: Final = 200
+CLOSE, FAR = 0.7, 0.3  # parts of the reward: for being at the target, and for being nearer to it than before
 MASSES: Final = {1: 1, 2: 2, 3: 4, 4: 6}
 MOTORS: Final = {1: 1, 2: 1, 3: 2, 4: 3}
 LONGEST_DELAY: Final = {1: 1, 2: 2, 3: 3, 4: 4}
@@ -120,8 +121,9 @@ class ControlWorld:
         system, masses = self.system, len(self.system.start)
         higher = "Every step gives between 0 and 1. A higher return is better."
         reward = (
-            f"exp(-d^2 / 2) with d = (s - w) / {system.width:.6g}, where s is the scalar product of the positions with "
-            f"{_numbers(system.driven)} and w is where it should be: {self._wanted_text()}."
+            f"{CLOSE} * exp(-(e / {system.width:.6g})^2 / 2) + {FAR} / (1 + e^2) with e = s - w, where s is the scalar "
+            f"product of the positions with {_numbers(system.driven)} and w is where it should be: "
+            f"{self._wanted_text()}."
         )
         dynamics = (
             f"{masses} masses with positions q and velocities v. One step of {STEP_S} s: first v += {STEP_S} * a, then "
@@ -188,8 +190,8 @@ class ControlEnv(gymnasium.Env[Any, Any]):
         motion.advance()
         self.steps += 1
         wanted = system.wanted(self.steps)
-        distance = (float(motion.position.dot(system.driven)) - wanted) / system.width
-        reward = math.exp(-0.5 * distance * distance)
+        error = float(motion.position.dot(system.driven)) - wanted
+        reward = CLOSE * math.exp(-0.5 * (error / system.width) ** 2) + FAR / (1.0 + error * error)
         return self._observation(wanted), reward, False, self.steps >= self.world.horizon, {}
 
     def _observation(self, wanted: float) -> Any:
@@ -238,8 +240,8 @@ class Planner:
             motion.command[:] = env.waiting[step] if step < system.delay else plans[:, ahead]
             motion.advance()
             if ahead >= 0:
-                distance = (motion.position @ system.driven - system.wanted(env.steps + step + 1)) / system.width
-                total += np.exp(-0.5 * distance * distance)
+                error = motion.position @ system.driven - system.wanted(env.steps + step + 1)
+                total += CLOSE * np.exp(-0.5 * (error / system.width) ** 2) + FAR / (1.0 + error * error)
         return total
 
 
