@@ -32,6 +32,7 @@ from evopolicygym.tasks.task import FailureReturn, Task
 NOVEL: Final = "novel"
 FAMILIES: Final = {  # what each demands
     "rules": "discovering rules, memory, planning",
+    "arcade": "perception from pixels, timing",
     "control": "system identification, tuning",
 }
 LEVELS: Final = (1, 2, 3, 4)
