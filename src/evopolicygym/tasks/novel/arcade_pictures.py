@@ -17,7 +17,7 @@ UNIT: Final = ((1, 0), (1, 1), (0, 1), (-1, 1), (-1, 0), (-1, -1), (0, -1), (1, 
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Sprite:
     """A small bitmap. ``size`` is the side of the square that touches; ``pixels`` may be larger."""
 
@@ -35,7 +35,7 @@ class Sprite:
         return f"{'/'.join(lines)} with {', '.join(f'{letter} = {name}' for name, letter in colours.items())}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Background:
     """A picture that repeats after ``SIDE`` pixels, ready for cutting. It moves by ``rate`` pixels in 4 steps."""
 
