@@ -77,7 +77,7 @@ ROLES: Final = {  # the first level + 1 of them
 }
 GAINS: Final = (KindRole.PRIZE, KindRole.TARGET)  # those that are worth taking
 SHOT_ONLY: Final = (KindRole.TARGET, KindRole.FRIEND, KindRole.DECOY)  # a player on a line need not touch them
-CROWDS: Final = {KindRole.DECOY: 1.2}  # things of a kind at a time; 2 without an entry
+CROWDS: Final = {KindRole.DECOY: 1.2, KindRole.PRIZE: 3.0, KindRole.TARGET: 3.0}  # at a time; 2 without an entry
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """The expert of generated games: looks ahead on the true rules, among everything that has appeared.
 
-It does not know what will appear later. At every second step it compares a few hundred plans by what the player would
-touch, hit and let pass within the next steps, and follows the best one."""
+It does not know what will appear later. At every step it compares a few hundred plans by what the player would touch,
+hit and let pass within the next steps, and takes the first action of the best one."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from evopolicygym.tasks.novel.arcade_game import ArcadeEnv, Game, Thing
 from evopolicygym.tasks.novel.arcade_kinds import Motion
 from evopolicygym.tasks.novel.arcade_pictures import SIDE, UNIT
 
-STEPS: Final = 32  # looked ahead
-EVERY: Final = 2  # steps, until it plans again
+STEPS: Final = 24  # looked ahead; more are worse, since a plan is valued for its first shot alone
 DISCOUNT: Final = 0.97  # per step
 SWITCHES: Final = (1, 2, 3, 5, 7, 10, 14, 19)  # steps after which a plan goes on to its next action
 VARIATIONS: Final = 24  # of the plan that was best at the step before
@@ -41,12 +40,10 @@ class LookAhead:
         self._shot_reaches = np.array([game.reach(kind, shot) for kind in game.kinds])
 
     def act(self, _: Any) -> int:
-        if self._env.steps % EVERY == 0:
-            plans = np.concatenate((self._varied(), self._plans))
-            self._best = plans[int(np.argmax(self._values(plans)))]
-        action = int(self._best[0])
-        self._best = np.append(self._best[1:], self._game.controls.rest)
-        return action
+        plans = np.concatenate((self._varied(), self._plans))
+        best = plans[int(np.argmax(self._values(plans)))]
+        self._best = np.append(best[1:], self._game.controls.rest)
+        return int(best[0])
 
     def _varied(self) -> Array:
         """Return the last best plan, and variations of it: one action held for some steps somewhere in it."""
