@@ -16,7 +16,7 @@ import numpy as np
 
 from evopolicygym.tasks.novel.arcade_expert import LookAhead
 from evopolicygym.tasks.novel.arcade_game import ArcadeEnv, Controls, Game, Shooting
-from evopolicygym.tasks.novel.arcade_kinds import FAR, POPPING, Kind, Motion, Position
+from evopolicygym.tasks.novel.arcade_kinds import FAR, POPPING, Kind, KindMotion, Position
 from evopolicygym.tasks.novel.arcade_pictures import (
     HEADINGS,
     SIDE,
@@ -212,7 +212,7 @@ class KindDrawer:
         if not any(kind.fires for kind in kinds):
             return tuple(kinds), -1
         sprite, speed, loss = draw_square(self.palette, 3), self._amount(1.5, 2.2), self._amount(0.3, 0.8)
-        bullet = Kind(sprite, Motion.DART, -1, speed, 0, 0.0, touch=-loss, stops_shots=False)
+        bullet = Kind(sprite, KindMotion.DART, -1, speed, 0, 0.0, touch=-loss, stops_shots=False)
         return (*kinds, bullet), len(kinds)
 
     def _put_in_order(self, kinds: list[Kind], roles: tuple[KindRole, ...]) -> None:
@@ -226,7 +226,7 @@ class KindDrawer:
         motion = _pick(generator, _motions(role, self.level, self.front >= 0))
         sprite = draw_sprite(generator, self.palette, _size(generator))
         speed, life = self._amount(*SPEEDS[self.level]), int(generator.integers(50, 90))
-        if motion is Motion.CHASE:
+        if motion is KindMotion.CHASE:
             speed = round(0.6 * speed, 2)
         is_enemy = role is KindRole.HUNTER and self.level >= 3
         is_delayed = self.level >= 3 and generator.random() < 0.5
@@ -250,15 +250,15 @@ class KindDrawer:
             return self.front
         return int(self.generator.integers(-1, 4))
 
-    def _interval(self, role: KindRole, motion: Motion, speed: float, life: int) -> float:
+    def _interval(self, role: KindRole, motion: KindMotion, speed: float, life: int) -> float:
         """Return the steps between two things of a kind, so that a few of them are there at a time."""
         crowd = CROWDS.get(role, 2.0) * self._amount(0.8, 1.3)
         if self.goal is GameGoal.AVOID and role not in GAINS:
             crowd *= 2.0
-        if motion is Motion.CHASE:
+        if motion is KindMotion.CHASE:
             crowd *= 0.5
-        way = FAR / 2 if motion is Motion.SEEK else FAR
-        return round((life if motion in (*POPPING, Motion.CHASE) else way / speed) / crowd, 1)
+        way = FAR / 2 if motion is KindMotion.SEEK else FAR
+        return round((life if motion in (*POPPING, KindMotion.CHASE) else way / speed) / crowd, 1)
 
     def _rewards(self, role: KindRole) -> dict[str, Any]:
         gain, loss = self._amount(0.4, 1.0), self._amount(0.3, 0.8)
@@ -278,16 +278,16 @@ class KindDrawer:
         return _amount(self.generator, low, high)
 
 
-def _motions(role: KindRole, level: int, is_line: bool) -> list[Motion]:
+def _motions(role: KindRole, level: int, is_line: bool) -> list[KindMotion]:
     """Return how a kind may move, so that it can be met and cannot be met by waiting."""
-    crossing = [Motion.STRAIGHT, Motion.WAVE, Motion.FALL]
+    crossing = [KindMotion.STRAIGHT, KindMotion.WAVE, KindMotion.FALL]
     if role in (KindRole.ATTACKER, KindRole.VISITOR):
-        return [Motion.SEEK]
+        return [KindMotion.SEEK]
     if role is KindRole.HUNTER:
-        return [Motion.DART] if is_line or level == 1 else [Motion.DART, Motion.CHASE]
+        return [KindMotion.DART] if is_line or level == 1 else [KindMotion.DART, KindMotion.CHASE]
     if is_line:
         return crossing
-    return [*crossing, Motion.BOUNCE, Motion.ORBIT] + [Motion.STILL] * (role is KindRole.PRIZE)
+    return [*crossing, KindMotion.BOUNCE, KindMotion.ORBIT] + [KindMotion.STILL] * (role is KindRole.PRIZE)
 
 
 def _bases(generator: np.random.Generator, level: int, is_line: bool, edge: int) -> tuple[Position, ...]:

@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from evopolicygym.tasks.novel.arcade_game import ArcadeEnv, Game, Thing
-from evopolicygym.tasks.novel.arcade_kinds import Motion
+from evopolicygym.tasks.novel.arcade_kinds import KindMotion
 from evopolicygym.tasks.novel.arcade_pictures import SIDE, UNIT
 
 STEPS: Final = 24  # looked ahead; more are worse, since a plan is valued for its first shot alone
@@ -93,10 +93,10 @@ class LookAhead:
 
     def _ways(self, things: list[Thing], across: Array, down: Array) -> Array:
         """Return the positions of all things: (plans or 1, steps, things, 2)."""
-        chasing = [n for n, thing in enumerate(things) if thing.kind.motion is Motion.CHASE]
+        chasing = [n for n, thing in enumerate(things) if thing.kind.motion is KindMotion.CHASE]
         ways = np.full((len(across) if chasing else 1, STEPS, len(things), 2), GONE, np.int16)
         for number, thing in enumerate(things):
-            if thing.kind.motion is not Motion.CHASE:
+            if thing.kind.motion is not KindMotion.CHASE:
                 age = self._env.steps - thing.born
                 coming = thing.track[age + 1 : age + 1 + STEPS]
                 ways[:, : len(coming), number] = coming

@@ -14,7 +14,7 @@ from evopolicygym.tasks.novel.arcade_kinds import (
     OUTSIDE,
     POPPING,
     Kind,
-    Motion,
+    KindMotion,
     Position,
     build_track,
     straight_track,
@@ -184,7 +184,7 @@ class ArcadeEnv(gymnasium.Env[Any, Any]):
             age = steps - thing.born
             places = thing.places
             if age >= len(places):
-                if thing.kind.motion is not Motion.CHASE or age >= thing.kind.life:
+                if thing.kind.motion is not KindMotion.CHASE or age >= thing.kind.life:
                     gone.append(thing)
                     continue
                 self._chase(thing)

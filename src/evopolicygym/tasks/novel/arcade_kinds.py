@@ -19,7 +19,7 @@ Track = np.ndarray[Any, np.dtype[np.int64]]
 Position = tuple[int, int]
 
 
-class Motion(StrEnum):
+class KindMotion(StrEnum):
     """How a kind moves. Things that pop up inside live for a drawn time; the others cross the picture."""
 
     STRAIGHT = "crosses the picture in a straight line"
@@ -33,7 +33,7 @@ class Motion(StrEnum):
     CHASE = "enters at the edge and chases the player"
 
 
-POPPING: Final = (Motion.BOUNCE, Motion.ORBIT, Motion.STILL)
+POPPING: Final = (KindMotion.BOUNCE, KindMotion.ORBIT, KindMotion.STILL)
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Kind:
     the needed order, -1 without one. ``fires`` is the number of steps between its bullets, 0 without."""
 
     sprite: Sprite
-    motion: Motion
+    motion: KindMotion
     side: int  # where it enters: 0 left, 1 top, 2 right, 3 bottom, -1 anywhere
     speed: float
     life: int
@@ -67,15 +67,15 @@ def build_track(kind: Kind, numbers: list[float], player: Position, bases: tuple
     side = kind.side if kind.side >= 0 else int(numbers[3] * 4)
     start = _on_side(side, MARGIN + numbers[0] * (SIDE - 2 * MARGIN))
     match kind.motion:
-        case Motion.CHASE:
+        case KindMotion.CHASE:
             return _rounded(start[None])
-        case Motion.DART:
+        case KindMotion.DART:
             return straight_track(start, np.array(player, float), kind.speed)
-        case Motion.SEEK:
+        case KindMotion.SEEK:
             end = np.array(bases[int(numbers[1] * len(bases))], float)
             steps = max(2, round(float(np.linalg.norm(end - start)) / kind.speed))
             return _rounded(start + (end - start) * np.linspace(0, 1, steps + 1)[:, None])
-        case Motion.STRAIGHT:
+        case KindMotion.STRAIGHT:
             end = _on_side((side + 2) % 4, MARGIN + numbers[1] * (SIDE - 2 * MARGIN))
             return straight_track(start, end, kind.speed)
     return _along(kind, numbers, side)
@@ -92,7 +92,7 @@ def straight_track(start: Any, through: Any, speed: float) -> Track:
 def _along(kind: Kind, numbers: list[float], side: int) -> Track:
     """Return the way from one side to the opposite one: a wave, or a fall."""
     time = np.arange(round(FAR / kind.speed) + 2)
-    if kind.motion is Motion.FALL:
+    if kind.motion is KindMotion.FALL:
         forward = 0.4 * kind.speed * time + 0.5 * (1.2 * kind.speed**2 / FAR) * time**2
         across = np.full(len(time), MARGIN + numbers[0] * (SIDE - 2 * MARGIN))
     else:
@@ -113,9 +113,9 @@ def _inside(kind: Kind, numbers: list[float]) -> Track:
     place = np.array(numbers[:2])
     angle = 6.2832 * numbers[2]
     direction = np.array((np.cos(angle), np.sin(angle)))
-    if kind.motion is Motion.STILL:
+    if kind.motion is KindMotion.STILL:
         return _rounded(np.repeat(MARGIN + span * place[None], kind.life, axis=0))
-    if kind.motion is Motion.BOUNCE:
+    if kind.motion is KindMotion.BOUNCE:
         way = (span * place + kind.speed * direction * time) % (2 * span)
         return _rounded(MARGIN + np.minimum(way, 2 * span - way))
     radius = 8 + 14 * numbers[0]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from evopolicygym.tasks.novel.arcade_game import NEAREST, Controls, Game
-from evopolicygym.tasks.novel.arcade_kinds import POPPING, Kind, Motion
+from evopolicygym.tasks.novel.arcade_kinds import POPPING, Kind, KindMotion
 from evopolicygym.tasks.novel.arcade_pictures import SIDE, UNIT
 
 SIDES: Final = ("the left side", "the top", "the right side", "the bottom", "a side drawn anew each time")
@@ -46,7 +46,8 @@ def _rules(game: Game) -> Iterator[str]:
     yield (
         "In every step the player moves, things appear and move, shots move and hit, and the player touches things. "
         "Places are centres of sprites, rounded to pixels. Two sprites touch if their distance in x and in y is at "
-        "most (a + b) // 2 - 1, where a and b are the sides of their squares. A thing that is touched or hit is gone."
+        "most (a + b) // 2 - 1, where a and b are the sides of their squares. A thing that is touched or hit is gone. "
+        "Where things enter, leave and pop up is drawn evenly from all places that fit."
     )
     yield _player(game, game.controls)
     if game.shooting:
@@ -120,19 +121,19 @@ def _constants(kind: Kind) -> str:
     near = f", not within {NEAREST} pixels of the player"
     enters = f", from {SIDES[kind.side]}"
     match kind.motion:
-        case Motion.STILL:
+        case KindMotion.STILL:
             return life + near
-        case Motion.ORBIT:
+        case KindMotion.ORBIT:
             centre = f" ({kind.centre[0]:g}, {kind.centre[1]:g})"
             return f"{centre} at a radius from 8 to 22{speed}{life}{near}"
-        case Motion.WAVE:
+        case KindMotion.WAVE:
             return (
                 f"{speed}, {kind.swing:g} to either side, {0.9 * kind.speed / kind.swing:.4g} radians per step{enters}"
             )
-        case Motion.FALL:
+        case KindMotion.FALL:
             growth = 1.2 * kind.speed**2 / (SIDE + 10)
             return f", from {0.4 * kind.speed:.4g} pixels per step by {growth:.4g} more in each{enters}"
-        case Motion.CHASE:
+        case KindMotion.CHASE:
             return f"{speed} at most in x and in y{life}{enters}"
     return speed + (life + near if kind.motion in POPPING else enters)
 
