@@ -40,7 +40,7 @@ REPOSITORY = Path(__file__).parents[1]
 RECORDED = Path(__file__).with_suffix(".json")
 DOCS = REPOSITORY / "docs" / "novel.md"
 PICTURES = REPOSITORY / "docs" / "images"
-PICTURE_LEVEL, PICTURE_STEPS, GAP = 2, 12, 12
+PICTURE_LEVEL, PICTURE_STEPS, HEIGHT, GAP = 2, 12, 256, 12
 Job = tuple[str, int, int]  # family, level, number of the key
 
 
@@ -151,7 +151,9 @@ def picture(family: str, entries: list[dict[str, Any]] | None) -> None:
         act = world.expert(env)
         for _ in range(PICTURE_STEPS):
             observation, *_ = env.step(act(observation))
-        frames.append(Image.fromarray(env.render()))
+        frame = Image.fromarray(env.render())
+        factor = max(1, HEIGHT // frame.height)  # of small pictures every pixel shall be seen
+        frames.append(frame.resize((factor * frame.width, factor * frame.height), Image.Resampling.NEAREST))
     if frames:
         size = (sum(frame.width for frame in frames) + GAP, max(frame.height for frame in frames))
         image = Image.new("RGB", size, "white")
