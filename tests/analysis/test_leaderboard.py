@@ -129,8 +129,9 @@ def test_weak_isolation_and_an_open_network_are_apart_however_many(how, reason):
     assert reason in second.apart[0]
 
 
-def test_the_papers_rows_mix_with_runs_like_the_papers():
-    made = board(suite({"codex": 0.5}, 2, tasks=[TASK]), with_paper=True)
+@pytest.mark.parametrize("own_models", ["allowed", "forbidden"])
+def test_the_papers_rows_mix_with_runs_like_the_papers(own_models):
+    made = board(suite({"codex": 0.5}, 2, tasks=[TASK], options={"own_models": own_models}), with_paper=True)
     assert made.paper_rows is PaperRows.MIXED
     assert {row.entrant for row in made.tasks[0].rows} == {"codex m", *(f"{name} (paper)" for name in agents())}
 
@@ -138,7 +139,8 @@ def test_the_papers_rows_mix_with_runs_like_the_papers():
 @pytest.mark.parametrize(
     "how",
     [{"splits": "sealed:x"}, {"budget": 64}, {"cases": 8}, {"options": {"text": "full"}},
-     {"options": {"variant": "shifted"}}],
+     {"options": {"variant": "shifted"}}, {"options": {"feedback": "video"}}, {"options": {"feedback": "score"}},
+     {"publishable": False}, {"network": "open"}],
 )  # fmt: skip
 def test_the_papers_rows_stand_apart_from_all_others(how):
     made = board(suite({"codex": 0.5}, 2, tasks=[TASK], **{"cases": 32, **how}), with_paper=True)

@@ -174,18 +174,22 @@ def _board(board: Board, files: Sequence[AnchorFile], with_paper: bool, draws: i
 
 
 def _paper_rows(board: Board, with_paper: bool) -> PaperRows:
-    """Return where published rows stand: in the tables only with runs on the paper's cases, under its budget."""
+    """Return where published rows stand: in the tables only with publishable runs on the paper's cases, under its
+    conditions."""
     if not with_paper:
         return PaperRows.ABSENT
-    alike = all(_as_in_the_paper(group.sample) for group in board.groups.values())
+    alike = not board.apart and all(_as_in_the_paper(group.sample) for group in board.groups.values())
     return PaperRows.MIXED if alike else PaperRows.APART
 
 
 def _as_in_the_paper(run: RunRecord) -> bool:
+    """Return whether cases, budget and conditions are the paper's. Own models may be allowed or forbidden: the paper
+    forbade them by prompt, which holds no agent back."""
     cases = (run.options.validation_cases, run.options.heldout_cases)
     same_cases = run.ids.splits_id == "paper" and cases == (paper.VALIDATION_CASES, paper.HELDOUT_CASES)
-    conditions = (run.options.text, run.options.variant, run.options.max_candidates)
-    return same_cases and run.budget.total == paper.BUDGET and conditions == ("brief", "plain", None)
+    options = run.options
+    played = (options.text, options.variant, options.feedback, options.max_candidates)
+    return same_cases and run.budget.total == paper.BUDGET and played == ("brief", "plain", "trajectory", None)
 
 
 def _costs(results: dict[str, TaskResults], aggregates: list[Aggregate]) -> list[CostRow]:
