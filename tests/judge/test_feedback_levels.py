@@ -13,7 +13,7 @@ import pytest
 from conftest import policy_source, write_policy
 from evopolicygym.judge import submission
 from evopolicygym.judge.contact_sheet import write_sheet
-from evopolicygym.judge.delivery import over_the_cap
+from evopolicygym.judge.delivery import over_the_cap, shown_files
 from evopolicygym.judge.protocol import SubmitRequest
 from evopolicygym.judge.summary import SCORE_KEYS, TRAJECTORY_KEYS, change, shown_summary
 from evopolicygym.runs.open_run import open_run
@@ -22,7 +22,7 @@ from evopolicygym.tasks.conditions import FeedbackLevel
 from server_helpers import SMALL, Server
 
 FAILS_ONCE = (
-    "print('obs', obs[1])\nif obs[0] == 3 and obs[1] > 0.5: raise ValueError('z' * 9000 + f'{obs[1]}')\nreturn 1"
+    "print('obs', obs[1])\nif obs[0] == 3 and obs[1] > 0.5: raise ValueError(chr(99999) * 9000 + str(obs[1]))\nreturn 1"
 )
 
 
@@ -49,8 +49,9 @@ def test_score_tells_the_mean_and_the_policys_own_errors(serve):
         "act_error", None, None, summary["n_failed"],
     )  # fmt: skip
     text = (folder / "errors.txt").read_text()
-    assert "ValueError" in text or "zzz" in text
-    assert len(text) < 2100
+    assert text.startswith('act_error\n  File "policy.py", line ') and "ValueError" in text
+    assert text.isascii() and text.rstrip("\n").endswith(error["message"])  # no more than the reply has
+    assert 100 < len(error["message"]) <= 200 and len(text) < 300
     name = summary["submit_id"]
     assert server.call("GET", f"/submissions/{name}?feedback=video")[1]["summary"] == summary
     assert server.call("GET", "/info")[1]["feedback"] == "score"
@@ -66,6 +67,20 @@ def test_score_tells_the_mean_and_the_policys_own_errors(serve):
     server.kill()
     server.start()  # delivers again what is missing, at the same level
     assert names(folder) == {"summary.json", "errors.txt"}
+
+
+def test_score_limits_the_names_that_a_policy_chooses(tmp_path):
+    """Types and files are names that a policy can make up, like its messages."""
+    long, wide = "n" * 5000, chr(0x2FFF0) * 300
+    texts = [f'Traceback\n  File "{name}.py", line {9**99}, in act\n{name}: first\n{name}' for name in (long, wide)]
+    errors = []
+    for number, text in enumerate(texts):
+        (tmp_path / f"episodes/ep_{number:03}").mkdir(parents=True)
+        (tmp_path / f"episodes/ep_{number:03}/error.txt").write_text(f"kind_{number}\n{text}")
+        errors.append({"episode": number, "env_instance": 0, "kind": f"kind_{number}", "message": text.split("\n")[-1]})
+    summary = dict.fromkeys(SCORE_KEYS, 0) | {"errors": errors, "returns": [0.0, 0.0]}
+    shown = shown_files(tmp_path, summary, FeedbackLevel.SCORE).texts["errors.txt"].decode()
+    assert shown == f"kind_0\n{'n' * 200}\n\nkind_1\n{'?' * 200}\n"
 
 
 def test_score_shows_what_a_policy_prints_while_it_does_not_load(serve):

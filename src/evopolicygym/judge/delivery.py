@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import secrets
 import shutil
 import stat
@@ -39,7 +40,9 @@ FILES: Final = {
     FeedbackLevel.VIDEO: TRAJECTORY_FILES | {"video.mp4"},
 }
 LARGE_FILES: Final = frozenset({"episode.npz", "trajectory.jsonl", "observations.npz", "video.mp4"})
-TRACEBACK_CHARACTERS: Final = (1500, 500)  # beginning and end of one traceback of each kind, at `score`
+# At `score`: where an exception was raised, and its type. Names are limited, because a policy can choose them.
+RAISED_AT: Final = re.compile(r'^ +File "([\w./-]{1,60})", line (\d{1,6})', re.ASCII | re.MULTILINE)
+RAISED_TYPE: Final = re.compile(r"^([A-Za-z_][\w.]{0,39})(?=:|$)", re.ASCII | re.MULTILINE)
 
 
 class DeliveryFailed(Exception):
@@ -67,21 +70,27 @@ def shown_files(source: Path, summary: Mapping[str, Any], level: FeedbackLevel, 
 
 
 def _error_kinds(source: Path, summary: Mapping[str, Any]) -> Iterator[str]:
-    """Yield one traceback of each kind of error, without its case. It is cut, so that a policy cannot send home all
-    that it saw by raising it."""
-    shown: set[str] = set()
-    for error in summary["errors"]:
-        if error["kind"] not in shown and error["episode"] is not None:
-            shown.add(error["kind"])
-            name = f"episodes/ep_{error['episode']:03}/error.txt"
-            text = read_file(source, name, MAX_FILE_BYTES).decode(errors="replace").partition("\n")[2]
-            yield f"{error['kind']}\n{_shortened(text.rstrip())}\n"
+    """Yield for each kind of error the type, file and line of one, and its message as summary.json has it.
+
+    A policy chooses the whole text and could return all that it saw in it. This leaves it some 200 characters for each
+    kind of error and submission, for the price of an episode: little, but not nothing."""
+    numbers = {error["kind"]: error["episode"] for error in reversed(summary["errors"])}
+    for error in shown_summary(summary, FeedbackLevel.SCORE)["errors"]:
+        number = numbers[error["kind"]]
+        if number is not None:
+            text = read_file(source, f"episodes/ep_{number:03}/error.txt", MAX_FILE_BYTES).decode(errors="replace")
+            yield "\n".join([error["kind"], *_origin(text.partition("\n")[2], error["message"]), ""])
 
 
-def _shortened(text: str) -> str:
-    """Return the beginning and the end of a text: where it was raised, and the last words of what."""
-    begin, end = TRACEBACK_CHARACTERS
-    return text if len(text) <= begin + end else f"{text[:begin]} ... {text[-end:]}"
+def _origin(text: str, message: str) -> Iterator[str]:
+    """Yield where a traceback ends, the type of its exception, and the message, which may begin with the type."""
+    frames = list(RAISED_AT.finditer(text))
+    if frames:
+        yield f'  File "{frames[-1][1]}", line {frames[-1][2]}'
+        raised = RAISED_TYPE.search(text, frames[-1].end())
+        if raised and not message.startswith(raised[1]):
+            yield raised[1]
+    yield message
 
 
 def large_bytes(source: Path, level: FeedbackLevel) -> int:

@@ -14,6 +14,7 @@ from evopolicygym.judge.state import Submission
 from evopolicygym.tasks.conditions import FeedbackLevel
 
 MESSAGE_CHARACTERS: Final = 400
+SCORE_MESSAGE_CHARACTERS: Final = 200  # at `score`, of one message of each kind
 DIGITS: Final = 10  # of returns and means; the ledger has them exactly
 
 # What each level adds. At `score`, errors are counted by kind and name no case.
@@ -138,7 +139,15 @@ def _shortly(error: EpisodeError) -> dict[str, str]:
 
 
 def _kinds(errors: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Yield one error of each kind, without its case, and how often the kind occurred."""
+    """Yield one error of each kind, without its case, and how often the kind occurred. The message of an episode is
+    limited: a policy chooses it, and can put into it what it saw."""
     for kind in dict.fromkeys(error["kind"] for error in errors):
         alike = [error for error in errors if error["kind"] == kind]
-        yield {**alike[0], "episode": None, "env_instance": None, "count": len(alike)}
+        first = alike[0]
+        message = first["message"] if first["episode"] is None else printable_ascii(first["message"])
+        yield {**first, "message": message, "episode": None, "env_instance": None, "count": len(alike)}
+
+
+def printable_ascii(text: str) -> str:
+    """Return the beginning of a text, with a question mark for every character that is not printable ASCII."""
+    return "".join(letter if " " <= letter <= "~" else "?" for letter in text[:SCORE_MESSAGE_CHARACTERS])

@@ -31,7 +31,8 @@ SCORE_FEEDBACK: Final = """\
 The mean return over the cases you named, and nothing about single cases. `feedback/submit_NNN/` holds:
 
 - `summary.json`: status, mean return, number and kinds of errors, and the remaining budget
-- `errors.txt`: one traceback of each kind of error. What the policy prints in an episode does not come back
+- `errors.txt`: of each kind of error one exception: its type, file, line, and 200 characters of its message. What the
+  policy prints in an episode does not come back
 """
 FEEDBACK: Final = """\
 ## What you get back
