@@ -40,7 +40,8 @@ REPOSITORY = Path(__file__).parents[1]
 RECORDED = Path(__file__).with_suffix(".json")
 DOCS = REPOSITORY / "docs" / "novel.md"
 PICTURES = REPOSITORY / "docs" / "images"
-PICTURE_LEVEL, PICTURE_STEPS, HEIGHT, GAP = 2, 12, 256, 12
+PICTURE_LEVEL, HEIGHT, GAP = 2, 256, 12
+PICTURE_STEPS = {"arcade": 60}  # 12 without an entry
 Job = tuple[str, int, int]  # family, level, number of the key
 
 
@@ -149,7 +150,7 @@ def picture(family: str, entries: list[dict[str, Any]] | None) -> None:
         env = world.make("rgb_array")
         observation, _ = env.reset(seed=0)
         act = world.expert(env)
-        for _ in range(PICTURE_STEPS):
+        for _ in range(PICTURE_STEPS.get(family, 12)):
             observation, *_ = env.step(act(observation))
         frame = Image.fromarray(env.render())
         factor = max(1, HEIGHT // frame.height)  # of small pictures every pixel shall be seen

@@ -239,7 +239,7 @@ class KindDrawer:
             interval=self._interval(role, motion, speed, life),
             ends=is_enemy and generator.random() < 0.5,
             delay=int(generator.integers(4, 16)) if is_delayed else 0,
-            fires=int(generator.integers(18, 32)) if is_enemy and generator.random() < 0.6 else 0,
+            fires=int(generator.integers(30, 50)) if is_enemy and generator.random() < 0.6 else 0,
             swing=self._amount(5.0, 18.0),
             centre=(self._amount(24, 40), self._amount(24, 40)),
             **self._rewards(role),
