@@ -61,6 +61,8 @@ TIMED_OUT_HERE: Final = (
     "score cannot be confirmed; verify it again on an idle machine, with fewer --jobs"
 )
 PASSING: Final = (Replay.EQUAL, Replay.CLOSE, Replay.NOTHING_TO_REPLAY)
+PACKAGE_FACTS: Final = ("packages", "pygame", "sources")  # in a fingerprint
+SHOWN: Final = 200  # characters of a fact in a message
 TOLERANCE: Final = 1e-6  # relative to a return of at least 1: what the last bits of single steps can add up to
 
 
@@ -137,13 +139,15 @@ def replay_run(
     resume_settings(settings, {"task": given_task}, paths)
     recorded = state.opened.facts["ids"]["fingerprint"]
     task, splits = settings.played_task(False, recorded), settings.splits(make_key=False)
+    ids_here = run_ids(task, splits, settings)
     _check_played(task, state.opened.facts["ids"], splits.id)
+    _check_fingerprint(recorded, ids_here["fingerprint"])
     heldout = cases(splits, task.id, Split.HELDOUT, list(range(state.opened.heldout_cases)), state.opened.salt)
     no_agents = hidden_cases_lock(
         CaseSet(task.id, splits.id), f"verify {paths.root}", "Ctrl-C ends this; verify it later."
     )
     with no_agents, LocalEngine(task, jobs, isolation.levels(), None, False, settings.stock) as engine:
-        replayer = _Replayer(engine, task, paths, state, heldout, run_ids(task, splits, settings))
+        replayer = _Replayer(engine, task, paths, state, heldout, ids_here)
         replayed = _replay(replayer, winner, WINNER)
         first = state.first_ok.charged.checkpoint if state.first_ok else winner
         has_another = first.hash != winner.hash and first.hash in state.heldout
@@ -181,6 +185,21 @@ def _check_played(task: Task, opened: dict[str, Any], splits_id: str) -> None:
         raise UserError(
             f"its {recorded.get('name', 'plain')} task is not the one that the key here makes",
             f"Name the key that it was drawn from: {FILE_VARIABLE}=FILE.",
+        )
+
+
+def _check_fingerprint(recorded: dict[str, Any], here: dict[str, Any]) -> None:
+    """Raise UserError unless config.toml and the task here give the recorded facts. Versions of packages may differ:
+    they are a part of the bit_id, whose difference is reported with the result."""
+    names = [name for name in {**here, **recorded} if name not in PACKAGE_FACTS]
+    if different := [name for name in names if recorded.get(name) != here.get(name)]:
+        values = "; ".join(
+            f"{name} is {recorded.get(name)!r:.{SHOWN}} in the ledger, {here.get(name)!r:.{SHOWN}} here"
+            for name in different
+        )
+        raise UserError(
+            f"its fingerprint is not the one that config.toml and the task here give: {values}",
+            "If the task has changed since, verify the run with the version that played it; else it is forged.",
         )
 
 

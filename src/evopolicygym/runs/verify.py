@@ -29,10 +29,12 @@ from evopolicygym.judge.state import RunPhase, RunState, apply, fold, in_place
 from evopolicygym.run_paths import RunPaths, check_run_folder
 from evopolicygym.run_record import RunRecord, load
 from evopolicygym.runs import record
+from evopolicygym.runs.open_run import RECORDED_OPTIONS
 from evopolicygym.runs.replay import Replay, in_one_line, replay_run
 from evopolicygym.runs.run_status import check_consistent
 from evopolicygym.runs.settings import IsolationChoice, RunSettings
 from evopolicygym.sandbox.checkpoints import CheckpointAltered, CheckpointStore
+from evopolicygym.tasks.conditions import UNSTATED
 from evopolicygym.tasks.ids import comparable_id
 
 NUMBERS: Final = ("budget", "validation_cases", "heldout_cases", "max_candidates")
@@ -220,6 +222,20 @@ def _settings(paths: RunPaths, state: RunState) -> Iterator[str]:
     for name in played:
         if facts.get(name) != played[name] or chosen.get(name, played[name]) != played[name]:
             yield f"{name} is {played[name]!r} in the ledger, but not in its fingerprint or in config.toml"
+    yield from _conditions(settings, facts, state.opened.facts.get("options", {}))
+
+
+def _conditions(settings: RunSettings, facts: dict[str, Any], options: dict[str, Any]) -> Iterator[str]:
+    """Compare the conditions and options in config.toml with those in the ledger: boards are made by what the ledger
+    says, but config.toml is what was played. Ledgers from before there was a choice do not say it."""
+    recorded = {name: facts.get(name, default) for name, default in UNSTATED.items()}
+    variant = facts.get("variant", {"name": UNSTATED["variant"]})
+    recorded["variant"] = variant.get("name") if isinstance(variant, dict) else repr(variant)
+    for name in RECORDED_OPTIONS:
+        chosen = str(getattr(settings, name))
+        in_ledger = [str(table[name]) for table in (recorded, options) if name in table]
+        if different := [value for value in in_ledger if value != chosen]:
+            yield f"{name} is {different[0]} in the ledger, but {chosen} in config.toml"
 
 
 def _settings_status(state: RunState) -> str:
