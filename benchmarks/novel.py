@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import itertools
 import json
 import time
 from collections import Counter
@@ -33,7 +34,8 @@ from evopolicygym.tasks.novel.generate import (
     world_key,
     world_seeds,
 )
-from evopolicygym.tasks.novel.measure import CASES, SEARCH_CASES, linear_player, returns, search_linear
+from evopolicygym.tasks.novel.measure import CASES, SEARCH_CASES, Player, linear_player, returns, search_linear
+from evopolicygym.tasks.novel.world import Act, World
 from evopolicygym.tasks.spaces import schema_of
 
 REPOSITORY = Path(__file__).parents[1]
@@ -42,6 +44,7 @@ DOCS = REPOSITORY / "docs" / "novel.md"
 PICTURES = REPOSITORY / "docs" / "images"
 PICTURE_LEVEL, HEIGHT, GAP = 2, 256, 12
 PICTURE_STEPS = {"arcade": 60}  # 12 without an entry
+REPLAYED_CASES = 4
 Job = tuple[str, int, int]  # family, level, number of the key
 
 
@@ -64,30 +67,85 @@ def check(job: Job) -> dict[str, Any]:
     return {"key": number, "cpu_s": round(time.process_time() - began, 1), "draws": draws}
 
 
-def transfer(jobs: list[Job], entries: list[dict[str, Any]]) -> list[list[float]]:
-    """Return normalised scores: row i has the policy that was searched for on key i, column j plays it on key j."""
+Matrix = list[list[float]]
+
+
+def transfer(jobs: list[Job], entries: list[dict[str, Any]]) -> dict[str, Matrix]:
+    """Return normalised scores. Row i has the linear policy that was searched for on key i, or the actions that the
+    expert played there; column j plays them on key j."""
+    return {"search": _search_transfer(jobs, entries), "actions": _action_transfer(jobs, entries)}
+
+
+def _action_transfer(jobs: list[Job], entries: list[dict[str, Any]]) -> Matrix:
+    targets = list(zip(jobs, entries, strict=True))
+    played = [_expert_actions(*target) for target in targets]
+    return [[_replayed(actions, *target) for target in targets] for actions in played]
+
+
+def _expert_actions(job: Job, entry: dict[str, Any]) -> list[list[Any]]:
+    """Return the actions of the expert on each of a few hidden cases."""
+    world, episodes = _world(job, entry), []
+    for seed in world_seeds(key_of(*job), "hidden", REPLAYED_CASES):
+        actions: list[Any] = []
+        returns(world, _noting_expert(world, actions), [seed])
+        episodes.append(actions)
+    return episodes
+
+
+def _noting(act: Act, actions: list[Any]) -> Act:
+    def noted(observation: Any) -> Any:
+        actions.append(act(observation))
+        return actions[-1]
+
+    return noted
+
+
+def _noting_expert(world: World, actions: list[Any]) -> Player:
+    return lambda env: _noting(world.expert(env), actions)
+
+
+def _playing(actions: Iterator[Any]) -> Player:
+    return lambda _: lambda _: next(actions)
+
+
+def _replayed(episodes: list[list[Any]], job: Job, entry: dict[str, Any]) -> float:
+    """Play actions on the hidden cases of a key, from the beginning again when they end."""
+    world, seeds = _world(job, entry), world_seeds(key_of(*job), "hidden", REPLAYED_CASES)
+    space = world.make().action_space
+    scores = []
+    for actions, seed in zip(episodes, seeds, strict=True):
+        fitting = itertools.cycle(action if space.contains(action) else space.sample() for action in actions)
+        scores += returns(world, _playing(fitting), [seed])
+    return _normalised(scores, entry)
+
+
+def _normalised(scores: list[float], entry: dict[str, Any]) -> float:
+    ends = entry["draws"][-1]
+    return float(round((np.mean(scores) - ends["trivial"]) / (ends["expert"] - ends["trivial"]), 4))
+
+
+def _world(job: Job, entry: dict[str, Any]) -> World:
+    family, level, _ = job
+    return draw_world(family, level, key_of(*job), len(entry["draws"]) - 1)
+
+
+def _search_transfer(jobs: list[Job], entries: list[dict[str, Any]]) -> Matrix:
     found = [_searched(job, entry) for job, entry in zip(jobs, entries, strict=True)]
     targets = list(zip(jobs, entries, found, strict=True))
     return [[_score(weights, job, entry, own.shape) for job, entry, own in targets] for weights in found]
 
 
 def _searched(job: Job, entry: dict[str, Any]) -> Any:
-    family, level, _ = job
-    key = key_of(*job)
-    world = draw_world(family, level, key, len(entry["draws"]) - 1)
-    return search_linear(world, list(world_seeds(key, "search", SEARCH_CASES)))
+    return search_linear(_world(job, entry), list(world_seeds(key_of(*job), "search", SEARCH_CASES)))
 
 
 def _score(weights: Any, job: Job, entry: dict[str, Any], shape: tuple[int, int]) -> float:
     """Play a linear policy on the hidden cases of a key. Where its spaces are others, it is cut or filled with 0."""
-    family, level, _ = job
-    key = key_of(*job)
-    world, ends = draw_world(family, level, key, len(entry["draws"]) - 1), entry["draws"][-1]
+    world = _world(job, entry)
     fitted, common = np.zeros(shape), tuple(slice(min(pair)) for pair in zip(shape, weights.shape, strict=True))
     fitted[common] = weights[common]
     player = linear_player(fitted, schema_of(world.make().action_space))
-    scores = returns(world, player, world_seeds(key, "hidden", CASES))
-    return float(round((np.mean(scores) - ends["trivial"]) / (ends["expert"] - ends["trivial"]), 4))
+    return _normalised(returns(world, player, world_seeds(key_of(*job), "hidden", CASES)), entry)
 
 
 def summary(entries: list[dict[str, Any]]) -> list[str]:
@@ -109,10 +167,13 @@ def summary(entries: list[dict[str, Any]]) -> list[str]:
     ]
 
 
-def transfer_row(matrix: list[list[float]]) -> list[str]:
-    table = np.array(matrix)
-    own, others = np.diag(table), table[~np.eye(len(table), dtype=bool)]
-    return [f"{len(table)}", f"{own.mean():.2f}", f"{others.mean():.2f}", f"{others.max():.2f}"]
+def transfer_row(matrices: dict[str, Matrix]) -> list[str]:
+    cells = []
+    for name in ("search", "actions"):
+        table = np.array(matrices[name])
+        own, others = np.diag(table), table[~np.eye(len(table), dtype=bool)]
+        cells += [f"{own.mean():.2f}", f"{others.mean():.2f}", f"{others.max():.2f}"]
+    return [str(len(matrices["search"])), *cells]
 
 
 def table(head: str, rows: dict[str, list[str]]) -> str:
@@ -129,8 +190,8 @@ def write() -> None:
             {task: summary(entries) for task, entries in recorded["check"].items()},
         ),
         "transfer": table(
-            " keys | own key | other keys | highest on another key |",
-            {task: transfer_row(matrix) for task, matrix in recorded["transfer"].items()},
+            " keys | search: own key | other keys | highest | expert's actions: own key | other keys | highest |",
+            {task: transfer_row(matrices) for task, matrices in recorded["transfer"].items()},
         ),
     }
     for name, lines in tables.items():
@@ -201,9 +262,9 @@ def main() -> None:
                 store("check", task, entries)
             else:
                 entries = stored()["check"][task][: options.keys]
-                matrix = pool.submit(transfer, jobs[: len(entries)], entries).result()
-                print(task, *transfer_row(matrix), flush=True)
-                store("transfer", task, matrix)
+                matrices = pool.submit(transfer, jobs[: len(entries)], entries).result()
+                print(task, *transfer_row(matrices), flush=True)
+                store("transfer", task, matrices)
 
 
 if __name__ == "__main__":
