@@ -34,6 +34,7 @@ FAMILIES: Final = {  # what each demands
     "rules": "discovering rules, memory, planning",
     "arcade": "perception from pixels, timing",
     "control": "system identification, tuning",
+    "creature": "gaits, coordination",
 }
 LEVELS: Final = (1, 2, 3, 4)
 MOST_DRAWS: Final = 100

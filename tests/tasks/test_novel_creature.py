@@ -1,0 +1,175 @@
+"""Generated creatures: drawn the same from the same key, repeated to the bit, and walked by the expert."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from evopolicygym.tasks.contract import first_sentence
+from evopolicygym.tasks.novel import creature, creature_gait
+from evopolicygym.tasks.novel.creature import CreatureEnv, CreatureWorld
+from evopolicygym.tasks.novel.creature_aim import EFFORT, MOST_GAIN, Aim
+from evopolicygym.tasks.novel.creature_body import JOINTS, LIMBS
+from evopolicygym.tasks.novel.creature_text import state_names
+from evopolicygym.tasks.novel.generate import measure
+from evopolicygym.tasks.novel.measure import returns
+
+LEVELS = (1, 2, 3, 4)
+
+
+def world_of(level: int, key: int = 0) -> CreatureWorld:
+    return creature.draw(np.random.default_rng(key), level)
+
+
+def world_with(aim: Aim, level: int) -> CreatureWorld:
+    return next(world for key in range(40) if (world := world_of(level, key)).aim is aim)
+
+
+def env_of(world: CreatureWorld, seed: int = 0) -> CreatureEnv:
+    env = CreatureEnv(world)
+    env.reset(seed=seed)
+    return env
+
+
+def episode(env: CreatureEnv, seed: int, actions: Any) -> list[Any]:
+    observation, _ = env.reset(seed=seed)
+    return [observation.tobytes()] + [(step[0].tobytes(), *step[1:4]) for step in map(env.step, actions)]
+
+
+def actions_of(env: CreatureEnv, count: int) -> list[Any]:
+    env.action_space.seed(0)
+    return [env.action_space.sample() for _ in range(count)]
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_world_follows_from_its_generator(level: int) -> None:
+    first, second = world_of(level), world_of(level)
+    assert first.body == second.body and first.body.model() == second.body.model()
+    assert first.texts() == second.texts()
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_two_keys_share_neither_body_nor_sensors(level: int) -> None:
+    first, second = world_of(level, 1), world_of(level, 2)
+    numbers = [{part.strength for part in world.body.segments} for world in (first, second)]
+    assert numbers[0].isdisjoint(numbers[1])
+    assert not np.array_equal(first.sensors, second.sensors)
+    assert first.palette != second.palette
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_bodies_have_the_limbs_and_joints_of_their_level(level: int) -> None:
+    bodies = [world_of(level, key).body for key in range(12)]
+    assert {len(body.limbs) for body in bodies} <= set(LIMBS[level])
+    assert {len(body.segments) for body in bodies} <= set(JOINTS[level])
+    assert all(1 <= len(limb.segments) <= 3 for body in bodies for limb in body.limbs)
+
+
+def test_all_aims_and_both_kinds_of_motors_are_drawn() -> None:
+    worlds = [world_of(1, key) for key in range(20)]
+    assert {world.aim for world in worlds} == set(Aim)
+    assert {world.body.servos for world in worlds} == {True, False}
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_an_episode_repeats_to_the_bit_also_in_a_used_environment(level: int) -> None:
+    world = world_of(level, 3)
+    env = env_of(world)
+    actions = actions_of(env, 60)
+    first = episode(env, 5, actions)
+    assert episode(env, 5, actions) == first == episode(CreatureEnv(world), 5, actions)
+    assert episode(env, 6, actions) != first
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_an_episode_has_a_bounded_return_and_its_horizon(level: int) -> None:
+    world = world_with(Aim.FAR, level)
+    env, total = env_of(world), 0.0
+    for step, action in enumerate(actions_of(env, world.horizon), start=1):
+        observation, reward, terminated, truncated, _ = env.step(action)
+        assert env.observation_space.contains(observation)
+        assert -EFFORT <= reward <= world.scale * MOST_GAIN
+        assert not terminated and truncated == (step == world.horizon)
+        total += reward
+    assert total >= world.failure_return
+    assert not env.data.warning.number.any(), "the simulation became unstable"
+
+
+def test_going_back_and_forth_is_not_rewarded_twice() -> None:
+    world = world_with(Aim.FAR, 1)
+    env, still = env_of(world), np.zeros(world.model.nu, np.float32)
+    direction = np.cos(world.heading)
+    rewards = []
+    for place in (1.0, 0.0, 0.9):
+        env.data.qpos[0], env.data.qvel[:] = place * direction, 0.0
+        rewards.append(env.step(still)[1])
+    assert rewards[0] == pytest.approx(world.scale * MOST_GAIN)
+    assert rewards[1] == rewards[2] == 0.0
+
+
+@pytest.mark.parametrize("level", [1, 3])
+def test_an_arrival_is_rewarded_and_brings_another_place(level: int) -> None:
+    world = world_with(Aim.PLACES, level)
+    env, still = env_of(world), np.zeros(world.model.nu, np.float32)
+    before = env.place
+    env.data.qpos[0] = before[0]
+    if not world.body.flat:
+        env.data.qpos[1] = before[1]
+    assert env.step(still)[1] > world.scale * MOST_GAIN
+    assert env.place != before
+
+
+@pytest.mark.parametrize("level", [1, 3])
+def test_an_episode_ends_when_the_load_falls(level: int) -> None:
+    world = world_with(Aim.LOAD, level)
+    env, still = env_of(world), np.zeros(world.model.nu, np.float32)
+    assert not env.has_dropped()
+    if world.body.flat:
+        env.data.qpos[2] = np.pi / 2
+    else:
+        env.data.qpos[3:7] = (np.sqrt(0.5), 0.0, np.sqrt(0.5), 0.0)
+    assert env.step(still)[2]
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_texts_tell_the_body_at_full_and_nothing_at_brief(level: int) -> None:
+    world = world_of(level, 4)
+    texts = world.texts()
+    for part in world.body.segments:
+        assert f"{part.strength:.6g}" in texts["dynamics"]
+    for entry in world.sensors:
+        assert state_names(world)[entry] in texts["observation_notes"]
+    names = ("objective", "observation_notes", "action_notes", "reward")
+    brief = [first_sentence(texts[name]) for name in names]
+    assert brief == [first_sentence(world_of(level, 5).texts()[name]) for name in names]
+    assert not any(character.isdigit() for character in "".join(brief))
+
+
+@pytest.mark.parametrize("aim", Aim)
+def test_a_picture_follows_the_creature(aim: Aim) -> None:
+    world = world_with(aim, 3)
+    env = env_of(world)
+    before = env.render()
+    assert before.shape == (240, 400, 3) and before.dtype == np.uint8
+    for action in actions_of(env, 5):
+        env.step(action)
+    assert not np.array_equal(before, env.render())
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_short_search_finds_a_gait_that_beats_chance(level: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(creature_gait, "EPISODES", 80)
+    world, seeds = world_with(Aim.FAR, level), range(2)
+    chance = returns(world, lambda env: lambda _: env.np_random.uniform(-1.0, 1.0, world.model.nu), seeds)
+    numpy_state = np.random.get_state()[1].tobytes()
+    assert np.mean(returns(world, world.expert, seeds)) > max(np.mean(chance), 0.0)
+    assert np.random.get_state()[1].tobytes() == numpy_state
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("level", LEVELS)
+def test_most_draws_are_worth_playing(level: int) -> None:
+    keys = [f"proof {number}".encode() for number in range(10)]
+    assert sum(measure("creature", level, key, 0).objection() is None for key in keys) >= 4
