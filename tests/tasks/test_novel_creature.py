@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,6 @@ from evopolicygym.tasks.novel.creature import CreatureEnv, CreatureWorld
 from evopolicygym.tasks.novel.creature_aim import EFFORT, MOST_GAIN, Aim
 from evopolicygym.tasks.novel.creature_body import JOINTS, LIMBS
 from evopolicygym.tasks.novel.creature_text import state_names
-from evopolicygym.tasks.novel.generate import measure
 from evopolicygym.tasks.novel.measure import returns
 
 LEVELS = (1, 2, 3, 4)
@@ -159,17 +159,13 @@ def test_a_picture_follows_the_creature(aim: Aim) -> None:
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_a_short_search_finds_a_gait_that_beats_chance(level: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(creature_gait, "EPISODES", 80)
-    world, seeds = world_with(Aim.FAR, level), range(2)
+def test_a_short_search_finds_a_gait_that_beats_trivial_policies(level: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(creature_gait, "EPISODES", 120)
+    world, seeds = replace(world_of(level, 11), horizon=100), range(2)
     chance = returns(world, lambda env: lambda _: env.np_random.uniform(-1.0, 1.0, world.model.nu), seeds)
+    still = returns(world, lambda _: lambda __: np.zeros(world.model.nu), seeds)
     numpy_state = np.random.get_state()[1].tobytes()
-    assert np.mean(returns(world, world.expert, seeds)) > max(np.mean(chance), 0.0)
+    expert = returns(world, world.expert, seeds)
+    assert np.mean(expert) > max(np.mean(chance), np.mean(still))
     assert np.random.get_state()[1].tobytes() == numpy_state
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("level", LEVELS)
-def test_most_draws_are_worth_playing(level: int) -> None:
-    keys = [f"proof {number}".encode() for number in range(10)]
-    assert sum(measure("creature", level, key, 0).objection() is None for key in keys) >= 4
+    assert returns(world, world.expert, seeds) == expert

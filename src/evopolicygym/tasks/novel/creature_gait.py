@@ -16,7 +16,7 @@ from evopolicygym.tasks.novel.world import Act
 if TYPE_CHECKING:
     from evopolicygym.tasks.novel.creature import CreatureEnv, CreatureWorld
 
-EPISODES: Final = 1000  # of the whole search
+EPISODES: Final = 600  # of the whole search
 CASES: Final = 2  # that a gait is tried on; with one, gaits win that go well in one direction only
 RANDOM_SHARE: Final = 0.25  # of them, for random gaits; CMA-ES starts at the best one
 FINALISTS: Final = 4
