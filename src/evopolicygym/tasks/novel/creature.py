@@ -16,9 +16,9 @@ import gymnasium
 import numpy as np
 
 from evopolicygym.tasks.novel.creature_aim import ARRIVAL, ARRIVED, EFFORT, HORIZON, MOST_GAIN, TURN, Aim
-from evopolicygym.tasks.novel.creature_body import FALLEN, Body, Vector, draw_body
+from evopolicygym.tasks.novel.creature_body import FALLEN, CreatureBody, Vector, draw_body
 from evopolicygym.tasks.novel.creature_gait import Gait, find_gait
-from evopolicygym.tasks.novel.creature_picture import Palette, draw_palette, draw_picture
+from evopolicygym.tasks.novel.creature_picture import CreaturePalette, draw_palette, draw_picture
 from evopolicygym.tasks.novel.creature_text import describe_creature
 from evopolicygym.tasks.novel.world import Act
 
@@ -31,7 +31,7 @@ class CreatureWorld:
     """A drawn body with its aim and sensors. Sensor k measures ``gains[k] * state[sensors[k]] + offsets[k]``, where
     ``state`` is what ``CreatureEnv.state`` returns."""
 
-    body: Body
+    body: CreatureBody
     aim: Aim
     heading: float
     frames: int
@@ -41,7 +41,7 @@ class CreatureWorld:
     sensors: Any
     gains: Vector
     offsets: Vector
-    palette: Palette
+    palette: CreaturePalette
     horizon: int = HORIZON
     failure_return: float = -EFFORT * HORIZON
 
@@ -221,7 +221,7 @@ def draw(generator: np.random.Generator, level: int) -> CreatureWorld:
     )
 
 
-def _draw_sensors(generator: np.random.Generator, body: Body, aim: Aim, kept: float) -> Any:
+def _draw_sensors(generator: np.random.Generator, body: CreatureBody, aim: Aim, kept: float) -> Any:
     """Draw which entries of the state are measured, and their order. The place on the ground is never measured, some
     velocities are not, everything else is."""
     hinges = len(body.segments) + (0 if body.load is None else 1 if body.flat else 2)

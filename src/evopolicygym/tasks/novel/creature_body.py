@@ -77,7 +77,7 @@ class Load:
 
 
 @dataclass(frozen=True)
-class Body:
+class CreatureBody:
     """A whole creature and the ground below it. ``half`` is half the torso's length, ``bumps`` are (x, y, radius,
     depth of the centre), ``gravity`` is tilted where the ground is a slope. ``motors`` has the joint of each motor.
     With ``servos`` a command is the angle that a joint goes to, without them its torque."""
@@ -145,7 +145,7 @@ class Body:
         )
 
 
-def draw_body(generator: np.random.Generator, level: int, carries: bool) -> Body:
+def draw_body(generator: np.random.Generator, level: int, carries: bool) -> CreatureBody:
     """Draw a body of a level."""
     uniform, flat = generator.uniform, level in FLAT_LEVELS
     half, size = uniform(0.25, 0.5), uniform(0.25, 0.42)
@@ -161,7 +161,7 @@ def draw_body(generator: np.random.Generator, level: int, carries: bool) -> Body
         limbs.append(Limb(start, tuple(parts)))
     slope, downhill = uniform(0.0, 0.04), uniform(0.0, 2.0 * math.pi)
     tilt = (GRAVITY * slope * math.cos(downhill), 0.0 if flat else GRAVITY * slope * math.sin(downhill))
-    return Body(
+    return CreatureBody(
         flat=flat,
         half=half,
         radius=uniform(0.06, 0.11),

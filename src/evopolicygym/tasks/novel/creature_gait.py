@@ -120,8 +120,10 @@ def _rows_used(world: CreatureWorld) -> int:
 
 
 def _widths(world: CreatureWorld) -> Vector:
-    """Return how far the numbers of random gaits spread."""
-    rows = np.repeat((0.6, 0.3, 0.7, 0.3, 0.4, 0.3, 0.5)[: _rows_used(world)], len(world.body.segments))
+    """Return how far the numbers of random gaits spread. In space, leaning and turning only correct a gait; in a plane,
+    turning is another gait."""
+    spread = (0.6, 0.3, 0.7, 0.3, 0.4, 0.3, 0.5) if world.body.flat else (0.6, 0.3, 0.7, 0.1, 0.2, 0.1)
+    rows = np.repeat(spread[: _rows_used(world)], len(world.body.segments))
     return np.concatenate(((0.4, 0.4, 0.4), rows))
 
 

@@ -22,7 +22,7 @@ METRE: Final = 110.0  # in pixels
 
 
 @dataclass(frozen=True)
-class Palette:
+class CreaturePalette:
     """The colours of a world."""
 
     sky: Colour
@@ -34,9 +34,9 @@ class Palette:
     mark: Colour
 
 
-def draw_palette(generator: np.random.Generator) -> Palette:
+def draw_palette(generator: np.random.Generator) -> CreaturePalette:
     hue, skin, mark = generator.uniform(0.0, 1.0, 3)
-    return Palette(
+    return CreaturePalette(
         sky=_colour(hue, 0.12, 0.99),
         soil=_colour(hue + 0.45, 0.35, 0.55),
         bump=_colour(hue + 0.45, 0.35, 0.48),

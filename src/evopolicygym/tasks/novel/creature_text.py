@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from evopolicygym.tasks.novel.creature_aim import ARRIVAL, ARRIVED, EFFORT, MOST_GAIN, TURN, Aim
-from evopolicygym.tasks.novel.creature_body import FALLEN, MOST_LEAN, SERVO_ERROR, TIMESTEP_S, Body
+from evopolicygym.tasks.novel.creature_body import FALLEN, MOST_LEAN, SERVO_ERROR, TIMESTEP_S, CreatureBody
 
 if TYPE_CHECKING:
     from evopolicygym.tasks.novel.creature import CreatureWorld
@@ -140,7 +140,7 @@ def state_names(world: CreatureWorld) -> list[str]:
     return names
 
 
-def _bumps(body: Body) -> str:
+def _bumps(body: CreatureBody) -> str:
     if body.flat:
         listed = "; ".join(f"{x:.4g}, {radius:.4g}, {depth:.4g}" for x, _, radius, depth in body.bumps)
         return f"Bumps, bars across the plane, as x, radius, depth of the axis below the ground: {listed}."
