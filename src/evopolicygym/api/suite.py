@@ -1,4 +1,4 @@
-"""Play a suite: tasks x agents x repeats, and report how far it is."""
+"""Play a suite: tasks x agents x variants x repeats, and report how far it is."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from evopolicygym.suites import worker as run_worker
 from evopolicygym.suites.estimate import estimate
 from evopolicygym.suites.scheduler import Scheduler
 
-app = typer.Typer(no_args_is_help=True, help="Run a whole table of runs: tasks x agents x repeats.")
+app = typer.Typer(no_args_is_help=True, help="Run a whole table of runs: tasks x agents x variants x repeats.")
 INTERRUPTED = 130
 
 
