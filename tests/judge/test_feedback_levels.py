@@ -122,6 +122,22 @@ def test_trajectory_compares_with_the_last_submission_on_the_same_cases(serve):
     assert json.loads(text) == second and len(text.splitlines()) == len(second) + 2
 
 
+def test_failed_episodes_and_small_overlaps_hide_no_regression(serve):
+    """The last submission played one case and failed; the one before it is worse than the first."""
+    server = serve("--budget", "20", *SMALL)
+    for act, cases in (("return 2", "0-3"), ("return 0", "0-3"), ("raise ValueError", "0")):
+        server.policy(policy_source(act))
+        server.submit(cases)
+    server.policy(policy_source("return 1"))
+    change = server.submit("0-4")[1]["summary"]["change"]
+    assert change["against"] == "submit_002" and [each is None for each in change["cases"]] == [False] * 4 + [True]
+    assert change["best"]["against"] == "submit_001" and change["best"]["mean"] < 0 < change["mean"]
+    server.policy(policy_source("raise ValueError"))
+    assert server.submit("0-3")[1]["summary"]["change"] is None
+    printed = server.client("0").stdout.splitlines()
+    assert printed[0].endswith(": 1 of 1 episode FAILED; status ok") and "change" not in "".join(printed)
+
+
 def test_a_blind_run_may_be_filmed_for_people():
     """tests/runs/test_conditions.py: not for the agent."""
     assert RunSettings.make(task="core16/acrobot", text="blind", video="first").films == "first"
@@ -156,7 +172,7 @@ def test_summaries_of_older_runs_can_be_shown():
     old = dict.fromkeys(SCORE_KEYS, 0) | {"errors": [], "returns": [1.0]}
     assert shown_summary(old, FeedbackLevel.TRAJECTORY) == old
     assert set(shown_summary(old, FeedbackLevel.SCORE)) == set(SCORE_KEYS)
-    assert change({"env_instances": [0], "returns": [1.0]}, []) is None
+    assert change({"env_instances": [0], "returns": [1.0], "errors": []}, []) is None
 
 
 def record(folder: Path, **arrays: Any) -> Path:

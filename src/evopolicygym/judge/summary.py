@@ -69,21 +69,44 @@ def summarize(
 
 
 def change(summary: Mapping[str, Any], earlier: Iterable[Submission]) -> dict[str, Any] | None:
-    """Return how returns differ from those of the last ``ok`` submission that played one of the same cases. Cases that
-    it did not play are null."""
-    cases = summary["env_instances"]
-    for submission in sorted(earlier, key=lambda submission: submission.number, reverse=True):
-        judged = submission.judged
-        if not summary["returns"] or judged is None or judged.verdict != Verdict.OK:
-            continue
-        before = dict(zip(submission.charged.cases, judged.summary["returns"], strict=True))
-        if not before.keys() & set(cases):
-            continue
-        pairs = zip(cases, summary["returns"], strict=True)
-        differences = [_difference(value, before[case]) if case in before else None for case, value in pairs]
-        known = [difference for difference in differences if difference is not None]
-        return {"against": submission.name, "mean": _short(mean(known)) if known else None, "cases": differences}
-    return None
+    """Return how returns differ from those of the last ``ok`` submission that shares at least half of the cases, else
+    the last of those that share most; under ``best``, from those of the best such submission. Cases that failed on
+    either side are not compared."""
+    last_first = sorted(earlier, key=lambda submission: submission.number, reverse=True)
+    comparisons = [comparison for submission in last_first if (comparison := _compare(summary, submission))]
+    most = max(map(_n_compared, comparisons), default=0)
+    enough = min(most, math.ceil(len(summary["env_instances"]) / 2))
+    eligible = [comparison for comparison in comparisons if _n_compared(comparison) >= enough]
+    if not eligible:
+        return None
+    return eligible[0] | {"best": min(eligible, key=lambda comparison: float(comparison["mean"]))}
+
+
+def _compare(summary: Mapping[str, Any], submission: Submission) -> dict[str, Any] | None:
+    """Return the differences to one earlier submission, null where there is none; None if no case can be compared."""
+    judged = submission.judged
+    if judged is None or judged.verdict != Verdict.OK:
+        return None
+    before = {case: value for case, value in _played(judged.summary) if value is not None}
+    differences = [
+        _difference(value, before[case]) if value is not None and case in before else None
+        for case, value in _played(summary)
+    ]
+    known = [difference for difference in differences if difference is not None]
+    if not known:
+        return None
+    return {"against": submission.name, "mean": _short(mean(known)), "cases": differences}
+
+
+def _played(summary: Mapping[str, Any]) -> Iterator[tuple[int, float | None]]:
+    """Yield case and return of each episode; None for the return of a failed one. Nothing if nothing was played."""
+    failed = {error["episode"] for error in summary["errors"]}
+    for number, value in enumerate(summary["returns"]):
+        yield summary["env_instances"][number], None if number in failed else value
+
+
+def _n_compared(comparison: Mapping[str, Any]) -> int:
+    return sum(difference is not None for difference in comparison["cases"])
 
 
 def worst_episode(summary: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -39,13 +39,19 @@ class EpisodeFailure(ApiModel):
     count: int = 1
 
 
-class Change(ApiModel):
+class ReturnComparison(ApiModel):
     """Differences to the returns of ``against``, in the order of ``env_instances``; null for cases that it did not
-    play."""
+    play, or that failed on either side."""
 
     against: str
     mean: float | None
     cases: list[float | None]
+
+
+class Change(ReturnComparison):
+    """Differences to an earlier submission, and to the best one (absent in older runs)."""
+
+    best: ReturnComparison | None = None
 
 
 class WorstEpisode(ApiModel):

@@ -226,7 +226,8 @@ def show(answer: dict[str, Any], as_json: bool) -> None:
     if as_json or summary is None:
         print(json.dumps(summary or answer, indent=1))
         return
-    print(f"{summary['submit_id']}: {summary['status']}")
+    failed = f"{summary['n_failed']} of {episodes(summary['n_episodes'])} FAILED; " if summary["n_failed"] else ""
+    print(f"{summary['submit_id']}: {failed}{'status ' if failed else ''}{summary['status']}")
     if summary["mean_return"] is not None:
         print(f"mean return {summary['mean_return']:.6g} over {episodes(summary['n_episodes'])}{spread(summary)}")
         show_cases(summary)
@@ -264,11 +265,14 @@ def show_cases(summary: dict[str, Any]) -> None:
 
 
 def show_change(change: dict[str, Any]) -> None:
-    differences = [value for value in change["cases"] if value is not None]
-    better, worse = sum(value > 0 for value in differences), sum(value < 0 for value in differences)
-    equal = len(differences) - better - worse
-    kinds = f"{better} better, {worse} worse, {equal} equal"
-    print(f"  change to {change['against']} on the same cases: {change['mean']:+.6g} ({kinds})")
+    """Print the differences to an earlier submission, and to the best one if that is another."""
+    others = [("", change), ("the best so far, ", change.get("best") or change)]
+    for role, other in others if others[1][1]["against"] != change["against"] else others[:1]:
+        differences = [value for value in other["cases"] if value is not None]
+        better, worse = sum(value > 0 for value in differences), sum(value < 0 for value in differences)
+        kinds = f"{better} better, {worse} worse, {len(differences) - better - worse} equal"
+        compared = f"{len(differences)} of {len(other['cases'])} cases"
+        print(f"  change to {role}{other['against']}, on {compared}: {other['mean']:+.6g} ({kinds})")
 
 
 def show_failures(summary: dict[str, Any]) -> None:
