@@ -322,15 +322,15 @@ def describe(space: Any) -> str:
 
 
 def check() -> int:
-    """Load and try the policy, as the judge does, but without jail, limits and environment."""
-    meta = json.loads(call("GET", "/info")[1])["env_meta"]
+    """Load and try the policy, as the judge does, but without jail and environment."""
+    info = json.loads(call("GET", "/info")[1])
     spec = importlib.util.spec_from_file_location("check_policy", os.path.join(HERE, "check_policy.py"))
     if spec is None or spec.loader is None or not os.path.exists(os.path.join(HERE, "check_policy.py")):
         raise Stop(NOT_LOADED, "check_policy.py, which does this, is no longer beside submit.py")
     module = importlib.util.module_from_spec(spec)
     sys.dont_write_bytecode = True
     spec.loader.exec_module(module)
-    problem = module.check_policy(HERE, meta)
+    problem = module.check_policy(HERE, info)
     if problem:
         raise Stop(NOT_LOADED, f"{problem}; nothing was submitted")
     return PLAYED

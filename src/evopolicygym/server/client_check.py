@@ -10,6 +10,8 @@ import importlib
 import json
 import os
 import re
+import resource
+import signal
 import subprocess
 import sys
 import tempfile
@@ -54,6 +56,8 @@ def check_policy(folder: str, info: dict[str, Any]) -> str:
         show_printed(printed)
         result.seek(0)
         text = result.read().decode(errors="replace")
+    if done.returncode == -signal.SIGXCPU:
+        return f"loading or one act() took longer than {cpu_limit(info['resource_limits'])} s of CPU time"
     if not text:
         return f"the policy ended its process (exit code {done.returncode})"
     found: dict[str, Any] = json.loads(text)
@@ -98,7 +102,7 @@ def try_policy(folder: str, meta: dict[str, Any], limits: dict[str, float]) -> d
     try:
         first, seconds = answer(policy, observations, spaces[1])
     except WrongAction as error:
-        return {**result, "problem": f"the policy loads, but of {kind}, it answers one with a wrong action: {error}"}
+        return {**result, "problem": f"the policy loads, but answers {kind} with a wrong action: {error}"}
     except (Exception, SystemExit):
         problem = f"the policy loads, but fails on {kind}"
         return {**result, "traceback": traceback.format_exc(), "problem": problem}
@@ -275,10 +279,17 @@ def shorten(value: Any) -> str:
     return text if len(text) <= LONGEST_ACTION else text[:LONGEST_ACTION] + " ..."
 
 
+def cpu_limit(limits: dict[str, float]) -> int:
+    """Return after how many seconds of CPU time the whole trial is ended: enough for all that is allowed."""
+    return int(limits["init_cpu_s"] + MAX_SECONDS + limits["act_cpu_s"]) + 1
+
+
 def main() -> None:
     """Read a request from standard input, and write the result to the descriptor that is named."""
     descriptor = int(sys.argv[1])
     folder, meta, limits = json.loads(sys.stdin.buffer.read())
+    seconds = cpu_limit(limits)
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 5))
     result = try_policy(folder, meta, limits)
     with open(descriptor, "w", encoding="utf-8") as file:
         json.dump(result, file)

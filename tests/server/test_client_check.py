@@ -1,0 +1,119 @@
+"""The trial of a policy in the workspace (`submit.py --check`): actions, CPU time, what is printed, which episode."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from conftest import policy_source
+from evopolicygym.server.client_check import WrongAction, check_action, check_policy, duration, find_recorded
+
+BOX = {"type": "Box", "shape": [1], "dtype": "float32", "low": -1.0, "high": 1.0}
+DISCRETE = {"type": "Discrete", "n": 3, "start": 1, "dtype": "int64"}
+MULTI = {"type": "MultiDiscrete", "shape": [2], "dtype": "int64", "nvec": [2, 3], "start": [0, 0]}
+BINARY = {"type": "MultiBinary", "shape": [2], "dtype": "int8", "n": 2}
+DICT = {"type": "Dict", "spaces": {"arm": BOX, "hand": DISCRETE}}
+PAIR = {"type": "Tuple", "spaces": [BOX, DISCRETE]}
+LIMITS = {"init_cpu_s": 10.0, "act_cpu_s": 2.0, "episode_cpu_s": 60.0}
+
+
+def info(action_space: dict[str, Any], **limits: float) -> dict[str, Any]:
+    meta = {"env": "e", "task": "t", "env_version": "1", "max_episode_steps": 10}
+    return {
+        "env_meta": meta | {"obs_space": BOX, "action_space": action_space},
+        "resource_limits": LIMITS | limits,
+    }
+
+
+def write_policy(folder: Path, source: str) -> str:
+    (folder / "system").mkdir()
+    (folder / "system/policy.py").write_text(source)
+    return str(folder)
+
+
+def record(folder: Path, submission: int, episode: int, steps: int) -> None:
+    target = folder / f"feedback/submit_{submission:03}/episodes/ep_{episode:03}"
+    target.mkdir(parents=True)
+    np.savez(target / "episode.npz", obs=np.zeros((steps + 1, 1), np.float32), reward=np.zeros(steps))
+
+
+@pytest.mark.parametrize(
+    ("space", "action"),
+    [
+        (BOX, "left"),
+        (BOX, 0.5),
+        (BOX, [float("nan")]),
+        (BOX, None),
+        (BOX, [[0.0], [0.0, 1.0]]),
+        (DISCRETE, 0),
+        (DISCRETE, 4),
+        (DISCRETE, 1.0),
+        (DISCRETE, [1, 2]),
+        (MULTI, [1, 3]),
+        (MULTI, [0.5, 1]),
+        (BINARY, [0, 2]),
+        (DICT, {"arm": [0.0]}),
+        (DICT, {"arm": [0.0], "hand": 0}),
+        (DICT, 1),
+        (PAIR, ([0.0],)),
+    ],
+)
+def test_a_wrong_action_is_found(space, action):
+    with pytest.raises(WrongAction, match=r"^the action"):
+        check_action(action, space)
+
+
+@pytest.mark.parametrize(
+    ("space", "action"),
+    [
+        (BOX, [7]),
+        (BOX, np.zeros(1)),
+        (DISCRETE, np.int64(3)),
+        (DISCRETE, np.array([1])),
+        (MULTI, [1.0, 2.0]),
+        (BINARY, [True, False]),
+        (DICT, {"arm": [0.0], "hand": 1}),
+        (PAIR, ([0.0], 1)),
+    ],
+)
+def test_actions_that_a_judge_takes_pass(space, action):
+    check_action(action, space)
+
+
+def test_cpu_time_counts_with_one_thread(tmp_path, capsys):
+    """Sleep takes no CPU time; the numeric libraries are told to use one thread before they are imported."""
+    init = "import os, time; self.sleep = time.sleep; self.threads = os.environ['OPENBLAS_NUM_THREADS']"
+    folder = write_policy(tmp_path, policy_source(init=init, act="self.sleep(0.3); return int(self.threads)"))
+    assert check_policy(folder, info(DISCRETE, act_cpu_s=0.25)) == ""
+    assert "with 1 first" in capsys.readouterr().out
+
+
+def test_an_act_beyond_the_limit_is_a_problem(tmp_path):
+    folder = write_policy(tmp_path, policy_source(act="sum(range(1000000)); return 1"))
+    assert "act_cpu_s allows 0.0001 s" in check_policy(folder, info(DISCRETE, act_cpu_s=0.0001))
+
+
+def test_the_end_of_what_a_policy_prints_is_shown(tmp_path, capfd):
+    folder = write_policy(tmp_path, policy_source(act="[print('line', i) for i in range(2500)]; return 1"))
+    assert check_policy(folder, info(DISCRETE)) == ""
+    lines = capfd.readouterr().out.splitlines()
+    assert len(lines) < 30 and "  line 2499" in lines and "  line 2479" not in lines
+
+
+def test_a_policy_that_ends_its_process_did_not_pass(tmp_path):
+    folder = write_policy(tmp_path, policy_source(act="import os; os._exit(0)"))
+    assert "ended its process" in check_policy(folder, info(DISCRETE))
+
+
+def test_a_long_first_episode_of_a_new_submission_is_replayed(tmp_path):
+    for submission, episode, steps in ((1, 0, 90), (2, 1, 100), (2, 0, 80), (3, 0, 3)):
+        record(tmp_path, submission, episode, steps)
+    names = ["/".join(Path(path).parts[-4:-1:2]) for path in find_recorded(str(tmp_path))]
+    assert names == ["submit_002/ep_000", "submit_001/ep_000", "submit_003/ep_000"]
+
+
+def test_durations_are_readable():
+    assert [duration(seconds) for seconds in (0.0036, 0.9999, 3.7)] == ["3.6 ms", "1 s", "3.7 s"]
