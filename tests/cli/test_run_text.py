@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from evopolicygym.cli import run_text
+from evopolicygym.cli.output import hidden_progress
 from evopolicygym.judge.events import Opened, Turned
 from evopolicygym.judge.state import RunPhase, RunState
 
@@ -30,3 +31,12 @@ def test_each_phase_is_printed_once(monkeypatch, capsys):
     run_text._print_progress(look, done)
     told = [line.rpartition(", ")[2] for line in capsys.readouterr().err.splitlines()]
     assert told == ["turn 1", "turn 2", "validating: 0 of 0 checkpoints"]
+
+
+def test_hidden_scoring_prints_a_line_for_each_tenth(capsys):
+    with hidden_progress() as progress:
+        for done in range(41):
+            progress(done, 40)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "hidden episodes (validation, then held-out): 1 of 40 played"
+    assert lines[-1] == "hidden episodes: 40 of 40 played" and len(lines) == 11

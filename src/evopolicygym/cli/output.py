@@ -107,6 +107,26 @@ def episode_progress() -> Iterator[Callable[[int, int], None]]:
         yield lambda done, total: bar.update(line, completed=done, total=total)
 
 
+@contextmanager
+def hidden_progress() -> Iterator[Callable[[int, int], None]]:
+    """Show the progress of hidden scoring: a bar on a terminal, elsewhere a line for each tenth."""
+    if stderr.is_terminal:
+        with episode_progress() as progress:
+            yield progress
+        return
+    printed = -1
+
+    def print_line(done: int, total: int) -> None:
+        nonlocal printed
+        tenth = 10 * done // max(1, total)
+        if done and tenth > printed:
+            phases = " (validation, then held-out)" if printed < 0 else ""
+            stderr.print(f"hidden episodes{phases}: {done} of {total} played")
+            printed = tenth
+
+    yield print_line
+
+
 def print_text(text: str = "") -> None:
     """Print a line to stdout, wrapped between words to the width of the terminal."""
     body = text.lstrip("\n")
