@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,6 +18,7 @@ from evopolicygym.run_record import RunRecord
 from evopolicygym.tasks.novel import generate
 from evopolicygym.tasks.novel.generate import world_key
 from evopolicygym.tasks.sealing import create_key
+from forged_runs import forge
 
 TASK = "novel/control-1"
 KEY = bytes(range(32))
@@ -86,6 +88,7 @@ def test_a_run_is_continued_and_verified_with_the_recorded_draw(tmp_path, key, e
     refused = verify(folder, tmp_path / "other.key")
     assert refused.returncode != 0 and "key" in refused.stdout + refused.stderr
     check_silent(folder)
+    check_forged_scale(folder, key)
     check_forged(run.record)
 
 
@@ -98,6 +101,19 @@ def check_silent(folder: Path) -> None:
         if path.is_file():
             data = path.read_bytes()
             assert not any(secret in data for secret in secrets), path
+
+
+def check_forged_scale(folder: Path, key: Path) -> None:
+    """Whoever has the key measures the scale again; without it, verify says that it is not confirmed."""
+
+    def change(facts: dict[str, Any], fingerprint: dict[str, Any]) -> None:
+        for table in (facts["task"]["scale"], fingerprint["env_options"]):
+            table["high"] = table["low"] + 1e-3
+
+    forged = forge(folder, folder.with_name("forged"), change)
+    said = verify(forged, key).stdout
+    assert "the recorded scale is" in said and "ok   replay" in said, said
+    assert "the scale of the task is not confirmed" in verify(forged, folder / "missing.key").stdout
 
 
 def check_forged(record: RunRecord) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -17,8 +18,10 @@ from evopolicygym.tasks.novel.generate import (
     FAMILIES,
     LEVELS,
     _cached,
+    _stored,
     generated,
     novel,
+    scale_problem,
     search_draws,
     world_key,
 )
@@ -98,6 +101,28 @@ def test_a_world_is_found_and_kept(family, tmp_path, capsys, monkeypatch):
     _cached.cache_clear()  # as in another process: the file is read
     assert evopolicygym.load_task(task.id, seal_key=key) == task
     assert not capsys.readouterr().err
+
+
+def test_neither_an_edited_cache_file_nor_a_forged_scale_is_believed(tmp_path, capsys, monkeypatch):
+    """A file with another scale, one without a code, one under the name of another task; then a record."""
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path))
+    _cached.cache_clear()
+    key = world_key("novel/rules-1", KEY)
+    drawn = _cached("rules", 1, key)
+    (path,) = (tmp_path / "novel").glob("*.json")
+    entry = json.loads(path.read_text())
+    other = path.with_name("0" * 64 + ".json")
+    other.write_text(path.read_text())
+    assert _stored(path, key) == drawn
+    assert _stored(path, OTHER) is None and _stored(other, key) is None
+    text = json.dumps(json.loads(entry["drawn"]) | {"high": 1e-9})
+    for forged in ({**entry, "drawn": text}, json.loads(text), {"drawn": text, "code": 1}, []):
+        path.write_text(json.dumps(forged))
+        assert _stored(path, key) is None
+    task = generated(novel()["novel/rules-1"], KEY, drawn.options())
+    assert scale_problem(task) is None
+    easier = replace(task, env_options=task.env_options | {"high": drawn.low + 1e-3})
+    assert "measured here it is" in str(scale_problem(easier))
 
 
 @pytest.mark.slow

@@ -13,6 +13,7 @@ from evopolicygym.execution.engine import Engine, LocalEngine
 from evopolicygym.judge import scoring
 from evopolicygym.judge.events import (
     EpisodeStats,
+    Opened,
     episode_stats,
 )
 from evopolicygym.judge.state import RunPhase, RunState
@@ -24,8 +25,9 @@ from evopolicygym.runs.trust import check_task_is_given, is_signed_here, without
 from evopolicygym.sandbox.checkpoints import Checkpoint, CheckpointAltered, SnapshotRefused
 from evopolicygym.sandbox.policy.protocol import ErrorKind
 from evopolicygym.tasks.ids import variant_facts
+from evopolicygym.tasks.novel.generate import scale_problem
 from evopolicygym.tasks.sealing import FILE_VARIABLE
-from evopolicygym.tasks.splits import Case, Split, cases
+from evopolicygym.tasks.splits import Case, Split, Splits, cases
 from evopolicygym.tasks.task import Task
 
 
@@ -132,16 +134,10 @@ def replay_run(
         nothing = Replay.NOTHING_TO_REPLAY
         return Replayed(nothing, f"{nothing}: {MEANING[nothing]}"), None
     winner = state.submissions[state.selected].charged.checkpoint
-    settings = RunSettings.read(paths.root, state.opened.settings)
-    if not is_signed_here(state.opened):
-        check_task_is_given(settings, given_task)
-        settings = without_seal_key(settings)
-    resume_settings(settings, {"task": given_task}, paths)
-    recorded = state.opened.facts["ids"]["fingerprint"]
-    task, splits = settings.played_task(False, recorded), settings.splits(make_key=False)
-    ids_here = run_ids(task, splits, settings)
-    _check_played(task, state.opened.facts["ids"], splits.id)
-    _check_fingerprint(recorded, ids_here["fingerprint"])
+    settings, task, splits = _played_here(paths, state.opened, given_task)
+    recorded, ids_here = state.opened.facts["ids"], run_ids(task, splits, settings)
+    _check_played(task, recorded, splits.id)
+    _check_fingerprint(recorded["fingerprint"], ids_here["fingerprint"])
     heldout = cases(splits, task.id, Split.HELDOUT, list(range(state.opened.heldout_cases)), state.opened.salt)
     no_agents = hidden_cases_lock(
         CaseSet(task.id, splits.id), f"verify {paths.root}", "Ctrl-C ends this; verify it later."
@@ -152,6 +148,29 @@ def replay_run(
         first = state.first_ok.charged.checkpoint if state.first_ok else winner
         has_another = first.hash != winner.hash and first.hash in state.heldout
         return replayed, _replay(replayer, first, FIRST) if has_another else None
+
+
+def confirm_scale(paths: RunPaths, state: RunState, given_task: str | None) -> tuple[bool, str]:
+    """Measure the generated task of a run again. Return whether its recorded scale is right, and a sentence."""
+    assert state.opened is not None
+    try:
+        _, task, splits = _played_here(paths, state.opened, given_task)
+        _check_played(task, state.opened.facts["ids"], splits.id)
+    except UserError as error:
+        return False, f"the scale of the task is not confirmed: {in_one_line(error)}"
+    problem = scale_problem(task)
+    return problem is None, problem or "measured again, the ends of the scale are the recorded ones"
+
+
+def _played_here(paths: RunPaths, opened: Opened, given_task: str | None) -> tuple[RunSettings, Task, Splits]:
+    """Return the settings of a run, and the task and splits that they give here."""
+    settings = RunSettings.read(paths.root, opened.settings)
+    if not is_signed_here(opened):
+        check_task_is_given(settings, given_task)
+        settings = without_seal_key(settings)
+    resume_settings(settings, {"task": given_task}, paths)
+    recorded = opened.facts["ids"]["fingerprint"]
+    return settings, settings.played_task(False, recorded), settings.splits(make_key=False)
 
 
 def _replay(replayer: _Replayer, checkpoint: Checkpoint, who: str) -> Replayed:

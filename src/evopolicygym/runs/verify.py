@@ -1,8 +1,8 @@
 """Verify a run: recompute everything about it that can be recomputed. Nothing is written to the run.
 
 `verify` checks the ledger's hash chain, the budget at every line, checkpoints, feedback, the selection, run.json and
-the settings; then it plays the winner on the held-out cases twice and the first submission once, and compares the
-returns with the recorded ones."""
+the settings, and measures the scale of a generated task; then it plays the winner on the held-out cases twice and the
+first submission once, and compares the returns with the recorded ones."""
 
 from __future__ import annotations
 
@@ -30,12 +30,13 @@ from evopolicygym.run_paths import RunPaths, check_run_folder
 from evopolicygym.run_record import RunRecord, load
 from evopolicygym.runs import record
 from evopolicygym.runs.open_run import RECORDED_OPTIONS
-from evopolicygym.runs.replay import Replay, in_one_line, replay_run
+from evopolicygym.runs.replay import Replay, confirm_scale, in_one_line, replay_run
 from evopolicygym.runs.run_status import check_consistent
 from evopolicygym.runs.settings import IsolationChoice, RunSettings
 from evopolicygym.sandbox.checkpoints import CheckpointAltered, CheckpointStore
 from evopolicygym.tasks.conditions import UNSTATED
 from evopolicygym.tasks.ids import comparable_id
+from evopolicygym.tasks.novel.generate import is_novel
 
 NUMBERS: Final = ("budget", "validation_cases", "heldout_cases", "max_candidates")
 MAX_PROBLEMS: Final = 100  # of one kind that are named
@@ -110,6 +111,8 @@ def verify(
     if not findings[-1].ok:  # a task, cases or a jail that were chosen later say nothing about this run
         text = "not played: the settings of the run are unknown"
         return Verification((*findings, VerifyCheck("replay", False, text)), None)
+    if is_novel(state.opened.facts["task"]["id"]):
+        findings.append(VerifyCheck("scale", *confirm_scale(paths, state, task)))
     try:
         winner, first = replay_run(paths, state, jobs, isolation, task)
     except (UserError, Fault) as error:

@@ -38,6 +38,7 @@ FAMILIES: Final = {  # what each demands
 }
 LEVELS: Final = (1, 2, 3, 4)
 MOST_DRAWS: Final = 100
+SCALE_TOLERANCE: Final = 1e-5  # of the larger end: rounding, and the last bits of another machine
 CACHE_VARIABLE: Final = "EVOPOLICYGYM_CACHE"
 UNKNOWN: Final = "drawn from your key"
 FAILURE_DERIVATION: Final = "No way of playing on can score less; it follows from the rewards of the generated task."
@@ -141,6 +142,24 @@ def measure(family: str, level: int, key: bytes, number: int) -> WorldMeasure:
     return measure_world(world, world_seeds(key, "hidden", CASES), world_seeds(key, "search", SEARCH_CASES))
 
 
+def scale_problem(task: Task) -> str | None:
+    """Measure a generated task as it was when it was drawn; return what is wrong with its scale, in words. Draws before
+    it are measured, too: a task that is easier than the first acceptable one must not be chosen."""
+    (family, level), drawn = _parts(task), Drawn.from_options(task.env_options)
+    for number in range(drawn.number + 1):
+        measured = measure(family, level, task.view.world_key, number)
+        objection = measured.objection()
+        if number < drawn.number and objection is None:
+            return f"draw {drawn.number + 1} is recorded, but draw {number + 1} is acceptable: the task is another one"
+    if objection:
+        return f"the recorded draw is not acceptable here: {objection}"
+    tolerance = SCALE_TOLERANCE * max(abs(measured.low), abs(measured.high))
+    if max(abs(measured.low - drawn.low), abs(measured.high - drawn.high)) <= tolerance:
+        return None
+    here = f"{_rounded(measured.low)} to {_rounded(measured.high)}"
+    return f"the recorded scale is {drawn.low} to {drawn.high}, but measured here it is {here}"
+
+
 def _rounded(value: float) -> float:
     """Round, so that the last bits of another machine do not give the task another id."""
     return float(f"{value:.6g}")
@@ -155,23 +174,32 @@ def world_seeds(key: bytes, purpose: str, count: int) -> Iterator[int]:
 def _cached(family: str, level: int, key: bytes) -> Drawn:
     name = hashlib.sha256(f"{family}|{level}|{_family(family).VERSION}|{np.__version__}|".encode() + key).hexdigest()
     path = _cache_folder() / f"{name}.json"
-    if stored := _stored(path):
+    if stored := _stored(path, key):
         return stored
     with _only_one(path.with_suffix(".lock")):  # runs of a suite begin at once, and measuring takes all of a core
-        if stored := _stored(path):
+        if stored := _stored(path, key):
             return stored
         print(f"drawing {NOVEL}/{family}-{level} from your key; this takes seconds to minutes", file=sys.stderr)
         drawn = search_draws(family, level, key)
         with suppress(OSError):
-            write_atomic(path, json.dumps(vars(drawn)).encode())
+            text = json.dumps(vars(drawn))
+            write_atomic(path, json.dumps({"drawn": text, "code": _cache_code(path, text, key)}).encode())
     return drawn
 
 
-def _stored(path: Path) -> Drawn | None:
+def _stored(path: Path, key: bytes) -> Drawn | None:
+    """Read a file of the cache. One that was not written with the key is ignored: it could change a scale."""
     with suppress(OSError, ValueError, TypeError, KeyError):
-        data = json.loads(path.read_text())
-        return Drawn(int(data["number"]), float(data["low"]), float(data["high"]), tuple(data["objections"]))
+        entry = json.loads(path.read_text())
+        if hmac.compare_digest(entry["code"], _cache_code(path, entry["drawn"], key)):
+            data = json.loads(entry["drawn"])
+            return Drawn(int(data["number"]), float(data["low"]), float(data["high"]), tuple(data["objections"]))
     return None
+
+
+def _cache_code(path: Path, text: str, key: bytes) -> str:
+    """Return the code that binds a text to the key and to the name of its file, which names the task."""
+    return hmac.digest(key, f"evopolicygym cache|{path.name}|{text}".encode(), "sha256").hex()
 
 
 @contextmanager

@@ -1,0 +1,36 @@
+"""Forge the ledger and the record of a run."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from evopolicygym.judge.ledger import read
+from evopolicygym.judge.state import fold
+from evopolicygym.runs import record
+from evopolicygym.tasks.ids import comparable_id
+
+
+def forge(source: Path, folder: Path, change: Callable[[dict[str, Any], dict[str, Any]], None]) -> Path:
+    """Copy a run and change its recorded facts and fingerprint; ids, hash chain and run.json are made to agree."""
+    shutil.copytree(source, folder)
+    for parent, _, names in os.walk(folder):
+        for name in (".", *names):
+            os.chmod(Path(parent, name), 0o755)
+    lines = [json.loads(line) for line in (folder / "ledger.jsonl").read_bytes().splitlines()]
+    facts = lines[0]["data"]["facts"]
+    change(facts, facts["ids"]["fingerprint"])
+    facts["ids"]["comparable_id"] = comparable_id(facts["ids"]["fingerprint"])
+    previous, written = "0" * 64, b""
+    for line in lines:
+        raw = json.dumps(line | {"previous": previous}, separators=(",", ":")).encode()
+        previous, written = hashlib.sha256(raw).hexdigest(), written + raw + b"\n"
+    (folder / "ledger.jsonl").write_bytes(written)
+    derived = record.derive(fold(line for line, _ in read(folder / "ledger.jsonl")), previous)
+    (folder / "run.json").write_text(derived.model_dump_json())
+    return folder
