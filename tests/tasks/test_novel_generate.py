@@ -28,6 +28,7 @@ from evopolicygym.tasks.novel.generate import (
 from evopolicygym.tasks.task import Task
 
 KEY, OTHER = bytes(range(32)), bytes(range(1, 33))
+MEASURED = {"creature": pytest.mark.slow}  # its expert is searched for, which takes a minute
 RECORDED = {"draw": 0, "low": 1.0, "high": 2.0}
 
 
@@ -84,7 +85,7 @@ def test_a_forged_draw_is_refused(options):
         generated(novel()["novel/control-1"], KEY, options)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", [pytest.param(name, marks=MEASURED.get(name, ())) for name in FAMILIES])
 def test_a_world_is_found_and_kept(family, tmp_path, capsys, monkeypatch):
     """Whoever asks first waits and is told why; later the cache answers, also for `load_task` and `describe_task`."""
     monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
