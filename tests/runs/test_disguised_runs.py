@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 
 import pytest
 
@@ -14,7 +15,7 @@ from evopolicygym.tasks.conditions import REWARD_SCALES
 from server_helpers import SMALL, TOY, command
 
 KEYS = [f"{number:064x}" for number in (1, 2)]
-DISGUISED = (*SMALL, "--variant", "disguised", "--budget", "4")
+DISGUISED = (*SMALL, "--variant", "disguised", "--budget", "5")
 # The toy pays the number of the action, and the disguise decides which that is.
 POLICY = policy_source("return 0", top="print('seen')")
 
@@ -36,7 +37,12 @@ def test_an_agent_gets_scaled_returns_and_the_record_has_the_true_ones(serve):
 
     resumed = server.start(EVOPOLICYGYM_SEAL_KEY=KEYS[0])
     again = resumed.call("POST", "/submit", {"env_instances": [0, 1]})[1]["summary"]
+    server.policy(policy_source("return 1 / 0"))
+    failed = resumed.call("POST", "/submit", {"env_instances": [0]})[1]["summary"]
     resumed.close()
+    told = re.search(r"min\(return so far,\s+(\S+)\)", (server.root / "workspace" / "AGENTS.md").read_text())
+    assert told and failed["returns"] == [float(told[1])]
+    assert judged(server.root)[2]["tally"]["returns"] == [-1e6]
     assert again["returns"] == summary["returns"]
     true = judged(server.root)[0]["tally"]["returns"]
     scale = min(REWARD_SCALES, key=lambda scale: abs(summary["returns"][0] - scale * true[0]))

@@ -156,6 +156,14 @@ def test_text_comes_back_and_equal_words_are_equal_tokens(key, text):
     assert not set(text) & set("aeiou") & set(shown)
 
 
+def test_all_tokens_are_equally_long_and_no_length_of_text_is_shown():
+    shown = [Disguise(bytes(32), schema_of(spaces.Text(n)), schema_of(DISCRETE)) for n in (14, 53, 160)]
+    assert len({disguise.obs_space["max_length"] for disguise in shown}) == 1
+    tokens = shown[1].observation("up  the corridor behind_some_obstructions").split(" ")
+    assert {len(token) for token in tokens} == {len(tokens[0])}
+    assert shown[1].observation("") == tokens[1]  # between two spaces is an empty word
+
+
 def core16_disguise(slug: str, key: int) -> Disguise:
     task = core16()[f"core16/{slug}"]
     env = simulator.make(task)
@@ -211,6 +219,17 @@ def test_the_horizon_is_a_round_number_above():
     shown = {horizon: toy_task(horizon=horizon).seen(view).shown_horizon for horizon in (1, 9, 11, 50, 720, 999, 1600)}
     assert shown == {1: 2, 9: 10, 11: 20, 50: 100, 720: 1000, 999: 1000, 1600: 2000}
     assert toy_task(horizon=720).shown_horizon == 720
+
+
+@pytest.mark.parametrize("value", [-500.0, -120.5, -0.05, -1.0, 0.0, 3.7, -1e302])
+def test_the_failure_return_is_a_round_number_not_above(value):
+    plain = toy_task(failure=value)
+    for key in range(20):
+        task = plain.seen(TaskView(TextLevel.BLIND, Variant.DISGUISED, bytes([key])))
+        shown, exact = task.shown_failure_return, value * task.view.reward_scale
+        assert exact - 1.5 * abs(exact) <= shown <= exact
+        assert abs(value) > 1e300 or (f"{abs(shown):e}"[0] in "0125" and float(f"{shown:.0e}") == shown)
+    assert plain.shown_failure_return == value
 
 
 def test_a_task_file_can_say_what_an_array_is():

@@ -99,11 +99,6 @@ def redacted(played: Played, redact: Callable[[str], str]) -> Played:
     return replace(played, error=error, stdout=redact(played.stdout), stderr=redact(played.stderr))
 
 
-def scaled(result: EpisodeResult, factor: float) -> EpisodeResult:
-    """Return a result with its return at another scale: that of the rewards which an agent sees."""
-    return replace(result, score=result.score * factor, return_so_far=result.return_so_far * factor)
-
-
 @dataclass(frozen=True)
 class FaultReport:
     """The judge itself failed on this episode: never blamed on the policy, never a score. ``permanent`` as in Fault."""

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import logging
 import time
+from dataclasses import replace
 from typing import Any, Final
 
 from evopolicygym.errors import Fault, is_permanent
 from evopolicygym.execution.engine import OutOfTime
-from evopolicygym.execution.records import Episode, EpisodeResult, FaultReport, LoadResult, Recording, redacted, scaled
+from evopolicygym.execution.records import Episode, EpisodeResult, FaultReport, LoadResult, Recording, redacted
 from evopolicygym.files import is_shortage, sync, sync_tree
 from evopolicygym.judge import delivery
 from evopolicygym.judge.contact_sheet import write_sheet
@@ -29,6 +30,7 @@ from evopolicygym.limits import WORKSPACE_FEEDBACK_BYTES
 from evopolicygym.sandbox.checkpoints import Checkpoint, SnapshotRefused, remove_tree
 from evopolicygym.tasks.conditions import UNTOLD, FeedbackLevel
 from evopolicygym.tasks.splits import Split
+from evopolicygym.tasks.task import Task
 
 BUDGET_SPENT: Final = "budget_spent"
 JUDGE_FAULTS: Final = "judge_faults"
@@ -155,7 +157,7 @@ def _judge(judge: Judge, submission: Submission) -> None:
         failpoint("loaded")
         verdict, results = _play(judge, submission, writer, load)
         wall_s = time.perf_counter() - began
-        shown = [scaled(result, judge.context.task.view.reward_scale) for result in results]
+        shown = [_as_shown(judge.context.task, result) for result in results]
         summary = _summary(judge, submission, verdict, load, shown, wall_s, writer)
         digest = writer.write(summary, load, shown)
         failpoint("feedback-staged")
@@ -168,6 +170,15 @@ def _judge(judge: Judge, submission: Submission) -> None:
     judge.record(
         Judged(submission.number, verdict, played, summary["clipped_actions"], wall_s, summary, digest)
     )  # fmt: skip
+
+
+def _as_shown(task: Task, result: EpisodeResult) -> EpisodeResult:
+    """Return a result at the scale of the rewards that the agent sees. A failed one agrees with the failure return
+    that the agent is told."""
+    factor = task.view.reward_scale
+    return_so_far = result.return_so_far * factor
+    score = min(return_so_far, task.shown_failure_return) if result.error else result.score * factor
+    return replace(result, score=score, return_so_far=return_so_far)
 
 
 def _summary(

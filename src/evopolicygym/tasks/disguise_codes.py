@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+from collections.abc import Iterator
 from typing import Any, Final
 
 import numpy as np
@@ -10,8 +11,9 @@ import numpy as np
 from evopolicygym.tasks.disguise_parts import Draws, Leaf, fitting
 
 LARGEST_TABLE: Final = 4096  # codes; more of them are reversed, not shuffled
-WORD_BYTES: Final = 4  # words are padded to a multiple of this
-PADDING: Final = b"\xff"  # no UTF-8 text holds it
+TOKEN_BYTES: Final = 11  # of a word in one token; a longer word is several tokens
+CONTINUES: Final = 128  # added to the number of bytes in a token whose word goes on in the next one
+SHOWN_LENGTH: Final = 4096  # of text; the same for all tasks, since the longest mission would name one
 LETTERS: Final = "bcdfghjklmnprstv"  # sixteen: one for each half of a byte
 ROUNDS: Final = 4
 
@@ -78,32 +80,42 @@ class CodeTable:
 
 
 class Words:
-    """Text, word by word: the same word is always the same token. A token is the word, enciphered by a Feistel network
-    over its bytes and written in letters."""
+    """Text, word by word: the same word is always the same token, and all tokens are equally long. A token is the word,
+    enciphered by a Feistel network over its bytes and written in letters."""
 
     def __init__(self, draws: Draws, leaf: Leaf) -> None:
         self._keys = [draws.secret() for _ in range(ROUNDS)]
         self._last = ("", "")
-        self.spaces = [{"type": "Text", "max_length": 2 * WORD_BYTES * int(leaf["max_length"])}]
+        longest = (int(leaf["max_length"]) + 1) * (2 * (TOKEN_BYTES + 1) + 1)  # a token and a space for each letter
+        self.spaces = [{"type": "Text", "max_length": max(SHOWN_LENGTH, 1 << longest.bit_length())}]
 
     def show(self, own: list[Any]) -> list[Any]:
         text = str(own[0])
-        if text != self._last[0]:  # most texts stay the same for a whole episode
-            self._last = text, " ".join(map(self._token, text.split(" ")))
+        if not self._last[1] or text != self._last[0]:  # most texts stay the same for a whole episode
+            self._last = text, " ".join(token for word in text.split(" ") for token in self._tokens(word))
         return [self._last[1]]
 
     def read(self, shown: list[Any]) -> list[Any]:
-        return [" ".join(map(self._word, shown[0].split(" ")))]
+        words = [b""]
+        for token in shown[0].split(" "):
+            block = self._block(token)
+            words[-1] += block[1 : 1 + block[0] % CONTINUES]
+            if block[0] < CONTINUES:
+                words.append(b"")
+        return [" ".join(word.decode(errors="surrogatepass") for word in words[:-1])]
 
-    def _token(self, word: str) -> str:
+    def _tokens(self, word: str) -> Iterator[str]:
         data = word.encode(errors="surrogatepass")
-        data = data.ljust(-(-len(data) // WORD_BYTES) * WORD_BYTES, PADDING)
-        return "".join(LETTERS[byte >> 4] + LETTERS[byte & 15] for byte in self._mix(data, self._keys))
+        for start in range(0, max(len(data), 1), TOKEN_BYTES):
+            piece = data[start : start + TOKEN_BYTES]
+            size = len(piece) + (CONTINUES if start + TOKEN_BYTES < len(data) else 0)
+            block = self._mix(bytes([size]) + piece.ljust(TOKEN_BYTES, b"\0"), self._keys)
+            yield "".join(LETTERS[byte >> 4] + LETTERS[byte & 15] for byte in block)
 
-    def _word(self, token: str) -> str:
+    def _block(self, token: str) -> bytes:
         halves = [LETTERS.index(letter) for letter in token]
         data = bytes(16 * high + low for high, low in zip(halves[::2], halves[1::2], strict=True))
-        return self._unmix(data).rstrip(PADDING).decode(errors="surrogatepass")
+        return self._unmix(data)
 
     def _mix(self, data: bytes, keys: list[bytes]) -> bytes:
         left, right = data[: len(data) // 2], data[len(data) // 2 :]

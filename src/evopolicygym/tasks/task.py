@@ -12,6 +12,7 @@ from evopolicygym.limits import Limits
 from evopolicygym.tasks.conditions import TaskView, Variant
 from evopolicygym.tasks.shift import ShiftParameter
 
+LARGEST_ROUNDED: Final = 1e300  # the next round number must be finite
 ANONYMOUS: Final = ("task", "task", 1)  # env, task and env_version of a task whose name is not told
 
 
@@ -108,8 +109,10 @@ class Task:
 
     @property
     def shown_failure_return(self) -> float:
-        """The failure return at the scale of the returns that an agent sees."""
-        return self.failure_return.value * self.view.reward_scale
+        """The failure return at the scale of the returns that an agent sees: of a disguised task the next round number
+        below it, since a power of two leaves its digits recognisable."""
+        value = self.failure_return.value * self.view.reward_scale
+        return value if self.view.variant is not Variant.DISGUISED else _round_below(value)
 
     def check_variant(self, variant: Variant) -> None:
         """Refuse a variant that this task does not have."""
@@ -141,3 +144,12 @@ def _round_above(number: int) -> int:
     """Return the next of 1, 2, 5, 10, 20, 50, ... above a number."""
     scale = int("1".ljust(len(str(number)), "0"))
     return next(factor * scale for factor in (1, 2, 5, 10) if factor * scale > number)
+
+
+def _round_below(number: float) -> float:
+    """Return the next of 0, 1, 2, 5, 10, 20, 50, ... and their negatives that is not above a number."""
+    if not 0.0 < abs(number) < LARGEST_ROUNDED:
+        return number
+    exponent = math.floor(math.log10(abs(number)))
+    near = [float(f"{digit}e{exponent + shift}") for shift in (-1, 0, 1) for digit in (1, 2, 5)]
+    return max(signed for value in near for signed in (value, -value) if signed <= number)
