@@ -10,7 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from evopolicygym.tasks.registry import core16
+from evopolicygym.errors import UserError
+from evopolicygym.judge.events import Closed
+from evopolicygym.runs.folder_names import check_path_is_neutral
+from evopolicygym.runs.open_run import open_run
+from evopolicygym.runs.settings import RunSettings
+from evopolicygym.tasks.registry import core16, find_task
 from server_helpers import COMMAND, TOY, command
 from text_facts import names_of
 
@@ -63,7 +68,7 @@ def test_the_same_agent_finds_the_names_of_a_task_that_is_told(tmp_path, of_any_
     assert {"core16/parking", "parking-v0", "desired_goal"} <= names_told("core16/parking", read - of_any_task)
 
 
-@pytest.mark.parametrize("name", ["acrobot-1", "Acrobot", "my_acrobot/1"])
+@pytest.mark.parametrize("name", ["acrobot-1", "Acrobot", "my_acrobot/1", "myacrobotruns"])
 def test_a_folder_that_names_a_blind_task_is_refused(tmp_path, name):
     """Also for a suite, whose runs lie in its folder."""
     done = command("serve", "core16/acrobot", "--run", tmp_path / name, "--text", "blind")
@@ -72,4 +77,52 @@ def test_a_folder_that_names_a_blind_task_is_refused(tmp_path, name):
     suite.write_text('tasks = ["core16/acrobot"]\nagents = {starter = {}}\ndefaults = {text = "blind"}')
     planned = command("suite", "run", suite, "--folder", tmp_path / name)
     assert planned.returncode == 2 and "names the task (acrobot)" in planned.stderr
+    assert "--folder" in planned.stderr and "--run" not in planned.stderr
     assert not (tmp_path / Path(name).parts[0]).exists()
+
+
+def test_a_link_to_a_folder_that_names_a_blind_task_is_refused(tmp_path):
+    (tmp_path / "acrobot").mkdir()
+    (tmp_path / "link").symlink_to("acrobot")
+    suite = tmp_path / "suite.toml"
+    suite.write_text('tasks = ["core16/acrobot"]\nagents = {starter = {}}\ndefaults = {text = "blind"}')
+    for words in (
+        ("serve", "core16/acrobot", "--run", tmp_path / "link" / "1", "--text", "blind"),
+        ("suite", "run", suite, "--folder", tmp_path / "link" / "1"),
+    ):
+        done = command(*words)
+        assert done.returncode == 2 and "names the task (acrobot)" in done.stderr, done.stderr
+    assert not list((tmp_path / "acrobot").iterdir())
+
+
+def test_a_path_shown_to_the_agent_that_names_a_blind_task_is_refused(tmp_path):
+    notes = tmp_path / "acrobot-notes.txt"
+    notes.touch()
+    words = ("run", "core16/acrobot", "--run", tmp_path / "1", "--text", "blind", "--show", notes, "--agent", "command")
+    done = command(*words, "--", "true")
+    assert done.returncode == 2 and f"sees {notes}, and that path names the task (acrobot)" in done.stderr, done.stderr
+    assert not (tmp_path / "1").exists()
+
+
+def test_a_short_name_within_a_word_does_not_name_a_task(tmp_path):
+    settings = RunSettings.make(task="core16/ant", text="blind")
+    check_path_is_neutral(tmp_path / "constant", settings, find_task("core16/ant"))
+    with pytest.raises(UserError, match=r"names the task \(ant\)"):
+        check_path_is_neutral(tmp_path / "ant_1", settings, find_task("core16/ant"))
+
+
+def test_a_blind_run_that_was_moved_to_a_folder_that_names_its_task_is_not_resumed(tmp_path):
+    neutral, telling = tmp_path / "1", tmp_path / "toy-1"
+    given = {"task": TOY, "text": "blind", "jobs": 1, "seeds": "paper"}
+    with open_run(neutral, **given):
+        pass
+    neutral.rename(telling)
+    with pytest.raises(UserError, match=r"names the task \(toy\)") as raised, open_run(telling, **given):
+        pass
+    assert "Move the run" in raised.value.remedy
+    telling.rename(neutral)
+    with open_run(neutral, **given) as run:
+        run.judge.record(Closed("test"))
+    neutral.rename(telling)
+    with open_run(telling, **given):  # no agent sees it any more
+        pass

@@ -186,7 +186,7 @@ def check_engine(engine: EngineName, jobs: int, ray_address: str | None) -> None
 
 def prepare_suite(file: Path, folder: Path | None, overrides: Sequence[str]) -> PreparedSuite:
     """Read a suite file, or that of a suite's folder, and plan its runs."""
-    from evopolicygym.runs.folder_names import check_path_is_neutral
+    from evopolicygym.runs.folder_names import SUITE_REMEDY, check_path_is_neutral
     from evopolicygym.suites.file import Suite, plan
     from evopolicygym.suites.folder import FILE, SuiteFolder, check_unchanged
 
@@ -196,7 +196,7 @@ def prepare_suite(file: Path, folder: Path | None, overrides: Sequence[str]) -> 
     root = folder or (path.parent if is_resolved else Path("runs", suite.name))
     prepared = PreparedSuite(suite, SuiteFolder(root.absolute()), plan(suite))
     for run in prepared.planned:
-        check_path_is_neutral(prepared.folder.run(run.name), run.settings, run.task)
+        check_path_is_neutral(prepared.folder.run(run.name), run.settings, run.task, SUITE_REMEDY)
     check_unchanged(prepared.folder, prepared.planned)
     return prepared
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import os
 import re
 from pathlib import Path
 from typing import Final
@@ -17,6 +18,10 @@ from evopolicygym.tasks.task import Task
 
 BLIND: Final = "blind"
 DIGITS: Final = 8
+LONG_NAME: Final = 5  # letters
+RUN_REMEDY: Final = "Name a folder with --run whose path does not, or leave --run out."
+MOVED_REMEDY: Final = "Nothing was played. Move the run to a folder whose path does not, and resume it there."
+SUITE_REMEDY: Final = "Nothing was made. Name a folder with --folder whose path does not."
 
 
 def suite_label(settings: RunSettings, task: Task) -> str:
@@ -28,15 +33,38 @@ def suite_label(settings: RunSettings, task: Task) -> str:
     return f"{BLIND}-{hmac.new(load_key(settings.seal_key), named, hashlib.sha256).hexdigest()[:DIGITS]}"
 
 
-def check_path_is_neutral(root: Path, settings: RunSettings, task: Task) -> None:
-    """Raise UserError if the path of a blind run has a name of its task. Mounting it elsewhere would not hide it: the
-    kernel lists the sources of mounts in /proc/self/mountinfo."""
+def resolve_parents(root: Path) -> Path:
+    """Return the path without `..`, which an agent in its sandbox could not follow. A link in the last place stays
+    one."""
+    path = Path(os.path.abspath(root)) if root.name in ("", "..") else root
+    return Path(os.path.realpath(path.parent), path.name)
+
+
+def check_path_is_neutral(root: Path, settings: RunSettings, task: Task, remedy: str = RUN_REMEDY) -> None:
+    """Raise UserError if a path that the agent of a blind run sees has a name of its task: that of the run, or one that
+    it is shown. Mounting it elsewhere would not hide it: the kernel lists the sources of mounts in
+    /proc/self/mountinfo."""
     if not settings.is_blind:
         return
-    path = str(root.absolute()).lower()
-    told = sorted(name for name in task.names() if re.search(rf"(?<![a-z]){re.escape(name)}(?![a-z])", path))
-    if told:
+    for path in settings.agent.shown if settings.agent else ():
+        if found := _name_in(path, task):
+            raise UserError(
+                f"the agent of a blind run sees {found[1]}, and that path names the task ({found[0]})",
+                "Show it a copy whose path does not, or leave it out.",
+            )
+    if found := _name_in(root, task):
         raise UserError(
-            f"the agent of a blind run sees the path of its run, and {root} names the task ({told[0]})",
-            "Name a folder with --run whose path does not, or leave --run out.",
+            f"the agent of a blind run sees the path of its run, and {found[1]} names the task ({found[0]})", remedy
         )
+
+
+def _name_in(path: Path, task: Task) -> tuple[str, Path] | None:
+    """Return a name of the task that a path has, with the path as it is given or with its links followed. Long names
+    count within longer words, too. Short ones do not, nor does the family: "ant" is in "constant"."""
+    for seen in (path.absolute(), resolve_parents(path), Path(os.path.realpath(path))):
+        for name in sorted(task.names()):
+            is_word = len(name) < LONG_NAME or name == task.family.lower()
+            pattern = rf"(?<![a-z]){re.escape(name)}(?![a-z])" if is_word else re.escape(name)
+            if re.search(pattern, str(seen).lower()):
+                return name, seen
+    return None

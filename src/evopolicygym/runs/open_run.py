@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import os
 import secrets
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -36,7 +35,7 @@ from evopolicygym.run_record import Code
 from evopolicygym.runs import disk_reserve, record, workspace
 from evopolicygym.runs.agent_output import Redactor
 from evopolicygym.runs.agent_setup import secret_values
-from evopolicygym.runs.folder_names import check_path_is_neutral
+from evopolicygym.runs.folder_names import MOVED_REMEDY, check_path_is_neutral, resolve_parents
 from evopolicygym.runs.locks import PATIENCE_S, CaseSet, RunLock
 from evopolicygym.runs.run_status import has_begun, read_state, recorded_settings
 from evopolicygym.runs.settings import EngineName, IsolationChoice, RunSettings
@@ -112,7 +111,7 @@ def open_run(
         UserError: A setting is wrong or differs, or the folder holds something else.
         RunIsOwned: Another process owns the run.
     """
-    paths = RunPaths(_resolve_parents(root))
+    paths = RunPaths(resolve_parents(root))
     _set_link_aside(paths.workspace)
     check_run_folder(paths.root)
     is_new = not paths.root.exists()
@@ -131,13 +130,6 @@ def open_run(
             if is_new and not has_begun(paths.root):  # the engine did not start: no package, no jail
                 remove_tree(paths.root)
             raise
-
-
-def _resolve_parents(root: Path) -> Path:
-    """Return the path without `..`, which an agent in its sandbox could not follow. A link in the last place stays
-    one."""
-    path = Path(os.path.abspath(root)) if root.name in ("", "..") else root
-    return Path(os.path.realpath(path.parent), path.name)
 
 
 def _set_link_aside(workspace: Path) -> None:
@@ -223,6 +215,8 @@ def _started(
     opened = read_state(paths.root).opened if has_begun(paths.root) else None
     make_key, recorded = opened is None, opened.facts["ids"]["fingerprint"] if opened else None
     task, splits = settings.played_task(make_key, recorded), settings.splits(make_key)
+    if opened and read_state(paths.root).phase is RunPhase.OPEN:  # it may have been moved; later no agent sees it
+        check_path_is_neutral(paths.root, settings, task, MOVED_REMEDY)
     context = partial(RunContext, task, splits, videos=settings.films, feedback=settings.feedback)
     redactor = Redactor(secret_values(settings.agent) if settings.agent else {})
     with (
