@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -10,6 +12,7 @@ from run_folders import Step, source, write_run
 
 from evopolicygym.analysis.analyze import analyze_runs, summarize_entrants
 from evopolicygym.analysis.stats.hit_rates import HitCount, design_effect, hit_rate, t_quantile, wilson
+from evopolicygym.tasks.ids import comparable_id
 
 
 @pytest.mark.parametrize(
@@ -94,6 +97,32 @@ def test_groups_are_agents_and_demands(tmp_path):
     ]
     assert (found["x", "all"].runs, found["x", "all"].edits["parametric"].n) == (3, 3)
     assert found["y", "other"].runs == 2
+
+
+def test_only_runs_under_the_same_conditions_are_counted_together(tmp_path):
+    """As on the boards of a leaderboard; also where the words for conditions do not tell them apart."""
+    steps = [source("a = 1", validation=1), source("a = 2", validation=2)]
+    conditions: list[dict[str, Any]] = [
+        {}, {}, {"variant": {"name": "disguised", "key": "k"}, "text": "blind"}, {"variant": {"name": "shifted"}},
+        {"budget": 64}, {"packages": {"numpy": "1"}},
+    ]  # fmt: skip
+    for number, facts in enumerate(conditions):
+        run = write_run(tmp_path / str(number), steps, budget=facts.get("budget", 128))
+        fingerprint = run.facts["ids"]["fingerprint"] | facts
+        run.facts["ids"] |= {"fingerprint": fingerprint, "comparable_id": comparable_id(fingerprint)}
+        run.facts["options"] |= {"variant": facts.get("variant", {"name": "plain"})["name"]}
+        run.facts["options"] |= {"text": facts.get("text", "full")}
+        run.rewrite()
+    run = write_run(tmp_path / "weak", steps)
+    run.facts["isolation"] |= {"publishable": False, "policy": "none"}
+    run.rewrite()
+    groups = summarize_entrants(analyze_runs([tmp_path]).runs)
+    numbers = {group.conditions: (group.runs, group.edits["parametric"].n) for group in groups}
+    assert len(groups) == len(numbers) and sorted(numbers.values()) == [(1, 1)] * 5 + [(2, 2)]
+    assert {"disguised", "full text, shifted"} < numbers.keys()
+    (small,) = [name for name in numbers if "budget 64" in name]
+    (weak,) = [name for name in numbers if "isolation below B" in name]
+    assert small.startswith("full text, ") and weak.startswith("full text, ")
 
 
 def test_structure_is_averaged_over_selected_bundles(tmp_path):

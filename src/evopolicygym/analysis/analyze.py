@@ -1,4 +1,4 @@
-"""Analyze all runs below some paths: diagnose each, and summarize them by entrant and group of tasks.
+"""Analyze all runs below some paths: diagnose each, and summarize them by conditions, entrant and group of tasks.
 
 `analyze_runs` gives the diagnoses, `summarize_entrants` hit rates (Table 4), hit rates by edit size
 (Figure 8) and mean structure (Table 3), `flat_row` one row of plain values per run for CSV and data frames.
@@ -6,8 +6,9 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Sequence
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from statistics import fmean
@@ -23,6 +24,7 @@ from evopolicygym.analysis.stats.hit_rates import HitCount, HitRate, hit_rate
 
 FlatRow = dict[str, Any]
 ALL: Final = "all"
+DEFAULT: Final = "default"
 UNGROUPED: Final = "other"
 
 
@@ -49,8 +51,10 @@ def analyze_runs(paths: Sequence[Path]) -> AnalyzedRuns:
 
 @dataclass(frozen=True)
 class EntrantSummary:
-    """Summary of one entrant on the tasks of one demand, or on ``all``. ``structure``: means over the selected code."""
+    """Summary of one entrant under one set of conditions, on the tasks of one demand or on ``all``. ``structure`` has
+    means over the selected code."""
 
+    conditions: str
     entrant: str
     agent: str | None
     model: str | None
@@ -65,28 +69,76 @@ class EntrantSummary:
 
 
 def summarize_entrants(diagnoses: Sequence[Diagnosis]) -> list[EntrantSummary]:
-    """Summarize runs by entrant: each demand that it played and, when there are several, all tasks together."""
-    by_entrant: dict[str, list[Diagnosis]] = defaultdict(list)
+    """Summarize runs by conditions and entrant: each demand that it played and, when there are several, all tasks
+    together."""
+    summaries: list[EntrantSummary] = []
+    for words, members in by_conditions(diagnoses).items():
+        by_entrant: dict[str, list[Diagnosis]] = defaultdict(list)
+        for run in members:
+            by_entrant[run.summary.entrant].append(run)
+        summaries += [summary for _, runs in sorted(by_entrant.items()) for summary in _by_demand(words, runs)]
+    return summaries
+
+
+def by_conditions(diagnoses: Sequence[Diagnosis]) -> dict[str, list[Diagnosis]]:
+    """Group runs that may be counted together, as boards of a leaderboard do: equal conditions, and one comparable_id
+    per task. The most runs come first. Names say how conditions differ from the default ones and, where that is the
+    same for several groups, from each other."""
+    alike: dict[str, list[Diagnosis]] = defaultdict(list)
     for run in diagnoses:
-        by_entrant[run.summary.entrant].append(run)
-    return [summary for _, runs in sorted(by_entrant.items()) for summary in _by_demand(runs)]
+        alike[json.dumps(run.board, sort_keys=True, default=str)].append(run)
+    groups = sorted((group for runs in alike.values() for group in _split_by_id(runs)), key=len, reverse=True)
+    same_words: dict[str, list[list[Diagnosis]]] = defaultdict(list)
+    for group in groups:
+        same_words[group[0].summary.conditions or DEFAULT].append(group)
+    return {_name(group, words, others): group for words, others in same_words.items() for group in others}
 
 
-def _by_demand(runs: Sequence[Diagnosis]) -> list[EntrantSummary]:
+def _split_by_id(runs: Sequence[Diagnosis]) -> Iterator[list[Diagnosis]]:
+    """Yield groups with one comparable_id per task each; the most frequent ones of every task come first."""
+    count = Counter((run.summary.task, run.summary.comparable_id) for run in runs)
+    ids: dict[str, list[str]] = defaultdict(list)
+    for task, comparable_id in sorted(count, key=lambda key: (-count[key], key)):
+        ids[task].append(comparable_id)
+    place = {(task, name): i for task, names in ids.items() for i, name in enumerate(names)}
+    for number in range(max(map(len, ids.values()))):
+        yield [run for run in runs if place[run.summary.task, run.summary.comparable_id] == number]
+
+
+def _name(group: Sequence[Diagnosis], words: str, others: Sequence[Sequence[Diagnosis]]) -> str:
+    """Return a name that no other group of the same words has."""
+    if len(others) == 1:
+        return words
+    boards = [other[0].board for other in others]
+    mine = group[0].board
+    facts = [name for name in mine if any(board.get(name) != mine[name] for board in boards)]
+    named = ", ".join([words, *(f"{name.replace('_', ' ')} {_fact(mine[name])}" for name in facts)])
+    if sum(board == mine for board in boards) > 1:
+        ids = sorted({run.summary.comparable_id for run in group})
+        named += f", {ids[0]}" + (f" and {len(ids) - 1} more" if len(ids) > 1 else "")
+    return named
+
+
+def _fact(value: Any) -> str:
+    return (" and ".join(map(str, value)) or "no") if isinstance(value, list) else str(value)
+
+
+def _by_demand(conditions: str, runs: Sequence[Diagnosis]) -> list[EntrantSummary]:
     demands = sorted({_demand(run) for run in runs})
     parts = {demand: [run for run in runs if _demand(run) == demand] for demand in demands}
     if len(parts) > 1:
         parts[ALL] = list(runs)
-    return [_summarize(name, members) for name, members in parts.items()]
+    return [_summarize(conditions, name, members) for name, members in parts.items()]
 
 
 def _demand(run: Diagnosis) -> str:
     return run.summary.demand or UNGROUPED
 
 
-def _summarize(tasks: str, runs: Sequence[Diagnosis]) -> EntrantSummary:
+def _summarize(conditions: str, tasks: str, runs: Sequence[Diagnosis]) -> EntrantSummary:
     summary = runs[0].summary
     return EntrantSummary(
+        conditions=conditions,
         entrant=summary.entrant,
         agent=summary.agent,
         model=summary.model,

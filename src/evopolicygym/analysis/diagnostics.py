@@ -17,6 +17,7 @@ from evopolicygym.analysis.edits.timeline import (
     timeline,
 )
 from evopolicygym.analysis.gain import LearningCurve, RunGain, learning_curve, run_gain
+from evopolicygym.analysis.leaderboard.boards import conditions, separate_reasons
 from evopolicygym.analysis.leaderboard.selection import candidates
 from evopolicygym.analysis.loading import RunFolder
 from evopolicygym.analysis.scores import entrant
@@ -76,7 +77,7 @@ class RunSummary:
 @dataclass(frozen=True)
 class Diagnosis:
     """Everything that `analyze` computes about one run. ``learning`` is None if a submission that could be selected was
-    never validated."""
+    never validated. ``board``: what runs must have in common to be counted together, as on a leaderboard."""
 
     summary: RunSummary
     spending: Spending
@@ -88,6 +89,7 @@ class Diagnosis:
     structure: CodeSizes
     unresolved_imports: tuple[str, ...]
     timeline: tuple[TimelineEvent, ...]
+    board: dict[str, Any]
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values, with the summary's fields on top."""
@@ -114,6 +116,7 @@ def diagnose(opened: RunFolder) -> Diagnosis:
         ),
         unresolved_imports=tuple(selected.unresolved) if selected else (),
         timeline=events,
+        board=conditions(run.ids.fingerprint) | {"apart": list(separate_reasons(run))},
     )
 
 

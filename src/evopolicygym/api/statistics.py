@@ -46,7 +46,7 @@ class Comparison:
 @dataclass(frozen=True)
 class Analysis:
     """How finished runs went (docs/diagnostics.md). ``runs`` are their diagnoses one by one, ``groups`` the same put
-    together by entrant and kind of task; ``skipped`` are folders that could not be analysed."""
+    together by conditions, entrant and kind of task; ``skipped`` are folders that could not be analysed."""
 
     runs: tuple[Diagnosis, ...]
     groups: tuple[EntrantSummary, ...]

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from evopolicygym.analysis.analyze import EntrantSummary, summarize_entrants
+from evopolicygym.analysis.analyze import DEFAULT, EntrantSummary, summarize_entrants
 from evopolicygym.analysis.diagnostics import CodeSize, Diagnosis
 from evopolicygym.analysis.edits.kinds import EDITS, PAPER_EDITS, SizeClass
 from evopolicygym.analysis.formatting import UNKNOWN, format_fixed, format_gain, format_interval, format_number
@@ -69,10 +69,10 @@ TOKEN_HEADER = (
 )
 EDIT_HEADER = ("run", *EDITS, "phases")
 EDIT_OPTIONAL = ("unknown", "cosmetic", "phases")
-RATE_HEADER = ("agent", "tasks", "runs", "edit", "hits", "number", "rate", "low", "high", "interval of")
+RATE_HEADER = ("conditions", "agent", "tasks", "runs", "edit", "hits", "number", "rate", "low", "high", "interval of")
 RATE_OPTIONAL = ("hits", "runs")
-SIZE_HEADER = ("agent", "tasks", *SizeClass)
-SHAPE_HEADER = ("agent", "tasks", *(field.name for field in fields(CodeSize)))
+SIZE_HEADER = ("conditions", "agent", "tasks", *SizeClass)
+SHAPE_HEADER = ("conditions", "agent", "tasks", *(field.name for field in fields(CodeSize)))
 
 
 def analyze(
@@ -114,7 +114,12 @@ def _show_runs(runs: Sequence[Diagnosis]) -> None:
     _table("progress of the best validation mean", PROGRESS_HEADER, [_progress(run) for run in runs])
     _table("tokens, and feedback files opened between submissions", TOKEN_HEADER, [_tokens(run) for run in runs])
     _table("edits: hits / number, by kind", EDIT_HEADER, [_edits(run) for run in runs], EDIT_OPTIONAL)
-    _table("hit rates by agent, with 95 % intervals clustered by run", RATE_HEADER, _rates(summaries), RATE_OPTIONAL)
+    _table(
+        "hit rates by conditions and agent, with 95 % intervals clustered by run",
+        RATE_HEADER,
+        _rates(summaries),
+        RATE_OPTIONAL,
+    )
     _table("hits / number by edit size", SIZE_HEADER, [_sizes(group) for group in summaries])
     _table("structure of the selected bundles, means", SHAPE_HEADER, [_shape(group) for group in summaries])
 
@@ -125,7 +130,7 @@ def _run(run: Diagnosis) -> Sequence[str]:
         _name(run),
         summary.task,
         summary.entrant,
-        summary.conditions or "default",
+        summary.conditions or DEFAULT,
         format_number(summary.heldout_mean),
         format_number(summary.selected_submission),
         str(spent.accepted),
@@ -222,8 +227,8 @@ def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], op
     print_text()
 
 
-def _group(group: EntrantSummary) -> tuple[str, str]:
-    return group.entrant, group.tasks
+def _group(group: EntrantSummary) -> tuple[str, str, str]:
+    return group.conditions, group.entrant, group.tasks
 
 
 def _name(run: Diagnosis) -> str:

@@ -58,13 +58,14 @@ Key = TypeVar("Key")
 
 @dataclass(frozen=True)
 class Figures:
-    """Figures by number of the board and name of the task. Absent ones have nothing to show."""
+    """Figures by number of the board, name of the task, or conditions (``mix`` and ``sizes``). Absent ones have nothing
+    to show."""
 
     standings: dict[int, Figure]
     scores: dict[tuple[int, str], Figure]
     pareto: dict[int, Figure]
-    mix: Figure | None
-    sizes: Figure | None
+    mix: dict[str, Figure]
+    sizes: dict[str, Figure]
     learning: dict[int, Figure]
     curves: dict[str, Figure]
     steps: dict[str, Figure]
@@ -73,7 +74,7 @@ class Figures:
     def all(self) -> list[Figure]:
         parts: Sequence[Iterable[Figure]] = (
             self.standings.values(), self.learning.values(), self.scores.values(), self.pareto.values(),
-            [figure for figure in (self.mix, self.sizes) if figure], self.curves.values(), self.steps.values(),
+            self.mix.values(), self.sizes.values(), self.curves.values(), self.steps.values(),
             self.timelines.values(),
         )  # fmt: skip
         return [figure for part in parts for figure in part]
@@ -83,8 +84,11 @@ def figures(data: ReportData) -> Figures:
     """Draw every figure that has something to show."""
     styles = entrant_styles(story.entrant for story in data.stories)
     summaries = summarize_entrants([story.diagnosis for story in data.stories])
-    agents = _by_entrant(summaries)
-    mixes = [_mix(summary, agents) for summary in summaries]
+    groups: dict[str, list[EntrantSummary]] = defaultdict(list)
+    for summary in summaries:
+        groups[summary.conditions].append(summary)
+    numbered = dict(zip(groups, ["", *(f"-{number}" for number in range(2, len(groups) + 1))], strict=True))
+    under = {words: f", conditions: {words}" if len(groups) > 1 else "" for words in groups}
     boards = dict(enumerate(data.leaderboard.boards, 1))
     tasks = by_task(data.stories)
     names = {task: f"{number:02}-{_safe(task)}" for number, task in enumerate(tasks, 1)}
@@ -98,8 +102,16 @@ def figures(data: ReportData) -> Figures:
             number: cost_pareto(f"cost-{number}", "Cost and score", board.costs, styles)
             for number, board in boards.items()
         }),
-        mix=edit_mix("edit-kinds", "Kinds of edits by agent and task group", mixes),
-        sizes=hits_by_size("edit-sizes", "New bests by the size of the edit", agents, styles),
+        mix=_known({
+            words: edit_mix(f"edit-kinds{numbered[words]}", f"Kinds of edits by agent and task group{under[words]}",
+                            [_mix(summary, _by_entrant(members)) for summary in members])
+            for words, members in groups.items()
+        }),
+        sizes=_known({
+            words: hits_by_size(f"edit-sizes{numbered[words]}", f"New bests by the size of the edit{under[words]}",
+                                _by_entrant(members), styles)
+            for words, members in groups.items()
+        }),
         learning=_known({
             number: learning_curves(f"learning-{number}", "Learning curves from episode 0", board_curves(board), styles,
                                     NORMALISED)

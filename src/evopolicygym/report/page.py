@@ -28,11 +28,12 @@ from evopolicygym.report.text import clean, minus_signs, number, percent
 def hit_rate_table(summaries: Sequence[EntrantSummary]) -> TextTable:
     """Return Table 4 of the paper, for every kind of edit that occurred."""
     rows = [
-        (summary.entrant, summary.tasks, str(kind), str(summary.runs), str(rate.hits), str(rate.n), *_rate(rate))
+        (summary.conditions, summary.entrant, summary.tasks, str(kind), str(summary.runs), str(rate.hits), str(rate.n),
+         *_rate(rate))
         for summary in summaries for kind in EDITS if (rate := summary.edits[kind]).n
     ]  # fmt: skip
-    columns = ("agent", "tasks", "edit", "runs", "new bests", "edits", "rate", "95 % interval")
-    return TextTable("Hit rates (Table 4)", columns, rows, text=("agent", "tasks", "edit"))
+    columns = ("conditions", "agent", "tasks", "edit", "runs", "new bests", "edits", "rate", "95 % interval")
+    return TextTable("Hit rates (Table 4)", columns, rows, text=("conditions", "agent", "tasks", "edit"))
 
 
 def structure_table(summaries: Sequence[EntrantSummary]) -> TextTable:
@@ -40,6 +41,7 @@ def structure_table(summaries: Sequence[EntrantSummary]) -> TextTable:
     names = [field.name for field in fields(CodeSize)]
     rows = [
         (
+            summary.conditions,
             summary.entrant,
             summary.tasks,
             str(summary.runs),
@@ -47,8 +49,9 @@ def structure_table(summaries: Sequence[EntrantSummary]) -> TextTable:
         )
         for summary in summaries
     ]
-    columns = ("agent", "tasks", "runs", *names)
-    return TextTable("Structure of the selected code (Table 3), means", columns, rows, text=("agent", "tasks"))
+    columns = ("conditions", "agent", "tasks", "runs", *names)
+    text = ("conditions", "agent", "tasks")
+    return TextTable("Structure of the selected code (Table 3), means", columns, rows, text=text)
 
 
 def _rate(rate: HitRate) -> tuple[str, str]:
