@@ -11,6 +11,7 @@ from evopolicygym.report.page import write_page
 from evopolicygym.report.pdf import write_figures
 from evopolicygym.report.report_data import collect_report
 from evopolicygym.report.svg import Figure
+from evopolicygym.tasks.ids import comparable_id
 
 
 def make(runs: Path, out: Path) -> tuple[Page, list[Figure]]:
@@ -34,6 +35,25 @@ def test_it_has_every_figure_and_table(made):
     text = "".join(page.text)
     for words in ("Hit rates (Table 4)", "Structure of the selected code (Table 3)", "95 % interval", "cost: means",
                   "what the feedback was worth", "0 of 12 runs never changed their policy"):  # fmt: skip
+        assert words in text
+
+
+def test_runs_under_other_conditions_share_no_figure_and_no_row(tmp_path):
+    made = [source("a = 1", validation=1), source("a = 2", validation=2)]
+    for number in range(2):
+        write_run(tmp_path / f"runs/plain{number}", made)
+    shifted = write_run(tmp_path / "runs/shifted", made)
+    fingerprint = shifted.facts["ids"]["fingerprint"] | {"variant": {"name": "shifted"}}
+    shifted.facts["ids"] |= {"fingerprint": fingerprint, "comparable_id": comparable_id(fingerprint)}
+    shifted.facts["options"]["variant"] = "shifted"
+    shifted.rewrite()
+    page, drawn = make(tmp_path / "runs", tmp_path / "report.html")
+    titles = {figure.name: figure.title for figure in drawn}
+    for name in ("edit-kinds", "edit-sizes", "01-core16-acrobot-curves", "01-core16-acrobot-steps"):
+        assert titles[name].endswith(", conditions: full text")
+        assert titles[f"{name}-2"].endswith(", conditions: full text, shifted")
+    text = "".join(page.text)
+    for words in ("full text, shiftedtunertuningparametric111", "full texttunertuningparametric222"):
         assert words in text
 
 

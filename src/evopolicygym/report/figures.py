@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 
 from markupsafe import Markup
 
-from evopolicygym.analysis.analyze import ALL, EntrantSummary, summarize_entrants
+from evopolicygym.analysis.analyze import ALL, EntrantSummary, by_conditions, summarize_entrants
 from evopolicygym.analysis.edits.kinds import EDITS, SizeClass
 from evopolicygym.analysis.leaderboard.build import BoardTable, CostRow
 from evopolicygym.analysis.leaderboard.task_table import TaskTable
@@ -58,8 +58,8 @@ Key = TypeVar("Key")
 
 @dataclass(frozen=True)
 class Figures:
-    """Figures by number of the board, name of the task, or conditions (``mix`` and ``sizes``). Absent ones have nothing
-    to show."""
+    """Figures by number of the board, name of the task, and conditions (``mix``, ``sizes``, ``curves``, ``steps``).
+    Absent ones have nothing to show."""
 
     standings: dict[int, Figure]
     scores: dict[tuple[int, str], Figure]
@@ -67,8 +67,8 @@ class Figures:
     mix: dict[str, Figure]
     sizes: dict[str, Figure]
     learning: dict[int, Figure]
-    curves: dict[str, Figure]
-    steps: dict[str, Figure]
+    curves: dict[tuple[str, str], Figure]
+    steps: dict[tuple[str, str], Figure]
     timelines: dict[str, Figure]
 
     def all(self) -> list[Figure]:
@@ -89,6 +89,7 @@ def figures(data: ReportData) -> Figures:
         groups[summary.conditions].append(summary)
     numbered = dict(zip(groups, ["", *(f"-{number}" for number in range(2, len(groups) + 1))], strict=True))
     under = {words: f", conditions: {words}" if len(groups) > 1 else "" for words in groups}
+    parts = _by_task_and_conditions(data.stories)
     boards = dict(enumerate(data.leaderboard.boards, 1))
     tasks = by_task(data.stories)
     names = {task: f"{number:02}-{_safe(task)}" for number, task in enumerate(tasks, 1)}
@@ -117,8 +118,14 @@ def figures(data: ReportData) -> Figures:
                                     NORMALISED)
             for number, board in boards.items()
         }),
-        curves=_known({task: _curves(names[task], task, members, styles) for task, members in tasks.items()}),
-        steps=_known({task: _curves_by_step(names[task], task, members, styles) for task, members in tasks.items()}),
+        curves=_known({
+            (task, words): _curves(names[task], numbered[words], task + under[words], members, styles)
+            for task, words, members in parts
+        }),
+        steps=_known({
+            (task, words): _curves_by_step(names[task], numbered[words], task + under[words], members, styles)
+            for task, words, members in parts
+        }),
         timelines=_known({task: _timeline(names[task], task, members) for task, members in tasks.items()}),
     )  # fmt: skip
 
@@ -129,6 +136,17 @@ def by_task(stories: Sequence[RunStory]) -> dict[str, list[RunStory]]:
     for story in sorted(stories, key=lambda run: (run.diagnosis.summary.task, run.entrant, run.label)):
         grouped[story.diagnosis.summary.task].append(story)
     return dict(grouped)
+
+
+def _by_task_and_conditions(stories: Sequence[RunStory]) -> list[tuple[str, str, list[RunStory]]]:
+    """Return task, conditions and runs for every curve chart: runs under other conditions do not compare."""
+    groups = by_conditions([story.diagnosis for story in stories]).items()
+    words = {run.summary.folder: name for name, members in groups for run in members}
+    parts: dict[tuple[str, str], list[RunStory]] = {}
+    for task, members in by_task(stories).items():
+        for story in members:
+            parts.setdefault((task, words[story.diagnosis.summary.folder]), []).append(story)
+    return [(task, name, members) for (task, name), members in parts.items()]
 
 
 def _known(figures: Mapping[Key, Figure | None]) -> dict[Key, Figure]:
@@ -180,23 +198,28 @@ def _scores(number: int, table: TaskTable, name: str, styles: Mapping[str, Entra
     return forest(f"{name}-scores-{number}", f"Held-out scores on {table.task}", "held-out mean return", dots)
 
 
-def _curves(name: str, task: str, members: Sequence[RunStory], styles: Mapping[str, EntrantStyle]) -> Figure | None:
+def _curves(
+    name: str, suffix: str, task: str, members: Sequence[RunStory], styles: Mapping[str, EntrantStyle]
+) -> Figure | None:
     curves = [
         Curve(run.entrant, run.label, tuple((point.consumed, point.best) for point in run.diagnosis.progress.curve),
               run.diagnosis.spending.charged)
         for run in members
     ]  # fmt: skip
-    return learning_curves(f"{name}-curves", f"Best validation mean so far on {task}", curves, styles, BY_EPISODE)
+    return learning_curves(
+        f"{name}-curves{suffix}", f"Best validation mean so far on {task}", curves, styles, BY_EPISODE
+    )
 
 
 def _curves_by_step(
-    name: str, task: str, members: Sequence[RunStory], styles: Mapping[str, EntrantStyle]
+    name: str, suffix: str, task: str, members: Sequence[RunStory], styles: Mapping[str, EntrantStyle]
 ) -> Figure | None:
     curves = [
         Curve(run.entrant, run.label, tuple((point.steps, point.best) for point in learning.points), learning.steps)
         for run in members if (learning := run.diagnosis.learning)
     ]  # fmt: skip
-    return learning_curves(f"{name}-steps", f"Best validation mean so far on {task}, by steps", curves, styles, BY_STEP)
+    title = f"Best validation mean so far by steps, on {task}"
+    return learning_curves(f"{name}-steps{suffix}", title, curves, styles, BY_STEP)
 
 
 def _timeline(name: str, task: str, members: Sequence[RunStory]) -> Figure | None:

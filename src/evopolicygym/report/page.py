@@ -99,7 +99,6 @@ def _variables(data: ReportData) -> dict[str, Any]:
         "keys": data.leaderboard.keys,
         "draws": data.leaderboard.draws,
         "tasks": tasks,
-        "apart": {task: len({run.diagnosis.summary.comparable_id for run in runs}) > 1 for task, runs in tasks.items()},
         "runs": len(data.stories),
         "entrants": len({story.entrant for story in data.stories}),
         "skipped": data.skipped,
