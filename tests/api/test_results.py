@@ -36,6 +36,15 @@ def test_one_row_per_run_with_the_score_of_the_leaderboard(runs):
     assert set(frame["splits_id"]) == {"paper"} and frame["cost_usd"].isna().all()
 
 
+def test_every_table_has_the_conditions_of_its_run(runs):
+    names = ["text", "variant", "own_models", "feedback"]
+    for table in (runs.runs, runs.submissions, runs.episodes):
+        rows = table.drop_duplicates("folder").set_index("folder")[names]
+        assert rows.loc[[str(run.folder) for run in runs]].to_numpy().tolist() == [
+            [getattr(run.record.options, name) for name in names] for run in runs
+        ]
+
+
 def test_episodes_add_up_to_everything_else(runs):
     """Per-case returns: held-out to scores, validation and train to means of submissions."""
     episodes, submissions = runs.episodes, runs.submissions

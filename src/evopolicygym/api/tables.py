@@ -12,8 +12,9 @@ from evopolicygym.analysis.scores import entrant
 from evopolicygym.api.results import Run
 from evopolicygym.run_record import CheckpointRecord, Result
 
+CONDITIONS: Final = ("text", "variant", "own_models", "feedback")
 RUN: Final = (
-    *("folder", "run", "task", "family", "demand", "entrant", "agent", "model", "seed"),
+    *("folder", "run", "task", "family", "demand", "entrant", *CONDITIONS, "agent", "model", "seed"),
     *("status", "outcome", "closed_because", "stopped_early", "score", "normalised", "missing"),
     *("selected_submission", "validation_mean", *GAIN_COLUMNS, "submissions", "budget", "charged"),
     *("isolation_policy", "isolation_agent", "agent_network", "publishable"),
@@ -21,7 +22,7 @@ RUN: Final = (
     *("turns", "input_tokens", "cached_tokens", "output_tokens", "cost_usd", "agent_wall_s"),
     *("opened", "closed", "finished", "evopolicygym"),
 )
-OF_RUN: Final = ("folder", "run", "task", "entrant")
+OF_RUN: Final = ("folder", "run", "task", "entrant", *CONDITIONS)
 SUBMISSION: Final = (
     *OF_RUN,
     *("submission", "checkpoint", "verdict", "refunded", "selected", "episodes", "charged"),
@@ -151,7 +152,8 @@ def _block(
 
 def _of_run(run: Run) -> dict[str, Any]:
     """Make it once for all rows of a run: the entrant's text can be long, and the rows share it."""
-    return {"folder": str(run.folder), "run": run.id, "task": run.task, "entrant": entrant(run.record)}
+    names = {"folder": str(run.folder), "run": run.id, "task": run.task, "entrant": entrant(run.record)}
+    return names | {name: getattr(run.record.options, name) for name in CONDITIONS}
 
 
 def _heldout(run: Run, checkpoint: CheckpointRecord) -> Result | None:
