@@ -197,14 +197,17 @@ def test_an_own_task_has_generic_changes():
         ('name = "a"\nkind = "action_gain"', "needs low and high"),
         ('name = "a"\nkind = "action_delay"\nlow = 0.5\nhigh = 1.5', "whole numbers"),
         ('name = "a"\nkind = "action_gain"\nlow = 2.0\nhigh = 1.0', "low not above high"),
-        ('name = "a"\nkind = "teleport"', "teleport"),
+        ('name = "a"\nkind = "action_gain"\nlow = 0.5', "needs low and high; high is missing"),
+        ('name = "a"\nkind = "action_gain"\nlo = 0.8\nhigh = 1.2', r"unknown key shift\[0\].lo; did you mean low"),
+        ('name = "a"\nkind = "teleport"', r"shift\[0\].kind is 'teleport'; it can be 'attribute', 'action_order'"),
         ('name = ""\nkind = "action_order"', "needs a name"),
         ('name = "a"\nkind = "action_order"\n[[shift]]\nname = "a"\nkind = "action_order"', "name of its own"),
     ],
 )
 def test_a_wrong_table_is_refused(row, reason):
-    with pytest.raises(UserError, match=reason):
+    with pytest.raises(UserError, match=reason) as refused:
         parse_task(TASK_FILE.format("toys:Toy-v0", f"[[shift]]\n{row}\n"), "own")
+    assert "docs shifted" in str(refused.value)
 
 
 @pytest.mark.parametrize(
@@ -223,12 +226,13 @@ def test_a_table_that_does_not_fit_the_environment_is_refused(parameter, reason)
         simulator.make(task)
 
 
-def test_task_check_finds_a_table_that_fits_only_until_the_reset():
-    """What a reset makes is not there before it."""
+def test_task_check_finds_tables_that_do_not_fit():
+    """A shift of what a reset makes fits only until the first reset."""
     wrong = ShiftParameter("a", ShiftKind.ATTRIBUTE, 1, 2, paths=("car.weight",), after_reset=True)
     task = replace(toy_task(), shift=(wrong,), observation_space="Box(2,) float64", action_space="Discrete(3)")
-    failed = [check for check in check_task(task, n_cases=1, jobs=1) if not check.ok]
-    assert [check.rule for check in failed] == ["the shift fits the environment"] and "car.weight" in failed[0].detail
+    failed = [check for check in check_task(replace(task, disguise={"image": "grid"}), 1, 1) if not check.ok]
+    assert [check.rule for check in failed] == ["the disguise fits the environment", "the shift fits the environment"]
+    assert "no part 'image'" in failed[0].detail and "car.weight" in failed[1].detail
 
 
 def test_a_task_without_a_table_has_no_shifted_variant():

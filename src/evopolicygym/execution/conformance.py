@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from evopolicygym.errors import UserError
 from evopolicygym.execution.engine import LocalEngine
 from evopolicygym.execution.records import Episode, EpisodeResult, FaultReport
 from evopolicygym.sandbox.checkpoints import Checkpoint, CheckpointStore
@@ -20,9 +21,11 @@ from evopolicygym.tasks.contract import brief_text, first_sentence, render
 from evopolicygym.tasks.spaces import Schema, describe
 from evopolicygym.tasks.splits import Case, PaperSplits, Split, cases
 from evopolicygym.tasks.task import SpaceEntry, Task
+from evopolicygym.tasks.translation import translation_of
 
 PLAYS: Final = ("zero", "low", "high", "random")
 CRASH_STEPS: Final = (0, 1, 10)
+DISGUISED: Final = TaskView(TextLevel.BLIND, Variant.DISGUISED, key=bytes(32))
 SHIFT_KEYS: Final = (bytes(32), bytes([1]) * 32)
 PROBE: Final = Path(__file__).parent / "probe" / "policy.py"
 
@@ -73,8 +76,19 @@ def _check_declarations(task: Task, observation: Schema, action: Schema) -> list
         _check_entries("every action entry is named", action, task.action),
         RuleCheck("contract text has every part", all(part.strip() in text for part in _text_parts(task)), ""),
         _check_brief(task),
+        _check_disguise(task, observation, action),
         *([_check_shift(task)] if task.shift else []),
     ]
+
+
+def _check_disguise(task: Task, observation: Schema, action: Schema) -> RuleCheck:
+    """Make the disguise of these spaces: any task can be played in disguise, and its table may not fit them."""
+    rule = "the disguise fits the environment"
+    try:
+        translation_of(task.seen(DISGUISED), observation, action)
+    except UserError as error:
+        return RuleCheck(rule, False, error.message)
+    return RuleCheck(rule, True, "")
 
 
 def _check_shift(task: Task) -> RuleCheck:

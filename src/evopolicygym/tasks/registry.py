@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import is_dataclass
 from difflib import get_close_matches
+from enum import Enum
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from types import NoneType
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -46,20 +49,57 @@ def parse_task(text: str, task_id: str, where: str = "") -> Task:
     """Return the task of a TOML text. ``where`` is the file's name, for error messages."""
     try:
         data: dict[str, Any] = parse_toml(text)
-        _refuse_unknown_keys(data)
+        _check_table(data, Task)
         _refuse_dates(data.get("env_options"))
+        _check_bounds(data.get("shift"))
         return msgspec.convert({"id": task_id, **data}, Task)
     except (ValueError, RecursionError) as error:  # invalid TOML, an invalid number, the wrong shape or depth
+        page = "`evopolicygym docs shifted` explains shifts." if "shift" in str(error) else ""
         raise UserError(
             f"the task file {where or f'of {task_id}'} is not valid: {error}",
-            "`evopolicygym docs tasks` lists its keys.",
+            page or "`evopolicygym docs tasks` lists its keys.",
         ) from error
 
 
-def _refuse_unknown_keys(data: dict[str, Any]) -> None:
-    valid_keys = set(Task.__dataclass_fields__) - {"id", "view"}
-    if unknown := sorted(set(data) - valid_keys):
-        raise msgspec.ValidationError(f"unknown keys {unknown}; the known ones are {sorted(valid_keys)}")
+def _check_table(data: Any, shape: type[Any], where: str = "") -> None:
+    """Refuse unknown keys and unknown words in a table and those below it; msgspec would ignore the former."""
+    if not isinstance(data, dict):
+        return  # msgspec reports the wrong type
+    hints = {name: hint for name, hint in get_type_hints(shape).items() if where or name not in ("id", "view")}
+    for key, value in data.items():
+        if key not in hints:
+            near = get_close_matches(key, list(hints), n=1, cutoff=0.5)
+            known = f"did you mean {near[0]}?" if near else f"the known ones are {sorted(hints)}"
+            raise msgspec.ValidationError(f"unknown key {where}{key}; {known}")
+        for path, item, hint in _below(f"{where}{key}", value, hints[key]):
+            words = list(get_args(hint)) if get_origin(hint) is Literal else _enum_values(hint)
+            if words and item not in words:
+                raise msgspec.ValidationError(f"{path} is {item!r}; it can be {', '.join(map(repr, words))}")
+            if is_dataclass(hint):
+                _check_table(item, hint, f"{path}.")  # type: ignore[arg-type]
+
+
+def _below(path: str, value: Any, hint: Any) -> list[tuple[str, Any, Any]]:
+    """Return a value, or each entry of a list or a table of words, with its place in the file and its type."""
+    inner = [kind for kind in get_args(hint) if kind not in (NoneType, Ellipsis)]
+    if get_origin(hint) is tuple and isinstance(value, list):
+        return [(f"{path}[{number}]", item, inner[0]) for number, item in enumerate(value)]
+    if get_origin(hint) is dict and isinstance(value, dict):
+        return [(f"{path}.{key}", item, inner[1]) for key, item in value.items()]
+    is_optional = NoneType in get_args(hint)
+    return [(path, value, inner[0] if is_optional else hint)]
+
+
+def _enum_values(hint: Any) -> list[str]:
+    return [member.value for member in hint] if isinstance(hint, type) and issubclass(hint, Enum) else []
+
+
+def _check_bounds(shift: Any) -> None:
+    """Refuse a shift that has only one of its bounds: the other would be 0."""
+    for row in shift if isinstance(shift, list) else ():
+        missing = [name for name in ("low", "high") if name not in row] if isinstance(row, dict) else []
+        if len(missing) == 1:
+            raise msgspec.ValidationError(f"shift {row.get('name', '')}: needs low and high; {missing[0]} is missing")
 
 
 def _refuse_dates(options: Any) -> None:
