@@ -57,7 +57,31 @@ def without_score(facts: dict[str, Any], cases: int) -> None:
     facts["ids"]["comparable_id"] = comparable_id(facts["ids"]["fingerprint"])
 
 
+def under(facts: dict[str, Any], variant: dict[str, Any] | None = None, **conditions: str) -> None:
+    """Change the conditions in options and fingerprint, with the id that follows."""
+    fingerprint = facts["ids"]["fingerprint"]
+    facts["options"] |= conditions | ({"variant": variant["name"]} if variant else {})
+    fingerprint |= conditions | ({"variant": variant} if variant else {})
+    facts["ids"]["comparable_id"] = comparable_id(fingerprint)
+
+
+def generated(facts: dict[str, Any], task: str, low: float, high: float) -> None:
+    """Change the task to a generated one with this scale, or give its scale to another task."""
+    fingerprint = facts["ids"]["fingerprint"]
+    facts["task"] |= {"id": task, "scale": {"low": low, "high": high, "draws": 1}}
+    fingerprint |= {"task": task, "world": "0" * 64, "env_options": {"draw": 0, "low": low, "high": high}}
+    facts["ids"]["comparable_id"] = comparable_id(fingerprint)
+
+
+HASHES = {"key": "0" * 64, "disguise": "d-0", "shift": "s-0"}
 FORGED: dict[str, Forge] = {
+    "disguised, but its text is full": lambda facts: under(facts, {"name": "disguised", **HASHES}, text="full"),
+    "blind, but its feedback is video": lambda facts: under(facts, text="blind", feedback="video"),
+    "no key of it": lambda facts: under(facts, {"name": "shifted", "shift": "s-0"}),
+    "no shift of it": lambda facts: under(facts, {"name": "shifted", "key": "0" * 64}),
+    "no disguise of it": lambda facts: under(facts, {"name": "disguised", "key": "0" * 64}, text="blind"),
+    "its scale is empty": lambda facts: generated(facts, "novel/control-1", 2.0, 2.0),
+    "and its scale go together": lambda facts: generated(facts, "core16/acrobot", -500.0, -400.0),
     "heldout_cases is not the number": lambda facts: with_cases(facts, 31),
     "heldout_cases is 0": lambda facts: without_score(facts, 0),
     "heldout_cases is 100000": lambda facts: without_score(facts, 100_000),

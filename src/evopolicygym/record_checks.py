@@ -13,6 +13,8 @@ if TYPE_CHECKING:  # the record's module imports this one
 MOST_CASES: Final = {"validation_cases": 64, "heldout_cases": 256}  # what the splits of a task hold
 
 
+GENERATED: Final = "novel/"  # ids of generated tasks
+VARIANT_HASHES: Final = {"plain": (), "disguised": ("key", "disguise"), "shifted": ("key", "shift")}
 CONDITIONS: Final = {"text": "full", "own_models": "allowed", "feedback": "trajectory"}  # of old records, left unsaid
 
 
@@ -56,14 +58,39 @@ def _wrong_ids(run: RunRecord) -> str | None:
     for name, default in CONDITIONS.items():
         if facts.get(name, default) != getattr(run.options, name):
             return f"{name} is not the one in its fingerprint"
-    variant = facts.get("variant", {"name": "plain"})
-    if not isinstance(variant, dict) or variant.get("name") != run.options.variant:
-        return "variant is not the one in its fingerprint"
-    if run.task.scale and facts.get("env_options") != _drawn(run.task.scale):
-        return "scale is not the one in its fingerprint"
+    if problem := _wrong_conditions(run) or _wrong_scale(run):
+        return problem
     recorded |= {"horizon": run.task.horizon, "failure_return": run.task.failure_return}
     different = [name for name, value in recorded.items() if facts.get(name, value) != value]
     return f"{different[0]} is not the one in its fingerprint" if different else None
+
+
+def _wrong_conditions(run: RunRecord) -> str | None:
+    """Check the variant and its hashes, and that no judge would have refused the conditions."""
+    options, variant = run.options, run.ids.fingerprint.get("variant", {"name": "plain"})
+    if not isinstance(variant, dict) or variant.get("name") != options.variant:
+        return "variant is not the one in its fingerprint"
+    for name in VARIANT_HASHES[options.variant]:
+        if not (isinstance(value := variant.get(name), str) and value):
+            return f"its variant is {options.variant}, but its fingerprint has no {name} of it"
+    if options.variant == "disguised" and options.text != "blind":
+        return f"its task is disguised, but its text is {options.text}, not blind"
+    if options.text == "blind" and options.feedback == "video":
+        return "its text is blind, but its feedback is video, which shows the task"
+    return None
+
+
+def _wrong_scale(run: RunRecord) -> str | None:
+    """Check the scale of a generated task: scores are normalised by it. Only generated tasks have one."""
+    scale, facts = run.task.scale, run.ids.fingerprint
+    is_generated = run.task.id.startswith(GENERATED)
+    if bool(scale) != is_generated or bool(facts.get("world")) != is_generated:
+        return "a generated task, its hash and its scale go together, but it does not have all or none of them"
+    if scale and facts.get("env_options") != _drawn(scale):
+        return "scale is not the one in its fingerprint"
+    if scale and not scale.low < scale.high:
+        return f"its scale is empty: {scale.low} to {scale.high}"
+    return None
 
 
 def _drawn(scale: TaskScale) -> dict[str, Any]:

@@ -74,7 +74,7 @@ def test_one_entrant_on_plain_and_disguised_tasks_has_a_knowledge_gap(tmp_path):
     made = []
     for agent in ("codex", "kimi"):
         for task, score in (("core16/acrobot", -80.0), ("core16/ant", 900.0)):
-            facts = {"text": "blind", "variant": {"name": "disguised", "key": task}}
+            facts = {"text": "blind", "variant": {"name": "disguised", "key": task, "disguise": "d"}}
             made.append(
                 synthetic_run((score, score + 1), task, agent, facts={"text": "brief"}, options={"text": "brief"})
             )
