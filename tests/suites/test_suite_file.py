@@ -85,6 +85,8 @@ def test_variants_are_an_axis_of_a_suite(tmp_path):
 @pytest.mark.parametrize(
     ("more", "said"),
     [("defaults.variant=plain", "cannot both be given"), ("defaults.text=full", "has no text full"),
+     ("variants=[]", "variants is empty"),
+     ("variants=['plain', 'plain']", "one of them twice"),
      ("variants=['hidden']", "'plain', 'disguised' or 'shifted'"),
      ("defaults.text=long", "'brief', 'full' or 'blind'")],
 )  # fmt: skip

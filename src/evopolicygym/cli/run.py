@@ -251,6 +251,8 @@ def _check_finished(root: Path, settings: RunSettings, given: dict[str, Any]) ->
     resume_settings(settings, given, RunPaths(root))
     if jobs := given.get("jobs"):
         check_jobs(jobs)
+    if given.get("seal_key"):
+        stderr.print("the run is finished: nothing is played, and --seal-key was not used")
 
 
 def _option(text: str) -> tuple[str, str]:

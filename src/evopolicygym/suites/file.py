@@ -86,7 +86,7 @@ class Suite(StrictModel):
     tasks: list[str] = Field(min_length=1)
     agents: dict[Name, SuiteAgent] = Field(min_length=1)
     repeats: int = Field(default=1, ge=1, le=1000)
-    variants: list[Variant] = []
+    variants: list[Variant] | None = None
     seed: int = 0
     splits: SuiteSplits = SuiteSplits()
     defaults: RunDefaults = RunDefaults()
@@ -117,13 +117,17 @@ class Suite(StrictModel):
 
     @model_validator(mode="after")
     def _check_variants(self) -> Self:
+        if self.variants == []:
+            raise ValueError("variants is empty, so there is nothing to play: name one, or leave it out")
+        if self.variants and len(set(self.variants)) < len(self.variants):
+            raise ValueError("variants names one of them twice: name each once, and set repeats for more runs")
         if self.variants and self.defaults.variant:
             raise ValueError("variants and defaults.variant cannot both be given: leave one of them out")
         return self
 
     @property
     def played_variants(self) -> list[Variant]:
-        return list(dict.fromkeys(self.variants)) or [self.defaults.variant or Variant.PLAIN]
+        return self.variants or [self.defaults.variant or Variant.PLAIN]
 
     def settings(self, task: str, agent: str, repeat: int, variant: Variant | None = None) -> RunSettings:
         """Return the settings of one run; of the first variant if none is named. An agent's own limits go before those
