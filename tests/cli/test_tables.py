@@ -93,7 +93,7 @@ def test_the_leaderboard_at_80_columns_has_what_a_reader_needs_first():
 
 def test_what_is_left_out_of_lists_is_named():
     assert left_out(cli_on_terminal(80, "agent", "list")) == {"install"}
-    assert left_out(cli_on_terminal(80, "task", "list")) == {"family", "version", "env_id"}
+    assert left_out(cli_on_terminal(80, "task", "list")) == {"family", "version", "env_id", "observation"}
     assert not left_out(cli_on_terminal(200, "agent", "list"))
 
 
