@@ -214,10 +214,13 @@ def test_bounds_of_observations_are_powers_of_two():
     assert (np.ravel(disguise.obs_space["low"]) == -bounds).all()
 
 
-def test_the_horizon_is_a_round_number_above():
-    view = TaskView(TextLevel.BLIND, Variant.DISGUISED, bytes(32))
-    shown = {horizon: toy_task(horizon=horizon).seen(view).shown_horizon for horizon in (1, 9, 11, 50, 720, 999, 1600)}
-    assert shown == {1: 2, 9: 10, 11: 20, 50: 100, 720: 1000, 999: 1000, 1600: 2000}
+def test_the_horizon_is_one_of_three_round_numbers_above():
+    views = [TaskView(TextLevel.BLIND, Variant.DISGUISED, bytes([number] * 32)) for number in range(40)]
+    shown = {
+        horizon: {toy_task(horizon=horizon).seen(view).shown_horizon for view in views}
+        for horizon in (1, 50, 999, 1600)
+    }
+    assert shown == {1: {2, 5, 10}, 50: {100, 200, 500}, 999: {1000, 2000, 5000}, 1600: {2000, 5000, 10000}}
     assert toy_task(horizon=720).shown_horizon == 720
 
 

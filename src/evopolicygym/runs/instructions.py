@@ -17,11 +17,11 @@ from evopolicygym.tasks.spaces import Schema
 
 OWN_MODELS: Final = {
     OwnModels.ALLOWED: """\
-- You may use models of the task that you write yourself, from what you know, from this text or from recorded episodes:
+- You may use models of the task that you write yourself, from what you know, from this text or from feedback:
   inside the policy, for planning for example, and outside it, to try policies before you submit them.""",
     OwnModels.FORBIDDEN: """\
 - You may not use a model of the task, neither inside the policy nor outside it: no copied transition or reward
-  functions, and no episodes simulated without a submission. Parameters may be fitted to recorded episodes.""",
+  functions, and no episodes simulated without a submission. Parameters may be fitted to feedback.""",
 }
 
 
@@ -41,14 +41,15 @@ FEEDBACK: Final = """\
 
 - `summary.json`: status, returns, lengths, mean, errors and the remaining budget; lists are in the order of the cases
   you named{summary}
-- `errors.txt`: all tracebacks
+- `errors.txt`: all tracebacks; if the policy did not load, `stdout.txt` and `stderr.txt` have what it printed
 - `episodes/ep_XXX/` for each episode, in the same order:
 {episode}
 {reading}"""
-SUMMARY: Final = """. `change` has the differences to the last submission that played the same cases, `act_cpu_ms` the
-  CPU time of an action, `worst` the worst episode"""
+SUMMARY: Final = """. `change` has the differences to the last submission that shares at least half of the cases, and
+  to the best one (without failed episodes), `act_cpu_ms` the mean CPU time of an action in each episode (the limit is
+  for every single one), `worst` the worst episode"""
 TRAJECTORY: Final = (
-    "  - `episode.npz`: everything as arrays, exactly",
+    "  - `episode.npz`: everything as arrays, exactly; `action` as it was played, after clipping",
     "  - `trajectory.jsonl`: the same for reading, with rounded numbers: one line per step with `t`, `obs`, `action`,\n"
     "    `reward`; the last one has only the final `obs`",
 )
@@ -68,7 +69,14 @@ NAMES: Final = (
     "`terminated` and `truncated` say how the episode ended.{info}{large} Once `feedback/` is larger than {gibibytes} "
     "GiB, trajectories of the oldest submissions are removed; `removed` in `summary.json` names them."
 )
-INFO: Final = " Numbers that the environment reports beside the reward are `info_NAME` (nan where missing)."
+INFO: Final = (
+    " Numbers that the environment reports beside the reward, if there are any, are `info_NAME` (nan where missing); "
+    "in `trajectory.jsonl`, only the first line and the one that ended the episode have `info`."
+)
+RECORDED: Final = """
+`--check` replays recorded observations of an earlier submission: the actions of your policy do not change them, so a
+policy with memory sees an episode that is not its own. Before there are any, it uses the first one of train case 0.
+"""
 LARGE: Final = ' In `trajectory.jsonl`, `{"npz": NAME, "row": ROW}` stands for `episode[NAME][ROW]`.'
 WIDTH: Final = 120
 
@@ -84,7 +92,8 @@ def job_section() -> str:
 # Your job
 
 Write the best policy you can for the task below. The policy is `system/policy.py`; all files in `system/` belong to it.
-Submit it for training episodes, read the feedback, improve it, and submit again, until the budget is spent.
+Submit it for training episodes, read the feedback, improve it, and submit again, while budget is left and you see a way
+to do better.
 """
 
 
@@ -117,12 +126,13 @@ def rules_section(settings: RunSettings) -> str:
 def submit_section(settings: RunSettings) -> str:
     cases, meaning = example_cases(settings.budget)
     most = min(MAX_EPISODES, settings.budget)
+    has_recordings = settings.feedback in (FeedbackLevel.TRAJECTORY, FeedbackLevel.VIDEO)
     return f"""\
 ## How to submit
 
 ```
 python3 submit.py {cases:12}# submit system/ for {meaning}; any list such as 0-3,7,7
-python3 submit.py --check     # free: load the policy here and let it answer observations; says how long act() takes
+python3 submit.py --check     # free: load the policy here, check its answers to observations and the time of act()
 python3 submit.py --info      # remaining budget, limits, spaces
 python3 submit.py --help
 ```
@@ -130,7 +140,7 @@ python3 submit.py --help
 `submit.py` waits for the result and prints a summary. If it is killed while it waits, run it again without cases: the
 submission continues, and nothing is charged twice. To submit without it, POST {{"env_instances": [0, 1, 2]}} to the URL
 in `EVOPOLICYGYM_SUBMIT_URL` or `door.json`; GET /info and /task are at the same address.
-
+{RECORDED if has_recordings else ""}
 A submission may name at most {most} episodes, and only one runs at a time. `system/` may hold {MAX_BYTES >> 20} MiB in
 {MAX_FILES} files. A refused request costs nothing. A policy that does not import or crashes costs all of its episodes.
 """

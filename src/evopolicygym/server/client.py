@@ -4,7 +4,7 @@
     python3 submit.py 0-7         train cases 0 to 7: eight episodes of the budget
     python3 submit.py 0-3,7,7     any list; order and repeats are kept, each costs one episode
     python3 submit.py             continue to wait for an interrupted submission
-    python3 submit.py --check     load system/policy.py here and let it answer recorded observations: free
+    python3 submit.py --check     load system/policy.py here and check how it answers observations: free
     python3 submit.py --info      remaining budget, limits, spaces (with --json: all of it)
     python3 submit.py --task      the task text
 
@@ -108,7 +108,8 @@ def submit(cases: str | None, as_json: bool) -> int:
     if pending is None and cases is None:
         raise Stop(REFUSED, "nothing to wait for: name the train cases to submit for, such as 0-7 (see --help)")
     if pending is not None:
-        report(f"continuing the interrupted submission for cases {pending['cases']}; nothing is charged again")
+        was = "with system/ as it was when the server received it"
+        report(f"continuing the interrupted submission for cases {pending['cases']}, {was}; nothing is charged again")
         code = wait_for(pending, as_json)
         if cases in (None, pending["cases"]):
             return code

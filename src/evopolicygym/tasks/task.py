@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 import math
 import re
 from dataclasses import dataclass, field, replace
@@ -14,6 +15,7 @@ from evopolicygym.tasks.shift import ShiftParameter
 
 LARGEST_ROUNDED: Final = 1e300  # the next round number must be finite
 ANONYMOUS: Final = ("task", "task", 1)  # env, task and env_version of a task whose name is not told
+SHOWN_HORIZONS: Final = 3  # round numbers that the horizon of a disguised task is drawn from
 
 
 @dataclass(frozen=True)
@@ -104,8 +106,12 @@ class Task:
 
     @property
     def shown_horizon(self) -> int:
-        """The horizon that an agent is told: of a disguised task the next round number above it."""
-        return self.horizon if self.view.variant is not Variant.DISGUISED else _round_above(self.horizon)
+        """The horizon that an agent is told: of a disguised task one of the next round numbers above it, drawn by the
+        key."""
+        if self.view.variant is not Variant.DISGUISED:
+            return self.horizon
+        drawn = hmac.digest(self.view.key, f"shown horizon|{self.id}".encode(), "sha256")[0]
+        return _round_above(self.horizon)[drawn % SHOWN_HORIZONS]
 
     @property
     def shown_failure_return(self) -> float:
@@ -140,10 +146,10 @@ class Task:
         return min(return_so_far, self.failure_return.value)
 
 
-def _round_above(number: int) -> int:
+def _round_above(number: int) -> list[int]:
     """Return the next of 1, 2, 5, 10, 20, 50, ... above a number."""
     scale = int("1".ljust(len(str(number)), "0"))
-    return next(factor * scale for factor in (1, 2, 5, 10) if factor * scale > number)
+    return [factor * scale for factor in (1, 2, 5, 10, 20, 50) if factor * scale > number][:SHOWN_HORIZONS]
 
 
 def _round_below(number: float) -> float:

@@ -57,10 +57,6 @@ class HungUp(BaseException):
     """The judge closed its end: the episode is over."""
 
 
-class DeniedImport(ModuleNotFoundError):
-    pass
-
-
 class _NoOtherModules:
     """Last finder on the path: raises for modules that were not found, with a message that says what may be
     imported."""
@@ -68,8 +64,7 @@ class _NoOtherModules:
     def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
         if path is not None:
             return None
-        kind = DeniedImport if name in DENIED_IMPORTS else ModuleNotFoundError
-        raise kind(f"No module named {name!r}: {MAY_IMPORT}", name=name)
+        raise ModuleNotFoundError(f"No module named {name!r}: {MAY_IMPORT}", name=name)
 
 
 class _CappedOutput(io.RawIOBase):
@@ -203,7 +198,7 @@ def _check_signature(cls: type[Any], arguments: tuple[Any, ...]) -> None:
 def _report_failure(stage: Stage, error: BaseException, folder: str) -> None:
     if isinstance(error, MemoryError):
         stage = Stage.OOM
-    elif isinstance(error, DeniedImport) and stage is Stage.IMPORT:
+    elif stage is Stage.IMPORT and isinstance(error, ModuleNotFoundError) and error.name in DENIED_IMPORTS:
         stage = Stage.DENIED_IMPORT
     elif isinstance(error, InvalidAction):
         stage = Stage.INVALID_ACTION
