@@ -29,7 +29,7 @@ def test_an_agent_gets_scaled_returns_and_the_record_has_the_true_ones(serve):
     server = serve(*DISGUISED, EVOPOLICYGYM_SEAL_KEY=KEYS[0])
     server.policy(POLICY)
     info = server.call("GET", "/info")[1]["env_meta"]
-    assert (info["env"], info["task"], info["max_episode_steps"]) == ("task", "task", 2000)
+    assert (info["env"], info["task"]) == ("task", "task") and info["max_episode_steps"] in (2000, 5000, 10000)
     assert info["action_space"]["n"] > 3
     summary = server.call("POST", "/submit", {"env_instances": [0, 1]})[1]["summary"]
     server.process.kill()
