@@ -331,7 +331,12 @@ def check() -> int:
     module = importlib.util.module_from_spec(spec)
     sys.dont_write_bytecode = True
     spec.loader.exec_module(module)
-    problem = module.check_policy(HERE, info)
+    try:
+        problem = module.check_policy(HERE, info)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise Stop(NOT_LOADED, f"the policy cannot be tried here: {error}; nothing was submitted") from error
     if problem:
         raise Stop(NOT_LOADED, f"{problem}; nothing was submitted")
     return PLAYED
