@@ -132,7 +132,10 @@ class Options(RecordModel):
         return conditions_text(self.text, self.variant, self.own_models, self.feedback)
 
 
-def conditions_text(text: str, variant: str, own_models: str, feedback: str) -> str:
+DEFAULT_CONDITIONS: Final = "brief text"  # what is printed where ``conditions_text`` is empty
+
+
+def conditions_text(text: str, variant: str, own_models: str = "allowed", feedback: str = "trajectory") -> str:
     """Return in words how conditions differ from the default ones; empty if they do not. A disguised task always has
     the blind text."""
     is_implied = variant == "disguised" and text == "blind"

@@ -91,6 +91,11 @@ def test_one_entrant_on_plain_and_disguised_tasks_has_a_knowledge_gap(tmp_path):
     assert "(second): text brief, variant plain" in both and "(second): text blind, variant disguised" in both
     board = run("leaderboard", tmp_path)
     assert board.stdout.count("knowledge gap of ") == 2 and board.returncode == 0
+    write(made[:4:2], tmp_path / "sides" / "plain")
+    write(made[1:4:2], tmp_path / "sides" / "disguised")
+    sides = run("compare", tmp_path / "sides" / "plain", tmp_path / "sides" / "disguised")
+    assert sides.returncode == 0 and "; its knowledge gap is below" in sides.stdout, sides.stderr
+    assert "variant: plain, not disguised" in sides.stdout and "variant.name" not in sides.stdout
 
 
 def test_compare_two_folders(runs):

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 from synthetic_records import fingerprint, suite, synthetic_run
 
+from evopolicygym.analysis.leaderboard.boards import differences
 from evopolicygym.analysis.leaderboard.build import MAX_ENTRANTS, PaperRows, leaderboard
+from evopolicygym.analysis.leaderboard.text_tables import task_scores_table
 from evopolicygym.analysis.stats.estimates import coverage
 from evopolicygym.errors import UserError
 from evopolicygym.reference import paper
@@ -162,6 +164,20 @@ def test_boards_say_their_conditions_and_how_they_differ():
     assert conditions == [("brief", "plain"), ("blind", "disguised"), ("full", "plain")]
     assert made[2].differs == ("text: full, not brief",)
     assert len(made[1].tasks) == 2 and "variant: disguised, not plain" in made[1].differs
+    assert not any(difference.startswith("variant.") for difference in made[1].differs)
+
+
+def test_no_interval_is_printed_where_nothing_varied():
+    (board,) = leaderboard([synthetic_run([5.0, 5.0], name=name) for name in "ab"], [], draws=DRAWS).boards
+    table = task_scores_table(board.tasks[0])
+    row = dict(zip(table.columns, table.rows[0], strict=True))
+    assert row["95% interval"] == "-" and "nothing varied" in row["notes"]
+
+
+def test_keys_of_one_variant_differ_by_short_hashes():
+    first, second = ({"variant": {"name": "shifted", "key": digit * 64}} for digit in "ab")
+    assert differences(first, second) == [f"variant.key: {'a' * 12}, not {'b' * 12}"]
+    assert differences(first, {}) == ["variant: shifted, not plain"]
 
 
 @pytest.mark.parametrize(

@@ -129,7 +129,12 @@ def test_what_takes_runs_takes_them_in_any_form(runs):
 
 def test_scores_are_those_of_the_rules(runs):
     assert all(run.returns == run_score(run.record).returns for run in runs)
-    assert "score=" in repr(runs[0]) and "12 runs" in repr(runs) and len(runs[:3]) == 3
+    assert (
+        "score=" in repr(runs[0])
+        and "conditions='full text'" in repr(runs[0])
+        and "12 runs" in repr(runs)
+        and len(runs[:3]) == 3
+    )
 
 
 def test_a_long_setting_is_kept_once_and_not_for_each_row(tmp_path):

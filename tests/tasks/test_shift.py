@@ -15,7 +15,7 @@ from evopolicygym.fast.catalogue import CATALOGUE
 from evopolicygym.tasks import simulator
 from evopolicygym.tasks.conditions import TaskView, TextLevel, Variant
 from evopolicygym.tasks.ids import comparable_facts
-from evopolicygym.tasks.registry import CORE16_ORDER, core16, parse_task
+from evopolicygym.tasks.registry import CORE16_ORDER, core16, find_task, parse_task
 from evopolicygym.tasks.shift import WHOLE, ShiftDraw, ShiftKind, ShiftParameter
 from evopolicygym.tasks.shift_paths import find_places, parse_index
 from evopolicygym.tasks.task import Task
@@ -236,6 +236,8 @@ def test_task_check_finds_tables_that_do_not_fit():
 
 
 def test_a_task_without_a_table_has_no_shifted_variant():
+    with pytest.raises(UserError, match="novel/rules-1: a generated task has no shifted variant"):
+        find_task("novel/rules-1").check_variant(Variant.SHIFTED)
     with pytest.raises(UserError, match="no shifted variant"):
         shifted(toy_task())
 

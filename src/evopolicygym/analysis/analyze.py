@@ -21,10 +21,10 @@ from evopolicygym.analysis.gain import gain_columns
 from evopolicygym.analysis.loading import Skipped, analyze_folder, find_run_folders
 from evopolicygym.analysis.spending import files_opened
 from evopolicygym.analysis.stats.hit_rates import HitCount, HitRate, hit_rate
+from evopolicygym.run_record import DEFAULT_CONDITIONS
 
 FlatRow = dict[str, Any]
 ALL: Final = "all"
-DEFAULT: Final = "default"
 UNGROUPED: Final = "other"
 
 
@@ -90,7 +90,7 @@ def by_conditions(diagnoses: Sequence[Diagnosis]) -> dict[str, list[Diagnosis]]:
     groups = sorted((group for runs in alike.values() for group in _split_by_id(runs)), key=len, reverse=True)
     same_words: dict[str, list[list[Diagnosis]]] = defaultdict(list)
     for group in groups:
-        same_words[group[0].summary.conditions or DEFAULT].append(group)
+        same_words[group[0].summary.conditions or DEFAULT_CONDITIONS].append(group)
     return {_name(group, words, others): group for words, others in same_words.items() for group in others}
 
 

@@ -15,6 +15,13 @@ def format_number(value: float | None, digits: int = 4) -> str:
     return UNKNOWN if value is None else f"{value:.{digits}g}"
 
 
+def describe_unchanged(unchanged: int, started: int) -> str:
+    """Say how many of the runs with an ``ok`` submission never changed their policy after it."""
+    if started and not unchanged:
+        return "every run changed its policy after the first submission"
+    return f"{unchanged} of {started} runs never changed their policy after the first submission"
+
+
 def format_gain(value: float | None, digits: int = 4) -> str:
     """Return a difference with its sign; 0 has none."""
     return UNKNOWN if value is None else f"{value:+.{digits}g}" if value else "0"

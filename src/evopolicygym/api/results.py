@@ -32,8 +32,11 @@ class Run:
     record: RunRecord
 
     def __repr__(self) -> str:
+        from evopolicygym.run_record import DEFAULT_CONDITIONS
+
         return (
-            f"Run({str(self.folder)!r}, task={self.task!r}, agent={self.agent!r}, score={self.score!r}, "
+            f"Run({str(self.folder)!r}, task={self.task!r}, agent={self.agent!r}, "
+            f"conditions={self.record.options.conditions() or DEFAULT_CONDITIONS!r}, score={self.score!r}, "
             f"outcome={self.outcome!r}, closed_because={self.record.times.closed_because!r})"
         )
 

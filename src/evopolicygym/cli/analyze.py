@@ -12,16 +12,24 @@ from typing import Annotated, Any
 
 import typer
 
-from evopolicygym.analysis.analyze import DEFAULT, EntrantSummary, summarize_entrants
+from evopolicygym.analysis.analyze import EntrantSummary, summarize_entrants
 from evopolicygym.analysis.diagnostics import CodeSize, Diagnosis
 from evopolicygym.analysis.edits.kinds import EDITS, PAPER_EDITS, SizeClass
-from evopolicygym.analysis.formatting import UNKNOWN, format_fixed, format_gain, format_interval, format_number
+from evopolicygym.analysis.formatting import (
+    UNKNOWN,
+    describe_unchanged,
+    format_fixed,
+    format_gain,
+    format_interval,
+    format_number,
+)
 from evopolicygym.analysis.gain import EPISODES
 from evopolicygym.analysis.spending import files_opened
 from evopolicygym.analysis.stats.hit_rates import HitRate
 from evopolicygym.cli.options import RunFolders
 from evopolicygym.cli.output import print_json, print_skipped, print_table, print_text
 from evopolicygym.errors import UserError
+from evopolicygym.run_record import DEFAULT_CONDITIONS
 
 RUN_HEADER = (
     "run",
@@ -130,7 +138,7 @@ def _run(run: Diagnosis) -> Sequence[str]:
         _name(run),
         summary.task,
         summary.entrant,
-        summary.conditions or DEFAULT,
+        summary.conditions or DEFAULT_CONDITIONS,
         format_number(summary.heldout_mean),
         format_number(summary.selected_submission),
         str(spent.accepted),
@@ -160,7 +168,7 @@ def _gain(run: Diagnosis, marks: Sequence[int]) -> Sequence[str]:
 def _unchanged(runs: Sequence[Diagnosis]) -> str:
     started = [run.gain for run in runs if run.gain.submission is not None]
     unchanged = sum(gain.unchanged is True for gain in started)
-    return f"{unchanged} of {len(started)} runs never changed their policy after the first submission"
+    return describe_unchanged(unchanged, len(started))
 
 
 def _progress(run: Diagnosis) -> Sequence[str]:

@@ -19,17 +19,19 @@ def compare(
     sure. A folder with several entrants counts as one side for each. The knowledge gap of an entrant is shown where it
     has runs on plain and on disguised tasks."""
     from evopolicygym.api.statistics import compare
-    from evopolicygym.cli.compare_text import show_pairs
+    from evopolicygym.cli.compare_text import is_in_gap, show_pairs
     from evopolicygym.cli.leaderboard_text import show_knowledge_gap
 
     made = compare(*paths)
     if json:
         print_json(made.as_dict())
     else:
-        show_pairs(made.pairs, made.sides)
+        show_pairs(made.pairs, made.sides, made.knowledge_gaps)
         for gap in made.knowledge_gaps:
             show_knowledge_gap(gap)
     print_skipped(made.skipped)
-    is_incomplete = any(side.missing for side in made.sides) or any(pair.not_compared for pair in made.pairs)
+    not_compared = [(pair, task) for pair in made.pairs for task in pair.not_compared]
+    is_missing = not all(is_in_gap(pair, task, made.knowledge_gaps) for pair, task in not_compared)
+    is_incomplete = any(side.missing for side in made.sides) or is_missing
     if made.skipped or is_incomplete:
         raise typer.Exit(1)

@@ -15,6 +15,7 @@ from evopolicygym.analysis.formatting import (
     format_with_interval,
 )
 from evopolicygym.analysis.gain import GainDifference
+from evopolicygym.analysis.knowledge_gap import KnowledgeGap
 from evopolicygym.analysis.stats.estimates import CONFIDENCE_LEVEL
 from evopolicygym.analysis.stats.power import CASES, POWER, RunsNeeded
 from evopolicygym.cli.output import print_table, print_text
@@ -37,12 +38,24 @@ GAINS = ("task", "gain, first", "gain, second", "difference", LEVEL, "area, firs
 OVERALL = "overall, normalised"
 
 
-def show_pairs(pairs: Sequence[PairComparison], sides: Sequence[ComparedEntrant]) -> None:
+def is_in_gap(pair: PairComparison, task: str, gaps: Sequence[KnowledgeGap]) -> bool:
+    """Whether two sides are one entrant whose knowledge gap on this task is shown. Labels of such sides are the entrant
+    and a path."""
+    return any(
+        all(label.startswith(f"{gap.entrant} (") for label in (pair.first, pair.second))
+        and any(shown.task == task for shown in gap.tasks)
+        for gap in gaps
+    )
+
+
+def show_pairs(
+    pairs: Sequence[PairComparison], sides: Sequence[ComparedEntrant], gaps: Sequence[KnowledgeGap] = ()
+) -> None:
     conditions = [pair.conditions for pair in pairs if pair.tasks]
     names = dict.fromkeys(name for facts in conditions for name in facts)
     differing = [name for name in names if len({str(facts.get(name)) for facts in conditions}) > 1]
     for pair in pairs:
-        _show_pair(pair, differing)
+        _show_pair(pair, differing, gaps)
     for side in sides:
         for run, reason in side.missing.items():
             print_text(f"missing: {side.label}, {run}: {reason}")
@@ -54,7 +67,7 @@ def show_pairs(pairs: Sequence[PairComparison], sides: Sequence[ComparedEntrant]
         print_text("gain: selected minus first submission on held-out; area: under the normalised curve from episode 0")
 
 
-def _show_pair(pair: PairComparison, differing: Sequence[str]) -> None:
+def _show_pair(pair: PairComparison, differing: Sequence[str], gaps: Sequence[KnowledgeGap]) -> None:
     """Show a pair. ``differing``: conditions that are not the same for all pairs that are shown."""
     conditions = ", ".join(f"{name} {pair.conditions.get(name)}" for name in differing if pair.tasks)
     print_text(f"{pair.first} (first) against {pair.second} (second){f': {conditions}' if conditions else ''}")
@@ -70,7 +83,8 @@ def _show_pair(pair: PairComparison, differing: Sequence[str]) -> None:
             f"  overall: {pair.normalised_tasks} tasks; runs of each side on each task to separate the two: {plans}"
         )
     for task, reason in pair.not_compared.items():
-        print_text(f"  not compared: {task}: {reason}")
+        gap = "; its knowledge gap is below" if is_in_gap(pair, task, gaps) else ""
+        print_text(f"  not compared: {task}: {reason}{gap}")
     print_text()
 
 

@@ -13,6 +13,7 @@ from evopolicygym.cli.options import Json, TaskName
 from evopolicygym.cli.output import (
     describe_cases,
     episode_progress,
+    name_task,
     print_fields,
     print_json,
     print_table,
@@ -38,6 +39,7 @@ from evopolicygym.execution.evaluation import (
 )
 from evopolicygym.execution.records import EpisodeResult
 from evopolicygym.reference.paper import HELDOUT_CASES, best_agent, published
+from evopolicygym.run_record import DEFAULT_CONDITIONS, conditions_text
 from evopolicygym.runs.settings import CORES, EngineName, IsolationChoice, Seeds
 from evopolicygym.sandbox.policy.jail import MEANING, Level
 from evopolicygym.tasks.conditions import Variant
@@ -158,7 +160,9 @@ def _failures(report: Evaluation) -> Iterator[str]:
 
 def _summary(report: Evaluation) -> Iterator[tuple[str, str]]:
     scores = report.returns
-    yield "task", f"{report.task.id} ({report.task.env_id}), {describe_cases(report.splits_id, report.split)}"
+    task, cases = report.task, describe_cases(report.splits_id, report.split)
+    yield "task", f"{name_task(task.id, task.env_id)}, {cases}"
+    yield "conditions", conditions_text(task.view.text, task.view.variant) or DEFAULT_CONDITIONS
     files = f"{report.checkpoint.files} file{'s' if report.checkpoint.files != 1 else ''}"
     yield "policy", f"{report.checkpoint.hash[:16]} ({files}, {report.checkpoint.bytes} bytes)"
     if report.mean is not None:

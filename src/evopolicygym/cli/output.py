@@ -87,6 +87,11 @@ def print_skipped(skipped: tuple[Skipped, ...]) -> None:
         stderr.print(f"skipped {folder.path}: {folder.why}")
 
 
+def name_task(task: str, env: str) -> str:
+    """Return the id of a task, with that of its environment where it is another."""
+    return task if task == env else f"{task} ({env})"
+
+
 def describe_cases(splits_id: str, split: str = "") -> str:
     """Name the cases of a splits id, of all splits or of one."""
     cases = f"{split} cases".strip()

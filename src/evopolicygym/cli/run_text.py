@@ -12,11 +12,29 @@ from typing import Final
 from rich.text import Text
 
 from evopolicygym.analysis.formatting import format_gain, format_interval, pluralize
-from evopolicygym.cli.output import describe_cases, print_fields, print_json, print_table, print_text, stderr, stdout
+from evopolicygym.cli.output import (
+    describe_cases,
+    name_task,
+    print_fields,
+    print_json,
+    print_table,
+    print_text,
+    stderr,
+    stdout,
+)
 from evopolicygym.errors import Fault
 from evopolicygym.judge.state import RunPhase, RunState
 from evopolicygym.printable import one_line
-from evopolicygym.run_record import CheckpointRecord, OutcomeKind, Repeat, Result, RunRecord, SubmissionRecord, load
+from evopolicygym.run_record import (
+    DEFAULT_CONDITIONS,
+    CheckpointRecord,
+    OutcomeKind,
+    Repeat,
+    Result,
+    RunRecord,
+    SubmissionRecord,
+    load,
+)
 
 BAR: Final = 24
 REFRESH_S: Final = 0.25
@@ -184,8 +202,8 @@ def _end(record: RunRecord) -> list[tuple[str, str]]:
 def _lines(record: RunRecord) -> list[tuple[str, str]]:
     budget, outcome, submissions = record.budget, record.outcome, pluralize(len(record.submissions), "submission")
     lines = [
-        ("task", f"{record.task.id} ({record.task.env_id}), {describe_cases(record.ids.splits_id)}"),
-        *([("conditions", told)] if (told := record.options.conditions()) else []),
+        ("task", f"{name_task(record.task.id, record.task.env_id)}, {describe_cases(record.ids.splits_id)}"),
+        ("conditions", record.options.conditions() or DEFAULT_CONDITIONS),
         ("budget", f"{budget.charged} of {pluralize(budget.total, 'episode')} used in {submissions}"),
         ("isolation", f"policy {record.isolation.policy}, agent {record.isolation.agent}"),
         ("ids", f"comparable_id {record.ids.comparable_id}, bit_id {record.ids.bit_id}"),

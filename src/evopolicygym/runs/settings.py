@@ -281,7 +281,7 @@ def _validated(kind: type[Model], values: Mapping[str, Any], called: Mapping[str
         if bound := BOUNDS.get(first["type"]):
             limit = first["ctx"][bound[0]]
             raise UserError(f"{shown} must be {bound[1]} {limit:.15g} (got: {first['input']!r:.{SHOWN}})") from error
-        raise UserError(f"{shown}: {first['msg']}{given}") from error
+        raise UserError(f"{shown}: {first['msg'].removeprefix('Value error, ')}{given}") from error
 
 
 def flatten(values: Mapping[str, Any], within: str = "") -> dict[str, Any]:

@@ -14,6 +14,7 @@ from evopolicygym.tasks.conditions import TaskView, Variant
 from evopolicygym.tasks.shift import ShiftParameter
 
 LARGEST_ROUNDED: Final = 1e300  # the next round number must be finite
+GENERATED: Final = "novel/"  # ids of generated tasks begin so
 ANONYMOUS: Final = ("task", "task", 1)  # env, task and env_version of a task whose name is not told
 SHOWN_HORIZONS: Final = 3  # round numbers that the horizon of a disguised task is drawn from
 
@@ -122,6 +123,11 @@ class Task:
 
     def check_variant(self, variant: Variant) -> None:
         """Refuse a variant that this task does not have."""
+        if variant is Variant.SHIFTED and not self.shift and self.id.startswith(GENERATED):
+            raise UserError(
+                f"{self.id}: a generated task has no shifted variant",
+                "Its rules are drawn from your sealing key as they are; the Core16 tasks have a shifted variant.",
+            )
         if variant is Variant.SHIFTED and not self.shift:
             raise UserError(
                 f"{self.id} has no shifted variant: its task file has no table [[shift]]",

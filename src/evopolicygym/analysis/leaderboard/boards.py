@@ -7,6 +7,7 @@ agent, or with extra hosts or files for the agent are always on separate boards.
 from __future__ import annotations
 
 import json
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -35,6 +36,9 @@ MACHINE_FIELD: Final = "on"
 # Conditions that a fingerprint leaves out where they are as they were before there was a choice.
 UNSTATED: Final = {"text": "full", "own_models": "allowed", "feedback": "trajectory", "variant": {"name": "plain"}}
 ABSENT: Final = "nothing"
+VARIANT: Final = "variant"
+HASH: Final = re.compile("[0-9a-f]{64}")
+SHORT_HASH: Final = 12
 
 
 def conditions(fingerprint: Fingerprint) -> dict[str, Any]:
@@ -46,10 +50,25 @@ def conditions(fingerprint: Fingerprint) -> dict[str, Any]:
 
 def differences(this: Fingerprint, other: Fingerprint) -> list[str]:
     """List differences that can change a score, as ``budget: 64, not 128``. The machine changes only last bits."""
-    mine, theirs = (dict(_flat(UNSTATED | dict(fingerprint))) for fingerprint in (this, other))
+    mine, theirs = (_flat_facts(fingerprint) for fingerprint in (this, other))
     names = [name for name in {**mine, **theirs} if name.split(".")[0] != MACHINE_FIELD]
-    pairs = [(name, mine.get(name, ABSENT), theirs.get(name, ABSENT)) for name in names]
-    return [f"{name}: {here}, not {there}" for name, here, there in pairs if here != there]
+    pairs = [
+        (name, mine.get(name, ABSENT), theirs.get(name, ABSENT))
+        for name in names
+        if not name.startswith(f"{VARIANT}.") or (name in mine and name in theirs)  # else the variants differ
+    ]
+    return [f"{name}: {_short(here)}, not {_short(there)}" for name, here, there in pairs if here != there]
+
+
+def _flat_facts(fingerprint: Fingerprint) -> dict[str, Any]:
+    """Return facts by dotted names, the variant by its name alone, with or without further facts about it."""
+    facts = dict(_flat(UNSTATED | dict(fingerprint)))
+    return {(VARIANT if name == f"{VARIANT}.name" else name): value for name, value in facts.items()}
+
+
+def _short(value: Any) -> Any:
+    """Return a hash by its first digits."""
+    return value[:SHORT_HASH] if isinstance(value, str) and HASH.fullmatch(value) else value
 
 
 def _flat(fingerprint: Fingerprint, before: str = "") -> Iterator[tuple[str, Any]]:

@@ -10,6 +10,7 @@ from typing import Final
 from evopolicygym.analysis.formatting import (
     UNKNOWN,
     coverage_warning,
+    describe_unchanged,
     format_count,
     format_fixed,
     format_gain,
@@ -102,7 +103,7 @@ def unchanged_runs(board: BoardTable) -> str:
     gains = [row.gain for table in board.tasks for row in table.rows if row.gain]
     started = sum(gain.started for gain in gains)
     unchanged = sum(gain.unchanged for gain in gains)
-    return f"{unchanged} of {started} runs never changed their policy after the first submission" if started else ""
+    return describe_unchanged(unchanged, started) if started else ""
 
 
 def knowledge_gap_table(gap: KnowledgeGap) -> TextTable:
@@ -189,7 +190,7 @@ def _task_row(row: TaskRow, table: TaskTable) -> tuple[str, ...]:
         str(row.runs),
         format_number(row.checkpoints),
         format_number(row.score, 6),
-        format_interval(row.interval),
+        format_interval(row.interval if _has_width(row) else None),
         format_number(row.gain.first if row.gain else None, 6),
         format_gain(row.gain.gain.value if row.gain and row.gain.gain else None),
         format_ranks(row.places),
@@ -201,10 +202,15 @@ def _task_row(row: TaskRow, table: TaskTable) -> tuple[str, ...]:
     )
 
 
+def _has_width(row: TaskRow) -> bool:
+    """Whether anything varied: equal returns on a few cases do not prove that all cases are equal."""
+    return row.interval is not None and row.interval.low < row.interval.high
+
+
 def _notes(row: TaskRow, table: TaskTable) -> Iterator[str]:
     if row.scope != FULL_SCOPE:
         yield row.scope
-    if row.interval:
+    if _has_width(row):
         yield from coverage_warning(row.coverage, row.runs)
     if row.beats_trivial is False:
         best = max(table.trivial, key=table.trivial.__getitem__)
