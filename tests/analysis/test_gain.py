@@ -251,7 +251,7 @@ def variant_run(task: str, score: float, variant: str = "plain", text: str = "br
     """Return a run on four cases, with the conditions in its fingerprint as a judge writes them."""
     facts: dict[str, Any] = {"text": text} | more.pop("facts", {})
     if variant != "plain":
-        facts["variant"] = {"name": variant, "key": key}
+        facts["variant"] = {"name": variant, "key": key, {"disguised": "disguise", "shifted": "shift"}[variant]: "d"}
     run = synthetic_run([score + 1, score - 1, score, score], task, facts=facts,
                         options={"variant": variant, "text": text}, **more)  # fmt: skip
     assert contradiction(run) is None

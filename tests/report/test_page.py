@@ -43,7 +43,7 @@ def test_runs_under_other_conditions_share_no_figure_and_no_row(tmp_path):
     for number in range(2):
         write_run(tmp_path / f"runs/plain{number}", made)
     shifted = write_run(tmp_path / "runs/shifted", made)
-    fingerprint = shifted.facts["ids"]["fingerprint"] | {"variant": {"name": "shifted"}}
+    fingerprint = shifted.facts["ids"]["fingerprint"] | {"variant": {"name": "shifted", "key": "k", "shift": "s"}}
     shifted.facts["ids"] |= {"fingerprint": fingerprint, "comparable_id": comparable_id(fingerprint)}
     shifted.facts["options"]["variant"] = "shifted"
     shifted.rewrite()
