@@ -116,6 +116,8 @@ def test_the_plan_starts_nothing(tmp_path):
     assert plan.returncode == 0 and not work.folder.exists()
     total = json.loads(plan.stdout)["total"]
     assert total["runs"] == 16 and total["episodes"] == 16 * (8 * 3 + 9) and total["core_hours"] > 0
+    both = work.run("--dry-run", "--set", 'tasks="core16"', "--set", 'variants=["plain", "disguised"]')
+    assert "runs by variant: plain 16, disguised 16" in both.stdout, both.stderr
 
 
 def test_a_failed_run_does_not_stop_others(tmp_path, monkeypatch):

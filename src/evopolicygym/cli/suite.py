@@ -82,7 +82,7 @@ def _show_plan(prepared: api.PreparedSuite, json: bool) -> None:
     if json:
         print_json(costs.facts())
     else:
-        suite_text.show_estimate(prepared.suite.name, costs)
+        suite_text.show_estimate(prepared.suite.name, costs, [run.settings.variant for run in prepared.planned])
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +18,7 @@ from evopolicygym.cli.output import print_table, print_text, stderr, stdout
 from evopolicygym.printable import one_line
 from evopolicygym.suites.estimate import CostEstimate, SuiteEstimate
 from evopolicygym.suites.status import SuiteRow, SuiteRunStatus
+from evopolicygym.tasks.conditions import Variant
 
 BAR: Final = 12
 TENTHS: Final = 10
@@ -61,7 +63,8 @@ def show_status(name: str, rows: Sequence[SuiteRow]) -> None:
     stdout.print(status_table(name, rows, width=stdout.width))
 
 
-def show_estimate(name: str, estimate: SuiteEstimate) -> None:
+def show_estimate(name: str, estimate: SuiteEstimate, variants: Sequence[Variant]) -> None:
+    """Show what the remaining runs may cost. ``variants``: the one of each planned run."""
     print_text(f"{name}: remaining work")
     print_table(
         ("agent", "runs", "done", "episodes at most", "core-hours at most", "dollars"),
@@ -70,6 +73,9 @@ def show_estimate(name: str, estimate: SuiteEstimate) -> None:
             for cost in (*estimate.agents, estimate.total)
         ],
     )
+    if set(variants) - {Variant.PLAIN}:
+        counts = ", ".join(f"{variant} {number}" for variant, number in Counter(variants).items())
+        print_text(f"runs by variant: {counts}")
     stdout.block(estimate.notes())
 
 
