@@ -7,7 +7,7 @@ import stat
 
 import pytest
 
-from evopolicygym.sandbox.checkpoints import CheckpointStore, SnapshotRefused
+from evopolicygym.sandbox.checkpoints import CheckpointStore, SnapshotRefused, remove_tree
 
 
 @pytest.fixture
@@ -88,3 +88,20 @@ def test_too_large_folders_are_refused_without_a_trace(store, source):
 def test_a_folder_that_is_not_there_is_named(store, tmp_path):
     with pytest.raises(SnapshotRefused, match="is not a folder"):
         store.snapshot(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize("depth", [3, 3000])
+def test_a_tree_of_any_depth_is_removed(tmp_path, depth):
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    descriptor = os.open(tree, os.O_RDONLY)
+    for _ in range(depth):
+        with open(os.open("file", os.O_WRONLY | os.O_CREAT, dir_fd=descriptor), "w") as file:
+            file.write("x")
+        os.mkdir("inner", dir_fd=descriptor)
+        inner = os.open("inner", os.O_RDONLY, dir_fd=descriptor)
+        os.close(descriptor)
+        descriptor = inner
+    os.close(descriptor)
+    remove_tree(tree)
+    assert not tree.exists()

@@ -224,7 +224,30 @@ def remove_tree(folder: str | Path) -> None:
     for parent, _, _ in os.walk(folder):
         with suppress(FileNotFoundError):
             os.chmod(parent, 0o755)
-    shutil.rmtree(folder, ignore_errors=True)
+    with suppress(RecursionError):
+        shutil.rmtree(folder, ignore_errors=True)
+        return
+    with suppress(OSError):
+        _flatten(Path(folder))
+        os.rmdir(folder)
+
+
+def _flatten(folder: Path) -> None:
+    """Empty a folder that is nested too deep for recursion: inner folders are moved up before they are removed, so that
+    no path grows."""
+    number = 0
+    while inner := [entry.path for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False)]:
+        for path in inner:
+            os.chmod(path, 0o755)
+            for entry in list(os.scandir(path)):
+                if entry.is_dir(follow_symlinks=False):
+                    number += 1
+                    os.rename(entry.path, folder / f".moved-{number}")
+                else:
+                    os.unlink(entry.path)
+            os.rmdir(path)
+    for entry in list(os.scandir(folder)):
+        os.unlink(entry.path)
 
 
 # Names of files that other programs execute by themselves when a person enters a folder: repositories of version
