@@ -103,8 +103,8 @@ def test_only_runs_under_the_same_conditions_are_counted_together(tmp_path):
     """As on the boards of a leaderboard; also where the words for conditions do not tell them apart."""
     steps = [source("a = 1", validation=1), source("a = 2", validation=2)]
     conditions: list[dict[str, Any]] = [
-        {}, {}, {"variant": {"name": "disguised", "key": "k"}, "text": "blind"}, {"variant": {"name": "shifted"}},
-        {"budget": 64}, {"packages": {"numpy": "1"}},
+        {}, {}, {"variant": {"name": "disguised", "key": "k", "disguise": "d"}, "text": "blind"},
+        {"variant": {"name": "shifted", "key": "k", "shift": "s"}}, {"budget": 64}, {"packages": {"numpy": "1"}},
     ]  # fmt: skip
     for number, facts in enumerate(conditions):
         run = write_run(tmp_path / str(number), steps, budget=facts.get("budget", 128))

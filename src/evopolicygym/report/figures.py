@@ -87,7 +87,7 @@ def figures(data: ReportData) -> Figures:
     groups: dict[str, list[EntrantSummary]] = defaultdict(list)
     for summary in summaries:
         groups[summary.conditions].append(summary)
-    numbered = dict(zip(groups, ["", *(f"-{number}" for number in range(2, len(groups) + 1))], strict=True))
+    numbered = {group: f"-{number}" if number > 1 else "" for number, group in enumerate(groups, 1)}
     under = {words: f", conditions: {words}" if len(groups) > 1 else "" for words in groups}
     parts = _by_task_and_conditions(data.stories)
     boards = dict(enumerate(data.leaderboard.boards, 1))
