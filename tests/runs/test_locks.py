@@ -13,7 +13,7 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
-from test_foreign_folders import reconfigure
+from test_foreign_folders import reconfigure, rewrite
 
 from conftest import policy_source, write_policy
 from evopolicygym.errors import UserError
@@ -288,5 +288,6 @@ def test_eager_validation_is_refused_and_old_runs_that_had_it_still_read(serve, 
     assert server.submit([0])[0] == 200
     server.kill()
     reconfigure(server.root, 'validate_when = "eager"', agreed=True)
+    rewrite(server.root, lambda opened: opened["facts"]["options"].__setitem__("validate_when", "eager"))
     assert command("finish", server.root).returncode == 0
     assert command("verify", server.root).returncode == 0

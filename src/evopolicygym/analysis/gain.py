@@ -1,4 +1,4 @@
-"""What the feedback was worth: the first submission against the selected one, and learning curves from episode 0.
+"""The worth of the feedback: the first submission against the selected one, and learning curves from episode 0.
 
 The first ``ok`` submission shows what an agent could do before it had feedback on any policy of its own. The gain is
 the score of the selected submission minus that of the first. docs/scoring.md defines every number.
@@ -43,7 +43,7 @@ class Gain:
 
 @dataclass(frozen=True)
 class RunGain:
-    """What the feedback was worth in one run. ``validation`` and ``heldout`` are None where the first ``ok`` submission
+    """The worth of the feedback in one run. ``validation`` and ``heldout`` are None where the first ``ok`` submission
     was not measured there. ``unchanged``: no later submission had another checkpoint; None without an ``ok`` one."""
 
     submission: int | None
@@ -233,7 +233,7 @@ class EntrantGain:
 
 @dataclass(frozen=True)
 class GainDifference:
-    """What the feedback was worth to two entrants on one task, on held-out, and the first's gain minus the second's,
+    """The worth of the feedback to two entrants on one task, on held-out, and the first's gain minus the second's,
     paired by case. ``scope`` says what the interval of the difference is over."""
 
     firsts: tuple[float | None, float | None]

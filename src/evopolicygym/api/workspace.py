@@ -1,4 +1,4 @@
-"""What a Python function that plays the agent is given: the workspace of its run, and a way to submit.
+"""The workspace of a run, and a way to submit, for a Python function that plays the agent.
 
 It talks to the judge over HTTP, as every agent does; it runs in a process of its own (`api/python_agent.py`).
 """

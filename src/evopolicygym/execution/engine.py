@@ -53,8 +53,8 @@ class OutOfTime(Exception):
 
 
 class Engine(Protocol):
-    """What the judge needs of any engine. ``nodes`` is empty if this machine plays alone; ``level`` is the lowest of
-    all nodes."""
+    """The interface of an engine that the judge uses. ``nodes`` is empty if this machine plays alone;
+    ``level`` is the lowest of all nodes."""
 
     store: CheckpointStore
     implementation: str

@@ -27,7 +27,7 @@ class SimulatorError(Exception):
 
 @dataclass
 class EpisodeProgress:
-    """What an episode has reached so far; complete when it has ended in any way."""
+    """The state that an episode has reached; complete when it has ended in any way."""
 
     total: float = 0.0
     length: int = 0

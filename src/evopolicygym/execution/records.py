@@ -15,7 +15,7 @@ from evopolicygym.tasks.splits import Case
 
 @dataclass(frozen=True)
 class Recording:
-    """What to record of an episode, and where. ``folder`` must not exist yet or be empty. ``max_bytes`` bounds the
+    """The parts of an episode to record, and where. ``folder`` must not exist yet or be empty. ``max_bytes`` bounds the
     trajectory (before compression) and the video; both stop when they reach it."""
 
     folder: str

@@ -1,4 +1,4 @@
-"""What of an environment's ``info`` an agent may see: numbers with harmless names that do not tell the case's seed.
+"""The part of an environment's ``info`` that an agent may see: numbers with harmless names that do not tell the seed.
 
 The rule is a list of what is allowed: numbers, truth values and short arrays of them. Texts and objects are not."""
 

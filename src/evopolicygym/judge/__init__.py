@@ -1,1 +1,1 @@
-"""What is decided about a run: ledger and state, submissions and verdicts, feedback, selection and score."""
+"""Decisions about a run: ledger and state, submissions and verdicts, feedback, selection and score."""

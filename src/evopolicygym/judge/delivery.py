@@ -51,7 +51,7 @@ class DeliveryFailed(Exception):
 
 @dataclass(frozen=True)
 class ShownFiles:
-    """What of a feedback folder is copied: files by their names, and ``texts`` that replace files at its top."""
+    """Files of a feedback folder that are copied, by their names, and ``texts`` that replace files at its top."""
 
     names: frozenset[str]
     has_episodes: bool = True

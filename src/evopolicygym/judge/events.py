@@ -161,7 +161,7 @@ class Closed:
 
 @dataclass(frozen=True)
 class Inspected:
-    """What the agent left was inspected; ``note`` is the integrity section of run.json."""
+    """The agent's files were inspected; ``note`` is the integrity section of run.json."""
 
     note: dict[str, Any]
 

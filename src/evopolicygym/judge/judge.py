@@ -36,7 +36,7 @@ class Videos(StrEnum):
 
 @dataclass(frozen=True)
 class RunContext:
-    """What a judge needs beside the ledger to play episodes of a run."""
+    """Parts that a judge needs beside the ledger to play episodes of a run."""
 
     task: Task
     splits: Splits

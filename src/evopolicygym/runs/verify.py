@@ -39,9 +39,6 @@ from evopolicygym.tasks.ids import comparable_id
 from evopolicygym.tasks.novel.generate import is_novel
 
 NUMBERS: Final = ("budget", "validation_cases", "heldout_cases", "max_candidates")
-COMPARED_OPTIONS: Final = tuple(
-    name for name in RECORDED_OPTIONS if name != "validate_when"
-)  # that option changes no score, and is gone
 MAX_PROBLEMS: Final = 100  # of one kind that are named
 
 
@@ -237,7 +234,7 @@ def _conditions(settings: RunSettings, facts: dict[str, Any], options: dict[str,
     recorded = {name: facts.get(name, default) for name, default in UNSTATED.items()}
     variant = facts.get("variant", {"name": UNSTATED["variant"]})
     recorded["variant"] = variant.get("name") if isinstance(variant, dict) else repr(variant)
-    for name in COMPARED_OPTIONS:
+    for name in RECORDED_OPTIONS:
         chosen = str(getattr(settings, name))
         in_ledger = [str(table[name]) for table in (recorded, options) if name in table]
         if different := [value for value in in_ledger if value != chosen]:

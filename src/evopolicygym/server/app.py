@@ -42,7 +42,7 @@ CODES: Final = {
 
 @dataclass(frozen=True)
 class ServedTask:
-    """What the API says about a task; it does not change during a run."""
+    """Facts of a task that the API tells; they do not change during a run."""
 
     task: Task
     text: str

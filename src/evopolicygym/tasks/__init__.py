@@ -1,1 +1,1 @@
-"""What is played: tasks with their contract texts, spaces, splits and ids, and how their environments are made."""
+"""Tasks with their contract texts, spaces, splits and ids, and how their environments are made."""

@@ -36,7 +36,7 @@ class OwnModels(StrEnum):
 
 
 class FeedbackLevel(StrEnum):
-    """What an agent gets back for a submission; each level includes the ones before it."""
+    """How much an agent gets back for a submission; each level includes the ones before it."""
 
     SCORE = "score"
     SUMMARY = "summary"

@@ -17,7 +17,7 @@ TWO_64: Final = 2**64
 
 
 class ShiftKind(StrEnum):
-    """What a change does."""
+    """Kinds of changes."""
 
     ATTRIBUTE = "attribute"  # multiplies, adds to or sets attributes of the environment
     ACTION_ORDER = "action_order"  # gives entries of a Box, or actions of a Discrete space, each other's meaning

@@ -1,4 +1,4 @@
-"""What a policy sees of a task, and the way back: the spaces it is shown, its observations, and the actions it returns.
+"""The view of a task that a policy gets, and the way back: its spaces, its observations, and the actions it returns.
 
 Most tasks are shown as they are, without a translation. At the blind text the keys of Dict spaces get names without
 meaning, and a disguised task is shown through its disguise."""

@@ -94,7 +94,7 @@ class StraightFastLane(FastLane):
         return self.heading + float(arctan(self.slope * cos(self.pulsation * longitudinal + self.phase)))
 
     def box(self) -> Box:
-        """What the lane covers: the distance to the lane is at least the sum of the distances to the box, per axis."""
+        """Return a box: the distance to the lane is at least the sum of the distances to the box, per axis."""
         far = self.start + self.sign * self.length
         along = (min(self.start, far), max(self.start, far))
         across = (self.zero - abs(self.amplitude), self.zero + abs(self.amplitude))

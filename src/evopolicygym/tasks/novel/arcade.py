@@ -39,7 +39,7 @@ EDGE: Final = 5  # pixels between the player and the edge
 
 
 class GameGoal(StrEnum):
-    """What most of a game's rewards are for."""
+    """The aim that brings most of a game's rewards."""
 
     COLLECT = "collect"
     AVOID = "avoid"
@@ -57,7 +57,7 @@ class Steering(StrEnum):
 
 
 class KindRole(StrEnum):
-    """What a kind is good for."""
+    """The part that a kind plays in a game."""
 
     PRIZE = "prize"
     HAZARD = "hazard"

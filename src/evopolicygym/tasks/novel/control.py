@@ -32,7 +32,7 @@ Vector = np.ndarray[Any, np.dtype[np.float64]]
 
 
 class Goal(StrEnum):
-    """What the driven mixture of positions has to do."""
+    """The task of the driven mixture of positions."""
 
     REGULATE = "regulate"
     TRACK = "track"

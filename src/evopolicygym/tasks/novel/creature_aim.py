@@ -1,4 +1,4 @@
-"""What generated creatures are rewarded for."""
+"""The rewards of generated creatures."""
 
 from __future__ import annotations
 

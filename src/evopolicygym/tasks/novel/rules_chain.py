@@ -23,7 +23,7 @@ DISTRACTORS: Final = {1: 1, 2: 2, 3: 3, 4: 4}
 
 
 class Role(StrEnum):
-    """What a kind is for. Worlds with the same roles still differ in rules, codes and looks."""
+    """The part that a kind of object plays. Worlds with the same roles still differ in rules, codes and looks."""
 
     FIXED = "fixed"
     ITEM = "item"

@@ -19,7 +19,7 @@ PATIENCE: Final = 20  # attempts after which obstacles are left out
 
 @dataclass(frozen=True)
 class Plan:
-    """What all cases of a world share. ``margin`` is the width of the border outside, as wide as the agent sees."""
+    """Facts that all cases of a world share. ``margin`` is the width of the border, as wide as the agent sees."""
 
     width: int
     height: int

@@ -1,4 +1,4 @@
-"""What every generated task consists of: an environment, an expert that knows its rules, and the texts about it."""
+"""The parts of every generated task: an environment, an expert that knows its rules, and the texts about it."""
 
 from __future__ import annotations
 
