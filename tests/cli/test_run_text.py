@@ -34,7 +34,7 @@ def test_each_phase_is_printed_once(monkeypatch, capsys):
 
 
 def test_hidden_scoring_prints_a_line_for_each_tenth(capsys):
-    with hidden_progress() as progress:
+    with hidden_progress("validation, then held-out") as progress:
         for done in range(41):
             progress(done, 40)
     lines = capsys.readouterr().err.splitlines()

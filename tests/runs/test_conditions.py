@@ -15,7 +15,7 @@ from server_helpers import SMALL, TOY, command
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--text", "long"), "'long' is not one of 'brief', 'full', 'blind'"),
+        (("--text", "long"), "Invalid value for '--text': 'long' is not one of 'brief', 'full', 'blind'"),
         (("--variant", "disguised", "--text", "full"), "a disguised task has no text full"),
         (("--text", "blind", "--feedback", "video"), "a video would show what the blind text hides"),
         (("--variant", "shifted"), "shift"),

@@ -10,13 +10,13 @@ Your working directory holds a task. Read AGENTS.md there first: it has the task
 
 Improve the policy in system/ and submit it with `python3 submit.py CASES`, as often as the budget allows. The budget is
 {budget} training episodes; only submitted versions count. There is no one to answer questions: decide yourself, and
-continue until the budget is spent. `python3` has numpy and scipy.{limits}
+continue while budget is left and you see a way to do better. `python3` has numpy and scipy.{limits}
 """
 
 CONTINUE: Final = """\
 {remaining} of {budget} training episodes are left. Continue: AGENTS.md has the task and the rules, and feedback/ the
-results so far. Improve system/ and submit it with `python3 submit.py CASES`, until the budget is spent. If you are sure
-that more episodes cannot help, you may stop; what you have submitted counts.{limits}
+results so far. Improve system/ and submit it with `python3 submit.py CASES`, while budget is left and you see a way to
+do better. Otherwise you may stop; what you have submitted counts.{limits}
 """
 
 INTERRUPTED: Final = """\

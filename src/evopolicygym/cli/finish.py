@@ -8,7 +8,7 @@ import typer
 
 from evopolicygym.api import finish as api
 from evopolicygym.cli.options import Json, OwnTask, RunFolder
-from evopolicygym.cli.output import episode_progress, hidden_progress, print_json, stderr, stdout
+from evopolicygym.cli.output import hidden_progress, print_json, stderr, stdout
 from evopolicygym.cli.play_options import LocalJobs, OptionalPolicyIsolation
 from evopolicygym.cli.run_text import check_outcome, show_outcome, show_scores
 from evopolicygym.runs.replay import Replay
@@ -29,7 +29,7 @@ def finish(
     json: Json = False,
 ) -> None:
     """Close a run, select a checkpoint by hidden validation, measure it on held-out cases, and print the outcome."""
-    with hidden_progress() as progress:
+    with hidden_progress("validation, then held-out") as progress:
         api.finish(
             run,
             task=task,
@@ -59,7 +59,7 @@ def score(
 ) -> None:
     """Print the scores of each submission; --all-checkpoints also measures candidates that are neither the selected one
     nor the first."""
-    with episode_progress() as progress:
+    with hidden_progress("held-out") as progress:
         api.score(
             run,
             all_checkpoints=all_checkpoints,

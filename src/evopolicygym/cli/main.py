@@ -164,19 +164,19 @@ class _ReaderGone(Exception):
 
 class _Root(TyperGroup):
     """Typer exits silently at Ctrl-C, and with 1 at a broken pipe; ``main`` has a message and a code of its own. Typer
-    also prints wrong arguments on a console of its own, so they are escaped here."""
+    also prints wrong arguments on a console of its own, so they are escaped here, without pydantic's prefix."""
 
     def __init__(self, *given: Any, **options: Any) -> None:
         super().__init__(*given, **options)
         _tidy_help(self)
 
     def make_context(self, *given: Any, **options: Any) -> Any:
-        with _escaped_usage():
+        with _tidy_usage():
             return super().make_context(*given, **options)
 
     def invoke(self, ctx: Any) -> Any:
         try:
-            with _escaped_usage():
+            with _tidy_usage():
                 return super().invoke(ctx)
         except KeyboardInterrupt as error:
             raise _Interrupted from error
@@ -187,11 +187,11 @@ class _Root(TyperGroup):
 
 
 @contextmanager
-def _escaped_usage() -> Iterator[None]:
+def _tidy_usage() -> Iterator[None]:
     try:
         yield
     except USAGE_ERROR as error:
-        error.message = one_line(error.message)
+        error.message = one_line(error.message).removeprefix("Value error, ")
         raise
 
 

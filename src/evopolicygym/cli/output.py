@@ -113,8 +113,9 @@ def episode_progress() -> Iterator[Callable[[int, int], None]]:
 
 
 @contextmanager
-def hidden_progress() -> Iterator[Callable[[int, int], None]]:
-    """Show the progress of hidden scoring: a bar on a terminal, elsewhere a line for each tenth."""
+def hidden_progress(phases: str) -> Iterator[Callable[[int, int], None]]:
+    """Show the progress of hidden scoring: a bar on a terminal, elsewhere a line for each tenth, with the names of its
+    ``phases`` in the first one."""
     if stderr.is_terminal:
         with episode_progress() as progress:
             yield progress
@@ -125,8 +126,8 @@ def hidden_progress() -> Iterator[Callable[[int, int], None]]:
         nonlocal printed
         tenth = 10 * done // max(1, total)
         if done and tenth > printed:
-            phases = " (validation, then held-out)" if printed < 0 else ""
-            stderr.print(f"hidden episodes{phases}: {done} of {total} played")
+            named = f" ({phases})" if printed < 0 else ""
+            stderr.print(f"hidden episodes{named}: {done} of {total} played")
             printed = tenth
 
     yield print_line
