@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import count as count_from
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from evopolicygym.tasks.ids import comparable_id
 
 OPENED = datetime(2026, 7, 2, 12, tzinfo=UTC)
 HASH = "0" * 64
+NUMBERS = count_from(1)  # of runs: no two are copies
 FAMILY = {task: name for name, tasks in paper.families().items() for task in tasks}
 DEMAND = {task: name for name, tasks in paper.demands().items() for task in tasks}
 
@@ -60,12 +62,13 @@ def synthetic_run(
     refunded: bool = False,
     minutes: int = 60,
     facts: dict[str, Any] | None = None,
-    name: str = "run",
+    name: str | None = None,
     options: dict[str, Any] | None = None,
 ) -> RunRecord:
     """Return a record. ``returns`` are the held-out returns, None for a run without; ``checkpoints`` are pairs of
     validation mean and held-out returns; ``options`` are conditions, as facts of the fingerprint state them."""
     conditions = {"text": "brief", **(options or {})}
+    number = next(NUMBERS)
     count = cases or (2 if returns is None else len(returns))
     told = {} if conditions["text"] == "full" else {"text": conditions["text"]}
     mark = {**fingerprint(task, splits, count, budget), **told, **(facts or {})}
@@ -80,7 +83,7 @@ def synthetic_run(
         {
             "schema_version": 1,
             "evopolicygym": "0",
-            "id": name,
+            "id": name or f"run-{number}",
             "status": status,
             "task": {
                 "id": task, "env_id": task, "version": 1, "title": task, "family": FAMILY.get(task, "other"),
@@ -112,7 +115,7 @@ def synthetic_run(
                 "closed_because": closed_because, "train_s": 1.0, "hidden_s": 1.0,
             },
             "usage": usage,
-            "ledger_head": HASH,
+            "ledger_head": f"{number:064x}",
         }
     )  # fmt: skip
 

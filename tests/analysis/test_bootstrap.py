@@ -12,7 +12,6 @@ from evopolicygym.analysis.stats.bootstrap import (
     optimality_gap,
     percentile_interval,
     performance_profile,
-    probability_of_improvement,
 )
 from evopolicygym.analysis.stats.estimates import estimate_score
 
@@ -80,9 +79,3 @@ def test_optimality_gap_counts_nothing_above_one():
 def test_performance_profile_falls_from_one_to_zero():
     profile = performance_profile(np.array([0.2, 0.4, 0.9]), (0.0, 0.3, 0.4, 1.0))
     assert profile.tolist() == pytest.approx([1.0, 2 / 3, 1 / 3, 0.0])
-
-
-def test_probability_of_improvement_counts_ties_half():
-    first, second = [np.array([1.0, 2.0]), np.array([0.0])], [np.array([1.0, 0.0]), np.array([0.0])]
-    assert probability_of_improvement(first, second) == pytest.approx((3.5 / 4 + 0.5) / 2)
-    assert probability_of_improvement(second, first) == pytest.approx(1 - (3.5 / 4 + 0.5) / 2)

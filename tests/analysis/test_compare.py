@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy import stats
 from synthetic_records import suite, synthetic_run
 
-from evopolicygym.analysis.compare import MAX_ENTRANTS, compare, compared_entrants, holm
-from evopolicygym.analysis.stats.estimates import estimate_difference
-from evopolicygym.analysis.stats.power import VarianceComponents, power, runs_needed, variance_components
+from evopolicygym.analysis.compare import MAX_ENTRANTS, compare, compared_entrants
+from evopolicygym.analysis.stats.estimates import ONE_RUN, difference_p_value
+from evopolicygym.analysis.stats.multiple import holm
+from evopolicygym.analysis.stats.power import (
+    DifferenceVariance,
+    SideVariance,
+    difference_variance,
+    power,
+    power_over_tasks,
+    runs_needed,
+    tasks_needed,
+)
 from evopolicygym.errors import UserError
-
-DRAWS = 300
 
 
 def pair(first, second):
-    (only,) = compare(compared_entrants({"a": first, "b": second}), DRAWS)
+    (only,) = compare(compared_entrants({"a": first, "b": second}))
     return only
 
 
@@ -36,8 +44,9 @@ def test_pairing_is_measured():
     assert task.correlation > 0.95
     assert task.pairing_gain > 20
     assert task.difference.value.interval.low > 0.0
-    assert task.difference.p < 0.01
-    assert task.difference.p_improvement.value == 1.0
+    assert task.difference.p == 1 / 32  # as little as three runs of each can show
+    number = task.difference.p_improvement
+    assert number.value == 1.0 and number.interval.low < 0.7
 
 
 def noise(seed):
@@ -46,23 +55,57 @@ def noise(seed):
 
 def test_the_overall_difference_and_its_corrections():
     runs = suite({"one": 0.9, "two": 0.4, "three": 0.4}, 3)
-    found = compare(compared_entrants({"runs": runs}), DRAWS)
+    found = compare(compared_entrants({"runs": runs}))
     assert [(one.first, one.second) for one in found] == [
         ("one m", "three m"), ("one m", "two m"), ("three m", "two m"),
     ]  # fmt: skip
     first, _, equals = found
-    assert first.overall.value.value == pytest.approx(0.5, abs=0.1)
-    assert first.overall.p_holm >= first.overall.p
-    assert equals.overall.p > 0.01
-    assert all(task.difference.p_holm >= task.difference.p for task in first.tasks)
+    assert first.overall.test.difference.value == pytest.approx(0.5, abs=0.1)
+    assert first.overall.test.won == 16 and first.overall.p_holm < 0.001
+    assert equals.overall.test.p > 0.01
     assert first.normalised_tasks == 16
+
+
+def test_tasks_are_corrected_over_all_pairs_and_pairs_over_all_pairs():
+    found = compare(compared_entrants({"runs": suite({"one": 0.9, "two": 0.4, "three": 0.4}, 3)}))
+    differences = [task.difference for pair in found for task in pair.tasks]
+    assert [one.p_holm for one in differences] == holm([one.p for one in differences])
+    assert [one.overall.p_holm for one in found] == holm([one.overall.test.p for one in found])
+    assert (found[0].tests, found[0].pairs) == (48, 3)
+
+
+def test_one_run_of_each_is_compared_over_tasks_alone():
+    (found,) = compare(compared_entrants({"runs": suite({"one": 0.9, "two": 0.4}, 1)}))
+    assert found.tests == 0 and found.overall.test.p < 0.001
+    assert found.overall.p_improvement is None and found.overall.plan.tasks >= 2
+    for task in found.tasks:
+        difference = task.difference
+        assert difference.scope == ONE_RUN
+        assert (difference.p, difference.p_improvement, difference.plan, difference.value.interval) == (None,) * 4
+
+
+def test_runs_of_a_separate_board_are_left_out_and_named():
+    """An open network, or no isolation: never in one table with other runs of the same entrant."""
+    first = [synthetic_run((1.0, 2.0)), synthetic_run((9.0, 9.0), network="open")]
+    found = pair(first, [synthetic_run((3.0, 4.0), agent="kimi")])
+    assert [task.scores for task in found.tasks] == [(1.5, 3.5)]
+    (reason,) = found.not_compared.values()
+    assert reason == "the agent's network was open"
+    apart = pair([synthetic_run(publishable=False)], [synthetic_run(agent="kimi")])
+    assert not apart.tasks and "isolation below B" in apart.not_compared["core16/acrobot"]
+
+
+@pytest.mark.parametrize("effect", [0.0, -1.0, float("nan"), float("inf")])
+def test_an_effect_of_interest_is_a_positive_number(effect):
+    with pytest.raises(UserError, match="smallest difference of interest"):
+        compare(compared_entrants({"a": [synthetic_run()], "b": [synthetic_run(agent="kimi")]}), effect)
 
 
 def test_the_same_entrant_below_two_paths_is_two_sides():
     found = pair([synthetic_run((1.0, 2.0))], [synthetic_run((3.0, 5.0))])
     assert (found.first, found.second) == ("codex m (a)", "codex m (b)")
-    assert found.tasks[0].difference.scope == "cases only: one run"
-    assert found.tasks[0].difference.plans is None
+    assert found.tasks[0].difference.scope == ONE_RUN
+    assert found.tasks[0].difference.plan is None
 
 
 def test_what_cannot_be_compared_is_named():
@@ -91,7 +134,7 @@ def test_each_set_of_conditions_is_a_comparison_of_its_own():
         ]
         for agent in ("codex", "kimi")
     )
-    large, small = compare(compared_entrants({"a": first, "b": second}), DRAWS)
+    large, small = compare(compared_entrants({"a": first, "b": second}))
     assert (large.conditions["budget"], small.conditions["budget"]) == (128, 64)
     assert [one.task for one in large.tasks] == ["core16/acrobot", "core16/ant"] and large.normalised_tasks == 2
     assert [one.scores for one in small.tasks] == [(8.0, 8.0)] and small.normalised_tasks == 1
@@ -113,37 +156,61 @@ def test_weak_isolation_is_said():
     assert second.apart == ()
 
 
-def test_the_planned_number_of_runs_has_the_planned_power():
-    """Simulated: with as many runs as planned the difference is found as often as promised, with few it is not."""
-    generator = np.random.default_rng(1)
-    cases = generator.normal(size=400)
-    seen = variance_components(crossed(generator, 400, 0.6, cases), crossed(generator, 400, 0.0, cases))
-    planned = runs_needed(0.6, seen)[0].runs
-    assert 0.7 < found_by(generator, planned) < 0.92
-    assert found_by(generator, planned // 4) < 0.5
-    assert power(0.6, seen, [planned], 32)[0] >= 0.8 > power(0.6, seen, [planned - 1], 32)[0]
+def planned(first, second, cases=0.0, residual=0.5):
+    """Variances of an entrant with these deviations between runs, each estimated from five runs."""
+    sides = [SideVariance(deviation**2, residual**2, 4) for deviation in (first, second)]
+    return DifferenceVariance(*sides, cases**2)
 
 
-def found_by(generator, runs, tries=300):
-    found = 0
+@pytest.mark.parametrize(("deviations", "effect"), [((1.0, 1.0), 1.2), ((1.0, 0.05), 1.2), ((0.3, 0.3), 0.6)])
+def test_the_planned_number_of_runs_has_the_promised_power(deviations, effect):
+    """Simulated with the test that is printed, also where one side is noisy and the other is not."""
+    plan = runs_needed(effect, planned(*deviations), 32)
+    promised = power(effect, planned(*deviations), plan.runs, 32)
+    assert promised >= 0.8 > power(effect, planned(*deviations), plan.runs - 1, 32)
+    assert plan.low <= plan.runs <= plan.high
+    assert found_by(deviations, effect, plan.runs) == pytest.approx(promised, abs=0.1)
+
+
+def found_by(deviations, effect, runs, tries=300):
+    generator, found = np.random.default_rng(runs), 0
     for _ in range(tries):
         cases = generator.normal(size=32)
-        found += (
-            estimate_difference(crossed(generator, runs, 0.6, cases), crossed(generator, runs, 0.0, cases)).p_value()
-            < 0.05
-        )
+        first, second = (crossed(generator, runs, 0.0, cases, spread) for spread in deviations)
+        found += difference_p_value(first + effect, second) < 0.05
     return found / tries
 
 
+def test_two_runs_are_never_planned():
+    """They cannot give p < 0.05."""
+    assert power(100.0, planned(0.1, 0.1), 2, 32) == 0.0
+    assert runs_needed(100.0, planned(0.1, 0.1), 32).low == 3
+
+
+def test_variances_are_estimated_for_each_side():
+    generator = np.random.default_rng(1)
+    cases = generator.normal(size=400)
+    seen = difference_variance(crossed(generator, 300, 0.0, cases, 2.0), crossed(generator, 300, 0.0, cases, 0.5))
+    assert seen.first.runs == pytest.approx(4.0, rel=0.2) and seen.second.runs == pytest.approx(0.25, rel=0.2)
+    assert seen.first.residual == pytest.approx(0.25, rel=0.05) and seen.cases == pytest.approx(0.0, abs=0.01)
+
+
 def test_no_number_of_runs_makes_up_for_too_few_cases():
-    few, *_, many = runs_needed(0.1, VarianceComponents(runs=0.01, cases=1.0, residual=0.0))
-    assert few.runs is None
-    assert runs_needed(0.3, VarianceComponents(runs=0.001, cases=1.0, residual=0.0))[-1].runs == 2
-    assert many.cases == 256
-    assert runs_needed(0.0, VarianceComponents(1.0, 0.0, 0.0))[0].runs is None
+    assert runs_needed(0.1, planned(0.1, 0.0, cases=1.0, residual=0.0), 32).low is None
+    assert runs_needed(0.3, planned(0.03, 0.0, cases=1.0, residual=0.0), 256).runs == 3
+
+
+def test_the_planned_number_of_tasks_has_the_promised_power():
+    generator = np.random.default_rng(2)
+    differences = generator.normal(0.0, 1.0, 2000)
+    plan = tasks_needed(0.5, list(differences))
+    assert plan.low <= plan.tasks <= plan.high
+    found = [stats.ttest_1samp(generator.normal(0.5, 1.0, plan.tasks), 0.0).pvalue < 0.05 for _ in range(600)]
+    assert np.mean(found) == pytest.approx(power_over_tasks(0.5, 1.0, plan.tasks), abs=0.06)
+    assert tasks_needed(0.5, [1.0]) is None
 
 
 def test_too_many_entrants_are_refused():
     runs = [synthetic_run(agent=f"agent{number}") for number in range(MAX_ENTRANTS + 1)]
     with pytest.raises(UserError, match="51 entrants; compare takes at most 50"):
-        compare(compared_entrants({"runs": runs}), DRAWS)
+        compare(compared_entrants({"runs": runs}))

@@ -27,6 +27,7 @@ from evopolicygym.analysis.leaderboard.text_tables import (
     task_scores_table,
     unchanged_runs,
 )
+from evopolicygym.analysis.stats.estimates import ONE_RUN
 from evopolicygym.record_checks import contradiction, fingerprint_id
 from evopolicygym.reference.anchors import scales
 from evopolicygym.run_record import RunRecord
@@ -229,7 +230,8 @@ def test_gains_of_two_entrants_are_paired_by_case():
     other = Made("e", (-300.0, -300.0), tuple(value - 5.0 for value in BAD.heldout or ()))
     found = gain_difference([run_of(BAD, GOOD, selected=2)], [run_of(BAD, other, selected=2)])
     assert found and found.gains == (376.0, -5.0) and found.difference and found.difference.value == 381.0
-    assert found.firsts == (-435.0, -435.0) and found.scope == "cases only: one run"
+    assert found.firsts == (-435.0, -435.0) and found.scope == ONE_RUN
+    assert found.difference.interval is None
 
 
 def test_tables_of_a_leaderboard():

@@ -1,35 +1,74 @@
-"""What the output says of few runs is what docs/statistics.md shows."""
+"""What the output says of few runs is what docs/statistics.md shows, and a small simulation agrees with it."""
 
 from __future__ import annotations
 
+import importlib.util
+import sys
 from pathlib import Path
 
 import pytest
 
-from evopolicygym.analysis.stats.estimates import COVERAGE
+from evopolicygym.analysis.stats.measured import measurements
 
-DOCS = Path(__file__).parents[2] / "docs" / "statistics.md"
+ROOT = Path(__file__).parents[2]
 EXTREME = ("runs dominate, skewed", "rare mode, 1 in 7")
+HIGHEST = {"p": 0.05, "first": 0.10, "tasks_p": 0.05, "tasks_sign": 0.05, "tasks_first": 0.05}
 
 
-def table(title: str) -> dict[str, list[float]]:
-    lines = DOCS.read_text().split(f"### {title}")[1].split("###")[0].splitlines()
-    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("|")]
-    return {name: [float(value) for value in values] for name, *values in cells[2:]}
+@pytest.fixture(scope="module")
+def simulation():
+    spec = importlib.util.spec_from_file_location("coverage_benchmark", ROOT / "benchmarks" / "coverage.py")
+    sys.modules[spec.name] = module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def rates(table):
+    """Rates in ordinary settings, by setting and runs."""
+    rows = measurements()["tables"][table]
+    return {(name, int(runs)): rate for name, row in rows.items() if name not in EXTREME for runs, rate in row.items()}
+
+
+def test_the_page_shows_what_was_measured(simulation):
+    text = (ROOT / "docs" / "statistics.md").read_text()
+    for table in simulation.tables(measurements()["tables"]):
+        assert table in text
+
+
+def test_warnings_cover_the_worst_setting():
+    for tasks, table in (("1", "task"), ("4", "family"), ("16", "suite")):
+        for runs, (low, high) in measurements()["score_intervals"][tasks].items():
+            found = [row[runs] for row in measurements()["tables"][table].values()]
+            assert (low, high) == pytest.approx((min(found), max(found)), abs=0.001)
+
+
+@pytest.mark.parametrize("table", sorted(HIGHEST))
+def test_equal_entrants_are_rarely_told_apart(table):
+    """Within three standard errors of the simulation."""
+    suites = measurements()["suites"]
+    for where, rate in rates(table).items():
+        limit = HIGHEST[table]
+        assert rate <= limit + 3 * (limit * (1 - limit) / suites) ** 0.5, where
 
 
 @pytest.mark.parametrize(
-    ("title", "known"),
-    [("One task\n", COVERAGE[1]), ("Mean over 4 tasks", COVERAGE[4]), ("Mean over 16 tasks", COVERAGE[16])],
+    "table",
+    ["own", "suite", "places", "tasks_difference", "tasks_places", "rank_score", "tasks_improvement"],
 )
-def test_the_documented_tables_are_summed_up(title, known):
-    rows = [values for name, values in table(title).items() if name not in EXTREME]
-    for (low, high), values in zip(known.values(), list(zip(*rows, strict=True))[1:], strict=True):
-        assert (100 * low, 100 * high) == pytest.approx((min(values), max(values)), abs=0.1)
+def test_what_is_printed_without_a_warning_holds(table):
+    """At least 90 % with any number of runs, in all ordinary settings."""
+    assert {where: rate for where, rate in rates(table).items() if rate < 0.90} == {}
 
 
-def test_the_promise_holds_in_the_documented_tables():
-    """93 to 97 % for the suite with 5 runs and more, and for a task with 10 runs and more; without the extremes."""
-    for title, first in (("Mean over 16 tasks", 3), ("One task\n", 4)):
-        for name, values in table(title).items():
-            assert name in EXTREME or all(93.0 <= value <= 97.0 for value in values[first:]), name
+@pytest.mark.parametrize(("name", "runs"), [("runs dominate", 3), ("two modes, 1 in 2", 2), ("0/1, most succeed", 3)])
+def test_a_small_simulation_agrees(simulation, name, runs):
+    setting = next(one for one in simulation.SETTINGS if one.name == name)
+    found = simulation.measure(setting, runs, 40)
+    assert found["tasks_p"] <= 0.2 and found["p"] <= 0.2
+    assert found["tasks_places"] >= 0.8 and found["places"] >= 0.8 and found["rank_score"] >= 0.8
+
+
+def test_one_run_of_each_is_tested_over_tasks_alone(simulation):
+    found = simulation.measure(simulation.SETTINGS[2], 1, 60)
+    assert found["tasks_p"] <= 0.2 and found["tasks_places"] >= 0.8
+    assert not {"p", "first", "improvement", "tasks_first"} & set(found)

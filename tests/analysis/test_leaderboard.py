@@ -9,7 +9,8 @@ from synthetic_records import fingerprint, suite, synthetic_run
 from evopolicygym.analysis.leaderboard.boards import differences
 from evopolicygym.analysis.leaderboard.build import MAX_ENTRANTS, PaperRows, leaderboard
 from evopolicygym.analysis.leaderboard.text_tables import task_scores_table
-from evopolicygym.analysis.stats.estimates import coverage
+from evopolicygym.analysis.stats.estimates import ONE_RUN
+from evopolicygym.analysis.stats.measured import coverage
 from evopolicygym.errors import UserError
 from evopolicygym.reference import paper
 from evopolicygym.reference.anchors import Anchor, AnchorFile, TaskAnchors, scales, stored_anchors
@@ -174,6 +175,12 @@ def test_no_interval_is_printed_where_nothing_varied():
     assert row["95% interval"] == "-" and "nothing varied" in row["notes"]
 
 
+def test_success_on_every_case_has_an_interval_with_a_width():
+    runs = [synthetic_run([1.0] * 8, "core16/door-key", name=name) for name in "abc"]
+    interval = rows(runs)["codex m"].interval
+    assert interval.high == 1.0 and 0.4 < interval.low < 0.9
+
+
 def test_keys_of_one_variant_differ_by_short_hashes():
     first, second = ({"variant": {"name": "shifted", "key": digit * 64}} for digit in "ab")
     assert differences(first, second) == [f"variant.key: {'a' * 12}, not {'b' * 12}"]
@@ -249,8 +256,8 @@ def test_what_is_sure_and_what_is_not(whole):
     found = standings(whole)
     assert found["bad m"].places.first == found["bad m"].places.last == 3
     assert {found[name].places.last for name in ("good m", "same m")} == {2}
-    assert found["bad m"].p_first == 0.0
-    assert found["good m"].p_first + found["same m"].p_first == pytest.approx(1.0)
+    assert 0.0 < found["bad m"].p_first < 0.001
+    assert sum(row.p_first for row in found.values()) == pytest.approx(1.0)
     assert found["good m"].normalised.interval.low > 0.7 > found["bad m"].normalised.interval.high
 
 
@@ -265,15 +272,68 @@ def test_summaries_beside_the_mean(whole):
 def test_few_runs_say_what_their_intervals_are_worth(whole):
     assert whole.tasks[0].rows[0].coverage.low < 0.9
     assert not whole.tasks[0].rows[0].coverage.is_nominal
-    assert coverage(16, 5).is_nominal and coverage(1, 10).is_nominal and coverage(1, 200).is_nominal
+    assert coverage(16, 5).is_nominal and not coverage(1, 5).is_nominal
     assert coverage(16, 1) is None
-    assert coverage(11, 4) == coverage(4, 3)
+    assert coverage(11, 4) == coverage(4, 3) and coverage(1, 200) == coverage(1, 10)
 
 
 def test_probability_of_improvement_is_about_runs(whole):
-    good = standings(whole)["good m"]
-    assert good.p_improvement["bad m"] == 1.0
-    assert good.p_improvement["same m"] + standings(whole)["same m"].p_improvement["good m"] == pytest.approx(1.0)
+    good, same = standings(whole)["good m"], standings(whole)["same m"]
+    sure = good.p_improvement["bad m"]
+    assert sure.value == 1.0 and 0.75 < sure.interval.low < 0.9 and sure.interval.high == 1.0
+    assert good.p_improvement["same m"].value + same.p_improvement["good m"].value == pytest.approx(1.0)
+
+
+def test_one_run_of_each_makes_no_claims_on_a_task_and_tests_over_tasks():
+    """Six equal entrants, one run per cell: no p, no P(first), no P(improvement), and every place is possible."""
+    made = board(suite(dict.fromkeys("abcdef", 0.5), 1))
+    for table in made.tasks:
+        assert table.caution == ONE_RUN and table.tests == 0
+        assert all(row.p_first is None and (row.places.first, row.places.last) == (1, 6) for row in table.rows)
+    core = made.aggregates[0]
+    assert core.caution == ONE_RUN
+    for row in core.standings:
+        assert row.normalised.interval is None and row.p_first is None
+        assert set(row.p_improvement.values()) == {None}
+        assert (row.places.first, row.places.last) == (1, 6)
+        assert row.rank_score.interval.low < 0.5 < row.rank_score.interval.high
+    assert len(core.differences) == 15
+    assert all(pair.p_holm >= pair.test.p > 0.0 and pair.test.won + pair.test.lost == 16 for pair in core.differences)
+
+
+def test_one_run_per_cell_still_finds_a_large_difference_over_tasks():
+    core = board(suite({"good": 0.9, "bad": 0.4}, 1)).aggregates[0]
+    (pair,) = core.differences
+    assert (pair.first, pair.second) == ("good m", "bad m")
+    assert pair.p_holm < 0.001 and pair.test.difference.interval.low > 0.3
+    assert [row.places.last for row in core.standings] == [1, 2]
+
+
+def test_an_entrant_with_one_run_among_others_is_named():
+    runs = suite({"many": 0.5}, 3, tasks=[TASK]) + suite({"one": 0.9}, 1, tasks=[TASK])
+    (table,) = board(runs).tasks
+    assert table.caution == "one run of one m: how its runs differ is unknown"
+    assert all(row.p_first is None for row in table.rows)
+
+
+def test_two_runs_are_never_sure_of_the_first_place():
+    runs = [synthetic_run([value] * 4, agent=agent, name=f"{agent}{n}") for agent, value in (("a", 1.0), ("b", 0.0))
+            for n in range(2)]  # fmt: skip
+    found = rows(runs)
+    assert found["a m"].p_first == pytest.approx(15 / 16) and found["b m"].p_first == pytest.approx(1 / 16)
+    assert (found["a m"].places.first, found["a m"].places.last) == (1, 2)
+
+
+def test_intervals_stay_within_the_possible_returns():
+    runs = [synthetic_run([-90.0, -5.0, -60.0], name=name) for name in "ab"] + [synthetic_run([-1.0, -2.0, -300.0])]
+    interval = rows(runs)["codex m"].interval
+    assert -500.0 <= interval.low < interval.high == 0.0
+
+
+def test_runs_that_selected_the_same_policy_are_counted():
+    table = board([synthetic_run([1.0, 2.0, 4.0], name=name) for name in "abc"]).tasks[0]
+    assert table.rows[0].policies == 1
+    assert "3 runs, 1 distinct selected policy" in task_scores_table(table).rows[0][-1]
 
 
 def test_families_and_demands_are_summed_up_too(whole):

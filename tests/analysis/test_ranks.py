@@ -8,9 +8,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evopolicygym.analysis.stats.bootstrap import probability_of_improvement
-from evopolicygym.analysis.stats.estimates import Estimate
-from evopolicygym.analysis.stats.ranks import RankInterval, drawn_ranks, over_tasks, rank_intervals, rank_score, ranks
+from evopolicygym.analysis.stats.first_place import share_of_first
+from evopolicygym.analysis.stats.improvement import share_of_wins
+from evopolicygym.analysis.stats.ranks import RankInterval, over_tasks, rank_intervals, rank_score, ranks
 
 VALUES = st.lists(st.sampled_from([-1.5, 0.0, 0.25, 7.0, 1e9]) | st.floats(-10, 10), min_size=1, max_size=8)
 
@@ -45,40 +45,30 @@ def test_ranks_count_who_is_strictly_greater(values):
             assert (found[i] < found[j]) == (one > other)
 
 
-@given(st.lists(st.integers(-4, 4), min_size=1, max_size=6))
-def test_ranks_of_draws_are_the_same_ranks(values):
-    drawn = drawn_ranks(np.array(values, dtype=float)[:, None])
-    assert drawn[:, 0].tolist() == ranks(values)
-
-
-def test_the_order_of_summation_makes_no_difference_between_draws():
-    assert drawn_ranks(np.array([[0.1 + 0.2], [0.3]]))[:, 0].tolist() == [1, 1]
-
-
 def test_places_follow_from_what_is_sure():
     """The first surely beats the third; nothing else is sure."""
-    sure, unsure = (
-        Estimate(1.0, variance=1e-4, variance_uncertainty=1e-10),
-        Estimate(0.1, variance=1.0, variance_uncertainty=0.1),
-    )
-    found = rank_intervals(3, lambda i, j: sure.scaled(-1.0) if (i, j) == (2, 0) else unsure)
+    found = rank_intervals(3, lambda i, j: (-1.0, 0.001) if (i, j) == (2, 0) else (0.1, 0.5))
     assert found == [RankInterval(1, 2), RankInterval(1, 3), RankInterval(2, 3)]
 
 
+def test_places_hold_at_once():
+    """A difference that is significant by itself is not among six pairs."""
+    alone, among = (rank_intervals(count, lambda i, j: (-1.0, 0.02 if (i, j) == (1, 0) else 0.9)) for count in (2, 4))
+    assert alone == [RankInterval(1, 1), RankInterval(2, 2)]
+    assert set(among) == {RankInterval(1, 4)}
+
+
 def test_nothing_known_is_any_place():
-    assert rank_intervals(2, lambda i, j: Estimate(5.0, one_run=1, one_case=1)) == [
-        RankInterval(1, 2),
-        RankInterval(1, 2),
-    ]
+    assert rank_intervals(2, lambda i, j: (5.0, None)) == [RankInterval(1, 2), RankInterval(1, 2)]
 
 
 def test_many_entrants_and_many_runs_need_little_memory():
-    """All pairs at once would need 400 MB for the ranks, and as much for the runs."""
-    draws = np.random.default_rng(0).normal(size=(200, 1250))
+    """All pairs at once would need 400 MB."""
+    draws = np.random.default_rng(0).normal(size=(1250, 200))
     tracemalloc.start()
-    ranked = drawn_ranks(draws)
-    share = probability_of_improvement([draws], [draws])
+    shares, wins = share_of_first(draws), share_of_wins(draws[:, 0], draws[:, 0])
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 50 << 20
-    assert sorted(ranked[:, 0]) == list(range(1, 201)) and (share == 0.5).all()
+    assert abs(sum(shares) - 1.0) < 1e-9
+    assert wins == 0.5

@@ -18,7 +18,7 @@ from evopolicygym.analysis.diagnostics import CodeSize, Diagnosis, diagnose
 from evopolicygym.analysis.edits.kinds import EDITS, EditKind, SizeClass
 from evopolicygym.analysis.edits.timeline import TimelineEvent
 from evopolicygym.analysis.gain import gain_columns
-from evopolicygym.analysis.loading import Skipped, analyze_folder, find_run_folders
+from evopolicygym.analysis.loading import CopyCheck, Skipped, analyze_folder, find_run_folders
 from evopolicygym.analysis.spending import files_opened
 from evopolicygym.analysis.stats.hit_rates import HitCount, HitRate, hit_rate
 from evopolicygym.run_record import DEFAULT_CONDITIONS
@@ -40,8 +40,9 @@ def analyze_runs(paths: Sequence[Path]) -> AnalyzedRuns:
     """Diagnose the runs below ``paths``. Records are read one at a time: only the diagnoses stay in memory."""
     runs: list[Diagnosis] = []
     skipped: list[Skipped] = []
+    copies = CopyCheck()
     for folder in find_run_folders(paths):
-        result = analyze_folder(folder, diagnose)
+        result = analyze_folder(folder, diagnose, copies)
         if isinstance(result, Diagnosis):
             runs.append(result)
         else:

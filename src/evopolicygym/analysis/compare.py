@@ -1,12 +1,14 @@
-"""Compare entrants on the cases that they share: paired differences per task and overall, corrected by Holm.
+"""Compare entrants on the cases that they share: paired differences per task and over tasks, corrected by Holm.
 
-The runs below each path are split by entrant, and every two entrants are compared.
+The runs below each path are split by entrant, and every two entrants are compared. As on a leaderboard, a comparison
+has one comparable_id per task and one set of conditions, and runs that a leaderboard puts on a separate board (no
+isolation, an open network) are compared only with runs like them.
 """
 
 from __future__ import annotations
 
 import json
-import zlib
+import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,34 +17,45 @@ from typing import Any, Final
 
 import numpy as np
 
-from evopolicygym.analysis.gain import GainDifference, gain_difference, scale_of
+from evopolicygym.analysis.formatting import pluralize
+from evopolicygym.analysis.gain import GainDifference, bounds_of, gain_difference, scale_of
 from evopolicygym.analysis.leaderboard.boards import conditions, differences, separate_reasons
 from evopolicygym.analysis.scores import Matrix, RunScore, entrant, run_score
-from evopolicygym.analysis.stats.bootstrap import DRAWS, SEED, draw, percentile_interval, probability_of_improvement
+from evopolicygym.analysis.stats.by_task import PairedTest, compare_by_task
 from evopolicygym.analysis.stats.estimates import (
-    Coverage,
-    Estimate,
+    ONE_RUN,
     Number,
-    average,
-    coverage,
+    difference_p_value,
     estimate_difference,
     estimate_score,
 )
-from evopolicygym.analysis.stats.power import RunsNeeded, VarianceComponents, runs_needed, variance_components
+from evopolicygym.analysis.stats.improvement import improvement, improvement_over_tasks
+from evopolicygym.analysis.stats.measured import Coverage, coverage
+from evopolicygym.analysis.stats.multiple import holm
+from evopolicygym.analysis.stats.power import (
+    EFFECT,
+    RunsNeeded,
+    TasksNeeded,
+    difference_variance,
+    runs_needed,
+    tasks_needed,
+)
 from evopolicygym.errors import UserError
 from evopolicygym.reference.anchors import Scale
+from evopolicygym.reference.return_bounds import Bounds
 from evopolicygym.run_record import RunRecord
 
 MAX_ENTRANTS: Final = 50
+RunsKey = tuple[str, str, tuple[str, ...]]  # task, comparable_id, and why a leaderboard puts runs on a separate board
 
 
 @dataclass(frozen=True)
 class ComparedEntrant:
-    """Runs of one entrant, by task and comparable_id. ``missing``: runs without a score, and why. ``apart``: why a
-    leaderboard would put its runs on a separate board."""
+    """Runs of one entrant, in groups that may share a table. ``missing``: runs without a score, and why. ``apart``: why
+    a leaderboard would put its runs, or some of them, on a separate board."""
 
     label: str
-    runs: dict[tuple[str, str], list[RunScore]]
+    runs: dict[RunsKey, list[RunScore]]
     missing: dict[str, str]
     apart: tuple[str, ...]
 
@@ -59,6 +72,7 @@ class SharedTask:
     second: Matrix
     gain: GainDifference | None
     scale: Scale | None
+    bounds: Bounds
 
 
 def compared_entrants(paths: Mapping[str, Sequence[RunRecord]]) -> list[ComparedEntrant]:
@@ -72,40 +86,51 @@ def shared_tasks(first: ComparedEntrant, second: ComparedEntrant) -> tuple[list[
     """Return the tasks that can be compared, in groups with one set of conditions each, the largest group first; and
     the reason for each task that cannot."""
     both = sorted(key for key in first.runs if key in second.runs)
-    groups: dict[str, list[tuple[str, str]]] = defaultdict(list)
+    groups: dict[tuple[str, tuple[str, ...]], list[RunsKey]] = defaultdict(list)
     for key in both:
-        groups[_conditions(first.runs[key][0].run)].append(key)
+        groups[_conditions(first.runs[key][0].run), key[2]].append(key)
     chosen = [_one_per_task(keys, first, second) for keys in groups.values()]
     chosen.sort(key=lambda keys: (-len(keys), -sum(_fewest_runs(first, second, key) for key in keys)))
     common = [[_shared_task(key, first.runs[key], second.runs[key]) for key in keys] for keys in chosen]
     used = {key for keys in chosen for key in keys}
-    others = sorted({task for task, _ in (*first.runs, *second.runs)} - {task for task, _ in used})
+    others = sorted({key[0] for key in (*first.runs, *second.runs)} - {key[0] for key in used})
     unused = {f"{task} ({name})": "under another comparable_id there are more runs"
-              for task, name in both if (task, name) not in used}  # fmt: skip
-    return common, {task: _why_not(task, first, second) for task in others} | unused
+              for task, name, _ in both if (task, name, _) not in used}  # fmt: skip
+    left_out = _left_out(first, second) | _left_out(second, first)
+    return common, {task: _why_not(task, first, second) for task in others} | unused | left_out
+
+
+def _left_out(mine: ComparedEntrant, other: ComparedEntrant) -> dict[str, str]:
+    """Return groups of runs of tasks that are compared which the other entrant has no runs to compare with."""
+    compared = {key[0] for key in mine.runs if key in other.runs}
+    return {
+        f"{key[0]} ({key[1]}): {pluralize(len(runs), 'run')} of {mine.label}": "; ".join(key[2])
+        or f"{other.label} has none like that"
+        for key, runs in mine.runs.items()
+        if key[0] in compared and key not in other.runs
+    }
 
 
 def _conditions(run: RunRecord) -> str:
     return json.dumps(conditions(run.ids.fingerprint), sort_keys=True, default=str)
 
 
-def _one_per_task(
-    keys: Sequence[tuple[str, str]], first: ComparedEntrant, second: ComparedEntrant
-) -> list[tuple[str, str]]:
+def _one_per_task(keys: Sequence[RunsKey], first: ComparedEntrant, second: ComparedEntrant) -> list[RunsKey]:
     """Return the comparable_id with most runs of each task."""
-    tasks = dict.fromkeys(task for task, _ in keys)
+    tasks = dict.fromkeys(key[0] for key in keys)
     return [
         max((key for key in keys if key[0] == task), key=lambda key: _fewest_runs(first, second, key)) for task in tasks
     ]
 
 
-def _shared_task(key: tuple[str, str], first: Sequence[RunScore], second: Sequence[RunScore]) -> SharedTask:
+def _shared_task(key: RunsKey, first: Sequence[RunScore], second: Sequence[RunScore]) -> SharedTask:
     gain = gain_difference([score.run for score in first], [score.run for score in second])
-    scale = scale_of(first[0].run)
-    return SharedTask(*key, conditions(first[0].run.ids.fingerprint), _matrix(first), _matrix(second), gain, scale)
+    run = first[0].run
+    facts = conditions(run.ids.fingerprint) | ({"apart": "; ".join(key[2])} if key[2] else {})
+    return SharedTask(key[0], key[1], facts, _matrix(first), _matrix(second), gain, scale_of(run), bounds_of(run))
 
 
-def _fewest_runs(first: ComparedEntrant, second: ComparedEntrant, key: tuple[str, str]) -> int:
+def _fewest_runs(first: ComparedEntrant, second: ComparedEntrant, key: RunsKey) -> int:
     return min(len(first.runs[key]), len(second.runs[key]))
 
 
@@ -118,10 +143,10 @@ def _by_entrant(runs: Sequence[RunRecord]) -> dict[str, list[RunRecord]]:
 
 def _entrant(label: str, runs: Sequence[RunRecord]) -> ComparedEntrant:
     scores = [run_score(run) for run in runs]
-    counted: dict[tuple[str, str], list[RunScore]] = defaultdict(list)
+    counted: dict[RunsKey, list[RunScore]] = defaultdict(list)
     for score in scores:
         if not score.missing:
-            counted[(score.run.task.id, score.run.ids.comparable_id)].append(score)
+            counted[score.run.task.id, score.run.ids.comparable_id, separate_reasons(score.run)].append(score)
     reasons = dict.fromkeys(reason for run in runs for reason in separate_reasons(run))
     return ComparedEntrant(
         label, dict(counted), {score.run.id: score.missing for score in scores if score.missing}, tuple(reasons)
@@ -138,15 +163,18 @@ def _why_not(task: str, first: ComparedEntrant, second: ComparedEntrant) -> str:
     )
     if mine is None or theirs is None:
         return f"{(first if mine is None else second).label} has no score"
-    return "; ".join(differences(mine.ids.fingerprint, theirs.ids.fingerprint)) or "the comparable_ids differ"
+    unequal = differences(mine.ids.fingerprint, theirs.ids.fingerprint)
+    for side, run in ((first, mine), (second, theirs)):
+        unequal += [f"{side.label}: {reason}" for reason in separate_reasons(run)]
+    return "; ".join(unequal) or "the comparable_ids differ"
 
 
 @dataclass(frozen=True)
-class ScoreDifference:
-    """Score of the first minus the second.
+class TaskDifference:
+    """Score of the first minus the second on one task.
 
-    ``p_holm`` is ``p`` corrected for the number of tasks; for the overall difference, for the number of pairs.
-    ``plans`` say how many runs would detect the difference.
+    Without two runs of each, interval, p-values, ``p_improvement`` and ``plan`` are None. ``p_holm`` is ``p`` corrected
+    over all tasks of all pairs. ``plan`` says how many runs would find the effect of interest.
     """
 
     value: Number
@@ -154,8 +182,8 @@ class ScoreDifference:
     coverage: Coverage | None
     p: float | None
     p_holm: float | None
-    p_improvement: Number
-    plans: tuple[RunsNeeded, ...] | None
+    p_improvement: Number | None
+    plan: RunsNeeded | None
 
 
 @dataclass(frozen=True)
@@ -170,26 +198,46 @@ class TaskComparison:
     scores: tuple[float, float]
     correlation: float | None
     pairing_gain: float | None
-    difference: ScoreDifference
+    difference: TaskDifference
     gain: GainDifference | None
 
 
 @dataclass(frozen=True)
+class OverallDifference:
+    """Mean difference of normalised scores, with tasks as the sample: valid with one run of each on each task.
+
+    ``p_holm`` is corrected over all pairs. ``p_improvement`` is None where a task has one run. ``plan`` says how many
+    tasks would find the effect of interest.
+    """
+
+    test: PairedTest
+    p_holm: float | None
+    p_improvement: Number | None
+    plan: TasksNeeded | None
+
+
+@dataclass(frozen=True)
 class PairComparison:
-    """Two entrants under one set of conditions. ``overall`` is the mean difference of normalised scores over the tasks
-    that have a scale."""
+    """Two entrants under one set of conditions. ``overall`` is over the ``normalised_tasks`` tasks that have a scale.
+    ``tests`` is the number of p-values over which those of tasks are corrected, ``pairs`` that of overall ones."""
 
     first: str
     second: str
     conditions: dict[str, Any]
     tasks: tuple[TaskComparison, ...]
     normalised_tasks: int
-    overall: ScoreDifference | None
+    overall: OverallDifference | None
     not_compared: dict[str, str]
+    tests: int = 0
+    pairs: int = 0
 
 
-def compare(entrants: Sequence[ComparedEntrant], draws: int = DRAWS) -> list[PairComparison]:
+def compare(entrants: Sequence[ComparedEntrant], effect: float = EFFECT) -> list[PairComparison]:
     """Compare every two entrants, in the given order, once for each set of conditions that both have runs under.
+
+    Args:
+        entrants: The entrants.
+        effect: The smallest difference of interest, in units of each task's normalisation scale.
 
     Raises:
         UserError: There are more than MAX_ENTRANTS; the number of pairs grows with their square.
@@ -199,43 +247,50 @@ def compare(entrants: Sequence[ComparedEntrant], draws: int = DRAWS) -> list[Pai
             f"there are {len(entrants)} entrants; compare takes at most {MAX_ENTRANTS}",
             "Name fewer paths, or use `evopolicygym leaderboard`.",
         )
-    pairs = [pair for first, second in combinations(entrants, 2) for pair in _pairs(first, second, draws)]
-    corrected = holm([pair.overall.p if pair.overall else None for pair in pairs])
-    return [_with_overall(pair, value) for pair, value in zip(pairs, corrected, strict=True)]
+    if not 0.0 < effect < math.inf:
+        raise UserError(f"the smallest difference of interest is {effect:g}", "Name a number above 0, such as 0.05.")
+    pairs = [pair for first, second in combinations(entrants, 2) for pair in _pairs(first, second, effect)]
+    return _corrected(pairs)
 
 
-def holm(p_values: Sequence[float | None]) -> list[float | None]:
-    """Apply Holm's (1979) step-down correction; None (unknown) is not counted."""
-    ranked = sorted((value, i) for i, value in enumerate(p_values) if value is not None)
-    corrected: list[float | None] = [None] * len(p_values)
-    highest = 0.0
-    for position, (value, i) in enumerate(ranked):
-        highest = max(highest, min(1.0, (len(ranked) - position) * value))
-        corrected[i] = highest
-    return corrected
+def _corrected(pairs: Sequence[PairComparison]) -> list[PairComparison]:
+    """Apply Holm's correction over everything that is shown: over all tasks of all pairs, and over all pairs."""
+    of_tasks = holm([task.difference.p for pair in pairs for task in pair.tasks])
+    overall = holm([pair.overall.test.p if pair.overall else None for pair in pairs])
+    tests, counted = sum(p is not None for p in of_tasks), sum(p is not None for p in overall)
+    remaining = iter(of_tasks)
+    return [
+        replace(
+            pair,
+            tasks=tuple(
+                replace(task, difference=replace(task.difference, p_holm=next(remaining))) for task in pair.tasks
+            ),
+            overall=replace(pair.overall, p_holm=p_holm) if pair.overall else None,
+            tests=tests,
+            pairs=counted,
+        )
+        for pair, p_holm in zip(pairs, overall, strict=True)
+    ]
 
 
-def _pairs(first: ComparedEntrant, second: ComparedEntrant, draws: int) -> list[PairComparison]:
+def _pairs(first: ComparedEntrant, second: ComparedEntrant, effect: float) -> list[PairComparison]:
     groups, not_compared = shared_tasks(first, second)
     if not groups:
         return [PairComparison(first.label, second.label, {}, (), 0, None, not_compared)]
-    pairs = [_pair((first.label, second.label), common, draws) for common in groups]
+    pairs = [_pair((first.label, second.label), common, effect) for common in groups]
     return [replace(pairs[0], not_compared=not_compared), *pairs[1:]]
 
 
-def _pair(labels: tuple[str, str], common: Sequence[SharedTask], draws: int) -> PairComparison:
-    compared = [_compare_task(task, draws) for task in common]
-    corrected = holm([comparison.difference.p for comparison in compared])
-    tasks = [replace(comparison, difference=replace(comparison.difference, p_holm=value))
-             for comparison, value in zip(compared, corrected, strict=True)]  # fmt: skip
+def _pair(labels: tuple[str, str], common: Sequence[SharedTask], effect: float) -> PairComparison:
+    tasks = tuple(_compare_task(task, effect) for task in common)
     scaled = [task for task in common if task.scale]
-    overall = _overall(scaled, draws) if scaled else None
-    return PairComparison(*labels, common[0].conditions, tuple(tasks), len(scaled), overall, {})
+    overall = _overall(scaled, effect) if scaled else None
+    return PairComparison(*labels, common[0].conditions, tasks, len(scaled), overall, {})
 
 
-def _compare_task(task: SharedTask, draws: int) -> TaskComparison:
+def _compare_task(task: SharedTask, effect: float) -> TaskComparison:
     first, second = task.first, task.second
-    estimate, parts = estimate_difference(first, second), variance_components(first, second)
+    variance = estimate_difference(first, second).variance
     return TaskComparison(
         task=task.task,
         comparable_id=task.comparable_id,
@@ -243,55 +298,48 @@ def _compare_task(task: SharedTask, draws: int) -> TaskComparison:
         runs=(len(first), len(second)),
         scores=(estimate_score(first).value, estimate_score(second).value),
         correlation=_correlation(first, second),
-        pairing_gain=(estimate_score(first).variance + estimate_score(second).variance) / estimate.variance
-        if estimate.variance
+        pairing_gain=(estimate_score(first).variance + estimate_score(second).variance) / variance
+        if variance
         else None,
-        difference=_difference(estimate, [task], draws, parts),
+        difference=_difference(task, effect),
         gain=task.gain,
     )
 
 
-def _overall(common: Sequence[SharedTask], draws: int) -> ScoreDifference:
-    """Average over tasks with equal weights, in units of each task's scale."""
-    units = [task.scale.unit for task in common if task.scale]
-    estimate = average(
-        [
-            estimate_difference(task.first, task.second).scaled(1.0 / unit)
-            for task, unit in zip(common, units, strict=True)
-        ]
-    )
-    components = [variance_components(task.first, task.second) for task in common]
-    scaled = [
-        parts.scaled(1.0 / (unit * len(common)) ** 2) for parts, unit in zip(components, units, strict=True) if parts
-    ]
-    total = sum(scaled, VarianceComponents(0.0, 0.0, 0.0)) if len(scaled) == len(common) else None
-    return _difference(estimate, common, draws, total)
-
-
-def _difference(
-    estimate: Estimate, common: Sequence[SharedTask], draws: int, parts: VarianceComponents | None
-) -> ScoreDifference:
-    return ScoreDifference(
-        value=Number(estimate.value, estimate.interval()),
-        scope=estimate.scope,
-        coverage=coverage(len(common), min(len(matrix) for task in common for matrix in (task.first, task.second))),
-        p=estimate.p_value(),
+def _difference(task: SharedTask, effect: float) -> TaskDifference:
+    estimate = estimate_difference(task.first, task.second)
+    fewest = min(len(task.first), len(task.second))
+    interval = estimate.interval() if fewest > 1 and estimate.variance else None
+    parts = difference_variance(task.first, task.second)
+    return TaskDifference(
+        value=Number(estimate.value, interval.clipped(task.bounds.of_difference) if interval else None),
+        scope=ONE_RUN if fewest == 1 else estimate.scope,
+        coverage=coverage(1, fewest),
+        p=difference_p_value(task.first, task.second),
         p_holm=None,
-        p_improvement=_p_improvement(common, estimate, draws),
-        plans=runs_needed(estimate.value, parts, len(common)) if parts else None,
+        p_improvement=improvement(task.first.mean(axis=1), task.second.mean(axis=1)),
+        plan=runs_needed(effect * task.scale.unit, parts, task.first.shape[1]) if parts and task.scale else None,
     )
 
 
-def _p_improvement(common: Sequence[SharedTask], estimate: Estimate, draws: int) -> Number:
-    value = float(probability_of_improvement([task.first.mean(axis=1) for task in common],
-                                             [task.second.mean(axis=1) for task in common]))  # fmt: skip
-    drawn = [_drawn({0: task.first, 1: task.second}, task.task, draws) for task in common]
-    shares = probability_of_improvement([pair[0] for pair in drawn], [pair[1] for pair in drawn])
-    return Number(value, percentile_interval(value, shares, estimate.degrees_of_freedom, bounds=(0.0, 1.0)))
+def _overall(common: Sequence[SharedTask], effect: float) -> OverallDifference:
+    """Compare by task, with equal weights, in units of each task's scale."""
+    scores = [
+        [_run_scores(matrix, task.scale) for task in common for matrix in [getattr(task, side)] if task.scale]
+        for side in ("first", "second")
+    ]
+    means = [[float(runs.mean()) for runs in side] for side in scores]
+    differences = [mine - theirs for mine, theirs in zip(*means, strict=True)]
+    return OverallDifference(
+        test=compare_by_task(*means),
+        p_holm=None,
+        p_improvement=improvement_over_tasks(*scores),
+        plan=tasks_needed(effect, differences),
+    )
 
 
-def _drawn(matrices: Mapping[int, Matrix], task: str, draws: int) -> dict[int, Matrix]:
-    return draw(matrices, np.random.default_rng([SEED, zlib.crc32(task.encode())]), draws)
+def _run_scores(matrix: Matrix, scale: Scale) -> Matrix:
+    return np.asarray((matrix.mean(axis=1) - scale.low) / scale.unit)
 
 
 def _correlation(first: Matrix, second: Matrix) -> float | None:
@@ -299,7 +347,3 @@ def _correlation(first: Matrix, second: Matrix) -> float | None:
     if by_case[0].size < 3 or np.ptp(by_case[0]) == 0.0 or np.ptp(by_case[1]) == 0.0:
         return None
     return float(np.corrcoef(*by_case)[0, 1])
-
-
-def _with_overall(pair: PairComparison, p_holm: float | None) -> PairComparison:
-    return replace(pair, overall=replace(pair.overall, p_holm=p_holm)) if pair.overall else pair

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from evopolicygym.analysis.stats.estimates import Coverage, Interval, Number
+    from evopolicygym.analysis.stats.by_task import PairedTest
+    from evopolicygym.analysis.stats.estimates import Interval, Number
+    from evopolicygym.analysis.stats.measured import Coverage
     from evopolicygym.analysis.stats.ranks import RankInterval
 
 UNKNOWN: Final = "-"
@@ -66,6 +68,12 @@ def coverage_warning(coverage: Coverage | None, runs: int | None = None) -> list
     """Return a warning where intervals from so few runs were measured to contain the true value too rarely."""
     if coverage is None or coverage.is_nominal:
         return []
-    with_runs = "with so few runs" if runs is None else f"with {pluralize(runs, 'run')}"
-    share = f"{100 * coverage.low:.0f} % to {100 * coverage.high:.0f} % of the time, not 95 %"
-    return [f"{with_runs} this interval contains the true value {share}"]
+    with_runs = "so few runs" if runs is None else pluralize(runs, "run")
+    share = f"{100 * coverage.low:.0f} to {100 * coverage.high:.0f} % of simulations, not 95 %"
+    return [f"the interval of {with_runs} held the truth in {share}"]
+
+
+def describe_wins(test: PairedTest) -> str:
+    """Return the tasks that each side won, with the sign test."""
+    p_value = "" if test.p_sign is None else f", p {format_probability(test.p_sign)}"
+    return f"{test.won}:{test.lost}{p_value}"

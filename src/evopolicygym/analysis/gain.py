@@ -13,8 +13,16 @@ from typing import Any, Final
 import numpy as np
 
 from evopolicygym.analysis.scores import Matrix, mean, mean_if_known
-from evopolicygym.analysis.stats.estimates import Estimate, Interval, Number, estimate_difference, estimate_score
+from evopolicygym.analysis.stats.estimates import (
+    ONE_RUN,
+    Estimate,
+    Interval,
+    Number,
+    estimate_difference,
+    estimate_score,
+)
 from evopolicygym.reference.anchors import Scale, scales
+from evopolicygym.reference.return_bounds import UNBOUNDED, Bounds, return_bounds
 from evopolicygym.run_record import Result, RunRecord, SubmissionRecord
 
 EPISODES: Final = (16, 32, 64, 128)  # where a learning curve is read
@@ -69,6 +77,13 @@ def scale_of(run: RunRecord) -> Scale | None:
     if (drawn := run.task.scale) and drawn.high > drawn.low:
         return Scale(drawn.low, drawn.high)
     return None if run.options.variant == SHIFTED else scales().get(run.task.id)
+
+
+def bounds_of(run: RunRecord) -> Bounds:
+    """Return the possible returns of a run's task. A shifted or generated task states none."""
+    if run.task.scale or run.options.variant == SHIFTED:
+        return UNBOUNDED
+    return return_bounds().get(run.task.id, UNBOUNDED)
 
 
 def _first(run: RunRecord) -> SubmissionRecord | None:
@@ -253,8 +268,8 @@ def gain_difference(first: Sequence[RunRecord], second: Sequence[RunRecord]) -> 
     return GainDifference(
         firsts=(mine.first, theirs.first),
         gains=(mine.gain.value if mine.gain else None, theirs.gain.value if theirs.gain else None),
-        difference=_number(estimate),
-        scope=_scope(estimate),
+        difference=Number(estimate.value, None) if estimate and estimate.one_run else _number(estimate),
+        scope=ONE_RUN if estimate and estimate.one_run else _scope(estimate),
         areas=(mine.area, theirs.area),
     )
 

@@ -8,22 +8,20 @@ them: a disguised task has no other text than the blind one.
 from __future__ import annotations
 
 import json
-import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from scipy import stats
 
 from evopolicygym.analysis.formatting import pluralize
 from evopolicygym.analysis.gain import scale_of
 from evopolicygym.analysis.leaderboard.boards import conditions, separate_reasons
-from evopolicygym.analysis.scores import Matrix, RunScore, entrant, mean, run_score
+from evopolicygym.analysis.scores import Matrix, RunScore, entrant, run_score
+from evopolicygym.analysis.stats.by_task import mean_over_tasks
 from evopolicygym.analysis.stats.estimates import (
-    CONFIDENCE_LEVEL,
-    Interval,
+    ONE_RUN,
     Number,
     estimate_difference,
     estimate_score,
@@ -135,21 +133,11 @@ def _task_gap(task: str, plain: Sequence[RunScore], disguised: Sequence[RunScore
         runs=(len(first), len(second)),
         plain=estimate_score(first).value,
         disguised=estimate_score(second).value,
-        gap=Number(estimate.value, estimate.interval() if estimate.variance else None),
-        scope=estimate.scope,
+        gap=Number(estimate.value, estimate.interval() if estimate.variance and not estimate.one_run else None),
+        scope=ONE_RUN if estimate.one_run else estimate.scope,
         normalised=estimate.value / scale.unit if scale else None,
     )
 
 
 def _matrix(scores: Sequence[RunScore]) -> Matrix:
     return np.array([score.returns for score in scores], dtype=np.float64)
-
-
-def mean_over_tasks(values: Sequence[float]) -> Number:
-    """Return the mean of one number per task, with Student's t interval over tasks; None for a single task."""
-    value = mean(values)
-    if len(values) < 2:
-        return Number(value, None)
-    error = math.sqrt(math.fsum((other - value) ** 2 for other in values) / (len(values) - 1) / len(values))
-    reach = float(stats.t.ppf((1 + CONFIDENCE_LEVEL) / 2, len(values) - 1)) * error
-    return Number(value, Interval(value - reach, value + reach))

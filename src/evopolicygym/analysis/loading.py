@@ -34,10 +34,12 @@ Analysed = TypeVar("Analysed")
 
 
 class SkipKind(StrEnum):
-    """``unfinished``: the run has no outcome yet. ``broken``: the folder cannot be read as it is."""
+    """``unfinished``: the run has no outcome yet. ``broken``: the folder cannot be read as it is. ``copy``: the same
+    run was read from another folder."""
 
     UNFINISHED = "unfinished"
     BROKEN = "broken"
+    COPY = "copy"
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,24 @@ class Skipped:
     @property
     def why(self) -> str:
         return f"{self.kind}: {self.reason}"
+
+
+class CopyCheck:
+    """Finds runs that were read before: five copies of one folder are one run, not five."""
+
+    def __init__(self) -> None:
+        self._by_ledger: dict[str, str] = {}
+        self._by_id: dict[str, str] = {}
+
+    def find(self, folder: Path | str, run: RunRecord) -> Skipped | None:
+        """Return why a run is left out: another folder had the same ledger, or a run of the same id."""
+        if original := self._by_ledger.get(run.ledger_head):
+            return Skipped(str(folder), SkipKind.COPY, f"its ledger is that of {original}")
+        if original := self._by_id.get(run.id):
+            reason = f"run {run.id} is also in {original}, with another ledger; remove the wrong one of the two"
+            return Skipped(str(folder), SkipKind.COPY, reason)
+        self._by_ledger[run.ledger_head] = self._by_id[run.id] = str(folder)
+        return None
 
 
 @dataclass(frozen=True)
@@ -73,7 +93,8 @@ def collect_runs(path: Path) -> CollectedRuns:
     if not folders:
         raise UserError(f"there is no run below {path}", "A run is a folder with run.json.")
     folders, beyond = split_by_size(folders)
-    results = [_read(folder) for folder in folders]
+    copies = CopyCheck()
+    results = [_read(folder, copies) for folder in folders]
     return CollectedRuns(
         tuple(result for result in results if isinstance(result, RunRecord)),
         (*(result for result in results if isinstance(result, Skipped)), *beyond),
@@ -118,9 +139,10 @@ def run_folders(path: Path) -> Iterator[Path]:
             yield Path(folder)
 
 
-def _read(folder: Path) -> RunRecord | Skipped:
+def _read(folder: Path, copies: CopyCheck) -> RunRecord | Skipped:
     try:
-        return read_record(folder)
+        run = read_record(folder)
+        return copies.find(folder, run) or run
     except UserError as error:
         return skip_unreadable(folder, error)
 
@@ -197,11 +219,15 @@ def find_run_folders(paths: Sequence[Path]) -> list[Path]:
     return sorted(folders.values())
 
 
-def analyze_folder(folder: Path, analyse: Callable[[RunFolder], Analysed]) -> Analysed | Skipped:
+def analyze_folder(
+    folder: Path, analyse: Callable[[RunFolder], Analysed], copies: CopyCheck | None = None
+) -> Analysed | Skipped:
     """Open a run folder and apply ``analyse``. An error in a folder from elsewhere skips that run alone."""
     opened = open_run(folder)
     if isinstance(opened, Skipped):
         return opened
+    if copies and (copy := copies.find(folder, opened.run)):
+        return copy
     try:
         return analyse(opened)
     except Exception as error:  # a well-formed record can still be inconsistent in more ways than can be listed

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any, Final
 
 from evopolicygym.analysis.scores import mean_if_known, paper_normalised
+from evopolicygym.analysis.stats.by_task import EntrantDifference, compare_by_task
+from evopolicygym.analysis.stats.multiple import holm
 from evopolicygym.analysis.stats.ranks import over_tasks, ranks
 from evopolicygym.errors import UserError
+from evopolicygym.reference.anchors import scales
 from evopolicygym.reference.paper import RANDOM, Document, Edits, Table
 
 ALL: Final = "core16"
@@ -35,7 +39,8 @@ class TableCell:
 @dataclass(frozen=True)
 class Reproduction:
     """Recomputed tables. ``compared`` counts the recomputed cells; ``wrong`` are those that round to another value.
-    ``altered`` are cells of the input that differ from the paper, whether or not a result shows it."""
+    ``altered`` are cells of the input that differ from the paper, whether or not a result shows it. ``differences`` are
+    those of every two agents over the tasks of Table 1, on our scale: what the paper's own numbers can say."""
 
     table2: Scores
     table4: Scores
@@ -43,6 +48,7 @@ class Reproduction:
     compared: int
     wrong: tuple[TableCell, ...]
     altered: tuple[TableCell, ...]
+    differences: tuple[EntrantDifference, ...]
 
     @property
     def holds(self) -> bool:
@@ -58,7 +64,24 @@ def reproduce(given: Document, stored: Document) -> Reproduction:
         *_cells("Table 8", table8, {**given.table8, **given.table8_means}),
     ]
     wrong = tuple(cell for cell in cells if _shown(cell.got, cell) != _shown(cell.printed, cell))
-    return Reproduction(table2, hit_rates(given), table8, len(cells), wrong, tuple(_altered(given, stored)))
+    altered = tuple(_altered(given, stored))
+    return Reproduction(table2, hit_rates(given), table8, len(cells), wrong, altered, tuple(task_differences(given)))
+
+
+def task_differences(given: Document) -> list[EntrantDifference]:
+    """Compare every two agents with the tasks of Table 1 as the sample, in units of our scale; the random policy is its
+    origin and no agent. Holm's method corrects over all pairs."""
+    ends = scales()
+    scores = {
+        agent: [(row[agent] - ends[task].low) / ends[task].unit for task, row in given.table1.items() if task in ends]
+        for agent in _entrants(given)
+        if agent != RANDOM
+    }
+    ordered = sorted(scores, key=lambda agent: -sum(scores[agent]))
+    pairs = [pair for pair in combinations(ordered, 2) if scores[pair[0]]]
+    tests = [compare_by_task(scores[first], scores[second]) for first, second in pairs]
+    corrected = holm([test.p for test in tests])
+    return [EntrantDifference(*pair, test, p_holm) for pair, test, p_holm in zip(pairs, tests, corrected, strict=True)]
 
 
 def rank_table(given: Document) -> Scores:

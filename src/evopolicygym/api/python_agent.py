@@ -230,7 +230,7 @@ class PythonAgentSetup:
             "model": None,
             "version": None,
             "seed": self.settings.seed,
-            "settings": {"sha256": digest} if digest else {},
+            "settings": self.settings.behaviour() | ({"sha256": digest} if digest else {}),
         }
         stands = agent_isolation(self.settings.levels[0], self.settings.network)
         held = {"level": stands.level, "network": stands.network, "residues": (*RESIDUES, *stands.residues)}

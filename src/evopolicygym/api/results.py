@@ -216,31 +216,51 @@ def load_runs(path: str | os.PathLike[str]) -> Runs:
 
 def read_runs(path: Path) -> Runs:
     """Return all runs at or below ``path``. Those that cannot be read are in ``skipped``."""
-    from evopolicygym.analysis.loading import read_record, run_folders, skip_unreadable, split_by_size
+    from evopolicygym.analysis.loading import CopyCheck, read_record, run_folders, skip_unreadable, split_by_size
 
     if not path.exists():
         raise UserError(f"{path} does not exist", "Name a run or a folder of runs.")
     folders = [path] if path.is_file() else sorted(run_folders(path))
     if not folders:
         raise UserError(f"there is no run below {path}", "A run is a folder with run.json.")
-    runs = []
+    runs, copies = [], CopyCheck()
     folders, skipped = split_by_size(folders)
     for folder in folders:
         try:
-            runs.append(_run(folder, read_record(folder)))
+            record = read_record(folder)
         except UserError as error:
             skipped.append(skip_unreadable(folder, error))
+            continue
+        if copy := copies.find(folder, record):
+            skipped.append(copy)
+        else:
+            runs.append(_run(folder, record))
     return Runs(str(path), tuple(runs), tuple(skipped))
 
 
 def gather(runs: RunsLike) -> Runs:
-    """Return runs in any form that the API takes as ``Runs``: a path, a run, or several runs."""
+    """Return runs in any form that the API takes as ``Runs``: a path, a run, or several runs.
+
+    Raises:
+        UserError: Two of several runs are copies of one.
+    """
     if isinstance(runs, Runs):
         return runs
     if isinstance(runs, str | os.PathLike):
         return read_runs(Path(runs))
     items = (runs,) if isinstance(runs, Run) else tuple(_checked(runs))
+    refuse_copies(items)
     return Runs(os.path.commonpath([run.folder for run in items]) if items else "", items, ())
+
+
+def refuse_copies(runs: Iterable[Run]) -> None:
+    """Raise UserError if a run is among the runs twice: a copy would count as another run."""
+    from evopolicygym.analysis.loading import CopyCheck
+
+    copies = CopyCheck()
+    for run in runs:
+        if copy := copies.find(run.folder, run.record):
+            raise UserError(f"{copy.path} is a copy of a run that is given, too: {copy.reason}", "Name each run once.")
 
 
 def _checked(runs: Iterable[Run]) -> Iterator[Run]:

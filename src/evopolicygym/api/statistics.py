@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evopolicygym.api.results import Run, Runs, RunsLike, gather
+from evopolicygym.api.results import Run, Runs, RunsLike, gather, refuse_copies
 from evopolicygym.errors import UserError
 
 if TYPE_CHECKING:
@@ -104,16 +104,19 @@ def leaderboard(runs: RunsLike, *, paper: bool = False, anchors: Sequence[str | 
     return build.leaderboard(records, [*(load(Path(path)) for path in anchors), stored_anchors()], paper)
 
 
-def compare(*runs: RunsLike) -> Comparison:
-    """Compare entrants on the cases that they share: paired differences with intervals, per task and overall.
+def compare(*runs: RunsLike, effect: float = 0.05) -> Comparison:
+    """Compare entrants on the cases that they share: paired differences with intervals, per task and over tasks.
 
     Args:
         runs: One argument for each side: a path, ``Runs``, or several ``Run``. Where one holds runs of several
             entrants, each of them is a side. One entrant is enough if it has runs on plain and on disguised tasks:
             its knowledge gap is computed.
+        effect: The smallest difference of interest, as a share of the score scale: what numbers of runs are planned
+            for.
 
     Raises:
-        UserError: There are fewer than two sides and no knowledge gap, or there is no run below a path.
+        UserError: There are fewer than two sides and no knowledge gap, there is no run below a path, or a run or a copy
+            of it is on two sides.
 
     >>> import evopolicygym
     >>> made = evopolicygym.compare("examples/runs")
@@ -125,6 +128,7 @@ def compare(*runs: RunsLike) -> Comparison:
     from evopolicygym.analysis.knowledge_gap import knowledge_gaps
 
     gathered = [gather(side) for side in runs]
+    refuse_copies(run for side in gathered for run in side)
     skipped = tuple(skip for side in gathered for skip in side.skipped)
     records = _by_label(gathered)
     entrants, gaps = compared_entrants(records), knowledge_gaps(run for side in records.values() for run in side)
@@ -134,7 +138,7 @@ def compare(*runs: RunsLike) -> Comparison:
             f"there is one side only{left_out}",
             "Name two folders, or one that holds runs of two entrants, or of one on plain and disguised tasks.",
         )
-    return Comparison(tuple(analysis.compare(entrants)), tuple(entrants), gaps, skipped)
+    return Comparison(tuple(analysis.compare(entrants, effect)), tuple(entrants), gaps, skipped)
 
 
 def analyze(runs: RunsLike | Iterable[str | os.PathLike[str]]) -> Analysis:

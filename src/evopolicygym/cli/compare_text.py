@@ -4,38 +4,45 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from evopolicygym.analysis.compare import ComparedEntrant, PairComparison, ScoreDifference, TaskComparison
+from evopolicygym.analysis.compare import (
+    ComparedEntrant,
+    OverallDifference,
+    PairComparison,
+    TaskComparison,
+    TaskDifference,
+)
 from evopolicygym.analysis.formatting import (
     coverage_warning,
+    describe_wins,
     format_fixed,
     format_gain,
     format_interval,
     format_number,
     format_probability,
     format_with_interval,
+    pluralize,
 )
 from evopolicygym.analysis.gain import GainDifference
 from evopolicygym.analysis.knowledge_gap import KnowledgeGap
 from evopolicygym.analysis.stats.estimates import CONFIDENCE_LEVEL
-from evopolicygym.analysis.stats.power import CASES, POWER, RunsNeeded
+from evopolicygym.analysis.stats.power import MOST, POWER
 from evopolicygym.cli.output import print_table, print_text
 
 LEVEL = f"{CONFIDENCE_LEVEL:.0%} interval"
-COLUMNS = (
-    "task",
-    "runs",
-    "first",
-    "second",
-    "difference",
-    LEVEL,
-    "p",
-    "p (Holm)",
-    "interval of",
-)
+COLUMNS = ("task", "runs", "first", "second", "difference", LEVEL, "p", "p (Holm)", "interval of")
 OPTIONAL = ("p", "runs", "second", "first")  # either score follows from the other and the difference
 BESIDE = ("task", "P(improvement)", "correlation by case", "pairing factor", "runs needed")
 GAINS = ("task", "gain, first", "gain, second", "difference", LEVEL, "area, first", "area, second", "interval of")
-OVERALL = "overall, normalised"
+OVERALL = (
+    "overall, normalised",
+    "difference",
+    f"{LEVEL} over tasks",
+    "p",
+    "p (Holm)",
+    "tasks won, sign test",
+    "P(improvement)",
+    "tasks needed",
+)
 
 
 def is_in_gap(pair: PairComparison, task: str, gaps: Sequence[KnowledgeGap]) -> bool:
@@ -49,7 +56,10 @@ def is_in_gap(pair: PairComparison, task: str, gaps: Sequence[KnowledgeGap]) -> 
 
 
 def show_pairs(
-    pairs: Sequence[PairComparison], sides: Sequence[ComparedEntrant], gaps: Sequence[KnowledgeGap] = ()
+    pairs: Sequence[PairComparison],
+    sides: Sequence[ComparedEntrant],
+    effect: float,
+    gaps: Sequence[KnowledgeGap] = (),
 ) -> None:
     conditions = [pair.conditions for pair in pairs if pair.tasks]
     names = dict.fromkeys(name for facts in conditions for name in facts)
@@ -62,8 +72,12 @@ def show_pairs(
         for reason in side.apart:
             print_text(f"not for a common table: {side.label}: {reason}")
     if any(pair.tasks for pair in pairs):
-        needed = f"with {CASES[0]} cases, to find this difference with a probability of {POWER:.0%}"
-        print_text(f"runs needed: of each side, {needed}")
+        tests, overall = pluralize(pairs[0].tests, "difference"), pluralize(pairs[0].pairs, "pair")
+        print_text(f"p (Holm): corrected over all {tests} on tasks above, and over {overall} overall")
+        print_text(
+            f"runs and tasks needed: to find a difference of {effect:g} of the scale with a probability of "
+            f"{POWER:.0%}, if the variances are as estimated, and over their 80% intervals"
+        )
         print_text("gain: selected minus first submission on held-out; area: under the normalised curve from episode 0")
 
 
@@ -71,21 +85,32 @@ def _show_pair(pair: PairComparison, differing: Sequence[str], gaps: Sequence[Kn
     """Show a pair. ``differing``: conditions that are not the same for all pairs that are shown."""
     conditions = ", ".join(f"{name} {pair.conditions.get(name)}" for name in differing if pair.tasks)
     print_text(f"{pair.first} (first) against {pair.second} (second){f': {conditions}' if conditions else ''}")
+    if pair.overall:
+        row = _overall(pair.overall, pair.normalised_tasks)
+        print_table(OVERALL, [row], optional=("tasks needed", "P(improvement)"))
     if pair.tasks:
-        whole = [pair.overall] if pair.overall else []
-        print_table(COLUMNS, [*map(_task, pair.tasks), *map(_overall, whole)], optional=OPTIONAL, remarks="interval of")
-        print_table(BESIDE, [*map(_beside, pair.tasks), *map(_overall_beside, whole)], optional=("pairing factor",))
+        print_table(COLUMNS, [*map(_task, pair.tasks)], optional=OPTIONAL, remarks="interval of")
+        print_table(BESIDE, [*map(_beside, pair.tasks)], optional=("pairing factor",))
         gains = [_gain(task.task, task.gain) for task in pair.tasks if task.gain]
         print_table(GAINS, gains, optional=("area, first", "area, second"), remarks="interval of")
-    if pair.overall and pair.overall.plans:
-        plans = ", ".join(f"{_needed(plan)} with {plan.cases} cases" for plan in pair.overall.plans)
-        print_text(
-            f"  overall: {pair.normalised_tasks} tasks; runs of each side on each task to separate the two: {plans}"
-        )
     for task, reason in pair.not_compared.items():
         gap = "; its knowledge gap is below" if is_in_gap(pair, task, gaps) else ""
         print_text(f"  not compared: {task}: {reason}{gap}")
     print_text()
+
+
+def _overall(overall: OverallDifference, tasks: int) -> tuple[str, ...]:
+    test, plan = overall.test, overall.plan
+    return (
+        f"{pluralize(tasks, 'task')}, paired by task",
+        format_number(test.difference.value),
+        format_interval(test.difference.interval),
+        format_probability(test.p),
+        format_probability(overall.p_holm),
+        describe_wins(test),
+        format_with_interval(overall.p_improvement, 2),
+        _needed(plan.low, plan.tasks, plan.high) if plan else "-",
+    )
 
 
 def _task(task: TaskComparison) -> tuple[str, ...]:
@@ -93,24 +118,23 @@ def _task(task: TaskComparison) -> tuple[str, ...]:
     return (task.task, f"{task.runs[0]}, {task.runs[1]}", *scores, *_difference(task.difference))
 
 
-def _overall(difference: ScoreDifference) -> tuple[str, ...]:
-    return (OVERALL, "", "", "", *_difference(difference))
-
-
-def _difference(difference: ScoreDifference) -> tuple[str, ...]:
-    value, scope = difference.value, "; ".join([difference.scope, *coverage_warning(difference.coverage)])
+def _difference(difference: TaskDifference) -> tuple[str, ...]:
+    value = difference.value
+    warning = coverage_warning(difference.coverage) if value.interval else []
     return (
         format_number(value.value),
         format_interval(value.interval),
         format_probability(difference.p),
         format_probability(difference.p_holm),
-        scope,
+        "; ".join([difference.scope, *warning]),
     )
 
 
 def _beside(task: TaskComparison) -> tuple[str, ...]:
     pairing = (format_fixed(task.correlation, 2), format_fixed(task.pairing_gain, 2))
-    return (task.task, format_with_interval(task.difference.p_improvement, 2), *pairing, _planned(task.difference))
+    plan = task.difference.plan
+    needed = _needed(plan.low, plan.runs, plan.high) if plan else "-"
+    return (task.task, format_with_interval(task.difference.p_improvement, 2), *pairing, needed)
 
 
 def _gain(task: str, gain: GainDifference) -> tuple[str, ...]:
@@ -125,13 +149,9 @@ def _gain(task: str, gain: GainDifference) -> tuple[str, ...]:
     )
 
 
-def _overall_beside(difference: ScoreDifference) -> tuple[str, ...]:
-    return OVERALL, format_with_interval(difference.p_improvement, 2), "", "", _planned(difference)
-
-
-def _planned(difference: ScoreDifference) -> str:
-    return _needed(difference.plans[0]) if difference.plans else "-"
-
-
-def _needed(plan: RunsNeeded) -> str:
-    return ">1000" if plan.runs is None else str(plan.runs)
+def _needed(low: int | None, typical: int | None, high: int | None) -> str:
+    """Return a plan as "12 (7 to 43)"."""
+    if low is None:
+        return f">{MOST}"
+    numbers = [f">{MOST}" if number is None else str(number) for number in (low, typical, high)]
+    return f"{numbers[1]} ({numbers[0]} to {numbers[2]})"

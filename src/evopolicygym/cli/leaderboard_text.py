@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from evopolicygym.analysis.formatting import pluralize
 from evopolicygym.analysis.knowledge_gap import KnowledgeGap
 from evopolicygym.analysis.leaderboard.aggregates import Aggregate
 from evopolicygym.analysis.leaderboard.build import BoardTable, Leaderboard, PaperRows
@@ -12,6 +13,7 @@ from evopolicygym.analysis.leaderboard.task_table import TaskTable
 from evopolicygym.analysis.leaderboard.text_tables import (
     TextTable,
     cost_table,
+    differences_table,
     feedback_table,
     keys_table,
     knowledge_gap_table,
@@ -23,6 +25,8 @@ from evopolicygym.analysis.leaderboard.text_tables import (
     unchanged_runs,
 )
 from evopolicygym.cli.output import print_table, print_text
+
+FEWEST_TASKS = 6  # with fewer, no difference over tasks can have p < 0.05
 
 
 def show_leaderboard(leaderboard: Leaderboard) -> None:
@@ -82,7 +86,13 @@ def show_knowledge_gap(gap: KnowledgeGap) -> None:
 def _show_aggregate(aggregate: Aggregate) -> None:
     names = ", ".join(row.entrant for row in aggregate.standings)
     print_text(f"\n{aggregate.name}: {aggregate.tasks} tasks, N = {len(aggregate.standings)} complete: {names}")
+    if aggregate.caution:
+        print_text(f"  {aggregate.caution}")
     _print(standings_table(aggregate))
+    if len(aggregate.differences) and aggregate.tasks >= FEWEST_TASKS:
+        differences = differences_table(aggregate)
+        print_text(f"  {differences.title}")
+        _print(differences)
     _print(other_aggregates_table(aggregate))
     for entrant, tasks in aggregate.incomplete.items():
         print_text(f"  {entrant}: {tasks} of {aggregate.tasks}, no rank")
@@ -92,7 +102,11 @@ def _show_task(table: TaskTable) -> None:
     names = ", ".join(row.entrant for row in table.rows)
     print_text(f"\n{table.task} ({table.comparable_id}): {table.cases} cases, N = {table.entrants}: {names or 'none'}")
     if table.rows:
+        if table.caution:
+            print_text(f"  {table.caution}")
         _print(task_scores_table(table))
+        if table.tests:
+            print_text(f"  ranks: all hold at once; Holm over {pluralize(table.tests, 'difference')} of two entrants")
     if table.trivial:
         print_text("  trivial policies: " + ", ".join(f"{name} {mean:.5g}" for name, mean in table.trivial.items()))
     if table.no_anchors:

@@ -46,12 +46,24 @@ def _show(reproduction: Reproduction) -> None:
     ):
         print_text(title)
         _show_table(table, digits)
+    _show_differences(reproduction)
     print_text(
         f"\n{reproduction.compared} cells of Tables 2 and 8 recomputed, {len(reproduction.wrong)} differ from the paper"
     )
     for cell in (*reproduction.wrong, *reproduction.altered):
         print_text(f"  {'altered' if cell in reproduction.altered else 'differs'}: {cell}")
     print_text("verdict: " + ("reproduced" if reproduction.holds else "NOT reproduced"))
+
+
+def _show_differences(reproduction: Reproduction) -> None:
+    """Show what the paper's Table 1 says of any two agents, with its tasks as the sample."""
+    from evopolicygym.analysis.leaderboard.text_tables import differences_text
+    from evopolicygym.analysis.stats.estimates import ONE_RUN
+
+    shown = reproduction.differences
+    table = differences_text("Table 1, normalised scores", shown, len(shown))
+    print_text(f"\n{table.title} ({ONE_RUN})")
+    print_table(table.columns, table.rows)
 
 
 def _show_table(table: Scores, digits: int) -> None:

@@ -16,7 +16,14 @@ from urllib.parse import quote_from_bytes
 from evopolicygym.analysis.diagnostics import Diagnosis, diagnose
 from evopolicygym.analysis.edits.timeline import TimelineEvent
 from evopolicygym.analysis.leaderboard.build import Leaderboard, leaderboard
-from evopolicygym.analysis.loading import RunFolder, Skipped, analyze_folder, find_run_folders, split_by_size
+from evopolicygym.analysis.loading import (
+    CopyCheck,
+    RunFolder,
+    Skipped,
+    analyze_folder,
+    find_run_folders,
+    split_by_size,
+)
 from evopolicygym.analysis.scores import entrant
 from evopolicygym.analysis.spending import SubmissionEffort, TokenPrecision
 from evopolicygym.files import list_files, read_file
@@ -67,8 +74,9 @@ def collect_report(
     stories: list[RunStory] = []
     runs: list[RunRecord] = []
     folders, skipped = split_by_size(find_run_folders(paths))
+    copies = CopyCheck()
     for folder in folders:
-        result = analyze_folder(folder, lambda opened: (_story(opened, page), opened.run))
+        result = analyze_folder(folder, lambda opened: (_story(opened, page), opened.run), copies)
         if isinstance(result, Skipped):
             skipped.append(result)
         else:

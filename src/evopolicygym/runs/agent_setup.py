@@ -111,7 +111,7 @@ class AgentSetup:
         """Return what the record of the run in ``root`` says of the agent and its isolation. It holds no values of
         variables, and no paths of this machine but those that were shown on purpose."""
         recorded = {"base_url", "options", "variables", "hosts", "shown"}
-        settings = self.settings.model_dump(mode="json", include=recorded)
+        settings = self.settings.model_dump(mode="json", include=recorded) | self.settings.behaviour()
         own_files = self._command_files()
         program = next((str(path) for path in (self.program, *own_files) if path), None)
         settings |= {

@@ -50,6 +50,8 @@ BOUNDS: Final = {
     "less_than_equal": ("le", "at most"),
 }
 CORES: Final = len(os.sched_getaffinity(0))
+# Settings of an agent that can change what it does, beside its program, model and options.
+BEHAVIOUR: Final = ("turns", "hours", "tokens", "dollars", "retries", "silent_minutes", "network", "json_lines")
 # Settings that may change when a run is resumed.
 MAY_DIFFER: Final = frozenset({"engine", "isolation", "jobs", "ray_address", "seal_key"})
 
@@ -149,6 +151,16 @@ class AgentSettings(StrictModel):
     def make(cls, called: Mapping[str, str], /, **values: Any) -> Self:
         """Return settings from what a user gave. ``called`` are the user's names of settings, for messages."""
         return _validated(cls, values, called)
+
+    def behaviour(self) -> dict[str, Any]:
+        """Return the settings beside program, model and options that can change what the agent does, where they are not
+        the default ones: they make another entrant. A limit that was removed is "none"."""
+        values = self.model_dump(mode="json", include=set(BEHAVIOUR))
+        return {
+            name: "none" if value is None else value
+            for name, value in values.items()
+            if getattr(self, name) != type(self).model_fields[name].default
+        }
 
     @property
     def levels(self) -> tuple[AgentLevel, ...]:

@@ -1,31 +1,39 @@
 """Aggregates over several tasks (a collection, a family, a demand): one number for each entrant, with its interval.
 
 An aggregate needs all of its tasks. An entrant that lacks one is reported as "n of N" and is not ranked; the others are
-ranked among themselves.
+ranked among themselves. Entrants are compared with tasks as the sample (`stats.by_task`), which is valid with one run
+of each on each task.
 """
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import combinations
 from typing import Final
 
 import numpy as np
 
 from evopolicygym.analysis.leaderboard.task_results import EntryKind, TaskResults
 from evopolicygym.analysis.leaderboard.task_table import normalised
-from evopolicygym.analysis.scores import RANDOM, mean_if_known, paper_normalised
+from evopolicygym.analysis.scores import RANDOM, Matrix, mean_if_known, paper_normalised
 from evopolicygym.analysis.stats.bootstrap import (
+    SEED,
     Drawn,
     interquartile_mean,
     optimality_gap,
     percentile_interval,
     performance_profile,
-    probability_of_improvement,
 )
-from evopolicygym.analysis.stats.estimates import Coverage, Estimate, Number, average, coverage
-from evopolicygym.analysis.stats.ranks import RankInterval, RankScore, drawn_ranks, over_tasks, rank_intervals, ranks
+from evopolicygym.analysis.stats.by_task import EntrantDifference, PairedTest, bounded_mean, compare_by_task
+from evopolicygym.analysis.stats.estimates import ONE_RUN, Estimate, Interval, Number, average
+from evopolicygym.analysis.stats.first_place import first_over_tasks
+from evopolicygym.analysis.stats.improvement import improvement_over_tasks
+from evopolicygym.analysis.stats.measured import Coverage, coverage
+from evopolicygym.analysis.stats.multiple import holm
+from evopolicygym.analysis.stats.ranks import RankInterval, RankScore, over_tasks, rank_intervals, rank_score, ranks
 from evopolicygym.reference import paper
 from evopolicygym.reference.anchors import Scale
 
@@ -37,8 +45,10 @@ PROFILE: Final = tuple(round(0.05 * step, 2) for step in range(31))
 class AggregateRow:
     """One entrant that has all tasks.
 
-    ``normalised`` is the primary aggregate; ``rank`` and ``places`` (the rank interval) follow from it.
-    ``p_improvement`` is the probability that a run of it beats a run of the other, on average over tasks.
+    ``normalised`` is the primary aggregate. Its interval is over runs and cases of these very tasks, and missing where
+    a task has one run. ``rank`` follows from it, ``places`` (the rank interval) from the differences over tasks.
+    ``p_first`` and ``p_improvement``, the probability that a run of it beats a run of the other on average over tasks,
+    are None where a task has one run. ``rank_score`` has an interval over tasks.
     """
 
     entrant: str
@@ -47,7 +57,7 @@ class AggregateRow:
     coverage: Coverage | None
     rank: int
     places: RankInterval
-    p_first: float
+    p_first: float | None
     interquartile_mean: Number
     optimality_gap: Number
     profile: tuple[float, ...]
@@ -55,17 +65,20 @@ class AggregateRow:
     wins: int
     top2: int
     paper_normalised: float | None
-    p_improvement: dict[str, float]
+    p_improvement: dict[str, Number | None]
 
 
 @dataclass(frozen=True)
 class Aggregate:
-    """Rows of complete entrants. ``incomplete`` counts how many of the ``tasks`` other entrants with runs have."""
+    """Rows of complete entrants, and the differences of every two of them, the better one first. ``incomplete`` counts
+    how many of the ``tasks`` other entrants with runs have. ``caution``: what so few runs cannot say."""
 
     name: str
     tasks: int
     standings: tuple[AggregateRow, ...]
+    differences: tuple[EntrantDifference, ...]
     incomplete: dict[str, int]
+    caution: str | None
 
 
 def task_groups(results: Iterable[str]) -> dict[str, tuple[str, ...]]:
@@ -88,34 +101,36 @@ def aggregate(name: str, tasks: Sequence[str], results: Mapping[str, TaskResults
         label: sum(label in result.by_label for result in present) for result in present for label in result.by_label
     }
     complete = [label for label, count in counts.items() if count == len(tasks)]
-    standings = _CompleteEntrants(present, complete).standings() if complete else []
-    standings.sort(key=lambda row: (row.rank, row.entrant))
+    entrants = _CompleteEntrants(name, present, complete)
+    standings = sorted(entrants.standings() if complete else [], key=lambda row: (row.rank, row.entrant))
+    differences = entrants.differences() if complete else []
     played = {entry.label for result in present for entry in result.entries if entry.kind is EntryKind.RUNS}
     incomplete = {label: count for label, count in sorted(counts.items()) if count < len(tasks) and label in played}
-    return Aggregate(name, len(tasks), tuple(standings), incomplete)
+    caution = ONE_RUN if any(label in played and entrants.has_one_run(label) for label in complete) else None
+    return Aggregate(name, len(tasks), tuple(standings), tuple(differences), incomplete, caution)
 
 
 @dataclass(frozen=True, eq=False)
 class _CompleteEntrants:
     """Entrants that have all tasks. Methods return a list with an item for each, in the order of ``labels``."""
 
+    name: str
     results: list[TaskResults]
     labels: list[str]
 
     def standings(self) -> list[AggregateRow]:
         ranked = ranks([estimate.value for estimate in self.estimates])
-        p_first = (drawn_ranks(self._drawn_means()) == 1).mean(axis=1)
-        intervals = rank_intervals(len(self.labels), self._difference)
-        rank_scores, by_paper = self._rank_scores(), self._by_paper()
+        intervals = rank_intervals(len(self.labels), self._test)
+        p_first, rank_scores, by_paper = self._p_first(), self._rank_scores(), self._by_paper()
         return [
             AggregateRow(
                 entrant=label,
-                normalised=Number(self.estimates[i].value, self.estimates[i].interval()),
-                scope=self.estimates[i].scope,
+                normalised=Number(self.estimates[i].value, self._interval_estimate(i)),
+                scope=ONE_RUN if self.has_one_run(label) else self.estimates[i].scope,
                 coverage=coverage(len(self.results), min(result.by_label[label].repeats for result in self.results)),
                 rank=ranked[i],
                 places=intervals[i],
-                p_first=float(p_first[i]),
+                p_first=p_first[i],
                 interquartile_mean=self._pooled(i, interquartile_mean),
                 optimality_gap=self._pooled(i, optimality_gap),
                 profile=tuple(performance_profile(self._run_scores(label), PROFILE).tolist()),
@@ -128,6 +143,18 @@ class _CompleteEntrants:
             for i, label in enumerate(self.labels)
         ]
 
+    def differences(self) -> list[EntrantDifference]:
+        """Compare every two entrants over tasks, the better one first."""
+        corrected = holm([test.p for test in self._tests.values()])
+        return [
+            EntrantDifference(self.labels[i], self.labels[j], test, p_holm)
+            for ((i, j), test), p_holm in zip(self._tests.items(), corrected, strict=True)
+        ]
+
+    def has_one_run(self, label: str) -> bool:
+        """Whether an entrant has a single run, or a published mean, on any task."""
+        return any(result.by_label[label].repeats == 1 for result in self.results)
+
     @cached_property
     def estimates(self) -> list[Estimate]:
         return [average([self._estimate(result, label) for result in self.results]) for label in self.labels]
@@ -135,20 +162,42 @@ class _CompleteEntrants:
     def _estimate(self, result: TaskResults, label: str) -> Estimate:
         return normalised(result.by_label[label].estimate(), _scale(result))
 
-    def _difference(self, i: int, j: int) -> Estimate:
-        """Estimate the normalised difference of two entrants, paired by case within each task."""
-        first, second = self.labels[i], self.labels[j]
-        pairs = [(result.by_label[first].minus(result.by_label[second]), _scale(result)) for result in self.results]
-        return average([pair.scaled(1.0 / scale.unit) for pair, scale in pairs])
+    @cached_property
+    def _task_scores(self) -> dict[str, list[float]]:
+        """Normalised scores by task."""
+        return {
+            label: [
+                (result.by_label[label].score - _scale(result).low) / _scale(result).unit for result in self.results
+            ]
+            for label in self.labels
+        }
 
-    def _drawn_means(self) -> Drawn:
-        return np.stack([np.mean([_draws(result, label).mean(axis=0) for result in self.results], axis=0)
-                         for label in self.labels])  # fmt: skip
+    @cached_property
+    def _tests(self) -> dict[tuple[int, int], PairedTest]:
+        """Tests of every two entrants, by their indices, the better one first."""
+        order = sorted(range(len(self.labels)), key=lambda i: (-self.estimates[i].value, self.labels[i]))
+        scores = [self._task_scores[label] for label in self.labels]
+        return {(i, j): compare_by_task(scores[i], scores[j]) for i, j in combinations(order, 2)}
+
+    def _test(self, i: int, j: int) -> tuple[float, float | None]:
+        sign, test = (1.0, self._tests[i, j]) if (i, j) in self._tests else (-1.0, self._tests[j, i])
+        return sign * test.difference.value, test.p
+
+    def _p_first(self) -> list[float | None]:
+        if len(self.results) < 2 or any(map(self.has_one_run, self.labels)):
+            return [None] * len(self.labels)
+        scores: Matrix = np.array([self._task_scores[label] for label in self.labels]).T
+        generator = np.random.default_rng([SEED, zlib.crc32(self.name.encode())])
+        return [*first_over_tasks(scores, generator, self.results[0].draws)]
+
+    def _interval_estimate(self, i: int) -> Interval | None:
+        """Return the interval over runs and cases; None where a task has one run."""
+        return None if self.has_one_run(self.labels[i]) else self.estimates[i].interval()
 
     def _pooled(self, i: int, summary: Callable[[Drawn], Drawn]) -> Number:
         """Summarize the runs of all tasks together, with an interval from the draws."""
         value, estimate = float(summary(self._run_scores(self.labels[i]))), self.estimates[i]
-        if not estimate.has_error:
+        if self.has_one_run(self.labels[i]):
             return Number(value, None)
         drawn = np.concatenate([_draws(result, self.labels[i]) for result in self.results])
         return Number(value, percentile_interval(value, summary(drawn), estimate.degrees_of_freedom))
@@ -156,20 +205,17 @@ class _CompleteEntrants:
     def _run_scores(self, label: str) -> Drawn:
         return np.concatenate([_scaled(result, result.by_label[label].run_means()) for result in self.results])
 
-    def _p_improvement(self, label: str, other: str) -> float:
+    def _p_improvement(self, label: str, other: str) -> Number | None:
         means = ([result.by_label[name].run_means() for result in self.results] for name in (label, other))
-        return float(probability_of_improvement(*means))
+        return improvement_over_tasks(*means)
 
     def _rank_scores(self) -> list[tuple[RankScore, Number | None]]:
-        """Rank the complete entrants on each task; the interval comes from the ranks in the draws."""
+        """Rank the complete entrants on each task; the interval is over tasks."""
+        count = len(self.labels)
         task_ranks = [ranks([result.by_label[label].score for label in self.labels]) for result in self.results]
-        drawn = [
-            drawn_ranks(np.stack([result.drawn[label].mean(axis=0) for label in self.labels]))
-            for result in self.results
-        ]
-        mean_rank, others = np.mean(drawn, axis=0), len(self.labels) - 1
-        totals = [over_tasks([(row[i], len(self.labels)) for row in task_ranks]) for i in range(len(self.labels))]
-        return [(total, _rank_number(total, mean_rank[i], others)) for i, total in enumerate(totals)]
+        totals = [over_tasks([(row[i], count) for row in task_ranks]) for i in range(count)]
+        scores = [[rank_score(row[i], count) for row in task_ranks] for i in range(count)]
+        return [(total, _rank_number(values)) for total, values in zip(totals, scores, strict=True)]
 
     def _by_paper(self) -> list[float | None]:
         """Return macro-means of the paper's normalised score; None where a task has none."""
@@ -180,10 +226,9 @@ class _CompleteEntrants:
         return [mean_if_known(table[label] for table in tables) for label in self.labels]
 
 
-def _rank_number(total: RankScore, mean_rank: Drawn, others: int) -> Number | None:
-    if total.score is None:
-        return None
-    return Number(total.score, percentile_interval(total.score, 1.0 - (mean_rank - 1.0) / others, bounds=(0.0, 1.0)))
+def _rank_number(scores: Sequence[float | None]) -> Number | None:
+    known = [score for score in scores if score is not None]
+    return bounded_mean(known) if len(known) == len(scores) else None
 
 
 def _draws(result: TaskResults, label: str) -> Drawn:

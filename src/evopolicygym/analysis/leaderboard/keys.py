@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from evopolicygym.analysis.gain import scale_of
-from evopolicygym.analysis.knowledge_gap import mean_over_tasks
 from evopolicygym.analysis.leaderboard.boards import conditions, separate_reasons
 from evopolicygym.analysis.scores import entrant, mean, run_score
+from evopolicygym.analysis.stats.by_task import mean_over_tasks
 from evopolicygym.analysis.stats.estimates import Number
 from evopolicygym.run_record import RunRecord
 

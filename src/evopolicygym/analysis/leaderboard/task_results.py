@@ -15,13 +15,14 @@ from typing import Final
 
 import numpy as np
 
-from evopolicygym.analysis.gain import scale_of
+from evopolicygym.analysis.gain import bounds_of, scale_of
 from evopolicygym.analysis.leaderboard.boards import TaskRuns, differences
 from evopolicygym.analysis.scores import PUBLISHED, RANDOM, Matrix, RunScore, task_score
 from evopolicygym.analysis.stats.bootstrap import DRAWS, SEED, Drawn, draw
-from evopolicygym.analysis.stats.estimates import Estimate, estimate_difference, estimate_score
+from evopolicygym.analysis.stats.estimates import Estimate, difference_p_value, estimate_score
 from evopolicygym.reference import paper
 from evopolicygym.reference.anchors import AnchorFile, Scale, TaskAnchors
+from evopolicygym.reference.return_bounds import UNBOUNDED, Bounds
 from evopolicygym.run_record import RunRecord
 
 OWN_ANCHORS: Final = "a shifted task has anchors of its own for each key (--anchors FILE), and no normalised score"
@@ -106,20 +107,25 @@ class TaskEntry:
     def repeats(self) -> int:
         return 1 if self.matrix is None else len(self.matrix)
 
+    @property
+    def selected_policies(self) -> int | None:
+        """Number of distinct policies that the runs selected; None for entries without runs."""
+        if not self.runs:
+            return None
+        return len({run.outcome.checkpoint if run.outcome else None for run in self.runs})
+
     def run_means(self) -> Matrix:
         return np.array([self.score]) if self.matrix is None else np.asarray(self.matrix.mean(axis=1))
 
     def estimate(self) -> Estimate:
         return NO_ERROR_KNOWN.shifted(self.score) if self.matrix is None else estimate_score(self.matrix)
 
-    def minus(self, other: TaskEntry) -> Estimate:
-        """Estimate the difference to another entry, paired by case where both are known by case."""
-        if self.matrix is not None and other.matrix is not None:
-            return estimate_difference(self.matrix, other.matrix)
-        measured, sign = (self, 1.0) if other.matrix is None else (other, -1.0)
-        if measured.matrix is None:
-            return NO_ERROR_KNOWN.shifted(self.score - other.score)
-        return estimate_score(measured.matrix).scaled(sign).shifted(-other.score if sign > 0 else self.score)
+    def test(self, other: TaskEntry) -> tuple[float, float | None]:
+        """Return the difference to another entry, and its p-value: paired by case, and None where either has one run or
+        only a published mean."""
+        if self.matrix is None or other.matrix is None:
+            return self.score - other.score, None
+        return self.score - other.score, difference_p_value(self.matrix, other.matrix)
 
 
 @dataclass(frozen=True)
@@ -143,15 +149,20 @@ class TaskResults:
     missing: tuple[MissingRun, ...]
     anchors: TrivialScores | NoAnchors
     scale: Scale | None
+    bounds: Bounds = UNBOUNDED
     draws: int = DRAWS
+
+    @property
+    def generator(self) -> np.random.Generator:
+        """Seeded by the task: other tasks change nothing here."""
+        return np.random.default_rng([SEED, zlib.crc32(self.task.encode())])
 
     @cached_property
     def drawn(self) -> dict[str, Drawn]:
-        """Runs x draws for each entrant. Seeded by the task: other tasks change nothing here."""
-        generator = np.random.default_rng([SEED, zlib.crc32(self.task.encode())])
+        """Runs x draws for each entrant."""
         matrices = {entry.label: entry.matrix for entry in self.entries if entry.matrix is not None}
         fixed = {entry.label: np.full((1, self.draws), entry.score) for entry in self.entries if entry.matrix is None}
-        return {**(draw(matrices, generator, self.draws) if matrices else {}), **fixed}
+        return {**(draw(matrices, self.generator, self.draws) if matrices else {}), **fixed}
 
     @property
     def by_label(self) -> dict[str, TaskEntry]:
@@ -171,8 +182,17 @@ def task_results(group: TaskRuns, files: Sequence[AnchorFile], with_paper: bool,
         entries.append(TaskEntry(RANDOM, EntryKind.ANCHOR, task_score(anchors.random), anchors.random))
     if with_paper:
         entries += published_entries(group.task)
-    scale = scale_of(group.sample)
-    return TaskResults(group.task, group.comparable_id, cases, tuple(entries), tuple(missing), anchors, scale, draws)
+    return TaskResults(
+        group.task,
+        group.comparable_id,
+        cases,
+        tuple(entries),
+        tuple(missing),
+        anchors,
+        scale_of(group.sample),
+        bounds_of(group.sample),
+        draws,
+    )
 
 
 def published_entries(task: str) -> list[TaskEntry]:

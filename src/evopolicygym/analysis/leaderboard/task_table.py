@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-
-import numpy as np
 
 from evopolicygym.analysis.gain import EntrantGain, entrant_gain
 from evopolicygym.analysis.leaderboard.selection import Selections, mean_candidates, selections
 from evopolicygym.analysis.leaderboard.task_results import EntryKind, MissingRun, TaskEntry, TaskResults, TrivialScores
 from evopolicygym.analysis.scores import RANDOM, paper_normalised
-from evopolicygym.analysis.stats.estimates import Coverage, Estimate, Interval, coverage
-from evopolicygym.analysis.stats.ranks import RankInterval, drawn_ranks, rank_intervals, rank_score, ranks
+from evopolicygym.analysis.stats.estimates import ONE_RUN, Estimate, Interval, score_interval
+from evopolicygym.analysis.stats.first_place import first_on_task
+from evopolicygym.analysis.stats.measured import Coverage, coverage
+from evopolicygym.analysis.stats.ranks import RankInterval, rank_intervals, rank_score, ranks
 from evopolicygym.reference.anchors import Scale
 
 
@@ -19,7 +20,9 @@ from evopolicygym.reference.anchors import Scale
 class TaskRow:
     """One entrant.
 
-    ``places`` is the rank interval. ``p_first`` is the share of draws in which the entrant has rank 1, alone or shared.
+    ``places`` is the rank interval; those of all entrants hold at once. ``p_first`` is the probability that its true
+    score is the highest; None where an entrant has one run. ``policies`` is the number of distinct policies that its
+    runs selected.
     ``beats_trivial`` is None where no trivial policy was measured on the same cases, and for the random policy itself.
     ``coverage`` is the measured coverage of intervals from so many runs. ``checkpoints`` is the mean number of distinct
     checkpoints that hidden validation chose among. ``gain`` is what the feedback was worth. Both are None for rows that
@@ -29,6 +32,7 @@ class TaskRow:
     entrant: str
     kind: EntryKind
     runs: int
+    policies: int | None
     score: float
     interval: Interval | None
     scope: str
@@ -36,7 +40,7 @@ class TaskRow:
     rank: int
     places: RankInterval
     rank_score: float | None
-    p_first: float
+    p_first: float | None
     paper_normalised: float | None
     normalised: float | None
     normalised_interval: Interval | None
@@ -49,12 +53,15 @@ class TaskRow:
 
 @dataclass(frozen=True)
 class TaskTable:
-    """Table of one task. ``entrants`` is the N of the rank score. ``trivial``: scores of trivial policies."""
+    """Table of one task. ``entrants`` is the N of the rank score. ``trivial``: scores of trivial policies. ``tests``:
+    differences that the places rest on, over which Holm's method corrects. ``caution``: what so few runs cannot say."""
 
     task: str
     comparable_id: str
     cases: int
     entrants: int
+    tests: int
+    caution: str | None
     rows: tuple[TaskRow, ...]
     trivial: dict[str, float]
     no_anchors: str | None
@@ -70,6 +77,8 @@ def task_table(results: TaskResults) -> TaskTable:
         comparable_id=results.comparable_id,
         cases=results.cases,
         entrants=len(rows),
+        tests=math.comb(sum(entry.repeats > 1 for entry in results.entries), 2),
+        caution=_caution(results),
         rows=tuple(rows),
         trivial=anchors.means if isinstance(anchors, TrivialScores) else {},
         no_anchors=None if isinstance(anchors, TrivialScores) else anchors.reason,
@@ -84,7 +93,7 @@ def _rows(results: TaskResults) -> list[TaskRow]:
     scores = {entry.label: entry.score for entry in entries}
     random = scores.get(RANDOM)
     by_paper = dict.fromkeys(scores) if random is None else paper_normalised(scores, random)
-    intervals = rank_intervals(len(entries), lambda i, j: entries[i].minus(entries[j]))
+    intervals = rank_intervals(len(entries), lambda i, j: entries[i].test(entries[j]))
     p_first = _p_first(results)
     ranked = zip(entries, ranks(list(scores.values())), intervals, strict=True)
     return [
@@ -94,16 +103,22 @@ def _rows(results: TaskResults) -> list[TaskRow]:
 
 
 def _row(
-    results: TaskResults, entry: TaskEntry, rank: int, places: RankInterval, p_first: float, by_paper: float | None
+    results: TaskResults,
+    entry: TaskEntry,
+    rank: int,
+    places: RankInterval,
+    p_first: float | None,
+    by_paper: float | None,
 ) -> TaskRow:
-    estimate = entry.estimate()
-    scaled = normalised(estimate, results.scale) if results.scale else None
+    estimate, scale = entry.estimate(), results.scale
+    interval = None if entry.matrix is None else score_interval(entry.matrix, results.bounds)
     return TaskRow(
         entrant=entry.label,
         kind=entry.kind,
         runs=entry.repeats,
+        policies=entry.selected_policies,
         score=entry.score,
-        interval=estimate.interval(),
+        interval=interval,
         scope=estimate.scope,
         coverage=coverage(1, entry.repeats),
         rank=rank,
@@ -111,8 +126,8 @@ def _row(
         rank_score=rank_score(rank, len(results.entries)),
         p_first=p_first,
         paper_normalised=by_paper,
-        normalised=scaled.value if scaled else None,
-        normalised_interval=scaled.interval() if scaled else None,
+        normalised=(entry.score - scale.low) / scale.unit if scale else None,
+        normalised_interval=_in_units(interval, scale) if scale and interval else None,
         beats_trivial=_beats_trivial(results, entry),
         flags=entry.flags,
         selection=selections(entry.runs),
@@ -126,10 +141,24 @@ def normalised(estimate: Estimate, scale: Scale) -> Estimate:
     return estimate.shifted(-scale.low).scaled(1.0 / scale.unit)
 
 
-def _p_first(results: TaskResults) -> dict[str, float]:
-    means = np.stack([results.drawn[entry.label].mean(axis=0) for entry in results.entries])
-    share = (drawn_ranks(means) == 1).mean(axis=1)
-    return {entry.label: float(value) for entry, value in zip(results.entries, share, strict=True)}
+def _in_units(interval: Interval, scale: Scale) -> Interval:
+    return Interval((interval.low - scale.low) / scale.unit, (interval.high - scale.low) / scale.unit)
+
+
+def _p_first(results: TaskResults) -> dict[str, float | None]:
+    matrices = [entry.matrix for entry in results.entries if entry.matrix is not None]
+    shares = (
+        first_on_task(matrices, results.generator, results.draws) if len(matrices) == len(results.entries) else None
+    )
+    return {entry.label: shares[i] if shares else None for i, entry in enumerate(results.entries)}
+
+
+def _caution(results: TaskResults) -> str | None:
+    played = [entry for entry in results.entries if entry.kind is EntryKind.RUNS]
+    single = [entry.label for entry in played if entry.repeats == 1]
+    if not single:
+        return None
+    return ONE_RUN if len(single) == len(played) else f"one run of {', '.join(single)}: how its runs differ is unknown"
 
 
 def _beats_trivial(results: TaskResults, entry: TaskEntry) -> bool | None:

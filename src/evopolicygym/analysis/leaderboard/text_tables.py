@@ -11,6 +11,7 @@ from evopolicygym.analysis.formatting import (
     UNKNOWN,
     coverage_warning,
     describe_unchanged,
+    describe_wins,
     format_count,
     format_fixed,
     format_gain,
@@ -19,6 +20,7 @@ from evopolicygym.analysis.formatting import (
     format_probability,
     format_ranks,
     format_with_interval,
+    pluralize,
 )
 from evopolicygym.analysis.gain import EPISODES, EntrantGain
 from evopolicygym.analysis.knowledge_gap import KnowledgeGap
@@ -26,9 +28,12 @@ from evopolicygym.analysis.leaderboard.aggregates import Aggregate, AggregateRow
 from evopolicygym.analysis.leaderboard.build import BoardTable, CostRow
 from evopolicygym.analysis.leaderboard.keys import KeyTable
 from evopolicygym.analysis.leaderboard.task_table import TaskRow, TaskTable
-from evopolicygym.analysis.stats.estimates import CONFIDENCE_LEVEL, FULL_SCOPE, coverage
+from evopolicygym.analysis.stats.by_task import EntrantDifference
+from evopolicygym.analysis.stats.estimates import CONFIDENCE_LEVEL, FULL_SCOPE
+from evopolicygym.analysis.stats.measured import coverage
 
 LEVEL: Final = f"{CONFIDENCE_LEVEL:.0%}"
+MAX_DIFFERENCES: Final = 15  # of six entrants; of more, not all pairs are shown
 
 
 @dataclass(frozen=True)
@@ -53,6 +58,30 @@ def standings_table(aggregate: Aggregate) -> TextTable:
                "interval of")  # fmt: skip
     rows = [_standing(row) for row in aggregate.standings]
     return TextTable(f"{aggregate.name}: {aggregate.tasks} tasks", columns, rows, remarks="interval of")
+
+
+def differences_table(aggregate: Aggregate) -> TextTable:
+    """Return the differences of entrants with tasks as the sample: all of them, or, of many entrants, those of
+    neighbours and to the first."""
+    shown = aggregate.differences
+    if len(shown) > MAX_DIFFERENCES:
+        order = {row.entrant: place for place, row in enumerate(aggregate.standings)}
+        shown = tuple(pair for pair in shown if order[pair.first] == 0 or order[pair.second] == order[pair.first] + 1)
+    return differences_text(aggregate.name, shown, len(aggregate.differences))
+
+
+def differences_text(name: str, shown: Sequence[EntrantDifference], pairs: int) -> TextTable:
+    """Return differences of two entrants each, which are corrected over so many ``pairs``."""
+    columns = ("first", "second", "difference", f"{LEVEL} over tasks", "p", "p (Holm)", "tasks won, sign test")
+    tasks = shown[0].test.tasks if shown else 0
+    title = f"{name}: differences paired by task, t over {tasks} tasks; Holm over {pluralize(pairs, 'pair')}"
+    return TextTable(title, columns, [_pair(pair) for pair in shown], text=("first", "second"))
+
+
+def _pair(pair: EntrantDifference) -> tuple[str, ...]:
+    difference = pair.test.difference
+    return (pair.first, pair.second, format_fixed(difference.value), format_interval(difference.interval, 3),
+            format_probability(pair.test.p), format_probability(pair.p_holm), describe_wins(pair.test))  # fmt: skip
 
 
 def other_aggregates_table(aggregate: Aggregate) -> TextTable:
@@ -173,12 +202,12 @@ def _standing(row: AggregateRow) -> tuple[str, ...]:
         format_with_interval(row.rank_score),
         str(row.wins),
         str(row.top2),
-        "; ".join([row.scope, *coverage_warning(row.coverage)]),
+        "; ".join([row.scope, *(coverage_warning(row.coverage) if row.normalised.interval else [])]),
     )
 
 
 def _other(row: AggregateRow, after: AggregateRow | None) -> tuple[str, ...]:
-    better = format_fixed(row.p_improvement[after.entrant]) if after else UNKNOWN
+    better = format_with_interval(row.p_improvement[after.entrant], 2) if after else UNKNOWN
     middle, gap = format_with_interval(row.interquartile_mean), format_with_interval(row.optimality_gap)
     return row.entrant, middle, gap, better, format_fixed(row.paper_normalised)
 
@@ -190,7 +219,7 @@ def _task_row(row: TaskRow, table: TaskTable) -> tuple[str, ...]:
         str(row.runs),
         format_number(row.checkpoints),
         format_number(row.score, 6),
-        format_interval(row.interval if _has_width(row) else None),
+        format_interval(row.interval),
         format_number(row.gain.first if row.gain else None, 6),
         format_gain(row.gain.gain.value if row.gain and row.gain.gain else None),
         format_ranks(row.places),
@@ -202,21 +231,18 @@ def _task_row(row: TaskRow, table: TaskTable) -> tuple[str, ...]:
     )
 
 
-def _has_width(row: TaskRow) -> bool:
-    """Whether anything varied: equal returns on a few cases do not prove that all cases are equal."""
-    return row.interval is not None and row.interval.low < row.interval.high
-
-
 def _notes(row: TaskRow, table: TaskTable) -> Iterator[str]:
     if row.scope != FULL_SCOPE:
         yield row.scope
-    if _has_width(row):
+    if row.interval:
         yield from coverage_warning(row.coverage, row.runs)
     if row.beats_trivial is False:
         best = max(table.trivial, key=table.trivial.__getitem__)
         yield f"does not beat the trivial policy {best!r}"
     if row.gain and 0 < row.gain.measured < row.gain.runs:
         yield f"first and gain are of {row.gain.measured} of {row.gain.runs} runs"
+    if row.policies is not None and row.policies < row.runs:
+        yield f"{row.runs} runs, {row.policies} distinct selected {'policy' if row.policies == 1 else 'policies'}"
     yield from row.flags
 
 

@@ -80,16 +80,3 @@ def optimality_gap(pooled: Scores) -> Scores:
 def performance_profile(pooled: Scores, thresholds: Sequence[float]) -> Scores:
     """Return the share of scores above each threshold."""
     return np.stack([np.asarray((pooled > threshold).mean(axis=0)) for threshold in thresholds])
-
-
-def probability_of_improvement(first: Sequence[Scores], second: Sequence[Scores]) -> Scores:
-    """Return the probability that a run of the first beats a run of the second: mean over tasks, ties count half."""
-    return np.asarray(np.mean([_beats(mine, theirs) for mine, theirs in zip(first, second, strict=True)], axis=0))
-
-
-def _beats(mine: Scores, theirs: Scores) -> Scores:
-    """Return the share of pairs that the first wins. One run at a time: all pairs at once need too much memory."""
-    pairs = len(mine) * len(theirs)
-    above = sum(np.asarray((run > theirs).sum(axis=0)) for run in mine)
-    not_below = sum(np.asarray((run >= theirs).sum(axis=0)) for run in mine)
-    return np.asarray((above / pairs + not_below / pairs) / 2)

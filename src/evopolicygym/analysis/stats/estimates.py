@@ -7,8 +7,8 @@ run, an effect of the case and a residual, so the variance of the grand mean is
 
 Each term is estimated without bias from mean squares. Their sum has no exact distribution; a t distribution whose
 degrees of freedom match its mean and variance (Satterthwaite 1946) is close. Hall's (1992) monotone transformation
-corrects for skewness. Few runs only hint at skewness, so the correction is capped. ``coverage`` returns how often such
-intervals held the truth when that was measured.
+corrects for skewness. Few runs only hint at skewness, so the correction is capped. One run shows nothing of how runs
+differ: it gives no p-value, and an interval over cases alone.
 """
 
 from __future__ import annotations
@@ -23,9 +23,12 @@ import numpy as np
 from scipy import stats
 
 from evopolicygym.analysis.scores import Matrix, task_score
+from evopolicygym.analysis.stats.hit_rates import t_quantile, wilson
+from evopolicygym.reference.return_bounds import UNBOUNDED, Bounds
 
 CONFIDENCE_LEVEL: Final = 0.95
 FULL_SCOPE: Final = "runs and cases"
+ONE_RUN: Final = "one run per cell: differences between runs are unknown"
 MAX_SKEWNESS: Final = 0.1  # of the mean; chosen in benchmarks/coverage.py: more helps one-sided runs, harms two-sided
 
 
@@ -35,6 +38,10 @@ class Interval:
 
     low: float
     high: float
+
+    def clipped(self, bounds: Bounds) -> Interval:
+        """Return the part of the interval that is possible."""
+        return Interval(min(max(self.low, bounds.low), bounds.high), max(min(self.high, bounds.high), bounds.low))
 
 
 @dataclass(frozen=True)
@@ -100,8 +107,9 @@ class Estimate:
         return Interval(self.value - self.standard_error * high, self.value - self.standard_error * low)
 
     def p_value(self) -> float | None:
-        """Return the two-sided p-value of a true value of 0. It agrees with ``interval``: same distribution."""
-        if not self.has_error:
+        """Return the two-sided p-value of a true value of 0, by the distribution of ``interval``. None where a part has
+        one run: how much runs differ is unknown."""
+        if self.one_run or not self.has_error:
             return None
         if not self.variance:
             return 1.0 if self.value == 0.0 else 0.0
@@ -151,6 +159,37 @@ def estimate_score(matrix: Matrix) -> Estimate:
 def estimate_difference(first: Matrix, second: Matrix) -> Estimate:
     """Estimate the task score of the first minus that of the second, paired by case."""
     return contrast([(1.0, first), (-1.0, second)])
+
+
+def difference_p_value(first: Matrix, second: Matrix) -> float | None:
+    """Return the p-value of equal task scores; None with one run of an entrant.
+
+    It is at least the chance that all runs of one entrant succeed and all of the other fail when both succeed every
+    second time: runs that do not vary by themselves prove no more.
+    """
+    p_value = estimate_difference(first, second).p_value()
+    return None if p_value is None else max(p_value, 2.0 ** (1 - len(first) - len(second)))
+
+
+def score_interval(matrix: Matrix, bounds: Bounds = UNBOUNDED) -> Interval | None:
+    """Return the interval of a task score within the possible returns; None where the error is unknown, and where
+    nothing varied. Where all returns are at one of the two bounds, or are 0 or 1, it is that of a success rate."""
+    low, high = (bounds.low, bounds.high) if math.isfinite(bounds.high - bounds.low) else (0.0, 1.0)
+    if bool(np.isin(matrix, (low, high)).all()):
+        interval = success_interval((matrix - low) / (high - low))
+        return Interval(low + (high - low) * interval.low, low + (high - low) * interval.high)
+    estimate = estimate_score(matrix)
+    interval_of_mean = estimate.interval() if estimate.variance else None
+    return interval_of_mean.clipped(bounds) if interval_of_mean else None
+
+
+def success_interval(successes: Matrix) -> Interval:
+    """Return Wilson's interval of a success rate from runs x cases of 0 and 1, with the effective number of episodes:
+    episodes of one run, and on one case, are alike."""
+    rate, episodes = float(successes.mean()), successes.size
+    variance = estimate_score(successes).variance
+    effective = min(max(rate * (1 - rate) / variance, 1.0), episodes) if variance and 0 < rate < 1 else episodes
+    return Interval(*wilson(rate, effective, t_quantile(len(successes) - 1)))
 
 
 def average(estimates: Sequence[Estimate]) -> Estimate:
@@ -211,36 +250,3 @@ def _limit_of_scope(count: int, parts: int, scope: str, reason: str) -> str:
     if not count:
         return ""
     return f"{scope}: {reason}" if count == parts else f"{scope} in {count} of {parts} tasks: {reason}"
-
-
-# Measured coverage of the 95 % intervals by number of tasks and runs: the lowest and the highest over the settings of
-# benchmarks/coverage.py without the extreme ones. docs/statistics.md has the whole tables.
-NOMINAL_FROM: Final = 0.93  # coverage from here on is printed without a warning
-COVERAGE: Final = {
-    1: {2: (0.495, 0.974), 3: (0.668, 0.971), 5: (0.870, 0.975), 10: (0.931, 0.964), 20: (0.939, 0.959)},
-    4: {2: (0.901, 0.985), 3: (0.930, 0.985), 5: (0.937, 0.972), 10: (0.945, 0.968), 20: (0.946, 0.955)},
-    16: {2: (0.949, 0.980), 3: (0.950, 0.974), 5: (0.948, 0.960), 10: (0.942, 0.959), 20: (0.940, 0.956)},
-}
-
-
-@dataclass(frozen=True)
-class Coverage:
-    """Lowest and highest measured coverage, as shares of 1."""
-
-    low: float
-    high: float
-
-    @property
-    def is_nominal(self) -> bool:
-        """Whether the interval holds the truth about as often as it claims."""
-        return self.low >= NOMINAL_FROM
-
-
-def coverage(tasks: int, runs: int) -> Coverage | None:
-    """Return the coverage that was measured with at most as many tasks and runs.
-
-    None for one run: its interval does not cover differences between runs.
-    """
-    table = COVERAGE[max(count for count in COVERAGE if count <= tasks)]
-    measured = [count for count in table if count <= runs]
-    return Coverage(*table[max(measured)]) if measured else None

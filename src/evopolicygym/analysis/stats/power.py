@@ -1,85 +1,156 @@
-"""Power analysis: how many runs and cases separate two entrants whose true difference is the observed one."""
+"""Power analysis: how many runs, or tasks, find a difference of interest with a probability of 80 %.
+
+The plan is for an effect that the user names, not for the observed difference: that one is what chance made of it. The
+variances are estimates from few runs. Each plan is therefore a range, over the 80 % intervals of the variances.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import stats
 
 from evopolicygym.analysis.scores import Matrix
 from evopolicygym.analysis.stats.estimates import CONFIDENCE_LEVEL, residual_mean_square
 
 POWER: Final = 0.8
-CASES: Final = (32, 64, 128, 256)
-MOST_RUNS: Final = 1000
-Counts = NDArray[np.int64]
+EFFECT: Final = 0.05  # of the normalisation scale: the default of the smallest difference of interest
+CERTAINTY: Final = 0.8  # of the intervals of variances
+MOST: Final = 1000  # runs, or tasks
+FEWEST_RUNS: Final = 3  # two runs of each side can never give p < 0.05
+ALPHA: Final = 1.0 - CONFIDENCE_LEVEL
 
 
 @dataclass(frozen=True)
-class VarianceComponents:
-    """Variance components of a paired difference: between runs, between cases, and the residual. Never below 0."""
+class SideVariance:
+    """Variances of one entrant on one task, between its runs and of the residual, from ``degrees`` + 1 runs."""
 
     runs: float
-    cases: float
     residual: float
+    degrees: int
 
-    def __add__(self, other: VarianceComponents) -> VarianceComponents:
-        return VarianceComponents(self.runs + other.runs, self.cases + other.cases, self.residual + other.residual)
+    def scaled(self, factor: float) -> SideVariance:
+        return replace(self, runs=self.runs * factor, residual=self.residual * factor)
 
-    def scaled(self, factor: float) -> VarianceComponents:
-        return VarianceComponents(self.runs * factor, self.cases * factor, self.residual * factor)
 
-    def split(self, runs: Counts, cases: int) -> tuple[NDArray[np.float64], float]:
-        """Return the variance of the mean that comes from runs, with so many of each entrant, and from cases."""
-        return np.asarray((self.runs + self.residual / cases) / runs), self.cases / cases
+@dataclass(frozen=True)
+class DifferenceVariance:
+    """Variances of the difference of two entrants on one task. ``cases`` is between the differences by case."""
+
+    first: SideVariance
+    second: SideVariance
+    cases: float
+
+    def scaled(self, factor: float) -> DifferenceVariance:
+        return DifferenceVariance(self.first.scaled(factor), self.second.scaled(factor), self.cases * factor)
+
+    def at_limit(self, share: float) -> DifferenceVariance:
+        """Return the variances of runs at a limit of their intervals: a true variance is above it with probability
+        1 - ``share``."""
+        first, second = (
+            side.scaled(side.degrees / float(stats.chi2.ppf(1 - share, side.degrees)))
+            for side in (self.first, self.second)
+        )
+        return DifferenceVariance(first, second, self.cases)
 
 
 @dataclass(frozen=True)
 class RunsNeeded:
-    """Runs needed of each entrant on each task; None when no number up to 1,000 is enough with so few cases."""
+    """Runs of each entrant that find the effect on one task with a probability of 80 %, with so many cases: ``runs``
+    if the variances are as estimated, ``low`` and ``high`` over their intervals. None: more than 1,000."""
 
     cases: int
+    low: int | None
     runs: int | None
+    high: int | None
 
 
-def variance_components(first: Matrix, second: Matrix) -> VarianceComponents | None:
-    """Estimate the components; None when an entrant has one run, which cannot show how much its runs differ."""
+@dataclass(frozen=True)
+class TasksNeeded:
+    """Tasks, with as many runs as now, that find the effect over tasks with a probability of 80 %."""
+
+    low: int | None
+    tasks: int | None
+    high: int | None
+
+
+def difference_variance(first: Matrix, second: Matrix) -> DifferenceVariance | None:
+    """Estimate the variances; None when an entrant has one run, which cannot show how much its runs differ."""
     if min(len(first), len(second)) < 2 or first.shape[1] < 2:
         return None
-    matrices = (first, second)
-    residuals = [residual_mean_square(matrix) for matrix in matrices]
-    runs = [
-        float(matrix.mean(axis=1).var(ddof=1)) - residual / matrix.shape[1]
-        for matrix, residual in zip(matrices, residuals, strict=True)
-    ]
+    sides = [_side(matrix) for matrix in (first, second)]
     by_case = float((first.mean(axis=0) - second.mean(axis=0)).var(ddof=1))
-    cases = by_case - sum(residual / len(matrix) for matrix, residual in zip(matrices, residuals, strict=True))
-    return VarianceComponents(sum(max(value, 0.0) for value in runs), max(cases, 0.0), sum(residuals))
+    residuals = sum(side.residual / len(matrix) for side, matrix in zip(sides, (first, second), strict=True))
+    return DifferenceVariance(sides[0], sides[1], max(by_case - residuals, 0.0))
 
 
-def runs_needed(difference: float, parts: VarianceComponents, tasks: int = 1) -> tuple[RunsNeeded, ...]:
-    """Return for each number of cases the fewest runs that detect the difference with a probability of 80 %."""
-    return tuple(RunsNeeded(cases, _fewest(difference, parts, cases, tasks)) for cases in CASES)
+def _side(matrix: Matrix) -> SideVariance:
+    residual = residual_mean_square(matrix)
+    between = float(matrix.mean(axis=1).var(ddof=1)) - residual / matrix.shape[1]
+    return SideVariance(max(between, 0.0), residual, len(matrix) - 1)
 
 
-def power(
-    difference: float, parts: VarianceComponents, runs: Sequence[int], cases: int, tasks: int = 1
-) -> NDArray[np.float64]:
-    """Return the power of the two-sided test at 5 %, with Satterthwaite's degrees of freedom as if tasks were alike."""
-    counts = np.asarray(runs, dtype=np.int64)
-    by_runs, by_cases = parts.split(counts, cases)
-    variance = np.maximum(by_runs + by_cases, np.finfo(float).tiny)
-    uncertainty = by_runs**2 / (2 * (counts - 1)) + by_cases**2 / (cases - 1)
-    degrees = tasks * variance**2 / np.maximum(uncertainty, np.finfo(float).tiny)
-    reach = stats.t.ppf((1 + CONFIDENCE_LEVEL) / 2, degrees)
-    return np.asarray(stats.t.cdf(abs(difference) / np.sqrt(variance) - reach, degrees))
+def runs_needed(effect: float, parts: DifferenceVariance, cases: int) -> RunsNeeded:
+    """Return the fewest runs of each entrant that find the effect on a task with so many cases."""
+
+    def fewest(variance: DifferenceVariance) -> int | None:
+        return _fewest(lambda runs: power(effect, variance, runs, cases), FEWEST_RUNS)
+
+    limits = ((1 - CERTAINTY) / 2, (1 + CERTAINTY) / 2)
+    return RunsNeeded(cases, fewest(parts.at_limit(limits[0])), fewest(parts), fewest(parts.at_limit(limits[1])))
 
 
-def _fewest(difference: float, parts: VarianceComponents, cases: int, tasks: int) -> int | None:
-    counts = range(2, MOST_RUNS + 1)
-    enough = power(difference, parts, counts, cases, tasks) >= POWER
-    return counts[int(enough.argmax())] if difference and enough.any() else None
+def power(effect: float, parts: DifferenceVariance, runs: int, cases: int) -> float:
+    """Return the power of the two-sided test at 5 % on one task, with so many runs of each entrant."""
+    if 2.0 ** (1 - 2 * runs) > ALPHA:
+        return 0.0
+    sides = [(side.runs + side.residual / cases) / runs for side in (parts.first, parts.second)]
+    by_cases = parts.cases / cases
+    variance = max(sum(sides) + by_cases, np.finfo(float).tiny)
+    residual = (parts.first.residual + parts.second.residual) / (runs * cases)  # part of both margins
+    uncertainty = sum(side**2 for side in sides) / (runs - 1) + (by_cases + residual) ** 2 / (cases - 1)
+    return _power_of_t(effect, variance, variance**2 / max(uncertainty, np.finfo(float).tiny))
+
+
+def tasks_needed(effect: float, differences: Sequence[float]) -> TasksNeeded | None:
+    """Return the fewest tasks on which the paired t test over tasks finds the effect; None for a single task."""
+    count = len(differences)
+    if count < 2:
+        return None
+    variance = float(np.var(differences, ddof=1))
+
+    def fewest(share: float | None) -> int | None:
+        factor = 1.0 if share is None else (count - 1) / float(stats.chi2.ppf(1 - share, count - 1))
+        return _fewest(lambda tasks: power_over_tasks(effect, variance * factor, tasks), 2)
+
+    return TasksNeeded(fewest((1 - CERTAINTY) / 2), fewest(None), fewest((1 + CERTAINTY) / 2))
+
+
+def power_over_tasks(effect: float, variance: float, tasks: int) -> float:
+    """Return the power of the paired t test over tasks whose differences have this variance."""
+    if 2.0 ** (1 - tasks) > ALPHA:
+        return 0.0
+    return _power_of_t(effect, max(variance / tasks, np.finfo(float).tiny), tasks - 1)
+
+
+def _power_of_t(effect: float, variance: float, degrees: float) -> float:
+    shift = min(abs(effect) / float(np.sqrt(variance)), 37.0)  # beyond, the distribution overflows
+    reach = float(stats.t.ppf(1 - ALPHA / 2, degrees))
+    found = float(stats.nct.sf(reach, degrees, shift) + stats.nct.cdf(-reach, degrees, shift))
+    return 1.0 if np.isnan(found) else found
+
+
+def _fewest(power_of: Callable[[int], float], fewest: int) -> int | None:
+    """Return the smallest number with enough power, by bisection: power grows with the number."""
+    low, high = fewest - 1, fewest
+    while power_of(high) < POWER:
+        if high == MOST:
+            return None
+        low, high = high, min(2 * high, MOST)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if power_of(middle) >= POWER else (middle, high)
+    return high

@@ -1,8 +1,9 @@
 """Ranks, rank scores and rank intervals. Equal scores share the best rank.
 
 A rank interval holds the true rank: an entrant ranks behind all that are surely better and ahead of all that are surely
-worse. Each pair is judged by its paired difference, with Bonferroni's correction for the number of opponents. Unlike
-percentiles of drawn ranks the interval stays right when entrants are close (Mogstad et al. 2024).
+worse. Pairs are judged by the p-values of their differences, with Holm's correction over all pairs, so that the
+intervals of all entrants hold at once. Unlike percentiles of drawn ranks they stay right when entrants are close
+(Mogstad et al. 2024).
 """
 
 from __future__ import annotations
@@ -10,14 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
 from evopolicygym.analysis.scores import mean_if_known
-from evopolicygym.analysis.stats.estimates import CONFIDENCE_LEVEL, Estimate
-
-Draws = NDArray[np.float64]
-TOLERANCE = 1e-9  # of the largest value: a smaller difference between draws comes from the order of summation
+from evopolicygym.analysis.stats.estimates import CONFIDENCE_LEVEL
+from evopolicygym.analysis.stats.multiple import holm
 
 
 @dataclass(frozen=True)
@@ -48,13 +44,6 @@ def over_tasks(ranked: Sequence[tuple[int, int]]) -> RankScore:
     )
 
 
-def drawn_ranks(draws: Draws) -> NDArray[np.int64]:
-    """Rank the entrants within each draw (entrants x draws). One entrant at a time: all pairs at once need too much
-    memory."""
-    least = TOLERANCE * np.abs(draws).max(axis=0)
-    return np.stack([1 + (draws - entrant > least).sum(axis=0) for entrant in draws])
-
-
 @dataclass(frozen=True)
 class RankInterval:
     """The best and the worst rank that an entrant may truly have."""
@@ -63,23 +52,17 @@ class RankInterval:
     last: int
 
 
-def rank_intervals(count: int, difference: Callable[[int, int], Estimate]) -> list[RankInterval]:
+def rank_intervals(count: int, test: Callable[[int, int], tuple[float, float | None]]) -> list[RankInterval]:
     """Return the rank interval of each of ``count`` entrants.
 
-    ``difference(i, j)`` estimates the score of i minus that of j; it is called once for each pair.
+    ``test(i, j)`` returns the score of i minus that of j, and the p-value of their being equal, None where it is
+    unknown; it is called once for each pair. With probability 95 % all intervals hold at once.
     """
-    level = 1.0 - (1.0 - CONFIDENCE_LEVEL) / max(count - 1, 1)
+    pairs = [(i, j) for i in range(count) for j in range(i)]
+    tested = [test(i, j) for i, j in pairs]
     signs = [[0] * count for _ in range(count)]
-    for i in range(count):
-        for j in range(i):
-            signs[i][j] = _sign(difference(i, j), level)
+    for (i, j), (difference, _), p_value in zip(pairs, tested, holm([p for _, p in tested]), strict=True):
+        if p_value is not None and p_value <= 1.0 - CONFIDENCE_LEVEL:
+            signs[i][j] = int(difference > 0.0) - int(difference < 0.0)
             signs[j][i] = -signs[i][j]
     return [RankInterval(1 + sum(sign < 0 for sign in row), count - sum(sign > 0 for sign in row)) for row in signs]
-
-
-def _sign(difference: Estimate, level: float) -> int:
-    """Return 1 for surely above, -1 for surely below, 0 for undecided."""
-    interval = difference.interval(level)
-    if interval is None:
-        return 0
-    return int(interval.low > 0.0) - int(interval.high < 0.0)
