@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from scipy import stats
+from scipy.special import stdtrit
 
 from evopolicygym.analysis.formatting import pluralize
 from evopolicygym.analysis.gain import scale_of
@@ -151,5 +151,5 @@ def mean_over_tasks(values: Sequence[float]) -> Number:
     if len(values) < 2:
         return Number(value, None)
     error = math.sqrt(math.fsum((other - value) ** 2 for other in values) / (len(values) - 1) / len(values))
-    reach = float(stats.t.ppf((1 + CONFIDENCE_LEVEL) / 2, len(values) - 1)) * error
+    reach = float(stdtrit(len(values) - 1, (1 + CONFIDENCE_LEVEL) / 2)) * error
     return Number(value, Interval(value - reach, value + reach))

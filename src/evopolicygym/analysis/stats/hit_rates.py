@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
+from scipy.special import ndtri, stdtrit
+
 CONFIDENCE: Final = 0.95
 
 
@@ -66,8 +68,5 @@ def t_quantile(freedom: int) -> float:
     Few runs show little of how runs differ, hence t. A single run (no degree of freedom) gets the normal quantile: its
     interval says nothing about other runs.
     """
-    # What scipy.stats.t.ppf and norm.ppf call, without the import of scipy.stats, which takes a second.
-    from scipy.special import ndtri, stdtrit
-
     share = (1 + CONFIDENCE) / 2
     return float(stdtrit(freedom, share) if freedom else ndtri(share))

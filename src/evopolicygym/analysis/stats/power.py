@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
+from scipy.special import stdtr, stdtrit
 
 from evopolicygym.analysis.scores import Matrix
 from evopolicygym.analysis.stats.estimates import CONFIDENCE_LEVEL, residual_mean_square
@@ -75,8 +75,8 @@ def power(
     variance = np.maximum(by_runs + by_cases, np.finfo(float).tiny)
     uncertainty = by_runs**2 / (2 * (counts - 1)) + by_cases**2 / (cases - 1)
     degrees = tasks * variance**2 / np.maximum(uncertainty, np.finfo(float).tiny)
-    reach = stats.t.ppf((1 + CONFIDENCE_LEVEL) / 2, degrees)
-    return np.asarray(stats.t.cdf(abs(difference) / np.sqrt(variance) - reach, degrees))
+    reach = stdtrit(degrees, (1 + CONFIDENCE_LEVEL) / 2)
+    return np.asarray(stdtr(degrees, abs(difference) / np.sqrt(variance) - reach))
 
 
 def _fewest(difference: float, parts: VarianceComponents, cases: int, tasks: int) -> int | None:
