@@ -23,6 +23,7 @@ class Usage:
     output: int | None = None
     reasoning: int | None = None
     cost_usd: float | None = None
+    requests: int | None = None
     source: str = "client"
 
     def since(self, before: Usage | None) -> Usage:
