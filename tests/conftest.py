@@ -6,6 +6,7 @@ import atexit
 import os
 import shutil
 import signal
+import sys
 import tempfile
 import textwrap
 import time
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from server_helpers import Server
 
 TESTS = Path(__file__).parent
+sys.path.append(str(TESTS / "agents"))  # the scripted model answers other folders' tests, too
 OTHER_MACHINE = TESTS / "other_machine"  # on PYTHONPATH it replaces the CPU features and libc that identify a machine
 
 
