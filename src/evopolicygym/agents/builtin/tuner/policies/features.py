@@ -38,24 +38,22 @@ def entries(space: dict[str, Any], observation: Any) -> Vector:
     return array.ravel() if array.size <= LARGEST else blocks(array)
 
 
-def entry_names(space: dict[str, Any], prefix: str = "") -> list[tuple[str, str]]:
-    """Name and unit of each of the ``entries``, as far as the space tells them."""
+def entry_kinds(space: dict[str, Any]) -> list[str]:
+    """Kind of each of the ``entries``: a ``number``, a ``choice`` among several, a ``block`` of an image, or an
+    ``error`` (achieved less desired goal)."""
     match space["type"]:
         case "Dict":
-            found = [pair for key, child in space["spaces"].items() for pair in entry_names(child, f"{prefix}{key}.")]
+            kinds = [kind for child in space["spaces"].values() for kind in entry_kinds(child)]
             size = math.prod(space["spaces"]["desired_goal"]["shape"]) if has_goals(space) else 0
-            return found + [(f"{prefix}error", "")] * size
+            return kinds + ["error"] * size
         case "Tuple":
-            return [pair for number, child in enumerate(space["spaces"]) for pair in entry_names(child, f"{number}.")]
+            return [kind for child in space["spaces"] for kind in entry_kinds(child)]
         case "Discrete":
-            return [(f"{prefix}choice", "")] * (space["n"] if space["n"] <= LARGEST else 1)
+            return ["choice"] * (space["n"] if space["n"] <= LARGEST else 1)
         case "Text":
             return []
     size = math.prod(space["shape"])
-    if size > LARGEST:
-        return [(f"{prefix}block", "")] * blocks(np.zeros(space["shape"])).size
-    names = space.get("names", [""] * size)
-    return [(prefix + name, unit) for name, unit in zip(names, space.get("units", [""] * size), strict=True)]
+    return ["block"] * blocks(np.zeros(space["shape"])).size if size > LARGEST else ["number"] * size
 
 
 def has_goals(space: dict[str, Any]) -> bool:
