@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from evopolicygym.api.agents import check_agent, list_agents
     from evopolicygym.api.evaluate import evaluate
     from evopolicygym.api.finish import finish, score, verify
+    from evopolicygym.api.import_runs import import_runs
     from evopolicygym.api.report import Report, write_report
     from evopolicygym.api.results import Run, Runs, load_run, load_runs
     from evopolicygym.api.run import RunProgress, run
@@ -53,6 +54,7 @@ __all__ = [
     "describe_task",
     "evaluate",
     "finish",
+    "import_runs",
     "leaderboard",
     "list_agents",
     "list_tasks",
@@ -73,6 +75,7 @@ _MODULES: Final = {
     "api.agents": ("check_agent", "list_agents"),
     "api.evaluate": ("evaluate",),
     "api.finish": ("finish", "score", "verify"),
+    "api.import_runs": ("import_runs",),
     "api.report": ("Report", "write_report"),
     "api.results": ("Run", "Runs", "load_run", "load_runs"),
     "api.run": ("RunProgress", "run"),

@@ -170,7 +170,8 @@ def _mean_code_size(sizes: Sequence[CodeSize]) -> dict[str, float] | None:
 def flat_row(run: Diagnosis) -> FlatRow:
     """Return one row of plain values for a run; None is unknown."""
     gains = gain_columns(run.gain, run.learning)
-    return asdict(run.summary) | _spending(run) | gains | _progress(run) | _edits(run) | _structure(run)
+    summary = asdict(run.summary) | {"not_recorded": "; ".join(run.summary.not_recorded)}
+    return summary | _spending(run) | gains | _progress(run) | _edits(run) | _structure(run)
 
 
 def _spending(run: Diagnosis) -> FlatRow:

@@ -53,7 +53,8 @@ class CodeSizes:
 @dataclass(frozen=True)
 class RunSummary:
     """Identity and outcome of a run. A run served by hand has no agent. ``candidates``: number of distinct checkpoints
-    that hidden validation chose among. ``conditions``: how they differ from the default ones."""
+    that hidden validation chose among. ``conditions``: how they differ from the default ones. ``not_recorded``:
+    what the original of an imported run lacks."""
 
     folder: str
     id: str
@@ -72,6 +73,7 @@ class RunSummary:
     validation_mean: float | None
     heldout_mean: float | None
     candidates: int
+    not_recorded: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -146,6 +148,7 @@ def _summary(folder: str, run: RunRecord) -> RunSummary:
         validation_mean=outcome.validation_mean,
         heldout_mean=outcome.heldout.mean if outcome.heldout else None,
         candidates=len(candidates(run)),
+        not_recorded=tuple(run.imported.not_recorded) if run.imported else (),
     )
 
 

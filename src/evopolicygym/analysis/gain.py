@@ -91,7 +91,8 @@ def _hidden_results(run: RunRecord) -> tuple[Pair | None, Pair | None]:
 
 
 def _pair(first: Result | None, selected: Result | None) -> Pair | None:
-    return None if first is None or selected is None else (first, selected)
+    """Return the results if both have returns: of imported runs only means may be recorded."""
+    return (first, selected) if first and selected and first.returns and selected.returns else None
 
 
 def _gain(pair: Pair, scale: Scale | None) -> Gain:

@@ -130,6 +130,8 @@ def _show_runs(runs: Sequence[Diagnosis]) -> None:
     )
     _table("hits / number by edit size", SIZE_HEADER, [_sizes(group) for group in summaries])
     _table("structure of the selected bundles, means", SHAPE_HEADER, [_shape(group) for group in summaries])
+    if missing := dict.fromkeys(text for run in runs for text in run.summary.not_recorded):
+        print_text(f"not recorded in imported runs: {', '.join(missing)}")
 
 
 def _run(run: Diagnosis) -> Sequence[str]:

@@ -45,6 +45,7 @@ COMMANDS: Final = {
     "compare": "compare:compare",
     "analyze": "analyze:analyze",
     "report": "report:report",
+    "import": "import_runs:import_command",
     "reproduce": "reproduce:reproduce",
     "docs": "docs:docs",
     "doctor": "doctor:doctor",
