@@ -21,8 +21,8 @@ import evopolicygym
 from conftest import TESTS, policy_source
 from evopolicygym import run_paths
 from evopolicygym.agents.definitions import Client
+from evopolicygym.agents.failures import FailureKind
 from evopolicygym.agents.prices import Price
-from evopolicygym.agents.turn import FailureKind
 from evopolicygym.agents.usage import Usage
 from evopolicygym.analysis.edits import kinds
 from evopolicygym.analysis.edits.kinds import SizeClass

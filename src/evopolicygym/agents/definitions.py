@@ -18,9 +18,10 @@ from uuid import uuid4
 from pydantic import model_validator
 
 from evopolicygym.agents import templates, turn
+from evopolicygym.agents.failures import FailureKind
 from evopolicygym.agents.json_events import Scalar
 from evopolicygym.agents.templates import Part
-from evopolicygym.agents.turn import FailureKind, Turn
+from evopolicygym.agents.turn import Turn
 from evopolicygym.agents.usage import Meter
 from evopolicygym.config import StrictModel, read_toml, validate
 from evopolicygym.errors import UserError
@@ -46,14 +47,19 @@ class ExtractRule(StrictModel):
 
 
 class FailureRule(StrictModel):
-    """Events that report a failed turn. ``matches``: a regular expression over the text at ``at``. Without ``kind``
-    the text decides. ``file``: look in session files, as for usage."""
+    """Events that report a failed turn. ``matches``: a regular expression over the text at ``at``. ``lacks``: paths
+    that such an event does not have, where a client prints errors as if its model had said them. ``file``: look in
+    session files, as for usage. ``line``: instead of an event, a regular expression over lines of the client's standard
+    error, whose group is the error. Without ``kind`` the text decides, and ``otherwise`` if it has no known words."""
 
     where: dict[str, Scalar] = {}
+    lacks: tuple[str, ...] = ()
     at: str = ""
     matches: str = ""
     kind: FailureKind | None = None
+    otherwise: FailureKind = FailureKind.CLIENT
     file: str = ""
+    line: str = ""
 
 
 class Install(StrictModel):

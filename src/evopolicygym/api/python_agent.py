@@ -25,7 +25,8 @@ from types import TracebackType
 from typing import IO, Any, Final, NoReturn, Self
 
 from evopolicygym.agents import home
-from evopolicygym.agents.turn import FailureKind, Turn, TurnFailure
+from evopolicygym.agents.failures import FailureKind, TurnFailure
+from evopolicygym.agents.turn import Turn
 from evopolicygym.api.agent_source import AgentFunction, check_same_source, source_hash
 from evopolicygym.api.workspace import RunClosed, Workspace
 from evopolicygym.errors import UserError

@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
-from evopolicygym.agents.turn import FailureKind, Turn, TurnFailure
+from evopolicygym.agents.failures import FailureKind, TurnFailure
+from evopolicygym.agents.turn import Turn
 from evopolicygym.judge.events import Turned
 from evopolicygym.judge.judge import Judge
 from evopolicygym.judge.state import RunPhase

@@ -24,7 +24,8 @@ from itertools import takewhile
 from typing import Final, Protocol
 
 from evopolicygym.agents import home, prices, prompts
-from evopolicygym.agents.turn import TRANSIENT, FailureKind, Turn
+from evopolicygym.agents.failures import TRANSIENT, FailureKind
+from evopolicygym.agents.turn import Turn
 from evopolicygym.agents.usage import Usage, total_usage
 from evopolicygym.judge.events import Prompted, Turned
 from evopolicygym.judge.judge import Judge

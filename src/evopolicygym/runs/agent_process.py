@@ -23,9 +23,10 @@ from uuid import NAMESPACE_URL, uuid5
 
 from evopolicygym.agents import home
 from evopolicygym.agents.definitions import Client, Command, CommandInputs
+from evopolicygym.agents.failures import FailureKind, TurnFailure
 from evopolicygym.agents.json_events import ReadingLimit, bounded_lines
 from evopolicygym.agents.json_lines import AgentReply, Conversation, MalformedReply
-from evopolicygym.agents.turn import FailureKind, ProcessExit, Turn, TurnFailure
+from evopolicygym.agents.turn import ProcessExit, Turn
 from evopolicygym.agents.usage import Usage
 from evopolicygym.errors import FULL, UserError
 from evopolicygym.files import is_shortage
