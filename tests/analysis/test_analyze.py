@@ -6,10 +6,11 @@ import csv
 import io
 import json
 import subprocess
-import sys
 
 import pytest
 from run_folders import source, write_run
+
+from command_server import run_command
 
 STEPS = [
     source("a = 1", validation=1),
@@ -21,8 +22,7 @@ STEPS = [
 
 
 def run(*arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "evopolicygym.cli.main", "analyze", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True)
+    return run_command("analyze", *arguments)
 
 
 @pytest.fixture

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 
 import pytest
 from synthetic_records import suite, synthetic_run, write
 
+from command_server import run_command as run
 from evopolicygym.reference.paper import document
 
-COMMAND = [sys.executable, "-m", "evopolicygym.cli.main"]
 TASKS = ["core16/acrobot", "core16/ant"]
-
-
-def run(*arguments) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*COMMAND, *map(str, arguments)], capture_output=True, text=True)
 
 
 @pytest.fixture(scope="module")
