@@ -1,6 +1,7 @@
 """Run folders are hostile input: mutants of whole ones, and every command that reads them.
 
-``FUZZ_SEED`` and ``FUZZ_MUTANTS`` choose other mutants, and how many; a problem names the seed of its mutant."""
+``FUZZ_SEED`` and ``FUZZ_MUTANTS`` choose other mutants, and how many (``FUZZ_FEW``: of the short test). A problem names
+the seed of its mutant."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from server_helpers import COMMAND
 SEED = int(os.environ.get("FUZZ_SEED", "20260701"))
 MUTANTS = int(os.environ.get("FUZZ_MUTANTS", "5000"))
 SHARDS = 10
-FEW = 60
+FEW = int(os.environ.get("FUZZ_FEW", "40"))
 TOY, ACROBOT = "toys:Toy-v0", "core16/acrobot"
 SMALL = ("--budget", "8", "--validation-cases", "1", "--heldout-cases", "1", "--seeds", "paper", "--jobs", "1")
 
