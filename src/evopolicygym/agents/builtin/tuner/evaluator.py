@@ -131,8 +131,8 @@ def read_episode(folder: Path, spaces: Spaces) -> RecordedEpisode:
         return RecordedEpisode(np.array([]), np.array([]), np.array([]))
     with np.load(archive) as file:
         arrays = dict(file)
-    observations = _rows(spaces.observation, "obs", arrays)
-    actions = _rows(spaces.action, "action", arrays)
+    observations = rows_of(spaces.observation, "obs", arrays)
+    actions = rows_of(spaces.action, "action", arrays)
     return RecordedEpisode(
         np.array([entries(spaces.observation, value) for value in observations]),
         np.array([controls_of(spaces.action, value) for value in actions]),
@@ -140,7 +140,7 @@ def read_episode(folder: Path, spaces: Spaces) -> RecordedEpisode:
     )
 
 
-def _rows(space: dict[str, Any], prefix: str, arrays: dict[str, Any]) -> list[Any]:
+def rows_of(space: dict[str, Any], prefix: str, arrays: dict[str, Any]) -> list[Any]:
     """Return observations or actions as a policy gets or gives them, from the columns of an episode."""
     taken: set[str] = set()
 
