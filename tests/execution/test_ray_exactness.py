@@ -28,7 +28,7 @@ from evopolicygym.tasks.registry import CORE16_ORDER, core16
 from evopolicygym.tasks.task import Task
 
 SHORT = 60
-QUICK = ("acrobot", "reacher", "car-racing")
+QUICK = ("acrobot", "reacher")
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +83,7 @@ def test_returns_are_those_of_the_local_engine(slug, ray_cluster, tmp_path):
     [
         ("Toy-v0", policy_source(act="print('hello'); raise ValueError('no')"), ErrorKind.ACT_ERROR),
         ("Toy-v0", policy_source(act="os._exit(3)"), ErrorKind.CRASH),
-        ("Toy-v0", policy_source(act="return 7"), ErrorKind.INVALID_ACTION),
+        pytest.param("Toy-v0", policy_source(act="return 7"), ErrorKind.INVALID_ACTION, marks=pytest.mark.slow),
         ("Toy-v0", policy_source(act="while True: pass"), ErrorKind.TIMEOUT),
         ("Raising-v0", policy_source(act="return 2"), ErrorKind.SIMULATOR_ERROR),
         ("Aborting-v0", policy_source(act="return 2"), ErrorKind.SIMULATOR_ERROR),
