@@ -222,7 +222,8 @@ class SubmissionRecord(RecordModel):
 class TurnRecord(RecordModel):
     """One prompt and what followed. ``submissions``: accepted from the beginning of the run to the end of the turn.
     ``usage``: of this turn alone, null if it was not metered. ``model``: the one that served it, as the client reports
-    it. ``price``: where its cost comes from. ``message``: the client's text about a failure."""
+    it. ``price``: where its cost comes from. ``message``: the client's text about a failure. ``calls``: what the model
+    gateway says of its calls, null without it."""
 
     exit_code: Whole | None
     wall_s: float
@@ -233,6 +234,7 @@ class TurnRecord(RecordModel):
     usage: Undeclared | None
     price: Undeclared | None
     message: str | None = None
+    calls: Undeclared | None = None
 
 
 class Sign(RecordModel):

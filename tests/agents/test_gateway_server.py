@@ -72,11 +72,11 @@ def test_a_call_without_the_token_is_refused_in_the_words_of_its_api(api):
 
 def test_the_key_in_the_query_of_gemini():
     body = json.dumps(CALLS["gemini"][2])
-    with RawServer(lambda talk: talk.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")) as server:
-        with gateway(server.url) as opened:
-            path = f"/v1beta/models/x:generateContent?key={opened.token}&alt=json"
-            assert ask(opened, "POST", path, body, {"Accept": "*/*"}).status == 200
-            assert exchanges(opened)[0].target == "/v1beta/models/x:generateContent?key=[key]&alt=json"
+    reply = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
+    with RawServer(lambda talk: talk.sendall(reply)) as server, gateway(server.url) as opened:
+        path = f"/v1beta/models/x:generateContent?key={opened.token}&alt=json"
+        assert ask(opened, "POST", path, body, {"Accept": "*/*"}).status == 200
+        assert exchanges(opened)[0].target == "/v1beta/models/x:generateContent?key=[key]&alt=json"
     assert server.requests[0].startswith(f"POST /v1beta/models/x:generateContent?key={KEY}&alt=json HTTP/1.1".encode())
 
 

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Turn:
     """How a turn ended. ``session`` resumes the conversation; ``text`` is the agent's last message; ``stop``: it wants
-    no more prompts; ``model``: the one that served it, as the client reports it."""
+    no more prompts; ``model``: the one that served it, as the client reports it; ``calls``: what the gateway says of
+    its calls to the model, beside their usage."""
 
     exit_code: int | None
     wall_s: float
@@ -33,6 +34,7 @@ class Turn:
     failure: TurnFailure | None = None
     stop: bool = False
     model: str | None = None
+    calls: dict[str, Any] | None = None
 
 
 SESSION: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,127}")  # it becomes an argument and part of a path

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from evopolicygym.agents.json_events import values_at
+from evopolicygym.agents.prices import GATEWAY
 from evopolicygym.agents.usage import Meter, Usage
 from evopolicygym.gateway.exchange import ModelApi
 
@@ -16,7 +17,6 @@ KEY: Final = "[key]"  # stands in a call for the real key, which is put there wh
 BEARER: Final = "Bearer "
 KEY_HEADERS: Final = ("authorization", "x-api-key", "x-goog-api-key", "api-key")
 KEY_IN_QUERY: Final = re.compile(r"(?<=[?&])key=([^&]*)")
-SOURCE: Final = "gateway"
 
 # The ends of paths that are carried. With a key one can do more at a provider (delete files, start trainings, order
 # batches that are paid later), so nothing else passes.
@@ -187,7 +187,7 @@ class UsageReader:
         if not self._figures:
             return None
         usage = self._format.meter.read(ZERO.get(self._api, {}) | self._figures)
-        return replace(usage, source=SOURCE) if usage else None
+        return replace(usage, source=GATEWAY) if usage else None
 
     def _read_line(self, line: bytes) -> None:
         if line.startswith(b"data:") and (b"sage" in line or (self.model is None and b"odel" in line)):
