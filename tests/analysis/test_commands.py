@@ -55,7 +55,7 @@ def test_missing_runs_are_named_and_the_exit_code_says_so(tmp_path):
     assert "missing: codex m, half" in done.stdout
 
 
-def test_names_of_agents_are_shown_not_obeyed(tmp_path):
+def test_control_characters_in_names_of_agents_are_escaped(tmp_path):
     write([synthetic_run(agent="evil\x1b[2J[bold]")], tmp_path)
     done = run("leaderboard", tmp_path)
     assert "\x1b" not in done.stdout

@@ -23,7 +23,7 @@ def crossed(generator, runs, level, cases, spread=1.0):
     return level + generator.normal(0.0, spread, (runs, 1)) + cases + generator.normal(0.0, 0.5, (runs, cases.size))
 
 
-def test_holm_is_holms():
+def test_holm_correction_of_p_values():
     assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
     assert holm([None, 0.5, 0.9]) == [None, 1.0, 1.0]
 
@@ -135,7 +135,7 @@ def found_by(generator, runs, tries=300):
     return found / tries
 
 
-def test_no_number_of_runs_makes_up_for_too_few_cases():
+def test_more_runs_cannot_replace_missing_cases():
     few, *_, many = runs_needed(0.1, VarianceComponents(runs=0.01, cases=1.0, residual=0.0))
     assert few.runs is None
     assert runs_needed(0.3, VarianceComponents(runs=0.001, cases=1.0, residual=0.0))[-1].runs == 2

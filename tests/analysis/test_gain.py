@@ -115,7 +115,7 @@ def test_a_first_submission_that_is_selected_gained_nothing():
     assert found.heldout.share == 0.0 and found.unchanged is False
 
 
-def test_what_was_not_measured_is_not_made_up():
+def test_the_gain_is_missing_where_the_first_submission_was_not_measured():
     unmeasured = Made("b", BAD.validation, None)
     found = run_gain(run_of(unmeasured, GOOD, selected=2))
     assert found.heldout is None and found.validation and found.validation.gain.value == 351.0
@@ -168,7 +168,7 @@ def test_a_learning_curve_from_zero():
     assert curve.area == pytest.approx((0.0 * 32 + 0.5 * 32 + 1.0 * 64) / 128)
 
 
-def test_one_submission_at_the_end_gets_no_credit_for_the_way():
+def test_a_late_submission_has_a_smaller_area_than_an_early_one():
     late = learning_curve(run_of(Made("a", (LOW + UNIT,) * 2, (0.0,) * 4, episodes=128), selected=1))
     early = learning_curve(run_of(Made("a", (LOW + UNIT,) * 2, (0.0,) * 4, episodes=1), selected=1))
     assert late and early
@@ -176,7 +176,7 @@ def test_one_submission_at_the_end_gets_no_credit_for_the_way():
     assert early.area == pytest.approx(127 / 128) and early.at[16] == pytest.approx(LOW + UNIT)
 
 
-def test_beyond_the_budget_nothing_is_known():
+def test_a_curve_has_no_value_beyond_the_budget():
     curve = learning_curve(run_of(GOOD, selected=1, budget=32))
     assert curve and curve.at == {16: -59.0, 32: -59.0, 64: None, 128: None}
 

@@ -55,7 +55,7 @@ def test_the_order_of_summation_makes_no_difference_between_draws():
     assert drawn_ranks(np.array([[0.1 + 0.2], [0.3]]))[:, 0].tolist() == [1, 1]
 
 
-def test_places_follow_from_what_is_sure():
+def test_rank_intervals_follow_from_significant_differences():
     """The first surely beats the third; nothing else is sure."""
     sure, unsure = (
         Estimate(1.0, variance=1e-4, variance_uncertainty=1e-10),
@@ -65,7 +65,7 @@ def test_places_follow_from_what_is_sure():
     assert found == [RankInterval(1, 2), RankInterval(1, 3), RankInterval(2, 3)]
 
 
-def test_nothing_known_is_any_place():
+def test_without_an_error_estimate_any_rank_is_possible():
     assert rank_intervals(2, lambda i, j: Estimate(5.0, one_run=1, one_case=1)) == [
         RankInterval(1, 2),
         RankInterval(1, 2),

@@ -23,7 +23,7 @@ def test_regret_is_unknown_until_all_candidates_are_measured():
     assert (found.optimism, found.regret, found.measured, found.runs) == (1.25, 0.0, 1, 2)
 
 
-def test_nothing_selected_is_no_selection():
+def test_without_a_selected_checkpoint_there_is_no_selection_table():
     assert selections([synthetic_run(None, kind="no_ok_submit")]) is None
 
 
@@ -44,7 +44,7 @@ def test_score_per_dollar_needs_both(score, dollars):
     assert per_dollar(score, dollars) is None
 
 
-def test_pareto_keeps_whom_nobody_dominates():
+def test_the_pareto_front_keeps_undominated_entrants():
     points = {"cheap": (1.0, 0.2), "good": (9.0, 0.9), "worse": (9.0, 0.8), "twin": (1.0, 0.2), "dear": (2.0, 0.2)}
     assert pareto(points) == {"cheap", "good", "twin"}
 

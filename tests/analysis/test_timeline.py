@@ -40,7 +40,7 @@ def _step(word: str, mean: float) -> Step:
         ("A1 B1 C1 A2 B2 D1", "first synthesis synthesis rollback rollback synthesis"),
     ],
 )
-def test_kinds(tmp_path, words, kinds):
+def test_kinds_of_edits_in_a_timeline(tmp_path, words, kinds):
     assert " ".join(event.kind for event in story(tmp_path, words).timeline) == kinds
 
 
@@ -56,7 +56,7 @@ def test_the_first_score_is_no_transition(tmp_path):
     assert sum(count.n for count in run.edits.values()) == 0
 
 
-def test_a_submission_without_validation_is_told_apart(tmp_path):
+def test_a_submission_without_validation_is_unscored(tmp_path):
     steps = [source("x = 1"), source("x = 2", validation=None), source("x = 3")]
     run = diagnose(open_run(write_run(tmp_path / "run", steps).folder))
     assert [event.kind for event in run.timeline] == ["first", "unscored", "parametric"]
@@ -80,7 +80,7 @@ def test_episodes_consumed(tmp_path):
         ("A1 B1 A1 A2", "synthesis 2-2, rollback 3-3, parametric 4-4"),
     ],
 )
-def test_phases(tmp_path, words, phases):
+def test_phases_of_a_timeline(tmp_path, words, phases):
     found = story(tmp_path, words).phases
     assert ", ".join(f"{phase.kind} {phase.first}-{phase.last}" for phase in found) == phases
 
