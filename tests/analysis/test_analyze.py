@@ -37,7 +37,7 @@ def test_tables_for_people(runs):
     assert (done.returncode, done.stderr) == (0, "")
     words = [line.split() for line in done.stdout.splitlines()]
     assert "one core16/acrobot tuner full text 2 4 5 4 1 3 123 1 4".split() in words
-    assert "one    0/1        1/1         0/1       0/0       0/0   0/0     0/0      3".split() in words
+    assert "one    0/1        1/1         0/1       0/0       0/0   0/0     0/0  0  0    3".split() in words
     assert "full text tuner tuning 1 parametric 1 1 100 % 21 % 100 %".split() in [line[:14] for line in words]
     assert "by hand" in done.stdout
     assert "this run alone" in done.stdout

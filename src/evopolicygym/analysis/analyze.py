@@ -14,7 +14,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, Final
 
-from evopolicygym.analysis.diagnostics import CodeSize, Diagnosis, diagnose
+from evopolicygym.analysis.diagnostics import CodeSize, Diagnosis, count_edits, diagnose
 from evopolicygym.analysis.edits.kinds import EDITS, EditKind, SizeClass
 from evopolicygym.analysis.edits.timeline import TimelineEvent
 from evopolicygym.analysis.gain import gain_columns
@@ -155,8 +155,7 @@ def _rate_of_size(runs: Sequence[Diagnosis], size: SizeClass) -> HitRate:
 
 
 def _count_size(events: Sequence[TimelineEvent], size: SizeClass) -> HitCount:
-    hits = [event.hit for event in events if event.size is size]
-    return HitCount(len(hits), sum(hits))
+    return count_edits(event for event in events if event.size is size)
 
 
 def _mean_code_size(sizes: Sequence[CodeSize]) -> dict[str, float] | None:
@@ -199,7 +198,13 @@ def _progress(run: Diagnosis) -> FlatRow:
 def _edits(run: Diagnosis) -> FlatRow:
     numbers = {f"{kind}_edits": count.n for kind, count in run.edits.items()}
     hits = {f"{kind}_hits": count.hits for kind, count in run.edits.items()}
-    return numbers | hits | {"phases": len(run.phases), "unresolved_imports": len(run.unresolved_imports)}
+    of_run = {
+        "inert_edits": sum(event.inert is True for event in run.timeline),
+        "exact_returns": sum(event.exact_return for event in run.timeline),
+        "phases": len(run.phases),
+        "unresolved_imports": len(run.unresolved_imports),
+    }
+    return numbers | hits | of_run
 
 
 def _structure(run: Diagnosis) -> FlatRow:

@@ -123,8 +123,19 @@ def diagnose(opened: RunFolder) -> Diagnosis:
 
 
 def count_hits(events: Iterable[TimelineEvent], kind: EditKind) -> HitCount:
-    hits = [event.hit for event in events if event.kind is kind]
-    return HitCount(len(hits), sum(hits))
+    """Count the edits of one kind and their hits."""
+    return count_edits(event for event in events if event.kind is kind)
+
+
+def count_edits(edits: Iterable[TimelineEvent]) -> HitCount:
+    listed = list(edits)
+    beyond = [event.beyond_noise for event in listed if event.beyond_noise is not None]
+    return HitCount(
+        n=len(listed),
+        hits=sum(event.hit for event in listed),
+        expected=sum(event.chance or 0.0 for event in listed),
+        beyond_noise=sum(beyond) if len(beyond) == len(listed) else None,
+    )
 
 
 def _summary(folder: str, run: RunRecord) -> RunSummary:

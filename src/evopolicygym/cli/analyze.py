@@ -75,9 +75,12 @@ TOKEN_HEADER = (
     "median output",
     "files opened",
 )
-EDIT_HEADER = ("run", *EDITS, "phases")
-EDIT_OPTIONAL = ("unknown", "cosmetic", "phases")
-RATE_HEADER = ("conditions", "agent", "tasks", "runs", "edit", "hits", "number", "rate", "low", "high", "interval of")
+EDIT_HEADER = ("run", *EDITS, "inert", "exact returns", "phases")
+EDIT_OPTIONAL = ("unknown", "cosmetic", "phases", "exact returns", "inert")
+RATE_HEADER = (
+    *("conditions", "agent", "tasks", "runs", "edit", "hits", "number", "rate", "low", "high", "by chance"),
+    *("beyond noise", "interval of"),
+)
 RATE_OPTIONAL = ("hits", "runs")
 SIZE_HEADER = ("conditions", "agent", "tasks", *SizeClass)
 SHAPE_HEADER = ("conditions", "agent", "tasks", *(field.name for field in fields(CodeSize)))
@@ -205,7 +208,10 @@ def _tokens(run: Diagnosis) -> Sequence[str]:
 
 
 def _edits(run: Diagnosis) -> Sequence[str]:
-    return (_name(run), *(f"{rate.hits}/{rate.n}" for rate in run.edits.values()), str(len(run.phases)))
+    inert = [event.inert for event in run.timeline if event.inert is not None]
+    returns = sum(event.exact_return for event in run.timeline)
+    kinds = (f"{rate.hits}/{rate.n}" for rate in run.edits.values())
+    return (_name(run), *kinds, str(sum(inert)) if inert else UNKNOWN, str(returns), str(len(run.phases)))
 
 
 def _rates(summaries: Sequence[EntrantSummary]) -> list[Sequence[str]]:
@@ -219,7 +225,8 @@ def _rates(summaries: Sequence[EntrantSummary]) -> list[Sequence[str]]:
 
 def _rate(rate: HitRate) -> Sequence[str]:
     about = UNKNOWN if not rate.runs else "this run alone" if rate.runs == 1 else "runs"
-    return str(rate.hits), str(rate.n), _percent(rate.rate), _percent(rate.low), _percent(rate.high), about
+    rates = (_percent(value) for value in (rate.rate, rate.low, rate.high, rate.by_chance))
+    return str(rate.hits), str(rate.n), *rates, format_number(rate.beyond_noise), about
 
 
 def _sizes(group: EntrantSummary) -> Sequence[str]:

@@ -33,7 +33,10 @@ def hit_rate_table(summaries: Sequence[EntrantSummary]) -> TextTable:
          *_rate(rate))
         for summary in summaries for kind in EDITS if (rate := summary.edits[kind]).n
     ]  # fmt: skip
-    columns = ("conditions", "agent", "tasks", "edit", "runs", "new bests", "edits", "rate", "95 % interval")
+    columns = (
+        *("conditions", "agent", "tasks", "edit", "runs", "new bests", "edits", "rate", "95 % interval", "by chance"),
+        "beyond noise",
+    )
     return TextTable("Hit rates (Table 4)", columns, rows, text=("conditions", "agent", "tasks", "edit"))
 
 
@@ -64,9 +67,10 @@ def _published_structure(names: Sequence[str]) -> list[tuple[str, ...]]:
     ]
 
 
-def _rate(rate: HitRate) -> tuple[str, str]:
+def _rate(rate: HitRate) -> tuple[str, ...]:
     alone = " (this run alone)" if rate.runs == 1 else ""
-    return percent(rate.rate), f"{percent(rate.low)} to {percent(rate.high)}{alone}"
+    interval = f"{percent(rate.low)} to {percent(rate.high)}{alone}"
+    return percent(rate.rate), interval, percent(rate.by_chance), formatting.format_number(rate.beyond_noise)
 
 
 def write_page(data: ReportData, path: Path) -> list[Figure]:
