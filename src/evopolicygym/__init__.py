@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from evopolicygym.api.statistics import Analysis, Comparison, analyze, compare, leaderboard, reproduce
     from evopolicygym.api.suite import SuiteProgress, run_suite, suite_status
     from evopolicygym.api.tasks import TaskDescription, check_task, describe_task, list_tasks, load_task
+    from evopolicygym.api.transcript import RunTranscript, transcript
     from evopolicygym.api.workspace import Feedback, RunClosed, SubmissionRefused, Workspace
     from evopolicygym.errors import Fault, UserError
     from evopolicygym.execution.evaluation import Evaluation, PolicyNotLoaded
@@ -38,6 +39,7 @@ __all__ = [
     "Run",
     "RunClosed",
     "RunProgress",
+    "RunTranscript",
     "Runs",
     "ServedRun",
     "SubmissionRefused",
@@ -67,6 +69,7 @@ __all__ = [
     "score",
     "serve",
     "suite_status",
+    "transcript",
     "verify",
     "write_report",
 ]
@@ -83,6 +86,7 @@ _MODULES: Final = {
     "api.statistics": ("Analysis", "Comparison", "analyze", "compare", "leaderboard", "reproduce"),
     "api.suite": ("SuiteProgress", "run_suite", "suite_status"),
     "api.tasks": ("TaskDescription", "check_task", "describe_task", "list_tasks", "load_task"),
+    "api.transcript": ("RunTranscript", "transcript"),
     "api.workspace": ("Feedback", "RunClosed", "SubmissionRefused", "Workspace"),
     "errors": ("Fault", "UserError"),
     "execution.evaluation": ("Evaluation", "PolicyNotLoaded"),

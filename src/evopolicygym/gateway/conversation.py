@@ -240,3 +240,33 @@ def place_submission(threads: Sequence[ConversationThread], submission: Submissi
 def _last_before(thread: ConversationThread, at: float) -> float:
     answers = (step.at for step in thread.steps if step.kind is StepKind.ASSISTANT and step.at <= at)
     return max(answers, default=0.0)
+
+
+def client_conversation(
+    turns: Sequence[Sequence[tuple[str, str]] | None], submissions: Sequence[int], marks: Sequence[SubmissionMark]
+) -> ModelConversation:
+    """Return a conversation from what a client printed in each turn: pairs of `call`, `result` or `text` and its words.
+
+    Without times, submissions stand behind the turn in which they were made: ``submissions`` has how many were made
+    until the end of each turn.
+    """
+    kinds = {
+        "call": (StepKind.ASSISTANT, MessageRole.ASSISTANT, PartKind.CALL),
+        "result": (StepKind.TOOL, MessageRole.TOOL, PartKind.RESULT),
+        "text": (StepKind.ASSISTANT, MessageRole.ASSISTANT, PartKind.TEXT),
+    }
+    thread = ConversationThread()
+    notes = ["read from the client's own output: prompts, times and tokens of single answers are not in it"]
+    for turn, texts in enumerate(turns, 1):
+        if texts is None:
+            notes.append(f"the client printed nothing readable in turn {turn}")
+        for kind, words in texts or ():
+            step_kind, role, part_kind = kinds[kind]
+            thread.steps.append(ConversationStep(step_kind, 0.0, (MessagePart(role, part_kind, words),), turn))
+        made = range(submissions[turn - 2] if turn > 1 else 0, submissions[turn - 1])
+        for mark in marks[made.start : made.stop]:
+            part = MessagePart(MessageRole.SYSTEM, PartKind.TEXT, mark.text)
+            step = ConversationStep(StepKind.SUBMISSION, mark.at, (part,), turn, submission=mark.number)
+            thread.steps.append(step)
+    has_words = any(step.kind is not StepKind.SUBMISSION for step in thread.steps)
+    return ModelConversation((thread,) if has_words else (), tuple(notes), "client")
