@@ -26,7 +26,7 @@ from evopolicygym.analysis.leaderboard.aggregates import Aggregate, AggregateRow
 from evopolicygym.analysis.leaderboard.build import BoardTable, CostRow
 from evopolicygym.analysis.leaderboard.keys import KeyTable
 from evopolicygym.analysis.leaderboard.task_table import TaskRow, TaskTable
-from evopolicygym.analysis.stats.estimates import CONFIDENCE_LEVEL, FULL_SCOPE, coverage
+from evopolicygym.analysis.stats.estimates import CONFIDENCE_LEVEL, FULL_SCOPE, Number, coverage
 
 LEVEL: Final = f"{CONFIDENCE_LEVEL:.0%}"
 
@@ -135,15 +135,27 @@ def keys_table(table: KeyTable) -> TextTable:
 
 
 def selection_table(board: BoardTable) -> TextTable:
-    """Return what selection by validation gained and lost."""
-    columns = ("task", "entrant", "optimism", "regret", "regret known for")
+    """Return what selection by validation gained and lost, and how sure it was."""
+    columns = ("task", "entrant", "optimism", "by leaving cases out", "stability", "gap to second", "regret",
+               "regret known for")  # fmt: skip
     rows = [
-        (table.task, row.entrant, format_number(selection.optimism), format_number(selection.regret),
+        (table.task, row.entrant, format_number(selection.optimism), _with_interval(selection.optimism_by_cases),
+         _share(selection.stability), _with_interval(selection.gap), format_number(selection.regret),
          f"{selection.measured} of {selection.runs} runs")
         for table in board.tasks for row in table.rows if (selection := row.selection)
     ]  # fmt: skip
     title = "selection: validation minus held-out of the selected (optimism), best candidate minus selected (regret)"
-    return TextTable(title, columns, rows, optional=("regret known for",))
+    return TextTable(title, columns, rows, optional=("regret known for", "regret", "optimism"))
+
+
+def _with_interval(value: Number | None) -> str:
+    if value is None or value.interval is None:
+        return format_number(value.value if value else None, 3)
+    return f"{format_number(value.value, 3)} ({format_interval(value.interval)})"
+
+
+def _share(value: float | None) -> str:
+    return UNKNOWN if value is None else f"{100 * value:.0f} %"
 
 
 def cost_table(board: BoardTable) -> TextTable:
