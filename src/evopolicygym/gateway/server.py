@@ -14,7 +14,7 @@ import socket
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -52,7 +52,7 @@ class Gateway:
         servers: Where models are served. A server without a key is open to all that reach the port.
         meter: Counts calls and knows their limits.
         patience: Waits out the servers' passing errors.
-        sink: Keeps whole calls and answers.
+        sink: Keeps whole calls and answers, in a thread of the gateway's.
         make_upstream: Makes what answers calls, in the gateway's event loop. By default the server itself.
     """
 
@@ -67,6 +67,7 @@ class Gateway:
         self.token = f"sk-evopolicygym-{secrets.token_hex(24)}"
         self.meter, self.patience = meter, patience or Patience()
         self._sink = sink
+        self._recorder = ThreadPoolExecutor(1, "model-recorder")
         self._turn = 0
         self._number = meter.last_number
         self._bytes = 0
@@ -92,11 +93,12 @@ class Gateway:
         self._turn = number
 
     def close(self) -> None:
-        """End all calls. May be called twice."""
+        """End all calls, and wait until they are recorded. May be called twice."""
         if self._thread.is_alive():
             with suppress(RuntimeError):  # its loop has just been closed
                 self._loop.call_soon_threadsafe(self._end.set)
             self._thread.join()
+        self._recorder.shutdown()
 
     def _run(self, servers: list[ModelServer], started: Future[None]) -> None:
         try:
@@ -215,7 +217,13 @@ class Gateway:
         try:
             usage = self._count(call).usage
             if self._sink is not None:
-                self._sink.append(replace(call.exchange(), usage=usage))
+                self._recorder.submit(self._record, self._sink, replace(call.exchange(), usage=usage))
+        except Exception:
+            log.exception("a call to the model was not counted")
+
+    def _record(self, sink: ExchangeSink, exchange: Exchange) -> None:
+        try:
+            sink.append(exchange)
         except Exception:
             log.exception("a call to the model was not recorded")
 

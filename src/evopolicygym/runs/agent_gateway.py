@@ -19,10 +19,10 @@ from evopolicygym.agents.failures import FailureKind, TurnFailure
 from evopolicygym.agents.prices import Price
 from evopolicygym.agents.turn import Turn
 from evopolicygym.errors import UserError
-from evopolicygym.gateway.exchange import ExchangeSink
 from evopolicygym.gateway.metering import CallLimits, ModelMeter, TurnCalls
 from evopolicygym.gateway.patience import Patience, SharedWaits
-from evopolicygym.gateway.server import Gateway
+from evopolicygym.gateway.server import Gateway, MakeUpstream
+from evopolicygym.gateway.store import ExchangeStore
 from evopolicygym.gateway.upstream import ModelServer
 from evopolicygym.run_paths import RunPaths
 from evopolicygym.runs.agent_limits import TurnProgress
@@ -100,10 +100,11 @@ def header_values(settings: AgentSettings) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class OpenGateway:
-    """The gateway of one run and the addresses that it gives the agent."""
+    """The gateway of one run, its recording, and the addresses that it gives the agent."""
 
     gateway: Gateway
     routes: tuple[ModelRoute, ...]
+    store: ExchangeStore
 
     @property
     def base_url(self) -> str | None:
@@ -113,6 +114,10 @@ class OpenGateway:
     @property
     def vendors(self) -> tuple[VendorAddress, ...]:
         return tuple(route.at(url) for route, url in zip(self.routes, self.gateway.urls, strict=True))
+
+    def close(self) -> None:
+        self.gateway.close()
+        self.store.close()
 
     @property
     def keys(self) -> dict[str, str]:
@@ -126,12 +131,21 @@ def open_gateway(
     paths: RunPaths,
     prices: dict[str, Price],
     waits: SharedWaits | None,
-    sink: ExchangeSink | None = None,
+    make_upstream: MakeUpstream | None = None,
 ) -> OpenGateway:
+    """Start the gateway of a run. ``make_upstream`` makes what answers calls in place of the models' servers."""
     limits = CallLimits(settings.tokens, settings.dollars, settings.requests)
     meter = ModelMeter(limits, prices, _calls_file(paths))
     patience = Patience(60 * settings.patience_minutes, waits)
-    return OpenGateway(Gateway([route.server for route in routes], meter, patience, sink), routes)
+    store = ExchangeStore(paths.root, _secrets(routes))
+    servers = [route.server for route in routes]
+    return OpenGateway(Gateway(servers, meter, patience, store, make_upstream), routes, store)
+
+
+def _secrets(routes: tuple[ModelRoute, ...]) -> dict[str, str]:
+    """Return what must not be recorded, by name."""
+    headers = {name: value for route in routes for name, value in route.server.headers.items()}
+    return headers | {route.variable: route.server.key or "" for route in routes if route.variable}
 
 
 def _calls_file(paths: RunPaths) -> Path:
@@ -143,8 +157,8 @@ def _calls_file(paths: RunPaths) -> Path:
 class MeteredAgent:
     """Plays the turns of an agent whose calls go through the gateway: the gateway's count is the turn's usage."""
 
-    def __init__(self, agent: AgentRunner, gateway: Gateway) -> None:
-        self._agent, self._gateway = agent, gateway
+    def __init__(self, agent: AgentRunner, opened: OpenGateway) -> None:
+        self._agent, self._opened, self._gateway = agent, opened, opened.gateway
 
     def play_turn(self, request: TurnRequest) -> Turn:
         self._gateway.begin_turn(request.number)
@@ -165,7 +179,7 @@ class MeteredAgent:
 
     def close(self) -> None:
         self._agent.close()
-        self._gateway.close()
+        self._opened.close()
 
     def _progress(self, progress: TurnProgress, number: int, waited_s: Callable[[], float]) -> TurnProgress:
         printed = progress.output_bytes

@@ -91,9 +91,9 @@ class AgentSetup:
             return self._make_runner(paths, api_url, None)
         opened = open_gateway(routes, self.settings, paths, self.prices, rate_limits)
         try:
-            return MeteredAgent(self._make_runner(paths, api_url, opened), opened.gateway)
+            return MeteredAgent(self._make_runner(paths, api_url, opened), opened)
         except BaseException:
-            opened.gateway.close()
+            opened.close()
             raise
 
     def _make_runner(self, paths: RunPaths, api_url: str, opened: OpenGateway | None) -> AgentRunner:
