@@ -73,7 +73,7 @@ def call(opened: Gateway, api: str, stream: bool = False, token: str | None = No
     value = opened.token if token is None else token
     headers = {header: f"Bearer {value}" if header == "Authorization" else value, "Content-Type": "application/json"}
     if stream and api != "gemini":
-        body = body | {"stream": True}
+        body = body | {"stream": True} | ({"stream_options": {"include_usage": True}} if api == "openai-chat" else {})
     response = ask(opened, "POST", path, json.dumps(body), headers)
     return response.status, response.read()
 

@@ -26,6 +26,7 @@ USAGE = {
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
 EVENT = b'data: {"model":"m","choices":[{"delta":{"content":"x"}}]}\n\n'
 LAST = b'data: {"model":"m","choices":[],"usage":{"prompt_tokens":5,"completion_tokens":3}}\n\n'
+ASKING = '{"stream": true, "stream_options": {"include_usage": true}}'
 
 
 def chunk(data: bytes) -> bytes:
@@ -136,11 +137,33 @@ def test_the_first_token_passes_while_the_answer_goes_on():
         talk.sendall(chunk(LAST) + b"0\r\n\r\n")
 
     with RawServer(answer) as server, gateway(server.url) as opened:
-        response = ask(opened, "POST", "/v1/chat/completions", '{"stream":true}')
+        response = ask(opened, "POST", "/v1/chat/completions", ASKING)
         assert response.readline() == EVENT[:-1]  # before the server goes on
         more.set()
         assert response.read().endswith(LAST)
         assert opened.meter.turn(0).usage.fresh_input == 5
+
+
+def test_a_chat_stream_is_metered_though_its_client_did_not_ask_for_usage():
+    """And its client does not get what it did not ask for."""
+    answer = HEAD + b"Connection: close\r\n\r\n" + EVENT + LAST + b"data: [DONE]\n\n"
+    with RawServer(lambda talk: talk.sendall(answer)) as server, gateway(server.url) as opened:
+        assert ask(opened, "POST", "/v1/chat/completions", '{"stream":true}').read() == EVENT + b"data: [DONE]\n\n"
+        assert opened.meter.turn(0).usage.output == 3
+        assert ask(opened, "POST", "/v1/chat/completions", ASKING).read() == EVENT + LAST + b"data: [DONE]\n\n"
+    assert server.requests[0].endswith(b'"stream_options": {"include_usage": true}}')
+
+
+def test_a_server_that_does_not_know_the_question_for_usage():
+    def answer(talk):
+        is_asked = b"include_usage" in server.requests[-1]
+        refusal = b"HTTP/1.1 400 Bad\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+        talk.sendall(refusal if is_asked else HEAD + b"\r\n" + EVENT)
+
+    with RawServer(answer) as server, gateway(server.url) as opened:
+        for _ in range(2):
+            assert ask(opened, "POST", "/v1/chat/completions", '{"stream":true}').read() == EVENT
+        assert [row.is_unmetered for row in calls(opened, 2)] == [True, True] and len(server.requests) == 3
 
 
 def test_64_streams_at_once():

@@ -25,7 +25,7 @@ from evopolicygym.gateway.apis import ErrorAnswer, UsageReader
 from evopolicygym.gateway.bodies import MAX_DECODED, BodyDecoder, decoded
 from evopolicygym.gateway.exchange import Exchange, ExchangeSink, GatewayRequest, ModelApi, Upstream, UpstreamAnswer
 from evopolicygym.gateway.metering import ModelCall, ModelMeter
-from evopolicygym.gateway.patience import Outage, Patience
+from evopolicygym.gateway.patience import Outage, Patience, PatientAnswer
 from evopolicygym.gateway.upstream import HttpUpstream, ModelServer, passed_on, readable_encodings
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ MAX_BODY: Final = 64 << 20
 KEEP_ALIVE_S: Final = 75.0
 CLOSE_S: Final = 5.0
 PAUSE_S: Final = 0.1
+NOT_UNDERSTOOD: Final = (400, 422)  # by servers that do not know `stream_options`
 REPLACED: Final = frozenset({"host", "content-length", "expect", "accept-encoding"})
 log = logging.getLogger(__name__)
 
@@ -175,28 +176,41 @@ class Gateway:
             self._keep(under_way)
 
     async def _answer(self, route: _Route, request: web.BaseRequest, call: _CallUnderWay) -> web.StreamResponse:
+        as_made = call.request
+        asking = apis.with_usage(as_made) if route.reports_usage else None
         try:
-            patient = await self.patience.send(route.upstream, call.request)
+            patient = await self._send(route, call, asking or as_made)
+            if asking and patient.answer.status in NOT_UNDERSTOOD:
+                route.reports_usage, asking = False, None
+                patient = await self._send(route, call, as_made)
         except Outage as outage:
-            call.attempts, call.waited_s = outage.attempts, outage.waited_s
+            call.attempts, call.waited_s = call.attempts + outage.attempts, call.waited_s + outage.waited_s
             _refuse(call.request.api, 502, f"the model's server cannot be reached: {outage}")
-        call.attempts, call.waited_s = patient.attempts, patient.waited_s
         call.begin(patient.answer)
-        return await self._pass_on(request, patient.answer, call)
+        return await self._pass_on(request, patient.answer, call, hides_usage=asking is not None)
+
+    async def _send(self, route: _Route, call: _CallUnderWay, request: GatewayRequest) -> PatientAnswer:
+        call.request = request
+        patient = await self.patience.send(route.upstream, request)
+        call.attempts, call.waited_s = call.attempts + patient.attempts, call.waited_s + patient.waited_s
+        return patient
 
     async def _pass_on(
-        self, request: web.BaseRequest, answer: UpstreamAnswer, call: _CallUnderWay
+        self, request: web.BaseRequest, answer: UpstreamAnswer, call: _CallUnderWay, hides_usage: bool
     ) -> web.StreamResponse:
         from aiohttp import web
 
+        remover = apis.UsageRemover() if hides_usage and call.is_stream else None
         response = web.StreamResponse(status=answer.status, headers=dict(answer.headers))
         await response.prepare(request)
         try:
             async for data in answer.body:
                 self._bytes += len(data)
                 call.feed(data)
-                if request.method != "HEAD":
-                    await response.write(data)
+                if request.method != "HEAD" and (passed := remover.feed(data) if remover else data):
+                    await response.write(passed)
+            if remover and (rest := remover.rest()):
+                await response.write(rest)
         except OSError as error:
             log.info("an answer of the model was cut: %s", error)
             if request.transport is not None:
@@ -228,10 +242,14 @@ class Gateway:
             log.exception("a call to the model was not recorded")
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Route:
+    """``reports_usage``: whether the server reports the usage of a streamed Chat Completions answer if it is asked to,
+    as far as is known."""
+
     server: ModelServer
     upstream: Upstream
+    reports_usage: bool = True
 
 
 class _Refused(Exception):
@@ -256,7 +274,7 @@ class _CallUnderWay:
     status: int = 0
     headers: dict[str, str] = field(default_factory=dict)
     is_complete: bool = False
-    attempts: int = 1
+    attempts: int = 0
     waited_s: float = 0.0
     started_at: float = field(default_factory=time.time)
 
@@ -268,9 +286,12 @@ class _CallUnderWay:
 
     def begin(self, answer: UpstreamAnswer) -> None:
         self.status, self.headers = answer.status, dict(answer.headers)
-        is_stream = "event-stream" in self.headers.get("content-type", "")
-        self._reader = UsageReader(self.request.api, is_stream)
+        self._reader = UsageReader(self.request.api, self.is_stream)
         self._decoder = BodyDecoder(self.headers.get("content-encoding", ""))
+
+    @property
+    def is_stream(self) -> bool:
+        return "event-stream" in self.headers.get("content-type", "")
 
     def feed(self, data: bytes) -> None:
         if not self._first_byte_s:
