@@ -52,7 +52,15 @@ def played(
     ]
     outcomes = sorted(engine.run(episodes), key=lambda outcome: outcome.number)
     return [
-        replace(outcome, wall_s=0.0, rollout_s=0.0, policy_cpu_s=0.0, policy_wall_s=0.0, act_cpu_s=0.0)
+        replace(
+            outcome,
+            wall_s=0.0,
+            rollout_s=0.0,
+            policy_cpu_s=0.0,
+            policy_wall_s=0.0,
+            act_cpu_s=0.0,
+            longest_act_cpu_s=0.0,
+        )
         if isinstance(outcome, EpisodeResult)
         else outcome
         for outcome in outcomes

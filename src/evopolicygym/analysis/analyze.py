@@ -17,7 +17,7 @@ from typing import Any, Final
 from evopolicygym.analysis.diagnostics import CodeSize, Diagnosis, count_edits, diagnose
 from evopolicygym.analysis.edits.kinds import EDITS, EditKind, SizeClass
 from evopolicygym.analysis.edits.timeline import TimelineEvent
-from evopolicygym.analysis.gain import gain_columns
+from evopolicygym.analysis.gain import CurveMeans, LearningCurve, curve_means, gain_columns
 from evopolicygym.analysis.loading import Skipped, analyze_folder, find_run_folders
 from evopolicygym.analysis.spending import files_opened
 from evopolicygym.analysis.stats.hit_rates import HitCount, HitRate, hit_rate
@@ -52,7 +52,7 @@ def analyze_runs(paths: Sequence[Path]) -> AnalyzedRuns:
 @dataclass(frozen=True)
 class EntrantSummary:
     """Summary of one entrant under one set of conditions, on the tasks of one demand or on ``all``. ``structure`` has
-    means over the selected code."""
+    means over the selected code, ``learning`` those over the learning curves of each task."""
 
     conditions: str
     entrant: str
@@ -63,6 +63,7 @@ class EntrantSummary:
     edits: dict[EditKind, HitRate]
     sizes: dict[SizeClass, HitRate]
     structure: dict[str, float] | None
+    learning: dict[str, CurveMeans]
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -147,7 +148,15 @@ def _summarize(conditions: str, tasks: str, runs: Sequence[Diagnosis]) -> Entran
         edits={kind: hit_rate([run.edits[kind] for run in runs]) for kind in EDITS},
         sizes={size: _rate_of_size(runs, size) for size in SizeClass},
         structure=_mean_code_size([run.structure.selected for run in runs if run.structure.selected]),
+        learning=_learning(runs),
     )
+
+
+def _learning(runs: Sequence[Diagnosis]) -> dict[str, CurveMeans]:
+    curves: dict[str, list[LearningCurve | None]] = defaultdict(list)
+    for run in runs:
+        curves[run.summary.task].append(run.learning)
+    return {task: curve_means(members) for task, members in sorted(curves.items())}
 
 
 def _rate_of_size(runs: Sequence[Diagnosis], size: SizeClass) -> HitRate:

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from evopolicygym.analysis.analyze import EntrantSummary, summarize_entrants
+from evopolicygym.analysis.analyze import ALL, EntrantSummary, summarize_entrants
 from evopolicygym.analysis.diagnostics import CodeSize, Diagnosis
 from evopolicygym.analysis.edits.kinds import EDITS, PAPER_EDITS, SizeClass
 from evopolicygym.analysis.formatting import (
@@ -22,6 +22,8 @@ from evopolicygym.analysis.formatting import (
     format_gain,
     format_interval,
     format_number,
+    format_number_with_interval,
+    format_with_interval,
 )
 from evopolicygym.analysis.gain import EPISODES
 from evopolicygym.analysis.spending import files_opened
@@ -64,6 +66,8 @@ GAIN_TITLE = (
 )
 GAIN_HEADER = ("run", "first", "gain", "95 % over cases", "share", "area from 0", "changed")
 GAIN_OPTIONAL = ("share", "changed")
+CURVE_TITLE = "learning curves: means over the runs of an agent on a task, with 95 % intervals over runs"
+CURVE_HEADER = ("conditions", "agent", "task", "runs", "area from 0")
 TOKEN_HEADER = (
     "run",
     "turns",
@@ -122,6 +126,8 @@ def _show_runs(runs: Sequence[Diagnosis]) -> None:
     _table(GAIN_TITLE, header, [_gain(run, marks) for run in runs], GAIN_OPTIONAL)
     print_text(_unchanged(runs))
     print_text()
+    if curves := _curves(summaries, marks):
+        _table(CURVE_TITLE, (*CURVE_HEADER, *(f"at {mark}" for mark in marks)), curves, ("runs",))
     _table("progress of the best validation mean", PROGRESS_HEADER, [_progress(run) for run in runs])
     _table("tokens, and feedback files opened between submissions", TOKEN_HEADER, [_tokens(run) for run in runs])
     _table("edits: hits / number, by kind", EDIT_HEADER, [_edits(run) for run in runs], EDIT_OPTIONAL)
@@ -168,6 +174,16 @@ def _gain(run: Diagnosis, marks: Sequence[int]) -> Sequence[str]:
         {True: "never", False: "yes", None: UNKNOWN}[run.gain.unchanged],
         *(format_number(curve.at[mark] if curve else None) for mark in marks),
     )
+
+
+def _curves(summaries: Sequence[EntrantSummary], marks: Sequence[int]) -> list[Sequence[str]]:
+    """Return the means over learning curves, where an entrant has several runs of a task."""
+    return [
+        (group.conditions, group.entrant, task, str(means.runs), format_with_interval(means.area),
+         *(format_number_with_interval(means.at[mark]) for mark in marks))
+        for group in summaries if group.tasks != ALL
+        for task, means in group.learning.items() if means.runs > 1
+    ]  # fmt: skip
 
 
 def _unchanged(runs: Sequence[Diagnosis]) -> str:

@@ -34,7 +34,8 @@ COLUMNS = (
 )
 OPTIONAL = ("p", "runs", "second", "first")  # either score follows from the other and the difference
 BESIDE = ("task", "P(improvement)", "correlation by case", "pairing factor", "runs needed")
-GAINS = ("task", "gain, first", "gain, second", "difference", LEVEL, "area, first", "area, second", "interval of")
+GAINS = ("task", "gain, first", "gain, second", "difference", LEVEL, "interval of")
+AREAS = ("task", "area, first", "area, second", "difference of areas")
 OVERALL = "overall, normalised"
 
 
@@ -64,7 +65,8 @@ def show_pairs(
     if any(pair.tasks for pair in pairs):
         needed = f"with {CASES[0]} cases, to find this difference with a probability of {POWER:.0%}"
         print_text(f"runs needed: of each side, {needed}")
-        print_text("gain: selected minus first submission on held-out; area: under the normalised curve from episode 0")
+        print_text("gain: selected minus first submission on held-out")
+        print_text(f"area: under the normalised learning curve from episode 0 [{LEVEL} over runs]")
 
 
 def _show_pair(pair: PairComparison, differing: Sequence[str], gaps: Sequence[KnowledgeGap]) -> None:
@@ -76,7 +78,10 @@ def _show_pair(pair: PairComparison, differing: Sequence[str], gaps: Sequence[Kn
         print_table(COLUMNS, [*map(_task, pair.tasks), *map(_overall, whole)], optional=OPTIONAL, remarks="interval of")
         print_table(BESIDE, [*map(_beside, pair.tasks), *map(_overall_beside, whole)], optional=("pairing factor",))
         gains = [_gain(task.task, task.gain) for task in pair.tasks if task.gain]
-        print_table(GAINS, gains, optional=("area, first", "area, second"), remarks="interval of")
+        print_table(GAINS, gains, remarks="interval of")
+        areas = [_areas(task.task, task.gain) for task in pair.tasks if task.gain and any(task.gain.areas)]
+        if areas:
+            print_table(AREAS, areas)
     if pair.overall and pair.overall.plans:
         plans = ", ".join(f"{_needed(plan)} with {plan.cases} cases" for plan in pair.overall.plans)
         print_text(
@@ -120,9 +125,12 @@ def _gain(task: str, gain: GainDifference) -> tuple[str, ...]:
         *map(format_gain, gain.gains),
         format_gain(difference.value if difference else None),
         format_interval(difference.interval if difference else None),
-        *map(format_fixed, gain.areas),
         gain.scope,
     )
+
+
+def _areas(task: str, gain: GainDifference) -> tuple[str, ...]:
+    return (task, *map(format_with_interval, gain.areas), format_with_interval(gain.area_difference))
 
 
 def _overall_beside(difference: ScoreDifference) -> tuple[str, ...]:

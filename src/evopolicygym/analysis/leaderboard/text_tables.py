@@ -16,6 +16,7 @@ from evopolicygym.analysis.formatting import (
     format_gain,
     format_interval,
     format_number,
+    format_number_with_interval,
     format_probability,
     format_ranks,
     format_with_interval,
@@ -80,13 +81,13 @@ def feedback_table(board: BoardTable) -> TextTable:
                *(f"at {mark}" for mark in marks), "unchanged", "interval of")  # fmt: skip
     rows = [
         (task, label, format_interval(gain.gain.interval if gain.gain else None), format_fixed(gain.share, 2),
-         format_fixed(gain.area), *(format_number(gain.at[mark]) for mark in marks),
+         format_with_interval(gain.area), *(format_number_with_interval(gain.at[mark]) for mark in marks),
          f"{gain.unchanged} of {gain.started}", "; ".join(_interval_of(gain)))
         for task, label, gain in gains
     ]  # fmt: skip
     title = (
         "what the feedback was worth: the gain (selected minus first submission on held-out), its share of the "
-        "normalised score, and the learning curve of validation from episode 0"
+        f"normalised score, and the learning curve of validation from episode 0 [{LEVEL} interval over runs]"
     )
     optional = ("share", "unchanged", *(f"at {mark}" for mark in marks))
     return TextTable(title, columns, rows, remarks="interval of", optional=optional)
