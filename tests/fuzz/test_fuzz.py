@@ -63,9 +63,9 @@ def test_no_mutant_of_a_few_hurts_a_reader(fuzzer):
 
 def _some(number: int) -> tuple[str, ...]:
     """All of the commands that read, one after another, and of those that take a run over one for each mutant."""
-    reading = ("verify", "report", "analyze", "leaderboard", "compare", "load_runs", "suite", "import")
+    reading = ("verify", "report", "analyze", "leaderboard", "compare", "load_runs", "suite", "import", "transcript")
     owning = ("finish", "score-all", "resume", "serve", "score")
-    return reading[number % 8], reading[(number + 3) % 8], owning[number % 5]
+    return reading[number % 9], reading[(number + 4) % 9], owning[number % 5]
 
 
 @pytest.mark.slow
