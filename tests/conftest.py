@@ -6,20 +6,23 @@ import atexit
 import os
 import shutil
 import signal
+import sys
 import tempfile
 import textwrap
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from _pytest.mark.structures import ParameterSet
 from hypothesis import HealthCheck, settings
 
 from evopolicygym.execution.engine import PUBLISHABLE, LocalEngine
 from evopolicygym.execution.records import Episode, EpisodeResult, FaultReport, Recording
 from evopolicygym.limits import Limits
 from evopolicygym.sandbox.policy.jail import Level
+from evopolicygym.tasks.registry import CORE16_ORDER
 from evopolicygym.tasks.splits import Case, PaperSplits, Split, cases
 from evopolicygym.tasks.task import FailureReturn, Task
 
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     from server_helpers import Server
 
 TESTS = Path(__file__).parent
+sys.path.append(str(TESTS / "agents"))  # the scripted model answers other folders' tests, too
 OTHER_MACHINE = TESTS / "other_machine"  # on PYTHONPATH it replaces the CPU features and libc that identify a machine
 
 
@@ -84,6 +88,15 @@ def toy_task(name: str = "Toy-v0", horizon: int = 10, limits: Limits = QUICK, fa
         failure_return=FailureReturn(failure, "By decree."),
         limits=limits,
     )
+
+
+KINDS = ("acrobot", "bipedal-walker", "car-racing", "reacher", "key-corridor", "parking", "fetch-push")
+
+
+def one_of_each_kind(slugs: Iterable[str] = CORE16_ORDER) -> list[ParameterSet]:
+    """Return tasks of Core16 as parameters of a test that plays episodes: `make test` plays one task of each kind of
+    simulator, `make prove` the others."""
+    return [pytest.param(slug, marks=() if slug in KINDS else pytest.mark.slow) for slug in slugs]
 
 
 def write_policy(folder: Path, source: str, **files: str) -> Path:

@@ -14,10 +14,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from command_server import COMMAND, run_command
 from conftest import policy_source, write_policy
 from evopolicygym.tasks.registry import is_installed_task
 
-COMMAND = [sys.executable, "-m", "evopolicygym.cli.main"]
 AS_USER = Path(__file__).parent / "attacks" / "as_user.py"  # a prefix: runs a command as the user nobody
 SMALL = ("--validation-cases", "2", "--heldout-cases", "3", "--jobs", "1", "--seeds", "paper")
 
@@ -38,9 +38,7 @@ def with_task(*arguments: object) -> list[str]:
 
 
 def command(*arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*COMMAND, *with_task(*arguments)], capture_output=True, text=True, timeout=240, **options
-    )  # fmt: skip
+    return run_command(*with_task(*arguments), **options)
 
 
 class Server:

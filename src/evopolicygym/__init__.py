@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from evopolicygym.api.agents import check_agent, list_agents
     from evopolicygym.api.evaluate import evaluate
     from evopolicygym.api.finish import finish, score, verify
+    from evopolicygym.api.import_runs import import_runs
     from evopolicygym.api.report import Report, write_report
     from evopolicygym.api.results import Run, Runs, load_run, load_runs
     from evopolicygym.api.run import RunProgress, run
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from evopolicygym.api.statistics import Analysis, Comparison, analyze, compare, leaderboard, reproduce
     from evopolicygym.api.suite import SuiteProgress, run_suite, suite_status
     from evopolicygym.api.tasks import TaskDescription, check_task, describe_task, list_tasks, load_task
+    from evopolicygym.api.transcript import RunTranscript, transcript
     from evopolicygym.api.workspace import Feedback, RunClosed, SubmissionRefused, Workspace
     from evopolicygym.errors import Fault, UserError
     from evopolicygym.execution.evaluation import Evaluation, PolicyNotLoaded
@@ -37,6 +39,7 @@ __all__ = [
     "Run",
     "RunClosed",
     "RunProgress",
+    "RunTranscript",
     "Runs",
     "ServedRun",
     "SubmissionRefused",
@@ -53,6 +56,7 @@ __all__ = [
     "describe_task",
     "evaluate",
     "finish",
+    "import_runs",
     "leaderboard",
     "list_agents",
     "list_tasks",
@@ -65,6 +69,7 @@ __all__ = [
     "score",
     "serve",
     "suite_status",
+    "transcript",
     "verify",
     "write_report",
 ]
@@ -73,6 +78,7 @@ _MODULES: Final = {
     "api.agents": ("check_agent", "list_agents"),
     "api.evaluate": ("evaluate",),
     "api.finish": ("finish", "score", "verify"),
+    "api.import_runs": ("import_runs",),
     "api.report": ("Report", "write_report"),
     "api.results": ("Run", "Runs", "load_run", "load_runs"),
     "api.run": ("RunProgress", "run"),
@@ -80,6 +86,7 @@ _MODULES: Final = {
     "api.statistics": ("Analysis", "Comparison", "analyze", "compare", "leaderboard", "reproduce"),
     "api.suite": ("SuiteProgress", "run_suite", "suite_status"),
     "api.tasks": ("TaskDescription", "check_task", "describe_task", "list_tasks", "load_task"),
+    "api.transcript": ("RunTranscript", "transcript"),
     "api.workspace": ("Feedback", "RunClosed", "SubmissionRefused", "Workspace"),
     "errors": ("Fault", "UserError"),
     "execution.evaluation": ("Evaluation", "PolicyNotLoaded"),

@@ -32,6 +32,8 @@ def contradiction(run: RunRecord) -> str | None:
     made = [turn.submissions for turn in run.turns]
     if made != sorted(made) or (made and made[-1] > len(numbers)):
         return "its turns count other submissions than there are"
+    if run.imported and (run.isolation.publishable or "imported" not in run.ids.fingerprint):
+        return "it is imported, but is marked as a run of this judge"
     if run.isolation.publishable and "none" in (run.isolation.policy, run.isolation.agent):
         return "it is publishable, but was played without isolation"
     return _wrong_ids(run) or _wrong_results(run) or _wrong_hidden(run) or _wrong_outcome(run)
@@ -104,11 +106,16 @@ def _wrong_results(run: RunRecord) -> str | None:
     results += [(checkpoint.validation, validation) for checkpoint in run.checkpoints]
     results += [(checkpoint.heldout, heldout) for checkpoint in run.checkpoints]
     for result, cases in (*results, (run.outcome.heldout if run.outcome else None, heldout)):
-        if result and not 0 < cases == len(result.returns) == len(result.lengths) == len(result.errors):
+        if result and not _has_all_cases(result, cases, may_be_empty=run.imported is not None):
             return "a result does not have one return, length and error for each case"
-        if result and not _is_summary(result):
+        if result and result.returns and not _is_summary(result):
             return "a mean or a standard deviation does not follow from the returns"
     return None
+
+
+def _has_all_cases(result: Result, cases: int, may_be_empty: bool) -> bool:
+    lengths = [len(values) for values in (result.returns, result.lengths, result.errors)]
+    return cases > 0 and all(length == cases or (may_be_empty and length == 0) for length in lengths)
 
 
 def _wrong_hidden(run: RunRecord) -> str | None:
@@ -135,7 +142,8 @@ def _wrong_outcome(run: RunRecord) -> str | None:
     """Check that the outcome is that of its submission and checkpoint; without a score it has neither."""
     if (outcome := run.outcome) is None:
         return None
-    winner = (outcome.submission, outcome.checkpoint, outcome.validation_mean, outcome.heldout)
+    winner: tuple[object, ...] = (outcome.submission, outcome.checkpoint, outcome.heldout)
+    winner = winner if run.imported else (*winner, outcome.validation_mean)
     if outcome.kind != "scored":
         return "its outcome is no score, but names one" if any(part is not None for part in winner) else None
     if any(part is None for part in winner):
@@ -143,7 +151,8 @@ def _wrong_outcome(run: RunRecord) -> str | None:
     if (outcome.submission, outcome.checkpoint) not in {(made.number, made.checkpoint) for made in run.submissions}:
         return "its outcome names a submission or a checkpoint that is not recorded"
     chosen = next(checkpoint for checkpoint in run.checkpoints if checkpoint.hash == outcome.checkpoint)
-    if chosen.validation is None or chosen.validation.mean != outcome.validation_mean:
+    validation_mean = chosen.validation.mean if chosen.validation else None
+    if validation_mean != outcome.validation_mean:
         return "its validation_mean is not that of the selected checkpoint"
     if chosen.heldout not in (None, outcome.heldout):
         return "the held-out result of its outcome is not that of the selected checkpoint"

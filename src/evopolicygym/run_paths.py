@@ -68,14 +68,24 @@ class RunPaths:
             folder.mkdir(mode=0o755, exist_ok=True)
 
 
-FILES: Final = ("run.json", "ledger.jsonl", "config.toml", ".lock", ".door.json", "agent/python/pyvenv.cfg")
+FILES: Final = (
+    *("run.json", "ledger.jsonl", "config.toml", ".lock", ".door.json", "agent/python/pyvenv.cfg"),
+    "logs/model/exchanges.bin",
+)
 FOLDERS: Final = (
-    *("checkpoints", "feedback", "hidden", "logs", "logs/agent", "workspace"),
+    *("checkpoints", "feedback", "hidden", "logs", "logs/agent", "logs/model", "workspace"),
     *("agent", "agent/home", "agent/tmp", "agent/programs", "agent/python", "agent/python/bin", "agent/python/lib"),
 )
 # The agent may have put anything there, so other kinds of files are left to the readers; links are never followed.
 AGENT_FOLDERS: Final = ("workspace", "agent/home", "agent/tmp")
-LISTED: Final = ("checkpoints", "feedback", "hidden", "logs", "logs/agent")  # each entry is used by its name
+LISTED: Final = (
+    "checkpoints",
+    "feedback",
+    "hidden",
+    "logs",
+    "logs/agent",
+    "logs/model",
+)  # each entry is used by its name
 
 
 def check_run_folder(root: Path) -> None:

@@ -193,7 +193,8 @@ class Budget(RecordModel):
 
 
 class Result(RecordModel):
-    """Episodes of one checkpoint on a list of cases, in the order of the cases. Failed ones have an error kind."""
+    """Episodes of one checkpoint on a list of cases, in the order of the cases. Failed ones have an error kind. In an
+    imported run, a list is empty where the original has no such values; the mean is there."""
 
     returns: list[float]
     lengths: list[Count]
@@ -221,7 +222,8 @@ class SubmissionRecord(RecordModel):
 class TurnRecord(RecordModel):
     """One prompt and what followed. ``submissions``: accepted from the beginning of the run to the end of the turn.
     ``usage``: of this turn alone, null if it was not metered. ``model``: the one that served it, as the client reports
-    it. ``price``: where its cost comes from. ``message``: the client's text about a failure."""
+    it. ``price``: where its cost comes from. ``message``: the client's text about a failure. ``calls``: what the model
+    gateway says of its calls, null without it."""
 
     exit_code: Whole | None
     wall_s: float
@@ -232,6 +234,7 @@ class TurnRecord(RecordModel):
     usage: Undeclared | None
     price: Undeclared | None
     message: str | None = None
+    calls: Undeclared | None = None
 
 
 class Sign(RecordModel):
@@ -310,9 +313,23 @@ class Times(RecordModel):
     hidden_s: float
 
 
+class ImportedFrom(RecordModel):
+    """Where an imported run comes from. ``format``: the code that wrote it. ``folder``: the name of its folder.
+    ``not_recorded``: what that code did not write down; lists of such results are empty."""
+
+    format: Literal["reference-0.1", "reference-0.3"]
+    folder: str
+    not_recorded: list[str]
+
+    @property
+    def words(self) -> str:
+        return self.format.replace("-", " code ")
+
+
 class RunRecord(RecordModel):
     """One agent on one task under one budget. ``randomness_salt``: the secret from which the random seeds of its
-    policies are derived; null while the run is open, and in older runs."""
+    policies are derived; null while the run is open, and in older runs. ``imported``: of a run that another judge
+    played; it has no ledger, and ``ledger_head`` is the hash of the file that was imported."""
 
     schema_version: Literal[1]
     evopolicygym: str
@@ -334,6 +351,7 @@ class RunRecord(RecordModel):
     turns: list[TurnRecord] = []
     usage: Undeclared | None
     ledger_head: Hash
+    imported: ImportedFrom | None = None
 
 
 # Published names of the schemas, where they differ from the class: renaming a class must not rename its schema.

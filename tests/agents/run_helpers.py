@@ -13,6 +13,7 @@ from typing import Any
 from client_installs import Installed, installed
 from scripted_model import ScriptedModel
 
+import command_server
 from server_helpers import AS_USER, COMMAND, TOY
 
 SMALL = ("--validation-cases", "2", "--heldout-cases", "2", "--jobs", "1", "--seeds", "paper", "--budget", "12")
@@ -41,6 +42,9 @@ def run_to_record(root: Path, *options: str, **environment: str) -> dict[str, An
 
 
 def run_command(command: list[str], **environment: str) -> subprocess.CompletedProcess[str]:
+    count = len(COMMAND)
+    if command[:count] == COMMAND:
+        return command_server.run_command(*command[count:], env=os.environ | environment)
     return subprocess.run(command, capture_output=True, text=True, timeout=600, env=os.environ | environment)
 
 

@@ -4,7 +4,8 @@
         ... run a client against model.url ...
         model.fault = "429"         # from now on every request fails like that
 
-Faults: ``401``, ``429``, ``500`` (error replies, for ever), ``cut`` (half an answer, then the connection closes),
+Faults: ``401``, ``429``, ``500``, ``503``, ``529`` (error replies, for ever; ``429:7`` asks to retry after seven
+seconds), ``cut`` (half an answer, then the connection closes),
 ``hang`` (silence until the server closes).
 """
 
@@ -13,13 +14,15 @@ from __future__ import annotations
 import gzip
 import json
 import threading
+from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from evolution_script import Script, answer, evolve
 from wire_formats import INPUT, Answer, Event, Format, Responses, format_of
 
-ERRORS = {401: "authentication_error", 429: "rate_limit_error", 500: "api_error"}
+ERRORS = {401: "authentication_error", 429: "rate_limit_error", 500: "api_error", 503: "api_error",
+          529: "overloaded_error"}  # fmt: skip
 
 
 class ScriptedModel:
@@ -82,8 +85,8 @@ class _Handler(BaseHTTPRequestHandler):
                            "tools": sorted(tools), "asked": json.dumps(body), "said": words})  # fmt: skip
         if model.fault == "hang":
             model.closing.wait()
-        elif model.fault in ("401", "429", "500"):
-            self._fail(int(model.fault))
+        elif model.fault and model.fault != "cut":
+            self._fail(*map(int, model.fault.split(":")))
         else:
             self._send(wire, body, said, cut=model.fault == "cut")
 
@@ -110,15 +113,18 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self.wfile.write(b"0\r\n\r\n")
 
-    def _fail(self, status: int) -> None:
+    def _fail(self, status: int, retry_after_s: int | None = None) -> None:
         error = {"type": ERRORS[status], "message": "a scripted failure", "code": status}
-        self._reply(status, {"type": "error", "error": error})
+        headers = {} if retry_after_s is None else {"Retry-After": str(retry_after_s)}
+        self._reply(status, {"type": "error", "error": error}, headers=headers)
 
-    def _reply(self, status: int, value: Any, cut: bool = False) -> None:
+    def _reply(self, status: int, value: Any, cut: bool = False, headers: Mapping[str, str] | None = None) -> None:
         data = json.dumps(value).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(data)))
+        for name, text in (headers or {}).items():
+            self.send_header(name, text)
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(data[: len(data) // 2] if cut else data)

@@ -39,11 +39,11 @@ def test_every_control_is_an_action_and_back(space):
 
 
 @pytest.mark.parametrize("space", SPACES, ids=str)
-def test_every_entry_has_a_name(space):
+def test_every_entry_has_a_kind(space):
     space.seed(0)
     schema = schema_of(space)
     entries = features.entries(schema, space.sample())
-    assert entries.ndim == 1 and len(entries) == len(features.entry_names(schema)) <= 1000
+    assert entries.ndim == 1 and len(entries) == len(features.entry_kinds(schema)) <= 1000
 
 
 def test_goals_get_their_difference():

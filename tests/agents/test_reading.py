@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from evopolicygym.agents import definitions, json_events
+from evopolicygym.agents.failures import FailureKind, classify
 from evopolicygym.agents.json_events import LONGEST_LINE, ReadingLimit, bounded_lines
-from evopolicygym.agents.turn import FailureKind, ProcessExit, Turn
+from evopolicygym.agents.turn import ProcessExit, Turn
 from evopolicygym.agents.usage import Usage, total_usage
 from evopolicygym.judge.ledger import Ledger
 from evopolicygym.runs.agent_loop import turn_event
@@ -252,12 +253,76 @@ def test_a_command_is_started_again_only_after_a_failure():
     assert failed.failure and failed.failure.text == "cannot open data.csv"
 
 
-@pytest.mark.parametrize("where", ['File "agent.py", line {}, in <module>', "    at main (/agent/main.mjs:{}:12)"])
-@pytest.mark.parametrize("number", [401, 429, 503])
-def test_a_line_number_in_a_traceback_is_no_http_status(where, number):
-    fell = ProcessExit(1, 1.0, Path("/nonexistent"), where.format(number) + "\nValueError: no such gain\n")
-    failure = definitions.command(["true"]).read([], fell).failure
-    assert failure and failure.kind is FailureKind.CLIENT and str(number) in failure.text
+@pytest.mark.parametrize(
+    "words",
+    [
+        'File "agent.py", line 401, in <module>\nValueError: no such gain',
+        "    at main (/agent/main.mjs:429:12)",
+        "ModuleNotFoundError: No module named 'cma'",
+        "FileNotFoundError: [Errno 2] No such file or directory: 'rate limit.csv'",
+        "case 401 failed after 503 steps: mean return -500",
+        "openai.APIConnectionError: Connection error.",
+    ],
+)
+def test_what_a_program_prints_is_shown_and_not_classified(words):
+    """It may be its own words or those of a tool: only the exit codes 75 and 77 say that the model was in trouble."""
+    program = definitions.command(["true"])
+    failure = program.read([], ProcessExit(1, 1.0, Path("/nonexistent"), words)).failure
+    assert failure and failure.kind is FailureKind.CLIENT and failure.text == words.strip()
+    kinds = [program.read([], ProcessExit(code, 1.0, Path("/nonexistent"), words)).failure.kind for code in (75, 77)]
+    assert kinds == [FailureKind.PROVIDER, FailureKind.AUTHENTICATION]
+    assert program.read([], ProcessExit(None, 1.0, Path("/nonexistent"), words)).failure.kind is FailureKind.TIMEOUT
+
+
+ERRORS = [
+    ("API Error: Couldn't connect through your proxy", "provider"),
+    ("API Error: 529 overloaded", "provider"),
+    ("unexpected status 502 Bad Gateway", "provider"),
+    ("getaddrinfo ENOTFOUND api.example.com", "provider"),
+    ("InternalServerError", "provider"),
+    ("litellm.ServiceUnavailableError: no answer", "provider"),
+    ("exceeded retry limit, last status: 429 Too Many Requests", "rate_limit"),
+    ("provider.auth_error: 401 wrong", "authentication"),
+    ('{"name": "APIError", "data": {"message": "no", "statusCode": 401}}', "authentication"),
+    ("API Error: 400 the prompt is too long: 500 tokens over", "client"),
+    ("status code 404: the model `scripted-500` does not exist", "client"),
+    ("the policy of case 401 took 503 steps", "client"),
+    ("ModuleNotFoundError: No module named 'mcp'", "client"),
+]
+
+
+@pytest.mark.parametrize(("error", "kind"), ERRORS)
+def test_errors_of_a_client_have_a_kind(error, kind):
+    assert classify(error) == kind
+
+
+def test_an_unknown_error_of_an_api_is_the_providers():
+    ended = {"type": "result", "is_error": True, "result": "API Error: something new"}
+    assert read("claude", {**ended, "terminal_reason": "api_error"}, code=1).failure.kind is FailureKind.PROVIDER
+    assert read("claude", ended, code=1).failure.kind is FailureKind.CLIENT
+    refused = {**ended, "terminal_reason": "api_error", "result": "API Error: 400 the prompt is too long"}
+    assert read("claude", refused, code=1).failure.kind is FailureKind.CLIENT
+
+
+def test_goose_and_its_model_use_the_same_words():
+    """Its errors are messages of the assistant; those of the model name the model."""
+    content = [{"type": "text", "text": "Ran into this error: 401 Unauthorized, says the log of case 401."}]
+    message = {"role": "assistant", "content": content, "metadata": {"userVisible": True}}
+    done = {"type": "complete", "input_tokens": 1, "output_tokens": 1}
+    assert read("goose", {"type": "message", "message": message}, done).failure.kind is FailureKind.AUTHENTICATION
+    message["metadata"] = {"inference": {"provider": "openai", "requestedModel": "m"}}
+    assert read("goose", {"type": "message", "message": message}, done).failure is None
+
+
+def test_errors_on_standard_error_are_found_by_the_clients_own_words():
+    begun = {"role": "meta", "type": "system.version", "version": "2.1.0"}
+    error = "$ ls\n401 files\nerror: failed to run prompt: provider.auth_error: 401 no\nSee log: kimi-code.log\n"
+    assert read("kimi", begun, code=1, stderr_tail=error).failure.kind is FailureKind.AUTHENTICATION
+    assert read("kimi", begun, code=1, stderr_tail="Unauthorized: 401 files\n").failure.kind is FailureKind.CLIENT
+    waits = "Attempt 1 failed with status 500. Retrying\nAttempt 2 failed with status 429. Retrying with backoff...\n"
+    assert read("gemini", code=None, stderr_tail=waits).failure.kind is FailureKind.RATE_LIMIT
+    waits = "Attempt 5 failed. Retrying with backoff... Error: exception TypeError: fetch failed sending request\n"
+    assert read("gemini", code=None, stderr_tail=waits).failure.kind is FailureKind.PROVIDER
 
 
 def test_session_and_usage_of_a_killed_client_are_read_from_its_files(tmp_path):

@@ -11,7 +11,7 @@ from run_helpers import MODELS
 from scripted_model import ScriptedModel
 
 from evopolicygym.agents import prompts
-from evopolicygym.agents.turn import FailureKind
+from evopolicygym.agents.failures import FailureKind
 from evopolicygym.agents.usage import Usage
 
 BUDGET = 12

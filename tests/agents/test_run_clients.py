@@ -161,12 +161,13 @@ MORE_TROUBLE = [("codex", "429", 3, "rate_limit"), ("codex", "hang", 1, "timeout
     [*TROUBLE, *(pytest.param(*case, marks=pytest.mark.slow) for case in MORE_TROUBLE)],
 )
 def test_provider_errors_are_waited_out(name, fault, requests, failure, tmp_path):
-    """Past the client's own patience: the turn fails, is repeated in the same session, and the run ends as ever."""
+    """Past the patience of gateway and client: the turn fails, is repeated in the same session, and the run ends as
+    ever."""
     script = Faults(fault, requests)
     with ScriptedModel(script) as model:
         script.model = model
-        patience = ("--max-silence", "0.1") if fault == "hang" else ()
-        record = RealClientRun(name, model).plays(tmp_path / "run", *patience)
+        silence = ("--max-silence", "0.1") if fault == "hang" else ()
+        record = RealClientRun(name, model).plays(tmp_path / "run", "--model-patience", "0", *silence)
     failures = [turn["failure"] for turn in record["turns"]]
     assert set(failures) == {failure, None} and failures[-1] is None
     assert record["times"]["closed_because"] == "budget_spent" and record["outcome"]["submission"] == 3
@@ -177,7 +178,8 @@ def test_endless_provider_errors_give_no_score(tmp_path):
     """Before any submission: to be run again, in the words of `run` and of `leaderboard`."""
     with ScriptedModel(fault="429") as model:
         real = RealClientRun("codex", model)
-        done = run_agent(tmp_path / "run", *real.options, "--max-retries", "1", **real.environment)
+        little = ("--max-retries", "1", "--model-patience", "0")
+        done = run_agent(tmp_path / "run", *real.options, *little, **real.environment)
     record = json.loads(done.stdout)
     assert done.returncode == 1 and record["times"]["closed_because"] == "provider_down"
     assert [turn["failure"] for turn in record["turns"]] == ["rate_limit"] * 2 and len(model.seen) == 2

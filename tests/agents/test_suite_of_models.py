@@ -25,6 +25,7 @@ tokens = {cap}
 model = "openai/scripted"
 base_url = "{url}/v1"
 retries = 0
+patience_minutes = 0
 """
 
 

@@ -6,10 +6,11 @@ import csv
 import io
 import json
 import subprocess
-import sys
 
 import pytest
 from run_folders import source, write_run
+
+from command_server import run_command
 
 STEPS = [
     source("a = 1", validation=1),
@@ -21,8 +22,7 @@ STEPS = [
 
 
 def run(*arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "evopolicygym.cli.main", "analyze", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True)
+    return run_command("analyze", *arguments)
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def test_tables_for_people(runs):
     assert (done.returncode, done.stderr) == (0, "")
     words = [line.split() for line in done.stdout.splitlines()]
     assert "one core16/acrobot tuner full text 2 4 5 4 1 3 123 1 4".split() in words
-    assert "one    0/1        1/1         0/1       0/0       0/0   0/0     0/0      3".split() in words
+    assert "one    0/1        1/1         0/1       0/0       0/0   0/0     0/0  0  0    3".split() in words
     assert "full text tuner tuning 1 parametric 1 1 100 % 21 % 100 %".split() in [line[:14] for line in words]
     assert "by hand" in done.stdout
     assert "this run alone" in done.stdout

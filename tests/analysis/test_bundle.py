@@ -43,7 +43,7 @@ def bundle(folder, files: dict[str, str]) -> Bundle:
         ("import policy", [], []),
     ],
 )  # fmt: skip
-def test_what_is_reached(tmp_path, policy, others, reached):
+def test_a_bundle_has_the_files_that_policy_imports(tmp_path, policy, others, reached):
     found = bundle(tmp_path, {"policy.py": policy, **dict.fromkeys(others, "")})
     assert [file.path for file in found.files] == sorted([*reached, "policy.py"])
 
@@ -66,7 +66,7 @@ def test_relative_imports_count_from_their_package(tmp_path):
     assert set(files) - found == {"beyond.py", "near.py"}
 
 
-def test_circles_end(tmp_path):
+def test_circular_imports_are_followed_once(tmp_path):
     files = {"policy.py": "import a", "a.py": "import b", "b.py": "import a, policy"}
     assert len(bundle(tmp_path, files).files) == 3
 

@@ -35,7 +35,7 @@ def checkpoint(folder, **files: str | bytes):
     return folder / write_checkpoint(folder, {f"{name}.py": data for name, data in files.items()})
 
 
-def test_the_child_reads_what_we_would(tmp_path):
+def test_the_limited_process_reads_the_same_facts(tmp_path):
     folder = checkpoint(tmp_path, policy="import helper\nclass Policy:\n def act(self, o): return 1", helper="K = 1.5")
     assert code_facts(folder) == Code.model_validate(read_code(folder))
     assert code_facts(folder).bundle == ["helper.py", "policy.py"]
@@ -48,7 +48,7 @@ def test_hostile_source_is_data(tmp_path, name):
     assert code.error
 
 
-def test_a_number_without_end_is_a_number(tmp_path):
+def test_a_number_of_a_million_digits_is_read(tmp_path):
     code = code_facts(checkpoint(tmp_path, policy=b"x = 0x" + b"f" * 1_000_000))
     assert code.error is None
     assert code.topology == code_facts(checkpoint(tmp_path, policy="x = 1")).topology
@@ -74,7 +74,7 @@ def test_nothing_of_the_policy_runs(tmp_path):
         ("import time; time.sleep(60)", "reading it took more than 2 s"),
     ],
 )
-def test_a_reader_that_does_not_live_to_tell(tmp_path, monkeypatch, body, says):
+def test_a_reader_process_that_dies_is_reported(tmp_path, monkeypatch, body, says):
     """Whatever takes the child, by limits or by accident. The body runs in its place, under its limits."""
     child = (
         "import sys; sys.path.append(sys.argv[1]); from evopolicygym.analysis.edits import code_reader_child as c\n"
@@ -89,7 +89,7 @@ def test_a_reader_that_does_not_live_to_tell(tmp_path, monkeypatch, body, says):
     assert (code.tree, code.topology, code.bundle) == (None, None, ["other.py", "policy.py"])
 
 
-def test_an_edit_of_unreadable_source_is_of_no_kind(tmp_path):
+def test_an_edit_of_unreadable_source_is_not_classified(tmp_path):
     steps = [source("x = 1"), source("x = 2"), source("x = 3"), source("x = 3")]
     written = write_run(tmp_path / "run", steps)
     written.facts["checkpoints"][1]["code"] |= {"tree": None, "topology": None, "error": "reading it took long"}

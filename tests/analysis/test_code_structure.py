@@ -72,7 +72,7 @@ def test_loops(source, loops):
         ("if a:\n class B:\n  def g(self):\n   if b:\n    if c: pass", 2),
     ],
 )
-def test_depth(body, depth):
+def test_nesting_depth_of_a_function(body, depth):
     assert structure("def f():\n" + textwrap.indent(body, " ")).depth == depth
 
 
@@ -91,7 +91,7 @@ def test_depth_is_of_functions():
         ("def g():\n self.a = 1", 1),
     ],
 )
-def test_state(body, state):
+def test_attributes_that_a_class_keeps_are_counted(body, state):
     assert structure("class A:\n def f(self, other):\n" + textwrap.indent(body, "  ")).state == state
 
 

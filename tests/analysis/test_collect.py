@@ -14,7 +14,7 @@ def test_runs_are_found_at_any_depth(tmp_path):
     assert [run.id for run in collect_runs(tmp_path).runs] == ["one", "two"]
 
 
-def test_one_run_is_a_path_too(tmp_path):
+def test_the_path_of_a_single_run_is_collected(tmp_path):
     write([synthetic_run(name="one")], tmp_path)
     assert [run.id for run in collect_runs(tmp_path / "000").runs] == ["one"]
     assert [run.id for run in collect_runs(tmp_path / "000" / "run.json").runs] == ["one"]
@@ -39,7 +39,7 @@ def test_a_record_that_an_agent_wrote_into_its_workspace_is_not_read(tmp_path):
 
 
 @pytest.mark.parametrize("make", [False, True])
-def test_nothing_to_read_is_the_users_to_mend(tmp_path, make):
+def test_a_folder_without_runs_is_a_user_error(tmp_path, make):
     place = tmp_path / "runs"
     if make:
         place.mkdir()

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 
 import pytest
 from synthetic_records import suite, synthetic_run, write
 
+from command_server import run_command as run
 from evopolicygym.reference.paper import document
 
-COMMAND = [sys.executable, "-m", "evopolicygym.cli.main"]
 TASKS = ["core16/acrobot", "core16/ant"]
-
-
-def run(*arguments) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*COMMAND, *map(str, arguments)], capture_output=True, text=True)
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +55,7 @@ def test_missing_runs_are_named_and_the_exit_code_says_so(tmp_path):
     assert "missing: codex m, half" in done.stdout
 
 
-def test_names_of_agents_are_shown_not_obeyed(tmp_path):
+def test_control_characters_in_names_of_agents_are_escaped(tmp_path):
     write([synthetic_run(agent="evil\x1b[2J[bold]")], tmp_path)
     done = run("leaderboard", tmp_path)
     assert "\x1b" not in done.stdout

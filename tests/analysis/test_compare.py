@@ -31,7 +31,7 @@ def crossed(generator, runs, level, cases, spread=1.0):
     return level + generator.normal(0.0, spread, (runs, 1)) + cases + generator.normal(0.0, 0.5, (runs, cases.size))
 
 
-def test_holm_is_holms():
+def test_holm_correction_of_p_values():
     assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
     assert holm([None, 0.5, 0.9]) == [None, 1.0, 1.0]
 

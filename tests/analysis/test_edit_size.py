@@ -62,7 +62,7 @@ def test_size_is_added_and_deleted_over_all(before, after, size):
         (1.0, SizeClass.REWRITE),
     ],
 )
-def test_bounds_belong_to_the_smaller_bucket(size, name):
+def test_a_size_on_a_bound_counts_as_the_smaller_class(size, name):
     assert size_class(size) is name
 
 

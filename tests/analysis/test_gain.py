@@ -27,7 +27,7 @@ from evopolicygym.analysis.leaderboard.text_tables import (
     task_scores_table,
     unchanged_runs,
 )
-from evopolicygym.analysis.stats.estimates import ONE_RUN
+from evopolicygym.analysis.stats.estimates import ONE_RUN, Number
 from evopolicygym.record_checks import contradiction, fingerprint_id
 from evopolicygym.reference.anchors import scales
 from evopolicygym.run_record import RunRecord
@@ -116,7 +116,7 @@ def test_a_first_submission_that_is_selected_gained_nothing():
     assert found.heldout.share == 0.0 and found.unchanged is False
 
 
-def test_what_was_not_measured_is_not_made_up():
+def test_the_gain_is_missing_where_the_first_submission_was_not_measured():
     unmeasured = Made("b", BAD.validation, None)
     found = run_gain(run_of(unmeasured, GOOD, selected=2))
     assert found.heldout is None and found.validation and found.validation.gain.value == 351.0
@@ -169,7 +169,7 @@ def test_a_learning_curve_from_zero():
     assert curve.area == pytest.approx((0.0 * 32 + 0.5 * 32 + 1.0 * 64) / 128)
 
 
-def test_one_submission_at_the_end_gets_no_credit_for_the_way():
+def test_a_late_submission_has_a_smaller_area_than_an_early_one():
     late = learning_curve(run_of(Made("a", (LOW + UNIT,) * 2, (0.0,) * 4, episodes=128), selected=1))
     early = learning_curve(run_of(Made("a", (LOW + UNIT,) * 2, (0.0,) * 4, episodes=1), selected=1))
     assert late and early
@@ -177,7 +177,7 @@ def test_one_submission_at_the_end_gets_no_credit_for_the_way():
     assert early.area == pytest.approx(127 / 128) and early.at[16] == pytest.approx(LOW + UNIT)
 
 
-def test_beyond_the_budget_nothing_is_known():
+def test_a_curve_has_no_value_beyond_the_budget():
     curve = learning_curve(run_of(GOOD, selected=1, budget=32))
     assert curve and curve.at == {16: -59.0, 32: -59.0, 64: None, 128: None}
 
@@ -224,6 +224,26 @@ def test_several_runs_are_averaged():
     assert found.curve and found.curve[0] == (0, 0.0) and found.curve[-1][0] == 16
     assert found.curve[-1][1] == pytest.approx((-59.0 - LOW) / UNIT)
     assert entrant_gain([]) is None
+
+
+def test_areas_and_heights_have_intervals_over_runs():
+    """Student's t over the runs' own numbers; none for one run, and none where nothing varied."""
+    quick, slow = run_of(GOOD, selected=1), run_of(BAD, GOOD, selected=2)
+    heights = [-59.0, -59.0, -410.0]
+    curves = [quick, run_of(GOOD, selected=1), run_of(BAD, selected=1)]
+    found = gain_of(*curves)
+    height = found.at[16]
+    assert height and height.value == pytest.approx(sum(heights) / 3) and height.interval
+    reach = stats.t.ppf(0.975, 2) * np.std(heights, ddof=1) / 3**0.5
+    assert height.interval.high - height.interval.low == pytest.approx(2 * reach, rel=0.1)  # skewness moves the ends
+    assert found.area and found.area.interval and found.area.interval.low < found.area.value
+    alone, equal = gain_of(slow), gain_of(quick, run_of(GOOD, selected=1))
+    assert alone.area and alone.area.interval is None and alone.at[16] == Number(-59.0, None)
+    assert equal.at[16] == Number(-59.0, None)
+    compared = gain_difference(curves, [slow, quick])
+    assert compared and compared.area_difference and compared.area_difference.interval
+    areas = [area.value for area in compared.areas if area]
+    assert compared.area_difference.value == pytest.approx(areas[0] - areas[1])
 
 
 def test_gains_of_two_entrants_are_paired_by_case():

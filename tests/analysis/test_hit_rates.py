@@ -35,11 +35,11 @@ def test_few_runs_have_wide_intervals():
     assert (rate.low, rate.high) == wilson(0.5, 40, t_quantile(1))
 
 
-def test_nothing_is_known_of_no_edits():
+def test_there_is_no_hit_rate_without_edits():
     assert hit_rate([HitCount(0, 0), HitCount()]).rate is None
 
 
-def test_runs_that_agree_inside_and_differ_among_each_other_count_as_few():
+def test_correlated_edits_within_runs_widen_the_interval():
     """Twenty edits that are all hits in one run and none in the other are two observations, not forty."""
     assert design_effect([HitCount(20, 20), HitCount(20, 0)]) == pytest.approx(40)
     assert design_effect([HitCount(20, 10), HitCount(20, 10)]) == 1.0
@@ -51,7 +51,7 @@ def test_runs_that_agree_inside_and_differ_among_each_other_count_as_few():
 @given(
     st.lists(st.integers(1, 30).flatmap(lambda n: st.integers(0, n).map(lambda hits: HitCount(n, hits))), min_size=1)
 )
-def test_an_interval_holds_its_rate(counts):
+def test_an_interval_contains_its_rate(counts):
     rate = hit_rate(counts)
     assert 0 <= rate.low <= rate.rate <= rate.high <= 1
     assert (rate.n, rate.hits) == (sum(one.n for one in counts), sum(one.hits for one in counts))

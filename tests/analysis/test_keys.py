@@ -48,7 +48,7 @@ def test_all_tasks_together_need_every_task():
     assert whole[0].normalised.value == pytest.approx(0.4)
 
 
-def test_other_conditions_are_another_table_and_one_key_is_none():
+def test_a_table_of_keys_needs_two_keys_under_the_same_conditions():
     assert board([novel_run(1, 0.2), novel_run(1, 0.3)]).keys == ()
     assert board([synthetic_run(), synthetic_run(splits="sealed:1")]).keys == ()
     assert board([novel_run(1, 0.2), novel_run(2, 0.2, budget=64)]).keys == ()

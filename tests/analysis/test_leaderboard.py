@@ -58,7 +58,7 @@ def test_runs_of_one_entrant_are_averaged():
     assert (found["codex m"].rank, found["kimi"].rank) == (1, 2)
 
 
-def test_settings_make_another_entrant_and_a_person_is_one_too():
+def test_entrants_differ_by_settings_and_runs_by_hand_are_one():
     runs = [synthetic_run(), synthetic_run(settings={"effort": "high"}), synthetic_run(agent=None)]
     assert set(rows(runs)) == {"codex m", "codex m effort=high", "by hand"}
 
@@ -68,7 +68,7 @@ def test_no_agent_takes_the_name_of_another_kind_of_entrant(name):
     assert set(rows([synthetic_run(agent=name, model=None)])) == {f"{name} (runs)"}
 
 
-def test_the_random_policy_is_an_entrant_where_it_was_measured():
+def test_a_measured_random_policy_is_an_entrant():
     found = rows([synthetic_run((3.0, 3.0))], [anchor_file()])
     assert found["random policy"].rank == 2
     assert found["random policy"].score == 0.5
@@ -181,7 +181,7 @@ def test_success_on_every_case_has_an_interval_with_a_width():
     assert interval.high == 1.0 and 0.4 < interval.low < 0.9
 
 
-def test_keys_of_one_variant_differ_by_short_hashes():
+def test_differences_name_keys_by_short_hashes():
     first, second = ({"variant": {"name": "shifted", "key": digit * 64}} for digit in "ab")
     assert differences(first, second) == [f"variant.key: {'a' * 12}, not {'b' * 12}"]
     assert differences(first, {}) == ["variant: shifted, not plain"]
@@ -252,7 +252,7 @@ def test_a_new_entrant_moves_nobodys_score():
     assert (alone.rank, joined.rank) == (1, 2)
 
 
-def test_what_is_sure_and_what_is_not(whole):
+def test_standings_have_rank_intervals_and_probabilities(whole):
     found = standings(whole)
     assert found["bad m"].places.first == found["bad m"].places.last == 3
     assert {found[name].places.last for name in ("good m", "same m")} == {2}
@@ -342,7 +342,7 @@ def test_families_and_demands_are_summed_up_too(whole):
     assert np.mean(families) == pytest.approx(standings(whole)["good m"].normalised.value)
 
 
-def test_who_lacks_a_task_gets_no_rank():
+def test_an_entrant_without_all_tasks_is_not_ranked():
     runs = suite({"whole": 0.5}, 2) + suite({"part": 0.9}, 2, tasks=paper.core16()[:5])
     made = board(runs)
     (core,) = [one for one in made.aggregates if one.name == "core16"]

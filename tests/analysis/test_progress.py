@@ -42,7 +42,7 @@ def test_negative_scores_are_measured_from_the_first():
     assert made.episodes_to == {50: 2, 80: 3, 95: 3}
 
 
-def test_a_run_that_never_improves_is_there_at_once():
+def test_a_run_that_never_improves_reaches_its_best_with_the_first_submission():
     made = run_progress(events((8, 3.0), (16, 1.0), (24, 3.0)), budget=128)
     assert made.episodes_to == {50: 8, 80: 8, 95: 8}
     assert made.area == 3.0
@@ -53,7 +53,7 @@ def test_the_whole_budget_in_one_submission():
     assert run_progress(events((128, 7.0)), budget=128).area == 7.0
 
 
-def test_without_a_score_nothing_is_known():
+def test_progress_without_a_score_is_unknown():
     made = run_progress([], budget=128)
     assert (made.curve, made.area, made.best_submission, made.last_minus_best) == ((), None, None, None)
     assert made.episodes_to == {50: None, 80: None, 95: None}
@@ -107,7 +107,7 @@ def test_the_worked_example_of_the_docs(tmp_path):
     assert [(phase.kind, phase.first) for phase in run.phases] == [("parametric", 2), ("synthesis", 4), ("rollback", 5)]
 
 
-def test_spending(tmp_path):
+def test_spending_counts_episodes_cases_errors_and_tokens(tmp_path):
     steps = [
         source("a = 1", returns=[1, 2, 3], cases=[0, 1, 1], clipped=6, thinking=10),
         source("a = 2", returns=[1, 2], cases=[1, 5], errors=["invalid_action", None], length=5, thinking=20),
@@ -151,7 +151,7 @@ def test_a_run_without_submissions(tmp_path):
     assert run.structure.first is run.structure.selected is run.structure.growth is None
 
 
-def test_growth(tmp_path):
+def test_growth_of_the_code_over_submissions(tmp_path):
     small = "class Policy:\n    def act(self, obs):\n        return 0\n"
     large = small + "    def reset(self, i):\n        self.t = 0\n        for k in range(3):\n            if k: pass\n"
     steps = [

@@ -45,7 +45,7 @@ def test_ranks_count_who_is_strictly_greater(values):
             assert (found[i] < found[j]) == (one > other)
 
 
-def test_places_follow_from_what_is_sure():
+def test_rank_intervals_follow_from_significant_differences():
     """The first surely beats the third; nothing else is sure."""
     found = rank_intervals(3, lambda i, j: (-1.0, 0.001) if (i, j) == (2, 0) else (0.1, 0.5))
     assert found == [RankInterval(1, 2), RankInterval(1, 3), RankInterval(2, 3)]

@@ -84,7 +84,7 @@ def test_code_is_read_where_it_was_not_recorded(tmp_path):
     assert read.code == recorded.code
 
 
-def test_neither_code_nor_checkpoints(tmp_path):
+def test_a_run_without_code_and_checkpoints_is_skipped(tmp_path):
     written = write_run(tmp_path / "run", STEPS, code=False)
     (written.folder / "checkpoints").rename(tmp_path / "elsewhere")
     opened = open_run(written.folder)

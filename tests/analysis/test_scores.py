@@ -37,7 +37,7 @@ def test_an_unfinished_run_is_missing(status):
     assert reason.startswith(status) and "finish" in reason and "again" not in reason
 
 
-def test_judge_faults_are_nobodys_score():
+def test_a_run_whose_submissions_were_all_refunded_has_no_score():
     run = synthetic_run(None, kind="no_ok_submit", submissions=2, refunded=True)
     assert run_score(run).missing == "the judge failed on every submission; to be run again"
 
@@ -68,7 +68,7 @@ def test_a_provider_that_fails_after_a_submission_excuses_nothing():
     assert run_score(run).missing is None
 
 
-def test_half_the_cases_are_no_score():
+def test_a_score_needs_all_held_out_cases():
     assert run_score(synthetic_run((1.0, 2.0), cases=32)).missing == "2 of 32 held-out cases; to be run again"
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from synthetic_records import suite, synthetic_run
 
 from evopolicygym.analysis.leaderboard.build import leaderboard, mean_cost, pareto, per_dollar
-from evopolicygym.analysis.leaderboard.selection import selection, selections
+from evopolicygym.analysis.leaderboard.selection import repeat_choice, selection, selections
 
 
 def test_optimism_and_regret():
@@ -23,7 +24,27 @@ def test_regret_is_unknown_until_all_candidates_are_measured():
     assert (found.optimism, found.regret, found.measured, found.runs) == (1.25, 0.0, 1, 2)
 
 
-def test_nothing_selected_is_no_selection():
+def test_a_clear_choice_is_stable_and_owes_nothing_to_its_cases():
+    chosen = repeat_choice(np.array([[1.0, 2.0, 3.0, 4.0], [11.0, 12.0, 13.0, 14.0]]))
+    assert (chosen.stability, set(chosen.optimism), set(chosen.gap)) == (1.0, {0.0}, {10.0})
+
+
+def test_of_equal_candidates_the_later_is_selected():
+    chosen = repeat_choice(np.array([[1.0, 3.0], [3.0, 1.0]]))
+    assert chosen.gap == (2.0, -2.0)
+    assert chosen.optimism == (3.0 - 1.0, 1.0 - 1.0)  # without case 0 the first wins, without case 1 the second
+
+
+def test_luck_of_the_choice_is_seen_by_leaving_cases_out():
+    """Candidates of equal worth: the selected mean is too high by what leaving cases out finds, on average."""
+    draws = np.random.default_rng(5).normal(size=(400, 20, 16))
+    true = np.mean([table.mean(axis=1).max() for table in draws])
+    found = np.mean([np.mean(repeat_choice(table).optimism) for table in draws])
+    assert true == pytest.approx(0.467, abs=0.02)  # of the largest of 20 means of 16
+    assert found == pytest.approx(true, abs=0.03)
+
+
+def test_without_a_selected_checkpoint_there_is_no_selection_table():
     assert selections([synthetic_run(None, kind="no_ok_submit")]) is None
 
 
@@ -44,7 +65,7 @@ def test_score_per_dollar_needs_both(score, dollars):
     assert per_dollar(score, dollars) is None
 
 
-def test_pareto_keeps_whom_nobody_dominates():
+def test_the_pareto_front_keeps_undominated_entrants():
     points = {"cheap": (1.0, 0.2), "good": (9.0, 0.9), "worse": (9.0, 0.8), "twin": (1.0, 0.2), "dear": (2.0, 0.2)}
     assert pareto(points) == {"cheap", "good", "twin"}
 

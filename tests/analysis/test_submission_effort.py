@@ -82,7 +82,7 @@ def test_tokens_are_split_by_request_where_requests_add_up(client, tmp_path):
     assert all(getattr(found[2].tokens, kind, None) is None for kind in coarse)
 
 
-def test_figures_that_do_not_add_up_are_not_used(tmp_path):
+def test_token_counts_that_contradict_the_record_are_not_used(tmp_path):
     run = played(tmp_path / "run", "opencode")
     facts = json.loads((run / "run.json").read_text())
     facts["turns"][1]["usage"]["output"] += 1  # a request that the client does not show
@@ -91,7 +91,7 @@ def test_figures_that_do_not_add_up_are_not_used(tmp_path):
     assert found[2].tokens.output is None and found[2].tokens.fresh_input == 4 * 900
 
 
-def test_turns_with_one_submission_are_that_submissions(tmp_path):
+def test_tokens_of_a_turn_belong_to_its_only_submission(tmp_path):
     """A turn without any belongs to the next; of a turn with two nobody knows who used what."""
     usage = [{"fresh_input": n, "output": 1} for n in (10, 20, 40, 80)]
     run = a_run(tmp_path / "run", [(0, usage[0]), (1, usage[1]), (3, usage[2]), (4, usage[3])])
@@ -108,7 +108,7 @@ def test_turns_with_one_submission_are_that_submissions(tmp_path):
     ]
 
 
-def test_a_turn_that_nobody_metered_is_unknown(tmp_path):
+def test_a_turn_without_usage_is_unknown(tmp_path):
     run = a_run(
         tmp_path / "run", [(1, {"fresh_input": 5, "output": 1}), (2, None), (3, {"fresh_input": 7, "output": 1})]
     )
@@ -136,7 +136,7 @@ def opened(tmp_path: Path, submissions: list[int], *texts: str) -> list[tuple[st
     return [one.feedback_opened for one in effort_by_submission(load(run), run).values()]
 
 
-def test_what_counts_as_opened(tmp_path):
+def test_which_feedback_files_count_as_opened(tmp_path):
     text = lines(
         ("told", "ls feedback/ feedback/submit_000"), ("said", "I shall read feedback/notes.txt for submit_001"),
         ("told", "python3 submit.py 0-3; cat feedback/submit_001/errors.txt"), ("answered", "submit_001: ok"),

@@ -54,7 +54,7 @@ def topology(source: str) -> str:
 
 
 @given(PROGRAMS)
-def test_looks_change_nothing(source):
+def test_comments_and_formatting_do_not_change_the_tree(source):
     tidy = ast.unparse(ast.parse(source))
     noisy = "# a comment\n" + re.sub(r"(?m)^((?:    )*)(.*)$", r"\1\1\2  # another\n", source.rstrip("\n")) + "\n"
     documented = source.replace("act(self, obs):\n", 'act(self, obs):\n        """What it does."""\n')
@@ -87,13 +87,13 @@ def test_a_rename_changes_the_topology(source, name):
 
 
 @given(STATEMENTS, STATEMENTS)
-def test_equal_trees_are_equal_programs(one, other):
+def test_different_programs_have_different_trees(one, other):
     """The text loses nothing: no two different trees are written alike."""
     assert (tree(one) == tree(other)) == (ast.dump(ast.parse(one)) == ast.dump(ast.parse(other)))
 
 
 @given(st.lists(st.text(), max_size=4), st.lists(st.text(), max_size=4))
-def test_files_do_not_run_into_each_other(one, other):
+def test_the_joined_hash_depends_on_where_files_end(one, other):
     assert (joined_hash(one) == joined_hash(other)) == (one == other)
 
 

@@ -111,7 +111,7 @@ def test_a_folder_of_runs_is_not_one_run(tmp_path):
         evopolicygym.load_run(tmp_path)
 
 
-def test_what_takes_runs_takes_them_in_any_form(runs):
+def test_functions_accept_runs_as_paths_lists_and_collections(runs):
     tuner = [run for run in runs if run.agent == "tuner"]
     starter = [run for run in runs if run.agent == "starter"]
     compared = evopolicygym.compare(tuner, starter)

@@ -68,7 +68,7 @@ def test_the_record_says_that_it_was_not_isolated(tmp_path):
     assert evopolicygym.leaderboard(run).boards[0].apart
 
 
-def test_it_plays_in_a_process_of_its_own(tmp_path):
+def test_a_function_runs_in_its_own_process(tmp_path):
     seen = []
 
     def agent(workspace: Workspace) -> None:
@@ -81,7 +81,7 @@ def test_it_plays_in_a_process_of_its_own(tmp_path):
     assert not _is_alive(int(pid)) and not _is_alive(int(host))
 
 
-def test_what_the_workspace_knows(tmp_path):
+def test_attributes_of_the_workspace(tmp_path):
     def agent(workspace: Workspace) -> None:
         assert (workspace.budget, workspace.remaining, workspace.seed) == (4, 4, 3)
         assert "policy.py" in workspace.task and workspace.info()["env_meta"]["task"] == TASK

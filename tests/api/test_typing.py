@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from zipfile import ZipFile
 
+import pytest
+
 SCRIPT = """
 import evopolicygym
 from evopolicygym import Workspace, evaluate, leaderboard, list_tasks, load_run, load_runs, load_task, run
@@ -53,37 +55,37 @@ evopolicygym.no_such_name
 """
 
 
-def test_a_user_of_mypy_sees_real_types(tmp_path):
+EXAMPLE = Path(__file__).parents[2] / "examples/agents/random_search.py"
+
+
+@pytest.fixture(scope="module")
+def reported(tmp_path_factory) -> dict[str, list[str]]:
+    """What mypy reports of each script: strictly, and without this repository's configuration; imports are followed
+    into the installed package."""
+    folder = tmp_path_factory.mktemp("typed")
+    for name, script in (("right", SCRIPT), ("wrong", WRONG), ("example", EXAMPLE.read_text())):
+        (folder / f"{name}.py").write_text(script)
+    options = ["--strict", "--config-file=", "--python-executable", sys.executable, "--cache-dir", "cache"]
+    command = [sys.executable, "-m", "mypy", *options, "right.py", "wrong.py", "example.py"]
+    lines = subprocess.run(command, cwd=folder, capture_output=True, text=True).stdout.splitlines()
+    return {name: [line for line in lines if line.startswith(f"{name}.py")] for name in ("right", "wrong", "example")}
+
+
+def test_a_user_of_mypy_sees_real_types(reported):
     wanted = re.findall(r"reveal_type\(.*\)  # (.*)", SCRIPT)
-    seen = [text for text in _mypy(tmp_path, SCRIPT) if "Revealed type" in text]
+    seen = [text for text in reported["right"] if "Revealed type" in text]
     revealed = [re.search(r'Revealed type is "(.*)"', text)[1].replace("builtins.", "") for text in seen]
     revealed = [re.sub(r"\[evopolicygym\.analysis\.\S*, ", "[BOARD, ", text) for text in revealed]
     assert revealed == wanted
 
 
-def test_mistakes_are_found(tmp_path):
-    errors = [text for text in _mypy(tmp_path, WRONG) if ": error:" in text]
+def test_mistakes_are_found(reported):
+    errors = [text for text in reported["wrong"] if ": error:" in text]
     assert [re.search(r"\[([a-z-]+)\]$", text)[1] for text in errors] == ["arg-type", "attr-defined", "attr-defined"]
 
 
-def _mypy(folder: Path, script: str) -> list[str]:
-    """Strictly, and without this repository's configuration; imports are followed into the installed package."""
-    (folder / "script.py").write_text(script)
-    options = [
-        "--strict",
-        "--config-file=",
-        "--python-executable",
-        sys.executable,
-        "--cache-dir",
-        str(folder / "cache"),
-    ]
-    command = [sys.executable, "-m", "mypy", *options, "script.py"]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True).stdout.splitlines()
-
-
-def test_the_example_of_an_agent_is_typed(tmp_path):
-    example = Path(__file__).parents[2] / "examples/agents/random_search.py"
-    assert not [text for text in _mypy(tmp_path, example.read_text()) if text.startswith("script.py")]
+def test_the_example_of_an_agent_is_typed(reported):
+    assert not reported["example"]
 
 
 def test_the_wheel_ships_the_marker_of_a_typed_package(tmp_path):

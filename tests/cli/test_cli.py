@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from blocked_syscalls import run_with_blocked
+from command_server import COMMAND
+from command_server import run_command as run
 from conftest import policy_source, write_policy
 from evopolicygym.analysis.formatting import pluralize
 from evopolicygym.cli import doctor
@@ -20,7 +22,6 @@ from evopolicygym.cli.doctor import _exposure, import_errors
 from evopolicygym.sandbox.agent.visible_files import Exposure
 from evopolicygym.tasks import pins, simulator
 
-COMMAND = [sys.executable, "-m", "evopolicygym.cli.main"]
 PAPER = ("--seeds", "paper")
 EXAMPLE = Path(__file__).parents[2] / "examples" / "acrobot"
 
@@ -29,10 +30,6 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "acrobot"
 def home(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     return tmp_path / "config"
-
-
-def run(*arguments: str | Path, **options) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*COMMAND, *map(str, arguments)], capture_output=True, text=True, **options)
 
 
 def test_evaluate_prints_data_for_scripts(home):

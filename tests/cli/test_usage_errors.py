@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-COMMAND = [sys.executable, "-m", "evopolicygym"]
+from command_server import run_command as run
+
 ROOT = Path(__file__).parents[2]
 SAMPLE = ROOT / "examples" / "runs"
 POLICY = ROOT / "examples" / "acrobot"
 NOP = ("run", "core16/acrobot", "--agent", "nop")
 MODEL = ("run", "core16/acrobot", "--agent", "model", "--model", "openai/m", "--model-url")
-
-
-def run(*arguments: str | Path, **options) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*COMMAND, *map(str, arguments)], capture_output=True, text=True, **options)
 
 
 @pytest.fixture(autouse=True)
@@ -131,13 +126,3 @@ def test_figures_into_a_file(tmp_path):
     done = run("report", SAMPLE, "-o", tmp_path / "page.html", "--figures", tmp_path / "file")
     refused(done, "Name a folder with --figures")
     assert not (tmp_path / "page.html").exists()
-
-
-def test_a_run_that_came_through_git_can_be_scored_further(tmp_path):
-    """Empty folders are lost on that way, and come back as they were made: only their owner may write there."""
-    folder = shutil.copytree(SAMPLE / "mountain-car-continuous__tuner__s0", tmp_path / "run")
-    assert not (folder / "logs").exists()
-    done = run("score", folder, "--all-checkpoints", umask=0)
-    assert done.returncode == 0, done.stderr
-    assert " - " not in done.stdout
-    assert (folder / "logs").stat().st_mode & 0o777 == 0o755

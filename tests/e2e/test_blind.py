@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from evopolicygym.runs.folder_names import check_path_is_neutral
 from evopolicygym.runs.open_run import open_run
 from evopolicygym.runs.settings import RunSettings
 from evopolicygym.tasks.registry import core16, find_task
-from server_helpers import COMMAND, TOY, command
+from server_helpers import TOY, command
 from text_facts import names_of
 
 DUMP = Path(__file__).parent / "dump_all.py"
@@ -29,8 +28,8 @@ def lines_read(folder: Path, task: str, *options: str) -> set[str]:
     program = folder / "agent" / "dump_all.py"
     program.parent.mkdir(parents=True)
     program.write_bytes(DUMP.read_bytes())
-    words = [*COMMAND, "run", task, "--json", *FEW, *options, "--agent", "command", "--", sys.executable, str(program)]
-    done = subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=600)
+    words = ("run", task, "--json", *FEW, *options, "--agent", "command", "--", sys.executable, program)
+    done = command(*words, cwd=folder)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["budget"]["charged"] == 4
     (root,) = (folder / "runs").iterdir()
@@ -54,8 +53,8 @@ def names_told(task: str, lines: set[str]) -> set[str]:
     [
         ("acrobot", ("--variant", "disguised")),
         ("reacher", ("--agent-isolation", "B")),
-        ("four-rooms", ()),
-        ("fetch-push", ()),
+        pytest.param("four-rooms", (), marks=pytest.mark.slow),
+        pytest.param("fetch-push", (), marks=pytest.mark.slow),
     ],
 )
 def test_nothing_that_an_agent_can_read_names_a_blind_task(tmp_path, of_any_task, slug, options):
@@ -69,8 +68,15 @@ def test_the_same_agent_finds_the_names_of_a_task_that_is_told(tmp_path, of_any_
 
 
 @pytest.mark.parametrize("name", ["acrobot-1", "Acrobot", "my_acrobot/1", "myacrobotruns"])
-def test_a_folder_that_names_a_blind_task_is_refused(tmp_path, name):
+def test_a_folder_that_names_a_blind_task_is_found(tmp_path, name):
+    settings = RunSettings.make(task="core16/acrobot", text="blind")
+    with pytest.raises(UserError, match=r"names the task \(acrobot\)"):
+        check_path_is_neutral(tmp_path / name, settings, find_task("core16/acrobot"))
+
+
+def test_a_folder_that_names_a_blind_task_is_refused(tmp_path):
     """Also for a suite, whose runs lie in its folder."""
+    name = "my_acrobot/1"
     done = command("serve", "core16/acrobot", "--run", tmp_path / name, "--text", "blind")
     assert done.returncode == 2 and "names the task (acrobot)" in done.stderr
     suite = tmp_path / "suite.toml"

@@ -29,6 +29,7 @@ def play(root: Path, *options: str) -> dict:
     return json.loads(done.stdout)
 
 
+@pytest.mark.slow  # tests/suites/test_suite_on_ray.py compares runs on Ray, too
 def test_a_run_on_ray_has_the_same_outcome(tmp_path):
     local, remote = play(tmp_path / "local"), play(tmp_path / "remote", "--engine", "ray")
     assert remote["outcome"] == local["outcome"] and remote["outcome"]["kind"] == "scored"

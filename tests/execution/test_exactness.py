@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import policy_source, toy_task, train_cases
+from conftest import one_of_each_kind, policy_source, toy_task, train_cases
 from evopolicygym.execution.conformance import probe_folder
 from evopolicygym.execution.engine import LocalEngine
 from evopolicygym.execution.evaluation import evaluate_folder
@@ -43,7 +43,7 @@ def assert_exact(task: Task, folder: Path, count: int) -> None:
     assert facts(task, folder, forward[::-1], jobs=2) == expected
 
 
-@pytest.mark.parametrize("slug", CORE16_ORDER)
+@pytest.mark.parametrize("slug", one_of_each_kind())
 def test_jobs_order_and_process_do_not_matter(slug, tmp_path):
     task = core16()[f"core16/{slug}"]
     assert_exact(replace(task, horizon=min(task.horizon, SHORT)), probe_folder(tmp_path, "random"), 3)
@@ -124,7 +124,7 @@ def test_a_policy_may_change_its_observation(policy_player):
     assert policy_player(toy_task()).play(source).error is None
 
 
-@pytest.mark.parametrize("slug", CORE16_ORDER)
+@pytest.mark.parametrize("slug", one_of_each_kind())
 def test_fast_and_stock_environments_score_the_same(slug, tmp_path):
     task = replace(core16()[f"core16/{slug}"], horizon=min(core16()[f"core16/{slug}"].horizon, 40))
     (case,) = train_cases(task, 1)

@@ -26,7 +26,15 @@ def play(engine: Engine, folder: Path, count: int) -> Iterator[EpisodeResult]:
     checkpoint = engine.store.snapshot(folder)
     for outcome in engine.run(Episode(i, checkpoint, case) for i, case in enumerate(train_cases(task, count))):
         assert isinstance(outcome, EpisodeResult), outcome
-        yield replace(outcome, wall_s=0.0, rollout_s=0.0, policy_cpu_s=0.0, policy_wall_s=0.0, act_cpu_s=0.0)
+        yield replace(
+            outcome,
+            wall_s=0.0,
+            rollout_s=0.0,
+            policy_cpu_s=0.0,
+            policy_wall_s=0.0,
+            act_cpu_s=0.0,
+            longest_act_cpu_s=0.0,
+        )
 
 
 def reaches_level_a() -> bool:

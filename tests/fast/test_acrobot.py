@@ -40,7 +40,7 @@ STREAMS = (uniform, backwards, nothing, forwards, bang_bang, swing)
 
 
 @pytest.mark.parametrize("stream", STREAMS, ids=lambda stream: stream.__name__)
-def test_stream(stream: Any) -> None:
+def test_episodes_are_equal_to_the_bit(stream: Any) -> None:
     lengths = [certify(ENV, stream, seed, horizon=501) for seed in range(6)]
     assert stream is not swing or max(lengths) < 500
     assert stream is not nothing or min(lengths) == 500
@@ -58,7 +58,7 @@ SETTINGS = ({"book_or_nips": "nips"}, {"torque_noise_max": 0.7}, {"dt": 0.05}, {
 
 
 @pytest.mark.parametrize("settings", SETTINGS, ids=lambda settings: next(iter(settings)))
-def test_settings(settings: Any) -> None:
+def test_configured_environments_are_equal_to_the_bit(settings: Any) -> None:
     certify(ENV, uniform, seed=1, horizon=300, reuse=configured(**settings))
 
 

@@ -67,7 +67,7 @@ STREAMS = (uniform, zero, bang_bang, held, tiny, out_of_bounds, doubles, integer
 
 
 @pytest.mark.parametrize("stream", STREAMS, ids=lambda stream: stream.__name__)
-def test_stream(stream: Any) -> None:
+def test_episodes_are_equal_to_the_bit(stream: Any) -> None:
     for seed in range(3):
         certify(ENV, stream, seed, horizon=500)
 

@@ -75,7 +75,7 @@ STREAMS = (uniform, zero, full_gas, left_then_right, all_at_once, spinning, out_
 
 
 @pytest.mark.parametrize("stream", STREAMS, ids=lambda stream: stream.__name__)
-def test_stream(stream: Any) -> None:
+def test_episodes_are_equal_to_the_bit(stream: Any) -> None:
     certify(ENV, stream, seed=3, horizon=90)
 
 
@@ -169,7 +169,7 @@ def views(envs: Any, seed: int, count: int) -> None:
         frames(envs, f"view {i} {x} {y} {angle}")
 
 
-def test_views() -> None:
+def test_rendered_views_are_equal() -> None:
     views(pair(ENV), seed=9, count=80)
 
 

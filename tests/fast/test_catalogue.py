@@ -25,7 +25,7 @@ def test_another_version_runs_as_stock_and_says_why(monkeypatch):
     assert why_stock("Acrobot-v1") == "the fast version is written for gymnasium 1.4.0, but 9.9.9 is installed"
 
 
-def test_a_package_that_is_missing(monkeypatch):
+def test_a_missing_package_is_named(monkeypatch):
     assert catalogue.installed("no-such-package") is None
     monkeypatch.setattr(catalogue, "installed", lambda name: None)
     assert why_stock("Acrobot-v1") == "gymnasium is not installed"

@@ -152,7 +152,7 @@ def certify_states(stream: Stream, seed: int, horizon: int, both: tuple[Any, Any
 
 
 @pytest.mark.parametrize(("env_id", "name"), EVERY)
-def test_short(env_id: str, name: str) -> None:
+def test_short_episodes_are_equal_to_the_bit(env_id: str, name: str) -> None:
     certify_states(STREAMS[env_id][name], 3, 60, pair(env_id, NEEDS))
 
 
@@ -178,7 +178,7 @@ def test_car_goes_on_after_the_end() -> None:
     compare(stock, fast, [drive(1, 0)] * 40)
 
 
-def test_goal_is_hit() -> None:
+def test_driving_over_the_goal_marks_it() -> None:
     """Driving over the goal marks it: a rendering shows that."""
     both = pair(PARKING, NEEDS)
     certify_states(parker, 1, 60, both)
@@ -209,7 +209,7 @@ def scramble(env: Any, rng: Any) -> None:
 
 
 @pytest.mark.parametrize("seed", [*range(8), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(100, 400))])
-def test_crowds(seed: int) -> None:
+def test_crowded_roundabouts_are_equal_to_the_bit(seed: int) -> None:
     stock, fast = pair(ROUNDABOUT, NEEDS)
     for env in (stock, fast):
         env.reset(seed=seed)
@@ -217,7 +217,7 @@ def test_crowds(seed: int) -> None:
     compare(stock, fast, np.random.default_rng(seed).integers(5, size=2).tolist())
 
 
-def test_vehicle_in_the_centre() -> None:
+def test_a_vehicle_in_the_centre_of_the_roundabout() -> None:
     """All circular lanes are equally close there, up to rounding."""
     stock, fast = pair(ROUNDABOUT, NEEDS)
     for env in (stock, fast):
@@ -310,7 +310,7 @@ def test_frames(env_id: str) -> None:
 
 
 @pytest.mark.parametrize("env_id", STREAMS)
-def test_a_copy_goes_the_same_way(env_id: str) -> None:
+def test_a_deep_copy_continues_equally(env_id: str) -> None:
     _, fast = pair(env_id, NEEDS)
     fast.reset(seed=6)
     rng = np.random.default_rng(0)
@@ -367,7 +367,7 @@ def test_cars_that_are_clear_do_not_collide() -> None:
     assert 300 < clear < 2700
 
 
-def test_numbers_have_numpys_bits() -> None:
+def test_arithmetic_is_equal_to_numpy_to_the_bit() -> None:
     rng, pairs = np.random.default_rng(5), arithmetic.Pairs()
     for _ in range(5000):
         first, second = rng.uniform(-150, 150, 2), rng.uniform(-2, 2, 2)
@@ -389,7 +389,7 @@ def test_numbers_have_numpys_bits() -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize(("env_id", "name"), EVERY)
-def test_long(env_id: str, name: str) -> None:
+def test_many_long_episodes_are_equal_to_the_bit(env_id: str, name: str) -> None:
     episodes = 4 if name in ("still", "circling") else 60
     seeds, stream = range(1000, 1000 + episodes), STREAMS[env_id][name]
     steps = sum(certify_states(stream, seed, HORIZON[env_id], pair(env_id, NEEDS)) for seed in seeds)

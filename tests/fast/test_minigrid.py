@@ -132,7 +132,7 @@ def test_each_episode_in_a_new_environment(env_id):
         certify(env_id, Explorer(), 50 + seed, 60, REQUIRES)
 
 
-def test_the_streams_meet_everything_there_is():
+def test_the_certified_episodes_cover_every_kind_of_cell():
     """In what was certified above, every kind of cell was faced and every thing that can be carried was."""
     meddler = Meddler()
     for env_id in TASKS:
@@ -166,7 +166,7 @@ def test_the_same_frames(env_id, options):
 
 
 @pytest.mark.parametrize("options", [{"agent_view_size": 5}, {"see_through_walls": True}])
-def test_unusual_views_stay_stock(options):
+def test_unusual_view_sizes_use_the_stock_environment(options):
     envs = pair("MiniGrid-FourRooms-v0", REQUIRES, **options)
     assert type(envs[0].unwrapped) is type(envs[1].unwrapped)
     certify("MiniGrid-FourRooms-v0", uniform, 3, 50, reuse=envs)

@@ -124,7 +124,7 @@ def test_truncated_at_the_horizon(env_id):
     assert episodes(pair(env_id), "nothing", [3]) == [HORIZONS[env_id]]
 
 
-def test_the_competent_ones_get_somewhere():
+def test_the_certified_policies_reach_their_goals():
     """So that what is certified holds a fingertip at its target, a shoved puck, and robots at a run."""
     ends = {env_id: played(env_id) for env_id in ENVS}
     assert np.hypot(*ends["Reacher-v5"][0][8:]) < 0.02
@@ -143,7 +143,7 @@ def played(env_id: str) -> tuple[Any, Any, float]:
     return last, first, float(info.get("x_position", 0.0))
 
 
-def test_ants_that_fall_and_that_jump():
+def test_ants_at_the_bounds_of_healthy_heights():
     """Endings at both bounds of the healthy heights, and none where they do not end the episode."""
     envs = pair("Ant-v5")
     for height in (0.199, 0.2, 0.201, 0.999, 1.0, 1.001, 3.0):
@@ -212,7 +212,7 @@ MOTORS = {
 
 
 @pytest.mark.parametrize("env_id", ENVS)
-def test_a_model_of_ones_own(env_id, tmp_path):
+def test_a_custom_model_file(env_id, tmp_path):
     """With one motor more."""
     model = Path(pair(env_id)[0].unwrapped.fullpath).read_text()
     own = tmp_path / "own.xml"
@@ -223,7 +223,7 @@ def test_a_model_of_ones_own(env_id, tmp_path):
         episodes(envs, name, [4], horizon=60)
 
 
-def test_what_is_handed_out_stays_as_it_was(envs):
+def test_returned_observations_do_not_change_later(envs):
     _, fast = envs
     observation, _ = fast.reset(seed=1)
     handed_out = [observation]

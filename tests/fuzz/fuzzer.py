@@ -23,7 +23,7 @@ HERE = Path(__file__).parent
 CANARY = "a-secret-canary-of-the-reader"
 CODES = (0, 1, 2, 3, 4)
 STOPPED = 143
-READING = ("verify", "report", "analyze", "leaderboard", "compare", "load_runs", "suite")
+READING = ("verify", "report", "analyze", "leaderboard", "compare", "load_runs", "suite", "import", "transcript")
 OWNING = ("score", "score-all", "finish", "serve", "resume")
 MEMORY = 4 << 30
 CPU_S, WALL_S = 120, 600
@@ -103,7 +103,12 @@ class Fuzzer:
         out, err, page = (self.work / part for part in ("out", "err", "report.html"))
         for path in (out, err, page):
             path.unlink(missing_ok=True)
-        before = tree(run) if name in ("verify", "report", "analyze", "leaderboard", "compare") else None
+        remove(self.work / "cwd" / "imported")
+        before = (
+            tree(run)
+            if name in ("verify", "report", "analyze", "leaderboard", "compare", "import", "transcript")
+            else None
+        )
         ended = self._ask(_argv(name, run, task, page), out, err, name == "serve")
         shown = "".join(path.read_text(errors="replace") for path in (out, err, page) if path.exists())
         self._count(name, ended)
@@ -143,6 +148,8 @@ def _argv(name: str, run: Path, task: str, page: Path) -> list[str]:
         "leaderboard": ["leaderboard", runs, "--json"],
         "compare": ["compare", here, str(run.parent / "whole"), "--json"],
         "load_runs": ["load_runs", runs],
+        "transcript": ["transcript", here],
+        "import": ["import", here, "--folder", "imported"],
         "suite": ["suite", "status", str(run.parent.parent)],
         "score": ["score", here, "--jobs", "1"],
         "score-all": ["score", here, "--all-checkpoints", "--jobs", "1", "--json"],

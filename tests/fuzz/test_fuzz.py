@@ -1,6 +1,7 @@
 """Run folders are hostile input: mutants of whole ones, and every command that reads them.
 
-``FUZZ_SEED`` and ``FUZZ_MUTANTS`` choose other mutants, and how many; a problem names the seed of its mutant."""
+``FUZZ_SEED`` and ``FUZZ_MUTANTS`` choose other mutants, and how many (``FUZZ_FEW``: of the short test). A problem names
+the seed of its mutant."""
 
 from __future__ import annotations
 
@@ -13,19 +14,20 @@ import pytest
 from fuzzer import CANARY, Fuzzer
 
 from conftest import TESTS
+from reference_runs import first_version, third_version
 from server_helpers import COMMAND
 
 SEED = int(os.environ.get("FUZZ_SEED", "20260701"))
 MUTANTS = int(os.environ.get("FUZZ_MUTANTS", "5000"))
 SHARDS = 10
-FEW = 60
+FEW = int(os.environ.get("FUZZ_FEW", "40"))
 TOY, ACROBOT = "toys:Toy-v0", "core16/acrobot"
 SMALL = ("--budget", "8", "--validation-cases", "1", "--heldout-cases", "1", "--seeds", "paper", "--jobs", "1")
 
 
 @pytest.fixture(scope="module")
 def fuzzer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], Fuzzer]]:
-    """A run that is finished, one that is not, and one that ships, each with its task."""
+    """A run that is finished, one that is not, one that ships, and two of the reference code, each with its task."""
     folder = tmp_path_factory.mktemp("fuzz")
     tiny, unfinished = folder / "tiny", folder / "unfinished"
     played = [*COMMAND, "run", TOY, "--agent", "starter", *SMALL, "--run", str(tiny)]
@@ -35,7 +37,9 @@ def fuzzer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], Fu
     ended = next(number for number, line in enumerate(lines) if b'"kind":"closed"' in line)
     (unfinished / "ledger.jsonl").write_bytes(b"".join(lines[:ended]))
     shipped = TESTS.parent / "examples" / "runs" / "acrobot__starter__s0"
-    with Fuzzer(folder / "work", [(tiny, TOY), (tiny, TOY), (unfinished, TOY), (shipped, ACROBOT)]) as fuzzer:
+    ours = [(tiny, TOY), (tiny, TOY), (unfinished, TOY), (shipped, ACROBOT)]
+    foreign = [(first_version(folder / "first"), ACROBOT), (third_version(folder / "third"), ACROBOT)]
+    with Fuzzer(folder / "work", [*ours, *ours, *foreign]) as fuzzer:
         yield fuzzer
 
 
@@ -59,9 +63,9 @@ def test_no_mutant_of_a_few_hurts_a_reader(fuzzer):
 
 def _some(number: int) -> tuple[str, ...]:
     """All of the commands that read, one after another, and of those that take a run over one for each mutant."""
-    reading = ("verify", "report", "analyze", "leaderboard", "compare", "load_runs", "suite")
+    reading = ("verify", "report", "analyze", "leaderboard", "compare", "load_runs", "suite", "import", "transcript")
     owning = ("finish", "score-all", "resume", "serve", "score")
-    return reading[number % 7], reading[(number + 3) % 7], owning[number % 5]
+    return reading[number % 9], reading[(number + 4) % 9], owning[number % 5]
 
 
 @pytest.mark.slow

@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import re
-import subprocess
 import tomllib
 from collections.abc import Callable
 from dataclasses import asdict, fields
@@ -18,11 +17,12 @@ import msgspec
 from golden_files import bare_schema, masked
 
 import evopolicygym
+from command_server import run_command
 from conftest import TESTS, policy_source
 from evopolicygym import run_paths
 from evopolicygym.agents.definitions import Client
+from evopolicygym.agents.failures import FailureKind
 from evopolicygym.agents.prices import Price
-from evopolicygym.agents.turn import FailureKind
 from evopolicygym.agents.usage import Usage
 from evopolicygym.analysis.edits import kinds
 from evopolicygym.analysis.edits.kinds import SizeClass
@@ -50,7 +50,7 @@ from evopolicygym.tasks.ids import ids
 from evopolicygym.tasks.registry import core16
 from evopolicygym.tasks.splits import SIZES, PaperSplits, SealedSplits, Split, Splits, cases
 from evopolicygym.tasks.task import Task
-from server_helpers import COMMAND, SMALL, Server
+from server_helpers import SMALL, Server
 
 REPOSITORY = TESTS.parent
 SAMPLE = "examples/runs"
@@ -101,14 +101,7 @@ CRASH = policy_source(act="raise ValueError('golden')")
 
 def output(*arguments: str, **environment: str) -> Any:
     """Return what a command prints as JSON."""
-    done = subprocess.run(
-        [*COMMAND, *arguments],
-        capture_output=True,
-        text=True,
-        timeout=240,
-        cwd=REPOSITORY,
-        env=os.environ | environment,
-    )
+    done = run_command(*arguments, cwd=REPOSITORY, env=os.environ | environment)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 

@@ -108,13 +108,15 @@ def test_trajectory_compares_with_the_last_submission_on_the_same_cases(serve):
     server = serve(*SMALL)
     server.policy(policy_source("return 1"))
     first = server.submit("0-3")[1]["summary"]
-    server.policy(policy_source("return 2"))
+    slow_third = "self.n += 1\nend = process_time() + 0.05 * (self.n == 3)\nwhile process_time() < end: pass\nreturn 2"
+    server.policy(policy_source(slow_third, reset="self.n = 0", top="from time import process_time"))
     second = server.submit("2-5")[1]["summary"]
     assert first["change"] is None and second["change"]["against"] == "submit_001"
     differences = [second["returns"][i] - first["returns"][i + 2] for i in (0, 1)]
     assert second["change"]["cases"] == [*(pytest.approx(each) for each in differences), None, None]
     assert second["change"]["mean"] == pytest.approx(sum(differences) / 2)
     assert len(second["act_cpu_ms"]) == len(second["policy_cpu_s"]) == 4
+    assert min(second["longest_act_cpu_ms"]) > 45.0 > max(second["act_cpu_ms"])
     worst = second["worst"]
     assert worst["return"] == min(second["returns"]) == second["returns"][worst["episode"]]
     assert second["env_instances"][worst["episode"]] == worst["env_instance"]

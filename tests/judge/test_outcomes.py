@@ -18,6 +18,7 @@ from evopolicygym.judge.events import Scored, Validated
 from evopolicygym.judge.ledger import START, line_hash, read
 from evopolicygym.runs.replay import Replay
 from evopolicygym.runs.verify import Verification, verify
+from evopolicygym.sandbox.checkpoints import remove_tree
 from evopolicygym.sandbox.policy.jail import Level, residues
 from evopolicygym.tasks.ids import comparable_id
 from server_helpers import TOY, Server, command
@@ -156,6 +157,15 @@ def test_measuring_every_checkpoint_does_not_change_the_selection(run):
     assert measured == [True, True, False] and json.loads(scored.stdout) == after["checkpoints"]
     report = verify(run, 1, task=TOY)
     assert report.ok, failing(report)
+
+
+def test_a_run_that_came_through_git_can_be_scored_further(run):
+    """Empty folders are lost on that way, and come back as they were made: only their owner may write there."""
+    remove_tree(run / "logs")
+    done = command("score", run, "--all-checkpoints", "--jobs", "1", umask=0)
+    assert done.returncode == 0, done.stderr
+    assert [one["heldout"] is not None for one in record(run)["checkpoints"]] == [True, True, False]
+    assert (run / "logs").stat().st_mode & 0o777 == 0o755
 
 
 def test_altered_files_are_named(run):

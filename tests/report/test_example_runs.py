@@ -69,7 +69,10 @@ def test_its_rows_load(recwarn):
     assert {name.split()[0] for name in found.runs["entrant"]} == {"starter", "tuner", "command"}
 
 
-@pytest.mark.parametrize(("machine", "folders"), [("this", RUNS[::6]), ("another", RUNS)])
+@pytest.mark.parametrize(
+    ("machine", "folders"),
+    [("this", RUNS[::6]), ("another", RUNS[1::4]), pytest.param("another", RUNS, marks=pytest.mark.slow)],
+)
 def test_verify_confirms_it_on_any_machine(machine, folders):
     """To the bit, although a bit_id is a machine's own."""
     paths = [str(TESTS), *([str(OTHER_MACHINE)] if machine == "another" else [])]

@@ -12,7 +12,7 @@ from evopolicygym.tasks.ids import comparable_id
 
 def test_standings_and_costs_are_drawn(tmp_path):
     drawn = write_page(collect_report([whole_collection(tmp_path / "runs")], tmp_path), tmp_path / "report.html")
-    assert {"standings-1", "cost-1"} <= {figure.name for figure in drawn}
+    assert {"standings-1", "demands-1", "cost-1"} <= {figure.name for figure in drawn}
     text = "".join(read(tmp_path / "report.html").text)
     assert "dollars per run" in text and "core16: 16 tasks" in text and "normalised score" in text
     assert "core16: other aggregates" in text and "cheap: synthesis tasks" in text
@@ -33,6 +33,7 @@ def test_published_rows_follow_the_rules_of_the_leaderboard(tmp_path):
     write_page(collect_report([tmp_path / "runs"], tmp_path, with_paper=True), tmp_path / "report.html")
     text = "\n".join(read(tmp_path / "report.html").text)
     mixed, apart = text.split("Board 2")
+    assert "the paper's" in apart.split("Structure of the selected code")[1]
     assert f"{paper.best_agent('core16/acrobot')} (paper)" in mixed and "For reference only" not in mixed
     assert "(paper)" not in apart.split("P(first) from")[0] and "For reference only" in apart
     write_page(collect_report([tmp_path / "runs"], tmp_path), tmp_path / "report.html")

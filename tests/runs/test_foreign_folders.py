@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import evopolicygym
+from command_server import run_command
 from conftest import policy_source
 from evopolicygym.errors import UserError
 from evopolicygym.run_paths import RunPaths, check_run_folder
@@ -248,7 +249,7 @@ ACROBOT = Path(evopolicygym.__file__).parent / "tasks" / "core16" / "acrobot.tom
 
 def as_written(*arguments: object, cwd: Path) -> str:
     """What a command says that does not name the task of the run."""
-    done = subprocess.run([*COMMAND, *map(str, arguments)], capture_output=True, text=True, timeout=240, cwd=cwd)
+    done = run_command(*arguments, cwd=cwd)
     assert done.returncode in (1, 2) and "Traceback" not in done.stderr, done.stderr
     return done.stdout + done.stderr
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from client_helpers import fresh
 
 from conftest import policy_source
 from evopolicygym.server.client_check import WrongAction, check_action, check_policy, duration, find_recorded
+from server_helpers import SMALL, Server
 
 BOX = {"type": "Box", "shape": [1], "dtype": "float32", "low": -1.0, "high": 1.0}
 DISCRETE = {"type": "Discrete", "n": 3, "start": 1, "dtype": "int64"}
@@ -117,3 +121,68 @@ def test_a_long_first_episode_of_a_new_submission_is_replayed(tmp_path):
 
 def test_durations_are_readable():
     assert [duration(seconds) for seconds in (0.0036, 0.9999, 3.7)] == ["3.6 ms", "1 s", "3.7 s"]
+
+
+@pytest.fixture(scope="module")
+def shared_server(serve_for_all: Callable[..., Server]) -> Server:
+    return serve_for_all("--budget", "1000", *SMALL)
+
+
+@pytest.fixture
+def server(shared_server: Server) -> Iterator[Server]:
+    yield from fresh(shared_server)
+
+
+@pytest.mark.parametrize(
+    ("source", "good"),
+    [
+        (policy_source(), True),
+        (policy_source(init="assert obs_space['high'] in (float('inf'), [float('inf')] * 2), obs_space"), True),
+        (policy_source(init="raise ValueError('no')"), False),
+        (policy_source(reset="raise SystemExit(0)"), False),
+        (policy_source().replace("def act", "def react"), False),
+        (policy_source(act="return int(obs[0]) % 3 + obs.shape[0] - 2"), True),
+        (policy_source(act="return obs[7]"), False),
+        (policy_source(act="return 'left'"), False),
+        ("def broken(:\n", False),
+    ],
+)
+def test_check_reports_whether_the_policy_loads(server, source, good):
+    left = server.remaining()
+    server.policy(source)
+    done = server.client("--check")
+    assert (done.returncode == 0) == good and done.returncode in (0, 1), done.stderr
+    assert "nothing was submitted" in (done.stdout if good else done.stderr)
+    assert server.remaining() == left and not (server.workspace / "system/__pycache__").exists()
+
+
+def test_check_uses_recorded_observations(server):
+    """The luck of the first case, which is no zero."""
+    server.policy(policy_source(act="print('asked', obs[1] > 0); return 1"))
+    assert server.client("0").returncode == 0
+    done = server.client("--check")
+    assert "recorded observations of " in done.stdout and done.stdout.count("asked True") == 11
+    assert "11 act() took" in done.stdout and "of CPU time each, at most" in done.stdout
+    assert "an episode that is not its own" in done.stdout
+
+
+@pytest.mark.parametrize(("level", "seen"), [("trajectory", "first observation of train case 0"), ("score", "zeros")])
+def test_check_before_any_feedback(serve, level, seen):
+    """A real observation, unless recordings are not shown at all. Nothing is charged for it."""
+    server = serve("--feedback", level, *SMALL)
+    server.policy(policy_source(act="print('asked', obs[1]); return 1"))
+    done = server.client("--check")
+    assert seen in done.stdout and server.remaining() == 128
+    luck = float(re.findall(r"asked (\S+)", done.stdout)[0])
+    server.policy(policy_source(act="print(repr(float(obs[1]))); return 1"))
+    server.submit("0")
+    told = (server.root / "feedback/submit_001/episodes/ep_000/stdout.txt").read_text().splitlines()[0]
+    assert luck == (float(told) if level == "trajectory" else 0.0)
+    assert len(list((server.root / "checkpoints").iterdir())) == 1
+
+
+def test_check_finds_large_arrays_in_all_that_was_recorded(serve):
+    server = serve(task="toys:Nested-v0")
+    server.policy(policy_source(act="return 1 if obs['deep'].popitem()[1][1].tolist() == [0.5] * 300 else 0"))
+    assert server.client("0").returncode == 0
+    assert "recorded observations of submit_001/episodes/ep_000 with 1 first" in server.client("--check").stdout

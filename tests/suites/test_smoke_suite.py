@@ -11,39 +11,42 @@ import pytest
 from suite_helpers import SuiteRunner, comparable_facts, kill_scheduler
 
 SMOKE = Path(__file__).parents[2] / "suites" / "smoke.toml"
-KILLS = 5
 
 
-@pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory):
-    work = SuiteRunner(tmp_path_factory.mktemp("smoke"), SMOKE.read_text())
-    work.outcome = work.run("--parallel-runs", 4)
-    return work
-
-
-def test_every_run_has_a_score(undisturbed):
-    assert undisturbed.outcome.returncode == 0, undisturbed.outcome.stderr
+@pytest.mark.parametrize(("repeats", "kills"), [(1, 3), pytest.param(2, 6, marks=pytest.mark.slow)])
+def test_random_kills_do_not_change_the_results(repeats, kills, tmp_path):
+    """Every run has a score, also when it was killed, and running the suite again does nothing. In one test: the runs
+    of a suite take long, and tests of a module may be run by several processes."""
+    undisturbed = SuiteRunner(tmp_path / "undisturbed", SMOKE.read_text())
+    options = ("--parallel-runs", 4, "--set", f"repeats={repeats}")
+    assert (ended := undisturbed.run(*options)).returncode == 0, ended.stderr
     rows = undisturbed.rows()
-    assert len(rows) == 8 and all(row["status"] == "scored" for row in rows.values())
+    assert len(rows) == 4 * repeats and all(row["status"] == "scored" for row in rows.values())
     assert all(row["score"] is not None and row["attempts"] == 1 for row in rows.values())
     assert rows["core16-acrobot__tuner__s0"]["score"] > rows["core16-acrobot__starter__s0"]["score"]
+    check_running_again_does_nothing(undisturbed, options)
+    killed = SuiteRunner(tmp_path / "killed", SMOKE.read_text())
+    kill_and_resume(killed, options, kills)
+    check_same_results(killed, undisturbed)
 
 
-def test_running_it_again_does_nothing(undisturbed):
-    before = {path: path.stat().st_mtime_ns for path in undisturbed.folder.glob("runs/*/ledger.jsonl")}
-    again = undisturbed.run()
-    assert again.returncode == 0 and "all 8 runs have a score" in again.stderr
+def check_running_again_does_nothing(work, options):
+    before = {path: path.stat().st_mtime_ns for path in work.folder.glob("runs/*/ledger.jsonl")}
+    again = work.run(*options)
+    assert again.returncode == 0 and f"all {len(before)} runs have a score" in again.stderr
     assert before == {path: path.stat().st_mtime_ns for path in before}
 
 
-def test_random_kills_do_not_change_the_results(undisturbed, tmp_path):
-    work = SuiteRunner(tmp_path, SMOKE.read_text())
+def kill_and_resume(work, options, kills):
     chance = random.Random(6)
-    for _ in range(KILLS):
-        process = work.start("--parallel-runs", 4)
+    for _ in range(kills):
+        process = work.start(*options)
         time.sleep(chance.uniform(1.5, 6.0))
         kill_scheduler(process)
-    assert (last := work.run("--parallel-runs", 4)).returncode == 0, last.stderr
+    assert (last := work.run(*options)).returncode == 0, last.stderr
+
+
+def check_same_results(work, undisturbed):
     assert work.names() == undisturbed.names()
     for name in work.names():
         record, expected = work.record(name), comparable_facts(undisturbed.record(name))

@@ -12,6 +12,7 @@ import pytest
 from suite_helpers import TOY, SuiteRunner, comparable_facts, kill_scheduler
 
 from process_helpers import wait_until
+from server_helpers import command
 
 AGENTS = "[agents.starter]\n[agents.tuner]\n"
 
@@ -35,6 +36,9 @@ def test_a_suite_on_ray_ends_as_it_does_here(tmp_path):
         assert comparable_facts(there.record(name)) == comparable_facts(here.record(name))
         (node,) = there.record(name)["isolation"]["nodes"]
         assert node["seats"] == min(2, len(os.sched_getaffinity(0)))
+        assert there.record(name)["ids"] == here.record(name)["ids"]
+    verified = command("verify", there.folder / "runs" / here.names()[-1], "--jobs", 1)
+    assert verified.returncode == 0, verified.stdout
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ import pytest
 from evopolicygym.tasks.contract import first_sentence
 from evopolicygym.tasks.novel import creature, creature_gait
 from evopolicygym.tasks.novel.creature import CreatureEnv, CreatureWorld
-from evopolicygym.tasks.novel.creature_aim import EFFORT, MOST_GAIN, Aim
+from evopolicygym.tasks.novel.creature_aim import DROP, EFFORT, MOST_GAIN, Aim
 from evopolicygym.tasks.novel.creature_body import JOINTS, LIMBS
 from evopolicygym.tasks.novel.creature_text import state_names
 from evopolicygym.tasks.novel.measure import returns
@@ -125,12 +125,14 @@ def test_an_arrival_is_rewarded_and_brings_another_place(level: int) -> None:
 def test_an_episode_ends_when_the_load_falls(level: int) -> None:
     world = world_with(Aim.LOAD, level)
     env, still = env_of(world), np.zeros(world.model.nu, np.float32)
-    assert not env.has_dropped()
+    assert not env.has_dropped() and env.step(still)[1] > -DROP * world.scale
     if world.body.flat:
         env.data.qpos[2] = np.pi / 2
     else:
         env.data.qpos[3:7] = (np.sqrt(0.5), 0.0, np.sqrt(0.5), 0.0)
-    assert env.step(still)[2]
+    _, reward, terminated, *_ = env.step(still)
+    assert terminated and reward <= (MOST_GAIN - DROP) * world.scale
+    assert world.failure_return < -DROP * world.scale
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -160,7 +162,9 @@ def test_a_picture_follows_the_creature(aim: Aim) -> None:
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_a_short_search_finds_a_gait_that_beats_trivial_policies(level: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(creature_gait, "EPISODES", 120)
+    monkeypatch.setattr(creature_gait, "STEPS", 12_000)
+    monkeypatch.setattr(creature_gait, "FINAL_STEPS", 2_000)
+    monkeypatch.setattr(creature_gait, "FINAL_CASES", 4)
     world, seeds = replace(world_of(level, 11), horizon=100), range(2)
     chance = returns(world, lambda env: lambda _: env.np_random.uniform(-1.0, 1.0, world.model.nu), seeds)
     still = returns(world, lambda _: lambda __: np.zeros(world.model.nu), seeds)
@@ -169,3 +173,15 @@ def test_a_short_search_finds_a_gait_that_beats_trivial_policies(level: int, mon
     assert np.mean(expert) > max(np.mean(chance), np.mean(still))
     assert np.random.get_state()[1].tobytes() == numpy_state
     assert returns(world, world.expert, seeds) == expert
+
+
+@pytest.mark.parametrize("level", [1, 2])
+def test_gaits_in_a_plane_are_tried_towards_both_sides(level: int) -> None:
+    world = world_with(Aim.PLACES, level)
+    search, env = creature_gait.GaitSearch(world), env_of(world)
+    for _ in range(3):
+        sides = []
+        for case in next(search.cases):
+            env.reset(seed=case)
+            sides.append(env.aside()[0])
+        assert sides == [1.0, -1.0]

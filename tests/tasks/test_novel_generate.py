@@ -22,13 +22,15 @@ from evopolicygym.tasks.novel.generate import (
     generated,
     novel,
     scale_problem,
-    search_draws,
     world_key,
 )
+from evopolicygym.tasks.novel.key_checks import check_keys, summarise
+from evopolicygym.tasks.novel.measure import MOST_SEARCHED
 from evopolicygym.tasks.task import Task
 
 KEY, OTHER = bytes(range(32)), bytes(range(1, 33))
 MEASURED = {"creature": pytest.mark.slow}  # its expert is searched for, which takes a minute
+CHEAP = (("rules", 1), ("rules", 2))  # ten keys in ten seconds
 RECORDED = {"draw": 0, "low": 1.0, "high": 2.0}
 
 
@@ -126,10 +128,17 @@ def test_neither_an_edited_cache_file_nor_a_forged_scale_is_believed(tmp_path, c
     assert "measured here it is" in str(scale_problem(easier))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(
+    ("family", "level"),
+    [
+        pytest.param(family, level, marks=() if (family, level) in CHEAP else pytest.mark.slow)
+        for family in FAMILIES
+        for level in LEVELS
+    ],
+)
 def test_ten_keys_give_worlds_worth_playing(family, level):
-    found = [search_draws(family, level, world_key(f"novel/{family}-{level}", bytes([number]))) for number in range(10)]
-    assert all(world.low < world.high for world in found)
-    assert sum(world.number + 1 for world in found) <= 33  # at least 30 % of draws are accepted
+    task = f"novel/{family}-{level}"
+    (summary,) = summarise(check_keys([task], 10, processes=2))
+    assert not summary.errors
+    assert summary.trivial < summary.expert and summary.searched <= MOST_SEARCHED
+    assert summary.accepted >= 0.3

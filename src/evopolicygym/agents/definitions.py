@@ -18,9 +18,10 @@ from uuid import uuid4
 from pydantic import model_validator
 
 from evopolicygym.agents import templates, turn
+from evopolicygym.agents.failures import FailureKind
 from evopolicygym.agents.json_events import Scalar
 from evopolicygym.agents.templates import Part
-from evopolicygym.agents.turn import FailureKind, Turn
+from evopolicygym.agents.turn import Turn
 from evopolicygym.agents.usage import Meter
 from evopolicygym.config import StrictModel, read_toml, validate
 from evopolicygym.errors import UserError
@@ -46,14 +47,19 @@ class ExtractRule(StrictModel):
 
 
 class FailureRule(StrictModel):
-    """Events that report a failed turn. ``matches``: a regular expression over the text at ``at``. Without ``kind``
-    the text decides. ``file``: look in session files, as for usage."""
+    """Events that report a failed turn. ``matches``: a regular expression over the text at ``at``. ``lacks``: paths
+    that such an event does not have, where a client prints errors as if its model had said them. ``file``: look in
+    session files, as for usage. ``line``: instead of an event, a regular expression over lines of the client's standard
+    error, whose group is the error. Without ``kind`` the text decides, and ``otherwise`` if it has no known words."""
 
     where: dict[str, Scalar] = {}
+    lacks: tuple[str, ...] = ()
     at: str = ""
     matches: str = ""
     kind: FailureKind | None = None
+    otherwise: FailureKind = FailureKind.CLIENT
     file: str = ""
+    line: str = ""
 
 
 class Install(StrictModel):
@@ -65,6 +71,25 @@ class Install(StrictModel):
     needs: str = ""
 
 
+class Vendor(StrictModel):
+    """A provider that a client can use with an API key. ``url`` is the base URL of its API, as the client takes it;
+    ``keys`` are the variables of which one holds its key; ``provider`` is that of models PROVIDER/NAME, empty for all
+    models. ``environment`` sends the client to another address of this API, in place of the client's own variables."""
+
+    url: str
+    keys: tuple[str, ...]
+    provider: str = ""
+    environment: dict[str, str] = {}
+
+
+@dataclass(frozen=True)
+class VendorAddress:
+    """Where a client finds the API of a vendor in one run."""
+
+    vendor: Vendor
+    base_url: str
+
+
 class Client(StrictModel):
     """One client.
 
@@ -73,7 +98,7 @@ class Client(StrictModel):
     files that may be copied to its HOME instead. ``done``: a turn without such an event has failed. ``waiting``: events
     printed while it retries; if it is killed then, they say why it hung. ``providers``: its models are PROVIDER/NAME
     with one of these. ``ships``: it is a built-in, and ``packages`` are the pure Python packages that it needs beside
-    numpy and scipy."""
+    numpy and scipy. ``vendors``: the providers whose calls the gateway can carry without another address."""
 
     name: str
     title: str
@@ -104,6 +129,7 @@ class Client(StrictModel):
     joins_text: bool = False
     needs_model: bool = False
     providers: tuple[str, ...] = ()
+    vendors: tuple[Vendor, ...] = ()
 
     @model_validator(mode="after")
     def _consistent(self) -> Client:
@@ -135,11 +161,15 @@ class Client(StrictModel):
         if self.prompt == "argument" and len(inputs.prompt.encode()) > MAX_ARGUMENT_BYTES:
             raise UserError(f"the prompt is too long for {self.name}, which takes it as an argument")
         values = self._values(inputs)
+        environment = templates.fill_table(self.environment, values)
+        for address in inputs.vendors:
+            given = values | _url_values(address.base_url)
+            environment |= templates.fill_table(address.vendor.environment, given)
         keys = {name: inputs.keys[name] for name in self.keys if name in inputs.keys}
         return Command(
             argv=templates.fill_parts(self.argv, values),
             stdin=inputs.prompt if self.prompt == "stdin" else None,
-            environment=templates.fill_table(self.environment, values) | keys,
+            environment=environment | keys,
             files=templates.fill_table(self.files, templates.json_safe(values)),
             session=inputs.session or (values["new_session"] if self._names_sessions() else None),
         )
@@ -179,16 +209,13 @@ class Client(StrictModel):
 
     def _values(self, inputs: CommandInputs) -> dict[str, str]:
         provider, slash, model_name = (inputs.model or "").partition("/")
-        url = urlsplit(inputs.base_url) if inputs.base_url else None
-        given = {
+        given: dict[str, str | None] = {
             "program": inputs.program or self.program,
             "prompt": inputs.prompt,
             "model": inputs.model,
             "provider": provider if slash else None,
             "model_name": model_name if slash else inputs.model,
-            "base_url": inputs.base_url,
-            "origin": f"{url.scheme}://{url.netloc}" if url else None,
-            "path": url.path.strip("/") if url else None,
+            **_url_values(inputs.base_url),
             "session": inputs.session,
             "new_session": None if inputs.session else inputs.new_session,
             "max_turns": None if inputs.max_turns is None else str(inputs.max_turns),
@@ -204,7 +231,14 @@ class Client(StrictModel):
         return any("new_session" in templates.names(text) for text in _flat(self.argv))
 
     def _templates(self) -> list[str]:
-        return [*_flat(self.argv), *self.environment.values(), *self.files.values(), *self.version]
+        of_vendors = [text for vendor in self.vendors for text in vendor.environment.values()]
+        return [*_flat(self.argv), *self.environment.values(), *self.files.values(), *self.version, *of_vendors]
+
+    def vendor(self, model: str | None, keys: Iterable[str]) -> Vendor | None:
+        """Return the vendor that serves a model, if one of its keys is there."""
+        provider = (model or "").partition("/")[0]
+        fitting = (vendor for vendor in self.vendors if vendor.provider in ("", provider))
+        return next((vendor for vendor in fitting if set(vendor.keys) & set(keys)), None)
 
 
 @dataclass(frozen=True)
@@ -221,6 +255,7 @@ class CommandInputs:
     max_turns: int | None = None
     options: Mapping[str, str] = field(default_factory=dict)
     program: str | None = None
+    vendors: tuple[VendorAddress, ...] = ()
     new_session: str = field(default_factory=lambda: str(uuid4()))
 
 
@@ -234,6 +269,13 @@ class Command:
     environment: dict[str, str] = field(repr=False)
     files: dict[str, str]
     session: str | None
+
+
+def _url_values(base_url: str | None) -> dict[str, str]:
+    if not base_url:
+        return {}
+    url = urlsplit(base_url)
+    return {"base_url": base_url, "origin": f"{url.scheme}://{url.netloc}", "path": url.path.strip("/")}
 
 
 def _flat(parts: Iterable[Part]) -> list[str]:

@@ -17,6 +17,7 @@ from evopolicygym.agents.usage import Usage
 from evopolicygym.config import StrictModel, read_toml, validate
 
 CLIENT: Final = "client"
+GATEWAY: Final = "gateway"
 PRICES: Final = "prices"
 UNKNOWN: Final = "unknown"
 KINDS: Final = ("input", "output", "cache_read", "cache_write")
@@ -40,8 +41,8 @@ class _PriceFile(StrictModel):
 
 @dataclass(frozen=True)
 class TurnCost:
-    """Dollars of one turn. ``source`` is ``client``, ``prices`` (then ``price`` is what the estimate used, for the
-    record), or ``unknown``."""
+    """Dollars of one turn. ``source`` is ``client``, ``gateway`` (the sum over its calls), ``prices`` (an estimate of
+    the whole turn), or ``unknown``. ``price`` is what an estimate used, for the record."""
 
     usd: float | None
     source: str
@@ -55,9 +56,11 @@ def load_prices(path: Path | None) -> dict[str, Price]:
 
 def cost(usage: Usage | None, model: str | None, prices: dict[str, Price] | None = None) -> TurnCost:
     """Return what a turn cost. ``prices`` of the user take precedence over those that ship."""
-    if usage is not None and usage.cost_usd is not None:
+    if usage is not None and usage.cost_usd is not None and usage.source != GATEWAY:
         return TurnCost(usage.cost_usd, CLIENT)
     price = price_of(model, prices or {})
+    if usage is not None and usage.cost_usd is not None:
+        return TurnCost(usage.cost_usd, GATEWAY, price.model_dump() if price else None)
     usd = _estimate(usage, price) if usage and price else None
     return TurnCost(None, UNKNOWN) if usd is None or price is None else TurnCost(usd, PRICES, price.model_dump())
 

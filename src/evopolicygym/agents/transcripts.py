@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from itertools import islice
 from pathlib import Path
@@ -23,6 +24,7 @@ from evopolicygym.files import open_file
 MAX_BYTES: Final = 256 << 20
 MAX_LINE_BYTES: Final = 8 << 20  # a parsed event takes up to a hundred times the size of its line
 MAX_EVENTS: Final = 500_000
+REPEATED: Final = 4  # clients print a text once when it begins and again when it is complete
 INPUT_KEYS: Final = frozenset({"input", "arguments", "args", "parameters", "command", "action", "calls"})
 OUTPUT_KEYS: Final = frozenset(
     {"output", "aggregated_output", "observation", "result", "toolResult", "tool_use_result"}
@@ -126,6 +128,31 @@ def read_transcript(run_folder: Path, turn: int) -> list[TranscriptEvent] | None
         return None
 
 
+def read_client_texts(run_folder: Path, turn: int) -> list[tuple[str, str]] | None:
+    """Read what one turn's events say, in order: (`call`, input of a tool), (`result`, output of a tool) or (`text`,
+    other text of the model). None: no transcript, or one without events."""
+    texts: list[tuple[str, str]] = []
+    try:
+        with open_file(run_folder, f"logs/agent/turn_{turn:03}.out", MAX_BYTES) as file:
+            for event in islice(_objects(file), MAX_EVENTS):
+                with suppress(RecursionError):
+                    texts += [pair for pair in _client_texts(event) if pair not in texts[-REPEATED:]]
+    except OSError:
+        return None
+    return texts or None
+
+
+def _client_texts(event: Any) -> Iterator[tuple[str, str]]:
+    tools = [("call" if is_input else "result", text) for is_input, text in _tool_texts(event, None)]
+    yield from ((kind, text) for kind, text in tools if text.strip())
+    is_users = values_at(event, "type")[:1] == ["user"] or values_at(event, "role")[:1] == ["user"]
+    if not tools and not is_users:
+        places = ("text", "item.text", "part.text", "message.content.*.text", "message.content.*.thinking", "result")
+        for text in (text for place in places for text in values_at(event, place)):
+            if isinstance(text, str) and text.strip():
+                yield "text", text
+
+
 def split_at_submissions(
     events: Sequence[TranscriptEvent], submissions: Sequence[int]
 ) -> list[list[TranscriptEvent]] | None:
@@ -173,15 +200,21 @@ def _amounts(parts: Sequence[Sequence[TranscriptEvent]], rule: RequestRule, kind
 
 
 def _events(file: BinaryIO) -> Iterator[TranscriptEvent]:
+    for event in _objects(file):
+        with suppress(RecursionError):
+            yield _event(event)
+
+
+def _objects(file: BinaryIO) -> Iterator[dict[str, Any]]:
     """Lines that are not JSON objects, or too large or too deeply nested to parse, are skipped."""
     while line := file.readline(MAX_LINE_BYTES):
         if line.lstrip().startswith(b"{"):
             try:
                 event = json.loads(line)
-                if isinstance(event, dict):
-                    yield _event(event)
             except (ValueError, RecursionError):
                 continue
+            if isinstance(event, dict):
+                yield event
 
 
 def _event(event: Any) -> TranscriptEvent:

@@ -8,11 +8,11 @@ import re
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from evopolicygym.agents import json_events
+from evopolicygym.agents.failures import TRANSIENT, FailureKind, TurnFailure, classify, make_failure
 from evopolicygym.agents.json_events import ReadingLimit
 from evopolicygym.agents.usage import Usage, UsageCounter
 
@@ -20,36 +20,11 @@ if TYPE_CHECKING:
     from evopolicygym.agents.definitions import Client, ExtractRule, FailureRule
 
 
-class FailureKind(StrEnum):
-    """Why a turn failed."""
-
-    AUTHENTICATION = "authentication"
-    RATE_LIMIT = "rate_limit"
-    PROVIDER = "provider"
-    TURN_LIMIT = "turn_limit"
-    TIMEOUT = "timeout"
-    LIMIT = "limit"
-    INTERRUPTED = "interrupted"
-    CLIENT = "client"
-
-
-TRANSIENT = frozenset({FailureKind.RATE_LIMIT, FailureKind.PROVIDER})
-
-
-@dataclass(frozen=True)
-class TurnFailure:
-    kind: FailureKind
-    text: str
-
-    @property
-    def is_transient(self) -> bool:
-        return self.kind in TRANSIENT
-
-
 @dataclass(frozen=True)
 class Turn:
     """How a turn ended. ``session`` resumes the conversation; ``text`` is the agent's last message; ``stop``: it wants
-    no more prompts; ``model``: the one that served it, as the client reports it."""
+    no more prompts; ``model``: the one that served it, as the client reports it; ``calls``: what the gateway says of
+    its calls to the model, beside their usage."""
 
     exit_code: int | None
     wall_s: float
@@ -59,39 +34,7 @@ class Turn:
     failure: TurnFailure | None = None
     stop: bool = False
     model: str | None = None
-
-
-TURN_LIMIT: Final = r"max(imum)?[ _-]?(session[ _-]?)?(turns|steps|iterations)|(turn|step) limit|LimitsExceeded"
-AUTHENTICATION: Final = (
-    r"\b40[13]\b|unauthori[sz]ed|authenticat|auth_error|not logged in|please log ?in|run /login"
-    r"|(invalid|missing|incorrect|expired|no).{0,20}(api.?key|credential)|api.?key.{0,20}(invalid|missing|not|required)"
-)
-RATE_LIMIT: Final = r"\b429\b|rate.?limit|too many requests|quota|usage limit"
-PROVIDER: Final = (
-    r"\b5\d\d\b|overloaded|high demand|internal server error|server_error|unavailable|bad gateway|disconnect"
-    r"|stream.{0,40}(clos|end|interrupt|cut|error)|connection|network|socket|timed? ?out|premature|terminated"
-    r"|ECONN\w+|ENOTFOUND|EAI_AGAIN|fetch failed|error (decoding|sending)|IncompleteRead"
-)
-PATTERNS: Final = (
-    (FailureKind.TURN_LIMIT, TURN_LIMIT),
-    (FailureKind.AUTHENTICATION, AUTHENTICATION),
-    (FailureKind.RATE_LIMIT, RATE_LIMIT),
-    (FailureKind.PROVIDER, PROVIDER),
-)
-# Positions in files, as in tracebacks: their numbers are not HTTP statuses.
-FILE_POSITIONS: Final = r"\b(line|column|char) \d+|\.[cm]?(py|js|ts|sh|go|rs):\d+(:\d+)?"
-MAX_FAILURE_CHARACTERS: Final = 2000
-
-
-def classify(text: str) -> FailureKind:
-    text = re.sub(FILE_POSITIONS, "", text)
-    kinds = (kind for kind, pattern in PATTERNS if re.search(pattern, text, re.IGNORECASE))
-    return next(kinds, FailureKind.CLIENT)
-
-
-def make_failure(text: str, kind: FailureKind | None = None) -> TurnFailure:
-    text = text.strip()
-    return TurnFailure(kind or classify(text), text[-MAX_FAILURE_CHARACTERS:])
+    calls: dict[str, Any] | None = None
 
 
 SESSION: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,127}")  # it becomes an argument and part of a path
@@ -147,7 +90,7 @@ class _Reader:
         self.session = self.served = self.last = ""
         self.text: deque[str] = deque(maxlen=MAX_TEXT_PIECES if client.joins_text else 1)
         self.counters = [UsageCounter(meter) for meter in client.usage]
-        self.reported: tuple[str, FailureKind | None] | None = None
+        self.reported: TurnFailure | None = None
         self.done = self.has_events = False
 
     def read_line(self, line: str) -> None:
@@ -194,13 +137,24 @@ def _pick(rules: Iterable[ExtractRule], event: Any, line: str) -> str:
     return ""
 
 
-def _reported_failure(rules: Iterable[FailureRule], event: Any, file: str) -> tuple[str, FailureKind | None] | None:
-    """Return the text of a reported failure, and its kind if the rule has one."""
+def _reported_failure(rules: Iterable[FailureRule], event: Any, file: str) -> TurnFailure | None:
+    """Return the failure that an event of the output, or of a session file, reports."""
     for rule in rules:
-        if rule.file == file and json_events.event_matches(event, rule.where):
-            text = json_events.text_at(event, rule.at)
-            if re.search(rule.matches, text):
-                return text, rule.kind
+        if rule.line or rule.file != file or not json_events.event_matches(event, rule.where):
+            continue
+        if any(json_events.values_at(event, path) for path in rule.lacks):
+            continue
+        text = json_events.text_at(event, rule.at)
+        if re.search(rule.matches, text):
+            return make_failure(rule.kind or classify(text, rule.otherwise), text)
+    return None
+
+
+def _failure_in_stderr(rules: Iterable[FailureRule], stderr: str) -> TurnFailure | None:
+    """Return the last failure that the client reports on its standard error, by rules with ``line``."""
+    for rule in rules:
+        if rule.line and (texts := [match[1] for match in re.finditer(rule.line, stderr, re.MULTILINE)]):
+            return make_failure(rule.kind or classify(texts[-1], rule.otherwise), texts[-1])
     return None
 
 
@@ -211,31 +165,33 @@ def _usage(reader: _Reader, before: Usage | None) -> Usage | None:
 
 
 def _failure(client: Client, reader: _Reader, process: ProcessExit) -> TurnFailure | None:
+    """Return why the turn failed, None if it did not. Text that no rule of the client names as an error is shown, not
+    classified: it may be the output of a tool, or anything that a user's program prints."""
     if reader.reported:
-        return make_failure(*reader.reported)
+        return reader.reported
     if process.exit_code is None:
         return _killed(client, reader, process)
     if kind := client.exit_codes.get(str(process.exit_code)):
-        return make_failure(_last_stderr_lines(process) or f"exit code {process.exit_code}", kind)
+        return make_failure(kind, _last_stderr_lines(process) or f"exit code {process.exit_code}")
+    if not process.exit_code and (reader.done or not client.done):
+        return None
+    if failure := _failure_in_stderr(client.failure, process.stderr_tail):
+        return failure
+    words = _last_stderr_lines(process) or _cut(reader.last)  # a script may print errors to standard output
     if client.done and not reader.done:
-        words = _last_stderr_lines(process) or _cut(reader.last)
         code = process.exit_code
-        text = f"the client exited with code {code} without reporting the end of the turn: {words}"
-        return make_failure(text, classify(words))
-    if process.exit_code:  # a script may print errors to standard output
-        return make_failure(_last_stderr_lines(process) or _cut(reader.last) or f"exit code {process.exit_code}")
-    return None
+        words = f"the client exited with code {code} without reporting the end of the turn: {words}"
+    return make_failure(FailureKind.CLIENT, words or f"exit code {process.exit_code}")
 
 
 def _killed(client: Client, reader: _Reader, process: ProcessExit) -> TurnFailure:
-    """Return the failure of a killed turn. If the last line says that the client was waiting for its provider, that is
-    the cause."""
-    reported = _reported_failure(client.waiting, json_events.parse_event(reader.last) or {}, "")
-    waiting = make_failure(*reported) if reported else None
+    """Return the failure of a killed turn. If the client's last words are that it waits for its provider, that is the
+    cause."""
+    waiting = _reported_failure(client.waiting, json_events.parse_event(reader.last) or {}, "")
+    waiting = waiting or _failure_in_stderr(client.waiting, process.stderr_tail)
     words = waiting.text if waiting else _last_stderr_lines(process, 1)
-    kind = waiting.kind if waiting else classify(words)
-    return make_failure(f"killed when its time was over; last output: {words}",
-                   kind if kind in TRANSIENT else FailureKind.TIMEOUT)  # fmt: skip
+    kind = waiting.kind if waiting and waiting.kind in TRANSIENT else FailureKind.TIMEOUT
+    return make_failure(kind, f"killed when its time was over; last output: {words}")
 
 
 def _last_stderr_lines(process: ProcessExit, count: int = 5) -> str:

@@ -15,7 +15,8 @@ class Usage:
     """Tokens and dollars of one turn. None: unknown, which is not zero. The three inputs never overlap. ``output`` is
     all output; ``reasoning`` is the part of it that was reasoning, if the client reports it (not all do, so outputs
     without reasoning could not be compared). ``source``: ``client`` (its output), ``file`` (its session file) or
-    ``proxy``."""
+    ``gateway`` (the calls themselves, as the model gateway saw them). ``requests``: calls for an answer, which only the
+    gateway counts."""
 
     fresh_input: int | None = None
     cache_read: int | None = None
@@ -23,6 +24,7 @@ class Usage:
     output: int | None = None
     reasoning: int | None = None
     cost_usd: float | None = None
+    requests: int | None = None
     source: str = "client"
 
     def since(self, before: Usage | None) -> Usage:

@@ -14,10 +14,10 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, Final
 
-from evopolicygym.analysis.diagnostics import CodeSize, Diagnosis, diagnose
+from evopolicygym.analysis.diagnostics import CodeSize, Diagnosis, count_edits, diagnose
 from evopolicygym.analysis.edits.kinds import EDITS, EditKind, SizeClass
 from evopolicygym.analysis.edits.timeline import TimelineEvent
-from evopolicygym.analysis.gain import gain_columns
+from evopolicygym.analysis.gain import CurveMeans, LearningCurve, curve_means, gain_columns
 from evopolicygym.analysis.loading import CopyCheck, Skipped, analyze_folder, find_run_folders
 from evopolicygym.analysis.spending import files_opened
 from evopolicygym.analysis.stats.hit_rates import HitCount, HitRate, hit_rate
@@ -53,7 +53,7 @@ def analyze_runs(paths: Sequence[Path]) -> AnalyzedRuns:
 @dataclass(frozen=True)
 class EntrantSummary:
     """Summary of one entrant under one set of conditions, on the tasks of one demand or on ``all``. ``structure`` has
-    means over the selected code."""
+    means over the selected code, ``learning`` those over the learning curves of each task."""
 
     conditions: str
     entrant: str
@@ -64,6 +64,7 @@ class EntrantSummary:
     edits: dict[EditKind, HitRate]
     sizes: dict[SizeClass, HitRate]
     structure: dict[str, float] | None
+    learning: dict[str, CurveMeans]
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -148,7 +149,15 @@ def _summarize(conditions: str, tasks: str, runs: Sequence[Diagnosis]) -> Entran
         edits={kind: hit_rate([run.edits[kind] for run in runs]) for kind in EDITS},
         sizes={size: _rate_of_size(runs, size) for size in SizeClass},
         structure=_mean_code_size([run.structure.selected for run in runs if run.structure.selected]),
+        learning=_learning(runs),
     )
+
+
+def _learning(runs: Sequence[Diagnosis]) -> dict[str, CurveMeans]:
+    curves: dict[str, list[LearningCurve | None]] = defaultdict(list)
+    for run in runs:
+        curves[run.summary.task].append(run.learning)
+    return {task: curve_means(members) for task, members in sorted(curves.items())}
 
 
 def _rate_of_size(runs: Sequence[Diagnosis], size: SizeClass) -> HitRate:
@@ -156,8 +165,7 @@ def _rate_of_size(runs: Sequence[Diagnosis], size: SizeClass) -> HitRate:
 
 
 def _count_size(events: Sequence[TimelineEvent], size: SizeClass) -> HitCount:
-    hits = [event.hit for event in events if event.size is size]
-    return HitCount(len(hits), sum(hits))
+    return count_edits(event for event in events if event.size is size)
 
 
 def _mean_code_size(sizes: Sequence[CodeSize]) -> dict[str, float] | None:
@@ -171,7 +179,8 @@ def _mean_code_size(sizes: Sequence[CodeSize]) -> dict[str, float] | None:
 def flat_row(run: Diagnosis) -> FlatRow:
     """Return one row of plain values for a run; None is unknown."""
     gains = gain_columns(run.gain, run.learning)
-    return asdict(run.summary) | _spending(run) | gains | _progress(run) | _edits(run) | _structure(run)
+    summary = asdict(run.summary) | {"not_recorded": "; ".join(run.summary.not_recorded)}
+    return summary | _spending(run) | gains | _progress(run) | _edits(run) | _structure(run)
 
 
 def _spending(run: Diagnosis) -> FlatRow:
@@ -199,7 +208,13 @@ def _progress(run: Diagnosis) -> FlatRow:
 def _edits(run: Diagnosis) -> FlatRow:
     numbers = {f"{kind}_edits": count.n for kind, count in run.edits.items()}
     hits = {f"{kind}_hits": count.hits for kind, count in run.edits.items()}
-    return numbers | hits | {"phases": len(run.phases), "unresolved_imports": len(run.unresolved_imports)}
+    of_run = {
+        "inert_edits": sum(event.inert is True for event in run.timeline),
+        "exact_returns": sum(event.exact_return for event in run.timeline),
+        "phases": len(run.phases),
+        "unresolved_imports": len(run.unresolved_imports),
+    }
+    return numbers | hits | of_run
 
 
 def _structure(run: Diagnosis) -> FlatRow:

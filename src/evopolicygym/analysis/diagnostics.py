@@ -53,7 +53,8 @@ class CodeSizes:
 @dataclass(frozen=True)
 class RunSummary:
     """Identity and outcome of a run. A run served by hand has no agent. ``candidates``: number of distinct checkpoints
-    that hidden validation chose among. ``conditions``: how they differ from the default ones."""
+    that hidden validation chose among. ``conditions``: how they differ from the default ones. ``not_recorded``:
+    what the original of an imported run lacks."""
 
     folder: str
     id: str
@@ -72,6 +73,7 @@ class RunSummary:
     validation_mean: float | None
     heldout_mean: float | None
     candidates: int
+    not_recorded: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -121,8 +123,19 @@ def diagnose(opened: RunFolder) -> Diagnosis:
 
 
 def count_hits(events: Iterable[TimelineEvent], kind: EditKind) -> HitCount:
-    hits = [event.hit for event in events if event.kind is kind]
-    return HitCount(len(hits), sum(hits))
+    """Count the edits of one kind and their hits."""
+    return count_edits(event for event in events if event.kind is kind)
+
+
+def count_edits(edits: Iterable[TimelineEvent]) -> HitCount:
+    listed = list(edits)
+    beyond = [event.beyond_noise for event in listed if event.beyond_noise is not None]
+    return HitCount(
+        n=len(listed),
+        hits=sum(event.hit for event in listed),
+        expected=sum(event.chance or 0.0 for event in listed),
+        beyond_noise=sum(beyond) if len(beyond) == len(listed) else None,
+    )
 
 
 def _summary(folder: str, run: RunRecord) -> RunSummary:
@@ -146,6 +159,7 @@ def _summary(folder: str, run: RunRecord) -> RunSummary:
         validation_mean=outcome.validation_mean,
         heldout_mean=outcome.heldout.mean if outcome.heldout else None,
         candidates=len(candidates(run)),
+        not_recorded=tuple(run.imported.not_recorded) if run.imported else (),
     )
 
 

@@ -54,6 +54,15 @@ def format_with_interval(estimate: Number | None, digits: int = 3) -> str:
     return f"{estimate.value:.{digits}f}{suffix}"
 
 
+def format_number_with_interval(estimate: Number | None, digits: int = 4) -> str:
+    """Return a return with its interval, with so many significant digits."""
+    if estimate is None:
+        return UNKNOWN
+    interval = estimate.interval
+    suffix = "" if interval is None else f" [{interval.low:.{digits}g}, {interval.high:.{digits}g}]"
+    return f"{estimate.value:.{digits}g}{suffix}"
+
+
 def format_ranks(ranks: RankInterval) -> str:
     return f"{ranks.first}" if ranks.first == ranks.last else f"{ranks.first}-{ranks.last}"
 

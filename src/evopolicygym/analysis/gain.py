@@ -6,13 +6,13 @@ the score of the selected submission minus that of the first. docs/scoring.md de
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
-from evopolicygym.analysis.scores import Matrix, mean, mean_if_known
+from evopolicygym.analysis.scores import Matrix, mean
 from evopolicygym.analysis.stats.estimates import (
     ONE_RUN,
     Estimate,
@@ -106,7 +106,8 @@ def _hidden_results(run: RunRecord) -> tuple[Pair | None, Pair | None]:
 
 
 def _pair(first: Result | None, selected: Result | None) -> Pair | None:
-    return None if first is None or selected is None else (first, selected)
+    """Return the results if both have returns: of imported runs only means may be recorded."""
+    return (first, selected) if first and selected and first.returns and selected.returns else None
 
 
 def _gain(pair: Pair, scale: Scale | None) -> Gain:
@@ -221,13 +222,32 @@ def gain_columns(gain: RunGain, curve: LearningCurve | None) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
+class CurveMeans:
+    """Means over the learning curves of several runs, with intervals over runs: one run has none. A number is None
+    where one run lacks it."""
+
+    runs: int
+    area: Number | None
+    at: dict[int, Number | None]
+
+
+def curve_means(curves: Sequence[LearningCurve | None]) -> CurveMeans:
+    """Average the learning curves of runs of one entrant on one task, under one comparable_id."""
+    return CurveMeans(
+        runs=len(curves),
+        area=_mean_of_runs(curve.area if curve else None for curve in curves),
+        at={mark: _mean_of_runs(curve.at[mark] if curve else None for curve in curves) for mark in EPISODES},
+    )
+
+
+@dataclass(frozen=True)
 class EntrantGain:
     """Means over the runs of one entrant on one task.
 
     ``first``, ``gain`` and ``share`` are on held-out and cover the ``measured`` runs whose first submission was
     measured there; ``scope`` says what the interval of ``gain`` is over. On validation the selected submission was
-    chosen for its mean: that gain is optimistic. ``area``, ``at`` and ``curve`` are None where one run has no number.
-    ``curve``: mean normalised height from so many episodes on.
+    chosen for its mean: that gain is optimistic. ``area``, ``at`` and ``curve`` are None where one run has no number;
+    the intervals of ``area`` and ``at`` are over runs. ``curve``: mean normalised height from so many episodes on.
     ``unchanged`` of ``started`` runs with an ``ok`` submission never changed their policy after it.
     """
 
@@ -241,21 +261,23 @@ class EntrantGain:
     share: float | None
     validation_first: float | None
     validation_gain: Number | None
-    area: float | None
-    at: dict[int, float | None]
+    area: Number | None
+    at: dict[int, Number | None]
     curve: tuple[tuple[int, float], ...] | None
 
 
 @dataclass(frozen=True)
 class GainDifference:
     """The worth of the feedback to two entrants on one task, on held-out, and the first's gain minus the second's,
-    paired by case. ``scope`` says what the interval of the difference is over."""
+    paired by case. ``scope`` says what the interval of the difference is over. The intervals of the areas and of their
+    difference are over runs."""
 
     firsts: tuple[float | None, float | None]
     gains: tuple[float | None, float | None]
     difference: Number | None
     scope: str
-    areas: tuple[float | None, float | None]
+    areas: tuple[Number | None, Number | None]
+    area_difference: Number | None
 
 
 def gain_difference(first: Sequence[RunRecord], second: Sequence[RunRecord]) -> GainDifference | None:
@@ -271,7 +293,29 @@ def gain_difference(first: Sequence[RunRecord], second: Sequence[RunRecord]) -> 
         difference=Number(estimate.value, None) if estimate and estimate.one_run else _number(estimate),
         scope=ONE_RUN if estimate and estimate.one_run else _scope(estimate),
         areas=(mine.area, theirs.area),
+        area_difference=_area_difference(first, second),
     )
+
+
+def _area_difference(first: Sequence[RunRecord], second: Sequence[RunRecord]) -> Number | None:
+    columns = [
+        _by_run(curve.area if curve else None for curve in map(learning_curve, runs)) for runs in (first, second)
+    ]
+    mine, theirs = columns
+    return None if mine is None or theirs is None else _number(estimate_difference(mine, theirs))
+
+
+def _by_run(values: Iterable[float | None]) -> Matrix | None:
+    """Return one number of each run as runs x 1; None where a run has none."""
+    numbers = list(values)
+    known = [number for number in numbers if number is not None]
+    return np.array(known, dtype=np.float64)[:, None] if len(known) == len(numbers) else None
+
+
+def _mean_of_runs(values: Iterable[float | None]) -> Number | None:
+    """Return the mean with its interval over runs, None where a run has no number. One run has no interval."""
+    column = _by_run(values)
+    return None if column is None else _number(estimate_score(column))
 
 
 def entrant_gain(runs: Sequence[RunRecord]) -> EntrantGain | None:
@@ -279,7 +323,7 @@ def entrant_gain(runs: Sequence[RunRecord]) -> EntrantGain | None:
     if not runs:
         return None
     gains, curves = [run_gain(run) for run in runs], [learning_curve(run) for run in runs]
-    pairs = [_hidden_results(run) for run in runs]
+    means, pairs = curve_means(curves), [_hidden_results(run) for run in runs]
     validation, heldout = (_estimate([pair[split] for pair in pairs]) for split in (0, 1))
     measured = [gain.heldout for gain in gains if gain.heldout]
     return EntrantGain(
@@ -293,8 +337,8 @@ def entrant_gain(runs: Sequence[RunRecord]) -> EntrantGain | None:
         share=_share(measured, scale_of(runs[0])),
         validation_first=_mean_first([gain.validation for gain in gains if gain.validation]),
         validation_gain=_number(validation),
-        area=mean_if_known(curve.area if curve else None for curve in curves),
-        at={mark: mean_if_known(curve.at[mark] if curve else None for curve in curves) for mark in EPISODES},
+        area=means.area,
+        at=means.at,
         curve=_mean_curve(curves, scale_of(runs[0])),
     )
 

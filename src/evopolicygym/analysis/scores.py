@@ -21,6 +21,7 @@ from evopolicygym.run_record import OutcomeKind, Repeat, RunRecord, RunStatus
 Returns = Sequence[float]
 Matrix = NDArray[np.float64]
 PROVIDER_DOWN: Final = "provider_down"  # a value of ``closed_because`` that is not the agent's fault
+UNKNOWN_FAMILY: Final = "unknown"  # of the task of an imported run that no collection of ours has
 AGAIN: Final = "to be run again"
 RANDOM: Final = "random policy"
 BY_HAND: Final = "by hand"
@@ -57,6 +58,8 @@ def _missing(run: RunRecord) -> str | None:
         return unfinished_reason(run.status)
     if run.outcome.kind is OutcomeKind.JUDGE_FAULT:
         return f"the judge failed{f' ({run.outcome.cause})' if run.outcome.cause else ''}; {AGAIN}"
+    if run.imported and (reason := _missing_in_original(run)):
+        return reason
     if run.outcome.kind is OutcomeKind.SCORED:
         played = len(run.outcome.heldout.returns) if run.outcome.heldout else 0
         wanted = run.options.heldout_cases
@@ -66,6 +69,16 @@ def _missing(run: RunRecord) -> str | None:
             return f"the judge failed on every submission; {AGAIN}"
         if run.times.closed_because == PROVIDER_DOWN:
             return f"closed before any submission: {PROVIDER_DOWN}; {AGAIN}"
+    return None
+
+
+def _missing_in_original(run: RunRecord) -> str | None:
+    """Return why an imported run has no score: what the original did not record cannot be played again."""
+    outcome = run.outcome
+    if outcome and outcome.heldout and not outcome.heldout.returns:
+        return f"imported: its held-out mean {outcome.heldout.mean:g} is recorded, but not its returns"
+    if outcome and outcome.kind is OutcomeKind.NO_OK_SUBMIT and run.task.family == UNKNOWN_FAMILY:
+        return "imported: nothing was selected, and the failure return of its task is not recorded"
     return None
 
 

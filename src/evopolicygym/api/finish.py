@@ -183,9 +183,11 @@ def verify(
     from evopolicygym.execution.slots import check_jobs
     from evopolicygym.run_paths import RunPaths
     from evopolicygym.runs import verify as checks
+    from evopolicygym.runs.run_status import refuse_imported
     from evopolicygym.runs.settings import IsolationChoice
 
     root, paths = Path(folder), RunPaths(Path(folder))
+    refuse_imported(paths)
     if not os.path.lexists(paths.ledger) and not os.path.lexists(paths.record):
         raise UserError(f"{root} holds no run", "Name the folder of a run: the one with run.json and ledger.jsonl.")
     count = checked_jobs(jobs)

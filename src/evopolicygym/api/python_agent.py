@@ -25,13 +25,15 @@ from types import TracebackType
 from typing import IO, Any, Final, NoReturn, Self
 
 from evopolicygym.agents import home
-from evopolicygym.agents.turn import FailureKind, Turn, TurnFailure
+from evopolicygym.agents.failures import FailureKind, TurnFailure
+from evopolicygym.agents.turn import Turn
 from evopolicygym.api.agent_source import AgentFunction, check_same_source, source_hash
 from evopolicygym.api.workspace import RunClosed, Workspace
 from evopolicygym.errors import UserError
 from evopolicygym.run_paths import RunPaths
 from evopolicygym.runs import workspace
 from evopolicygym.runs.agent_limits import TurnProgress
+from evopolicygym.runs.agent_loop import RateLimitGroup
 from evopolicygym.runs.agent_output import STDERR_LIMIT, STDOUT_LIMIT, Redactor, StreamCopy, open_plain
 from evopolicygym.runs.agent_process import POLL_S, Heartbeat, TurnRequest, start_failure
 from evopolicygym.runs.agent_setup import SEED, secret_values
@@ -236,7 +238,7 @@ class PythonAgentSetup:
         held = {"level": stands.level, "network": stands.network, "residues": (*RESIDUES, *stands.residues)}
         return {"agent": agent, "agent_isolation": held}
 
-    def make_runner(self, paths: RunPaths, api_url: str) -> PythonAgent:
+    def make_runner(self, paths: RunPaths, api_url: str, rate_limits: RateLimitGroup) -> PythonAgent:
         seed = {SEED: str(self.settings.seed)}
         environment = workspace.agent_environment(paths, api_url) | seed
         return PythonAgent(self._host, paths, environment, secret_values(self.settings))

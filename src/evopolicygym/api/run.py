@@ -55,6 +55,10 @@ def run(
     folder: PathLike | None = None,
     model: str | None = None,
     model_url: str | None = None,
+    model_ca: PathLike | None = None,
+    model_headers: Mapping[str, str] | None = None,
+    model_patience: float = 10.0,
+    gateway: bool = True,
     options: Mapping[str, str] | None = None,
     seeds: SeedsName = "sealed",
     seal_key: PathLike | None = None,
@@ -78,6 +82,7 @@ def run(
     max_hours: float | None = 24.0,
     max_tokens: int | None = None,
     max_cost: float | None = None,
+    max_requests: int | None = None,
     max_retries: int = 8,
     max_silence: float | None = 60.0,
     prices: PathLike | None = None,
@@ -111,7 +116,12 @@ def run(
         agent_network, agent_env, agent_hosts, show: What the agent can reach: the network, variables by name, more
             hosts, files and folders.
         json_lines: Talk to a command in JSON lines (docs/agents.md).
-        max_turns, max_hours, max_tokens, max_cost, max_retries, max_silence: Limits of the agent; the last in minutes.
+        model_ca, model_headers: Certificates that the gateway trusts at that address, and headers that it adds: the
+            names of variables that hold the values, by header.
+        model_patience: Minutes that the gateway waits out rate limits and outages of the provider in one call.
+        gateway: Carry calls to the model, and keep the key from the agent (docs/agents.md).
+        max_turns, max_hours, max_tokens, max_cost, max_requests, max_retries, max_silence: Limits of the agent; the
+            last in minutes.
         prices: A price file of your own.
         jobs, engine, ray_address: Episodes at a time, and where: ``local`` or ``ray``.
         progress: Called with a ``RunProgress`` whenever it changes, from a thread of its own.

@@ -145,8 +145,8 @@ def _block(
         "selected": outcome is not None and submission is not None and outcome.submission == submission,
         "case": cases or range(len(result.returns)),
         "return": result.returns,
-        "length": result.lengths,
-        "error": result.errors,
+        "length": result.lengths or None,
+        "error": result.errors or None,
     }
 
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from evopolicygym.analysis.analyze import EntrantSummary, summarize_entrants
+from evopolicygym.analysis.analyze import ALL, EntrantSummary, summarize_entrants
 from evopolicygym.analysis.diagnostics import CodeSize, Diagnosis
 from evopolicygym.analysis.edits.kinds import EDITS, PAPER_EDITS, SizeClass
 from evopolicygym.analysis.formatting import (
@@ -22,6 +22,8 @@ from evopolicygym.analysis.formatting import (
     format_gain,
     format_interval,
     format_number,
+    format_number_with_interval,
+    format_with_interval,
 )
 from evopolicygym.analysis.gain import EPISODES
 from evopolicygym.analysis.spending import files_opened
@@ -64,6 +66,8 @@ GAIN_TITLE = (
 )
 GAIN_HEADER = ("run", "first", "gain", "95 % over cases", "share", "area from 0", "changed")
 GAIN_OPTIONAL = ("share", "changed")
+CURVE_TITLE = "learning curves: means over the runs of an agent on a task, with 95 % intervals over runs"
+CURVE_HEADER = ("conditions", "agent", "task", "runs", "area from 0")
 TOKEN_HEADER = (
     "run",
     "turns",
@@ -75,9 +79,12 @@ TOKEN_HEADER = (
     "median output",
     "files opened",
 )
-EDIT_HEADER = ("run", *EDITS, "phases")
-EDIT_OPTIONAL = ("unknown", "cosmetic", "phases")
-RATE_HEADER = ("conditions", "agent", "tasks", "runs", "edit", "hits", "number", "rate", "low", "high", "interval of")
+EDIT_HEADER = ("run", *EDITS, "inert", "exact returns", "phases")
+EDIT_OPTIONAL = ("unknown", "cosmetic", "phases", "exact returns", "inert")
+RATE_HEADER = (
+    *("conditions", "agent", "tasks", "runs", "edit", "hits", "number", "rate", "low", "high", "by chance"),
+    *("beyond noise", "interval of"),
+)
 RATE_OPTIONAL = ("hits", "runs")
 SIZE_HEADER = ("conditions", "agent", "tasks", *SizeClass)
 SHAPE_HEADER = ("conditions", "agent", "tasks", *(field.name for field in fields(CodeSize)))
@@ -119,6 +126,8 @@ def _show_runs(runs: Sequence[Diagnosis]) -> None:
     _table(GAIN_TITLE, header, [_gain(run, marks) for run in runs], GAIN_OPTIONAL)
     print_text(_unchanged(runs))
     print_text()
+    if curves := _curves(summaries, marks):
+        _table(CURVE_TITLE, (*CURVE_HEADER, *(f"at {mark}" for mark in marks)), curves, ("runs",))
     _table("progress of the best validation mean", PROGRESS_HEADER, [_progress(run) for run in runs])
     _table("tokens, and feedback files opened between submissions", TOKEN_HEADER, [_tokens(run) for run in runs])
     _table("edits: hits / number, by kind", EDIT_HEADER, [_edits(run) for run in runs], EDIT_OPTIONAL)
@@ -130,6 +139,8 @@ def _show_runs(runs: Sequence[Diagnosis]) -> None:
     )
     _table("hits / number by edit size", SIZE_HEADER, [_sizes(group) for group in summaries])
     _table("structure of the selected bundles, means", SHAPE_HEADER, [_shape(group) for group in summaries])
+    if missing := dict.fromkeys(text for run in runs for text in run.summary.not_recorded):
+        print_text(f"not recorded in imported runs: {', '.join(missing)}")
 
 
 def _run(run: Diagnosis) -> Sequence[str]:
@@ -163,6 +174,16 @@ def _gain(run: Diagnosis, marks: Sequence[int]) -> Sequence[str]:
         {True: "never", False: "yes", None: UNKNOWN}[run.gain.unchanged],
         *(format_number(curve.at[mark] if curve else None) for mark in marks),
     )
+
+
+def _curves(summaries: Sequence[EntrantSummary], marks: Sequence[int]) -> list[Sequence[str]]:
+    """Return the means over learning curves, where an entrant has several runs of a task."""
+    return [
+        (group.conditions, group.entrant, task, str(means.runs), format_with_interval(means.area),
+         *(format_number_with_interval(means.at[mark]) for mark in marks))
+        for group in summaries if group.tasks != ALL
+        for task, means in group.learning.items() if means.runs > 1
+    ]  # fmt: skip
 
 
 def _unchanged(runs: Sequence[Diagnosis]) -> str:
@@ -203,7 +224,10 @@ def _tokens(run: Diagnosis) -> Sequence[str]:
 
 
 def _edits(run: Diagnosis) -> Sequence[str]:
-    return (_name(run), *(f"{rate.hits}/{rate.n}" for rate in run.edits.values()), str(len(run.phases)))
+    inert = [event.inert for event in run.timeline if event.inert is not None]
+    returns = sum(event.exact_return for event in run.timeline)
+    kinds = (f"{rate.hits}/{rate.n}" for rate in run.edits.values())
+    return (_name(run), *kinds, str(sum(inert)) if inert else UNKNOWN, str(returns), str(len(run.phases)))
 
 
 def _rates(summaries: Sequence[EntrantSummary]) -> list[Sequence[str]]:
@@ -217,7 +241,8 @@ def _rates(summaries: Sequence[EntrantSummary]) -> list[Sequence[str]]:
 
 def _rate(rate: HitRate) -> Sequence[str]:
     about = UNKNOWN if not rate.runs else "this run alone" if rate.runs == 1 else "runs"
-    return str(rate.hits), str(rate.n), _percent(rate.rate), _percent(rate.low), _percent(rate.high), about
+    rates = (_percent(value) for value in (rate.rate, rate.low, rate.high, rate.by_chance))
+    return str(rate.hits), str(rate.n), *rates, format_number(rate.beyond_noise), about
 
 
 def _sizes(group: EntrantSummary) -> Sequence[str]:

@@ -32,7 +32,8 @@ LEVEL = f"{CONFIDENCE_LEVEL:.0%} interval"
 COLUMNS = ("task", "runs", "first", "second", "difference", LEVEL, "p", "p (Holm)", "interval of")
 OPTIONAL = ("p", "runs", "second", "first")  # either score follows from the other and the difference
 BESIDE = ("task", "P(improvement)", "correlation by case", "pairing factor", "runs needed")
-GAINS = ("task", "gain, first", "gain, second", "difference", LEVEL, "area, first", "area, second", "interval of")
+GAINS = ("task", "gain, first", "gain, second", "difference", LEVEL, "interval of")
+AREAS = ("task", "area, first", "area, second", "difference of areas")
 OVERALL = (
     "overall, normalised",
     "difference",
@@ -78,7 +79,8 @@ def show_pairs(
             f"runs and tasks needed: to find a difference of {effect:g} of the scale with a probability of "
             f"{POWER:.0%}, if the variances are as estimated, and over their 80% intervals"
         )
-        print_text("gain: selected minus first submission on held-out; area: under the normalised curve from episode 0")
+        print_text("gain: selected minus first submission on held-out")
+        print_text(f"area: under the normalised learning curve from episode 0 [{LEVEL} over runs]")
 
 
 def _show_pair(pair: PairComparison, differing: Sequence[str], gaps: Sequence[KnowledgeGap]) -> None:
@@ -92,7 +94,10 @@ def _show_pair(pair: PairComparison, differing: Sequence[str], gaps: Sequence[Kn
         print_table(COLUMNS, [*map(_task, pair.tasks)], optional=OPTIONAL, remarks="interval of")
         print_table(BESIDE, [*map(_beside, pair.tasks)], optional=("pairing factor",))
         gains = [_gain(task.task, task.gain) for task in pair.tasks if task.gain]
-        print_table(GAINS, gains, optional=("area, first", "area, second"), remarks="interval of")
+        print_table(GAINS, gains, remarks="interval of")
+        areas = [_areas(task.task, task.gain) for task in pair.tasks if task.gain and any(task.gain.areas)]
+        if areas:
+            print_table(AREAS, areas)
     for task, reason in pair.not_compared.items():
         gap = "; its knowledge gap is below" if is_in_gap(pair, task, gaps) else ""
         print_text(f"  not compared: {task}: {reason}{gap}")
@@ -144,9 +149,12 @@ def _gain(task: str, gain: GainDifference) -> tuple[str, ...]:
         *map(format_gain, gain.gains),
         format_gain(difference.value if difference else None),
         format_interval(difference.interval if difference else None),
-        *map(format_fixed, gain.areas),
         gain.scope,
     )
+
+
+def _areas(task: str, gain: GainDifference) -> tuple[str, ...]:
+    return (task, *map(format_with_interval, gain.areas), format_with_interval(gain.area_difference))
 
 
 def _needed(low: int | None, typical: int | None, high: int | None) -> str:

@@ -45,6 +45,8 @@ COMMANDS: Final = {
     "compare": "compare:compare",
     "analyze": "analyze:analyze",
     "report": "report:report",
+    "transcript": "transcript:transcript",
+    "import": "import_runs:import_command",
     "reproduce": "reproduce:reproduce",
     "docs": "docs:docs",
     "doctor": "doctor:doctor",
@@ -57,6 +59,7 @@ COMMANDS: Final = {
 _OPTIONS_OF_VALUE: Final = {
     "N": "--jobs --seed --max-turns --max-tokens --max-retries --budget --validation-cases --heldout-cases "
     "--max-candidates --parallel-runs",
+    "COLUMNS": "--width",
     "HOURS": "--max-hours",
     "MINUTES": "--max-silence",
     "DOLLARS": "--max-cost",

@@ -59,6 +59,18 @@ def run(
     ] = "tuner",
     model: Annotated[str | None, typer.Option(help="Model, as the agent's client names it.")] = None,
     model_url: Annotated[str | None, typer.Option(help="Base URL of the model's API, if not the default.")] = None,
+    model_ca: Annotated[
+        Path | None, typer.Option(help="File with certificates (PEM) to trust at the model's API, too.")
+    ] = None,
+    model_header: Annotated[
+        list[str] | None, typer.Option(help="NAME=VARIABLE: a header of calls to the model. Repeatable.")
+    ] = None,
+    model_patience: Annotated[
+        float, typer.Option(help="Maximum minutes to wait out rate limits and outages in one call to the model.")
+    ] = 10.0,
+    gateway: Annotated[
+        bool, typer.Option("--gateway/--no-gateway", help="Carry calls to the model and keep the key from the agent.")
+    ] = True,
     option: Annotated[
         list[str] | None, typer.Option(help="NAME=VALUE: an option of the agent's client. Repeatable.")
     ] = None,
@@ -87,6 +99,7 @@ def run(
     max_hours: Annotated[float, typer.Option(help="Maximum working time of the agent in hours.")] = 24.0,
     max_tokens: Annotated[int | None, typer.Option(help="Maximum number of tokens, including cached ones.")] = None,
     max_cost: Annotated[float | None, typer.Option(help="Maximum cost of the agent in dollars.")] = None,
+    max_requests: Annotated[int | None, typer.Option(help="Maximum number of calls to the model.")] = None,
     max_retries: Annotated[int, typer.Option(help="Maximum consecutive retries after provider errors.")] = 8,
     max_silence: Annotated[float, typer.Option(help="Maximum minutes without output from the client.")] = 60.0,
     prices: Annotated[
@@ -124,7 +137,11 @@ def run(
         return
     if task is None:
         raise UserError("no task is given", "For example: evopolicygym run core16/acrobot --agent tuner")
-    options |= {"options": dict(_option(text) for text in option or []), "agent_hosts": agent_host}
+    options |= {
+        "options": dict(_pair(text, "--option NAME=VALUE") for text in option or []),
+        "agent_hosts": agent_host,
+        "model_headers": dict(_pair(text, "--model-header NAME=VARIABLE") for text in model_header or []),
+    }
     settings = agent_settings(agent, command or [], options, flags=True)
     given = given_settings(task, options, settings)
     play_and_show(folder or new_folder(given, settings), settings, given, json)
@@ -255,8 +272,8 @@ def _check_finished(root: Path, settings: RunSettings, given: dict[str, Any]) ->
         stderr.print("the run is finished: nothing is played, and --seal-key was not used")
 
 
-def _option(text: str) -> tuple[str, str]:
+def _pair(text: str, form: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals:
-        raise UserError(f"--option {text} has no value", "Write --option NAME=VALUE.")
+        raise UserError(f"{form.partition(' ')[0]} {text} has no value", f"Write {form}.")
     return name, value

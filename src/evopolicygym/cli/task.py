@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import asdict
-from typing import Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -16,6 +17,10 @@ from evopolicygym.tasks.registry import core16
 from evopolicygym.tasks.spaces import json_safe
 from evopolicygym.tasks.task import Task
 
+if TYPE_CHECKING:
+    from evopolicygym.tasks.novel.key_checks import TaskKeys
+
+PROGRESS_KEYS: Final = 10  # keys after which a line is printed
 app = typer.Typer(no_args_is_help=True, help="List, show and check tasks.")
 
 
@@ -92,12 +97,26 @@ def show(
 
 @app.command()
 def check(
-    tasks: Annotated[list[str], typer.Argument(help="Tasks to check, as in `task show`.")],
+    tasks: Annotated[list[str], typer.Argument(help="Tasks to check, as in `task show`; with --keys also `novel`.")],
     cases: Annotated[int, typer.Option(min=1, help="Number of train cases to play.")] = 2,
     seal_key: SealKey = None,
+    keys: Annotated[
+        int | None, typer.Option(min=1, help="Draw generated tasks from this many public keys instead.")
+    ] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="With --keys: keys that are checked in parallel.")] = 1,
+    seconds: Annotated[
+        float | None, typer.Option(min=0, help="With --keys: time limit; keys that are not checked by then are left.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="With --keys: JSON file. Keys that it has are not checked again.")
+    ] = None,
     json: Json = False,
 ) -> None:
-    """Check tasks: spaces, text, determinism, horizon, and that no crash scores better than playing."""
+    """Check tasks: spaces, text, determinism, horizon, and that no crash scores better than playing. With --keys, check
+    what many keys draw: refused draws, and returns of trivial policies, a search and the expert."""
+    if keys is not None:
+        _check_keys(tasks, keys, jobs, seconds, output, json)
+        return
     from evopolicygym.api.tasks import check_task
 
     reports = {name: check_task(name, cases=cases, seal_key=seal_key) for name in tasks}
@@ -109,6 +128,37 @@ def check(
                 stdout.print(f"{'ok  ' if finding.ok else 'FAIL'} {name}: {finding.rule}", finding.detail)
     if not all(finding.ok for findings in reports.values() for finding in findings):
         raise typer.Exit(1)
+
+
+def _check_keys(names: list[str], keys: int, jobs: int, seconds: float | None, output: Path | None, json: bool) -> None:
+    from evopolicygym.tasks.novel.key_checks import check_keys, chosen_tasks, summarise
+
+    tasks, checks = chosen_tasks(names), []
+    for checked in check_keys(tasks, keys, jobs, seconds, output):
+        checks.append(checked)
+        if not json and (len(checks) % PROGRESS_KEYS == 0 or checked.error):
+            print_hint(f"{len(checks)} of {keys * len(tasks)} keys" + (f": {checked.error}" if checked.error else ""))
+    summaries = summarise(checks)
+    if json:
+        print_json([asdict(summary) | {"accepted": summary.accepted} for summary in summaries])
+    else:
+        columns = ("task", "keys", "accepted", "redraws", "trivial", "search", "expert", "searched", "CPU s", "refused")
+        print_table(columns, [_key_cells(summary) for summary in summaries], indent="", optional=("refused", "CPU s"))
+        failures = [(summary.task, key, text) for summary in summaries for key, text in summary.errors.items()]
+        for task, key, text in failures:
+            stdout.print(f"FAIL {task} key {key}: {text}")
+        if len(checks) < keys * len(tasks):
+            print_hint(f"{keys * len(tasks) - len(checks)} keys are left; the same command with --output continues.")
+    if any(summary.errors for summary in summaries):
+        raise typer.Exit(1)
+
+
+def _key_cells(summary: TaskKeys) -> list[str]:
+    refused = "; ".join(f"{objection}: {count}" for objection, count in summary.refused.items())
+    means = (f"{value:.4g}" for value in (summary.trivial, summary.search, summary.expert))
+    redraws = summary.draws - summary.keys
+    numbers = [str(summary.keys), f"{summary.accepted:.0%}", str(redraws), *means, f"{summary.searched:.2f}"]
+    return [summary.task, *numbers, f"{summary.cpu_s:.1f}", refused or "-"]
 
 
 def _undrawn_row(task: Task) -> dict[str, Any]:

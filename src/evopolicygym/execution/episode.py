@@ -11,12 +11,12 @@ from typing import Any
 from evopolicygym.errors import Fault, is_permanent
 from evopolicygym.execution.recording import Recorder
 from evopolicygym.execution.translated import TranslatedPolicy
-from evopolicygym.sandbox.policy.policy_process import PolicyProcess, RecordedActions
+from evopolicygym.sandbox.policy.policy_process import PolicyProcess, RecordedActions, TimedPolicy
 from evopolicygym.sandbox.policy.protocol import PolicyFailure
 from evopolicygym.tasks import simulator
 from evopolicygym.tasks.task import Task
 
-Player = PolicyProcess | RecordedActions | TranslatedPolicy
+Player = PolicyProcess | RecordedActions | TranslatedPolicy | TimedPolicy
 
 
 class SimulatorError(Exception):
@@ -36,6 +36,7 @@ class EpisodeProgress:
     seconds: float = 0.0
     failure: PolicyFailure | None = None
     left_out: tuple[str, ...] = ()
+    longest_act_cpu_s: float = 0.0
 
 
 def play(task: Task, env: Any, seed: int, policy: Player, recorder: Recorder | None = None) -> EpisodeProgress:

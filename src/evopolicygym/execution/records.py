@@ -46,7 +46,8 @@ class EpisodeError:
 class EpisodeResult:
     """One rollout, played. ``score`` is the return, or what a failed episode scores instead. ``left_out`` names what
     is missing from its recording. ``policy_wall_s`` is the wall time that the judge waited for the policy,
-    ``act_cpu_s`` the mean CPU time of an action."""
+    ``act_cpu_s`` the mean CPU time of an action, ``longest_act_cpu_s`` that of the longest one, measured where the
+    episode is recorded."""
 
     number: int
     case: Case
@@ -65,6 +66,7 @@ class EpisodeResult:
     left_out: tuple[str, ...] = ()
     policy_wall_s: float = 0.0
     act_cpu_s: float = 0.0
+    longest_act_cpu_s: float = 0.0
 
 
 def not_played(episode: Episode, score: float, error: EpisodeError) -> EpisodeResult:

@@ -9,14 +9,14 @@ from typing import Any
 
 from evopolicygym.errors import Fault
 from evopolicygym.execution.recording import Recorder
-from evopolicygym.sandbox.policy.policy_process import PolicyProcess, RecordedActions
+from evopolicygym.sandbox.policy.policy_process import PolicyProcess, RecordedActions, TimedPolicy
 from evopolicygym.tasks.translation import Translation
 
 
 class TranslatedPolicy:
     """A policy that plays the environment through a translation. It keeps what it saw and did last."""
 
-    def __init__(self, policy: PolicyProcess | RecordedActions, translation: Translation) -> None:
+    def __init__(self, policy: PolicyProcess | RecordedActions | TimedPolicy, translation: Translation) -> None:
         self._policy, self._translation = policy, translation
         self.seen: Any = None
         self.done: Any = None

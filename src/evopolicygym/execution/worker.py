@@ -18,13 +18,19 @@ from typing import Any, NoReturn
 from evopolicygym.errors import Fault, IsolationUnavailable, UserError, is_permanent
 from evopolicygym.execution.episode import EpisodeProgress, SimulatorError, play
 from evopolicygym.execution.messages import WorkerAnswer, WorkerHello, WorkerRequest, WorkerSettings, receive, send
-from evopolicygym.execution.recording import Recorder, Recorders
+from evopolicygym.execution.recording import Recorders
 from evopolicygym.execution.records import Episode, EpisodeError, EpisodeResult, LoadResult
 from evopolicygym.execution.translated import TranslatedPolicy, TranslatedRecorder
 from evopolicygym.sandbox import kernel
 from evopolicygym.sandbox.checkpoints import Checkpoint, remove_tree
 from evopolicygym.sandbox.policy.codec import action_size, size_of
-from evopolicygym.sandbox.policy.policy_process import PolicyArguments, PolicyProcess, ProcessResult, RecordedActions
+from evopolicygym.sandbox.policy.policy_process import (
+    PolicyArguments,
+    PolicyProcess,
+    ProcessResult,
+    RecordedActions,
+    TimedPolicy,
+)
 from evopolicygym.sandbox.policy.protocol import ErrorKind, PolicyFailure
 from evopolicygym.sandbox.policy.zygote import NUMPY, SCIPY
 from evopolicygym.sandbox.policy.zygote_client import Zygote, ZygoteForker, start_by_exec
@@ -113,17 +119,20 @@ class Worker:
     def _rollout(self, episode: Episode, policy: PolicyProcess | RecordedActions) -> EpisodeProgress:
         env = self._make()
         try:
-            player = TranslatedPolicy(policy, self._translation) if self._translation else policy
             if episode.recording is None:
+                player = TranslatedPolicy(policy, self._translation) if self._translation else policy
                 return play(self._task, env, episode.case.seed, player)
+            timed = TimedPolicy(policy)
             spaces = self.policy_arguments.obs_space, self.policy_arguments.action_space
             seed = episode.case.seed if self._task.view.shows_info else None
             with Recorders(episode.recording, env, *spaces, seed) as recorders:
-                recorder: Recorder = recorders
-                if isinstance(player, TranslatedPolicy):
-                    recorder = TranslatedRecorder(recorders, player, self._task.view.reward_scale)
-                progress = play(self._task, env, episode.case.seed, player, recorder)
-            progress.left_out = recorders.left_out
+                if self._translation:
+                    translated = TranslatedPolicy(timed, self._translation)
+                    recorder = TranslatedRecorder(recorders, translated, self._task.view.reward_scale)
+                    progress = play(self._task, env, episode.case.seed, translated, recorder)
+                else:
+                    progress = play(self._task, env, episode.case.seed, timed, recorders)
+            progress.left_out, progress.longest_act_cpu_s = recorders.left_out, timed.longest_cpu_s
             return progress
         finally:
             env.close()
@@ -157,6 +166,7 @@ class Worker:
             left_out=progress.left_out,
             policy_wall_s=process.waited_s,
             act_cpu_s=max(0.0, process.ended.cpu_s - process.init_cpu_s) / max(1, progress.length),
+            longest_act_cpu_s=progress.longest_act_cpu_s,
         )
 
 

@@ -78,6 +78,6 @@ class Exchange:
 
 
 class ExchangeSink(Protocol):
-    """Keeps exchanges. Called in the gateway's thread, after the client has its answer."""
+    """Keeps exchanges. Called after the client has its answer, always in the same thread."""
 
     def append(self, exchange: Exchange) -> None: ...

@@ -137,7 +137,8 @@ class Prompted:
 @dataclass(frozen=True)
 class Turned:
     """A turn of the agent ended. ``submissions``: accepted since the run began. ``model``: the one that served the
-    turn, as the client reports it. ``price``: where the cost in ``usage`` comes from."""
+    turn, as the client reports it. ``price``: where the cost in ``usage`` comes from. ``calls``: what the model gateway
+    says of the turn's calls (retries, latency, models; the client's own usage where it differs)."""
 
     session: str | None
     exit_code: int | None
@@ -149,6 +150,7 @@ class Turned:
     stop: bool
     model: str | None = None
     price: dict[str, Any] | None = None
+    calls: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True)

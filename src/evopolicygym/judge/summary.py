@@ -26,7 +26,7 @@ SUMMARY_KEYS: Final = (
     *("returns", "lengths", "std_return", "min_return", "max_return", "terminated", "truncated"),
     *("invalid_actions", "clipped_actions", "wall_time_s"),
 )
-TRAJECTORY_KEYS: Final = ("change", "policy_cpu_s", "act_cpu_ms", "worst", "left_out", "removed")
+TRAJECTORY_KEYS: Final = ("change", "policy_cpu_s", "act_cpu_ms", "longest_act_cpu_ms", "worst", "left_out", "removed")
 
 
 def summarize(
@@ -62,6 +62,7 @@ def summarize(
         "feedback": f"feedback/{submission.name}",
         "policy_cpu_s": [round(result.policy_cpu_s, 3) for result in results],
         "act_cpu_ms": [round(1000 * result.act_cpu_s, 4) for result in results],
+        "longest_act_cpu_ms": [round(1000 * result.longest_act_cpu_s, 4) for result in results],
         "left_out": [
             {"episode": result.number, "what": what} for result in results for what in result.left_out
         ],

@@ -32,13 +32,14 @@ class Edits(RecordModel):
 
 
 class Document(RecordModel):
-    """The paper's tables. Table 1: task, entrant, held-out mean. Table 2: entrant, family. Table 4: agent, demand,
-    kind of edit. Table 8: task, agent; its means: demand, agent."""
+    """The paper's tables. Table 1: task, entrant, held-out mean. Table 2: entrant, family. Table 3: agent, demand,
+    measure of the code. Table 4: agent, demand, kind of edit. Table 8: task, agent; its means: demand, agent."""
 
     families: dict[str, list[str]]
     demands: dict[str, list[str]]
     table1: Table
     table2: Table
+    table3: dict[str, Table]
     table4: dict[str, dict[str, dict[str, Edits]]]
     table8: Table
     table8_means: Table

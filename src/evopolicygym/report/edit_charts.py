@@ -1,4 +1,4 @@
-"""Charts of edits: timelines (Figures 5 and 6), mix of kinds (Figure 4)."""
+"""Charts of edits: timelines (Figures 5 and 6), mix of kinds."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Draw the figures of a report from its data: forest plots of scores, hit rates by edit size (Figure 8), cost against
-score; and the charts of edits (edit_charts.py)."""
+"""Draw the figures of a report from its data: forest plots of scores, also by demand (Figure 4), hit rates by edit
+size (Figure 8), cost against score; and the charts of edits (edit_charts.py)."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from markupsafe import Markup
 
 from evopolicygym.analysis.analyze import ALL, EntrantSummary, by_conditions, summarize_entrants
 from evopolicygym.analysis.edits.kinds import EDITS, SizeClass
+from evopolicygym.analysis.leaderboard.aggregates import AggregateRow
 from evopolicygym.analysis.leaderboard.build import BoardTable, CostRow
 from evopolicygym.analysis.leaderboard.task_table import TaskTable
 from evopolicygym.analysis.stats.hit_rates import HitRate
@@ -62,6 +63,7 @@ class Figures:
     Absent ones have nothing to show."""
 
     standings: dict[int, Figure]
+    demands: dict[int, Figure]
     scores: dict[tuple[int, str], Figure]
     pareto: dict[int, Figure]
     mix: dict[str, Figure]
@@ -73,8 +75,8 @@ class Figures:
 
     def all(self) -> list[Figure]:
         parts: Sequence[Iterable[Figure]] = (
-            self.standings.values(), self.learning.values(), self.scores.values(), self.pareto.values(),
-            self.mix.values(), self.sizes.values(), self.curves.values(), self.steps.values(),
+            self.standings.values(), self.demands.values(), self.learning.values(), self.scores.values(),
+            self.pareto.values(), self.mix.values(), self.sizes.values(), self.curves.values(), self.steps.values(),
             self.timelines.values(),
         )  # fmt: skip
         return [figure for part in parts for figure in part]
@@ -95,6 +97,7 @@ def figures(data: ReportData) -> Figures:
     names = {task: f"{number:02}-{_safe(task)}" for number, task in enumerate(tasks, 1)}
     return Figures(
         standings=_known({number: _standings(number, board, styles) for number, board in boards.items()}),
+        demands=_known({number: _demands(number, board, styles) for number, board in boards.items()}),
         scores=_known({
             (number, table.task): _scores(number, table, names[table.task], styles)
             for number, board in boards.items() for table in board.tasks
@@ -179,14 +182,24 @@ def _colour(name: str, styles: Mapping[str, EntrantStyle]) -> str:
 
 def _standings(number: int, board: BoardTable, styles: Mapping[str, EntrantStyle]) -> Figure | None:
     whole = board.aggregates[0] if board.aggregates else None
-    dots = [
-        ForestPoint(row.entrant, row.normalised.value, interval.low if interval else None,
-                    interval.high if interval else None, _colour(row.entrant, styles))
-        for row in (whole.standings if whole else ()) for interval in [row.normalised.interval]
-    ]  # fmt: skip
+    points = [_standing(row, row.entrant, styles) for row in whole.standings] if whole else []
     return forest(
-        f"standings-{number}", f"Normalised score over {whole.name if whole else ''}", "normalised score", dots
+        f"standings-{number}", f"Normalised score over {whole.name if whole else ''}", "normalised score", points
     )
+
+
+def _demands(number: int, board: BoardTable, styles: Mapping[str, EntrantStyle]) -> Figure | None:
+    """Draw the normalised scores on tasks of each demand (Figure 4 of the paper) and of each family."""
+    points = [
+        _standing(row, f"{part.name}: {row.entrant}", styles) for part in board.aggregates[1:] for row in part.standings
+    ]
+    return forest(f"demands-{number}", "Normalised score by demand and family", "normalised score", points)
+
+
+def _standing(row: AggregateRow, name: str, styles: Mapping[str, EntrantStyle]) -> ForestPoint:
+    interval = row.normalised.interval
+    low, high = (interval.low, interval.high) if interval else (None, None)
+    return ForestPoint(name, row.normalised.value, low, high, _colour(row.entrant, styles))
 
 
 def _scores(number: int, table: TaskTable, name: str, styles: Mapping[str, EntrantStyle]) -> Figure | None:

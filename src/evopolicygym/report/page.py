@@ -19,6 +19,7 @@ from evopolicygym.analysis.edits.kinds import EDITS
 from evopolicygym.analysis.leaderboard import text_tables
 from evopolicygym.analysis.leaderboard.text_tables import TextTable
 from evopolicygym.analysis.stats.hit_rates import HitRate
+from evopolicygym.reference import paper
 from evopolicygym.report.figures import by_task, figures
 from evopolicygym.report.report_data import ReportData
 from evopolicygym.report.svg import STYLE, Figure
@@ -32,12 +33,15 @@ def hit_rate_table(summaries: Sequence[EntrantSummary]) -> TextTable:
          *_rate(rate))
         for summary in summaries for kind in EDITS if (rate := summary.edits[kind]).n
     ]  # fmt: skip
-    columns = ("conditions", "agent", "tasks", "edit", "runs", "new bests", "edits", "rate", "95 % interval")
+    columns = (
+        *("conditions", "agent", "tasks", "edit", "runs", "new bests", "edits", "rate", "95 % interval", "by chance"),
+        "beyond noise",
+    )
     return TextTable("Hit rates (Table 4)", columns, rows, text=("conditions", "agent", "tasks", "edit"))
 
 
-def structure_table(summaries: Sequence[EntrantSummary]) -> TextTable:
-    """Return Table 3 of the paper."""
+def structure_table(summaries: Sequence[EntrantSummary], with_paper: bool = False) -> TextTable:
+    """Return Table 3 of the paper, with the published rows if they are wanted."""
     names = [field.name for field in fields(CodeSize)]
     rows = [
         (
@@ -49,14 +53,24 @@ def structure_table(summaries: Sequence[EntrantSummary]) -> TextTable:
         )
         for summary in summaries
     ]
+    rows += _published_structure(names) if with_paper else []
     columns = ("conditions", "agent", "tasks", "runs", *names)
     text = ("conditions", "agent", "tasks")
     return TextTable("Structure of the selected code (Table 3), means", columns, rows, text=text)
 
 
-def _rate(rate: HitRate) -> tuple[str, str]:
+def _published_structure(names: Sequence[str]) -> list[tuple[str, ...]]:
+    return [
+        ("the paper's", agent, demand, "-", *(formatting.format_number(row.get(name)) for name in names))
+        for agent, demands in paper.document().table3.items()
+        for demand, row in demands.items()
+    ]
+
+
+def _rate(rate: HitRate) -> tuple[str, ...]:
     alone = " (this run alone)" if rate.runs == 1 else ""
-    return percent(rate.rate), f"{percent(rate.low)} to {percent(rate.high)}{alone}"
+    interval = f"{percent(rate.low)} to {percent(rate.high)}{alone}"
+    return percent(rate.rate), interval, percent(rate.by_chance), formatting.format_number(rate.beyond_noise)
 
 
 def write_page(data: ReportData, path: Path) -> list[Figure]:
@@ -104,5 +118,5 @@ def _variables(data: ReportData) -> dict[str, Any]:
         "skipped": data.skipped,
         "tables": text_tables,
         "hit_rates": hit_rate_table(summaries),
-        "structure": structure_table(summaries),
+        "structure": structure_table(summaries, data.with_paper),
     }

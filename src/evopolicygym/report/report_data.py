@@ -60,11 +60,12 @@ class RunStory:
 
 @dataclass(frozen=True)
 class ReportData:
-    """Everything that the page shows."""
+    """Everything that the page shows. ``with_paper``: the published rows, too."""
 
     stories: tuple[RunStory, ...]
     leaderboard: Leaderboard
     skipped: tuple[Skipped, ...]
+    with_paper: bool = False
 
 
 def collect_report(
@@ -82,7 +83,8 @@ def collect_report(
         else:
             stories.append(result[0])
             runs.append(result[1])
-    return ReportData(tuple(stories), leaderboard(runs, [*anchors, stored_anchors()], with_paper), tuple(skipped))
+    board = leaderboard(runs, [*anchors, stored_anchors()], with_paper)
+    return ReportData(tuple(stories), board, tuple(skipped), with_paper)
 
 
 def _story(opened: RunFolder, page: Path) -> RunStory:

@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
-from evopolicygym.agents.turn import FailureKind, Turn, TurnFailure
+from evopolicygym.agents.failures import FailureKind, TurnFailure
+from evopolicygym.agents.turn import Turn
 from evopolicygym.judge.events import Turned
 from evopolicygym.judge.judge import Judge
 from evopolicygym.judge.state import RunPhase
@@ -53,6 +54,7 @@ class AgentLimits:
     hours: float | None = 24.0
     tokens: int | None = None
     dollars: float | None = None
+    requests: int | None = None
     retries: int = 8
     silent_minutes: float | None = 60.0
 
@@ -77,7 +79,7 @@ class AgentLimits:
     @property
     def is_metered(self) -> bool:
         """Whether usage must be read while a turn is played."""
-        return self.tokens is not None or self.dollars is not None
+        return self.tokens is not None or self.dollars is not None or self.requests is not None
 
     def seconds_left(self, turns: Iterable[Turned]) -> float | None:
         """Return the seconds until the limit of hours, None if there is no limit."""
@@ -88,17 +90,19 @@ class AgentLimits:
 
 @dataclass(frozen=True)
 class AgentSpending:
-    """Tokens and dollars that an agent has used, at least; None if no turn reported any."""
+    """Tokens, dollars and calls that an agent has used, at least; None if no turn reported any."""
 
     tokens: float | None
     dollars: float | None
+    requests: float | None
 
 
 def spending(turns: Iterable[Turned]) -> AgentSpending:
     """Return what turns have used together."""
     turns = list(turns)
-    dollars = _total(turn.usage["cost_usd"] if turn.usage else None for turn in turns)
-    return AgentSpending(_total(_tokens(turn.usage) for turn in turns), dollars)
+    usages = [turn.usage or {} for turn in turns]
+    tokens = _total(_tokens(turn.usage) for turn in turns)
+    return AgentSpending(tokens, *(_total(usage.get(name) for usage in usages) for name in ("cost_usd", "requests")))
 
 
 def _tokens(usage: dict[str, Any] | None) -> float | None:
@@ -117,10 +121,12 @@ def _total(amounts: Iterable[float | None]) -> float | None:
 @dataclass(frozen=True)
 class TurnProgress:
     """Progress of a turn that is being played. ``output_bytes`` counts what the agent has printed, None where silence
-    means nothing; ``read_turn`` reads what the transcript says by now."""
+    means nothing; ``read_turn`` reads what is known of the turn by now; ``waited_s`` is the time in which it waited for
+    the provider, which is not the agent's."""
 
     output_bytes: Callable[[], int] | None = None
     read_turn: Callable[[], Turn] | None = None
+    waited_s: Callable[[], float] = lambda: 0.0
 
 
 class TurnWatch:
@@ -148,15 +154,15 @@ class TurnWatch:
         """Return why the turn must end, if it must."""
         if self._stop.is_set():
             return TurnFailure(FailureKind.TIMEOUT, "it was stopped")
-        return self._time_is_over() or self._is_silent(progress) or self._limit_is_hit(progress)
+        return self._time_is_over(progress) or self._is_silent(progress) or self._limit_is_hit(progress)
 
-    def _time_is_over(self) -> TurnFailure | None:
+    def _time_is_over(self, progress: TurnProgress) -> TurnFailure | None:
         now = time.monotonic()
         if self._judge.state.phase is not RunPhase.OPEN and self._closed_at is None:
             self._closed_at = now
         if self._closed_at is not None and now > self._closed_at + GRACE_S:
             return TurnFailure(FailureKind.TIMEOUT, "its run was closed")
-        is_late = self._deadline is not None and now > self._deadline
+        is_late = self._deadline is not None and now > self._deadline + progress.waited_s()
         return TurnFailure(FailureKind.TIMEOUT, "its time was over") if is_late else None
 
     def _is_silent(self, progress: TurnProgress) -> TurnFailure | None:

@@ -24,7 +24,8 @@ from itertools import takewhile
 from typing import Final, Protocol
 
 from evopolicygym.agents import home, prices, prompts
-from evopolicygym.agents.turn import TRANSIENT, FailureKind, Turn
+from evopolicygym.agents.failures import TRANSIENT, FailureKind
+from evopolicygym.agents.turn import Turn
 from evopolicygym.agents.usage import Usage, total_usage
 from evopolicygym.judge.events import Prompted, Turned
 from evopolicygym.judge.judge import Judge
@@ -68,7 +69,7 @@ async def play_agent(run: OpenRun, agent: PlayableAgent, rate_limits: RateLimitG
 async def _play(run: OpenRun, agent: PlayableAgent, rate_limits: RateLimitGroup, api_url: str) -> str:
     """Run the loop in a thread, and end the agent with it, whatever ends first. Return why the run closes."""
     try:
-        runner = agent.make_runner(run.paths, api_url)
+        runner = agent.make_runner(run.paths, api_url, rate_limits)
     except home.HomeUnusable as error:
         rate_limits.agent_is_gone()
         start_failure(not run.judge.state.turns and run.judge.state.prompted_at is None, error)
@@ -241,6 +242,7 @@ def turn_event(turn: Turn, submissions: int, requested_model: str | None, price_
         failure=turn.failure.kind if turn.failure else None,
         text=message[-MESSAGE_LENGTH:],
         stop=turn.stop,
+        calls=turn.calls,
     )
 
 
@@ -260,7 +262,7 @@ class PlayableAgent(Protocol):
     def prices(self) -> Prices | None:
         """Prices of tokens; None for those that ship."""
 
-    def make_runner(self, paths: RunPaths, api_url: str) -> AgentRunner: ...
+    def make_runner(self, paths: RunPaths, api_url: str, rate_limits: RateLimitGroup) -> AgentRunner: ...
 
 
 class RateLimitGroup(Protocol):

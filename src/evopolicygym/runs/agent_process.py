@@ -22,10 +22,11 @@ from typing import IO, Final, Protocol
 from uuid import NAMESPACE_URL, uuid5
 
 from evopolicygym.agents import home
-from evopolicygym.agents.definitions import Client, Command, CommandInputs
+from evopolicygym.agents.definitions import Client, Command, CommandInputs, VendorAddress
+from evopolicygym.agents.failures import FailureKind, TurnFailure
 from evopolicygym.agents.json_events import ReadingLimit, bounded_lines
 from evopolicygym.agents.json_lines import AgentReply, Conversation, MalformedReply
-from evopolicygym.agents.turn import FailureKind, ProcessExit, Turn, TurnFailure
+from evopolicygym.agents.turn import ProcessExit, Turn
 from evopolicygym.agents.usage import Usage
 from evopolicygym.errors import FULL, UserError
 from evopolicygym.files import is_shortage
@@ -79,7 +80,8 @@ class AgentRunner(Protocol):
 
 @dataclass(frozen=True)
 class AgentCommand:
-    """Builds the command line of each turn. ``keys`` are secrets: they go to the agent's process and nowhere else."""
+    """Builds the command line of each turn. ``keys`` go to the agent's process: real ones, or tokens of the gateway.
+    ``secrets`` are values that must not be written anywhere, by name."""
 
     client: Client
     workspace: Path
@@ -89,6 +91,8 @@ class AgentCommand:
     base_url: str | None = None
     options: Mapping[str, str] = field(default_factory=dict)
     keys: Mapping[str, str] = field(default_factory=dict, repr=False)
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+    vendors: tuple[VendorAddress, ...] = ()
 
     def delete_credentials(self) -> None:
         """Delete copied logins: a record must not hold them. A resumed run copies them again."""
@@ -108,6 +112,7 @@ class AgentCommand:
                 keys=self.keys,
                 options=self.options,
                 program=self.program,
+                vendors=self.vendors,
                 new_session=self._new_session(request.number),
             )
         )
@@ -140,8 +145,8 @@ class CliAgent:
         began = time.monotonic()
         ended = ProcessExit(None, 0.0, self._command.home, "", command.session, request.before)
         with (
-            StreamCopy(out, self._command.keys, STDOUT_LIMIT) as stdout,
-            StreamCopy(err, self._command.keys, STDERR_LIMIT) as stderr,
+            StreamCopy(out, self._command.secrets, STDOUT_LIMIT) as stdout,
+            StreamCopy(err, self._command.secrets, STDERR_LIMIT) as stderr,
         ):
             progress = self._progress(out, stdout, stderr, ended)
 
@@ -212,7 +217,7 @@ class CliAgent:
                 try:
                     return wait_or_kill(self._process, must_end)
                 finally:
-                    save_traffic(self._process, traffic, self._command.keys)
+                    save_traffic(self._process, traffic, self._command.secrets)
 
 
 class JsonLinesAgent:
@@ -232,7 +237,7 @@ class JsonLinesAgent:
     def play_turn(self, request: TurnRequest) -> Turn:
         began = time.monotonic()
         path = self._transcripts / f"turn_{request.number:03}.out"
-        self._transcript = Transcript(path, self._command.keys, STDOUT_LIMIT)
+        self._transcript = Transcript(path, self._command.secrets, STDOUT_LIMIT)
         try:
             reply, failure = self._ask(request, began)
         except (OSError, UserError) as error:
@@ -243,7 +248,7 @@ class JsonLinesAgent:
         wall_s = time.monotonic() - began
         if reply is None:
             return Turn(None, wall_s, failure=failure)
-        text = Redactor(self._command.keys).text(reply.text)
+        text = Redactor(self._command.secrets).text(reply.text)
         return Turn(None, wall_s, text=text, usage=reply.usage, stop=reply.stop)
 
     def recover_turn(self, request: TurnRequest) -> Turn:
@@ -287,7 +292,7 @@ class JsonLinesAgent:
         command = self._command.for_turn(request)
         sandbox = replace(self._sandbox, environment={**self._sandbox.environment, **command.environment})
         restore_folders(sandbox)
-        errors = StreamCopy(self._transcripts / "stderr.txt", self._command.keys, STDERR_LIMIT, append=True)
+        errors = StreamCopy(self._transcripts / "stderr.txt", self._command.secrets, STDERR_LIMIT, append=True)
         self._open.enter_context(errors)
         self._output = AgentPipe()
         output: IO[str] = io.TextIOWrapper(io.BufferedReader(self._output), "utf-8", "replace")

@@ -19,13 +19,22 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from evopolicygym.agents import definitions, home, prices, readiness
-from evopolicygym.agents.definitions import Client
+from evopolicygym.agents.definitions import Client, VendorAddress
 from evopolicygym.agents.prices import Price
 from evopolicygym.errors import UserError
 from evopolicygym.files import sync_tree
+from evopolicygym.gateway.patience import SharedWaits
 from evopolicygym.judge.delivery import make_feedback_folder
 from evopolicygym.run_paths import RunPaths
 from evopolicygym.runs import install_paths, workspace
+from evopolicygym.runs.agent_gateway import (
+    MeteredAgent,
+    OpenGateway,
+    header_values,
+    model_access,
+    model_routes,
+    open_gateway,
+)
 from evopolicygym.runs.agent_process import AgentCommand, AgentRunner, CliAgent, JsonLinesAgent
 from evopolicygym.runs.install_paths import InstallPaths, find_install_paths, node_interpreter
 from evopolicygym.runs.settings import AgentSettings
@@ -49,8 +58,10 @@ def set_up_agent(settings: AgentSettings) -> AgentSetup:
         settings = settings.model_copy(update={"command": install_paths.resolve_command(settings.command)})
         client = definitions.command(settings.command, settings.json_lines)
         program = client.program if os.path.isabs(client.program) else None
+        _check_reachable(client, settings)
         return AgentSetup(settings, client, best_level(settings.levels), program, None)
     client = definitions.load(settings.name)
+    _check_reachable(client, settings)
     _check_hosts(client.hosts)
     ready = readiness.check(client, os.environ, Path.home())
     if ready.missing:
@@ -74,10 +85,24 @@ class AgentSetup:
     def prices(self) -> dict[str, Price]:
         return prices.load_prices(self.settings.prices)
 
-    def make_runner(self, paths: RunPaths, api_url: str) -> AgentRunner:
+    def make_runner(self, paths: RunPaths, api_url: str, rate_limits: SharedWaits | None = None) -> AgentRunner:
         """Return what plays the agent's turns in a run whose API is at ``api_url``."""
-        agent_home = make_agent_home(paths, self.client)
-        variables = _variables(self.settings)
+        if not (routes := model_routes(self.client, self.settings)):
+            return self._make_runner(paths, api_url, None)
+        opened = open_gateway(routes, self.settings, paths, self.prices, rate_limits)
+        try:
+            return MeteredAgent(self._make_runner(paths, api_url, opened), opened)
+        except BaseException:
+            opened.close()
+            raise
+
+    def _make_runner(self, paths: RunPaths, api_url: str, opened: OpenGateway | None) -> AgentRunner:
+        agent_home = make_agent_home(paths, self.client, has_login=opened is None)
+        real_keys, variables = _client_keys(self.client), _variables(self.settings)
+        secrets = real_keys | variables
+        if opened:  # the agent gets tokens in place of keys
+            variables |= {name: token for name, token in opened.keys.items() if name in variables}
+            secrets["gateway token"] = opened.gateway.token
         environment = workspace.agent_environment(paths, api_url)
         environment |= {SEED: str(self.settings.seed), "PATH": _search_path(self.program), **variables}
         installed = self._install_paths(paths)
@@ -91,8 +116,8 @@ class AgentSetup:
             libraries=installed.libraries,
             environment={"PYTHONPATH": str(agent_home.programs), **environment},
             network=self.settings.network,
-            hosts=self._hosts(),
-            ports=(urlsplit(api_url).port or 0, *self._model_ports()),
+            hosts=tuple(self.settings.hosts) if opened else self._hosts(),
+            ports=(urlsplit(api_url).port or 0, *(opened.gateway.ports if opened else self._model_ports())),
         )
         command = AgentCommand(
             self.client,
@@ -100,9 +125,11 @@ class AgentSetup:
             agent_home.home,
             self.program,
             self.settings.model,
-            self.settings.base_url,
+            opened.base_url if opened else self.settings.base_url,
             self.settings.options,
-            _client_keys(self.client) | variables,
+            opened.keys | variables if opened else secrets,
+            secrets,
+            opened.vendors if opened else self._vendors(),
         )
         runner = JsonLinesAgent if self.client.turns == "json_lines" else CliAgent
         return runner(command, sandbox, self.level, paths.logs / "agent")
@@ -116,6 +143,7 @@ class AgentSetup:
         program = next((str(path) for path in (self.program, *own_files) if path), None)
         settings |= {
             "command": [os.path.basename(word) if Path(word) in own_files else word for word in self.settings.command],
+            "model_access": model_access(self.client, self.settings),
             "version": self.version,
             "sha256": readiness.fingerprint(program) if program else None,
         }
@@ -152,6 +180,11 @@ class AgentSetup:
         installed = find_install_paths(Path(self.program)) if self.program else InstallPaths()
         return replace(installed, readable=(*installed.readable, *shown))
 
+    def _vendors(self) -> tuple[VendorAddress, ...]:
+        """Return the vendor's address if it is not the usual one."""
+        vendor = self.client.vendor(self.settings.model, _client_keys(self.client))
+        return (VendorAddress(vendor, self.settings.base_url),) if vendor and self.settings.base_url else ()
+
     def _hosts(self) -> tuple[str, ...]:
         model_hosts = () if self._model_ports() else self.client.allowed_hosts(self.settings.base_url)
         return (*model_hosts, *self.settings.hosts)
@@ -173,14 +206,16 @@ class AgentHome:
     python: AgentPython
 
 
-def make_agent_home(paths: RunPaths, client: Client) -> AgentHome:
-    """Make the agent's folders with its logins and the built-in programs. In a resumed run, keep what is there."""
+def make_agent_home(paths: RunPaths, client: Client, has_login: bool = True) -> AgentHome:
+    """Make the agent's folders with its logins, if it needs them, and the built-in programs. In a resumed run, keep
+    what is there."""
     root = paths.root / FOLDER
     folders = {name: root / name for name in ("home", "tmp", "programs", "python")}
     for folder in folders.values():
         home.ensure(folder)
     _copy_builtin_agents(folders["programs"] / SHIPPED)
-    home.copy_credentials(client.credentials, Path.home(), folders["home"])
+    if has_login:
+        home.copy_credentials(client.credentials, Path.home(), folders["home"])
     return AgentHome(
         folders["home"], folders["tmp"], folders["programs"], make_python(folders["python"], client.packages)
     )
@@ -242,8 +277,8 @@ def _check(settings: AgentSettings) -> None:
     """Raise UserError for a mistake in the settings, before anything is started."""
     prices.load_prices(settings.prices)
     _variables(settings)
+    header_values(settings)
     _check_url(settings.base_url)
-    _check_reachable(settings)
     _check_hosts(settings.hosts)
     for path in settings.shown:
         if not path.exists():
@@ -282,8 +317,10 @@ def _check_url(url: str | None) -> None:
         )
 
 
-def _check_reachable(settings: AgentSettings) -> None:
-    """The agent's proxy carries encrypted connections only."""
+def _check_reachable(client: Client, settings: AgentSettings) -> None:
+    """Without the gateway the agent's proxy carries its calls, and only if they are encrypted."""
+    if model_routes(client, settings):
+        return
     url, is_proxied = urlsplit(settings.base_url or ""), settings.network is NetworkAccess.ALLOWED
     if url.scheme == "http" and url.hostname not in LOOPBACK and is_proxied and settings.isolation != "none":
         raise UserError(

@@ -46,8 +46,8 @@ FEEDBACK: Final = """\
 {episode}
 {reading}"""
 SUMMARY: Final = """. `change` has the differences to the last submission that shares at least half of the cases, and
-  to the best one (without failed episodes), `act_cpu_ms` the mean CPU time of an action in each episode (the limit is
-  for every single one), `worst` the worst episode"""
+  to the best one (without failed episodes), `act_cpu_ms` and `longest_act_cpu_ms` the CPU time of an action in each
+  episode, mean and longest (the limit is for every single one), `worst` the worst episode"""
 TRAJECTORY: Final = (
     "  - `episode.npz`: everything as arrays, exactly; `action` as it was played, after clipping",
     "  - `trajectory.jsonl`: the same for reading, with rounded numbers: one line per step with `t`, `obs`, `action`,\n"

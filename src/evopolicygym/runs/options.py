@@ -21,6 +21,9 @@ from evopolicygym.tasks.registry import absolute_name
 AGENT_OPTIONS: Final = {
     "model": "model",
     "model_url": "base_url",
+    "gateway": "gateway",
+    "model_ca": "ca_file",
+    "model_headers": "headers",
     "seed": "seed",
     "options": "options",
     "agent_env": "variables",
@@ -33,6 +36,8 @@ AGENT_OPTIONS: Final = {
     "max_hours": "hours",
     "max_tokens": "tokens",
     "max_cost": "dollars",
+    "max_requests": "requests",
+    "model_patience": "patience_minutes",
     "max_retries": "retries",
     "max_silence": "silent_minutes",
     "prices": "prices",
@@ -54,6 +59,8 @@ def agent_settings(
     values = {field: options[option] for option, field in AGENT_OPTIONS.items()}
     values |= {
         "options": dict(values["options"] or {}),
+        "headers": dict(values["headers"] or {}),
+        "ca_file": _resolved(values["ca_file"]),
         "variables": words(values["variables"], "agent_env"),
         "hosts": words(values["hosts"], "agent_hosts"),
         "shown": [Path(path).resolve() for path in values["shown"] or ()],

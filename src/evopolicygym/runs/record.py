@@ -223,6 +223,7 @@ def _turn(turn: Turned) -> shape.TurnRecord:
         usage=turn.usage,
         price=turn.price,
         message=turn.text[-MESSAGE_LENGTH:] if turn.failure else None,
+        calls=turn.calls,
     )
 
 
@@ -232,6 +233,8 @@ def _usage(state: RunState) -> dict[str, Any] | None:
         return None
     usages = [turn.usage or {} for turn in state.turns]
     sums = {name: _sum([usage.get(key) for usage in usages]) for name, key in USAGE.items()}
+    if (requests := _sum([usage.get("requests") for usage in usages])) is not None:
+        sums["requests"] = requests
     sources = sorted({usage["source"] for usage in usages if usage})
     return {**sums, "sources": sources, "turns": len(usages), "wall_s": sum(turn.wall_s for turn in state.turns)}
 

@@ -4,6 +4,7 @@ The folder may come from another person: whatever it holds, the result is a cons
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from evopolicygym.agents.usage import Usage, total_usage
@@ -13,7 +14,7 @@ from evopolicygym.judge.events import Opened
 from evopolicygym.judge.ledger import MAX_BYTES, LedgerCorrupt, LedgerLine, line_hash, read
 from evopolicygym.judge.state import RunPhase, RunState, fold
 from evopolicygym.run_paths import RunPaths
-from evopolicygym.run_record import load
+from evopolicygym.run_record import ImportedFrom, load
 from evopolicygym.runs import record
 from evopolicygym.runs.agent_limits import spending
 from evopolicygym.runs.settings import RunSettings
@@ -72,9 +73,27 @@ def _opened(root: Path) -> Opened:
 
 def _lines(root: Path) -> list[tuple[LedgerLine, bytes]]:
     paths = RunPaths(root)
+    refuse_imported(paths)
     if not paths.ledger.exists():
         raise UserError(f"{root} holds no run", "Name the folder of a run: the one with ledger.jsonl.")
     return list(read(paths.ledger))
+
+
+def refuse_imported(paths: RunPaths) -> None:
+    """Raise UserError for an imported run: another judge played it, and nothing of it can be played again."""
+    if not os.path.lexists(paths.ledger) and (imported := _imported(paths)):
+        raise UserError(
+            f"{paths.root} is imported from the {imported.words}: it has no ledger and no hidden cases, so nothing of "
+            "it can be played or checked again",
+            "leaderboard, compare, analyze and report read it.",
+        )
+
+
+def _imported(paths: RunPaths) -> ImportedFrom | None:
+    try:
+        return load(paths.root).imported
+    except UserError:
+        return None
 
 
 def _state(root: Path, lines: list[tuple[LedgerLine, bytes]]) -> RunState:

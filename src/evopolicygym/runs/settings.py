@@ -125,7 +125,9 @@ class ValidateWhen(StrEnum):
 
 class AgentSettings(StrictModel):
     """Which agent plays, what it is given, and its limits beside the budget of episodes. ``variables`` are names: the
-    values are secrets, which are in the agent's environment only."""
+    values are secrets, which are in the agent's environment only. ``headers`` of calls to the model have the names of
+    variables as their values, for the same reason. ``patience_minutes``: how long the gateway waits out passing errors
+    of the provider in one call."""
 
     name: str = Field(max_length=MAX_NAME)
     model: str | None = None
@@ -133,6 +135,9 @@ class AgentSettings(StrictModel):
     seed: int = 0
     options: dict[str, str] = {}
     command: list[str] = []
+    gateway: bool = True
+    ca_file: Path | None = None
+    headers: dict[str, str] = {}
     variables: list[str] = []
     hosts: list[str] = []
     shown: list[Path] = []
@@ -143,6 +148,8 @@ class AgentSettings(StrictModel):
     hours: float | None = Field(default=24.0, gt=0)
     tokens: int | None = Field(default=None, ge=1)
     dollars: float | None = Field(default=None, gt=0)
+    requests: int | None = Field(default=None, ge=1)
+    patience_minutes: float = Field(default=10.0, ge=0)
     retries: int = Field(default=8, ge=0)
     silent_minutes: float | None = Field(default=60.0, gt=0)
     prices: Path | None = None
@@ -168,7 +175,8 @@ class AgentSettings(StrictModel):
 
     @property
     def limits(self) -> AgentLimits:
-        return AgentLimits(self.turns, self.hours, self.tokens, self.dollars, self.retries, self.silent_minutes)
+        names = ("turns", "hours", "tokens", "dollars", "requests", "retries", "silent_minutes")
+        return AgentLimits(**{name: getattr(self, name) for name in names})
 
 
 class RunSettings(StrictModel):

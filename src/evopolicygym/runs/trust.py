@@ -29,7 +29,7 @@ from evopolicygym.sandbox.agent.agent_sandbox import NetworkAccess
 from evopolicygym.tasks.registry import is_installed_task
 from evopolicygym.tasks.sealing import create_key, load_key
 
-PATHS: Final = ("--agent", "--show", "--prices")
+PATHS: Final = ("--agent", "--model-ca", "--show", "--prices")
 
 
 @dataclass(frozen=True)
@@ -70,6 +70,8 @@ def _of_agent(agent: AgentSettings) -> dict[str, OptionGrant]:
     values: dict[str, Sequence[object]] = {
         "agent": own_definition,
         "model_url": [agent.base_url] if agent.base_url else [],
+        "model_ca": [agent.ca_file] if agent.ca_file else [],
+        "model_header": [f"{name}={value}" for name, value in agent.headers.items()],
         "option": [f"{name}={value}" for name, value in agent.options.items()],
         "agent_env": agent.variables,
         "agent_host": agent.hosts,

@@ -95,6 +95,7 @@ class Summary(ApiModel):
     change: Change | None = None
     policy_cpu_s: list[float] = Field(default=[], description="CPU time of each policy process, import included")
     act_cpu_ms: list[float] = Field(default=[], description="mean CPU time of an action, for each episode")
+    longest_act_cpu_ms: list[float] = Field(default=[], description="CPU time of the longest action, likewise")
     worst: WorstEpisode | None = None
     left_out: list[LeftOut] = []
     removed: list[str] = Field(default=[], description="submissions whose large files were removed to make room")

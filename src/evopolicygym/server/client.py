@@ -235,6 +235,9 @@ def show(answer: dict[str, Any], as_json: bool) -> None:
     if summary.get("change"):
         show_change(summary["change"])
     show_failures(summary)
+    if summary.get("longest_act_cpu_ms") and summary.get("act_cpu_ms"):
+        times = summary["act_cpu_ms"], summary["longest_act_cpu_ms"]
+        print(f"  CPU time of act(): mean {sum(times[0]) / len(times[0]):.3g} ms, longest {max(times[1]):.3g} ms")
     if summary.get("clipped_actions"):
         print(f"  {summary['clipped_actions']} actions were outside the bounds, and clipped")
     if summary.get("removed"):

@@ -64,6 +64,7 @@ class SuiteLimits(StrictModel):
     hours: float | None = None
     tokens: int | None = None
     dollars: float | None = None
+    requests: int | None = None
     retries: int | None = None
     silent_minutes: float | None = None
 

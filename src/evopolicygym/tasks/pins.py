@@ -7,7 +7,6 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Mapping
 from functools import cache
 from importlib import metadata
 from importlib.machinery import PathFinder
@@ -16,6 +15,7 @@ from typing import Final
 
 PIN: Final = re.compile(r"^([A-Za-z0-9._-]+)==([^;\s]+)$")
 
+FILE_LISTS: Final = ("top_level.txt", "RECORD", "installed-files.txt", "SOURCES.txt")
 # The distributions that can change a score of a task that needs a module; numpy, scipy and gymnasium always can.
 ALWAYS: Final = ("numpy", "scipy", "gymnasium")
 BEHIND: Final = {
@@ -63,15 +63,19 @@ def installed(distribution: str) -> str | None:
 
 def distributions(requires: tuple[str, ...]) -> tuple[str, ...]:
     """Return all distributions whose version can change a score of a task that needs these modules."""
-    unknown = _providers() if any(module not in BEHIND for module in requires) else {}
-    behind = [name for module in requires for name in BEHIND.get(module, unknown.get(module, ()))]
+    behind = [name for module in requires for name in BEHIND.get(module) or _providers(module)]
     return tuple(dict.fromkeys([*ALWAYS, *behind]))
 
 
 @cache
-def _providers() -> Mapping[str, list[str]]:
-    """Return the distributions of each module. Cached: it reads the file list of every installed package."""
-    return metadata.packages_distributions()
+def _providers(module: str) -> tuple[str, ...]:
+    """Return the distributions that provide a module. ``packages_distributions`` parses the file list of every
+    installed package, so it is only called if a file list or top_level.txt has a line that begins with the name."""
+    begins = re.compile(rf'^"?(?:\.\./)*{re.escape(module)}\b', re.MULTILINE)
+    listed = (dist.read_text(name) for dist in metadata.distributions() for name in FILE_LISTS)
+    if not any(begins.search(text) for text in listed if text):
+        return ()
+    return tuple(metadata.packages_distributions().get(module, ()))
 
 
 def source_hashes(env_id: str, requires: tuple[str, ...]) -> dict[str, str]:
@@ -80,7 +84,7 @@ def source_hashes(env_id: str, requires: tuple[str, ...]) -> dict[str, str]:
     Such modules are under development and have no version."""
     named = [*env_id.split(":")[:-1], *requires]
     tops = dict.fromkeys(name.partition(".")[0] for name in named if name not in BEHIND and name not in ALWAYS)
-    own = [name for name in tops if name not in _providers()] if tops else []
+    own = [name for name in tops if not _providers(name)]
     return {name: digest for name in own if (digest := _digest(name))}
 
 

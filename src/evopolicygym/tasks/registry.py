@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Hashable
 from dataclasses import is_dataclass
 from difflib import get_close_matches
 from enum import Enum
@@ -65,7 +66,8 @@ def _check_table(data: Any, shape: type[Any], where: str = "") -> None:
     """Refuse unknown keys and unknown words in a table and those below it; msgspec would ignore the former."""
     if not isinstance(data, dict):
         return  # msgspec reports the wrong type
-    hints = {name: hint for name, hint in get_type_hints(shape).items() if where or name not in ("id", "view")}
+    types = _type_hints(shape)  # type: ignore[arg-type]  # to mypy a class is not hashable
+    hints = {name: hint for name, hint in types.items() if where or name not in ("id", "view")}
     for key, value in data.items():
         if key not in hints:
             near = get_close_matches(key, list(hints), n=1, cutoff=0.5)
@@ -77,6 +79,11 @@ def _check_table(data: Any, shape: type[Any], where: str = "") -> None:
                 raise msgspec.ValidationError(f"{path} is {item!r}; it can be {', '.join(map(repr, words))}")
             if is_dataclass(hint):
                 _check_table(item, hint, f"{path}.")  # type: ignore[arg-type]
+
+
+@cache
+def _type_hints(shape: Hashable) -> dict[str, Any]:
+    return get_type_hints(shape)
 
 
 def _below(path: str, value: Any, hint: Any) -> list[tuple[str, Any, Any]]:

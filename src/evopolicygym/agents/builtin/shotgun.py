@@ -15,11 +15,11 @@ import numpy as np
 from numpy.random import Generator
 
 from .api_client import ApiClient, RunOver, ServerUnreachable
+from .cases import TRAIN_CASES
 from .tuner.evaluator import Spaces, TunerPolicy, write_policy
-from .tuner.policies.features import LARGEST, Vector, blocks, has_goals
+from .tuner.policies.features import COARSE, Resolution, Vector, blocks, has_goals
 
 POLICIES: Final = 64
-TRAIN_CASES: Final = 1024
 WIDEST: Final = 1e3  # half the width of a Box; wider bounds tell nothing about typical values
 
 
@@ -59,7 +59,7 @@ def linear(spaces: Spaces, random: Generator) -> TunerPolicy:
     return TunerPolicy("linear", {name: np.round(value, 6).tolist() for name, value in numbers.items()})
 
 
-def normalisation(space: dict[str, Any]) -> tuple[Vector, Vector]:
+def normalisation(space: dict[str, Any], resolution: Resolution = COARSE) -> tuple[Vector, Vector]:
     """Return centre and scale of each entry of an observation.
 
     Narrow ranges are stretched to -1 to 1, so that no entry is too small to matter; wide ones keep their scale. The
@@ -67,19 +67,19 @@ def normalisation(space: dict[str, Any]) -> tuple[Vector, Vector]:
     """
     match space["type"]:
         case "Dict":
-            parts = [normalisation(child) for child in space["spaces"].values()]
+            parts = [normalisation(child, resolution) for child in space["spaces"].values()]
             if has_goals(space):
                 parts.append(_unit(math.prod(space["spaces"]["desired_goal"]["shape"])))
             return _joined(parts)
         case "Tuple":
-            return _joined([normalisation(child) for child in space["spaces"]])
+            return _joined([normalisation(child, resolution) for child in space["spaces"]])
         case "Discrete":
-            return _unit(space["n"] if space["n"] <= LARGEST else 1)
+            return _unit(space["n"] if space["n"] <= resolution.largest else 1)
         case "Text":
             return _unit(0)
     size = math.prod(space["shape"])
-    if size > LARGEST:
-        return _unit(blocks(np.zeros(space["shape"])).size)
+    if size > resolution.largest:
+        return _unit(blocks(np.zeros(space["shape"]), resolution.blocks).size)
     return _bounds(space, size) if space["type"] == "Box" else _unit(size)
 
 

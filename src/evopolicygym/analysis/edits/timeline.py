@@ -6,21 +6,33 @@ Other kinds neither start nor end a phase.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Final
+from typing import Any, Final
+
+import numpy as np
+from scipy.special import gammaln, stdtrit
 
 from evopolicygym.analysis.edits.kinds import EditKind, SizeClass, Version, classify, size_class
-from evopolicygym.run_record import Code, RunRecord, SubmissionRecord
+from evopolicygym.run_record import Code, Result, RunRecord, SubmissionRecord
 
+NOISE_LEVEL: Final = 0.05
+MAX_PERMUTED: Final = 1000
 EditSizer = Callable[[Version, Version], float | None]
 
 
 @dataclass(frozen=True)
 class TimelineEvent:
     """One submission. ``consumed``: episodes charged so far, this submission included. ``best``: best validation mean
-    so far; an edit that strictly raises it is a ``hit``. ``edit_size``: None where unknown, or without an edit."""
+    so far; an edit that strictly raises it is a ``hit``. ``edit_size``: None where unknown, or without an edit.
+
+    ``chance``: probability of a hit here if edits changed nothing, so that the scores came in any order.
+    ``beyond_noise``: a hit whose gain over the best so far is larger than what differences between the cases explain.
+    ``inert``: every case has the return that it had before the edit. ``exact_return``: the source is that of an earlier
+    submission, but not of the one before. None without an edit, or where returns of cases are not recorded.
+    """
 
     submission: int
     checkpoint: str
@@ -32,6 +44,10 @@ class TimelineEvent:
     hit: bool
     edit_size: float | None
     size: SizeClass | None
+    chance: float | None = None
+    beyond_noise: bool | None = None
+    inert: bool | None = None
+    exact_return: bool = False
 
 
 def timeline(run: RunRecord, code: Mapping[str, Code], measure: EditSizer) -> tuple[TimelineEvent, ...]:
@@ -45,10 +61,37 @@ def timeline(run: RunRecord, code: Mapping[str, Code], measure: EditSizer) -> tu
     for submission in run.submissions:
         result = validation[submission.checkpoint]
         if submission.verdict == "ok" and result is not None:
-            events.append(state.scored(submission, code[submission.checkpoint], result.mean))
+            events.append(state.scored(submission, code[submission.checkpoint], result))
         else:
             events.append(state.unscored(submission))
-    return tuple(events)
+    return _with_chances(events)
+
+
+def _with_chances(events: Sequence[TimelineEvent]) -> tuple[TimelineEvent, ...]:
+    """Add to each edit the probability that its score would be a new best if the scores came in any order."""
+    means = [event.validation for event in events if event.validation is not None]
+    chances = iter(record_chances(means))
+    return tuple(event if event.validation is None else replace(event, chance=next(chances)) for event in events)
+
+
+def record_chances(scores: Sequence[float]) -> list[float | None]:
+    """Return for each place the share of all orders of the scores in which a new best stands there; None for the first,
+    which is no edit. Without ties it is 1 / place, and so it is taken to be where there are very many scores."""
+    number = len(scores)
+    if number < 2:
+        return [None] * number
+    places = np.arange(1, number)  # scores before the one that is looked at
+    if number > MAX_PERMUTED:
+        return [None, *(1 / (places + 1)).tolist()]
+    ordered = np.sort(np.array(scores, dtype=np.float64))
+    below = np.searchsorted(ordered, ordered)[:, None]
+    can_be_best = below >= places
+    ways = _log_binomial(np.where(can_be_best, below, places), places) - _log_binomial(number - 1, places)
+    return [None, *np.where(can_be_best, np.exp(ways), 0.0).mean(axis=0).tolist()]
+
+
+def _log_binomial(number: Any, chosen: Any) -> Any:
+    return gammaln(number + 1) - gammaln(chosen + 1) - gammaln(number - chosen + 1)
 
 
 class _TimelineState:
@@ -58,22 +101,35 @@ class _TimelineState:
         self._measure = measure
         self._previous: Version | None = None
         self._seen: set[str] = set()
-        self._best: float | None = None
+        self._sources: set[str] = set()
+        self._best: Result | None = None
+        self._last: Result | None = None
         self._consumed = 0
 
-    def scored(self, submission: SubmissionRecord, code: Code, mean: float) -> TimelineEvent:
-        version = Version(submission.checkpoint, code)
+    def scored(self, submission: SubmissionRecord, code: Code, result: Result) -> TimelineEvent:
+        version, best, last = Version(submission.checkpoint, code), self._best, self._last
         if self._previous is None:
             kind, edit_size, hit = EditKind.FIRST, None, False
         else:
             kind = classify(self._previous, version, self._seen)
             edit_size = self._measure(self._previous, version)
-            hit = self._best is not None and mean > self._best
-        self._previous = version
+            hit = best is not None and result.mean > best.mean
+        is_new = self._previous is None or self._previous.code.bundle_hash != code.bundle_hash
+        exact_return = is_new and code.bundle_hash in self._sources
+        self._sources.add(code.bundle_hash)
+        self._previous, self._last = version, result
         if code.topology is not None:
             self._seen.add(code.topology)
-        self._best = mean if self._best is None else max(self._best, mean)
-        return self._event(submission, kind, mean, hit, edit_size)
+        if best is None or result.mean > best.mean:
+            self._best = result
+        event = replace(self._event(submission, kind, result.mean, hit, edit_size), exact_return=exact_return)
+        if best is None or last is None or not (best.returns and result.returns and last.returns):
+            return event
+        return replace(
+            event,
+            beyond_noise=hit and _is_beyond_noise(best.returns, result.returns),
+            inert=last.returns == result.returns,
+        )
 
     def unscored(self, submission: SubmissionRecord) -> TimelineEvent:
         """Return the event of a submission without validation result: it is charged, and changes nothing else."""
@@ -90,11 +146,21 @@ class _TimelineState:
             verdict=submission.verdict,
             consumed=self._consumed,
             validation=mean,
-            best=self._best,
+            best=self._best.mean if self._best else None,
             hit=hit,
             edit_size=edit_size,
             size=None if edit_size is None else size_class(edit_size),
         )
+
+
+def _is_beyond_noise(before: Sequence[float], after: Sequence[float]) -> bool:
+    """Test whether the gain, paired by case, is above zero at 5 % (one-sided, Student's t)."""
+    gains = [new - old for old, new in zip(before, after, strict=True)]
+    mean, number = math.fsum(gains) / len(gains), len(gains)
+    if number < 2 or mean <= 0:
+        return False
+    deviation = math.sqrt(math.fsum((gain - mean) ** 2 for gain in gains) / (number - 1))
+    return mean > float(stdtrit(number - 1, 1 - NOISE_LEVEL)) * deviation / math.sqrt(number)
 
 
 def _without_score(submission: SubmissionRecord) -> EditKind:

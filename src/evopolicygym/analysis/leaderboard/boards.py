@@ -133,6 +133,8 @@ def boards(runs: Iterable[RunRecord]) -> list[Board]:
 def separate_reasons(run: RunRecord) -> tuple[str, ...]:
     """Return why a run shares a board only with runs like it, whatever its comparable_id."""
     isolation = run.isolation
+    if run.imported:
+        return (f"imported from the {run.imported.words}, which does not isolate",)
     reasons = []
     if not isolation.publishable:
         reasons.append(f"isolation below B (policy {isolation.policy}, agent {isolation.agent})")

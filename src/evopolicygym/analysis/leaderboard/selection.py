@@ -1,15 +1,22 @@
-"""How well hidden validation selected: its optimism about the winner, and its regret against the best candidate."""
+"""How well hidden validation selected: its optimism about the winner, how sure the choice was, and its regret against
+the best candidate."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
-from evopolicygym.analysis.scores import mean
+import numpy as np
+
+from evopolicygym.analysis.scores import Matrix, mean
+from evopolicygym.analysis.stats.estimates import Number, estimate_score
 from evopolicygym.run_record import RunRecord
 
 OK: Final = "ok"
+RESAMPLES: Final = 1000
+SEED: Final = 20_260_702
+MAX_CANDIDATES: Final = 1000  # the last ones; no agent has more
 
 
 @dataclass(frozen=True)
@@ -18,12 +25,28 @@ class Selection:
 
     ``optimism`` is the validation mean of the selected checkpoint minus its held-out mean. ``regret`` is the best
     candidate's held-out mean minus the selected one's; None unless all candidates were measured
-    (`score --all-checkpoints`).
+    (`score --all-checkpoints`). ``choice`` is None with a single candidate, or where returns of cases are not recorded.
     """
 
     candidates: int
     optimism: float
     regret: float | None
+    choice: Choice | None = None
+
+
+@dataclass(frozen=True)
+class Choice:
+    """How sure the choice among candidates was, from their validation returns.
+
+    ``optimism``: for each case, the return of the selected checkpoint minus that of the checkpoint which the other
+    cases alone would have selected. Its mean is what the selected mean owes to having been selected on these cases.
+    ``gap``: for each case, the selected checkpoint minus the second best. ``stability``: share of resampled sets of
+    cases that select the same checkpoint.
+    """
+
+    optimism: tuple[float, ...]
+    gap: tuple[float, ...]
+    stability: float
 
 
 def candidates(run: RunRecord) -> list[str]:
@@ -60,18 +83,54 @@ def selection(run: RunRecord) -> Selection | None:
         candidates=len(hashes),
         optimism=outcome.validation_mean - outcome.heldout.mean,
         regret=max(measured) - outcome.heldout.mean if complete else None,
+        choice=_choice(run),
     )
+
+
+def _choice(run: RunRecord) -> Choice | None:
+    """Return how sure the choice of a run was, if the returns of all candidates are recorded."""
+    last = {made.checkpoint: made.number for made in run.submissions if made.verdict == OK}
+    results = {checkpoint.hash: checkpoint.validation for checkpoint in run.checkpoints}
+    names = sorted((name for name in candidates(run) if name in last), key=last.__getitem__)[-MAX_CANDIDATES:]
+    returns = [result.returns for name in names if (result := results[name]) and result.returns]
+    if len(names) < 2 or len(returns) < len(names) or len(returns[0]) < 2:
+        return None
+    return repeat_choice(np.array(returns, dtype=np.float64))
+
+
+def repeat_choice(table: Matrix) -> Choice:
+    """Repeat the selection on subsets of the cases. ``table``: returns of the candidates by case, the last one last."""
+    cases = table.shape[1]
+    selected = int(_best(table.mean(axis=1)))
+    without = (table.sum(axis=1, keepdims=True) - table) / (cases - 1)
+    second = int(_best(np.delete(table, selected, axis=0).mean(axis=1)))
+    drawn = np.random.default_rng(SEED).multinomial(cases, np.full(cases, 1.0 / cases), size=RESAMPLES)
+    return Choice(
+        optimism=tuple((table[selected] - table[_best(without), np.arange(cases)]).tolist()),
+        gap=tuple((table[selected] - np.delete(table, selected, axis=0)[second]).tolist()),
+        stability=float((_best(table @ drawn.T) == selected).mean()),
+    )
+
+
+def _best(means: Matrix) -> Any:
+    """Return the row with the highest mean, of each column; of equal ones the later."""
+    return len(means) - 1 - np.argmax(means[::-1], axis=0)
 
 
 @dataclass(frozen=True)
 class Selections:
-    """Means over the runs of one entrant on one task. ``regret`` covers the ``measured`` runs where it is known."""
+    """Means over the runs of one entrant on one task. ``regret`` covers the ``measured`` runs where it is known, the
+    fields after it the ``chosen`` runs with several candidates: see `Choice`."""
 
     runs: int
     candidates: float
     optimism: float
     regret: float | None
     measured: int
+    optimism_by_cases: Number | None = None
+    gap: Number | None = None
+    stability: float | None = None
+    chosen: int = 0
 
 
 def selections(runs: Iterable[RunRecord]) -> Selections | None:
@@ -79,6 +138,7 @@ def selections(runs: Iterable[RunRecord]) -> Selections | None:
     selected = [chosen for run in runs if (chosen := selection(run))]
     if not selected:
         return None
+    choices = [chosen.choice for chosen in selected if chosen.choice]
     regrets = [chosen.regret for chosen in selected if chosen.regret is not None]
     return Selections(
         runs=len(selected),
@@ -86,4 +146,16 @@ def selections(runs: Iterable[RunRecord]) -> Selections | None:
         optimism=mean(chosen.optimism for chosen in selected),
         regret=mean(regrets) if regrets else None,
         measured=len(regrets),
+        optimism_by_cases=_number([choice.optimism for choice in choices]),
+        gap=_number([choice.gap for choice in choices]),
+        stability=mean(choice.stability for choice in choices) if choices else None,
+        chosen=len(choices),
     )
+
+
+def _number(rows: Sequence[Sequence[float]]) -> Number | None:
+    """Return the mean over runs and cases with its interval, which is None where nothing varied."""
+    if not rows or len({len(row) for row in rows}) > 1:
+        return None
+    estimate = estimate_score(np.array(rows, dtype=np.float64))
+    return Number(estimate.value, estimate.interval() if estimate.variance else None)

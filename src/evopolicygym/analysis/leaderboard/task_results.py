@@ -54,9 +54,11 @@ def trivial_scores(files: Sequence[AnchorFile], run: RunRecord) -> TrivialScores
     reason = OWN_ANCHORS if shifted else "no anchors are stored for this task"
     if scale := run.task.scale:
         reason = f"the scale was measured when the task was drawn: best trivial {scale.low:g}, expert {scale.high:g}"
+    if run.imported:
+        reason = f"anchors were measured on other cases than those of the {run.imported.words}"
     for file in files:
         anchors = file.tasks.get(run.task.id)
-        if anchors is None:
+        if anchors is None or run.imported:
             continue
         reason = _mismatch(anchors, run)
         if not reason:

@@ -17,6 +17,7 @@ from evopolicygym.analysis.formatting import (
     format_gain,
     format_interval,
     format_number,
+    format_number_with_interval,
     format_probability,
     format_ranks,
     format_with_interval,
@@ -29,7 +30,7 @@ from evopolicygym.analysis.leaderboard.build import BoardTable, CostRow
 from evopolicygym.analysis.leaderboard.keys import KeyTable
 from evopolicygym.analysis.leaderboard.task_table import TaskRow, TaskTable
 from evopolicygym.analysis.stats.by_task import EntrantDifference
-from evopolicygym.analysis.stats.estimates import CONFIDENCE_LEVEL, FULL_SCOPE
+from evopolicygym.analysis.stats.estimates import CONFIDENCE_LEVEL, FULL_SCOPE, Number
 from evopolicygym.analysis.stats.measured import coverage
 
 LEVEL: Final = f"{CONFIDENCE_LEVEL:.0%}"
@@ -109,13 +110,13 @@ def feedback_table(board: BoardTable) -> TextTable:
                *(f"at {mark}" for mark in marks), "unchanged", "interval of")  # fmt: skip
     rows = [
         (task, label, format_interval(gain.gain.interval if gain.gain else None), format_fixed(gain.share, 2),
-         format_fixed(gain.area), *(format_number(gain.at[mark]) for mark in marks),
+         format_with_interval(gain.area), *(format_number_with_interval(gain.at[mark]) for mark in marks),
          f"{gain.unchanged} of {gain.started}", "; ".join(_interval_of(gain)))
         for task, label, gain in gains
     ]  # fmt: skip
     title = (
         "what the feedback was worth: the gain (selected minus first submission on held-out), its share of the "
-        "normalised score, and the learning curve of validation from episode 0"
+        f"normalised score, and the learning curve of validation from episode 0 [{LEVEL} interval over runs]"
     )
     optional = ("share", "unchanged", *(f"at {mark}" for mark in marks))
     return TextTable(title, columns, rows, remarks="interval of", optional=optional)
@@ -164,15 +165,27 @@ def keys_table(table: KeyTable) -> TextTable:
 
 
 def selection_table(board: BoardTable) -> TextTable:
-    """Return what selection by validation gained and lost."""
-    columns = ("task", "entrant", "optimism", "regret", "regret known for")
+    """Return what selection by validation gained and lost, and how sure it was."""
+    columns = ("task", "entrant", "optimism", "by leaving cases out", "stability", "gap to second", "regret",
+               "regret known for")  # fmt: skip
     rows = [
-        (table.task, row.entrant, format_number(selection.optimism), format_number(selection.regret),
+        (table.task, row.entrant, format_number(selection.optimism), _with_interval(selection.optimism_by_cases),
+         _share(selection.stability), _with_interval(selection.gap), format_number(selection.regret),
          f"{selection.measured} of {selection.runs} runs")
         for table in board.tasks for row in table.rows if (selection := row.selection)
     ]  # fmt: skip
     title = "selection: validation minus held-out of the selected (optimism), best candidate minus selected (regret)"
-    return TextTable(title, columns, rows, optional=("regret known for",))
+    return TextTable(title, columns, rows, optional=("regret known for", "regret", "optimism"))
+
+
+def _with_interval(value: Number | None) -> str:
+    if value is None or value.interval is None:
+        return format_number(value.value if value else None, 3)
+    return f"{format_number(value.value, 3)} ({format_interval(value.interval)})"
+
+
+def _share(value: float | None) -> str:
+    return UNKNOWN if value is None else f"{100 * value:.0f} %"
 
 
 def cost_table(board: BoardTable) -> TextTable:

@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
+from scipy.special import ndtri, stdtrit
 
 from evopolicygym.analysis.scores import Matrix
 from evopolicygym.analysis.stats.estimates import CONFIDENCE_LEVEL, Interval, estimate_score
@@ -61,7 +61,7 @@ def percentile_interval(
 ) -> Interval:
     """Return percentiles of the draws, stretched about the value by the ratio of the t to the normal quantile."""
     ends = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2])
-    stretch = float(stats.t.ppf((1 + level) / 2, degrees) / stats.norm.ppf((1 + level) / 2))
+    stretch = float(stdtrit(degrees, (1 + level) / 2) / ndtri((1 + level) / 2))
     low, high = np.clip(value + stretch * (ends - value), *bounds)
     return Interval(min(float(low), value), max(float(high), value))
 

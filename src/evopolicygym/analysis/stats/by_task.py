@@ -9,9 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 
-from scipy import stats
+from scipy.special import bdtr, stdtr, stdtrit
 
 from evopolicygym.analysis.scores import mean
 from evopolicygym.analysis.stats.estimates import CONFIDENCE_LEVEL, Interval, Number
@@ -54,10 +53,9 @@ def compare_by_task(first: Sequence[float], second: Sequence[float]) -> PairedTe
     return PairedTest(count, mean_over_tasks(differences), _paired_p(differences), won, lost, sign_test(won, lost))
 
 
-@cache
 def sign_test(won: int, lost: int) -> float:
     """Return the two-sided p-value of the sign test; ties are left out."""
-    return float(stats.binomtest(won, won + lost).pvalue) if won + lost else 1.0
+    return min(2.0 * float(bdtr(min(won, lost), won + lost, 0.5)), 1.0)
 
 
 def mean_over_tasks(values: Sequence[float]) -> Number:
@@ -66,7 +64,7 @@ def mean_over_tasks(values: Sequence[float]) -> Number:
     if len(values) < 2:
         return Number(value, None)
     error = _deviation(values) / math.sqrt(len(values))
-    reach = float(stats.t.ppf((1 + CONFIDENCE_LEVEL) / 2, len(values) - 1)) * error
+    reach = float(stdtrit(len(values) - 1, (1 + CONFIDENCE_LEVEL) / 2)) * error
     return Number(value, Interval(value - reach, value + reach))
 
 
@@ -92,7 +90,7 @@ def _paired_p(differences: Sequence[float]) -> float:
     if deviation == 0.0:
         return least
     t = value / deviation * math.sqrt(len(differences))
-    return max(float(2.0 * stats.t.sf(abs(t), len(differences) - 1)), least)
+    return max(float(2.0 * stdtr(len(differences) - 1, -abs(t))), least)
 
 
 def _deviation(values: Sequence[float]) -> float:

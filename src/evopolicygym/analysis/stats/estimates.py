@@ -20,7 +20,7 @@ from functools import reduce
 from typing import Final
 
 import numpy as np
-from scipy import stats
+from scipy.special import stdtr, stdtrit  # Student's t; importing scipy.stats takes 0.7 s longer
 
 from evopolicygym.analysis.scores import Matrix, task_score
 from evopolicygym.analysis.stats.hit_rates import t_quantile, wilson
@@ -101,7 +101,7 @@ class Estimate:
         """Return the confidence interval, or None when the error is unknown."""
         if not self.has_error:
             return None
-        reach = float(stats.t.ppf((1 + level) / 2, self.degrees_of_freedom))
+        reach = float(stdtrit(self.degrees_of_freedom, (1 + level) / 2))
         skewness = self._skewness()
         low, high = _untransformed(-reach, skewness), _untransformed(reach, skewness)
         return Interval(self.value - self.standard_error * high, self.value - self.standard_error * low)
@@ -114,7 +114,7 @@ class Estimate:
         if not self.variance:
             return 1.0 if self.value == 0.0 else 0.0
         t = _transformed(self.value / self.standard_error, self._skewness())
-        return float(2.0 * stats.t.sf(abs(t), self.degrees_of_freedom))
+        return float(2.0 * stdtr(self.degrees_of_freedom, -abs(t)))
 
     def _skewness(self) -> float:
         if not self.variance:

@@ -8,20 +8,27 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
+from scipy.special import ndtri, stdtrit
+
 CONFIDENCE: Final = 0.95
 
 
 @dataclass(frozen=True)
 class HitCount:
-    """Number of edits of one kind in one run, and how many of them were hits."""
+    """Number of edits of one kind in one run, and how many of them were hits. ``expected``: hits to expect if edits
+    changed nothing. ``beyond_noise``: hits larger than what the cases explain; None where that is unknown."""
 
     n: int = 0
     hits: int = 0
+    expected: float = 0.0
+    beyond_noise: int | None = 0
 
 
 @dataclass(frozen=True)
 class HitRate:
-    """Hit rate over the ``runs`` that have any such edit. With a single run the interval covers that run alone."""
+    """Hit rate over the ``runs`` that have any such edit. With a single run the interval covers that run alone.
+    ``by_chance``: the rate to expect if edits changed nothing. ``beyond_noise``: hits larger than what the cases
+    explain."""
 
     n: int
     hits: int
@@ -29,6 +36,8 @@ class HitRate:
     rate: float | None
     low: float | None
     high: float | None
+    by_chance: float | None = None
+    beyond_noise: int | None = None
 
 
 def hit_rate(counts: Sequence[HitCount]) -> HitRate:
@@ -38,7 +47,17 @@ def hit_rate(counts: Sequence[HitCount]) -> HitRate:
     if not n:
         return HitRate(0, 0, 0, None, None, None)
     low, high = wilson(hits / n, n / design_effect(counts), t_quantile(runs - 1))
-    return HitRate(n, hits, runs, hits / n, low, high)
+    known = [count.beyond_noise for count in counts if count.beyond_noise is not None]
+    return HitRate(
+        n=n,
+        hits=hits,
+        runs=runs,
+        rate=hits / n,
+        low=low,
+        high=high,
+        by_chance=math.fsum(count.expected for count in counts) / n,
+        beyond_noise=sum(known) if len(known) == runs else None,
+    )
 
 
 def wilson(rate: float, n: float, z: float) -> tuple[float, float]:
@@ -66,8 +85,5 @@ def t_quantile(freedom: int) -> float:
     Few runs show little of how runs differ, hence t. A single run (no degree of freedom) gets the normal quantile: its
     interval says nothing about other runs.
     """
-    # What scipy.stats.t.ppf and norm.ppf call, without the import of scipy.stats, which takes a second.
-    from scipy.special import ndtri, stdtrit
-
     share = (1 + CONFIDENCE) / 2
     return float(stdtrit(freedom, share) if freedom else ndtri(share))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from scipy import optimize, stats
+from scipy.special import ndtri
 
 from evopolicygym.analysis.scores import Matrix
 from evopolicygym.analysis.stats.by_task import bounded_mean
@@ -41,7 +41,7 @@ def improvement_over_tasks(first: Sequence[Matrix], second: Sequence[Matrix]) ->
 def _newcombe(share: float, first: int, second: int) -> Interval:
     """Return the shares that a score test does not refuse: its method 5, whose variance is that of Hanley and McNeil
     (1982) at the tested share. Unlike a Wald interval it has a width at 0 and 1."""
-    z = float(stats.norm.ppf((1 + CONFIDENCE_LEVEL) / 2))
+    z = float(ndtri((1 + CONFIDENCE_LEVEL) / 2))
 
     def excess(theta: float) -> float:
         others = (first + second) / 2 - 1
@@ -50,6 +50,14 @@ def _newcombe(share: float, first: int, second: int) -> Interval:
 
     # At 0 and 1 the excess of the share itself is 0, and the end of the interval is the other root.
     inside = min(max(share, 1e-9), 1.0 - 1e-9)
-    low = 0.0 if share == 0.0 else float(optimize.brentq(excess, 0.0, inside))
-    high = 1.0 if share == 1.0 else float(optimize.brentq(excess, inside, 1.0))
+    low = 0.0 if share == 0.0 else _root(excess, inside, 0.0)
+    high = 1.0 if share == 1.0 else _root(excess, inside, 1.0)
     return Interval(low, high)
+
+
+def _root(function: Callable[[float], float], below: float, above: float) -> float:
+    """Return where a function that is negative at ``below`` becomes positive, by bisection."""
+    for _ in range(60):
+        middle = (below + above) / 2
+        below, above = (middle, above) if function(middle) < 0.0 else (below, middle)
+    return above

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
-from scipy import stats
+from scipy.special import gammaincinv, nctdtr, stdtrit
 
 from evopolicygym.analysis.scores import Matrix
 from evopolicygym.analysis.stats.estimates import CONFIDENCE_LEVEL, residual_mean_square
@@ -51,8 +51,7 @@ class DifferenceVariance:
         """Return the variances of runs at a limit of their intervals: a true variance is above it with probability
         1 - ``share``."""
         first, second = (
-            side.scaled(side.degrees / float(stats.chi2.ppf(1 - share, side.degrees)))
-            for side in (self.first, self.second)
+            side.scaled(side.degrees / _chi2_quantile(1 - share, side.degrees)) for side in (self.first, self.second)
         )
         return DifferenceVariance(first, second, self.cases)
 
@@ -123,7 +122,7 @@ def tasks_needed(effect: float, differences: Sequence[float]) -> TasksNeeded | N
     variance = float(np.var(differences, ddof=1))
 
     def fewest(share: float | None) -> int | None:
-        factor = 1.0 if share is None else (count - 1) / float(stats.chi2.ppf(1 - share, count - 1))
+        factor = 1.0 if share is None else (count - 1) / _chi2_quantile(1 - share, count - 1)
         return _fewest(lambda tasks: power_over_tasks(effect, variance * factor, tasks), 2)
 
     return TasksNeeded(fewest((1 - CERTAINTY) / 2), fewest(None), fewest((1 + CERTAINTY) / 2))
@@ -138,9 +137,13 @@ def power_over_tasks(effect: float, variance: float, tasks: int) -> float:
 
 def _power_of_t(effect: float, variance: float, degrees: float) -> float:
     shift = min(abs(effect) / float(np.sqrt(variance)), 37.0)  # beyond, the distribution overflows
-    reach = float(stats.t.ppf(1 - ALPHA / 2, degrees))
-    found = float(stats.nct.sf(reach, degrees, shift) + stats.nct.cdf(-reach, degrees, shift))
+    reach = float(stdtrit(degrees, 1 - ALPHA / 2))
+    found = 1.0 - float(nctdtr(degrees, shift, reach)) + float(nctdtr(degrees, shift, -reach))
     return 1.0 if np.isnan(found) else found
+
+
+def _chi2_quantile(share: float, degrees: int) -> float:
+    return 2.0 * float(gammaincinv(degrees / 2, share))
 
 
 def _fewest(power_of: Callable[[int], float], fewest: int) -> int | None:

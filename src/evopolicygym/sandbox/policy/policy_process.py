@@ -84,6 +84,10 @@ class RecordedActions:
         self._encode(observation)
         return self.first_action()
 
+    def cpu_now(self) -> float:
+        """Return 0: there is no process."""
+        return 0.0
+
 
 class PolicyProcess:
     """One fresh policy process, for one episode. Its answers are kept as they came, up to ``MAX_RECORD_BYTES``."""
@@ -148,6 +152,10 @@ class PolicyProcess:
     @property
     def clipped_actions(self) -> int:
         return self._clipped.count
+
+    def cpu_now(self) -> float:
+        """Return the CPU time that the process has used; 0 once it has ended."""
+        return self._watch.cpu_now()
 
     def recorded(self) -> RecordedActions | None:
         """Return all actions of the episode, or None if they were too many to keep."""
@@ -226,6 +234,33 @@ class PolicyProcess:
             ended, waited_s = self._zygote.end(self._child), self._watch.waited_s
             self._result = ProcessResult(ended, stdout, stderr, waited_s, self._init_cpu_s)
         return self._result.ended
+
+
+class TimedPolicy:
+    """A policy whose CPU time is read after every action. That costs a system call, so only recorded episodes are
+    timed. ``longest_cpu_s`` is the most that one action took; the first includes ``Policy.reset``."""
+
+    def __init__(self, policy: PolicyProcess | RecordedActions) -> None:
+        self._policy, self.longest_cpu_s = policy, 0.0
+        self._cpu_then = policy.cpu_now()
+
+    def reset(self, observation: Any) -> None:
+        self._cpu_then = self._policy.cpu_now()
+        self._policy.reset(observation)
+
+    def first_action(self) -> Any:
+        action = self._policy.first_action()
+        self._note()
+        return action
+
+    def act(self, observation: Any) -> Any:
+        action = self._policy.act(observation)
+        self._note()
+        return action
+
+    def _note(self) -> None:
+        now = self._policy.cpu_now()
+        self.longest_cpu_s, self._cpu_then = max(self.longest_cpu_s, now - self._cpu_then), now
 
 
 def _discard(answer: bytearray) -> None:

@@ -32,7 +32,7 @@ from evopolicygym.tasks.novel.world import Act
 
 T = TypeVar("T")
 
-VERSION: Final = 1
+VERSION: Final = 2
 HORIZONS: Final = {1: 200, 2: 250, 3: 300, 4: 400}
 SPEEDS: Final = {1: (0.7, 1.2), 2: (0.8, 1.5), 3: (0.9, 1.8), 4: (1.0, 2.0)}  # of things, in pixels per step
 EDGE: Final = 5  # pixels between the player and the edge

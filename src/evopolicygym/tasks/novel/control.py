@@ -20,7 +20,7 @@ from evopolicygym.tasks.novel.drawing import Colour
 from evopolicygym.tasks.novel.world import Act
 from evopolicygym.tasks.task import BriefText
 
-VERSION: Final = 1
+VERSION: Final = 2
 STEP_S: Final = 0.05
 HORIZON: Final = 200
 CLOSE, FAR = 0.7, 0.3  # parts of the reward: for being at the target, and for being nearer to it than before

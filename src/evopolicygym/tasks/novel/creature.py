@@ -1,9 +1,9 @@
 """Generated creatures: find a gait for a drawn body.
 
 A body of 2 to 6 limbs has to go far in a drawn direction, to go from place to place, or to go far with a load that must
-not fall. New ground is rewarded: standing still gives 0, and going back and forth gives nothing more. The expert is a
-rhythm for every joint, found by CMA-ES in ``creature_gait.EPISODES`` episodes on the true body. SAC, which could be a
-better expert, is left out: it needs torch."""
+not fall. New ground is rewarded: standing still gives 0, going back and forth gives nothing more, and a fallen load
+costs. The expert is a rhythm for every joint, found by CMA-ES in ``creature_gait.STEPS`` steps on the true body. SAC,
+which could be a better expert, is left out: it needs torch."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from typing import Any, Final
 import gymnasium
 import numpy as np
 
-from evopolicygym.tasks.novel.creature_aim import ARRIVAL, ARRIVED, EFFORT, HORIZON, MOST_GAIN, TURN, Aim
+from evopolicygym.tasks.novel.creature_aim import ARRIVAL, ARRIVED, DROP, EFFORT, HORIZON, MOST_GAIN, TURN, Aim
 from evopolicygym.tasks.novel.creature_body import FALLEN, CreatureBody, Vector, draw_body
 from evopolicygym.tasks.novel.creature_gait import Gait, find_gait
 from evopolicygym.tasks.novel.creature_picture import CreaturePalette, draw_palette, draw_picture
 from evopolicygym.tasks.novel.creature_text import describe_creature
 from evopolicygym.tasks.novel.world import Act
 
-VERSION: Final = 1
+VERSION: Final = 2
 KEPT: Final = {1: 1.0, 2: 0.9, 3: 0.7, 4: 0.5}  # share of velocities that are measured
 
 
@@ -43,7 +43,10 @@ class CreatureWorld:
     offsets: Vector
     palette: CreaturePalette
     horizon: int = HORIZON
-    failure_return: float = -EFFORT * HORIZON
+
+    @property
+    def failure_return(self) -> float:
+        return -EFFORT * self.horizon - (0.0 if self.body.load is None else self.scale * DROP)
 
     @cached_property
     def model(self) -> Any:
@@ -119,8 +122,9 @@ class CreatureEnv(gymnasium.Env[Any, Any]):
             self.best = self._ground()
         command = data.ctrl
         effort = min(1.0, float(command @ command) / len(command))
-        reward = world.scale * gain - EFFORT * effort
-        return self._observation(), reward, self.has_dropped(), self.steps >= world.horizon, {}
+        dropped = self.has_dropped()
+        reward = world.scale * (gain - DROP * dropped) - EFFORT * effort
+        return self._observation(), reward, dropped, self.steps >= world.horizon, {}
 
     def position(self) -> tuple[float, float]:
         """Return where the torso is on the ground."""

@@ -10,6 +10,7 @@ MOST_GAIN: Final = 0.25  # metres of new ground that one step can be rewarded fo
 EFFORT: Final = 0.02  # cost of a step with all motors at full command
 ARRIVED: Final = 0.4  # metres from a place
 ARRIVAL: Final = 0.5  # metres of new ground that an arrival counts for
+DROP: Final = 1.0  # metres of ground that a fallen load costs: without a cost, lunging and falling would pay
 TURN: Final = 1.0  # largest angle between the ways to two successive places in space
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from evopolicygym.tasks.novel.creature_aim import ARRIVAL, ARRIVED, EFFORT, MOST_GAIN, TURN, Aim
+from evopolicygym.tasks.novel.creature_aim import ARRIVAL, ARRIVED, DROP, EFFORT, MOST_GAIN, TURN, Aim
 from evopolicygym.tasks.novel.creature_body import FALLEN, MOST_LEAN, SERVO_ERROR, TIMESTEP_S, CreatureBody
 
 if TYPE_CHECKING:
@@ -69,7 +69,8 @@ class _CreatureText:
         if world.aim is not Aim.PLACES:
             x, y = math.cos(world.heading), math.sin(world.heading)
             way = f"in the direction x = {x:.6g}" + ("" if self._body.flat else f", y = {y:.6g}")
-            return f"Each metre that the torso comes {way} gives {world.scale:.6g}. {gained}. {effort}"
+            drop = f" A fallen load costs {DROP * world.scale:.6g}." if world.aim is Aim.LOAD else ""
+            return f"Each metre that the torso comes {way} gives {world.scale:.6g}. {gained}. {effort}{drop}"
         near, far = world.places
         turned = "in either direction" if self._body.flat else f"in a direction that differs by at most {TURN} rad"
         first = "" if self._body.flat else f" (at first from {world.heading:.6g} rad, counted from x to y)"

@@ -89,14 +89,14 @@ def world_key(task_id: str, sealing_key: bytes) -> bytes:
 def generated(task: Task, sealing_key: bytes, recorded: Mapping[str, Any] | None = None) -> Task:
     """Return a novel task as it is drawn from a sealing key. ``recorded`` are the ``env_options`` of an existing run:
     they name the draw, so that none is searched for."""
-    family, level = _parts(task)
+    family, level = task_parts(task.id)
     key = world_key(task.id, sealing_key)
     drawn = _cached(family, level, key) if recorded is None else Drawn.from_options(recorded)
     world = draw_world(family, level, key, drawn.number)
     env = world.make()
     return replace(
         task,
-        version=_family(family).VERSION,
+        version=family_version(family),
         horizon=world.horizon,
         failure_return=FailureReturn(world.failure_return, FAILURE_DERIVATION),
         observation_space=describe(schema_of(env.observation_space)),
@@ -115,14 +115,14 @@ def scale_facts(task: Task) -> dict[str, Any]:
 
 def make_world(task: Task, render_mode: str | None = None) -> Any:
     """Make the environment of a generated task."""
-    family, level = _parts(task)
+    family, level = task_parts(task.id)
     return draw_world(family, level, task.view.world_key, task.env_options["draw"]).make(render_mode)
 
 
 @lru_cache(maxsize=4)
 def draw_world(family: str, level: int, key: bytes, number: int) -> World:
     """Return draw ``number`` of a key."""
-    seed = hmac.digest(key, f"draw|{_family(family).VERSION}|{number}".encode(), "sha256")
+    seed = hmac.digest(key, f"draw|{family_version(family)}|{number}".encode(), "sha256")
     return _family(family).draw(np.random.default_rng(int.from_bytes(seed)), level)
 
 
@@ -132,7 +132,7 @@ def search_draws(family: str, level: int, key: bytes) -> Drawn:
     for number in range(MOST_DRAWS):
         measured = measure(family, level, key, number)
         if (objection := measured.objection()) is None:
-            return Drawn(number, _rounded(measured.low), _rounded(measured.high), tuple(objections))
+            return Drawn(number, rounded(measured.low), rounded(measured.high), tuple(objections))
         objections.append(objection)
     raise Fault(f"no world of {NOVEL}/{family}-{level} was accepted in {MOST_DRAWS} draws: {objections[-1]}")
 
@@ -145,7 +145,7 @@ def measure(family: str, level: int, key: bytes, number: int) -> WorldMeasure:
 def scale_problem(task: Task) -> str | None:
     """Measure a generated task as it was when it was drawn; return what is wrong with its scale, in words. Draws before
     it are measured, too: a task that is easier than the first acceptable one must not be chosen."""
-    (family, level), drawn = _parts(task), Drawn.from_options(task.env_options)
+    (family, level), drawn = task_parts(task.id), Drawn.from_options(task.env_options)
     for number in range(drawn.number + 1):
         measured = measure(family, level, task.view.world_key, number)
         objection = measured.objection()
@@ -156,11 +156,11 @@ def scale_problem(task: Task) -> str | None:
     tolerance = SCALE_TOLERANCE * max(abs(measured.low), abs(measured.high))
     if max(abs(measured.low - drawn.low), abs(measured.high - drawn.high)) <= tolerance:
         return None
-    here = f"{_rounded(measured.low)} to {_rounded(measured.high)}"
+    here = f"{rounded(measured.low)} to {rounded(measured.high)}"
     return f"the recorded scale is {drawn.low} to {drawn.high}, but measured here it is {here}"
 
 
-def _rounded(value: float) -> float:
+def rounded(value: float) -> float:
     """Round, so that the last bits of another machine do not give the task another id."""
     return float(f"{value:.6g}")
 
@@ -172,8 +172,7 @@ def world_seeds(key: bytes, purpose: str, count: int) -> Iterator[int]:
 
 @cache
 def _cached(family: str, level: int, key: bytes) -> Drawn:
-    name = hashlib.sha256(f"{family}|{level}|{_family(family).VERSION}|{np.__version__}|".encode() + key).hexdigest()
-    path = _cache_folder() / f"{name}.json"
+    path = _cache_path(family, level, key)
     if stored := _stored(path, key):
         return stored
     with _only_one(path.with_suffix(".lock")):  # runs of a suite begin at once, and measuring takes all of a core
@@ -182,9 +181,25 @@ def _cached(family: str, level: int, key: bytes) -> Drawn:
         print(f"drawing {NOVEL}/{family}-{level} from your key; this takes seconds to minutes", file=sys.stderr)
         drawn = search_draws(family, level, key)
         with suppress(OSError):
-            text = json.dumps(vars(drawn))
-            write_atomic(path, json.dumps({"drawn": text, "code": _cache_code(path, text, key)}).encode())
+            _keep(path, key, drawn)
     return drawn
+
+
+def remember(task_id: str, key: bytes, drawn: Drawn) -> None:
+    """Put the accepted draw of a key, which was found before, into the cache."""
+    path = _cache_path(*task_parts(task_id), key)
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    _keep(path, key, drawn)
+
+
+def _cache_path(family: str, level: int, key: bytes) -> Path:
+    name = hashlib.sha256(f"{family}|{level}|{family_version(family)}|{np.__version__}|".encode() + key).hexdigest()
+    return _cache_folder() / f"{name}.json"
+
+
+def _keep(path: Path, key: bytes, drawn: Drawn) -> None:
+    text = json.dumps(vars(drawn))
+    write_atomic(path, json.dumps({"drawn": text, "code": _cache_code(path, text, key)}).encode())
 
 
 def _stored(path: Path, key: bytes) -> Drawn | None:
@@ -227,8 +242,13 @@ def _family(name: str) -> WorldFamily:
     return cast(WorldFamily, importlib.import_module(f"evopolicygym.tasks.novel.{name}"))
 
 
-def _parts(task: Task) -> tuple[str, int]:
-    family, _, level = task.id.removeprefix(f"{NOVEL}/").rpartition("-")
+def family_version(family: str) -> int:
+    return _family(family).VERSION
+
+
+def task_parts(task_id: str) -> tuple[str, int]:
+    """Return family and level of a generated task."""
+    family, _, level = task_id.removeprefix(f"{NOVEL}/").rpartition("-")
     return family, int(level)
 
 

@@ -15,8 +15,12 @@ from evopolicygym.tasks.spaces import constant_actions, schema_of
 CASES: Final = 16
 SEARCH_CASES: Final = 4
 SEARCH_CANDIDATES: Final = 32  # with SEARCH_CASES each: the budget of a run
-MOST_SEARCHED: Final = 0.8  # of the way from the best trivial policy to the expert
-LEAST_WON: Final = 0.9  # share of cases in which the expert must beat the best trivial policy
+SCREEN_CASES: Final = 4  # that every constant action is played on; the best few are played on all
+SCREENED: Final = 4
+# What "clearly beats" means, for all families: the expert's lead over the best trivial policy on the same cases.
+LEAST_ERRORS: Final = 4.0  # lead, in its standard errors
+LEAST_SPREADS: Final = 1.0  # lead, in standard deviations of what all trivial policies score
+MOST_SEARCHED: Final = 0.5  # share of the lead that a search may reach
 PICTURE: Final = 8  # side of the picture that a search sees, after averaging
 CODE_SPREAD: Final = 0.6180339887498949  # the golden ratio: multiples of it, modulo 1, lie far apart
 
@@ -25,11 +29,13 @@ Player = Callable[[Any], Act]  # called with an environment that was just reset
 
 @dataclass(frozen=True)
 class WorldMeasure:
-    """Returns on the same hidden cases, by policy. ``search`` is the best linear policy of a run's budget."""
+    """Returns on the same hidden cases, by policy. ``search`` is the best linear policy of a run's budget, ``spread``
+    the standard deviation of what all trivial policies score, over policies and cases."""
 
     expert: list[float]
     trivial: dict[str, list[float]]
     search: list[float]
+    spread: float
 
     @property
     def low(self) -> float:
@@ -39,14 +45,22 @@ class WorldMeasure:
     def high(self) -> float:
         return _mean(self.expert)
 
+    @property
+    def lead_error(self) -> float:
+        """The standard error of the expert's lead over the best trivial policy."""
+        best = max(self.trivial.values(), key=_mean)
+        differences = [mine - theirs for mine, theirs in zip(self.expert, best, strict=True)]
+        return float(np.std(differences, ddof=1)) / math.sqrt(len(differences))
+
     def objection(self) -> str | None:
         """Return why this world is not worth playing; None if it is."""
-        best = max(self.trivial.values(), key=_mean)
-        won = sum(mine > theirs for mine, theirs in zip(self.expert, best, strict=True)) / len(best)
-        if not (self.high > self.low and won >= LEAST_WON):
-            return "the expert does not clearly beat every trivial policy"
-        if _mean(self.search) > self.low + MOST_SEARCHED * (self.high - self.low):
-            return "a search reaches the expert"
+        lead = self.high - self.low
+        if not lead > max(0.0, LEAST_ERRORS * self.lead_error):
+            return "the lead of the expert is not certain"
+        if lead < LEAST_SPREADS * self.spread:
+            return "the lead of the expert is small"
+        if _mean(self.search) > self.low + MOST_SEARCHED * lead:
+            return "a search comes close to the expert"
         if len({value for returns in (*self.trivial.values(), self.search) for value in returns}) < 2:
             return "rewards are flat"
         return None
@@ -55,13 +69,22 @@ class WorldMeasure:
 def measure_world(world: World, seeds: Iterable[int], search_seeds: Iterable[int]) -> WorldMeasure:
     """Measure a world. ``search_seeds`` are the cases that the search may use; ``seeds`` are hidden from it."""
     hidden, given = list(seeds), list(search_seeds)
-    env = world.make()
-    schema = schema_of(env.action_space)
-    constants = [np.asarray(action) if schema["type"] == "Box" else action for action in constant_actions(schema)]
-    trivial = {"random": returns(world, _random, hidden)}
-    trivial |= {f"constant {n}": returns(world, _constant(value), hidden) for n, value in enumerate(constants)}
+    schema = schema_of(world.make().action_space)
+    trivial, spread = _trivial_returns(world, schema, hidden)
     found = linear_player(search_linear(world, given), schema)
-    return WorldMeasure(returns(world, world.expert, hidden), trivial, returns(world, found, hidden))
+    return WorldMeasure(returns(world, world.expert, hidden), trivial, returns(world, found, hidden), spread)
+
+
+def _trivial_returns(world: World, schema: dict[str, Any], hidden: list[int]) -> tuple[dict[str, list[float]], float]:
+    """Return what random actions and the best few constant ones score, and the spread of all of them."""
+    constants = [np.asarray(action) if schema["type"] == "Box" else action for action in constant_actions(schema)]
+    players = {f"constant {number}": _constant(action) for number, action in enumerate(constants)}
+    first, others = hidden[:SCREEN_CASES], hidden[SCREEN_CASES:]
+    screened = {name: returns(world, player, first) for name, player in players.items()}
+    best = sorted(screened, key=lambda name: _mean(screened[name]))[-SCREENED:]
+    trivial = {"random": returns(world, _random, hidden)}
+    spread = float(np.std([*screened.values(), trivial["random"][:SCREEN_CASES]]))
+    return trivial | {name: screened[name] + returns(world, players[name], others) for name in best}, spread
 
 
 def returns(world: World, player: Player, seeds: Iterable[int]) -> list[float]:

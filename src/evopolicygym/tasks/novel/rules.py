@@ -34,7 +34,7 @@ from evopolicygym.tasks.novel.rules_planner import RulesPlanner
 from evopolicygym.tasks.novel.rules_text import describe_world
 from evopolicygym.tasks.novel.world import Act
 
-VERSION: Final = 1
+VERSION: Final = 2
 SIDES: Final = {1: (9, 10), 2: (10, 11), 3: (12, 13), 4: (13, 15)}
 ROOMS: Final = {1: ((1, 2), (2, 1), (2, 2)), 2: ((2, 2),), 3: ((2, 2), (2, 3), (3, 2)), 4: ((2, 3), (3, 2), (3, 3))}
 STEPS_PER_LINK: Final = 2.0  # of the horizon, times width plus height

@@ -15,6 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from ..api_client import ApiClient, RunOver, ServerUnreachable
+from ..cases import cases_needed, next_cases
 from .dynamics import Dynamics
 from .evaluator import ApiEvaluator, Evaluator, Spaces, TunerPolicy
 from .families import Family, constant, families, noise
@@ -29,8 +30,6 @@ FIRST_CASES: Final = [0]
 FINALIST_CASES: Final = [1, 2, 3]  # a good return on the first case can be luck
 FINALISTS: Final = 3
 FAMILIES_SHARE: Final = 0.35  # of the budget, for trying families
-FRESH_CASES: Final = 4  # the first case that the choice of a family did not depend on
-TRAIN_CASES: Final = 1024
 FINAL_CASES: Final = 4
 MAX_CASES: Final = 128  # of one submission
 IMAGE_CASES: Final = 4  # tasks with images are slow, and the judge validates every submitted policy: submit fewer
@@ -133,20 +132,6 @@ def optimise(evaluator: Evaluator, start: Trial, seed: int, min_cases: int) -> N
 def confirm(evaluator: Evaluator, centre: TunerPolicy) -> None:
     """Spend the remaining budget on the centre of the distribution: it is mostly better than samples from it."""
     evaluator.play(centre, list(range(min(evaluator.remaining, MAX_CASES))))
-
-
-def next_cases(generation: int, count: int) -> list[int]:
-    """Return other cases for every generation, so that policies that are good only on a few cases do not survive."""
-    first = FRESH_CASES + generation * count
-    return [(first + number) % TRAIN_CASES for number in range(count)]
-
-
-def cases_needed(returns: Vector) -> int:
-    """Return 1, 2 or 4 cases for each policy: more, the less policies differ compared with the noise between cases."""
-    centred = returns - returns.mean(axis=0)
-    noise = float((centred - centred.mean(axis=1, keepdims=True)).var(axis=1, ddof=1).mean())
-    signal = float(centred.mean(axis=1).var(ddof=1)) - noise / returns.shape[1]
-    return 1 if noise < 0.3 * signal else 2 if noise < 2.0 * signal else 4
 
 
 def _strategy(start: Trial, seed: int) -> Any:

@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 
 from ..api_client import ApiClient, RunOver
-from .policies.features import Vector, controls_of, entries, entry_names, width
+from .policies.features import Vector, controls_of, entries, entry_kinds, width
 
 POLICIES: Final = Path(__file__).parent / "policies"
 FEEDBACK_WAIT_S: Final = 20.0  # the result of a submission can arrive shortly before its feedback
@@ -40,12 +40,12 @@ class Spaces:
     @property
     def sees_images(self) -> bool:
         """Whether observations have images, which are reduced to blocks."""
-        return any(name.endswith("block") for name, _ in self.names)
+        return "block" in self.kinds
 
     @property
-    def names(self) -> list[tuple[str, str]]:
-        """Name and unit of each entry of an observation."""
-        return entry_names(self.observation)
+    def kinds(self) -> list[str]:
+        """Kind of each entry of an observation."""
+        return entry_kinds(self.observation)
 
 
 @dataclass(frozen=True)
@@ -58,11 +58,12 @@ class TunerPolicy:
 
 @dataclass(frozen=True)
 class RecordedEpisode:
-    """Row t of ``entries`` is the observation before step t, row t of ``controls`` the action. ``entries`` has one more
-    row: the last observation."""
+    """Row t of ``entries`` is the observation before step t, row t of ``controls`` the action, ``rewards[t]`` its
+    reward. ``entries`` has one more row: the last observation."""
 
     entries: Vector
     controls: Vector
+    rewards: Vector
 
 
 @dataclass(frozen=True)
@@ -127,18 +128,19 @@ def read_episode(folder: Path, spaces: Spaces) -> RecordedEpisode:
     """Read a recorded episode; an empty one if it has no recording (the simulator's process died)."""
     archive = folder / "episode.npz"
     if not archive.exists():
-        return RecordedEpisode(np.array([]), np.array([]))
+        return RecordedEpisode(np.array([]), np.array([]), np.array([]))
     with np.load(archive) as file:
         arrays = dict(file)
-    observations = _rows(spaces.observation, "obs", arrays)
-    actions = _rows(spaces.action, "action", arrays)
+    observations = rows_of(spaces.observation, "obs", arrays)
+    actions = rows_of(spaces.action, "action", arrays)
     return RecordedEpisode(
         np.array([entries(spaces.observation, value) for value in observations]),
         np.array([controls_of(spaces.action, value) for value in actions]),
+        np.asarray(arrays["reward"], dtype=float),
     )
 
 
-def _rows(space: dict[str, Any], prefix: str, arrays: dict[str, Any]) -> list[Any]:
+def rows_of(space: dict[str, Any], prefix: str, arrays: dict[str, Any]) -> list[Any]:
     """Return observations or actions as a policy gets or gives them, from the columns of an episode."""
     taken: set[str] = set()
 

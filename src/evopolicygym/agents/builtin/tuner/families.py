@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any, Final
 
 import numpy as np
@@ -37,7 +38,7 @@ def families(spaces: Spaces, dynamics: Dynamics, random: Generator) -> list[Fami
     return [
         *_reach(dynamics),
         *_swing(spaces, dynamics),
-        _oscillator(spaces, random),
+        _oscillator(spaces, dynamics, random),
         _linear(spaces, dynamics, random),
         noise(spaces),
     ]
@@ -62,10 +63,10 @@ def constant(spaces: Spaces) -> TunerPolicy:
 def _swing(spaces: Spaces, dynamics: Dynamics) -> Iterator[Family]:
     """Yield families that push along with a velocity or against it, as one pumps or stops a swing."""
     own = dynamics.own_velocities()
-    if spaces.is_choice or spaces.controls == 1:
+    if spaces.is_choice or len(dynamics.live) == 1:
         yield from (_switch(dynamics, *option) for option in _pairs(spaces, dynamics))
     elif len(own):
-        yield _joints(dynamics, own)
+        yield _joints(spaces, dynamics, own)
 
 
 def _pairs(spaces: Spaces, dynamics: Dynamics) -> list[tuple[Vector, int]]:
@@ -73,14 +74,19 @@ def _pairs(spaces: Spaces, dynamics: Dynamics) -> list[tuple[Vector, int]]:
 
     A direction leads from one discrete action to another, or from one end of a single control to the other.
     """
-    size = spaces.controls
-    ways = [np.eye(size)[j] - np.eye(size)[i] for i in range(size) for j in range(i + 1, size)] or [np.ones(1)]
+    units = _live_units(spaces, dynamics).T
+    ways = [second - first for first, second in combinations(units, 2)] if spaces.is_choice else list(units)
     ranked = [
         (abs(float(dynamics.effect[v] @ way)), number, v)
         for number, way in enumerate(ways)
         for v in dynamics.velocities
     ]
     return [(ways[number], int(v)) for _, number, v in sorted(ranked, reverse=True)]
+
+
+def _live_units(spaces: Spaces, dynamics: Dynamics) -> Vector:
+    """Return the matrix from live controls to all controls: the others are zero."""
+    return np.eye(spaces.controls)[:, dynamics.live]
 
 
 def _switch(dynamics: Dynamics, way: Vector, velocity: int) -> Family:
@@ -97,21 +103,21 @@ def _switch(dynamics: Dynamics, way: Vector, velocity: int) -> Family:
     return Family(f"switch-{velocity}", build, starts, 0.5)
 
 
-def _joints(dynamics: Dynamics, own: Indices) -> Family:
-    """Numbers for each control: push along with its own velocity, offset, weight."""
-    size = len(own)
+def _joints(spaces: Spaces, dynamics: Dynamics, own: Indices) -> Family:
+    """Numbers for each live control: push along with its own velocity, offset, weight."""
+    size, units = len(own), _live_units(spaces, dynamics)
 
     def build(numbers: Vector) -> TunerPolicy:
         push, offset, weight = numbers.reshape(3, size)
-        return _feedback(dynamics, own, np.diag(weight), np.zeros(size), np.diag(push), offset)
+        return _feedback(dynamics, own, np.diag(weight), np.zeros(size), units * push, units @ offset)
 
     starts = [np.concatenate([np.full(size, push), np.zeros(size), np.ones(size)]) for push in (0.7, -0.3)]
     return Family("joints", build, starts, 0.3)
 
 
 def _linear(spaces: Spaces, dynamics: Dynamics, random: Generator) -> Family:
-    """Numbers: bias of each control, then the weights of each control for the entries that move."""
-    size = spaces.controls
+    """Numbers: bias of each live control, then the weights of each for the entries that move."""
+    size, units = len(dynamics.live), _live_units(spaces, dynamics)
     most = max(2, LARGEST_LINEAR // size)
     used = (
         dynamics.moving
@@ -121,7 +127,7 @@ def _linear(spaces: Spaces, dynamics: Dynamics, random: Generator) -> Family:
 
     def build(numbers: Vector) -> TunerPolicy:
         weights = numbers[size:].reshape(size, len(used)) / np.sqrt(max(1, len(used)))
-        return _feedback(dynamics, used, weights, numbers[:size], np.eye(size), np.zeros(size))
+        return _feedback(dynamics, used, weights, numbers[:size], units, np.zeros(spaces.controls))
 
     starts = [random.normal(size=size * (len(used) + 1)) * 0.7 for _ in range(4)]
     return Family("linear", build, starts)
@@ -136,12 +142,12 @@ def _feedback(
     return TunerPolicy("feedback", _to_json(numbers | {"used": used, "mixing": mixing, "offset": offset}))
 
 
-def _oscillator(spaces: Spaces, random: Generator) -> Family:
-    """Numbers: logarithm of the frequency, then sine, cosine and offset of each control."""
-    size = spaces.controls
+def _oscillator(spaces: Spaces, dynamics: Dynamics, random: Generator) -> Family:
+    """Numbers: logarithm of the frequency, then sine, cosine and offset of each live control."""
+    size, units = len(dynamics.live), _live_units(spaces, dynamics)
 
     def build(numbers: Vector) -> TunerPolicy:
-        sine, cosine, offset = numbers[1:].reshape(3, size)
+        sine, cosine, offset = numbers[1:].reshape(3, size) @ units.T
         frequency = float(np.exp(np.clip(numbers[0], np.log(FREQUENCIES[0]) - 1.0, np.log(0.5))))
         return TunerPolicy(
             "oscillator", _to_json({"frequency": frequency, "sine": sine, "cosine": cosine, "offset": offset})
@@ -161,12 +167,12 @@ def _random_oscillation(size: int, random: Generator) -> Vector:
 def _reach(dynamics: Dynamics) -> Iterator[Family]:
     """Numbers, all logarithms: damping, speed limit, then rate and gain of each control."""
     for number, jacobian in enumerate(dynamics.jacobians()):
-        yield Family(f"reach-{number}", _reach_build(jacobian), _reach_starts(jacobian), 0.4)
+        yield Family(f"reach-{number}", _reach_build(dynamics, jacobian), _reach_starts(jacobian), 0.4)
 
 
-def _reach_build(jacobian: Jacobian) -> Callable[[Vector], TunerPolicy]:
+def _reach_build(dynamics: Dynamics, jacobian: Jacobian) -> Callable[[Vector], TunerPolicy]:
     fixed = {"error": jacobian.error, "velocity": jacobian.velocity, "basis": jacobian.basis, "push": jacobian.push}
-    fixed["jacobian"] = jacobian.coefficients
+    fixed |= {"jacobian": jacobian.coefficients, "live": dynamics.live}
     size = len(jacobian.push)
 
     def build(numbers: Vector) -> TunerPolicy:

@@ -5,57 +5,63 @@ score is taken).
 """
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 Vector = NDArray[np.float64]
 
-LARGEST = 128  # entries; larger arrays are images, and are seen as coarse blocks
-BLOCKS = 4
+
+class Resolution(NamedTuple):
+    """Arrays with more entries than ``largest`` are images, and are seen as ``blocks`` x ``blocks`` means."""
+
+    largest: int
+    blocks: int
 
 
-def entries(space: dict[str, Any], observation: Any) -> Vector:
+COARSE = Resolution(128, 4)
+FINE = Resolution(512, 8)
+
+
+def entries(space: dict[str, Any], observation: Any, resolution: Resolution = COARSE) -> Vector:
     """The observation as a vector. Goals get their difference on top: what is still to be done."""
     match space["type"]:
         case "Dict":
-            parts = [entries(child, observation[key]) for key, child in space["spaces"].items()]
+            parts = [entries(child, observation[key], resolution) for key, child in space["spaces"].items()]
             if has_goals(space):
                 goals = [np.ravel(observation[key]).astype(float) for key in ("achieved_goal", "desired_goal")]
                 parts.append(goals[0] - goals[1])
             return np.concatenate(parts)
         case "Tuple":
             return np.concatenate(
-                [entries(child, one) for child, one in zip(space["spaces"], observation, strict=True)]
+                [entries(child, one, resolution) for child, one in zip(space["spaces"], observation, strict=True)]
             )
         case "Discrete":
             choice = int(observation) - space["start"]
-            return np.eye(space["n"])[choice] if space["n"] <= LARGEST else np.array([choice / space["n"]])
+            return np.eye(space["n"])[choice] if space["n"] <= resolution.largest else np.array([choice / space["n"]])
         case "Text":
             return np.zeros(0)
     array = np.asarray(observation, dtype=float)
-    return array.ravel() if array.size <= LARGEST else blocks(array)
+    return array.ravel() if array.size <= resolution.largest else blocks(array, resolution.blocks)
 
 
-def entry_names(space: dict[str, Any], prefix: str = "") -> list[tuple[str, str]]:
-    """Name and unit of each of the ``entries``, as far as the space tells them."""
+def entry_kinds(space: dict[str, Any]) -> list[str]:
+    """Kind of each of the ``entries``: a ``number``, a ``choice`` among several, a ``block`` of an image, or an
+    ``error`` (achieved less desired goal)."""
     match space["type"]:
         case "Dict":
-            found = [pair for key, child in space["spaces"].items() for pair in entry_names(child, f"{prefix}{key}.")]
+            kinds = [kind for child in space["spaces"].values() for kind in entry_kinds(child)]
             size = math.prod(space["spaces"]["desired_goal"]["shape"]) if has_goals(space) else 0
-            return found + [(f"{prefix}error", "")] * size
+            return kinds + ["error"] * size
         case "Tuple":
-            return [pair for number, child in enumerate(space["spaces"]) for pair in entry_names(child, f"{number}.")]
+            return [kind for child in space["spaces"] for kind in entry_kinds(child)]
         case "Discrete":
-            return [(f"{prefix}choice", "")] * (space["n"] if space["n"] <= LARGEST else 1)
+            return ["choice"] * (space["n"] if space["n"] <= COARSE.largest else 1)
         case "Text":
             return []
     size = math.prod(space["shape"])
-    if size > LARGEST:
-        return [(f"{prefix}block", "")] * blocks(np.zeros(space["shape"])).size
-    names = space.get("names", [""] * size)
-    return [(prefix + name, unit) for name, unit in zip(names, space.get("units", [""] * size), strict=True)]
+    return ["block"] * blocks(np.zeros(space["shape"])).size if size > COARSE.largest else ["number"] * size
 
 
 def has_goals(space: dict[str, Any]) -> bool:
@@ -64,13 +70,18 @@ def has_goals(space: dict[str, Any]) -> bool:
     return {"achieved_goal", "desired_goal"} <= set(keys) and keys["achieved_goal"]["type"] == "Box"
 
 
-def blocks(image: Vector) -> Vector:
-    """Mean of each of 4 x 4 blocks of a picture, per channel, scaled to about 1; other large arrays in 16 parts."""
+def blocks(image: Vector, count: int = COARSE.blocks) -> Vector:
+    """Mean of each of count x count blocks of a picture, per channel, scaled to about 1; other large arrays in as many
+    parts."""
     if image.ndim < 2:
-        return np.array([part.mean() for part in np.array_split(image.ravel(), BLOCKS * BLOCKS)])
-    rows = [np.array_split(band, BLOCKS, axis=1) for band in np.array_split(image, BLOCKS, axis=0)]
-    means = [part.reshape(-1, *part.shape[2:]).mean(axis=0) for band in rows for part in band]
-    return np.ravel(means) / 255.0
+        return np.array([part.mean() for part in np.array_split(image.ravel(), count * count)])
+    sizes = []
+    for axis in (0, 1):
+        parts = np.array_split(np.arange(image.shape[axis]), min(count, image.shape[axis]))
+        image = np.add.reduceat(image, [part[0] for part in parts], axis)
+        sizes.append(np.array([len(part) for part in parts], dtype=float))
+    area = np.outer(*sizes).reshape(image.shape[:2] + (1,) * (image.ndim - 2))
+    return np.ravel(image / area) / 255.0
 
 
 def width(space: dict[str, Any]) -> int:

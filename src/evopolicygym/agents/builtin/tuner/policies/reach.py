@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 
 import numpy as np
-from features import action, entries
+from features import action, entries, width
 
 SETTINGS = json.loads(Path(__file__).with_name("parameters.json").read_text())
 
@@ -16,8 +16,8 @@ SETTINGS = json.loads(Path(__file__).with_name("parameters.json").read_text())
 class Policy:
     def __init__(self, obs_space, action_space, env_meta):
         self.obs_space, self.action_space = obs_space, action_space
-        self.error, self.velocity, self.basis = (
-            np.array(SETTINGS[name], dtype=int) for name in ("error", "velocity", "basis")
+        self.error, self.velocity, self.basis, self.live = (
+            np.array(SETTINGS[name], dtype=int) for name in ("error", "velocity", "basis", "live")
         )
         self.jacobian = np.array(SETTINGS["jacobian"])
         self.push, self.rate, self.gain = (np.array(SETTINGS[name]) for name in ("push", "rate", "gain"))
@@ -30,9 +30,9 @@ class Policy:
         x = entries(self.obs_space, obs)
         wanted = self.rate * self.motion_to_zero(x)
         wanted *= min(1.0, self.limit / max(np.abs(wanted / self.push).max(), 1e-9))
-        if len(self.velocity) == 0:
-            return action(self.action_space, wanted)
-        return action(self.action_space, self.gain * (wanted - x[self.velocity]) / self.push)
+        controls = np.zeros(width(self.action_space))
+        controls[self.live] = self.gain * (wanted - x[self.velocity]) / self.push if len(self.velocity) else wanted
+        return action(self.action_space, controls)
 
     def motion_to_zero(self, x):
         """Damped least squares: exact where the Jacobian is well conditioned, modest where it is not."""

@@ -1,0 +1,45 @@
+"""Decompress bodies of calls and answers as they pass, with a limit on what comes out."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from typing import Final
+
+PIECE: Final = 1 << 20
+MAX_DECODED: Final = 64 << 20  # bytes of one body that are read for metering and recording; all of it is carried
+GZIP_OR_ZLIB: Final = 32 + zlib.MAX_WBITS
+
+
+class BodyDecoder:
+    """Decodes one body. ``is_readable`` is False from where the body is damaged, too long or of an unknown encoding;
+    nothing is decoded then."""
+
+    def __init__(self, encoding: str, limit: int = MAX_DECODED) -> None:
+        encoding = encoding.strip().lower()
+        self._inflate = zlib.decompressobj(GZIP_OR_ZLIB) if encoding in ("gzip", "x-gzip", "deflate") else None
+        self.is_readable = self._inflate is not None or encoding in ("", "identity")
+        self._room = limit
+
+    def decode(self, data: bytes) -> Iterator[bytes]:
+        while data and self.is_readable:
+            piece, data = self._next(data)
+            if len(piece) > self._room:
+                self.is_readable, piece = False, piece[: self._room]
+            self._room -= len(piece)
+            yield piece
+
+    def _next(self, data: bytes) -> tuple[bytes, bytes]:
+        if self._inflate is None:
+            return data, b""
+        try:
+            return self._inflate.decompress(data, PIECE), self._inflate.unconsumed_tail
+        except zlib.error:
+            self.is_readable = False
+            return b"", b""
+
+
+def decoded(body: bytes, encoding: str) -> bytes:
+    """Return a whole body decompressed; as it is if its encoding is unknown."""
+    decoder = BodyDecoder(encoding)
+    return b"".join(decoder.decode(body)) if decoder.is_readable else body

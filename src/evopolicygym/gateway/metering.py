@@ -1,0 +1,238 @@
+"""Count what calls to a model use, and refuse the call that would exceed a limit of the run.
+
+Every call becomes one line of a file in the run's folder as soon as it has ended. So a run that is killed loses no
+call, and a resumed run continues to count where the last one ended.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import statistics
+import threading
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any, Final
+
+from evopolicygym.agents import prices
+from evopolicygym.agents.prices import Price
+from evopolicygym.agents.usage import AMOUNTS, Usage, total_usage
+from evopolicygym.gateway.exchange import ModelApi
+
+MAX_FILE_BYTES: Final = 256 << 20
+TOKENS: Final = ("fresh_input", "cache_read", "cache_write", "output")
+COMPARED: Final = (*TOKENS, "reasoning")
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class ModelCall:
+    """One call, as it is counted. ``status`` 0: there was no answer. ``attempts`` and ``waited_s`` are the gateway's
+    patience; times are in seconds."""
+
+    number: int
+    turn: int
+    api: str
+    status: int
+    is_complete: bool
+    model: str | None
+    usage: Usage | None
+    first_byte_s: float
+    duration_s: float
+    attempts: int = 1
+    waited_s: float = 0.0
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether the model was asked for an answer and the provider gave one, be it an error."""
+        return self.api != ModelApi.OTHER and self.status > 0
+
+    @property
+    def is_unmetered(self) -> bool:
+        return self.is_counted and self.status < 300 and self.usage is None
+
+    @property
+    def tokens(self) -> int:
+        return sum(getattr(self.usage, name) or 0 for name in TOKENS) if self.usage else 0
+
+    @property
+    def dollars(self) -> float:
+        return (self.usage.cost_usd or 0.0) if self.usage else 0.0
+
+
+@dataclass(frozen=True)
+class CallLimits:
+    """Limits of a run that are enforced call by call; None is no limit."""
+
+    tokens: int | None = None
+    dollars: float | None = None
+    requests: int | None = None
+
+
+class ModelMeter:
+    """Adds up the calls of a run; from any thread.
+
+    Args:
+        limits: Of the run.
+        price_table: The user's prices, which go before those that ship.
+        file: Where calls are written; what it has from an earlier process of the run counts.
+    """
+
+    def __init__(self, limits: CallLimits, price_table: dict[str, Price], file: Path | None = None) -> None:
+        self._limits, self._price_table, self._file = limits, price_table, file
+        self._lock = threading.Lock()
+        self._calls = _read_calls(file) if file else []
+        self._under_way = 0
+        self._prices: dict[str, Price | None] = {}
+        self.hit: str | None = None
+
+    @property
+    def last_number(self) -> int:
+        return max((call.number for call in self._calls), default=0)
+
+    def admit(self) -> str | None:
+        """Let a call for an answer begin, which `add` or `withdraw` must end; or return the limit that it would exceed.
+        Calls that are under way count as much as those before them on average."""
+        with self._lock:
+            counted = [call for call in self._calls if call.is_counted]
+            share = 1 + self._under_way / max(1, len(counted))
+            used = {
+                "tokens": sum(call.tokens for call in counted) * share,
+                "dollars": sum(call.dollars for call in counted) * share,
+                "requests": len(counted) + self._under_way,
+            }
+            limits = asdict(self._limits)
+            full = next((name for name in used if limits[name] is not None and used[name] >= limits[name]), None)
+            if full is None:
+                self._under_way += 1
+            elif self._is_used_up(full, counted):
+                self.hit = self.hit or full
+            return full
+
+    def _is_used_up(self, name: str, counted: list[ModelCall]) -> bool:
+        used = {"tokens": sum(call.tokens for call in counted), "dollars": sum(call.dollars for call in counted)}
+        return bool(used.get(name, len(counted)) >= asdict(self._limits)[name])
+
+    def withdraw(self) -> None:
+        """End a call that was admitted and did not happen."""
+        with self._lock:
+            self._under_way -= 1
+
+    def add(self, call: ModelCall, was_admitted: bool) -> ModelCall:
+        """Count a call that has ended, and return it with its cost."""
+        if call.usage and call.usage.cost_usd is None:
+            call = replace(call, usage=replace(call.usage, cost_usd=self._cost(call.usage, call.model)))
+        with self._lock:
+            self._under_way -= was_admitted
+            self._calls.append(call)
+            self._write(call)
+        return call
+
+    def _cost(self, usage: Usage, model: str | None) -> float | None:
+        if model is not None and model not in self._prices:
+            self._prices[model] = prices.price_of(model, self._price_table)
+        price = self._prices.get(model or "")
+        return prices.cost(usage, model, {model: price}).usd if model and price else None
+
+    def turn(self, number: int) -> TurnCalls:
+        with self._lock:
+            return TurnCalls(tuple(call for call in self._calls if call.turn == number))
+
+    def _write(self, call: ModelCall) -> None:
+        """Append a line. A full disk costs the line, not the call."""
+        if self._file is None:
+            return
+        try:
+            with self._file.open("a") as file:
+                file.write(json.dumps(asdict(call)) + "\n")
+        except OSError as error:
+            log.warning("a call to the model is not in %s: %s", self._file.name, error.strerror)
+
+
+@dataclass(frozen=True)
+class TurnCalls:
+    """The calls of one turn."""
+
+    calls: tuple[ModelCall, ...]
+
+    @property
+    def counted(self) -> list[ModelCall]:
+        return [call for call in self.calls if call.is_counted]
+
+    @property
+    def usage(self) -> Usage | None:
+        """Return tokens and dollars of the turn; None if no call reported any. Dollars are unknown if a call's are."""
+        metered = [call.usage for call in self.calls if call.usage]
+        total = total_usage(metered)
+        if total is None:
+            return None
+        is_priced = all(usage.cost_usd is not None for usage in metered)
+        return replace(total, cost_usd=total.cost_usd if is_priced else None, requests=len(self.counted))
+
+    @property
+    def model(self) -> str | None:
+        """The model that served most calls."""
+        return next((name for name, _ in self._models().most_common(1)), None)
+
+    def facts(self, reported: Usage | None) -> dict[str, Any]:
+        """Return what the ledger says of the calls of the turn, beside their usage. ``reported``: the client's own
+        figures, which are noted where they differ."""
+        seconds = [call.duration_s for call in self.counted]
+        first = [call.first_byte_s for call in self.counted]
+        facts: dict[str, Any] = {
+            "requests": len(self.counted),
+            "failed": sum(call.status >= 400 for call in self.counted) + sum(call.status == 0 for call in self.calls),
+            "cut": sum(not call.is_complete for call in self.counted),
+            "unmetered": sum(call.is_unmetered for call in self.calls),
+            "retries": sum(call.attempts - 1 for call in self.calls),
+            "waited_s": round(sum(call.waited_s for call in self.calls), 3),
+            "models": dict(self._models()),
+        }
+        if seconds:
+            facts["latency_s"] = {
+                "first_byte": round(statistics.median(first), 3),
+                "median": round(statistics.median(seconds), 3),
+                "max": round(max(seconds), 3),
+            }
+        if reported and (difference := _difference(reported, self.usage)):
+            facts["client_reports"] = difference
+        return facts
+
+    def _models(self) -> Counter[str]:
+        return Counter(call.model for call in self.counted if call.model)
+
+
+def _difference(reported: Usage, metered: Usage | None) -> dict[str, Any]:
+    """Return the client's figures that are not the metered ones."""
+    return {
+        name: theirs
+        for name in COMPARED
+        if (theirs := getattr(reported, name)) is not None
+        and theirs != ((getattr(metered, name) if metered else None) or 0)
+    }
+
+
+def _read_calls(path: Path) -> list[ModelCall]:
+    """Read the calls of an earlier process; a last line that was cut is left out."""
+    try:
+        with path.open("rb") as file:
+            lines = file.read(MAX_FILE_BYTES).splitlines()
+    except FileNotFoundError:
+        return []
+    return list(_parsed(lines))
+
+
+def _parsed(lines: Iterable[bytes]) -> Iterable[ModelCall]:
+    names = {field.name for field in fields(ModelCall)}
+    for line in lines:
+        try:
+            row = json.loads(line)
+            usage = Usage(**row.pop("usage")) if row["usage"] else row.pop("usage")
+            yield ModelCall(usage=usage, **{name: value for name, value in row.items() if name in names})
+        except (ValueError, TypeError, KeyError, RecursionError):
+            log.warning("a line of the calls to the model cannot be read, and is left out")
+
+
+assert set(TOKENS) <= set(AMOUNTS)

@@ -1,0 +1,141 @@
+"""Wait out a provider's rate limits and outages, so that a client with little patience of its own does not meet them.
+
+What was waited is counted in one place for all calls (`Patience.waited_s`), because it is not the agent's time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Final, Protocol
+
+from evopolicygym.gateway import apis
+from evopolicygym.gateway.exchange import GatewayRequest, Upstream, UpstreamAnswer
+from evopolicygym.gateway.upstream import UntrustedServer, whole
+
+PASSING: Final = frozenset({408, 429, 500, 502, 503, 504, 529})
+# The first is for lost connections alone: a server may close an idle one just when the next call goes out on it.
+WAITS_S: Final = (0.0, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
+DEFAULT_S: Final = 600.0
+
+
+class SharedWaits(Protocol):
+    """Runs that share a provider's rate limits."""
+
+    def wait_s(self, seconds: float) -> float:
+        """Return the seconds to wait, at least ``seconds``: another run may have to wait longer. Makes this run's wait
+        known to the others."""
+
+
+@dataclass(frozen=True)
+class PatientAnswer:
+    """An answer, and what it took to get it."""
+
+    answer: UpstreamAnswer
+    attempts: int
+    waited_s: float
+
+
+class Outage(OSError):
+    """There was no answer, after so many attempts."""
+
+    def __init__(self, cause: OSError, attempts: int, waited_s: float) -> None:
+        super().__init__(str(cause))
+        self.attempts, self.waited_s = attempts, waited_s
+
+
+class Patience:
+    """Sends calls, again if need be, for at most ``seconds`` each. All calls wait while one has to."""
+
+    def __init__(self, seconds: float = DEFAULT_S, group: SharedWaits | None = None) -> None:
+        self._seconds, self._group = seconds, group
+        self._until = 0.0
+        self._waiting = 0
+        self._waited_s, self._since = 0.0, 0.0
+
+    @property
+    def waited_s(self) -> float:
+        """Seconds in which at least one call waited; from any thread."""
+        since = self._since
+        return self._waited_s + (time.monotonic() - since if since else 0.0)
+
+    async def send(self, upstream: Upstream, request: GatewayRequest) -> PatientAnswer:
+        """Return the first answer that is no passing error, or the last error. Raise Outage if there is none."""
+        began, attempts, waited_s = time.monotonic(), 0, 0.0
+        while True:
+            waited_s += await self._wait_for_others(began)
+            attempts += 1
+            outage: OSError | None = None
+            answer: UpstreamAnswer | None = None
+            wait_s = WAITS_S[min(attempts, len(WAITS_S) - 1)]
+            try:
+                answer = await upstream.send(request)
+            except UntrustedServer as error:
+                raise Outage(error, attempts, waited_s) from error
+            except OSError as error:
+                outage = error
+                wait_s = WAITS_S[min(attempts, len(WAITS_S)) - 1]
+            if answer is not None:
+                if answer.status not in PASSING:
+                    return PatientAnswer(answer, attempts, waited_s)
+                answer, body = await _held(answer)
+                wait_s = retry_after(answer.headers.get("retry-after"), wait_s)
+                if apis.is_final(request.api, answer.status, answer.headers, body):
+                    return PatientAnswer(answer, attempts, waited_s)
+            if time.monotonic() + wait_s > began + self._seconds:
+                if answer is None:
+                    assert outage is not None
+                    raise Outage(outage, attempts, waited_s) from outage
+                return PatientAnswer(answer, attempts, waited_s)
+            self._until = max(self._until, time.monotonic() + await self._shared(wait_s))
+
+    async def _wait_for_others(self, began: float) -> float:
+        """Wait until no call has to wait any more, as far as patience goes; return the seconds."""
+        if self._group is not None:
+            self._until = max(self._until, time.monotonic() + await self._shared(0.0))
+        now = time.monotonic()
+        seconds = min(self._until, began + self._seconds) - now
+        if seconds <= 0:
+            return 0.0
+        with self._counted():
+            await asyncio.sleep(seconds)
+        return time.monotonic() - now
+
+    async def _shared(self, seconds: float) -> float:
+        return await asyncio.to_thread(self._group.wait_s, seconds) if self._group else seconds
+
+    @contextmanager
+    def _counted(self) -> Iterator[None]:
+        if not self._waiting:
+            self._since = time.monotonic()
+        self._waiting += 1
+        try:
+            yield
+        finally:
+            self._waiting -= 1
+            if not self._waiting:
+                self._waited_s, self._since = self._waited_s + time.monotonic() - self._since, 0.0
+
+
+def retry_after(header: str | None, default: float) -> float:
+    """Return the seconds that a server asks to wait: a number or a date."""
+    text = (header or "").strip()
+    try:
+        seconds = float(text)
+    except ValueError:
+        try:
+            seconds = (parsedate_to_datetime(text) - datetime.now(UTC)).total_seconds()
+        except (ValueError, TypeError):
+            return default
+    return max(0.0, seconds) if seconds == seconds else default
+
+
+async def _held(answer: UpstreamAnswer) -> tuple[UpstreamAnswer, bytes]:
+    """Return an error with its body, which the upstream has bounded."""
+    body = b"".join([data async for data in answer.body])
+    return replace(answer, body=whole(body)), body

@@ -1,0 +1,205 @@
+"""Reads recorded exchanges of a run, which may come from a stranger.
+
+Nothing in the folder is trusted: no link is followed, every size and count is bounded, and what is damaged becomes a
+note, never an exception.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import msgspec
+
+from evopolicygym.agents.usage import Usage
+from evopolicygym.files import open_file
+from evopolicygym.gateway.chunks import Ranges, from_ranges
+from evopolicygym.gateway.exchange import Exchange, ModelApi
+from evopolicygym.gateway.frames import read_frames
+
+FILE: Final = "logs/model/exchanges.bin"
+MAX_FILE: Final = 4 << 30
+MAX_CHUNKS: Final = 5_000_000
+MAX_CHUNK_BYTES: Final = 512 << 20  # of all chunks, which are kept in memory
+MAX_BODY: Final = 128 << 20
+MAX_BODIES: Final = 8 << 30  # of all bodies together: few chunks can make endless bodies
+MAX_HEADER: Final = 16 << 20
+MAX_EXCHANGES: Final = 200_000
+MAX_NOTES: Final = 50
+
+Amount = Annotated[float, msgspec.Meta(ge=0, le=1e15)]
+Count = Annotated[int, msgspec.Meta(ge=0, le=10**15)]
+
+
+class RecordingFacts(msgspec.Struct, tag="recording", tag_field="kind", frozen=True):
+    """What a recording says of its run. ``root``: the folder where it was played, which its texts may name."""
+
+    root: str = ""
+    version: str = ""
+
+
+class StoredExchange(msgspec.Struct, tag="exchange", tag_field="kind", frozen=True, omit_defaults=True):
+    """One exchange on disk. Headers and bodies are numbers of chunks; those that are new follow this object: the first
+    has the number ``first``, and ``sizes`` are their lengths."""
+
+    number: Count
+    turn: Count
+    api: str
+    method: str
+    target: str
+    request_headers: Ranges
+    request_body: Ranges
+    status: Annotated[int, msgspec.Meta(ge=0, le=999)]
+    response_headers: Ranges
+    response_body: Ranges
+    is_complete: bool
+    started_at: Annotated[float, msgspec.Meta(ge=0, le=1e11)]
+    first_byte_s: Amount
+    duration_s: Amount
+    first: Count
+    sizes: list[Count]
+    attempts: Count = 1
+    waited_s: Amount = 0.0
+    model: str | None = None
+    usage: dict[str, Any] | None = None
+
+
+Stored = RecordingFacts | StoredExchange
+DECODER: Final = msgspec.json.Decoder(Stored)
+APIS: Final = frozenset(map(str, ModelApi))
+HEADERS: Final = msgspec.json.Decoder(dict[str, str])
+
+
+class ModelRecording:
+    """The recorded exchanges of a run folder, in order. Iterating reads the file; ``notes`` then says what is missing.
+    ``facts`` are known after the first exchange."""
+
+    def __init__(self, run_folder: Path) -> None:
+        self._folder = run_folder
+        self.facts = RecordingFacts()
+        self.notes: list[str] = []
+        self.chunks: dict[int, bytes] = {}
+        self._chunk_bytes = 0
+
+    @property
+    def exists(self) -> bool:
+        try:
+            with open_file(self._folder, FILE, MAX_FILE):
+                return True
+        except OSError:
+            return False
+
+    def __iter__(self) -> Iterator[Exchange]:
+        self.notes, self.chunks, self._chunk_bytes = [], {}, 0
+        left, last = MAX_BODIES, 0
+        for count, stored in enumerate(self.stored()):
+            exchange = self._exchange(stored)
+            left -= len(exchange.request_body) + len(exchange.response_body)
+            if count >= MAX_EXCHANGES or left < 0:
+                self._note("the recording is too large; the rest was not read")
+                return
+            if exchange.number > last + 1:
+                self._note(f"calls {last + 1} to {exchange.number - 1} are not recorded")
+            last = max(last, exchange.number)
+            yield exchange
+
+    def stored(self) -> Iterator[StoredExchange]:
+        """Yield exchanges as they are stored, after their new chunks were taken up."""
+        try:
+            with open_file(self._folder, FILE, MAX_FILE) as file:
+                for data in read_frames(file, self._note):
+                    if stored := self._read(data):
+                        yield stored
+        except OSError as error:
+            self._note(f"the recording cannot be read: {error.strerror}")
+
+    def _read(self, data: bytes) -> StoredExchange | None:
+        end = data.find(b"\n", 0, MAX_HEADER)
+        try:
+            head: Stored = DECODER.decode(data[: max(end, 0)])
+            if isinstance(head, RecordingFacts):
+                self.facts = head
+                return None
+            self._take_chunks(head, memoryview(data)[end + 1 :])
+        except (ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors
+            self._note(f"a call cannot be read: {error}")
+            return None
+        return head
+
+    def _take_chunks(self, head: StoredExchange, data: memoryview) -> None:
+        if sum(head.sizes) != len(data):
+            raise ValueError("its chunks do not have their sizes")
+        self._chunk_bytes += len(data)
+        if self._chunk_bytes > MAX_CHUNK_BYTES or len(self.chunks) + len(head.sizes) > MAX_CHUNKS:
+            raise ValueError("the recording is too large")
+        start = 0
+        for number, size in enumerate(head.sizes, head.first):
+            self.chunks[number] = bytes(data[start : start + size])
+            start += size
+
+    def _exchange(self, stored: StoredExchange) -> Exchange:
+        parts = {
+            name: self._joined(stored, name)
+            for name in ("request_headers", "request_body", "response_headers", "response_body")
+        }
+        return Exchange(
+            number=stored.number,
+            turn=stored.turn,
+            api=ModelApi(stored.api) if stored.api in APIS else ModelApi.OTHER,
+            method=stored.method,
+            target=stored.target,
+            request_headers=self._headers(stored, parts["request_headers"]),
+            request_body=parts["request_body"],
+            status=stored.status,
+            response_headers=self._headers(stored, parts["response_headers"]),
+            response_body=parts["response_body"],
+            is_complete=stored.is_complete,
+            started_at=stored.started_at,
+            first_byte_s=stored.first_byte_s,
+            duration_s=stored.duration_s,
+            attempts=stored.attempts,
+            waited_s=stored.waited_s,
+            model=stored.model,
+            usage=_usage(stored.usage),
+        )
+
+    def _joined(self, stored: StoredExchange, name: str) -> bytes:
+        """Return a part of an exchange; empty, with a note, if some of it is lost."""
+        chunks: list[bytes] = []
+        left = MAX_BODY
+        try:
+            for number in from_ranges(getattr(stored, name), MAX_CHUNKS):
+                chunks.append(self.chunks[number])
+                left -= len(chunks[-1])
+                if left < 0:
+                    raise ValueError
+        except (KeyError, ValueError):
+            self._note(f"call {stored.number}: its {name.replace('_', ' ')} is lost")
+            return b""
+        return b"".join(chunks)
+
+    def _headers(self, stored: StoredExchange, data: bytes) -> Mapping[str, str]:
+        try:
+            return HEADERS.decode(data) if data else {}
+        except (ValueError, RecursionError):
+            self._note(f"call {stored.number}: its headers cannot be read")
+            return {}
+
+    def _note(self, text: str) -> None:
+        if len(self.notes) < MAX_NOTES:
+            self.notes.append(text)
+
+
+def _usage(values: dict[str, Any] | None) -> Usage | None:
+    """Return usage as recorded; None for anything that is none."""
+    try:
+        return msgspec.convert(values, Usage) if values else None
+    except ValueError:
+        return None
+
+
+def usage_values(usage: Usage | None) -> dict[str, Any] | None:
+    """Return usage as it is recorded: without what is unknown."""
+    return None if usage is None else {name: value for name, value in asdict(usage).items() if value is not None}

@@ -1,0 +1,84 @@
+"""Removes keys and credentials from exchanges before they are recorded.
+
+Known secrets are replaced by their names wherever they stand, also in the forms in which they travel (base64 of basic
+authentication, percent-encoded, escaped in JSON). Headers and query parameters that carry credentials lose their values
+whatever these are.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Final
+from urllib.parse import quote, quote_plus
+
+from evopolicygym.gateway.exchange import Exchange
+
+SHORTEST_SECRET: Final = 8  # shorter values are placeholders for servers without keys, and would match everywhere
+REMOVED: Final = "[redacted]"
+SECRET_HEADER: Final = re.compile(
+    r"authorization|cookie|(?:^|-)(?:api-?key|key|token|secret|signature|credential)$|organization|openai-project",
+    re.IGNORECASE,
+)
+SECRET_PARAMETER: Final = re.compile(
+    r"([?&](?:[\w.-]*(?:key|token|secret|signature|credential|password)|sig|auth)=)[^&#]*", re.IGNORECASE
+)
+CREDENTIALS_IN_URL: Final = re.compile(rb"(https?://)[^\s/:@\"'\\<>]{1,256}:[^\s/@\"'\\<>]{1,256}@")
+KEY_SHOWN: Final = re.compile(rb"\b(?:sk|key|AIza|gsk|xai)[-_]?[\w*.-]{12,}")  # refusals quote the key they refuse
+REFUSALS: Final = frozenset({401, 403})
+
+
+class ExchangeRedactor:
+    """Replaces secrets in exchanges. ``secrets``: values by the name that stands in their place."""
+
+    def __init__(self, secrets: Mapping[str, str]) -> None:
+        forms = {
+            form: f"[{name}]".encode()
+            for name, value in secrets.items()
+            if len(value) >= SHORTEST_SECRET
+            for form in _forms(value)
+        }
+        self._forms = sorted(forms.items(), key=lambda item: len(item[0]), reverse=True)
+
+    def exchange(self, exchange: Exchange) -> Exchange:
+        """Return the exchange as it may be written to disk."""
+        answer = self.data(exchange.response_body)
+        if exchange.status in REFUSALS:
+            answer = KEY_SHOWN.sub(REMOVED.encode(), answer)
+        return replace(
+            exchange,
+            target=self.target(exchange.target),
+            request_headers=self.headers(exchange.request_headers),
+            request_body=self.data(exchange.request_body),
+            response_headers=self.headers(exchange.response_headers),
+            response_body=answer,
+        )
+
+    def data(self, data: bytes) -> bytes:
+        for form, name in self._forms:
+            if form in data:
+                data = data.replace(form, name)
+        return CREDENTIALS_IN_URL.sub(rb"\1%s@" % REMOVED.encode(), data)
+
+    def target(self, target: str) -> str:
+        return SECRET_PARAMETER.sub(rf"\g<1>{REMOVED}", self._text(target))
+
+    def headers(self, headers: Mapping[str, str]) -> dict[str, str]:
+        return {name: REMOVED if SECRET_HEADER.search(name) else self.target(value) for name, value in headers.items()}
+
+    def _text(self, text: str) -> str:
+        return self.data(text.encode(errors="surrogateescape")).decode(errors="surrogateescape")
+
+
+def _forms(value: str) -> Iterator[bytes]:
+    """Yield how a secret is written in bodies, headers and URLs."""
+    for text in {value, quote(value, safe=""), quote_plus(value), json.dumps(value)[1:-1]}:
+        yield text.encode(errors="surrogateescape")
+    plain = value.encode(errors="surrogateescape")
+    for prefix in (b"", b"x", b"xx"):  # behind a user name, base64 depends on the length of what stands before
+        begin = -(-4 * len(prefix) // 3)
+        coded = base64.b64encode(prefix + plain).rstrip(b"=")
+        yield coded[begin : len(coded) - 1]

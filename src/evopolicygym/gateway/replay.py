@@ -1,0 +1,183 @@
+"""Answers calls from a recording: the same client plays the same run again, without a key and without a server.
+
+Each call is compared with the recorded ones by its content (gateway/matching.py) and gets the answer of the first equal
+one that is not used yet. Errors, cut answers and latency are replayed as they were. The first call that was not
+recorded ends the replay, with a diff.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from evopolicygym.errors import UserError
+from evopolicygym.gateway import apis
+from evopolicygym.gateway.bodies import decoded
+from evopolicygym.gateway.exchange import Exchange, GatewayRequest, ModelApi, UpstreamAnswer
+from evopolicygym.gateway.matching import CallMatcher, common_lines, difference, digest
+from evopolicygym.gateway.recording import ModelRecording
+from evopolicygym.gateway.redaction import ExchangeRedactor
+from evopolicygym.gateway.rewriting import rewrite_answer
+
+NOT_REPLAYED: Final = frozenset({"content-encoding", "content-length", "transfer-encoding", "connection", "keep-alive"})
+PIECES: Final = 16  # in which a streamed answer arrives over its recorded time
+REFUSED: Final = 400  # a status that no client tries again
+
+
+class ReplayDiverged(UserError):
+    """A client asked its model something that the recording does not have."""
+
+    exit_code = 6
+
+    def __init__(self, recording: Path, answered: int, total: int, reason: str, diff: list[str]) -> None:
+        super().__init__(
+            f"the replay of {recording} ends after {answered} of {total} recorded calls: {reason}",
+            "\n".join(diff) or "Replay with the same client version, task, seeds and settings as the recorded run.",
+        )
+
+
+class ReplayUpstream:
+    """An ``Upstream`` that answers from the recording of another run.
+
+    Args:
+        recorded: The folder of the recorded run.
+        root: The folder of this run. Where recorded answers name the recorded run's folder, they get this one.
+        secrets: Values that were redacted from the recording, by name, as they are in this run.
+        speed: How many times faster than recorded answers come. ``inf`` does not wait at all.
+        on_divergence: Called once, in the gateway's thread, when a call was not recorded.
+
+    Raises:
+        UserError: The folder has no recorded calls.
+    """
+
+    def __init__(
+        self,
+        recorded: Path,
+        root: Path,
+        secrets: Mapping[str, str],
+        speed: float = 1.0,
+        on_divergence: Callable[[], object] = lambda: None,
+    ) -> None:
+        self._recorded, self._speed, self._on_divergence = recorded, speed, on_divergence
+        self._redactor = ExchangeRedactor(secrets)
+        self._lock = threading.Lock()
+        self.divergence: ReplayDiverged | None = None
+        self.answered = 0
+        recording = ModelRecording(recorded)
+        self._exchanges: list[Exchange | None] = [replace(call, request_headers={}) for call in recording]
+        self._matcher = CallMatcher([recording.facts.root, str(root.resolve())])
+        self._names = {recording.facts.root: str(root.resolve())}
+        self._places: dict[bytes, list[int]] = {}
+        self._last_answers: dict[bytes, Exchange] = {}
+        for place, call in enumerate(self._exchanges):
+            if call is not None:
+                self._places.setdefault(self._digest(call), []).append(place)
+        self.total = sum(call is not None and call.api is not ModelApi.OTHER for call in self._exchanges)
+        if not self.total:
+            notes = f" ({recording.notes[0]})" if recording.notes else ""
+            raise UserError(
+                f"{recorded} has no recorded calls to a model{notes}: it cannot be replayed",
+                "Name the folder of a run that was played through the model gateway.",
+            )
+
+    async def send(self, request: GatewayRequest) -> UpstreamAnswer:
+        call = self._as_exchange(request)
+        with self._lock:
+            answer = self._take(call)
+        if answer is None:
+            return self._refusal(request.api)
+        await self._wait(max(0.0, answer.first_byte_s - answer.waited_s))
+        if answer.status == 0:
+            raise ConnectionResetError("the recorded call got no answer")
+        headers = {name: value for name, value in answer.response_headers.items() if name.lower() not in NOT_REPLAYED}
+        return UpstreamAnswer(answer.status, headers, self._body(answer))
+
+    async def close(self) -> None:
+        pass
+
+    def check(self) -> None:
+        """Raise the divergence if there was one."""
+        if self.divergence:
+            raise self.divergence
+
+    def _as_exchange(self, request: GatewayRequest) -> Exchange:
+        return self._redactor.exchange(
+            Exchange(
+                number=0, turn=0, api=request.api, method=request.method, target=request.target, request_headers={},
+                request_body=_plain_body(request), status=0, response_headers={}, response_body=b"",
+                is_complete=True, started_at=0.0, first_byte_s=0.0, duration_s=0.0,
+            )
+        )  # fmt: skip
+
+    def _take(self, call: Exchange) -> Exchange | None:
+        """Return the recorded answer to a call, and use it up; None if the replay has diverged."""
+        key = self._digest(call)
+        places = self._places.get(key)
+        if places and self.divergence is None:
+            answer = self._exchanges[places[0]]
+            self._exchanges[places.pop(0)] = None
+            assert answer is not None
+            self._last_answers[key] = answer
+            self.answered += call.api is not ModelApi.OTHER
+            return answer
+        if call.api is ModelApi.OTHER:  # lists of models and counts of tokens may be asked for at any time
+            return self._last_answers.get(key)
+        if self.divergence is None:
+            self.divergence = self._diverged(call, is_repeated=key in self._last_answers)
+            self._on_divergence()
+        return None
+
+    def _diverged(self, call: Exchange, is_repeated: bool) -> ReplayDiverged:
+        asked = self._matcher.lines(call)
+        unused = [one for one in self._exchanges if one is not None and one.api is call.api]
+        compared = [(self._matcher.lines(one), one.number) for one in unused]
+        if is_repeated:
+            reason, diff = "this client repeats a call more often than the recorded one", list[str]()
+        elif not compared:
+            reason, diff = "this client makes more calls than the recorded one", asked[-1:]
+        else:
+            lines, number = max(compared, key=lambda pair: (common_lines(pair[0], asked), -pair[1]))
+            reason, diff = f"this client asks something else than recorded call {number}", difference(lines, asked)
+        return ReplayDiverged(self._recorded, self.answered, self.total, reason, diff)
+
+    def _refusal(self, api: ModelApi) -> UpstreamAnswer:
+        if api is ModelApi.OTHER:
+            error = apis.error(api, 404, "EvoPolicyGym: this call is not in the recording")
+        else:
+            error = apis.error(api, REFUSED, f"EvoPolicyGym: {self.divergence}")
+        return UpstreamAnswer(error.status, {"content-type": "application/json"}, _whole(error.body))
+
+    async def _body(self, answer: Exchange) -> AsyncIterator[bytes]:
+        body = rewrite_answer(answer.api, answer.response_body, self._names)
+        is_stream = "event-stream" in _header(answer.response_headers, "content-type")
+        pieces = PIECES if is_stream and self._speed < float("inf") else 1
+        pause = max(0.0, answer.duration_s - answer.first_byte_s) / pieces
+        size = -(-len(body) // pieces) or 1
+        for start in range(0, len(body), size):
+            yield body[start : start + size]
+            await self._wait(pause)
+        if not answer.is_complete:
+            raise ConnectionResetError("the recorded answer was cut here")
+
+    async def _wait(self, seconds: float) -> None:
+        if seconds / self._speed > 0:
+            await asyncio.sleep(seconds / self._speed)
+
+    def _digest(self, call: Exchange) -> bytes:
+        return digest([call.api, *self._matcher.lines(call)])
+
+
+async def _whole(body: bytes) -> AsyncIterator[bytes]:
+    yield body
+
+
+def _header(headers: Mapping[str, str], name: str) -> str:
+    return next((value for known, value in headers.items() if known.lower() == name), "")
+
+
+def _plain_body(request: GatewayRequest) -> bytes:
+    return decoded(request.body, _header(request.headers, "content-encoding"))

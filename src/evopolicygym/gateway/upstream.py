@@ -1,0 +1,168 @@
+"""Send calls to a model's server: the key is added here, answers stream, redirects are not followed."""
+
+from __future__ import annotations
+
+import ssl
+import urllib.request
+from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+from evopolicygym.errors import UserError
+from evopolicygym.gateway import apis
+from evopolicygym.gateway.bodies import decoded
+from evopolicygym.gateway.exchange import GatewayRequest, UpstreamAnswer
+
+if TYPE_CHECKING:
+    import aiohttp
+
+CONNECT_S: Final = 30.0
+SILENCE_S: Final = 1800.0  # without a byte from the server; models think for many minutes before they answer
+MAX_HEAD_BYTES: Final = 1 << 16
+MAX_ERROR_BYTES: Final = 1 << 20
+NOT_PASSED: Final = frozenset({
+    "connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te", "trailer",
+    "transfer-encoding", "upgrade", "cookie", "set-cookie",
+})  # fmt: skip
+READABLE: Final = ("gzip", "deflate", "identity")  # encodings of answers that can be metered
+
+
+class UntrustedServer(OSError):
+    """The server's certificate is not trusted: no call is sent, and waiting does not mend it."""
+
+
+@dataclass(frozen=True)
+class ModelServer:
+    """Where a model is served. ``key`` is None for a server without keys; ``headers`` are added to each call;
+    ``ca_file`` has certificates to trust beside those of the system."""
+
+    base_url: str
+    key: str | None = field(default=None, repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    ca_file: Path | None = None
+
+    @property
+    def origin(self) -> str:
+        url = urlsplit(self.base_url)
+        return f"{url.scheme}://{url.netloc}"
+
+    @property
+    def path(self) -> str:
+        """The path of the base URL, without a slash at its end."""
+        return urlsplit(self.base_url).path.rstrip("/")
+
+    def tls(self) -> ssl.SSLContext:
+        """Return a context that checks certificates. SSL_CERT_FILE and SSL_CERT_DIR count, as OpenSSL has them."""
+        context = ssl.create_default_context()
+        if self.ca_file:
+            try:
+                context.load_verify_locations(self.ca_file)
+            except OSError as error:  # SSLError is one
+                raise UserError(
+                    f"{self.ca_file} has no certificates that can be read: {error.strerror or error}",
+                    "Give a file with certificates in PEM form.",
+                ) from None
+        return context
+
+    @property
+    def proxy(self) -> str | None:
+        """The proxy of this process's environment for the server: HTTPS_PROXY or HTTP_PROXY, unless NO_PROXY."""
+        url = urlsplit(self.base_url)
+        if urllib.request.proxy_bypass(url.netloc.rpartition("@")[2]) or url.hostname in ("127.0.0.1", "localhost"):
+            return None
+        return urllib.request.getproxies().get(url.scheme)
+
+
+class HttpUpstream:
+    """The provider itself. Make it in the event loop that uses it."""
+
+    def __init__(self, server: ModelServer, tls: ssl.SSLContext) -> None:
+        import aiohttp
+        from yarl import URL
+
+        self._server, self._proxy, self._url = server, server.proxy, URL
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, ssl=tls, ttl_dns_cache=60),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S, sock_read=SILENCE_S),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            auto_decompress=False,
+            skip_auto_headers=("User-Agent", "Accept", "Accept-Encoding", "Content-Type"),
+            max_line_size=MAX_HEAD_BYTES,
+            max_field_size=MAX_HEAD_BYTES,
+        )
+
+    async def send(self, request: GatewayRequest) -> UpstreamAnswer:
+        import aiohttp
+
+        headers, target = apis.put_key(request.headers, request.target, self._server.key or "")
+        url = self._url(self._server.origin + self._server.path + target, encoded=True)
+        try:
+            response = await self._session.request(
+                request.method,
+                url,
+                headers=headers | dict(self._server.headers),
+                data=request.body if request.method == "POST" else None,
+                allow_redirects=False,
+                proxy=self._proxy,
+            )
+        except aiohttp.ClientConnectorCertificateError as error:
+            raise UntrustedServer(f"its certificate is not trusted: {error.certificate_error}") from error
+        except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+            raise ConnectionError(f"{type(error).__name__}: {self.without_key(str(error))}") from error
+        answered = passed_on({name: self.without_key(value) for name, value in response.headers.items()})
+        if response.status < 400:
+            return UpstreamAnswer(response.status, answered, _body(response))
+        return await self._error(response, answered)
+
+    async def _error(self, response: aiohttp.ClientResponse, headers: dict[str, str]) -> UpstreamAnswer:
+        """Return an error whole and without the key, which some servers quote."""
+        body = b""
+        with suppress(ConnectionError):  # a part of it says enough
+            async for data in _body(response):
+                body += data
+                if len(body) > MAX_ERROR_BYTES:
+                    break
+        body = decoded(body, headers.pop("content-encoding", ""))
+        if self._server.key:
+            body = body.replace(self._server.key.encode(), apis.KEY.encode())
+        return UpstreamAnswer(response.status, headers | {"content-length": str(len(body))}, whole(body))
+
+    def without_key(self, text: str) -> str:
+        key = self._server.key
+        return text.replace(key, apis.KEY) if key else text
+
+    async def close(self) -> None:
+        await self._session.close()
+
+
+async def whole(body: bytes) -> AsyncIterator[bytes]:
+    yield body
+
+
+async def _body(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+    """Yield the body as it arrives. Raise ConnectionError if it is cut."""
+    import aiohttp
+
+    try:
+        async for data in response.content.iter_any():
+            yield data
+    except (aiohttp.ClientError, TimeoutError) as error:
+        raise ConnectionError(f"{type(error).__name__}: {error}") from error
+    finally:
+        response.close() if not response.content.is_eof() else response.release()
+
+
+def passed_on(headers: Mapping[str, str]) -> dict[str, str]:
+    """Return the headers that concern the call and not one connection, with names in lower case."""
+    lower = {name.lower(): value for name, value in headers.items()}
+    named = {name.strip().lower() for name in lower.get("connection", "").split(",")}
+    return {name: value for name, value in lower.items() if name not in NOT_PASSED | named}
+
+
+def readable_encodings(accepted: str) -> str:
+    """Return those of the accepted encodings of an answer that can be metered."""
+    names = [part.partition(";")[0].strip().lower() for part in accepted.split(",")]
+    return ", ".join(name for name in names if name in READABLE) or "identity"

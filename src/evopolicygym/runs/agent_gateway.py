@@ -1,0 +1,199 @@
+"""Let an agent reach its model through the gateway: which servers it needs, and what a turn used by its count.
+
+The gateway is used if the client can be sent to another address and has an API key. A client that is logged in without
+a key talks to its provider itself, through the proxy of its sandbox.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+from evopolicygym.agents import definitions
+from evopolicygym.agents.definitions import Client, Vendor, VendorAddress
+from evopolicygym.agents.failures import FailureKind, TurnFailure
+from evopolicygym.agents.prices import Price
+from evopolicygym.agents.turn import Turn
+from evopolicygym.errors import UserError
+from evopolicygym.gateway.metering import CallLimits, ModelMeter, TurnCalls
+from evopolicygym.gateway.patience import Patience, SharedWaits
+from evopolicygym.gateway.server import Gateway, MakeUpstream
+from evopolicygym.gateway.store import ExchangeStore
+from evopolicygym.gateway.upstream import ModelServer
+from evopolicygym.run_paths import RunPaths
+from evopolicygym.runs.agent_limits import TurnProgress
+from evopolicygym.runs.agent_process import AgentRunner, TurnRequest
+from evopolicygym.runs.settings import AgentSettings
+
+CALLS_FILE: Final = "model_calls.jsonl"
+
+
+class ModelAccess(StrEnum):
+    """How an agent reaches its model: through the gateway, or by itself with its own key or login."""
+
+    GATEWAY = "gateway"
+    DIRECT = "direct"
+
+
+@dataclass(frozen=True)
+class ModelRoute:
+    """One model server of an agent. ``variable`` is the one that holds its key, None for a server without keys."""
+
+    vendor: Vendor
+    variable: str | None
+    server: ModelServer
+
+    def at(self, base_url: str) -> VendorAddress:
+        return VendorAddress(self.vendor, base_url)
+
+
+def model_access(client: Client, settings: AgentSettings) -> ModelAccess | None:
+    """Return how the agent reaches its model; None for an agent that needs none."""
+    if model_routes(client, settings):
+        return ModelAccess.GATEWAY
+    uses_model = client.keys or client.credentials or settings.base_url or settings.model
+    return ModelAccess.DIRECT if uses_model else None
+
+
+def model_routes(client: Client, settings: AgentSettings) -> tuple[ModelRoute, ...]:
+    """Return the servers that the gateway carries calls to; none if the agent does without it."""
+    if not settings.gateway:
+        return ()
+    if client.name == definitions.COMMAND:
+        return _routes_of_command(client, settings)
+    available = {name: value for name in client.keys if (value := os.environ.get(name))}
+    vendor = client.vendor(settings.model, available)
+    if vendor is None and settings.base_url is None:
+        return ()
+    vendor = vendor or Vendor(url=settings.base_url or "", keys=client.keys)
+    variable = next((name for name in vendor.keys if name in available), None)
+    if variable is None and client.keys:
+        return ()
+    return (_route(vendor, variable, settings),)
+
+
+def _routes_of_command(client: Client, settings: AgentSettings) -> tuple[ModelRoute, ...]:
+    """A command names its keys with --agent-env. With --model-url all of them belong to that server."""
+    keys = [(vendor, name) for vendor in client.vendors for name in vendor.keys if name in settings.variables]
+    if settings.base_url and len(keys) != 1:
+        vendor = Vendor(url=settings.base_url, keys=())
+        return () if keys else (_route(vendor, None, settings),)
+    return tuple(_route(vendor, name, settings) for vendor, name in keys)
+
+
+def _route(vendor: Vendor, variable: str | None, settings: AgentSettings) -> ModelRoute:
+    key = os.environ.get(variable) if variable else None
+    server = ModelServer(settings.base_url or vendor.url, key, header_values(settings), settings.ca_file)
+    return ModelRoute(vendor, variable, server)
+
+
+def header_values(settings: AgentSettings) -> dict[str, str]:
+    """Return the extra headers of calls. Their values are in variables, because settings are published."""
+    if unset := [name for name in settings.headers.values() if name not in os.environ]:
+        raise UserError(f"the variable {unset[0]} is not set", "Set it, or leave its --model-header out.")
+    return {header: os.environ[name] for header, name in settings.headers.items()}
+
+
+@dataclass(frozen=True)
+class OpenGateway:
+    """The gateway of one run, its recording, and the addresses that it gives the agent."""
+
+    gateway: Gateway
+    routes: tuple[ModelRoute, ...]
+    store: ExchangeStore
+
+    @property
+    def base_url(self) -> str | None:
+        """The address of the agent's model, None if it has several."""
+        return self.gateway.urls[0] if len(self.routes) == 1 else None
+
+    @property
+    def vendors(self) -> tuple[VendorAddress, ...]:
+        return tuple(route.at(url) for route, url in zip(self.routes, self.gateway.urls, strict=True))
+
+    def close(self) -> None:
+        self.gateway.close()
+        self.store.close()
+
+    @property
+    def keys(self) -> dict[str, str]:
+        """What stands in the agent's variables instead of keys."""
+        return {route.variable: self.gateway.token for route in self.routes if route.variable}
+
+
+def open_gateway(
+    routes: tuple[ModelRoute, ...],
+    settings: AgentSettings,
+    paths: RunPaths,
+    prices: dict[str, Price],
+    waits: SharedWaits | None,
+    make_upstream: MakeUpstream | None = None,
+) -> OpenGateway:
+    """Start the gateway of a run. ``make_upstream`` makes what answers calls in place of the models' servers."""
+    limits = CallLimits(settings.tokens, settings.dollars, settings.requests)
+    meter = ModelMeter(limits, prices, _calls_file(paths))
+    patience = Patience(60 * settings.patience_minutes, waits)
+    store = ExchangeStore(paths.root, _secrets(routes))
+    servers = [route.server for route in routes]
+    return OpenGateway(Gateway(servers, meter, patience, store, make_upstream), routes, store)
+
+
+def _secrets(routes: tuple[ModelRoute, ...]) -> dict[str, str]:
+    """Return what must not be recorded, by name."""
+    headers = {name: value for route in routes for name, value in route.server.headers.items()}
+    return headers | {route.variable: route.server.key or "" for route in routes if route.variable}
+
+
+def _calls_file(paths: RunPaths) -> Path:
+    folder = paths.logs / "agent"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder / CALLS_FILE
+
+
+class MeteredAgent:
+    """Plays the turns of an agent whose calls go through the gateway: the gateway's count is the turn's usage."""
+
+    def __init__(self, agent: AgentRunner, opened: OpenGateway) -> None:
+        self._agent, self._opened, self._gateway = agent, opened, opened.gateway
+
+    def play_turn(self, request: TurnRequest) -> Turn:
+        self._gateway.begin_turn(request.number)
+        waited_before = self._gateway.patience.waited_s
+
+        def waited_s() -> float:
+            return self._gateway.patience.waited_s - waited_before
+
+        def must_end(progress: TurnProgress) -> TurnFailure | None:
+            return self._limit_is_hit() or request.must_end(self._progress(progress, request.number, waited_s))
+
+        turn = self._agent.play_turn(replace(request, must_end=must_end))
+        turn = replace(turn, wall_s=max(0.0, turn.wall_s - waited_s()))
+        return replace(self._metered(turn, request.number), failure=self._limit_is_hit() or turn.failure)
+
+    def recover_turn(self, request: TurnRequest) -> Turn:
+        return self._metered(self._agent.recover_turn(request), request.number)
+
+    def close(self) -> None:
+        self._agent.close()
+        self._opened.close()
+
+    def _progress(self, progress: TurnProgress, number: int, waited_s: Callable[[], float]) -> TurnProgress:
+        printed = progress.output_bytes
+        return TurnProgress(
+            None if printed is None else lambda: printed() + self._gateway.activity,
+            lambda: self._metered(Turn(None, 0.0), number),
+            waited_s,
+        )
+
+    def _metered(self, turn: Turn, number: int) -> Turn:
+        calls: TurnCalls = self._gateway.meter.turn(number)
+        facts = calls.facts(turn.usage)
+        return replace(turn, usage=calls.usage or turn.usage, model=calls.model or turn.model, calls=facts)
+
+    def _limit_is_hit(self) -> TurnFailure | None:
+        limit = self._gateway.meter.hit
+        return TurnFailure(FailureKind.LIMIT, f"its limit of {limit} was used up") if limit else None

@@ -1,0 +1,304 @@
+"""The gateway between a client and a model's server: all four APIs, tokens and keys, streams, and broken answers."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import socket
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPConnection, IncompleteRead
+
+import pytest
+from gateway_helpers import CALLS, KEY, RawServer, ask, call, calls, exchanges, gateway
+from scripted_model import ScriptedModel
+from wire_formats import CACHED, INPUT, OUTPUT, REASONING, WRITTEN
+
+pytestmark = pytest.mark.timeout(60)
+FRESH = INPUT - CACHED
+CHAT_USAGE = (FRESH, CACHED, None, OUTPUT, REASONING)
+USAGE = {
+    "anthropic-messages": (FRESH, CACHED, WRITTEN, OUTPUT, None),
+    "openai-responses": CHAT_USAGE,
+    "openai-chat": CHAT_USAGE,
+    "gemini": (FRESH, CACHED, None, OUTPUT + REASONING, REASONING),
+}
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
+EVENT = b'data: {"model":"m","choices":[{"delta":{"content":"x"}}]}\n\n'
+LAST = b'data: {"model":"m","choices":[],"usage":{"prompt_tokens":5,"completion_tokens":3}}\n\n'
+ASKING = '{"stream": true, "stream_options": {"include_usage": true}}'
+
+
+def chunk(data: bytes) -> bytes:
+    return b"%x\r\n%s\r\n" % (len(data), data)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("api", CALLS)
+def test_a_call_passes_with_the_key_and_is_metered(api, stream):
+    with ScriptedModel() as model, gateway(model.url) as opened:
+        status, body = call(opened, api, stream)
+        assert status == 200 and b"A title" in body
+        (seen,) = model.seen
+        assert seen["key"] == KEY
+        (row,) = calls(opened, 1)
+    usage = row.usage
+    assert (usage.fresh_input, usage.cache_read, usage.cache_write, usage.output, usage.reasoning) == USAGE[api]
+    assert (row.api, row.status, row.is_complete, usage.source) == (api, 200, True, "gateway")
+    assert row.model in ("claude-scripted", "gpt-scripted", "gemini-scripted", "scripted")
+    (kept,) = exchanges(opened)
+    assert kept.response_body == body and kept.usage == usage and not {KEY, opened.token} & set(_words(kept))
+
+
+def _words(exchange) -> set[str]:
+    texts = [*exchange.request_headers.values(), *exchange.response_headers.values(), exchange.target]
+    return {word for text in texts for word in text.replace("=", " ").split()}
+
+
+def test_lists_of_models_and_token_counts_pass_unmetered():
+    with ScriptedModel() as model, gateway(model.url) as opened:
+        assert json.load(ask(opened, "GET", "/v1/models"))["object"] == "list"
+        counted = ask(opened, "POST", "/v1/messages/count_tokens?beta=true", "{}", {"x-api-key": opened.token})
+        assert json.load(counted)["input_tokens"] == INPUT
+        assert ask(opened, "HEAD", "/").status == 200
+        assert [row.api for row in calls(opened, 3)] == ["other"] * 3 and not opened.meter.turn(0).counted
+
+
+@pytest.mark.parametrize("api", CALLS)
+def test_a_call_without_the_token_is_refused_in_the_words_of_its_api(api):
+    with ScriptedModel() as model, gateway(model.url) as opened:
+        status, body = call(opened, api, token="sk-guessed")
+        assert status == 401 and "not the one" in json.loads(body)["error"]["message"] and not model.seen
+
+
+def test_the_key_in_the_query_of_gemini():
+    body = json.dumps(CALLS["gemini"][2])
+    reply = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
+    with RawServer(lambda talk: talk.sendall(reply)) as server, gateway(server.url) as opened:
+        path = f"/v1beta/models/x:generateContent?key={opened.token}&alt=json"
+        assert ask(opened, "POST", path, body, {"Accept": "*/*"}).status == 200
+        assert exchanges(opened)[0].target == "/v1beta/models/x:generateContent?key=[key]&alt=json"
+    assert server.requests[0].startswith(f"POST /v1beta/models/x:generateContent?key={KEY}&alt=json HTTP/1.1".encode())
+
+
+@pytest.mark.parametrize(
+    ("method", "target"),
+    [
+        ("GET", "http://example.com/v1/models"),
+        ("GET", "/v1/files"),
+        ("GET", "/v2/models"),
+        ("GET", "/v1beta/models"),
+        ("GET", "/v1/../admin/models"),
+        ("GET", "/v1/%2e%2e/admin/models"),
+        ("GET", "//example.com/v1/models"),
+        ("DELETE", "/v1/models/mine"),
+        ("POST", "/v1/messages/batches"),
+        ("POST", "/v1/fine_tuning/jobs"),
+        ("CONNECT", "example.com:443"),
+    ],
+)
+def test_the_gateway_carries_nothing_else_and_nowhere_else(method, target):
+    with ScriptedModel() as model, gateway(f"{model.url}/v1") as opened:
+        talk = socket.create_connection(("127.0.0.1", opened.ports[0]))
+        with talk:
+            head = f"{method} {target} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {opened.token}\r\n"
+            talk.sendall(f"{head}Content-Length: 0\r\nConnection: close\r\n\r\n".encode())
+            answer = talk.makefile("rb").read()
+        assert answer.split()[1] in (b"400", b"404", b"405") and not opened.meter.turn(0).calls
+
+
+def test_hop_by_hop_headers_and_cookies_stay_behind():
+    head = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nSet-Cookie: a=b\r\nX-Request-Id: 7\r\n"
+    reply = head + b"Connection: X-Odd\r\nX-Odd: 1\r\n\r\n{}"
+    with RawServer(lambda talk: talk.sendall(reply)) as server, gateway(server.url) as opened:
+        headers = {"Authorization": f"Bearer {opened.token}", "anthropic-beta": "cache", "Cookie": "c=d", "TE": "x",
+                   "Accept-Encoding": "br, gzip;q=0.5"}  # fmt: skip
+        response = ask(opened, "GET", "/v1/models", headers=headers)
+    assert response.headers["X-Request-Id"] == "7" and not {"Set-Cookie", "X-Odd"} & set(response.headers)
+    (request,) = server.requests
+    lines = {line.partition(b":")[0].lower(): line for line in request.split(b"\r\n")[1:]}
+    assert lines[b"anthropic-beta"] == b"anthropic-beta: cache" and lines[b"accept-encoding"].endswith(b": gzip")
+    assert not {b"cookie", b"te"} & lines.keys() and lines[b"host"].endswith(server.url.partition("//")[2].encode())
+
+
+def test_redirects_are_not_followed():
+    with ScriptedModel() as elsewhere:
+        reply = f"HTTP/1.1 307 Moved\r\nLocation: {elsewhere.url}/v1/messages\r\nContent-Length: 0\r\n\r\n".encode()
+        with RawServer(lambda talk: talk.sendall(reply)) as server, gateway(server.url) as opened:
+            assert call(opened, "anthropic-messages")[0] == 307 and not elsewhere.seen
+
+
+def test_the_first_token_passes_while_the_answer_goes_on():
+    more = threading.Event()
+
+    def answer(talk):
+        talk.sendall(HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + chunk(EVENT))
+        more.wait(30)
+        talk.sendall(chunk(LAST) + b"0\r\n\r\n")
+
+    with RawServer(answer) as server, gateway(server.url) as opened:
+        response = ask(opened, "POST", "/v1/chat/completions", ASKING)
+        assert response.readline() == EVENT[:-1]  # before the server goes on
+        more.set()
+        assert response.read().endswith(LAST)
+        assert opened.meter.turn(0).usage.fresh_input == 5
+
+
+def test_a_chat_stream_is_metered_though_its_client_did_not_ask_for_usage():
+    """And its client does not get what it did not ask for."""
+    answer = HEAD + b"Connection: close\r\n\r\n" + EVENT + LAST + b"data: [DONE]\n\n"
+    with RawServer(lambda talk: talk.sendall(answer)) as server, gateway(server.url) as opened:
+        assert ask(opened, "POST", "/v1/chat/completions", '{"stream":true}').read() == EVENT + b"data: [DONE]\n\n"
+        assert opened.meter.turn(0).usage.output == 3
+        assert ask(opened, "POST", "/v1/chat/completions", ASKING).read() == EVENT + LAST + b"data: [DONE]\n\n"
+    assert server.requests[0].endswith(b'"stream_options": {"include_usage": true}}')
+
+
+def test_a_server_that_does_not_know_the_question_for_usage():
+    def answer(talk):
+        is_asked = b"include_usage" in server.requests[-1]
+        refusal = b"HTTP/1.1 400 Bad\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+        talk.sendall(refusal if is_asked else HEAD + b"\r\n" + EVENT)
+
+    with RawServer(answer) as server, gateway(server.url) as opened:
+        for _ in range(2):
+            assert ask(opened, "POST", "/v1/chat/completions", '{"stream":true}').read() == EVENT
+        assert [row.is_unmetered for row in calls(opened, 2)] == [True, True] and len(server.requests) == 3
+
+
+def test_64_streams_at_once():
+    gate = threading.Barrier(64, timeout=30)
+
+    def answer(talk):
+        talk.sendall(HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + chunk(EVENT))
+        gate.wait()  # all 64 are under way
+        talk.sendall(chunk(LAST) + b"0\r\n\r\n")
+
+    with RawServer(answer) as server, gateway(server.url) as opened, ThreadPoolExecutor(64) as pool:
+        answers = list(pool.map(lambda _: call(opened, "openai-chat", stream=True), range(64)))
+        assert answers == [(200, EVENT + LAST)] * 64
+        assert opened.meter.turn(0).usage.fresh_input == 64 * 5 and len(exchanges(opened, 64)) == 64
+
+
+def test_a_thousand_requests_are_all_answered_and_counted_once():
+    """The server closes each connection after its answer without saying so: calls that meet this are sent again."""
+    reply = b'{"model":"m","usage":{"prompt_tokens":5,"completion_tokens":3}}'
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(reply)
+    with RawServer(lambda talk: talk.sendall(head + reply)) as server, gateway(server.url, patience_s=60) as opened:
+        with ThreadPoolExecutor(100) as pool:
+            answers = list(pool.map(lambda _: call(opened, "openai-chat"), range(1000)))
+        assert answers == [(200, reply)] * 1000
+        assert opened.meter.turn(0).usage.output == 3000 and len(server.requests) == 1000
+
+
+def test_a_cut_stream_is_cut_for_the_client_after_all_that_came():
+    def answer(talk):
+        talk.sendall(HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + chunk(EVENT))
+
+    with RawServer(answer) as server, gateway(server.url) as opened:
+        response = ask(opened, "POST", "/v1/chat/completions", '{"stream":true}')
+        with pytest.raises(IncompleteRead) as cut:
+            response.read()
+        assert cut.value.partial == EVENT
+        (row,) = calls(opened, 1)
+        assert not row.is_complete and row.usage is None and row.status == 200
+
+
+def test_a_cut_answer_of_known_length():
+    def answer(talk):
+        talk.sendall(b'HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{"model"')
+
+    with RawServer(answer) as server, gateway(server.url) as opened:
+        with pytest.raises(IncompleteRead) as cut:
+            ask(opened, "POST", "/v1/chat/completions", "{}").read()
+        assert cut.value.partial == b'{"model"'
+
+
+def test_compressed_answers_pass_as_they_are_and_are_metered():
+    packed = gzip.compress(EVENT * 3 + LAST)
+
+    def answer(talk):
+        talk.sendall(HEAD + b"Content-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\n")
+        for byte in packed:
+            talk.sendall(chunk(bytes([byte])))
+        talk.sendall(b"0\r\n\r\n")
+
+    with RawServer(answer) as server, gateway(server.url) as opened:
+        response = ask(opened, "POST", "/v1/chat/completions", '{"stream":true}')
+        assert response.read() == packed and response.headers["Content-Encoding"] == "gzip"
+        assert opened.meter.turn(0).usage.output == 3 and exchanges(opened)[0].response_body == EVENT * 3 + LAST
+
+
+def test_a_gzip_bomb_is_carried_but_not_unpacked():
+    packed = gzip.compress(bytes(80 << 20))
+    head = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(packed)
+    with RawServer(lambda talk: talk.sendall(head + packed)) as server, gateway(server.url) as opened:
+        assert call(opened, "openai-chat") == (200, packed)
+        (kept,) = exchanges(opened)
+        assert len(kept.response_body) == 64 << 20 and not kept.is_complete
+
+
+def test_an_http_1_0_server_and_an_http_1_0_client():
+    reply = b'{"model":"m","usage":{"prompt_tokens":5,"completion_tokens":3}}'
+    old = b"HTTP/1.0 200 OK\r\nContent-Type: application/json\r\n\r\n" + reply
+    with RawServer(lambda talk: talk.sendall(old)) as server, gateway(server.url) as opened:
+        assert call(opened, "openai-chat") == (200, reply)
+        with socket.create_connection(("127.0.0.1", opened.ports[0])) as talk:
+            head = f"POST /v1/chat/completions HTTP/1.0\r\nAuthorization: Bearer {opened.token}\r\n"
+            talk.sendall(f"{head}Content-Length: 2\r\n\r\n{{}}".encode())
+            answer = talk.makefile("rb").read()
+        assert answer.startswith(b"HTTP/1.0 200") and answer.endswith(b"\r\n\r\n" + reply)
+        assert opened.meter.turn(0).usage.output == 6
+
+
+@pytest.mark.parametrize("reply", [b"nonsense\r\n\r\n", b"HTTP/1.1 200 OK\r\nX: " + bytes(70_000), b""])
+def test_a_server_that_does_not_speak_http(reply):
+    with RawServer(lambda talk: talk.sendall(reply)) as server, gateway(server.url) as opened:
+        status, body = call(opened, "anthropic-messages")
+        assert status == 502 and json.loads(body)["error"]["type"] == "api_error"
+        assert [row.status for row in calls(opened, 1)] == [0]
+
+
+def test_an_endless_answer_ends_with_its_client():
+    ended = threading.Event()
+
+    def answer(talk):
+        try:
+            talk.sendall(HEAD + b"Transfer-Encoding: chunked\r\n\r\n")
+            while True:
+                talk.sendall(chunk(EVENT * 1000))
+        except OSError:
+            ended.set()
+
+    with RawServer(answer) as server, gateway(server.url) as opened:
+        connection = HTTPConnection("127.0.0.1", opened.ports[0], timeout=30)
+        connection.request(
+            "POST", "/v1/chat/completions", '{"stream":true}', {"Authorization": f"Bearer {opened.token}"}
+        )
+        response = connection.getresponse()
+        assert response.read(1 << 20).startswith(EVENT)
+        response.close()
+        connection.close()
+        assert ended.wait(30)
+
+
+def test_an_error_that_quotes_the_key_passes_without_it():
+    text = gzip.compress(json.dumps({"error": {"message": f"Incorrect API key provided: {KEY}"}}).encode())
+    head = (
+        b"HTTP/1.1 401 No\r\nContent-Type: application/json\r\nContent-Encoding: gzip\r\nX-Key: %s\r\n" % KEY.encode()
+    )
+    reply = head + b"Content-Length: %d\r\n\r\n" % len(text) + text
+    with RawServer(lambda talk: talk.sendall(reply)) as server, gateway(server.url) as opened:
+        response = ask(opened, "POST", "/v1/chat/completions", "{}")
+        body = response.read()
+    assert response.status == 401 and json.loads(body)["error"]["message"] == "Incorrect API key provided: [key]"
+    assert KEY not in str(response.headers)
+
+
+def test_huge_heads_and_bodies_are_refused():
+    with ScriptedModel() as model, gateway(model.url) as opened:
+        with socket.create_connection(("127.0.0.1", opened.ports[0])) as talk:
+            talk.sendall(b"GET /v1/models HTTP/1.1\r\nX: " + b"a" * (1 << 17) + b"\r\n\r\n")
+            assert talk.makefile("rb").readline().split()[1] == b"400"
+        answer = ask(opened, "POST", "/v1/chat/completions", "a" * ((64 << 20) + 1))
+        assert answer.status == 413 and not model.seen

@@ -1,0 +1,155 @@
+"""Importing run folders of the public reference code: what is read, what is refused, and where the runs may stand."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import evopolicygym
+from evopolicygym.analysis.leaderboard.boards import boards
+from evopolicygym.run_record import RunRecord, load
+from reference_runs import first_version, third_version, write
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "runs"
+COMMAND = [sys.executable, "-m", "evopolicygym"]
+
+
+def import_one(source: Path, folder: Path) -> RunRecord:
+    (result,) = evopolicygym.import_runs(source, folder)
+    assert result.target is not None, result.reason
+    return load(result.target)
+
+
+def test_run_of_the_first_version_keeps_what_it_recorded(tmp_path: Path) -> None:
+    run = import_one(first_version(tmp_path / "run"), tmp_path / "imported")
+    assert (run.task.id, run.agent.name if run.agent else None) == ("core16/acrobot", "codex")
+    assert run.outcome is not None and run.outcome.submission == 2 and run.outcome.validation_mean == -90.5
+    assert run.outcome.heldout is not None and run.outcome.heldout.mean == -90.0
+    assert [made.train.mean for made in run.submissions if made.train] == [-400.0, -92.5]
+    assert run.budget.remaining == 4
+    assert run.imported is not None and "validation returns of each case" in run.imported.not_recorded
+
+
+def test_programs_are_stored_without_the_metrics_of_the_original(tmp_path: Path) -> None:
+    first_version(tmp_path / "run")
+    (result,) = evopolicygym.import_runs(tmp_path / "run", tmp_path / "imported")
+    assert result.target is not None
+    stored = sorted(path.name for path in result.target.glob("checkpoints/*/*"))
+    assert stored == ["policy.py", "policy.py"]
+
+
+def test_imported_run_shares_no_board_with_ours(tmp_path: Path) -> None:
+    imported = import_one(first_version(tmp_path / "run"), tmp_path / "imported")
+    ours = load(EXAMPLES / "acrobot__starter__s0")
+    tables = boards([imported, ours])
+    assert [board.size for board in tables] == [1, 1]
+    assert "imported" in " ".join(tables[1].apart)
+
+
+def test_commands_read_imported_runs(tmp_path: Path) -> None:
+    for number in range(2):
+        first_version(tmp_path / f"runs/{number}")
+        (tmp_path / f"runs/{number}/run.json").write_text(
+            (tmp_path / f"runs/{number}/run.json").read_text().replace('"s0"', f'"s{number}"')
+        )
+    target = tmp_path / "imported"
+    made = subprocess.run(
+        [*COMMAND, "import", tmp_path / "runs", "--folder", target], capture_output=True, text=True, check=True
+    )
+    assert "2 of 2 runs imported" in made.stdout
+    for words in (["leaderboard"], ["analyze"], ["report", "--output", tmp_path / "report.html"]):
+        done = subprocess.run([*COMMAND, words[0], target, *words[1:]], capture_output=True, text=True, check=False)
+        assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
+    frame = evopolicygym.load_runs(target).episodes
+    assert set(frame["split"]) == {"train", "heldout"}
+
+
+def test_imported_run_cannot_be_verified_or_continued(tmp_path: Path) -> None:
+    (result,) = evopolicygym.import_runs(first_version(tmp_path / "run"), tmp_path / "imported")
+    for words in (["verify"], ["finish"], ["run", "--resume"]):
+        done = subprocess.run([*COMMAND, *words, str(result.target)], capture_output=True, text=True, check=False)
+        assert done.returncode == 2
+        assert "imported" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_repeated_import_changes_nothing(tmp_path: Path) -> None:
+    source = first_version(tmp_path / "run")
+    (first,) = evopolicygym.import_runs(source, tmp_path / "imported")
+    (second,) = evopolicygym.import_runs(source, tmp_path / "imported")
+    assert (first.target, first.is_new, second.is_new) == (second.target, True, False)
+
+
+@pytest.mark.parametrize(("status", "kind"), [("no_ok_submit", "no_ok_submit"), ("error", "judge_fault")])
+def test_ends_of_the_first_version(tmp_path: Path, status: str, kind: str) -> None:
+    run = import_one(first_version(tmp_path / "run", status), tmp_path / "imported")
+    assert run.outcome is not None and run.outcome.kind == kind
+
+
+def test_run_of_the_third_version_has_means_alone(tmp_path: Path) -> None:
+    (result,) = evopolicygym.import_runs(third_version(tmp_path / "run"), tmp_path / "imported")
+    assert result.target is not None
+    run = evopolicygym.load_run(result.target)
+    assert run.record.outcome is not None and run.record.outcome.heldout is not None
+    assert (run.record.outcome.heldout.mean, run.score) == (-110.0, None)
+    assert run.missing is not None and "-110 is recorded, but not its returns" in run.missing
+
+
+def test_run_of_the_third_version_without_an_end(tmp_path: Path) -> None:
+    run = import_one(third_version(tmp_path / "run", "budget_exhausted"), tmp_path / "imported")
+    assert run.outcome is not None and run.outcome.kind == "no_ok_submit"
+
+
+def test_missing_parts_do_not_stop_the_import(tmp_path: Path) -> None:
+    source = first_version(tmp_path / "run")
+    shutil.rmtree(source / "checkpoints/submit_000")
+    shutil.rmtree(source / "workspace/feedback/submit_001")
+    shutil.rmtree(source / "logs")
+    run = import_one(source, tmp_path / "imported")
+    assert len(run.submissions) == 2 and run.agent is not None and run.agent.name == "unknown"
+    done = subprocess.run([*COMMAND, "analyze", tmp_path / "imported"], capture_output=True, text=True, check=False)
+    assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
+
+
+HOSTILE = {
+    "a list": [],
+    "another schema": {"schema_version": "9"},
+    "an endless budget": {"experiment_dimensions": {"episode_budget": 10**12}},
+    "a text as a return": {"outcome": {"status": "completed", "heldout_returns": ["x"]}},
+    "an infinite return": {"outcome": {"status": "completed", "heldout_returns": [float("inf")]}},
+    "a selected submission that is not there": {
+        "outcome": {"status": "completed", "best_submit_index": 99, "heldout_returns": [1.0]}
+    },
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_impossible_records_are_refused(tmp_path: Path, name: str) -> None:
+    source = first_version(tmp_path / "run")
+    changed = HOSTILE[name]
+    record = json.loads((source / "run.json").read_text())
+    write(source / "run.json", record | changed if isinstance(changed, dict) else changed)
+    (result,) = evopolicygym.import_runs(source, tmp_path / "imported")
+    assert result.target is None and result.reason
+    assert not list(tmp_path.glob("imported/*/run.json"))
+
+
+@pytest.mark.parametrize("part", ["run.json", "workspace/feedback/submit_000/summary.json"])
+def test_links_are_not_followed(tmp_path: Path, part: str) -> None:
+    source, secret = first_version(tmp_path / "run"), tmp_path / "secret.json"
+    shutil.move(source / part, secret)
+    os.symlink(secret, source / part)
+    (result,) = evopolicygym.import_runs(source, tmp_path / "imported")
+    assert result.target is None
+
+
+def test_program_with_a_link_is_refused(tmp_path: Path) -> None:
+    source = first_version(tmp_path / "run")
+    os.symlink("/etc/passwd", source / "checkpoints/submit_000/data.txt")
+    (result,) = evopolicygym.import_runs(source, tmp_path / "imported")
+    assert result.target is None and "data.txt" in str(result.reason)
