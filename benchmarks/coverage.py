@@ -51,7 +51,8 @@ TASKS = 16
 CASES = 32
 FAMILY = 4
 ENTRANTS = 6
-DRAWS = 500
+DRAWS = 300
+MORE = 3  # pairs for each suite: they are cheap
 CLOSE = 0.5  # how much better the third entrant is, in units of the effects
 
 
@@ -189,18 +190,21 @@ def measure(setting: Setting, runs: int, suites: int) -> dict[str, float]:
     """Return the share of simulations in which each statement held, by the names of TABLES."""
     generator = np.random.default_rng([zlib.crc32(setting.name.encode()), runs])
     held: dict[str, list[bool]] = {}
-    for number in range(suites):
-        pooled = number % 4 == 0  # the draws of pooled quantities take most of the time
-        for name, holds in (*of_scores(setting, runs, generator, pooled), *of_one_task(setting, runs, generator)):
+
+    def count(outcome: Outcome) -> None:
+        for name, holds in outcome:
             if holds is not None:
                 held.setdefault(name, []).append(holds)
+
     rank_scores: list[Sequence[float]] = []
-    for _ in range(suites):
-        scores = suite_of_equals(setting, runs, generator)
+    for number in range(suites):
+        count(of_scores(setting, runs, generator, pooled=number % 2 == 0))
+        count(of_one_task(setting, runs, generator))
+        scores = suite_of_equals(setting, runs, generator, ENTRANTS)
         rank_scores.append(_rank_scores(scores))
-        for name, holds in of_tasks(scores, generator):
-            if holds is not None:
-                held.setdefault(name, []).append(holds)
+        count(of_tasks(scores, generator))
+    for _ in range(MORE * suites):
+        count(of_pair(suite_of_equals(setting, runs, generator, 2), generator))
     # The truth of a rank score is its expectation in this very experiment: equal entrants share ranks where they tie.
     truth = float(np.mean(rank_scores))
     held["rank_score"] = [_holds(bounded_mean(values).interval, truth) for values in rank_scores]
@@ -259,24 +263,29 @@ def of_one_task(setting: Setting, runs: int, generator: np.random.Generator) -> 
     yield "places", found[2].first == 1 and all(found[i].first <= 2 and found[i].last == 3 for i in (0, 1))
 
 
-def suite_of_equals(setting: Setting, runs: int, generator: np.random.Generator) -> list[list[Matrix]]:
+def suite_of_equals(setting: Setting, runs: int, generator: np.random.Generator, entrants: int) -> list[list[Matrix]]:
     """Return the scores of runs, by task and entrant. On each task, entrants are equal."""
     tasks = []
     for _ in range(TASKS):
         cases = setting.shapes[1](generator, (1, CASES))
-        tasks.append([setting.returns(generator, runs, cases).mean(axis=1) for _ in range(ENTRANTS)])
+        tasks.append([setting.returns(generator, runs, cases).mean(axis=1) for _ in range(entrants)])
     return tasks
+
+
+def of_pair(scores: Sequence[Sequence[Matrix]], generator: np.random.Generator) -> Outcome:
+    """Two equal entrants on the same tasks: their difference over tasks."""
+    first, second = ([float(task[i].mean()) for task in scores] for i in range(2))
+    test = compare_by_task(first, second)
+    yield "tasks_p", test.p is not None and test.p < 0.05
+    yield "tasks_sign", test.p_sign is not None and test.p_sign < 0.05
+    uneven = [score + float(more) for score, more in zip(first, generator.normal(0.0, 0.5, TASKS), strict=True)]
+    yield "tasks_difference", _holds(compare_by_task(uneven, second).difference.interval, 0.0)
 
 
 def of_tasks(scores: Sequence[Sequence[Matrix]], generator: np.random.Generator) -> Outcome:
     """Equal entrants on the same tasks: what a table over tasks says of them."""
     means = np.array([[float(runs.mean()) for runs in task] for task in scores])
     by_entrant = [list(column) for column in means.T]
-    first = compare_by_task(by_entrant[0], by_entrant[1])
-    yield "tasks_p", first.p is not None and first.p < 0.05
-    yield "tasks_sign", first.p_sign is not None and first.p_sign < 0.05
-    uneven = means[:, 0] + generator.normal(0.0, 0.5, TASKS)  # better on some tasks, worse on others
-    yield "tasks_difference", _holds(compare_by_task(list(uneven), by_entrant[1]).difference.interval, 0.0)
 
     def test(i: int, j: int) -> tuple[float, float | None]:
         result = compare_by_task(by_entrant[i], by_entrant[j])
@@ -309,20 +318,14 @@ def _holds(interval: Interval | None, truth: float) -> bool:
 
 
 def summary(rates: Mapping[tuple[str, int], Mapping[str, float]], suites: int) -> dict[str, Any]:
-    """Return all rates by table, setting and runs, and the lowest and highest coverage of scores over all settings."""
+    """Return all rates by table, setting and runs."""
     by_table: dict[str, dict[str, dict[str, float]]] = {
         table: {setting.name: {} for setting in SETTINGS} for table in TABLES
     }
     for (name, runs), found in rates.items():
         for table, rate in found.items():
             by_table[table][name][str(runs)] = rate
-    intervals = {}
-    for tasks, table in ((1, "task"), (FAMILY, "family"), (TASKS, "suite")):
-        rows = by_table[table].values()
-        intervals[str(tasks)] = {
-            str(runs): [round(of(row[str(runs)] for row in rows), 3) for of in (min, max)] for runs in RUNS[1:]
-        }
-    return {"suites": suites, "score_intervals": intervals, "tables": by_table}
+    return {"suites": suites, "tables": by_table}
 
 
 def tables(measured: Mapping[str, Mapping[str, Mapping[str, float]]]) -> Iterable[str]:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from evopolicygym.analysis.stats.measured import measurements
+from evopolicygym.analysis.formatting import coverage_warning
+from evopolicygym.analysis.stats.measured import Coverage, coverage, measurements
 
 ROOT = Path(__file__).parents[2]
 EXTREME = ("runs dominate, skewed", "rare mode, 1 in 7")
@@ -36,10 +37,10 @@ def test_the_page_shows_what_was_measured(simulation):
 
 
 def test_warnings_cover_the_worst_setting():
-    for tasks, table in (("1", "task"), ("4", "family"), ("16", "suite")):
-        for runs, (low, high) in measurements()["score_intervals"][tasks].items():
-            found = [row[runs] for row in measurements()["tables"][table].values()]
-            assert (low, high) == pytest.approx((min(found), max(found)), abs=0.001)
+    for tasks, table in ((1, "task"), (4, "family"), (16, "suite")):
+        found = [row["3"] for row in measurements()["tables"][table].values()]
+        assert coverage(tasks, 3) == coverage(tasks, 4) == Coverage(min(found), max(found))
+    assert coverage_warning(coverage(1, 2), 2) and not coverage_warning(coverage(16, 3), 3)
 
 
 @pytest.mark.parametrize("table", sorted(HIGHEST))

@@ -30,7 +30,7 @@ from evopolicygym.analysis.stats.estimates import (
     estimate_score,
 )
 from evopolicygym.analysis.stats.improvement import improvement, improvement_over_tasks
-from evopolicygym.analysis.stats.measured import Coverage, coverage
+from evopolicygym.analysis.stats.measured import Coverage, measured_coverage
 from evopolicygym.analysis.stats.multiple import holm
 from evopolicygym.analysis.stats.power import (
     EFFECT,
@@ -314,7 +314,7 @@ def _difference(task: SharedTask, effect: float) -> TaskDifference:
     return TaskDifference(
         value=Number(estimate.value, interval.clipped(task.bounds.of_difference) if interval else None),
         scope=ONE_RUN if fewest == 1 else estimate.scope,
-        coverage=coverage(1, fewest),
+        coverage=measured_coverage("difference", fewest),
         p=difference_p_value(task.first, task.second),
         p_holm=None,
         p_improvement=improvement(task.first.mean(axis=1), task.second.mean(axis=1)),

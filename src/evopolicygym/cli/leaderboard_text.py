@@ -93,7 +93,9 @@ def _show_aggregate(aggregate: Aggregate) -> None:
         differences = differences_table(aggregate)
         print_text(f"  {differences.title}")
         _print(differences)
-    _print(other_aggregates_table(aggregate))
+    others = other_aggregates_table(aggregate)
+    print_text(f"  {others.title}")
+    _print(others)
     for entrant, tasks in aggregate.incomplete.items():
         print_text(f"  {entrant}: {tasks} of {aggregate.tasks}, no rank")
 

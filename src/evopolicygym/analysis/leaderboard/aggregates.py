@@ -43,7 +43,7 @@ PROFILE: Final = tuple(round(0.05 * step, 2) for step in range(31))
 
 @dataclass(frozen=True)
 class AggregateRow:
-    """One entrant that has all tasks.
+    """One entrant that has all tasks, with at least ``fewest_runs`` runs of each.
 
     ``normalised`` is the primary aggregate. Its interval is over runs and cases of these very tasks, and missing where
     a task has one run. ``rank`` follows from it, ``places`` (the rank interval) from the differences over tasks.
@@ -52,6 +52,7 @@ class AggregateRow:
     """
 
     entrant: str
+    fewest_runs: int
     normalised: Number
     scope: str
     coverage: Coverage | None
@@ -125,9 +126,10 @@ class _CompleteEntrants:
         return [
             AggregateRow(
                 entrant=label,
+                fewest_runs=self._fewest_runs(label),
                 normalised=Number(self.estimates[i].value, self._interval_estimate(i)),
                 scope=ONE_RUN if self.has_one_run(label) else self.estimates[i].scope,
-                coverage=coverage(len(self.results), min(result.by_label[label].repeats for result in self.results)),
+                coverage=coverage(len(self.results), self._fewest_runs(label)),
                 rank=ranked[i],
                 places=intervals[i],
                 p_first=p_first[i],
@@ -153,7 +155,10 @@ class _CompleteEntrants:
 
     def has_one_run(self, label: str) -> bool:
         """Whether an entrant has a single run, or a published mean, on any task."""
-        return any(result.by_label[label].repeats == 1 for result in self.results)
+        return self._fewest_runs(label) == 1
+
+    def _fewest_runs(self, label: str) -> int:
+        return min(result.by_label[label].repeats for result in self.results)
 
     @cached_property
     def estimates(self) -> list[Estimate]:

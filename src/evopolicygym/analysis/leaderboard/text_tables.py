@@ -31,7 +31,7 @@ from evopolicygym.analysis.leaderboard.keys import KeyTable
 from evopolicygym.analysis.leaderboard.task_table import TaskRow, TaskTable
 from evopolicygym.analysis.stats.by_task import EntrantDifference
 from evopolicygym.analysis.stats.estimates import CONFIDENCE_LEVEL, FULL_SCOPE, Number
-from evopolicygym.analysis.stats.measured import coverage
+from evopolicygym.analysis.stats.measured import coverage, measured_coverage
 
 LEVEL: Final = f"{CONFIDENCE_LEVEL:.0%}"
 MAX_DIFFERENCES: Final = 15  # of six entrants; of more, not all pairs are shown
@@ -89,7 +89,15 @@ def other_aggregates_table(aggregate: Aggregate) -> TextTable:
     """Return other summaries of the same scores."""
     columns = ("entrant", "interquartile mean", "optimality gap", "P(improvement) on the next", "paper's normalised")
     following = zip_longest(aggregate.standings, aggregate.standings[1:])
-    return TextTable(f"{aggregate.name}: other aggregates", columns, [_other(row, after) for row, after in following])
+    title = f"{aggregate.name}: other aggregates{_pooled_warning(aggregate)}"
+    return TextTable(title, columns, [_other(row, after) for row, after in following])
+
+
+def _pooled_warning(aggregate: Aggregate) -> str:
+    """Say how often intervals of pooled quantities held the truth, where it was too rarely."""
+    known = [row.fewest_runs for row in aggregate.standings if row.interquartile_mean.interval]
+    measured = measured_coverage("interquartile_mean", min(known)) if known else None
+    return "".join(f"; interquartile mean: {text}" for text in coverage_warning(measured))
 
 
 def task_scores_table(table: TaskTable) -> TextTable:

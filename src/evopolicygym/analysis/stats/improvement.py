@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from scipy.special import ndtri
+from scipy.special import stdtrit
 
 from evopolicygym.analysis.scores import Matrix
 from evopolicygym.analysis.stats.by_task import bounded_mean
@@ -40,8 +40,8 @@ def improvement_over_tasks(first: Sequence[Matrix], second: Sequence[Matrix]) ->
 
 def _newcombe(share: float, first: int, second: int) -> Interval:
     """Return the shares that a score test does not refuse: its method 5, whose variance is that of Hanley and McNeil
-    (1982) at the tested share. Unlike a Wald interval it has a width at 0 and 1."""
-    z = float(ndtri((1 + CONFIDENCE_LEVEL) / 2))
+    (1982) at the tested share, with the quantile of Student's t. Unlike a Wald interval it has a width at 0 and 1."""
+    z = float(stdtrit(first + second - 2, (1 + CONFIDENCE_LEVEL) / 2))
 
     def excess(theta: float) -> float:
         others = (first + second) / 2 - 1

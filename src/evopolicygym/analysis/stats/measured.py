@@ -11,6 +11,7 @@ from functools import cache
 from importlib import resources
 from typing import Any, Final
 
+SCORES: Final = {1: "task", 4: "family", 16: "suite"}  # tables of score intervals, by the number of tasks
 NOMINAL_FROM: Final = 0.90  # coverage from here on, in the worst simulated setting, is printed without a warning
 
 
@@ -32,10 +33,18 @@ def coverage(tasks: int, runs: int) -> Coverage | None:
 
     None for one run: its interval does not cover differences between runs.
     """
-    table = measurements()["score_intervals"]
-    by_runs = table[str(max(int(count) for count in table if int(count) <= tasks))]
-    measured = [int(count) for count in by_runs if int(count) <= runs]
-    return Coverage(*by_runs[str(max(measured))]) if measured else None
+    return measured_coverage(SCORES[max(count for count in SCORES if count <= tasks)], runs)
+
+
+def measured_coverage(table: str, runs: int) -> Coverage | None:
+    """Return the lowest and the highest rate of a table of `benchmarks/coverage.py`, with at most as many runs; None
+    where it has none."""
+    rows = list(measurements()["tables"][table].values())
+    counts = [int(count) for count in rows[0] if int(count) <= runs]
+    if not counts:
+        return None
+    rates = [row[str(max(counts))] for row in rows]
+    return Coverage(min(rates), max(rates))
 
 
 @cache
