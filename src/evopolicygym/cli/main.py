@@ -53,6 +53,7 @@ COMMANDS: Final = {
     "suite": "suite:app",
     "task": "task:app",
     "agent": "agent:app",
+    "baseline": "baseline:app",
     "seeds": "seeds:app",
 }
 # What `--help` calls the value of an option. An option with a fixed choice of values is not here: it shows them.
