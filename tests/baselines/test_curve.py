@@ -14,7 +14,7 @@ from evopolicygym.api.baseline import baseline_curve
 from evopolicygym.api.evaluate import evaluate
 from evopolicygym.baselines.curve import point_steps
 from evopolicygym.errors import UserError
-from evopolicygym.reference.curves import CurvePoint, load_curve, load_curves
+from evopolicygym.reference.curves import MeasuredPoint, load_curve, load_curves
 from server_helpers import command
 
 TASK = "learnable_toys:Sorting-v0"
@@ -70,7 +70,7 @@ def test_a_wrong_algorithm_is_named():
 
 
 def point(steps, validation, heldout):
-    return CurvePoint(
+    return MeasuredPoint(
         episodes=steps // 10, steps=steps, train_s=1.0, checkpoint="0" * 64, validation_mean=validation,
         heldout_mean=heldout,
     )  # fmt: skip

@@ -10,7 +10,7 @@ import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from evopolicygym.reference.curves import CurvePoint, CurveRecord
+from evopolicygym.reference.curves import CurveRecord, MeasuredPoint
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class ExchangeRate:
         return f"{self.algorithm}: {self.episodes:,} episodes, {self.steps:,} steps"
 
 
-def first_reaching(curve: CurveRecord, score: float) -> CurvePoint | None:
+def first_reaching(curve: CurveRecord, score: float) -> MeasuredPoint | None:
     """Return the first point of a curve whose selected checkpoint scores at least ``score`` on held-out cases."""
     return next((point for point, selected in curve.selected() if selected >= score), None)
 

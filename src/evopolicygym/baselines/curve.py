@@ -18,7 +18,7 @@ from evopolicygym.errors import Fault, UserError
 from evopolicygym.execution.engine import Engine
 from evopolicygym.execution.evaluation import Evaluation, evaluate_folder
 from evopolicygym.files import write_atomic
-from evopolicygym.reference.curves import KIND, VERSION, CurvePoint, CurveRecord, load_curve
+from evopolicygym.reference.curves import KIND, VERSION, CurveRecord, MeasuredPoint, load_curve
 from evopolicygym.tasks.ids import comparable_facts, ids, machine_facts
 from evopolicygym.tasks.splits import Split, Splits, cases
 from evopolicygym.tasks.task import Task
@@ -50,7 +50,7 @@ class CurveProgress:
     episodes: int
     steps: int
     steps_per_s: float
-    point: CurvePoint | None
+    point: MeasuredPoint | None
 
 
 def point_steps(steps: int) -> list[int]:
@@ -116,7 +116,7 @@ class _Training:
     """The clock and the progress of one training."""
 
     def __init__(
-        self, plan: CurvePlan, trainer: Trainer, points: list[CurvePoint], show: Callable[[CurveProgress], object]
+        self, plan: CurvePlan, trainer: Trainer, points: list[MeasuredPoint], show: Callable[[CurveProgress], object]
     ) -> None:
         self._plan, self._trainer, self._points, self._show = plan, trainer, points, show
         self._seconds = points[-1].train_s if points else 0.0
@@ -136,11 +136,11 @@ class _Training:
         self._seconds += time.monotonic() - began
         self._show(self._progress((self._trainer.steps - first) / max(time.monotonic() - began, 1e-9)))
 
-    def measure(self, engine: Engine) -> CurvePoint:
+    def measure(self, engine: Engine) -> MeasuredPoint:
         """Measure the current actor on validation and held-out cases, in the jail."""
         validation = self._evaluate(engine, Split.VALIDATION, self._plan.validation_cases)
         heldout = self._evaluate(engine, Split.HELDOUT, self._plan.heldout_cases)
-        return CurvePoint(
+        return MeasuredPoint(
             episodes=self._trainer.episodes,
             steps=self._trainer.steps,
             train_s=round(self._seconds, 3),
@@ -172,7 +172,7 @@ def mean_of(evaluation: Evaluation) -> float:
     return evaluation.mean
 
 
-def make_record(plan: CurvePlan, trainer: Trainer, engine: Engine, points: list[CurvePoint]) -> CurveRecord:
+def make_record(plan: CurvePlan, trainer: Trainer, engine: Engine, points: list[MeasuredPoint]) -> CurveRecord:
     identity = ids(plan.task, plan.splits.id)
     facts: dict[str, Any] = comparable_facts(plan.task, plan.splits.id)
     return CurveRecord(

@@ -18,7 +18,7 @@ SUFFIX: Final = ".curve.json"
 MAX_BYTES: Final = 16 << 20
 
 
-class CurvePoint(RecordModel):
+class MeasuredPoint(RecordModel):
     """One measured checkpoint: the episodes and steps that it was trained on, the seconds that training had taken, and
     the mean returns on the hidden cases."""
 
@@ -55,12 +55,12 @@ class CurveRecord(RecordModel):
     heldout_cases: Cases
     versions: dict[str, str]
     command: str
-    points: list[CurvePoint]
+    points: list[MeasuredPoint]
 
-    def selected(self) -> Iterator[tuple[CurvePoint, float]]:
+    def selected(self) -> Iterator[tuple[MeasuredPoint, float]]:
         """Yield each point with the score of a learner that stops there: the held-out mean of the checkpoint with the
         best validation mean so far, the later one of equals, as a run selects."""
-        best: CurvePoint | None = None
+        best: MeasuredPoint | None = None
         for point in self.points:
             if best is None or point.validation_mean >= best.validation_mean:
                 best = point
