@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
@@ -60,13 +61,15 @@ class RunStatus(StrEnum):
 
 
 class OutcomeKind(StrEnum):
-    """``scored``: a checkpoint was selected and measured, whether or not the judge failed later. ``no_ok_submit``:
-    there was none to select. ``judge_fault``: there was none, and the judge failed on every submission, too often, or
-    permanently: repeat the run."""
+    """``scored``: a checkpoint was selected and measured, whether or not the judge failed later. ``no_ok_submit``: the
+    agent worked, and there was none to select. ``agent_never_worked``: no turn of the agent ever succeeded, and nothing
+    was submitted: repeat the run. ``judge_fault``: there was none, and the judge failed on every submission, too
+    often, or permanently: repeat the run."""
 
     SCORED = "scored"
     NO_OK_SUBMIT = "no_ok_submit"
     JUDGE_FAULT = "judge_fault"
+    NEVER_WORKED = "agent_never_worked"
 
 
 class Repeat(StrEnum):
@@ -237,6 +240,19 @@ class TurnRecord(RecordModel):
     calls: Undeclared | None = None
 
 
+def turn_worked(failure: str | None, usage: Mapping[str, Any] | None) -> bool:
+    """Return whether the agent worked in a turn, however it ended: its model answered, or no failure is known."""
+    return failure in (None, "turn_limit", "limit") or bool((usage or {}).get("output"))
+
+
+class Suspension(RecordModel):
+    """Why a run is suspended, since when, and the last error of the agent's client. `run --resume` continues it."""
+
+    reason: str
+    since: AwareDatetime
+    message: str
+
+
 class Sign(RecordModel):
     kind: str
     count: Count
@@ -349,6 +365,7 @@ class RunRecord(RecordModel):
     integrity: Integrity | None = None
     randomness_salt: str | None = None
     turns: list[TurnRecord] = []
+    suspended: Suspension | None = None
     usage: Undeclared | None
     ledger_head: Hash
     imported: ImportedFrom | None = None

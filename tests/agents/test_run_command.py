@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from run_helpers import SMALL, record_of, run_agent, run_argv, run_command, run_to_record
 
-from server_helpers import AS_USER, COMMAND, with_task
+from server_helpers import AS_USER, COMMAND, TOY, with_task
 
 SECRET = "a-key-that-is-never-recorded"
 
@@ -163,15 +163,51 @@ def test_hosts_of_ones_own(tmp_path):
 
 
 def test_a_program_that_fails_is_started_again(tmp_path):
-    """Until it ends well, or has failed three times without a submission."""
+    """Until it ends well."""
     script = "test -e tried || { touch tried; echo broken >&2; exit 3; }; python3 submit.py 0-3"
     record = run_to_record(tmp_path / "once", "--agent", "command", "--", "bash", "-c", script)
     assert [turn["failure"] for turn in record["turns"]] == ["client", None]
     assert record["budget"]["charged"] == 4 and record["times"]["closed_because"] == "agent_stopped"
-    done = run_agent(tmp_path / "always", "--agent", "command", "--", "bash", "-c", "exit 3")
+
+
+def test_a_program_that_never_works_has_no_score(tmp_path):
+    """A mistyped script, say: its run is suspended. Ended by hand, it is missing from the leaderboard."""
+    root = tmp_path / "run"
+    done = run_agent(root, "--agent", "command", "--", "bash", "-c", "echo 401 is no such case >&2; exit 3")
     record = json.loads(done.stdout)
-    assert done.returncode == 1 and [turn["exit_code"] for turn in record["turns"]] == [3, 3, 3]
-    assert record["times"]["closed_because"] == "agent_failed"
+    assert done.returncode == 5 and [turn["failure"] for turn in record["turns"]] == ["client"] * 3
+    assert record["status"] == "open" and record["suspended"]["reason"] == "agent_never_worked"
+    assert "401 is no such case" in done.stderr and f"evopolicygym run --resume {root}" in done.stderr
+    shown = run_command([*COMMAND, "leaderboard", str(root)])
+    assert "suspended (agent_never_worked)" in shown.stdout + shown.stderr and shown.returncode == 1
+    ended = record_of(run_command([*COMMAND, *with_task("finish", root, "--json")]))
+    assert ended["outcome"]["kind"] == "agent_never_worked" and ended["suspended"] is None
+    shown = run_command([*COMMAND, "leaderboard", str(root)])
+    assert "the agent never worked (finished_by_hand); to be run again" in shown.stdout + shown.stderr
+    assert run_command([*COMMAND, *with_task("verify", root)]).returncode == 0
+
+
+OUTAGE = """
+import pathlib, subprocess, sys
+if not pathlib.Path("online").exists():
+    subprocess.run([sys.executable, "submit.py", "0-3"], check=True)
+    sys.exit(75)  # no route to its model
+subprocess.run([sys.executable, "submit.py", "4-11"], check=True)
+"""
+
+
+def test_a_suspended_run_continues_where_it_was(tmp_path):
+    (tmp_path / "agent.py").write_text(OUTAGE)
+    root, command = tmp_path / "run", ("--agent", "command", "--max-retries", "0")
+    done = run_agent(root, *command, "--", "python3", str(tmp_path / "agent.py"))
+    record = json.loads(done.stdout)
+    assert done.returncode == 5 and "4 of 12 training episodes are used" in done.stderr
+    assert record["suspended"]["reason"] == "provider_down" and record["outcome"] is None
+    (root / "workspace" / "online").touch()
+    record = record_of(run_command([*COMMAND, "run", TOY, "--resume", str(root), "--json"]))
+    assert record["suspended"] is None and record["outcome"]["kind"] == "scored"
+    assert [turn["failure"] for turn in record["turns"]] == ["provider", None] and record["budget"]["charged"] == 12
+    assert run_command([*COMMAND, *with_task("verify", root)]).returncode == 0
 
 
 SPOILER = """

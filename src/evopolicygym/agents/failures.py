@@ -48,7 +48,7 @@ REASONS: Final = (
 )
 STATUS: Final = re.compile(
     r"""(?:\bhttp(?:/[\d.]+)?|\bstatus(?:[ _-]?code)?|\bcode|error)["']?\s*[:=]?\s*[("'\[]?([45]\d\d)\b"""
-    rf"|\b([45]\d\d)\W{{1,3}}(?:{REASONS})\b|\A\W*([45]\d\d)\b",
+    rf"|\b([45]\d\d)\W{{1,3}}(?:{REASONS})\b|\A\W*([45]\d\d)\b|\(([45]\d\d)\)",
     re.IGNORECASE,
 )
 STATUS_KINDS: Final = {
