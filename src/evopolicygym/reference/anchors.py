@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from evopolicygym.config import parse_toml
 from evopolicygym.errors import UserError
-from evopolicygym.run_record import RecordModel
+from evopolicygym.record_types import RecordModel
 
 VERSION: Final = 1
 

@@ -10,7 +10,8 @@ from typing import Final
 
 from evopolicygym.config import parse_toml, to_toml
 from evopolicygym.errors import UserError
-from evopolicygym.run_record import Count, RecordModel, RunRecord
+from evopolicygym.record_types import Count, RecordModel
+from evopolicygym.run_record import RunRecord
 
 FILE: Final = "baselines.toml"
 COMMENT: Final = "Written by `python benchmarks/baselines.py page` from the records of runs; do not edit."

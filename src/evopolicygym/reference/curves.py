@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from evopolicygym.errors import UserError
 from evopolicygym.files import read_file
-from evopolicygym.run_record import Cases, Count, Hash, RecordModel, Undeclared
+from evopolicygym.record_types import Cases, Count, Hash, RecordModel, Undeclared
 
 VERSION: Final = 1
 KIND: Final = "learning-curve"
