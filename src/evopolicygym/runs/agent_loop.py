@@ -27,6 +27,7 @@ from typing import Final, Protocol
 from evopolicygym.agents import home, prices, prompts
 from evopolicygym.agents.turn import Turn
 from evopolicygym.agents.usage import Usage, total_usage
+from evopolicygym.gateway.patience import SharedWaits
 from evopolicygym.judge.events import Prompted, Turned
 from evopolicygym.judge.judge import Judge
 from evopolicygym.judge.ledger import LedgerUnwritable
@@ -185,7 +186,7 @@ class PlayableAgent(Protocol):
     def make_runner(self, paths: RunPaths, api_url: str, rate_limits: RateLimitGroup) -> AgentRunner: ...
 
 
-class RateLimitGroup(Protocol):
+class RateLimitGroup(SharedWaits, Protocol):
     """Runs that share a provider's rate limits."""
 
     def wait_s(self, seconds: float) -> float:
@@ -198,6 +199,14 @@ class RateLimitGroup(Protocol):
 
 class NoSharing:
     """The group of a run that plays alone."""
+
+    is_shared = limits_calls = False
+
+    def begin_call(self) -> float:
+        return 0.0
+
+    def end_call(self) -> None:
+        pass
 
     def wait_s(self, seconds: float) -> float:
         return seconds

@@ -20,6 +20,7 @@ from typing import Final
 from evopolicygym.execution.ray.cluster import ClusterChanges, RayCluster
 from evopolicygym.runs.locks import CaseSet
 from evopolicygym.runs.settings import EngineName
+from evopolicygym.suites.call_gate import CallRate
 from evopolicygym.suites.file import PlannedRun, SpendingCap
 from evopolicygym.suites.folder import SuiteFolder, log_begin, log_end, log_failed_start
 from evopolicygym.suites.slot_pool import SlotPool, SlotServer
@@ -59,13 +60,15 @@ class Scheduler:
         jobs: int,
         parallel_runs: int,
         cluster: RayCluster | None = None,
+        call_rate: CallRate | None = None,
     ) -> None:
         self._folder, self._cap = folder, cap
+        self._call_rate = call_rate or CallRate()
         self._planned = {run.name: run for run in planned}
         self._cases = {run.name: CaseSet(run.task.id, run.settings.splits().id) for run in planned}
         self._cluster, self._max_agents = cluster, parallel_runs
         self._slots = set(cluster.workers if cluster else range(jobs))
-        self._slot_server = SlotServer(SlotPool(self._slots))
+        self._slot_server = SlotServer(SlotPool(self._slots), self._call_rate)
         self._processes: dict[str, RunProcess] = {}
         self._starts: Counter[str] = Counter()
         self._changed = asyncio.Event()
@@ -207,6 +210,7 @@ class Scheduler:
             cluster=self._cluster.info if self._cluster else None,
             slots_socket=sockets[0],
             requests_socket=sockets[1],
+            limits_calls=self._call_rate.is_limited,
             scheduler=os.getpid(),
         )
 
