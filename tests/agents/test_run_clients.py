@@ -187,10 +187,11 @@ def test_endless_provider_errors_suspend_the_run(tmp_path):
         record = real.resumes(root)
     suspended = json.loads(done.stdout)
     assert done.returncode == 5 and suspended["suspended"]["reason"] == "provider_down"
-    assert [turn["failure"] for turn in suspended["turns"]] == [None, "rate_limit", "rate_limit"]
+    assert [turn["failure"] for turn in suspended["turns"]] == ["rate_limit"] * 2
+    assert suspended["budget"]["charged"] == 4
     assert suspended["outcome"] is None and "suspended (provider_down)" in shown.stdout + shown.stderr
     assert record["outcome"]["submission"] == 3 and record["budget"]["charged"] == 12
-    assert [turn["failure"] for turn in record["turns"][:4]] == [None, "rate_limit", "rate_limit", None]
+    assert {turn["failure"] for turn in record["turns"][2:]} == {None}
 
 
 @pytest.mark.parametrize("name", QUICK)
@@ -207,7 +208,7 @@ def test_a_refused_api_key_suspends_the_run(name, tmp_path):
         record = real.resumes(root)
     assert passed["outcome"]["submission"] == 3
     assert done.returncode == 5 and "its key or login was refused" in done.stderr and "agent check" in done.stderr
-    assert [turn["failure"] for turn in json.loads(done.stdout)["turns"]] == [None, *["authentication"] * 3]
+    assert [turn["failure"] for turn in json.loads(done.stdout)["turns"]] == ["authentication"] * 3
     assert record["outcome"]["submission"] == 3 and record["budget"]["charged"] == 12
 
 

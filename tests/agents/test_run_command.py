@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import signal
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import venv
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -137,6 +139,26 @@ def test_a_script_is_named_after_its_interpreter(tmp_path, monkeypatch):
     assert f"{tmp_path}/agent.py but not the files beside it" in done.stderr
     assert record["budget"]["charged"] == 4
     assert (tmp_path / "run/logs/agent/turn_001.out").read_text().endswith("False\n")
+
+
+def test_a_program_of_a_virtual_environment_keeps_its_packages(tmp_path, monkeypatch):
+    """Interpreter and script are named by relative paths; of the Python behind it only the standard library is seen."""
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    venv.create(mine / "venv", symlinks=True, with_pip=False)
+    (packages,) = (mine / "venv").glob("lib/python3*/site-packages")
+    (packages / "my_library.py").write_text("GAIN = 7")
+    (mine / "agent.py").write_text("import subprocess, sys, my_library\n"
+                                   "subprocess.run([sys.executable, 'submit.py', '0-3'], check=True)\n"
+                                   "print(my_library.GAIN, sys.prefix)")  # fmt: skip
+    monkeypatch.chdir(mine)
+    words = ["run", "toys:Toy-v0", "--run", str(tmp_path / "run"), "--json", *SMALL, "--agent", "command"]
+    record = record_of(run_command([*COMMAND, *words, "--", "venv/bin/python", "-u", "agent.py"]))
+    assert record["budget"]["charged"] == 4 and record["outcome"]["kind"] == "scored"
+    assert (tmp_path / "run/logs/agent/turn_001.out").read_text().endswith(f"7 {mine}/venv\n")
+    settings = record["agent"]["settings"]
+    assert settings["sha256"] == hashlib.sha256((mine / "agent.py").read_bytes()).hexdigest()
+    assert settings["command"] == ["python", "-u", "agent.py"]
 
 
 def test_a_run_beside_the_current_folder(tmp_path, monkeypatch):

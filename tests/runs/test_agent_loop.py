@@ -68,13 +68,24 @@ def test_idle_and_failed_turns_are_counted_separately():
 
 
 def test_an_agent_that_never_worked_is_not_blamed():
-    assert after(*[turned(0, "client")] * 2) == PromptAgent("s")
+    assert after(*[turned(0, "client")] * 2) == PromptAgent(None)
     assert after(*[turned(0, "client")] * 3) == SuspendRun("agent_never_worked")
     answered = turned(
         0, "client", usage={"fresh_input": 9, "cache_read": None, "cache_write": None, "output": 7, "cost_usd": None}
     )
     assert after(answered, *[turned(0, "client")] * 2) == CloseRun("agent_failed")
     assert after(turned(0, "turn_limit"), *[turned(0, "client")] * 2) == CloseRun("agent_failed")
+
+
+def test_a_session_that_cannot_be_continued_is_given_up():
+    """At once if the client says so, else when it fails twice in it; what the provider does is no reason."""
+    lost = turned(1, "client", session=None, text="Error resuming session: No previous sessions found.")
+    assert after(turned(1), turned(1, "provider"), lost) == PromptAgent(None)
+    assert after(turned(1), lost, turned(2, session="new")) == PromptAgent("new")
+    crashed = turned(1, "client", text="segmentation fault")
+    assert after(turned(1), crashed) == PromptAgent("s")
+    assert after(turned(1), crashed, crashed) == PromptAgent(None)
+    assert after(turned(1), *[turned(1, "provider")] * 5).session == "s"
 
 
 def test_silence_is_not_held_against_the_agent():

@@ -77,6 +77,14 @@ PATTERNS: Final = (
 )
 
 
+# A session that the client cannot continue: "No previous sessions found", "Session abc not found".
+LOST_SESSION: Final = re.compile(
+    r"\b(no|not|cannot|could not|failed|invalid|unknown)\b.{0,60}\b(sessions?|conversation|thread|rollout)\b"
+    r"|\b(session|conversation|thread|rollout)\b.{0,80}\b(not (be )?found|does not exist|no longer|corrupt|invalid)",
+    re.IGNORECASE,
+)
+
+
 def classify(error: str, otherwise: FailureKind = FailureKind.CLIENT) -> FailureKind:
     """Return the kind of failure that the text of an error field reports: by its HTTP status, else by its words.
     ``otherwise``: the kind of a text without either."""

@@ -12,7 +12,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Final
 
-from evopolicygym.agents.failures import TRANSIENT, FailureKind
+from evopolicygym.agents.failures import LOST_SESSION, TRANSIENT, FailureKind
 from evopolicygym.errors import RunSuspended
 from evopolicygym.judge.events import Turned
 from evopolicygym.judge.state import RunPhase, RunState
@@ -62,7 +62,7 @@ class SuspendRun:
 
 @dataclass(frozen=True)
 class PromptAgent:
-    """Decision: prompt the agent after ``wait_s`` seconds. ``session`` is None before the agent has one."""
+    """Decision: prompt the agent after ``wait_s`` seconds. ``session`` is None for a new one."""
 
     session: str | None
     wait_s: float = 0.0
@@ -79,7 +79,7 @@ def decide(state: RunState, limits: AgentLimits) -> CloseRun | SuspendRun | Prom
     if limit := limits.first_hit(state.turns):
         return CloseRun(f"limit_{limit}")
     turns = state.turns[state.turns_before :]
-    return _end(state, turns, limits.retries) or PromptAgent(last_session(state.turns), _wait_s(turns))
+    return _end(state, turns, limits.retries) or PromptAgent(session_to_continue(state.turns), _wait_s(turns))
 
 
 def suspension(reason: str, state: RunState, root: Path) -> RunSuspended:
@@ -95,6 +95,16 @@ def suspension(reason: str, state: RunState, root: Path) -> RunSuspended:
         f"{remedy}, then continue: evopolicygym run --resume {folder}\n"
         f"Or score what was submitted: evopolicygym finish {folder}",
     )
+
+
+def session_to_continue(turns: tuple[Turned, ...]) -> str | None:
+    """Return the client's session to continue. None starts a new one: there is none yet, or the client cannot continue
+    the last one, which it says, or which shows when it fails twice in it."""
+    session = last_session(turns)
+    failed = list(takewhile(lambda turn: turn.failure == FailureKind.CLIENT, reversed(turns)))
+    in_session = [turn for turn in failed if turn.session in (None, session)]
+    is_lost = bool(in_session) and LOST_SESSION.search(in_session[0].text) is not None
+    return None if is_lost or len(in_session) > 1 else session
 
 
 def last_session(turns: tuple[Turned, ...]) -> str | None:

@@ -143,9 +143,17 @@ def turn_request(state: RunState, limits: AgentLimits, session: str | None, must
     if not state.turns:
         text = prompts.opening(state.budget, remaining)
     else:
-        text = prompts.continuing(state.remaining, state.budget, state.turns[-1].failure is not None, remaining)
+        is_failed, standing = state.turns[-1].failure is not None, "" if session else _standing(state)
+        text = prompts.continuing(state.remaining, state.budget, is_failed, remaining, standing)
     earlier = [Usage(**turn.usage) for turn in state.turns if turn.usage and turn.session == session]
     return TurnRequest(len(state.turns) + 1, text, session, total_usage(earlier), must_end)
+
+
+def _standing(state: RunState) -> str:
+    """Return where things stand, for a new conversation."""
+    judged = [(submission.name, submission.judged) for submission in state.submissions.values() if submission.is_ok]
+    means = [(name, event.tally.mean) for name, event in judged if event and event.tally]
+    return prompts.standing(len(state.submissions), max(means, key=lambda mean: mean[1], default=None))
 
 
 def turn_event(turn: Turn, submissions: int, requested_model: str | None, price_table: Prices | None) -> Turned:
