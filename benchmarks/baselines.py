@@ -2,9 +2,13 @@
 
     python benchmarks/baselines.py search --folder FOLDER --jobs 16 --seconds 1500
     python benchmarks/baselines.py search --folder FOLDER --jobs 16 --task core16/acrobot --agent ars
+    python benchmarks/baselines.py curves --folder FOLDER --jobs 16 --seconds 1500 --steps 1000000
+    python benchmarks/baselines.py page --folder FOLDER
 
 `search` plays suites/baselines.toml and copies the record of every finished run to FOLDER/records, one JSON file each.
-Exits with 0 if everything has a result, with 3 if the time was over before.
+`curves` trains learning curves on the tasks with cheap steps, each in one process, and writes them to FOLDER/curves.
+`page` writes docs/baselines.md and the stored rows of the package from both. Exits with 0 if everything has a result,
+with 3 if the time was over before.
 """
 
 from __future__ import annotations
@@ -14,11 +18,23 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-SUITE = Path(__file__).parents[1] / "suites" / "baselines.toml"
+ROOT = Path(__file__).parents[1]
+SUITE = ROOT / "suites" / "baselines.toml"
 COMMAND = [sys.executable, "-m", "evopolicygym.cli.main"]
 TIME_IS_OVER = 3
+ALGORITHMS = ("cma-es", "ars")
+# A step costs less than 0.3 ms of one core (suites/costs.toml); the cheapest ones first.
+CHEAP_TASKS = tuple(
+    f"core16/{name}"
+    for name in (
+        "four-rooms key-corridor obstructed-maze door-key acrobot mountain-car-continuous reacher pusher half-cheetah "
+        "parking bipedal-walker ant"
+    ).split()
+)
 PATIENCE_S = 60.0  # for a suite to end its submissions, before it is told again
 
 
@@ -61,16 +77,60 @@ def copy_records(runs: Path, target: Path) -> int:
     return len(finished)
 
 
+def train_curves(options: argparse.Namespace) -> int:
+    """Train one curve in each of ``jobs`` processes until all are complete or the time is over."""
+    deadline = time.monotonic() + options.seconds
+    curves = [
+        (task, algorithm, seed)
+        for seed in range(options.seeds)
+        for algorithm in options.agent or ALGORITHMS
+        for task in options.task or CHEAP_TASKS
+    ]
+
+    def train(curve: tuple[str, str, int]) -> int:
+        task, algorithm, seed = curve
+        remaining = deadline - time.monotonic()
+        if remaining <= 0:
+            return TIME_IS_OVER
+        command = [*COMMAND, "baseline", "curve", task, "--algo", algorithm, "--steps", str(options.steps)]
+        command += ["--first-seed", str(seed), "--folder", str(options.folder / "curves"), "--jobs", "1"]
+        return run_within(command, remaining)
+
+    with ThreadPoolExecutor(options.jobs) as pool:
+        codes = list(pool.map(train, curves))
+    print(f"{codes.count(0)} of {len(curves)} curves are complete in {options.folder / 'curves'}")
+    return 0 if not any(codes) else TIME_IS_OVER
+
+
+def write_page(options: argparse.Namespace) -> int:
+    """Write the page and the stored rows from the records in the folder."""
+    from evopolicygym.reference.baselines import baseline_run, dump_baselines
+    from evopolicygym.reference.curves import load_curves
+    from evopolicygym.report.baseline_page import baseline_page
+    from evopolicygym.run_record import load
+
+    rows = [baseline_run(load(path)) for path in sorted((options.folder / "records").glob("*.json"))]
+    curves = load_curves([options.folder / "curves"])
+    (ROOT / "src/evopolicygym/reference/baselines.toml").write_text(dump_baselines(rows))
+    (ROOT / "docs/baselines.md").write_text(baseline_page(rows, curves))
+    return 0
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["search"])
+    parser.add_argument("what", choices=list(ACTIONS))
     parser.add_argument("--folder", type=Path, required=True, help="for the runs, and for the records of them")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=1e9, help="time after which no more is begun")
     parser.add_argument("--task", action="append", help="only this task; repeatable")
     parser.add_argument("--agent", action="append", help="only this agent; repeatable")
+    parser.add_argument("--steps", type=int, default=1_000_000, help="of every curve")
+    parser.add_argument("--seeds", type=int, default=3, help="curves of each task and algorithm")
     options = parser.parse_args()
-    return play_search(options)
+    return ACTIONS[options.what](options)
+
+
+ACTIONS = {"search": play_search, "curves": train_curves, "page": write_page}
 
 
 if __name__ == "__main__":

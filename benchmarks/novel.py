@@ -203,7 +203,7 @@ def table(head: str, rows: list[list[str]]) -> str:
 def margin_text() -> str:
     return (
         f"- **certain**: the lead is at least {LEAST_ERRORS:g} of its standard errors, over {CASES} paired cases;\n"
-        f"- **large**: it is at least {LEAST_SPREADS:g} standard deviation of what all trivial policies score, over "
+        f"- **large**: it is at least {LEAST_SPREADS:g} standard deviations of what all trivial policies score, over "
         "policies and cases;\n"
         f"- **out of reach**: a search with 128 episodes gets at most {MOST_SEARCHED:.0%} of it."
     )
@@ -227,15 +227,17 @@ def write(options: argparse.Namespace) -> None:
     }
     if runs := packed_runs(RECORDS):
         tables |= {"board": table(*board_table(runs)), "keys": table(*key_spread_table(runs))}
+        tables["board"] += "\n\n![Learning curves of built-in agents](images/novel-learning.png)"
         learning_figure(runs, PICTURES / "novel-learning.png")
     for name, lines in tables.items():
         begin, end = f"<!-- {name}: benchmarks/novel.py -->", f"<!-- end of {name} -->"
         before, found, rest = text.partition(begin)
-        assert found, f"docs/novel.md has no place for {name}"
+        assert found and end in rest, f"docs/novel.md has no place for {name}"
         text = f"{before}{begin}\n{lines}\n{end}{rest.partition(end)[2]}"
     DOCS.write_text(text)
     for family in FAMILIES:
-        picture([checks[f"{NOVEL}/{family}-{PICTURE_LEVEL}", key] for key in (0, 1)], PICTURES / f"novel-{family}.png")
+        drawn = [checks.get((f"{NOVEL}/{family}-{PICTURE_LEVEL}", key)) for key in (0, 1)]
+        picture([checked for checked in drawn if checked and not checked.error], PICTURES / f"novel-{family}.png")
 
 
 def picture(checks: list[KeyCheck], path: Path) -> None:
@@ -251,9 +253,11 @@ def picture(checks: list[KeyCheck], path: Path) -> None:
         frame = Image.fromarray(env.render())
         factor = max(1, HEIGHT // frame.height)  # of small pictures every pixel shall be seen
         frames.append(frame.resize((factor * frame.width, factor * frame.height), Image.Resampling.NEAREST))
+    if not frames:
+        return
     size = (sum(frame.width for frame in frames) + GAP, max(frame.height for frame in frames))
     image = Image.new("RGB", size, "white")
-    for frame, x in zip(frames, (0, size[0] - frames[-1].width), strict=True):
+    for frame, x in zip(frames, (0, size[0] - frames[-1].width), strict=False):
         image.paste(frame, (x, 0))
     image.quantize(64).save(path, optimize=True)
 

@@ -72,6 +72,7 @@ SHARED = {
     "limits",
     "printable",
     "record_checks",
+    "record_types",
     "run_paths",
     "run_record",
 }

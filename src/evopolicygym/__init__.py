@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from evopolicygym.api.tasks import TaskDescription, check_task, describe_task, list_tasks, load_task
     from evopolicygym.api.transcript import RunTranscript, transcript
     from evopolicygym.api.workspace import Feedback, RunClosed, SubmissionRefused, Workspace
-    from evopolicygym.errors import Fault, UserError
+    from evopolicygym.errors import Fault, RunSuspended, UserError
     from evopolicygym.execution.evaluation import Evaluation, PolicyNotLoaded
     from evopolicygym.tasks.task import Task
 
@@ -39,6 +39,7 @@ __all__ = [
     "Run",
     "RunClosed",
     "RunProgress",
+    "RunSuspended",
     "RunTranscript",
     "Runs",
     "ServedRun",
@@ -88,7 +89,7 @@ _MODULES: Final = {
     "api.tasks": ("TaskDescription", "check_task", "describe_task", "list_tasks", "load_task"),
     "api.transcript": ("RunTranscript", "transcript"),
     "api.workspace": ("Feedback", "RunClosed", "SubmissionRefused", "Workspace"),
-    "errors": ("Fault", "UserError"),
+    "errors": ("Fault", "RunSuspended", "UserError"),
     "execution.evaluation": ("Evaluation", "PolicyNotLoaded"),
     "tasks.task": ("Task",),
 }

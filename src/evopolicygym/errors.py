@@ -53,6 +53,18 @@ class IsolationUnavailable(UserError):
         )
 
 
+class RunSuspended(UserError):
+    """A run stopped because of something that is not the agent's doing, with budget left. Nothing is lost and nothing
+    is scored: once the cause is mended, the run continues. ``reason``: one word, as in the ledger. ``cause``: the last
+    error of the agent's client."""
+
+    exit_code = 5
+
+    def __init__(self, reason: str, cause: str, message: str, remedy: str) -> None:
+        self.reason, self.cause = reason, cause
+        super().__init__(message, remedy)
+
+
 class Fault(Exception):
     """A failure of the judge itself. ``permanent``: a retry would fail as well (a package that does not import,
     isolation that is gone). Other faults are temporary: a process that was killed, a full disk."""

@@ -6,49 +6,23 @@ Numbers that readers compute with are stored in full: JSON floats read back to t
 from __future__ import annotations
 
 import json
-import math
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import AwareDatetime, Field, ValidationError
 
 from evopolicygym.errors import UserError
 from evopolicygym.files import read_file
 from evopolicygym.json_schema import publish
 from evopolicygym.printable import one_line
 from evopolicygym.record_checks import contradiction
+from evopolicygym.record_types import Cases, Count, Hash, RecordModel, SubmissionNumber, Undeclared, Whole
 
 VERSION: Final = 1
 NAME: Final = "run.json"
 MAX_BYTES: Final = 64 << 20
-MAX_DEPTH: Final = 16  # of tables without declared keys
-LARGEST: Final = 2**63
-
-
-def _bounded(value: Any, depth: int = 0) -> Any:
-    """Check undeclared tables: numbers within bounds, and a plausible depth."""
-    if depth > MAX_DEPTH:
-        raise ValueError(f"nested more than {MAX_DEPTH} deep")
-    is_bounded = not isinstance(value, int) or -LARGEST <= value < LARGEST
-    if not is_bounded or (isinstance(value, float) and not math.isfinite(value)):
-        raise ValueError("a number beyond all bounds")
-    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        _bounded(inner, depth + 1)
-    return value
-
-
-# Records may be forged: names of folders and counts are checked when they are read.
-Hash = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
-Count = Annotated[int, Field(ge=0, lt=2**53)]
-Whole = Annotated[int, Field(ge=-LARGEST, lt=LARGEST)]
-SubmissionNumber = Annotated[int, Field(ge=1, le=1_000_000)]
-Cases = Annotated[int, Field(ge=0, le=100_000)]
-Undeclared = Annotated[dict[str, Any], AfterValidator(_bounded)]
-
-
-class RecordModel(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, ser_json_inf_nan="null")
 
 
 class RunStatus(StrEnum):
@@ -60,13 +34,15 @@ class RunStatus(StrEnum):
 
 
 class OutcomeKind(StrEnum):
-    """``scored``: a checkpoint was selected and measured, whether or not the judge failed later. ``no_ok_submit``:
-    there was none to select. ``judge_fault``: there was none, and the judge failed on every submission, too often, or
-    permanently: repeat the run."""
+    """``scored``: a checkpoint was selected and measured, whether or not the judge failed later. ``no_ok_submit``: the
+    agent worked, and there was none to select. ``agent_never_worked``: no turn of the agent ever succeeded, and nothing
+    was submitted: repeat the run. ``judge_fault``: there was none, and the judge failed on every submission, too
+    often, or permanently: repeat the run."""
 
     SCORED = "scored"
     NO_OK_SUBMIT = "no_ok_submit"
     JUDGE_FAULT = "judge_fault"
+    NEVER_WORKED = "agent_never_worked"
 
 
 class Repeat(StrEnum):
@@ -237,6 +213,19 @@ class TurnRecord(RecordModel):
     calls: Undeclared | None = None
 
 
+def turn_worked(failure: str | None, usage: Mapping[str, Any] | None) -> bool:
+    """Return whether the agent worked in a turn, however it ended: its model answered, or no failure is known."""
+    return failure in (None, "turn_limit", "limit") or bool((usage or {}).get("output"))
+
+
+class Suspension(RecordModel):
+    """Why a run is suspended, since when, and the last error of the agent's client. `run --resume` continues it."""
+
+    reason: str
+    since: AwareDatetime
+    message: str
+
+
 class Sign(RecordModel):
     kind: str
     count: Count
@@ -349,6 +338,7 @@ class RunRecord(RecordModel):
     integrity: Integrity | None = None
     randomness_salt: str | None = None
     turns: list[TurnRecord] = []
+    suspended: Suspension | None = None
     usage: Undeclared | None
     ledger_head: Hash
     imported: ImportedFrom | None = None

@@ -12,7 +12,7 @@ from typing import Any
 
 from evopolicygym.gateway.exchange import Exchange
 from evopolicygym.gateway.metering import CallLimits, ModelCall, ModelMeter
-from evopolicygym.gateway.patience import Patience
+from evopolicygym.gateway.patience import Patience, SharedWaits
 from evopolicygym.gateway.server import Gateway
 from evopolicygym.gateway.upstream import ModelServer
 from process_helpers import wait_until
@@ -43,10 +43,15 @@ class Kept:
 
 @contextmanager
 def gateway(
-    url: str, key: str | None = KEY, patience_s: float = 0.0, limits: CallLimits | None = None, **more: Any
+    url: str,
+    key: str | None = KEY,
+    patience_s: float = 0.0,
+    limits: CallLimits | None = None,
+    group: SharedWaits | None = None,
+    **more: Any,
 ) -> Iterator[Gateway]:
     meter = ModelMeter(limits or CallLimits(), {})
-    opened = Gateway([ModelServer(url, key, **more)], meter, Patience(patience_s), Kept())
+    opened = Gateway([ModelServer(url, key, **more)], meter, Patience(patience_s, group), Kept())
     try:
         yield opened
     finally:

@@ -6,6 +6,7 @@ import gzip
 import json
 import socket
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPConnection, IncompleteRead
 
@@ -13,6 +14,11 @@ import pytest
 from gateway_helpers import CALLS, KEY, RawServer, ask, call, calls, exchanges, gateway
 from scripted_model import ScriptedModel
 from wire_formats import CACHED, INPUT, OUTPUT, REASONING, WRITTEN
+
+from evopolicygym.gateway.metering import CallLimits, ModelMeter
+from evopolicygym.gateway.server import Gateway
+from evopolicygym.gateway.upstream import ModelServer
+from process_helpers import wait_until
 
 pytestmark = pytest.mark.timeout(60)
 FRESH = INPUT - CACHED
@@ -302,3 +308,93 @@ def test_huge_heads_and_bodies_are_refused():
             assert talk.makefile("rb").readline().split()[1] == b"400"
         answer = ask(opened, "POST", "/v1/chat/completions", "a" * ((64 << 20) + 1))
         assert answer.status == 413 and not model.seen
+
+
+class Together:
+    """Runs in this process that share their waits, and one call at a time."""
+
+    is_shared, limits_calls = True, True
+
+    def __init__(self) -> None:
+        self.until, self.lock, self.most, self.under_way = 0.0, threading.Lock(), 0, 0
+
+    def wait_s(self, seconds: float) -> float:
+        self.until = max(self.until, time.monotonic() + seconds)
+        return max(0.0, self.until - time.monotonic())
+
+    def begin_call(self) -> float:
+        with self.lock:
+            if self.under_way:
+                return 0.01
+            self.under_way += 1
+            return 0.0
+
+    def end_call(self) -> None:
+        with self.lock:
+            self.under_way -= 1
+
+
+def test_runs_with_the_same_provider_wait_together():
+    limited = b"HTTP/1.1 429 No\r\nRetry-After: 2\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+    group = Together()
+
+    def answer(talk):
+        talk.sendall(limited if len(server.requests) == 1 else b"HTTP/1.0 200 OK\r\n\r\n{}")
+
+    with (
+        RawServer(answer) as server,
+        gateway(server.url, patience_s=60, group=group) as one,
+        gateway(server.url, patience_s=60, group=group) as two,
+        ThreadPoolExecutor(2) as pool,
+    ):
+        first = pool.submit(call, one, "openai-chat")
+        wait_until(lambda: len(server.requests) == 1 and group.wait_s(0.0) > 0)
+        second = pool.submit(call, two, "openai-chat")
+        assert (first.result(), second.result()) == ((200, b"{}"),) * 2
+        (mine,), (theirs,) = calls(one, 1), calls(two, 1)
+    assert (mine.attempts, theirs.attempts) == (2, 1) and mine.waited_s > 1.9 and theirs.waited_s > 0
+    assert one.patience.waited_s > 1.9 and group.under_way == 0
+
+
+def test_an_empty_account_is_not_waited_out():
+    body = b'{"error":{"code":"insufficient_quota","message":"You exceeded your current quota"}}'
+    reply = b"HTTP/1.1 429 No\r\nContent-Length: %d\r\nConnection: close\r\n\r\n" % len(body) + body
+    with RawServer(lambda talk: talk.sendall(reply)) as server, gateway(server.url, patience_s=60) as opened:
+        assert call(opened, "openai-chat") == (429, body) and len(server.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("api", "status", "words"),
+    [
+        ("anthropic-messages", 400, "credit balance is too low"),
+        ("openai-responses", 429, "exceeded your current quota"),
+        ("openai-chat", 429, "exceeded your current quota"),
+        ("gemini", 429, "exceeded your current quota"),
+    ],
+)
+def test_a_used_up_limit_is_the_providers_own_quota_error(api, status, words):
+    with ScriptedModel() as model, gateway(model.url, limits=CallLimits(requests=1)) as opened:
+        assert call(opened, api)[0] == 200 and opened.meter.hit is None
+        answered, body = call(opened, api)
+        assert answered == status and words in json.loads(body)["error"]["message"]
+        assert opened.meter.hit == "requests" and len(model.seen) == 1
+
+
+def test_calls_at_the_same_time_do_not_pass_a_limit_together():
+    with ScriptedModel() as model, gateway(model.url, limits=CallLimits(requests=5)) as opened:
+        with ThreadPoolExecutor(32) as pool:
+            answers = list(pool.map(lambda _: call(opened, "openai-chat")[0], range(32)))
+        assert answers.count(200) == 5 == len(model.seen) and answers.count(429) == 27
+
+
+def test_a_meter_continues_where_a_killed_process_ended(tmp_path):
+    path = tmp_path / "calls.jsonl"
+    with ScriptedModel() as model:
+        opened = Gateway([ModelServer(model.url, KEY)], ModelMeter(CallLimits(), {}, path))
+        opened.begin_turn(3)
+        assert call(opened, "openai-chat")[0] == 200
+        opened.close()
+    with path.open("a") as file:
+        file.write('{"number": 2, "turn"')  # it was killed here
+    again = ModelMeter(CallLimits(requests=1), {}, path)
+    assert again.last_number == 1 and again.turn(3).usage == opened.meter.turn(3).usage and again.admit() == "requests"

@@ -277,6 +277,7 @@ def test_what_a_program_prints_is_shown_and_not_classified(words):
 ERRORS = [
     ("API Error: Couldn't connect through your proxy", "provider"),
     ("API Error: 529 overloaded", "provider"),
+    ("API Error: Request rejected (429) · slow down", "rate_limit"),
     ("unexpected status 502 Bad Gateway", "provider"),
     ("getaddrinfo ENOTFOUND api.example.com", "provider"),
     ("InternalServerError", "provider"),

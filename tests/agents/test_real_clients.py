@@ -11,7 +11,8 @@ from run_helpers import MODELS
 from scripted_model import ScriptedModel
 
 from evopolicygym.agents import prompts
-from evopolicygym.agents.failures import FailureKind
+from evopolicygym.agents.failures import LOST_SESSION, FailureKind
+from evopolicygym.agents.turn import Turn
 from evopolicygym.agents.usage import Usage
 
 BUDGET = 12
@@ -116,6 +117,22 @@ def test_faults_are_recognised_and_the_session_goes_on(name, fault, tmp_path):
         model.fault = None
         mended = player.turn("Say something.")
         assert mended.failure is None and mended.text == "Done.", (mended, player.stdout, player.stderr)
+
+
+CANNOT = [pytest.param(name, marks=pytest.mark.slow) for name in (*NPM, "claude")]
+
+
+@pytest.mark.parametrize("name", ["codex", *CANNOT])
+def test_a_session_that_is_not_there_is_recognised(name, tmp_path):
+    """The next turn is then a new conversation."""
+    with ScriptedModel(script=lambda past: "Done.") as model:
+        player = make_client(name, model, tmp_path, tmp_path)
+        unknown = "session_8a1d7a1e" if name == "kimi" else "8a1d7a1e-6f1c-4b3e-9a52-5f6f9f1f2d11"
+        player.turns.append(Turn(0, 1.0, unknown))
+        lost = player.turn("Say something.")
+        if lost.failure is None:
+            pytest.skip(f"{name} begins a new session by itself")
+        assert lost.failure.kind is FailureKind.CLIENT and LOST_SESSION.search(lost.failure.text), lost.failure
 
 
 @pytest.mark.parametrize("name", ["codex", pytest.param("claude", marks=pytest.mark.slow), *SLOW])

@@ -100,11 +100,11 @@ def test_a_json_lines_agent(tmp_path):
 
 
 def test_a_json_lines_agent_that_exits_at_once(tmp_path):
-    """Its turns fail, and the run has an outcome: the broken pipe is not that of our output."""
+    """Its turns fail, and the run is suspended: the broken pipe is not that of our output."""
     done = run_agent(tmp_path / "run", "--agent", "command", "--json-lines", "--", "/bin/true")
-    assert done.returncode == 1, done.stderr
+    assert done.returncode == 5, done.stderr
     record = json.loads(done.stdout)
-    assert record["outcome"]["kind"] == "no_ok_submit" and record["times"]["closed_because"] == "agent_failed"
+    assert record["suspended"]["reason"] == "agent_never_worked"
     assert [turn["failure"] for turn in record["turns"]] == ["client"] * 3
 
 

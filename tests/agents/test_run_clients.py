@@ -131,7 +131,7 @@ def test_at_level_b_openhands_fails_and_says_why():
         real = RealClientRun(AT_A_ALONE, model)
         done = run_agent(Path(folder) / "run", *real.options, "--agent-isolation", "B", **real.environment)
     record = json.loads(done.stdout)
-    assert done.returncode == 1 and record["times"]["closed_because"] == "agent_failed" and not model.seen
+    assert done.returncode == 5 and record["suspended"]["reason"] == "agent_never_worked" and not model.seen
     assert {turn["failure"] for turn in record["turns"]} == {"client"} and "tmux" in record["turns"][0]["message"]
 
 
@@ -174,29 +174,42 @@ def test_provider_errors_are_waited_out(name, fault, requests, failure, tmp_path
     assert record["budget"]["charged"] == 12 and script.left == 0
 
 
-def test_endless_provider_errors_give_no_score(tmp_path):
-    """Before any submission: to be run again, in the words of `run` and of `leaderboard`."""
-    with ScriptedModel(fault="429") as model:
+def test_endless_provider_errors_suspend_the_run(tmp_path):
+    """Nothing is scored; once the provider is back, the run continues in the same session."""
+    script, root = Faults("429", 1000), tmp_path / "run"
+    with ScriptedModel(script) as model:
+        script.model = model
         real = RealClientRun("codex", model)
         little = ("--max-retries", "1", "--model-patience", "0")
-        done = run_agent(tmp_path / "run", *real.options, *little, **real.environment)
-    record = json.loads(done.stdout)
-    assert done.returncode == 1 and record["times"]["closed_because"] == "provider_down"
-    assert [turn["failure"] for turn in record["turns"]] == ["rate_limit"] * 2 and len(model.seen) == 2
-    shown = run_command([*COMMAND, "leaderboard", str(tmp_path / "run")])
-    assert "closed before any submission: provider_down" in shown.stdout + shown.stderr
+        done = run_agent(root, *real.options, *little, **real.environment)
+        shown = run_command([*COMMAND, "leaderboard", str(root)])
+        script.left = 0
+        record = real.resumes(root)
+    suspended = json.loads(done.stdout)
+    assert done.returncode == 5 and suspended["suspended"]["reason"] == "provider_down"
+    assert [turn["failure"] for turn in suspended["turns"]] == ["rate_limit"] * 2
+    assert suspended["budget"]["charged"] == 4
+    assert suspended["outcome"] is None and "suspended (provider_down)" in shown.stdout + shown.stderr
+    assert record["outcome"]["submission"] == 3 and record["budget"]["charged"] == 12
+    assert {turn["failure"] for turn in record["turns"][2:]} == {None}
 
 
 @pytest.mark.parametrize("name", QUICK)
-def test_a_wrong_api_key_is_named(name, tmp_path):
-    with ScriptedModel(fault="401") as model:
+def test_a_refused_api_key_suspends_the_run(name, tmp_path):
+    """A single refusal passes; three in a row are the key's."""
+    script, root = Faults("401", 1), tmp_path / "run"
+    with ScriptedModel(script) as model:
+        script.model = model
         real = RealClientRun(name, model)
-        done = run_agent(tmp_path / "run", *real.options, **real.environment)
-        resume = [*COMMAND, "run", "--resume", str(tmp_path / "run"), "--model-url", real.options[-1]]
-        again = run_command(resume, **real.environment)
-    record = json.loads(done.stdout)
-    assert done.returncode == 1 and record["times"]["closed_because"] == "agent_failed" and len(record["turns"]) == 1
-    assert again.returncode == 1 and "authentication: " in again.stdout and "agent check" in again.stdout
+        passed = real.plays(tmp_path / "passing")
+        script.left = 1000
+        done = run_agent(root, *real.options, **real.environment)
+        script.left = 0
+        record = real.resumes(root)
+    assert passed["outcome"]["submission"] == 3
+    assert done.returncode == 5 and "its key or login was refused" in done.stderr and "agent check" in done.stderr
+    assert [turn["failure"] for turn in json.loads(done.stdout)["turns"]] == ["authentication"] * 3
+    assert record["outcome"]["submission"] == 3 and record["budget"]["charged"] == 12
 
 
 class Tireless:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import signal
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import venv
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -16,7 +18,7 @@ from pathlib import Path
 import pytest
 from run_helpers import SMALL, record_of, run_agent, run_argv, run_command, run_to_record
 
-from server_helpers import AS_USER, COMMAND, with_task
+from server_helpers import AS_USER, COMMAND, TOY, with_task
 
 SECRET = "a-key-that-is-never-recorded"
 
@@ -139,6 +141,26 @@ def test_a_script_is_named_after_its_interpreter(tmp_path, monkeypatch):
     assert (tmp_path / "run/logs/agent/turn_001.out").read_text().endswith("False\n")
 
 
+def test_a_program_of_a_virtual_environment_keeps_its_packages(tmp_path, monkeypatch):
+    """Interpreter and script are named by relative paths; of the Python behind it only the standard library is seen."""
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    venv.create(mine / "venv", symlinks=True, with_pip=False)
+    (packages,) = (mine / "venv").glob("lib/python3*/site-packages")
+    (packages / "my_library.py").write_text("GAIN = 7")
+    (mine / "agent.py").write_text("import subprocess, sys, my_library\n"
+                                   "subprocess.run([sys.executable, 'submit.py', '0-3'], check=True)\n"
+                                   "print(my_library.GAIN, sys.prefix)")  # fmt: skip
+    monkeypatch.chdir(mine)
+    words = ["run", "toys:Toy-v0", "--run", str(tmp_path / "run"), "--json", *SMALL, "--agent", "command"]
+    record = record_of(run_command([*COMMAND, *words, "--", "venv/bin/python", "-u", "agent.py"]))
+    assert record["budget"]["charged"] == 4 and record["outcome"]["kind"] == "scored"
+    assert (tmp_path / "run/logs/agent/turn_001.out").read_text().endswith(f"7 {mine}/venv\n")
+    settings = record["agent"]["settings"]
+    assert settings["sha256"] == hashlib.sha256((mine / "agent.py").read_bytes()).hexdigest()
+    assert settings["command"] == ["python", "-u", "agent.py"]
+
+
 def test_a_run_beside_the_current_folder(tmp_path, monkeypatch):
     """The agent's cell has no folder that `..` could lead through; links on the way to the run are followed."""
     (tmp_path / "here").mkdir()
@@ -163,15 +185,51 @@ def test_hosts_of_ones_own(tmp_path):
 
 
 def test_a_program_that_fails_is_started_again(tmp_path):
-    """Until it ends well, or has failed three times without a submission."""
+    """Until it ends well."""
     script = "test -e tried || { touch tried; echo broken >&2; exit 3; }; python3 submit.py 0-3"
     record = run_to_record(tmp_path / "once", "--agent", "command", "--", "bash", "-c", script)
     assert [turn["failure"] for turn in record["turns"]] == ["client", None]
     assert record["budget"]["charged"] == 4 and record["times"]["closed_because"] == "agent_stopped"
-    done = run_agent(tmp_path / "always", "--agent", "command", "--", "bash", "-c", "exit 3")
+
+
+def test_a_program_that_never_works_has_no_score(tmp_path):
+    """A mistyped script, say: its run is suspended. Ended by hand, it is missing from the leaderboard."""
+    root = tmp_path / "run"
+    done = run_agent(root, "--agent", "command", "--", "bash", "-c", "echo 401 is no such case >&2; exit 3")
     record = json.loads(done.stdout)
-    assert done.returncode == 1 and [turn["exit_code"] for turn in record["turns"]] == [3, 3, 3]
-    assert record["times"]["closed_because"] == "agent_failed"
+    assert done.returncode == 5 and [turn["failure"] for turn in record["turns"]] == ["client"] * 3
+    assert record["status"] == "open" and record["suspended"]["reason"] == "agent_never_worked"
+    assert "401 is no such case" in done.stderr and f"evopolicygym run --resume {root}" in done.stderr
+    shown = run_command([*COMMAND, "leaderboard", str(root)])
+    assert "suspended (agent_never_worked)" in shown.stdout + shown.stderr and shown.returncode == 1
+    ended = record_of(run_command([*COMMAND, *with_task("finish", root, "--json")]))
+    assert ended["outcome"]["kind"] == "agent_never_worked" and ended["suspended"] is None
+    shown = run_command([*COMMAND, "leaderboard", str(root)])
+    assert "the agent never worked (finished_by_hand); to be run again" in shown.stdout + shown.stderr
+    assert run_command([*COMMAND, *with_task("verify", root)]).returncode == 0
+
+
+OUTAGE = """
+import pathlib, subprocess, sys
+if not pathlib.Path("online").exists():
+    subprocess.run([sys.executable, "submit.py", "0-3"], check=True)
+    sys.exit(75)  # no route to its model
+subprocess.run([sys.executable, "submit.py", "4-11"], check=True)
+"""
+
+
+def test_a_suspended_run_continues_where_it_was(tmp_path):
+    (tmp_path / "agent.py").write_text(OUTAGE)
+    root, command = tmp_path / "run", ("--agent", "command", "--max-retries", "0")
+    done = run_agent(root, *command, "--", "python3", str(tmp_path / "agent.py"))
+    record = json.loads(done.stdout)
+    assert done.returncode == 5 and "4 of 12 training episodes are used" in done.stderr
+    assert record["suspended"]["reason"] == "provider_down" and record["outcome"] is None
+    (root / "workspace" / "online").touch()
+    record = record_of(run_command([*COMMAND, "run", TOY, "--resume", str(root), "--json"]))
+    assert record["suspended"] is None and record["outcome"]["kind"] == "scored"
+    assert [turn["failure"] for turn in record["turns"]] == ["provider", None] and record["budget"]["charged"] == 12
+    assert run_command([*COMMAND, *with_task("verify", root)]).returncode == 0
 
 
 SPOILER = """

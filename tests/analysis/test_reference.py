@@ -47,7 +47,7 @@ def test_numbers_that_prove_agreement(task, kind, mean):
 
 
 def test_the_anchors_are_those_of_the_tasks_as_they_are():
-    """A change of a pin or of a task asks for a new measurement: `python benchmarks/anchors.py`."""
+    """A change of a pin or of a task asks for a new measurement: `task anchors core16 --seeds paper --output FILE`."""
     for task in core16().values():
         assert stored_anchors().tasks[task.id].fingerprint == comparable_facts(task, "paper")
 

@@ -55,7 +55,9 @@ def test_a_run_that_the_judge_failed_is_missing_whatever_was_scored(returns):
 
 def test_a_provider_that_was_down_before_any_submission_excuses():
     run = synthetic_run(None, kind="no_ok_submit", submissions=0, closed_because="provider_down")
-    assert run_score(run).missing == "closed before any submission: provider_down; to be run again"
+    assert run_score(run).missing == "the agent never worked (provider_down); to be run again"
+    run = synthetic_run(None, kind="agent_never_worked", submissions=0, closed_because="finished_by_hand")
+    assert run_score(run).missing == "the agent never worked (finished_by_hand); to be run again"
 
 
 def test_an_agent_that_never_submits_has_failed():

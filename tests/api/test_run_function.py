@@ -154,17 +154,18 @@ def kills_its_host(workspace: Workspace) -> None:
     ids=lambda value: getattr(value, "__name__", None),
 )
 def test_a_function_that_fails_ends_the_run_like_any_agent(tmp_path, agent, code, message):
-    """It is called again, and given up after three failures in a row."""
-    with pytest.warns(UserWarning, match="failed in 3 of 3 turns") as warned:
-        run = play(agent, tmp_path / "run")
-    (text,) = [str(warning.message) for warning in warned if warning.category is UserWarning]
-    assert text.startswith(f"the agent python:{agent.__name__} failed in 3 of 3 turns. Nothing could be scored.")
-    assert message in text and f"(log: {run.folder}/logs/agent/turn_003.err)" in text
-    assert "outcome='no_ok_submit', closed_because='agent_failed'" in repr(run)
-    assert (run.outcome, run.record.times.closed_because) == ("no_ok_submit", "agent_failed")
+    """It is called again, and given up after three failures in a row: it never worked, which is no score."""
+    with pytest.raises(evopolicygym.RunSuspended) as raised:
+        play(agent, tmp_path / "run")
+    assert raised.value.reason == "agent_never_worked" and message in raised.value.cause
+    assert message in str(raised.value) and "Start a new run" in str(raised.value)
+    run = evopolicygym.load_run(tmp_path / "run")
+    assert run.outcome is None and run.record.suspended.reason == "agent_never_worked"
     assert [turn.failure for turn in run.record.turns] == ["client"] * 3
     assert run.record.turns[0].exit_code == code and message in run.record.turns[0].message
-    assert run.score == run.record.task.failure_return
+    ended = evopolicygym.finish(tmp_path / "run")
+    assert (ended.outcome, ended.record.times.closed_because) == ("agent_never_worked", "finished_by_hand")
+    assert ended.score is None and "never worked" in ended.missing
 
 
 def test_a_function_that_recovers_is_reported_too(tmp_path):
@@ -227,9 +228,9 @@ def test_a_function_that_kills_its_host_takes_its_children_with_it(tmp_path):
             os.kill(host, signal.SIGKILL)
         time.sleep(600)
 
-    run = play(agent, tmp_path / "run")
-    assert run.outcome == "no_ok_submit"
-    assert not _is_alive(int((run.folder / "workspace/pid").read_text()))
+    with pytest.raises(evopolicygym.RunSuspended):
+        play(agent, tmp_path / "run")
+    assert not _is_alive(int((tmp_path / "run/workspace/pid").read_text()))
 
 
 def test_a_function_that_stops_its_host_is_ended(tmp_path):
@@ -290,7 +291,9 @@ def test_values_of_agent_env_are_not_recorded(tmp_path, monkeypatch):
         print("key", os.environ["MY_SECRET_KEY"])
         raise RuntimeError(f"401 for {os.environ['MY_SECRET_KEY']}")
 
-    run = play(agent, tmp_path / "run", agent_env=["MY_SECRET_KEY"], notice=lambda _: None)
+    with pytest.raises(evopolicygym.RunSuspended, match=r"401 for \[MY_SECRET_KEY\]"):
+        play(agent, tmp_path / "run", agent_env=["MY_SECRET_KEY"])
+    run = evopolicygym.load_run(tmp_path / "run")
     texts = [path.read_bytes() for path in run.folder.rglob("*") if path.is_file()]
     assert not any(b"sk-verysecret" in text for text in texts)
     assert "401 for [MY_SECRET_KEY]" in run.record.turns[0].message

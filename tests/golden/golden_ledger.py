@@ -52,6 +52,7 @@ EVENTS: tuple[events.Event, ...] = (
     events.Scored(POLICY, TWO, 1.25),
     events.Repeated((0.1, -1e-300), 1.0),
     events.Finished(),
+    events.Suspended("provider_down", "503 Service Unavailable"),
 )  # fmt: skip
 
 

@@ -31,7 +31,7 @@ def _load_script(path: Path) -> ModuleType:
 
 EVENT_KINDS = [
     *("opened", "owned", "joined", "refused", "charged", "judged", "refunded", "prompted", "turned", "closed"),
-    *("inspected", "validated", "selected", "scored", "repeated", "finished"),
+    *("inspected", "validated", "selected", "scored", "repeated", "finished", "suspended"),
 ]
 agreement = _load_script(REPOSITORY / "benchmarks" / "agreement.py")
 RETURNS = json.loads(agreement.RECORDED.read_text())["returns"]

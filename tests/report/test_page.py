@@ -52,6 +52,9 @@ def test_runs_under_other_conditions_share_no_figure_and_no_row(tmp_path):
     for name in ("edit-kinds", "edit-sizes", "01-core16-acrobot-curves", "01-core16-acrobot-steps"):
         assert titles[name].endswith(", conditions: full text")
         assert titles[f"{name}-2"].endswith(", conditions: full text, shifted")
+    (timeline,) = (figure for figure in drawn if figure.name.endswith("timeline"))
+    assert str(timeline.body).count(">full text, plain, trajectory<") == 2
+    assert str(timeline.body).count(">full text, shifted, trajectory<") == 1
     text = "".join(page.text)
     for words in ("full text, shiftedtunertuningparametric111", "full texttunertuningparametric222"):
         assert words in text

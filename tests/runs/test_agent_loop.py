@@ -6,13 +6,13 @@ from datetime import UTC, datetime
 
 import pytest
 
-from evopolicygym.judge.events import Closed, Opened, Turned
+from evopolicygym.judge.events import Closed, Opened, Suspended, Turned
 from evopolicygym.judge.state import RunState, apply
+from evopolicygym.runs.agent_decisions import CloseRun, PromptAgent, SuspendRun, decide
 from evopolicygym.runs.agent_limits import AgentLimits
-from evopolicygym.runs.agent_loop import CloseRun, PromptAgent, decide
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-OPENED = apply(RunState(), Opened("r", 128, 16, 32, {}), NOW)
+OPENED = apply(RunState(), Opened("r", 128, 16, 32, {"agent": {"name": "codex"}}), NOW)
 
 
 def turned(submissions: int = 0, failure: str | None = None, **more: object) -> Turned:
@@ -20,10 +20,13 @@ def turned(submissions: int = 0, failure: str | None = None, **more: object) -> 
     return Turned(submissions=submissions, failure=failure, **facts | more)
 
 
-def after(*turns: Turned, limits: AgentLimits = AgentLimits()) -> CloseRun | PromptAgent:  # noqa: B008
+Decision = CloseRun | SuspendRun | PromptAgent
+
+
+def after(*events: Turned | Suspended, limits: AgentLimits = AgentLimits()) -> Decision:  # noqa: B008
     state = OPENED
-    for turn in turns:
-        state = apply(state, turn, NOW)
+    for event in events:
+        state = apply(state, event, NOW)
     return decide(state, limits)
 
 
@@ -49,7 +52,7 @@ def test_three_turns_without_a_submission_end_the_run():
 def test_waits_grow_while_the_provider_is_overloaded():
     waits = [after(turned(1), *[turned(1, "rate_limit")] * n).wait_s for n in range(1, 9)]
     assert waits == [1, 3, 9, 27, 81, 243, 300, 300]
-    assert after(turned(1), *[turned(1, "provider")] * 9) == CloseRun("provider_down")
+    assert after(turned(1), *[turned(1, "provider")] * 9) == SuspendRun("provider_down")
     assert after(*[turned(1, "provider")] * 2000, limits=AgentLimits(retries=2000, hours=None)).wait_s == 300
 
 
@@ -59,8 +62,47 @@ def test_a_success_resets_the_wait():
 
 def test_idle_and_failed_turns_are_counted_separately():
     assert after(turned(0), turned(0), turned(0, "client")) == PromptAgent("s")
-    assert after(*[turned(0, "client")] * 3) == CloseRun("agent_failed")
-    assert after(turned(0, "client"), turned(0, "rate_limit"), *[turned(0, "client")] * 2) == CloseRun("agent_failed")
+    assert after(turned(1), *[turned(1, "client")] * 3) == CloseRun("agent_failed")
+    failed = turned(1, "client")
+    assert after(turned(1), failed, turned(1, "rate_limit"), failed, failed) == CloseRun("agent_failed")
+
+
+def test_an_agent_that_never_worked_is_not_blamed():
+    assert after(*[turned(0, "client")] * 2) == PromptAgent(None)
+    assert after(*[turned(0, "client")] * 3) == SuspendRun("agent_never_worked")
+    answered = turned(
+        0, "client", usage={"fresh_input": 9, "cache_read": None, "cache_write": None, "output": 7, "cost_usd": None}
+    )
+    assert after(answered, *[turned(0, "client")] * 2) == CloseRun("agent_failed")
+    assert after(turned(0, "turn_limit"), *[turned(0, "client")] * 2) == CloseRun("agent_failed")
+
+
+def test_a_session_that_cannot_be_continued_is_given_up():
+    """At once if the client says so, else when it fails twice in it; what the provider does is no reason."""
+    lost = turned(1, "client", session=None, text="Error resuming session: No previous sessions found.")
+    assert after(turned(1), turned(1, "provider"), lost) == PromptAgent(None)
+    assert after(turned(1), lost, turned(2, session="new")) == PromptAgent("new")
+    crashed = turned(1, "client", text="segmentation fault")
+    assert after(turned(1), crashed) == PromptAgent("s")
+    assert after(turned(1), crashed, crashed) == PromptAgent(None)
+    assert after(turned(1), *[turned(1, "provider")] * 5).session == "s"
+
+
+def test_silence_is_not_held_against_the_agent():
+    """Of the client, or of the provider that it waits for: nobody can tell."""
+    assert after(turned(1), *[turned(1, "timeout")] * 2) == PromptAgent("s")
+    assert after(turned(1), *[turned(1, "timeout")] * 3) == SuspendRun("silence")
+
+
+def test_a_suspended_run_starts_counting_anew():
+    down = [turned(1, "provider")] * 9
+    assert after(turned(1), *down) == SuspendRun("provider_down")
+    suspended = Suspended("provider_down", "")
+    assert after(turned(1), *down, suspended) == PromptAgent("s")
+    assert after(turned(1), *down, suspended, *down[:2]).wait_s == 3
+    assert after(turned(1), *down, suspended, *down) == SuspendRun("provider_down")
+    assert after(turned(1), *down, suspended, turned(1), turned(1)) == PromptAgent("s")
+    assert after(turned(1), *down, suspended, *[turned(1)] * 3) == CloseRun("agent_stopped")
 
 
 def test_alternating_idle_and_failed_turns_end_the_run():
@@ -70,8 +112,13 @@ def test_alternating_idle_and_failed_turns_end_the_run():
     assert after(turned(1), *by_turns[:4], turned(2), *[turned(2, "client"), turned(2)] * 2) == PromptAgent("s")
 
 
-def test_a_refused_api_key_is_not_tried_again():
-    assert after(turned(0, "authentication")) == CloseRun("agent_failed")
+def test_a_refused_api_key_is_tried_three_times():
+    refused = [turned(1, "authentication")] * 3
+    assert [after(turned(1), *refused[:n]).wait_s for n in (1, 2)] == [1, 3]
+    assert after(turned(1), *refused) == SuspendRun("authentication")
+    assert after(turned(1), *refused[:2], turned(1), *refused[:2]) == PromptAgent("s", 3)
+    mixed = [turned(1, "authentication"), turned(1, "provider")] * 5
+    assert after(turned(1), *mixed) == SuspendRun("provider_down"), "not for ever"
 
 
 @pytest.mark.parametrize(

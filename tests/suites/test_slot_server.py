@@ -10,6 +10,7 @@ import time
 
 import pytest
 
+from evopolicygym.suites.call_gate import RETRY_S, CallGate, CallRate
 from evopolicygym.suites.folder import STOPPED
 from evopolicygym.suites.slot_pool import SlotPool, SlotServer
 from evopolicygym.suites.worker import PooledSlots, SharedRateLimits
@@ -76,6 +77,17 @@ def test_a_slot_that_is_granted_too_late_is_returned():
         await two.leave()
 
     with_server(scenario)
+
+
+def test_calls_of_all_runs_to_a_provider_have_one_rate():
+    gate, one, two = CallGate(CallRate(at_a_time=2, per_minute=3)), object(), object()
+    assert [gate.begin(run, "a", 0.0) for run in (one, two)] == [0.0, 0.0]
+    assert gate.begin(two, "a", 1.0) == RETRY_S and gate.begin(two, "b", 1.0) == 0.0
+    gate.end(one, "a")
+    assert gate.begin(two, "a", 2.0) == 0.0
+    gate.forget(two)
+    assert gate.begin(one, "a", 20.0) == 40.0  # three began in this minute
+    assert gate.begin(one, "a", 60.0) == 0.0
 
 
 def test_a_provider_that_asks_one_run_to_wait_slows_the_others():

@@ -114,9 +114,9 @@ def test_a_log_must_be_a_plain_file(tmp_path):
     (tmp_path / "logs").mkdir()
     path = tmp_path / "logs" / "run.log"
     path.write_text("=== begun now\nit broke\n=== ended, exit code 2\n")
-    assert folder.last_attempt(path) == folder.Attempt(2, "it broke")
+    assert folder.last_attempt(path) == folder.Attempt(2, "it broke", 1)
     path.write_text(f"=== begun now\nit broke\n=== ended, exit code {'9' * 5000}\n")
-    assert folder.last_attempt(path) == folder.Attempt(None, None)
+    assert folder.last_attempt(path) == folder.Attempt(None, None, 1)
     path.rename(tmp_path / "secret")
     path.symlink_to(tmp_path / "secret")
     assert folder.last_attempt(path) is None

@@ -16,7 +16,7 @@ from evopolicygym.tasks.novel.measure import LEAST_ERRORS, LEAST_SPREADS, MOST_S
 TASK = "novel/rules-1"
 
 
-def measured(expert=10.0, noise=1.0, search=0.0, spread=1.0, trivial=0.0) -> WorldMeasure:
+def measured(expert=10.0, noise=1.0, search=0.0, spread=0.1, trivial=0.0) -> WorldMeasure:
     wobble = [noise, -noise] * 8
     returns = {"random": [trivial - 1.0] * 16, "constant 0": [trivial] * 16}
     return WorldMeasure([expert + part for part in wobble], returns, [search] * 16, spread)
@@ -57,9 +57,11 @@ def test_a_check_of_keys_is_continued_and_answers_for_runs(tmp_path, monkeypatch
     first.remember()
     assert _cached("rules", 1, key) == first.drawn()
     _cached.cache_clear()
-    text = path.read_text().replace(f'"version": {first.version}', '"version": 0')
-    path.write_text(text)
+    text = path.read_text()
+    path.write_text(text.replace(f'"version": {first.version}', '"version": 0'))
     assert read_checks(path) == {}, "checks of another version are not those of this one"
+    path.write_text(text.replace('"spread": ', '"spread": 9'))
+    assert read_checks(path) == {}, "a draw that is refused today is not kept"
 
 
 def test_the_command_prints_what_keys_draw(tmp_path):

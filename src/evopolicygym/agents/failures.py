@@ -48,7 +48,7 @@ REASONS: Final = (
 )
 STATUS: Final = re.compile(
     r"""(?:\bhttp(?:/[\d.]+)?|\bstatus(?:[ _-]?code)?|\bcode|error)["']?\s*[:=]?\s*[("'\[]?([45]\d\d)\b"""
-    rf"|\b([45]\d\d)\W{{1,3}}(?:{REASONS})\b|\A\W*([45]\d\d)\b",
+    rf"|\b([45]\d\d)\W{{1,3}}(?:{REASONS})\b|\A\W*([45]\d\d)\b|\(([45]\d\d)\)",
     re.IGNORECASE,
 )
 STATUS_KINDS: Final = {
@@ -74,6 +74,14 @@ PATTERNS: Final = (
     (FailureKind.AUTHENTICATION, AUTHENTICATION),
     (FailureKind.RATE_LIMIT, RATE_LIMIT),
     (FailureKind.PROVIDER, PROVIDER),
+)
+
+
+# A session that the client cannot continue: "No previous sessions found", "Session abc not found".
+LOST_SESSION: Final = re.compile(
+    r"\b(no|not|cannot|could not|failed|invalid|unknown)\b.{0,60}\b(sessions?|conversation|thread|rollout)\b"
+    r"|\b(session|conversation|thread|rollout)\b.{0,80}\b(not (be )?found|does not exist|no longer|corrupt|invalid)",
+    re.IGNORECASE,
 )
 
 

@@ -25,15 +25,35 @@ waits for it; nothing is charged twice.
 """
 
 
+AFRESH: Final = """\
+This is a new conversation; earlier ones about this task cannot be continued. Your files are as they were left, and
+feedback/ has all results. {standing}
+"""
+
+
 def opening(budget: int, limits: Sequence[str] = ()) -> str:
     """Return the first prompt. ``limits`` are what is left of the agent's limits, such as "3 hours"."""
     return OPENING.format(budget=budget, limits=_limits_line(limits))
 
 
-def continuing(remaining: int, budget: int, interrupted: bool = False, limits: Sequence[str] = ()) -> str:
-    """Return the prompt of a later turn. It is complete by itself: a client without sessions gets nothing else."""
+def continuing(
+    remaining: int, budget: int, interrupted: bool = False, limits: Sequence[str] = (), standing: str = ""
+) -> str:
+    """Return the prompt of a later turn. ``standing``: where things stand, for a model that does not remember the
+    earlier turns."""
     text = CONTINUE.format(remaining=remaining, budget=budget, limits=_limits_line(limits))
-    return f"{INTERRUPTED}\n{text}" if interrupted else text
+    text = f"{INTERRUPTED}\n{text}" if interrupted else text
+    return f"{AFRESH.format(standing=standing)}\n{text}" if standing else text
+
+
+def standing(submissions: int, best: tuple[str, float] | None) -> str:
+    """Say in words what was submitted so far; ``best`` is the id and the mean return of the best submission."""
+    if not submissions:
+        return "Nothing was submitted so far."
+    count = f"There {'was 1 submission' if submissions == 1 else f'were {submissions} submissions'} so far"
+    if best is None:
+        return f"{count}; none could be played."
+    return f"{count}; the best one on training cases is {best[0]}, with a mean return of {best[1]:g}."
 
 
 def _limits_line(amounts: Sequence[str]) -> str:

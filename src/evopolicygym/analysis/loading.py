@@ -241,7 +241,7 @@ def open_run(folder: Path) -> RunFolder | Skipped:
         run = read_record(folder)
         check_run_folder(folder)
         if run.status is not RunStatus.FINISHED:
-            return Skipped(str(folder), SkipKind.UNFINISHED, unfinished_reason(run.status))
+            return Skipped(str(folder), SkipKind.UNFINISHED, unfinished_reason(run))
         return RunFolder(folder, run, dict(_code(folder, run)))
     except UserError as error:
         return skip_unreadable(folder, error)

@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from evopolicygym.run_record import OutcomeKind, Repeat, RunRecord, RunStatus
+from evopolicygym.run_record import OutcomeKind, Repeat, RunRecord, RunStatus, turn_worked
 
 Returns = Sequence[float]
 Matrix = NDArray[np.float64]
@@ -55,7 +55,7 @@ def run_score(run: RunRecord) -> RunScore:
 def _missing(run: RunRecord) -> str | None:
     """Return why a run has no score, or None. An agent that merely failed has a score."""
     if run.outcome is None:
-        return unfinished_reason(run.status)
+        return unfinished_reason(run)
     if run.outcome.kind is OutcomeKind.JUDGE_FAULT:
         return f"the judge failed{f' ({run.outcome.cause})' if run.outcome.cause else ''}; {AGAIN}"
     if run.imported and (reason := _missing_in_original(run)):
@@ -67,9 +67,20 @@ def _missing(run: RunRecord) -> str | None:
     if all(submission.refunded for submission in run.submissions):
         if run.submissions:
             return f"the judge failed on every submission; {AGAIN}"
-        if run.times.closed_because == PROVIDER_DOWN:
-            return f"closed before any submission: {PROVIDER_DOWN}; {AGAIN}"
+        if _never_worked(run):
+            return f"the agent never worked ({run.times.closed_because}); {AGAIN}"
     return None
+
+
+def _never_worked(run: RunRecord) -> bool:
+    """Return whether the agent never did anything. Older records do not say it, but have the turns."""
+    if run.outcome and run.outcome.kind is OutcomeKind.NEVER_WORKED:
+        return True
+    is_down = run.times.closed_because == PROVIDER_DOWN
+    is_over_time = run.times.closed_because == "limit_hours"
+    return is_down or (
+        bool(run.turns) and not is_over_time and not any(turn_worked(turn.failure, turn.usage) for turn in run.turns)
+    )
 
 
 def _missing_in_original(run: RunRecord) -> str | None:
@@ -82,8 +93,11 @@ def _missing_in_original(run: RunRecord) -> str | None:
     return None
 
 
-def unfinished_reason(status: RunStatus) -> str:
+def unfinished_reason(run: RunRecord) -> str:
     """Describe a run without outcome. It is not broken; it may be in progress."""
+    status = run.status
+    if run.suspended:
+        return f"suspended ({run.suspended.reason}): `evopolicygym run --resume` continues it"
     if status is RunStatus.CLOSED:
         return "closed, but not scored yet (`evopolicygym finish` scores it)"
     return f"{status}: still running, or left unfinished (`evopolicygym finish` scores it as it is)"

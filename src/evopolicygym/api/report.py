@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evopolicygym.api.results import RunsLike
-from evopolicygym.api.statistics import folders_of
+from evopolicygym.api.statistics import anchor_files, folders_of
 from evopolicygym.errors import UserError
 
 if TYPE_CHECKING:
@@ -49,10 +49,10 @@ def write_report(
         output: The HTML file to write.
         figures: A folder for each figure as SVG and PDF.
         paper: Add the published rows of the paper.
-        anchors: Files with anchors that were measured on your own cases, before those that ship.
+        anchors: Files with anchors, beside those that `task anchors` keeps and those that ship.
 
     Raises:
-        UserError: There is no run below a path, or the file cannot be written.
+        UserError: There is no run below a path, the file cannot be written, or anchors fit none of the runs.
 
     >>> import evopolicygym, pathlib, tempfile
     >>> page = pathlib.Path(tempfile.mkdtemp(), "report.html")
@@ -60,7 +60,6 @@ def write_report(
     >>> made.runs, page.read_text().startswith("<!doctype html>")
     (1, True)
     """
-    from evopolicygym.reference.anchors import load
     from evopolicygym.report.page import write_page
     from evopolicygym.report.report_data import collect_report
 
@@ -71,7 +70,7 @@ def write_report(
         raise UserError(f"{page} is a folder", "Name a file with -o.")
     if drawings and drawings.exists() and not drawings.is_dir():
         raise UserError(f"{drawings} is a file", "Name a folder with --figures.")
-    data = collect_report(folders_of(runs), page.parent, [load(Path(path)) for path in anchors], paper)
+    data = collect_report(folders_of(runs), page.parent, lambda records: anchor_files(anchors, records), paper)
     try:
         drawn = write_page(data, page)
     except OSError as error:

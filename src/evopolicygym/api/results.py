@@ -62,7 +62,7 @@ class Run:
 
     @property
     def outcome(self) -> str | None:
-        """``scored``, ``no_ok_submit`` or ``judge_fault``; None before the run is finished."""
+        """``scored``, ``no_ok_submit``, ``agent_never_worked`` or ``judge_fault``; None before the run is finished."""
         return self.record.outcome.kind.value if self.record.outcome else None
 
     @property

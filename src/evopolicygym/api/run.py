@@ -100,7 +100,7 @@ def run(
             that gets a ``Workspace``. A function runs in a process of its own, which is not isolated: its run is
             recorded as not publishable. What it prints is in the run's logs/agent. When it returns, it has ended; when
             it raises, it is called again, as any agent that failed is started again, and after three failures in a row
-            the run is closed.
+            the run is closed, or suspended if it never submitted.
         budget: Training episodes in all (default 128).
         seed: The agent's seed. Cases do not depend on it.
         folder: The run's folder (default: a new one in ``runs/``). A run that was interrupted there continues.
@@ -129,11 +129,13 @@ def run(
             and the path of its log.
 
     Returns:
-        The ``Run``. It is finished whatever the agent did: ``score`` is None where ``missing`` says why.
+        The finished ``Run``, whatever the agent did: ``score`` is None where ``missing`` says why.
 
     Raises:
         UserError: An argument is wrong, the agent cannot play here, or no isolation that was asked for holds here.
         Fault: The judge itself failed, and could not continue.
+        RunSuspended: The agent could not play, by no fault of its own (no network, a refused key, a function that never
+            ran to its end), with budget left. Nothing is lost: mend it, and repeat the call with the same folder.
         KeyboardInterrupt, or any other end of the program: nothing is lost. The same call with the same folder
             continues the run.
 
@@ -260,7 +262,7 @@ def _agent_failure(run: Run) -> str | None:
     message = turns[failed[-1] - 1].message or "unknown"
     with suppress(OSError):
         message = last_lines(log, 1) or message  # the record holds only the beginning of a long message
-    unscored = " Nothing could be scored." if run.outcome == "no_ok_submit" else ""
+    unscored = " Nothing could be scored." if run.outcome in ("no_ok_submit", "agent_never_worked") else ""
     return (
         f"the agent {run.agent} failed in {len(failed)} of {len(turns)} turns.{unscored} Last error: {message} "
         f"(log: {log})"

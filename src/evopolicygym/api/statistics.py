@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from evopolicygym.analysis.leaderboard.build import Leaderboard
     from evopolicygym.analysis.loading import Skipped
     from evopolicygym.analysis.reproduce import Reproduction
+    from evopolicygym.reference.anchors import AnchorFile
+    from evopolicygym.run_record import RunRecord
 
 
 @dataclass(frozen=True)
@@ -81,14 +83,14 @@ def leaderboard(runs: RunsLike, *, paper: bool = False, anchors: Sequence[str | 
     Args:
         runs: A path, ``Runs``, or several ``Run``.
         paper: Add the published rows of the paper.
-        anchors: Files with anchors that were measured on your own cases, before those that ship.
+        anchors: Files with anchors, beside those that `task anchors` keeps and those that ship.
 
     Returns:
         A ``Leaderboard``: its ``boards`` hold ``tasks``, ``aggregates`` and ``costs``; ``dataclasses.asdict`` makes
         plain values of it, as `leaderboard --json` prints them.
 
     Raises:
-        UserError: There is no run below the path, or an anchor file cannot be read.
+        UserError: There is no run below the path, or a file of anchors cannot be read or fits none of the runs.
 
     >>> import evopolicygym
     >>> made = evopolicygym.leaderboard("examples/runs")
@@ -98,10 +100,37 @@ def leaderboard(runs: RunsLike, *, paper: bool = False, anchors: Sequence[str | 
     1
     """
     from evopolicygym.analysis.leaderboard import build
-    from evopolicygym.reference.anchors import load, stored_anchors
 
     records = [run.record for run in gather(runs)]
-    return build.leaderboard(records, [*(load(Path(path)) for path in anchors), stored_anchors()], paper)
+    return build.leaderboard(records, anchor_files(anchors, records), paper)
+
+
+def anchor_files(paths: Sequence[str | os.PathLike[str]], records: Sequence[RunRecord]) -> list[AnchorFile]:
+    """Return the anchors to look in: the named files, those that the user measured, and those that ship.
+
+    Raises:
+        UserError: A file cannot be read, is not one of anchors, or is named and fits none of the runs.
+    """
+    from evopolicygym.analysis.leaderboard.task_results import NoAnchors, fitting_anchors
+    from evopolicygym.reference.anchors import load, own_anchors, stored_anchors
+
+    named = {Path(path): load(Path(path)) for path in paths}
+    for path, file in named.items():
+        fits = [(run.task.id, fitting_anchors([file], run)) for run in records]
+        if fits and all(isinstance(fit, NoAnchors) for _, fit in fits):
+            tasks = f"it has {_listed(file.tasks)}, the runs are of {_listed({task for task, _ in fits})}"
+            reasons = [fit.reason for task, fit in fits if task in file.tasks and isinstance(fit, NoAnchors)]
+            raise UserError(
+                f"the anchors in {path} fit none of the runs: {reasons[0] if reasons else tasks}",
+                "Leave the file out, or measure anchors for the cases and rules of these runs: "
+                "`evopolicygym task anchors TASK`.",
+            )
+    return [*named.values(), *own_anchors(), stored_anchors()]
+
+
+def _listed(names: Iterable[str]) -> str:
+    listed = sorted(names)
+    return ", ".join(listed[:4]) + (f" and {len(listed) - 4} more" if len(listed) > 4 else "")
 
 
 def compare(*runs: RunsLike, effect: float = 0.05) -> Comparison:
@@ -126,11 +155,14 @@ def compare(*runs: RunsLike, effect: float = 0.05) -> Comparison:
     from evopolicygym.analysis import compare as analysis
     from evopolicygym.analysis.compare import compared_entrants
     from evopolicygym.analysis.knowledge_gap import knowledge_gaps
+    from evopolicygym.analysis.leaderboard.task_results import with_own_scales
 
     gathered = [gather(side) for side in runs]
     refuse_copies(run for side in gathered for run in side)
     skipped = tuple(skip for side in gathered for skip in side.skipped)
     records = _by_label(gathered)
+    files = anchor_files((), ())
+    records = {label: with_own_scales(side, files) for label, side in records.items()}
     entrants, gaps = compared_entrants(records), knowledge_gaps(run for side in records.values() for run in side)
     if len(entrants) < 2 and not gaps:
         left_out = "".join(f"\n{skip.path} is left out: {skip.why}" for skip in skipped)

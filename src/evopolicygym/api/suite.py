@@ -223,7 +223,7 @@ def play_suite(
     is_remote = engine is EngineName.RAY
     with folder.locked(), _ray_cluster(planned, jobs, ray_address, tell) if is_remote else nullcontext() as cluster:
         write_atomic(folder.file, suite.toml().encode())
-        scheduler = Scheduler(folder, planned, suite.cap, jobs, parallel_runs, cluster)
+        scheduler = Scheduler(folder, planned, suite.cap, jobs, parallel_runs, cluster, suite.calls)
 
         async def play() -> None:
             written: list[SuiteRow] = []

@@ -12,6 +12,7 @@ from evopolicygym.errors import UserError
 
 if TYPE_CHECKING:
     from evopolicygym.execution.conformance import RuleCheck
+    from evopolicygym.reference.anchors import TaskAnchors
     from evopolicygym.tasks.task import Task
 
 
@@ -125,6 +126,107 @@ def check_task(
     if cases < 1:
         raise UserError(f"cases is {cases}", "At least one case must be played.")
     return conformance.check_task(load_task(task, seal_key=seal_key), cases)
+
+
+@dataclass(frozen=True)
+class MeasuredAnchors:
+    """Anchors of one task, and the file that keeps them."""
+
+    task: str
+    splits_id: str
+    anchors: TaskAnchors
+    file: Path
+
+    def means(self) -> dict[str, float]:
+        """Return the mean return of each trivial policy, and of the expert if there is one."""
+        named = self.anchors.trivial() | ({"expert": self.anchors.expert} if self.anchors.expert else {})
+        return {name: anchor.mean(self.anchors.heldout_cases) for name, anchor in named.items()}
+
+
+def measure_anchors(
+    task: str | os.PathLike[str],
+    *,
+    variant: Literal["plain", "disguised", "shifted"] | None = None,
+    seeds: Literal["sealed", "paper"] = "sealed",
+    seal_key: str | os.PathLike[str] | None = None,
+    heldout_cases: int | None = None,
+    expert: str | os.PathLike[str] | None = None,
+    jobs: int | None = None,
+    output: str | os.PathLike[str] | None = None,
+) -> MeasuredAnchors:
+    """Measure trivial policies on the held-out cases of a task, and keep them where `leaderboard` and `report` look.
+
+    Args:
+        task: What ``load_task`` takes.
+        variant: ``plain`` (default) or ``shifted``. A disguised task has the anchors of the plain one.
+        seeds, seal_key: The cases, as in ``run``; the key also draws the shift.
+        heldout_cases: How many (default 32): at least as many as the runs have.
+        expert: The folder of a policy that is measured, too. Scores of a task that has no stored scale then go from the
+            random policy (0) to this one (1).
+        jobs: Episodes at a time (default: one per core).
+        output: A file of your own instead. It is continued: anchors of its other tasks stay.
+
+    Raises:
+        UserError: There is no such task or variant, the expert fails, or the file cannot be written.
+    """
+    from evopolicygym.execution.anchors import measure
+    from evopolicygym.execution.engine import LocalEngine
+    from evopolicygym.reference.anchors import own_anchors_path
+    from evopolicygym.runs.locks import CaseSet, hidden_cases_lock
+    from evopolicygym.runs.settings import RunSettings
+    from evopolicygym.tasks.conditions import Variant
+
+    given = {"seeds": seeds, "seal_key": _path(seal_key), "heldout_cases": heldout_cases, "jobs": jobs}
+    settings = RunSettings.make(task=os.fspath(task), variant=variant, **given)
+    if settings.variant is Variant.DISGUISED:
+        raise UserError(
+            "a disguised task has the returns of the plain one, and so its anchors", "Leave --variant disguised out."
+        )
+    folder = _path(expert)
+    if folder and not (folder / "policy.py").is_file():
+        raise UserError(f"there is no policy.py in {folder}", "Name the folder of a policy with --expert.")
+    if output is not None:
+        _continued(Path(output), settings.splits().id)
+    played, splits = settings.played_task(), settings.splits()
+    lock = hidden_cases_lock(CaseSet(played.id, splits.id), "evopolicygym task anchors", "Ctrl-C keeps what is there.")
+    with lock, LocalEngine(played, settings.jobs) as engine:
+        anchors = measure(engine, played, splits, settings.heldout_cases, expert=folder)
+    path = own_anchors_path(played.id, anchors.fingerprint) if output is None else Path(output)
+    _keep(path, played.id, splits.id, anchors, output is not None)
+    return MeasuredAnchors(played.id, splits.id, anchors, path)
+
+
+def _continued(path: Path, splits_id: str) -> dict[str, TaskAnchors]:
+    """Return the anchors in a file that is continued; nothing if there is none."""
+    from evopolicygym.reference.anchors import load
+
+    if not path.exists():
+        return {}
+    file = load(path)
+    if file.splits_id != splits_id:
+        raise UserError(
+            f"{path} has anchors of other cases ({file.splits_id[:16]}, not {splits_id[:16]})",
+            "Name another file with --output.",
+        )
+    return file.tasks
+
+
+def _keep(path: Path, task: str, splits_id: str, anchors: TaskAnchors, is_named: bool) -> None:
+    from evopolicygym.files import write_atomic
+    from evopolicygym.reference.anchors import VERSION, AnchorFile, dump
+
+    tasks = _continued(path, splits_id) if is_named else {}
+    file = AnchorFile(
+        schema_version=VERSION,
+        command="evopolicygym task anchors",
+        splits_id=splits_id,
+        tasks={**tasks, task: anchors},
+    )
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_atomic(path, dump(file).encode())
+    except OSError as error:
+        raise UserError(f"cannot write {path}: {error.strerror}", "Name another file with --output.") from error
 
 
 def _path(given: str | os.PathLike[str] | None) -> Path | None:

@@ -53,6 +53,7 @@ COMMANDS: Final = {
     "suite": "suite:app",
     "task": "task:app",
     "agent": "agent:app",
+    "baseline": "baseline:app",
     "seeds": "seeds:app",
 }
 # What `--help` calls the value of an option. An option with a fixed choice of values is not here: it shows them.
@@ -79,7 +80,8 @@ VALUE_NAMES: Final = {option: value for value, options in _OPTIONS_OF_VALUE.item
 
 
 def main() -> NoReturn:
-    """Run the command line. Exit codes: 0 done, 1 not achieved, 2 bad input, 3 isolation unavailable, 4 judge fault."""
+    """Run the command line. Exit codes: 0 done, 1 not achieved, 2 bad input, 3 isolation unavailable, 4 judge fault,
+    5 run suspended."""
     if sys.platform != "linux":
         sys.exit(NOT_LINUX)
     _prepare_streams()

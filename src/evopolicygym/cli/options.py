@@ -18,6 +18,4 @@ RunFolder = Annotated[Path, typer.Argument(help="Folder of the run.")]
 RunFolders = Annotated[list[Path], typer.Argument(help="Run folders, or folders that contain runs at any depth.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Paper = Annotated[bool, typer.Option("--paper", help="Add the rows that the paper published.")]
-Anchors = Annotated[
-    list[Path] | None, typer.Option(help="File of anchors measured on your own cases (benchmarks/anchors.py).")
-]
+Anchors = Annotated[list[Path] | None, typer.Option(help="File of anchors that `task anchors --output` wrote.")]

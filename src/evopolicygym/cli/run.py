@@ -31,7 +31,7 @@ from evopolicygym.cli.play_options import (
     VariantChoice,
 )
 from evopolicygym.cli.run_text import check_outcome, is_without_score, show_outcome, watch_run
-from evopolicygym.errors import UserError
+from evopolicygym.errors import RunSuspended, UserError
 from evopolicygym.execution.slots import check_jobs
 from evopolicygym.judge.judge import Videos
 from evopolicygym.run_paths import RunPaths
@@ -148,9 +148,14 @@ def run(
 
 
 def play_and_show(root: Path, settings: AgentSettings, given: dict[str, Any], json: bool) -> None:
-    """Play a run to its outcome and print it. Exit with 1 if there is no score and the agent is not to blame."""
+    """Play a run to its outcome and print it. Exit with 1 if there is no score and the agent is not to blame, with 5 if
+    the run is suspended."""
     setup = set_up_agent(settings)
-    play_to_outcome(root, setup, given, lambda run: _progress(run, setup, root))
+    try:
+        play_to_outcome(root, setup, given, lambda run: _progress(run, setup, root))
+    except RunSuspended:
+        show_outcome(root, json)
+        raise
     _show(root, json)
 
 

@@ -53,6 +53,10 @@ FAILURES: Final = {
     "provider_down": "its provider failed for too long; a run without a submission counts as missing: repeat it",
     "agent_failed": "its client failed; `evopolicygym agent check NAME` says whether it can run here",
 }
+NO_SCORE: Final = {
+    OutcomeKind.NO_OK_SUBMIT: "no submission could be scored",
+    OutcomeKind.NEVER_WORKED: "no turn of the agent succeeded; the run counts as missing: repeat it",
+}
 
 
 @contextmanager
@@ -127,8 +131,9 @@ def show_outcome(run: Path, json: bool) -> None:
 def is_without_score(run: Path) -> bool:
     """Whether a run ended without a score because its provider or its client failed."""
     record = load(run)
-    is_scored = record.outcome is not None and record.outcome.kind is OutcomeKind.SCORED
-    return not is_scored and record.times.closed_because in FAILURES
+    if record.outcome is None or record.outcome.kind is OutcomeKind.SCORED:
+        return False
+    return record.outcome.kind is OutcomeKind.NEVER_WORKED or record.times.closed_because in FAILURES
 
 
 def check_outcome(run: Path) -> None:
@@ -210,15 +215,16 @@ def _lines(record: RunRecord) -> list[tuple[str, str]]:
     ]
     lines += _end(record)
     if outcome is None:
-        return [*lines, ("outcome", f"none yet: the run is {record.status}")]
+        status = f"suspended ({record.suspended.reason})" if record.suspended else record.status
+        return [*lines, ("outcome", f"none yet: the run is {status}")]
     if outcome.stopped_early:
         lines.append(("stopped", f"early, with {pluralize(outcome.budget_left, 'episode')} left"))
     if outcome.kind is OutcomeKind.JUDGE_FAULT:
         lines.append(("outcome", "judge_fault: the judge itself failed; repeat this run"))
     lines += [("cause", outcome.cause)] if outcome.cause else []
     if outcome.heldout is None:
-        no_score = [("outcome", "no_ok_submit: no submission could be scored")]
-        return [*lines, *(no_score if outcome.kind is OutcomeKind.NO_OK_SUBMIT else [])]
+        no_score = [("outcome", f"{outcome.kind}: {NO_SCORE[outcome.kind]}")] if outcome.kind in NO_SCORE else []
+        return [*lines, *no_score]
     if outcome.repeat is Repeat.NONDETERMINISTIC:
         lines.append(("repeated", "NOT equal: the policy plays differently each time (does it read a clock?)"))
     cases = pluralize(len(outcome.heldout.returns), "case")

@@ -6,7 +6,7 @@ import asyncio
 import shlex
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -19,10 +19,12 @@ from evopolicygym.api import suite as api
 from evopolicygym.cli import suite_text
 from evopolicygym.cli.output import print_json, stderr
 from evopolicygym.cli.play_options import Engine, RayAddress
+from evopolicygym.errors import RunSuspended
 from evopolicygym.runs.settings import CORES, EngineName
 from evopolicygym.suites import worker as run_worker
 from evopolicygym.suites.estimate import estimate
 from evopolicygym.suites.scheduler import Scheduler
+from evopolicygym.suites.status import SuiteRow, SuiteRunStatus
 
 app = typer.Typer(no_args_is_help=True, help="Run a whole table of runs: tasks x agents x variants x repeats.")
 INTERRUPTED = 130
@@ -101,7 +103,7 @@ def _stop(scheduler: Scheduler) -> None:
 
 
 def _conclude(scheduler: Scheduler, prepared: api.PreparedSuite, json: bool) -> None:
-    """Show the final status. Exit with 0 only if every run has a score."""
+    """Show the final status. Exit with 0 only if every run has a score, with 5 if only suspended runs lack one."""
     suite_folder, rows = prepared.folder, tuple(scheduler.status.rows())
     _show(api.SuiteProgress(prepared.suite.name, suite_folder.root, rows), json)
     unscored = sum(not row.is_over for row in rows)
@@ -115,9 +117,15 @@ def _conclude(scheduler: Scheduler, prepared: api.PreparedSuite, json: bool) -> 
         stderr.print(
             f"no score: {unscored} of {pluralize(len(rows), 'run')}; continue with `evopolicygym suite run {folder}`"
         )
-        sys.exit(INTERRUPTED if scheduler.is_stopped else 1)
+        sys.exit(INTERRUPTED if scheduler.is_stopped else _exit_code(rows))
     have = "the run has" if len(rows) == 1 else f"all {len(rows)} runs have"
     stderr.print(f"{have} a score; next: `evopolicygym leaderboard {folder}`")
+
+
+def _exit_code(rows: Sequence[SuiteRow]) -> int:
+    """Return 5 if all that is missing are suspended runs, else 1."""
+    unscored = {row.status for row in rows if not row.is_over}
+    return RunSuspended.exit_code if unscored == {SuiteRunStatus.SUSPENDED} else 1
 
 
 def _relative(root: Path) -> str:

@@ -121,6 +121,7 @@ def _importance(row: SuiteRow) -> int:
     return (
         SuiteRunStatus.RUNNING,
         SuiteRunStatus.FAILED,
+        SuiteRunStatus.SUSPENDED,
         SuiteRunStatus.MISSING,
         SuiteRunStatus.INTERRUPTED,
         SuiteRunStatus.SCORED,

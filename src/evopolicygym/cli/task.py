@@ -11,7 +11,9 @@ import typer
 
 from evopolicygym.cli.options import Json, TaskName
 from evopolicygym.cli.output import print_hint, print_json, print_table, stdout
-from evopolicygym.cli.play_options import SealKey, Text, VariantChoice
+from evopolicygym.cli.play_options import LocalJobs, SealKey, SeedsChoice, Text, VariantChoice
+from evopolicygym.errors import UserError
+from evopolicygym.runs.settings import CORES, Seeds
 from evopolicygym.tasks.novel.generate import novel
 from evopolicygym.tasks.registry import core16
 from evopolicygym.tasks.spaces import json_safe
@@ -128,6 +130,53 @@ def check(
                 stdout.print(f"{'ok  ' if finding.ok else 'FAIL'} {name}: {finding.rule}", finding.detail)
     if not all(finding.ok for findings in reports.values() for finding in findings):
         raise typer.Exit(1)
+
+
+@app.command()
+def anchors(
+    tasks: Annotated[list[str], typer.Argument(help="Tasks to measure, as in `task show`, or core16 for all of it.")],
+    variant: VariantChoice = None,
+    seeds: SeedsChoice = Seeds.SEALED,
+    seal_key: SealKey = None,
+    heldout_cases: Annotated[int, typer.Option(min=1, max=256, help="Number of held-out cases.")] = 32,
+    expert: Annotated[
+        Path | None, typer.Option(help="Folder of a policy for the upper end of the scale (one task).")
+    ] = None,
+    jobs: LocalJobs = CORES,
+    output: Annotated[Path | None, typer.Option(help="Write this file instead; it is continued.")] = None,
+    json: Json = False,
+) -> None:
+    """Measure trivial policies (random, zero, best constant, starter) on the held-out cases of your runs, so that
+    `leaderboard` and `report` can compare with them."""
+    from evopolicygym.api.tasks import measure_anchors
+
+    tasks = [name for task in tasks for name in (core16() if task == "core16" else [task])]
+    if expert and len(tasks) > 1:
+        raise UserError(f"--expert is a policy for one task (got: {len(tasks)} tasks)", "Measure them one by one.")
+    measured = []
+    for task in tasks:
+        result = measure_anchors(
+            task,
+            variant=variant.value if variant else None,
+            seeds=seeds.value,
+            seal_key=seal_key,
+            heldout_cases=heldout_cases,
+            expert=expert,
+            jobs=jobs,
+            output=output,
+        )
+        measured.append(result)
+        if not json:
+            means = "  ".join(f"{name} {mean:.6g}" for name, mean in result.means().items())
+            stdout.print(f"{result.task}: {means}")
+            stdout.print(f"  kept in {result.file}")
+    if json:
+        print_json(
+            [
+                {"task": result.task, "splits_id": result.splits_id, "means": result.means(), "file": str(result.file)}
+                for result in measured
+            ]
+        )
 
 
 def _check_keys(names: list[str], keys: int, jobs: int, seconds: float | None, output: Path | None, json: bool) -> None:

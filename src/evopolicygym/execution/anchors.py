@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from evopolicygym.errors import Fault
+from evopolicygym.errors import Fault, UserError
 from evopolicygym.execution.conformance import probe_folder
 from evopolicygym.execution.engine import Engine
 from evopolicygym.execution.evaluation import evaluate_folder
@@ -37,8 +37,9 @@ def measure(
     heldout_cases: int = HELDOUT_CASES,
     train_cases: int = TRAIN_CASES,
     repeats: int = REPEATS,
+    expert: Path | None = None,
 ) -> TaskAnchors:
-    """Measure all anchors of one task, on any splits."""
+    """Measure all anchors of one task, on any splits. ``expert`` is the folder of a policy for the upper end."""
     heldout = cases(splits, task.id, Split.HELDOUT, list(range(heldout_cases)))
     train = cases(splits, task.id, Split.TRAIN, list(range(train_cases)))
 
@@ -57,7 +58,20 @@ def measure(
         zero=Anchor(returns=[play(heldout, lambda folder: probe_folder(folder, "zero"))]),
         constant=Anchor(returns=[play(heldout, constant(chosen))], action=chosen),
         starter=Anchor(returns=[play(heldout, example(engine.action_space))]),
+        expert=None if expert is None else Anchor(returns=[_expert_returns(engine, task, splits.id, heldout, expert)]),
     )
+
+
+def _expert_returns(engine: Engine, task: Task, splits_id: str, on: list[Case], folder: Path) -> list[float]:
+    report = evaluate_folder(engine, task, folder, on, splits_id)
+    if report.faults:
+        raise Fault(f"{task.id} case {report.faults[0].case.index}: {report.faults[0].text}")
+    if failed := [episode.error for episode in report.episodes if episode.error]:
+        raise UserError(
+            f"the expert {folder} failed in {len(failed)} of {len(on)} episodes: {failed[0].text.strip()[-300:]}",
+            "Mend it; `evopolicygym evaluate` plays it alone.",
+        )
+    return list(report.returns)
 
 
 def random(repeat: int) -> FillFolder:

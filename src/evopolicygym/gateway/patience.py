@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -25,7 +25,19 @@ DEFAULT_S: Final = 600.0
 
 
 class SharedWaits(Protocol):
-    """Runs that share a provider's rate limits."""
+    """Runs that share a provider's rate limits. ``is_shared`` is False for a run alone; ``limits_calls``: whether each
+    call must be announced."""
+
+    @property
+    def is_shared(self) -> bool: ...
+
+    @property
+    def limits_calls(self) -> bool: ...
+
+    def begin_call(self) -> float:
+        """Announce a call and return 0, or return the seconds after which to ask again."""
+
+    def end_call(self) -> None: ...
 
     def wait_s(self, seconds: float) -> float:
         """Return the seconds to wait, at least ``seconds``: another run may have to wait longer. Makes this run's wait
@@ -53,7 +65,7 @@ class Patience:
     """Sends calls, again if need be, for at most ``seconds`` each. All calls wait while one has to."""
 
     def __init__(self, seconds: float = DEFAULT_S, group: SharedWaits | None = None) -> None:
-        self._seconds, self._group = seconds, group
+        self._seconds, self._group = seconds, group if group and group.is_shared else None
         self._until = 0.0
         self._waiting = 0
         self._waited_s, self._since = 0.0, 0.0
@@ -63,6 +75,31 @@ class Patience:
         """Seconds in which at least one call waited; from any thread."""
         since = self._since
         return self._waited_s + (time.monotonic() - since if since else 0.0)
+
+    @asynccontextmanager
+    async def place(self) -> AsyncIterator[float]:
+        """Take part in the rate of calls that a suite allows; yield the seconds until it was our turn."""
+        if self._group is None or not self._group.limits_calls:
+            yield 0.0
+            return
+        began = time.monotonic()
+        with self._counted():
+            while (wait_s := await self._begin_call(self._group)) > 0:
+                await asyncio.sleep(wait_s)
+        try:
+            yield time.monotonic() - began
+        finally:  # without waiting: the call may have been cancelled
+            asyncio.get_running_loop().run_in_executor(None, self._group.end_call)
+
+    async def _begin_call(self, group: SharedWaits) -> float:
+        """Announce a call; if it is cancelled meanwhile, end it."""
+        asked = asyncio.get_running_loop().run_in_executor(None, group.begin_call)
+        try:
+            return await asyncio.shield(asked)
+        except asyncio.CancelledError:
+            if await asked == 0:
+                await asyncio.to_thread(group.end_call)
+            raise
 
     async def send(self, upstream: Upstream, request: GatewayRequest) -> PatientAnswer:
         """Return the first answer that is no passing error, or the last error. Raise Outage if there is none."""

@@ -171,7 +171,8 @@ class Gateway:
         self._number += 1
         under_way = _CallUnderWay(self._number, self._turn, call, is_admitted)
         try:
-            return await self._answer(route, request, under_way)
+            async with self.patience.place() as under_way.waited_s:
+                return await self._answer(route, request, under_way)
         finally:
             self._keep(under_way)
 

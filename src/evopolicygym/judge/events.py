@@ -154,6 +154,15 @@ class Turned:
 
 
 @dataclass(frozen=True)
+class Suspended:
+    """The agent is not prompted any more, for a ``reason`` that is not its doing; ``text`` is the last error of its
+    client. The next ``Prompted`` continues the run."""
+
+    reason: str
+    text: str
+
+
+@dataclass(frozen=True)
 class Closed:
     """No more submissions. ``cause``: the judge's failure, if it ended the run or left no submission judged."""
 
@@ -223,6 +232,7 @@ Event = (
     | Scored
     | Repeated
     | Finished
+    | Suspended
 )
 # Kinds are written in ledgers on disk: a class may be renamed, its kind never.
 KINDS: Final[dict[str, type[Any]]] = {
@@ -242,6 +252,7 @@ KINDS: Final[dict[str, type[Any]]] = {
     "scored": Scored,
     "repeated": Repeated,
     "finished": Finished,
+    "suspended": Suspended,
 }
 _KIND_OF_CLASS: Final = {event_class: kind for kind, event_class in KINDS.items()}
 

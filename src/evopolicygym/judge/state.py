@@ -25,6 +25,7 @@ from evopolicygym.judge.events import (
     Repeated,
     Scored,
     Selected,
+    Suspended,
     Turned,
     Validated,
 )
@@ -94,6 +95,9 @@ class RunState:
     refused: Counter[str] = field(default_factory=Counter)
     prompted_at: datetime | None = None
     turns: tuple[Turned, ...] = ()
+    suspended: Suspended | None = None  # until the agent is prompted again
+    suspended_at: datetime | None = None
+    turns_before: int = 0  # turns before the last suspension
     closed: Closed | None = None
     closed_at: datetime | None = None
     inspected: Inspected | None = None
@@ -204,11 +208,14 @@ def apply(state: RunState, event: Event, time: datetime, put: Put = copied) -> R
         case Refunded(number, text, permanent):
             return state.changed(number, put, refunded=text, fault_is_permanent=permanent)
         case Prompted():
-            return replace(state, prompted_at=time)
+            return replace(state, prompted_at=time, suspended=None, suspended_at=None)
         case Turned():
             return replace(state, turns=(*state.turns, event), prompted_at=None)
+        case Suspended():
+            return replace(state, suspended=event, suspended_at=time, turns_before=len(state.turns))
         case Closed():
-            return replace(state, phase=RunPhase.CLOSED, closed=event, closed_at=time)
+            closed = replace(state, phase=RunPhase.CLOSED, closed=event, closed_at=time)
+            return replace(closed, suspended=None, suspended_at=None)
         case Inspected():
             return replace(state, inspected=event)
         case Validated(checkpoint):

@@ -4,19 +4,23 @@ each task."""
 from __future__ import annotations
 
 import math
+import os
+import re
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Self
 
-from pydantic import ValidationError
+from pydantic import ValidationError, model_validator
 
 from evopolicygym.config import parse_toml
 from evopolicygym.errors import UserError
-from evopolicygym.run_record import RecordModel
+from evopolicygym.record_checks import fingerprint_id
+from evopolicygym.record_types import RecordModel
 
 VERSION: Final = 1
+FOLDER_VARIABLE: Final = "EVOPOLICYGYM_ANCHORS"
 
 
 class Anchor(RecordModel):
@@ -33,7 +37,7 @@ class Anchor(RecordModel):
 
 class TaskAnchors(RecordModel):
     """Anchors of one task. ``constant`` was selected on the first ``train_cases`` train cases. ``fingerprint``: what
-    can change a score."""
+    can change a score. ``expert``: a policy of the user, the upper end of a scale of its own; no trivial policy."""
 
     fingerprint: dict[str, Any]
     heldout_cases: int
@@ -42,6 +46,17 @@ class TaskAnchors(RecordModel):
     zero: Anchor
     constant: Anchor
     starter: Anchor
+    expert: Anchor | None = None
+
+    @model_validator(mode="after")
+    def _check_returns(self) -> Self:
+        for name, anchor in {**self.trivial(), "expert": self.expert}.items():
+            for repeat in anchor.returns if anchor else [[0.0] * self.heldout_cases]:
+                if len(repeat) != self.heldout_cases or not all(map(math.isfinite, repeat)):
+                    raise ValueError(f"{name} does not have {self.heldout_cases} finite returns in each repeat")
+            if anchor and not anchor.returns:
+                raise ValueError(f"{name} has no returns")
+        return self
 
     def trivial(self) -> dict[str, Anchor]:
         return {"random": self.random, "zero": self.zero, "constant": self.constant, "starter": self.starter}
@@ -66,19 +81,49 @@ def load(path: Path) -> AnchorFile:
         return AnchorFile.model_validate_json(path.read_bytes())
     except OSError as error:
         raise UserError(
-            f"cannot read {path}: {error.strerror}", "Name a file that `benchmarks/anchors.py` wrote."
+            f"cannot read {path}: {error.strerror}", "Name a file that `evopolicygym task anchors` wrote."
         ) from error
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"]) or "the file"
-        raise UserError(f"{path} is not a file of anchors, version {VERSION}: {where}: {first['msg']}") from error
+        raise UserError(
+            f"{path} is not a file of anchors, version {VERSION}: {where}: {first['msg']}",
+            "Delete it, and measure again: `evopolicygym task anchors TASK`.",
+        ) from error
 
 
 def dump(anchors: AnchorFile) -> str:
     """Write anchors as JSON, one line for each task, so that a changed measurement is one line of a diff."""
     head = anchors.model_dump_json(exclude={"tasks"})[1:-1]
-    tasks = ",\n".join(f'"{name}":{task.model_dump_json()}' for name, task in anchors.tasks.items())
+    tasks = ",\n".join(
+        f'"{name}":{task.model_dump_json(exclude=None if task.expert else {"expert"})}'
+        for name, task in anchors.tasks.items()
+    )
     return f'{{{head},\n"tasks":{{\n{tasks}\n}}}}\n'
+
+
+def own_anchors_folder() -> Path:
+    """Return the folder of anchors that the user measured: beside the standard sealing key."""
+    if name := os.environ.get(FOLDER_VARIABLE):
+        return Path(name)
+    return Path(os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")) / "evopolicygym" / "anchors"
+
+
+def own_anchors() -> list[AnchorFile]:
+    """Return all anchors that the user measured, the newest first. Each file has those of one task under one
+    fingerprint.
+
+    Raises:
+        UserError: A file in the folder is not a file of anchors.
+    """
+    paths = [path for path in own_anchors_folder().glob("*.json") if path.is_file()]
+    return [load(path) for path in sorted(paths, key=lambda path: (-path.stat().st_mtime_ns, path.name))]
+
+
+def own_anchors_path(task: str, fingerprint: dict[str, Any]) -> Path:
+    """Return where the anchors of a task under one fingerprint are kept."""
+    name = re.sub(r"[^A-Za-z0-9]+", "-", task).strip("-")[-80:]
+    return own_anchors_folder() / f"{name}-{fingerprint_id('a', fingerprint)}.json"
 
 
 @cache

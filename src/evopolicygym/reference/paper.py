@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from evopolicygym.config import parse_toml
 from evopolicygym.errors import UserError
 from evopolicygym.files import read_text_file
-from evopolicygym.run_record import RecordModel
+from evopolicygym.record_types import RecordModel
 
 RANDOM: Final = "random"
 BUDGET: Final = 128

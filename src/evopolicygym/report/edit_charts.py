@@ -50,9 +50,10 @@ class Fate(StrEnum):
 
 @dataclass(frozen=True)
 class RunTrack:
-    """One row of the timeline: a run."""
+    """One row of the timeline: a run, and the conditions under which it was played."""
 
     name: str
+    conditions: str
     events: tuple[TimelineEvent, ...]
     phases: tuple[EditPhase, ...]
 
@@ -82,8 +83,9 @@ def edit_timeline(name: str, title: str, tracks: Sequence[RunTrack]) -> Figure |
 def _row(track: RunTrack, top: float, x: Axis) -> Markup:
     label = group(
         [
-            tooltip(track.name),
-            svg_text(TIMELINE_LEFT - 8, top + 17, shorten_to_width(track.name, TIMELINE_LEFT - 10), "end"),
+            tooltip(f"{track.name}: {track.conditions}"),
+            svg_text(TIMELINE_LEFT - 8, top + 13, shorten_to_width(track.name, TIMELINE_LEFT - 10), "end"),
+            svg_text(TIMELINE_LEFT - 8, top + 27, shorten_to_width(track.conditions, TIMELINE_LEFT - 10), "end quiet"),
         ]
     )
     return group([label, *_bands(track, top, x), *(_mark(event, top + 13, x) for event in track.events)])

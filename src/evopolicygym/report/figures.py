@@ -238,10 +238,16 @@ def _curves_by_step(
 def _timeline(name: str, task: str, members: Sequence[RunStory]) -> Figure | None:
     labels = _distinct([run.label for run in members])
     tracks = [
-        RunTrack(label, run.diagnosis.timeline, run.diagnosis.phases)
+        RunTrack(label, _conditions(run), run.diagnosis.timeline, run.diagnosis.phases)
         for label, run in zip(labels, members, strict=True)
     ]
     return edit_timeline(f"{name}-timeline", f"Submissions and phases on {task}", tracks)
+
+
+def _conditions(run: RunStory) -> str:
+    """Return text, variant and feedback of a run."""
+    board = run.diagnosis.board
+    return f"{board['text']} text, {board['variant']}, {board['feedback']}"
 
 
 def _distinct(names: Sequence[str]) -> list[str]:

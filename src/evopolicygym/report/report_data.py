@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -69,9 +69,13 @@ class ReportData:
 
 
 def collect_report(
-    paths: Sequence[Path], page: Path, anchors: Sequence[AnchorFile] = (), with_paper: bool = False
+    paths: Sequence[Path],
+    page: Path,
+    anchors: Callable[[Sequence[RunRecord]], Sequence[AnchorFile]] = lambda _: [stored_anchors()],
+    with_paper: bool = False,
 ) -> ReportData:
-    """Read the runs below ``paths``. ``page`` is the folder of the page: links start there."""
+    """Read the runs below ``paths``. ``page`` is the folder of the page: links start there. ``anchors`` returns those
+    for the runs that were read."""
     stories: list[RunStory] = []
     runs: list[RunRecord] = []
     folders, skipped = split_by_size(find_run_folders(paths))
@@ -83,7 +87,7 @@ def collect_report(
         else:
             stories.append(result[0])
             runs.append(result[1])
-    board = leaderboard(runs, [*anchors, stored_anchors()], with_paper)
+    board = leaderboard(runs, anchors(runs), with_paper)
     return ReportData(tuple(stories), board, tuple(skipped), with_paper)
 
 

@@ -4,6 +4,7 @@
         |
         v
     +-> decide ------ CloseRun(reason) ----> validation selects, held-out cases measure (runs/serve.py)
+    |     |           SuspendRun(reason) --> nothing is scored; `run --resume` continues
     |     | PromptAgent(session, wait_s)
     |     v
     |   prompt        the opening text, or "continue"; ledger event `prompted`
@@ -12,27 +13,28 @@
     |     v
     +-- record        exit code, usage, cost, failure; ledger event `turned`
 
-Each decision is a pure function of the ledger, so a run that was killed at any instant continues where it was.
+Each decision is a pure function of the ledger (runs/agent_decisions.py), so a run that was killed at any instant
+continues where it was.
 """
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from dataclasses import asdict, dataclass
-from itertools import takewhile
+from dataclasses import asdict
 from typing import Final, Protocol
 
 from evopolicygym.agents import home, prices, prompts
-from evopolicygym.agents.failures import TRANSIENT, FailureKind
 from evopolicygym.agents.turn import Turn
 from evopolicygym.agents.usage import Usage, total_usage
+from evopolicygym.gateway.patience import SharedWaits
 from evopolicygym.judge.events import Prompted, Turned
 from evopolicygym.judge.judge import Judge
 from evopolicygym.judge.ledger import LedgerUnwritable
 from evopolicygym.judge.state import RunPhase, RunState
 from evopolicygym.run_paths import RunPaths
 from evopolicygym.runs import disk_reserve
+from evopolicygym.runs.agent_decisions import AGENT_FAILED, PromptAgent, SuspendRun, decide, last_session, suspension
 from evopolicygym.runs.agent_limits import AgentLimits, TurnWatch
 from evopolicygym.runs.agent_process import AgentRunner, MustEnd, TurnRequest, start_failure
 from evopolicygym.runs.locks import living_agent_lock
@@ -41,18 +43,11 @@ from evopolicygym.runs.serve import FINISHED_BY_HAND, serve_run
 from evopolicygym.runs.settings import AgentSettings
 
 Prices = dict[str, prices.Price]
-AGENT_STOPPED: Final = "agent_stopped"
-AGENT_FAILED: Final = "agent_failed"
-PROVIDER_DOWN: Final = "provider_down"
-IDLE_TURNS: Final = 3  # consecutive turns without a submission after which the agent counts as done
-FAILED_TURNS: Final = 3  # consecutive turns that failed for a reason that waiting may not mend
-NOT_THE_AGENTS: Final = TRANSIENT | {FailureKind.INTERRUPTED}  # failures that do not count against the agent
-WAITS_S: Final = (1.0, 3.0, 9.0, 27.0, 81.0, 243.0, 300.0)  # short at first: mostly one connection was dropped
 MESSAGE_LENGTH: Final = 2000  # characters of an agent's last message kept in the ledger; the transcript has all
 
 
 async def play_agent(run: OpenRun, agent: PlayableAgent, rate_limits: RateLimitGroup | None = None) -> None:
-    """Play a run to its outcome, from its first prompt or from where it was interrupted."""
+    """Play a run to its outcome, from its first prompt or from where it was interrupted. Raises RunSuspended."""
     group = rate_limits or NoSharing()
 
     async def play(api_url: str) -> str:
@@ -102,7 +97,7 @@ class AgentLoop:
         self.stop = threading.Event()
 
     def run(self) -> str:
-        """Return the reason that closes the run."""
+        """Return the reason that closes the run. Raises RunSuspended."""
         self._recover_turn()
         while isinstance(decision := decide(self._judge.state, self._limits), PromptAgent):
             if self.stop.wait(self._rate_limits.wait_s(decision.wait_s)):
@@ -110,6 +105,8 @@ class AgentLoop:
             request = self._prompt(decision.session)
             turn = self._agent.play_turn(request)
             self._record(self._event(turn))
+        if isinstance(decision, SuspendRun):
+            raise suspension(decision.reason, self._judge.state, self._judge.paths.root)
         return decision.reason
 
     def _prompt(self, session: str | None) -> TurnRequest:
@@ -140,91 +137,23 @@ class AgentLoop:
             self._judge.record(event)
 
 
-@dataclass(frozen=True)
-class CloseRun:
-    """Decision: the run is over, for this reason."""
-
-    reason: str
-
-
-@dataclass(frozen=True)
-class PromptAgent:
-    """Decision: prompt the agent after ``wait_s`` seconds. ``session`` is None before the agent has one."""
-
-    session: str | None
-    wait_s: float = 0.0
-
-    @property
-    def is_opening(self) -> bool:
-        return self.session is None
-
-
-def decide(state: RunState, limits: AgentLimits) -> CloseRun | PromptAgent:
-    """Return what to do next: a pure function of the ledger."""
-    if state.phase is not RunPhase.OPEN:
-        return CloseRun(state.closed.reason if state.closed else "closed")
-    if limit := limits.first_hit(state.turns):
-        return CloseRun(f"limit_{limit}")
-    if reason := _reason_to_give_up(state.turns, limits.retries):
-        return CloseRun(reason)
-    return PromptAgent(last_session(state.turns), _wait_s(state.turns))
-
-
-def last_session(turns: tuple[Turned, ...]) -> str | None:
-    """Return the client's session to continue."""
-    return next((turn.session for turn in reversed(turns) if turn.session), None)
-
-
-def _reason_to_give_up(turns: tuple[Turned, ...], retries: int) -> str | None:
-    if not turns:
-        return None
-    if turns[-1].stop:
-        return AGENT_STOPPED
-    if turns[-1].failure == FailureKind.AUTHENTICATION:
-        return AGENT_FAILED
-    if _provider_failures(turns) > retries:
-        return PROVIDER_DOWN
-    if _fruitless_turns(turns, failed=True) >= FAILED_TURNS:
-        return AGENT_FAILED
-    is_idle = _fruitless_turns(turns, failed=False) >= IDLE_TURNS
-    # An agent that fails and idles by turns would otherwise continue forever.
-    is_idle = is_idle or _fruitless_turns(turns, failed=None) >= IDLE_TURNS + FAILED_TURNS
-    return AGENT_STOPPED if is_idle else None
-
-
-def _fruitless_turns(turns: tuple[Turned, ...], failed: bool | None) -> int:
-    """Count the last consecutive turns without a new submission: those that failed, or did not, or (None) both.
-    Failures that are not the agent's are skipped."""
-    count, submissions_before = 0, [0, *(turn.submissions for turn in turns)]
-    for turn, before in zip(reversed(turns), reversed(submissions_before[:-1]), strict=True):
-        if turn.submissions > before:
-            break
-        if turn.failure not in NOT_THE_AGENTS:
-            if failed is not None and (turn.failure is not None) != failed:
-                break
-            count += 1
-    return count
-
-
-def _provider_failures(turns: tuple[Turned, ...]) -> int:
-    """Count the last consecutive turns that failed because of the provider."""
-    return len(list(takewhile(lambda turn: turn.failure in TRANSIENT, reversed(turns))))
-
-
-def _wait_s(turns: tuple[Turned, ...]) -> float:
-    failures = _provider_failures(turns)
-    return WAITS_S[min(failures, len(WAITS_S)) - 1] if failures else 0.0
-
-
 def turn_request(state: RunState, limits: AgentLimits, session: str | None, must_end: MustEnd) -> TurnRequest:
     """Return the next turn: the opening prompt, or the one to continue, which names a failed turn an interruption."""
     remaining = limits.remaining(state.turns)
     if not state.turns:
         text = prompts.opening(state.budget, remaining)
     else:
-        text = prompts.continuing(state.remaining, state.budget, state.turns[-1].failure is not None, remaining)
+        is_failed, standing = state.turns[-1].failure is not None, "" if session else _standing(state)
+        text = prompts.continuing(state.remaining, state.budget, is_failed, remaining, standing)
     earlier = [Usage(**turn.usage) for turn in state.turns if turn.usage and turn.session == session]
     return TurnRequest(len(state.turns) + 1, text, session, total_usage(earlier), must_end)
+
+
+def _standing(state: RunState) -> str:
+    """Return where things stand, for a new conversation."""
+    judged = [(submission.name, submission.judged) for submission in state.submissions.values() if submission.is_ok]
+    means = [(name, event.tally.mean) for name, event in judged if event and event.tally]
+    return prompts.standing(len(state.submissions), max(means, key=lambda mean: mean[1], default=None))
 
 
 def turn_event(turn: Turn, submissions: int, requested_model: str | None, price_table: Prices | None) -> Turned:
@@ -265,7 +194,7 @@ class PlayableAgent(Protocol):
     def make_runner(self, paths: RunPaths, api_url: str, rate_limits: RateLimitGroup) -> AgentRunner: ...
 
 
-class RateLimitGroup(Protocol):
+class RateLimitGroup(SharedWaits, Protocol):
     """Runs that share a provider's rate limits."""
 
     def wait_s(self, seconds: float) -> float:
@@ -278,6 +207,14 @@ class RateLimitGroup(Protocol):
 
 class NoSharing:
     """The group of a run that plays alone."""
+
+    is_shared = limits_calls = False
+
+    def begin_call(self) -> float:
+        return 0.0
+
+    def end_call(self) -> None:
+        pass
 
     def wait_s(self, seconds: float) -> float:
         return seconds

@@ -140,7 +140,7 @@ class AgentSetup:
         recorded = {"base_url", "options", "variables", "hosts", "shown"}
         settings = self.settings.model_dump(mode="json", include=recorded) | self.settings.behaviour()
         own_files = self._command_files()
-        program = next((str(path) for path in (self.program, *own_files) if path), None)
+        program = next((str(path) for path in (*reversed(own_files), self.program) if path), None)
         settings |= {
             "command": [os.path.basename(word) if Path(word) in own_files else word for word in self.settings.command],
             "model_access": model_access(self.client, self.settings),
@@ -162,7 +162,9 @@ class AgentSetup:
 
     def files_shown_alone(self, paths: RunPaths) -> list[Path]:
         """Return the files of the command that the agent sees without the other files of their folder."""
-        return [path for path in self._command_files() if install_paths.is_shown_alone(path, _hidden_folders(paths))]
+        hidden = _hidden_folders(paths)
+        files = [path for path in self._command_files() if install_paths.environment_of(path) is None]
+        return [path for path in files if install_paths.is_shown_alone(path, hidden)]
 
     def _visible_simulators(self, paths: RunPaths) -> tuple[str, ...]:
         if self.level is AgentLevel.NONE:
@@ -176,7 +178,14 @@ class AgentSetup:
     def _install_paths(self, paths: RunPaths) -> InstallPaths:
         shown = tuple(self.settings.shown)
         if self.client.name == definitions.COMMAND:
-            return InstallPaths((*install_paths.visible_paths(self._command_files(), _hidden_folders(paths)), *shown))
+            environments = {path: install_paths.environment_of(path) for path in self._command_files()}
+            others = [path for path, environment in environments.items() if environment is None]
+            readable = [*install_paths.visible_paths(others, _hidden_folders(paths)), *shown]
+            seen = [environment for environment in environments.values() if environment]
+            return InstallPaths(
+                (*readable, *(path for environment in seen for path in environment.readable)),
+                tuple(path for environment in seen for path in environment.libraries),
+            )
         installed = find_install_paths(Path(self.program)) if self.program else InstallPaths()
         return replace(installed, readable=(*installed.readable, *shown))
 

@@ -6,6 +6,7 @@ and the script that the command names."""
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from typing import Final
 
 from evopolicygym.errors import UserError
 from evopolicygym.sandbox.agent.agent_sandbox import DEFAULT_PATH
+from evopolicygym.sandbox.runtime import runtime
 
 SYSTEM: Final = ("/usr/", "/bin/", "/lib")
 PREFIXES: Final = ("/", "/usr", "/usr/local")
@@ -73,6 +75,8 @@ def _outside(paths: Iterable[Path]) -> tuple[Path, ...]:
 
 WORKSPACE_CLIENT: Final = "submit.py"
 SANDBOX_PYTHON: Final = ("python", "python3")
+INTERPRETER: Final = re.compile(r"(python|pypy|node|bun|deno|ruby|perl|julia|Rscript|bash|zsh|dash|sh)[\d.]*")
+ENVIRONMENT_MARKS: Final = ("pyvenv.cfg", "conda-meta")
 
 
 def resolve_command(argv: Sequence[str]) -> list[str]:
@@ -83,19 +87,38 @@ def resolve_command(argv: Sequence[str]) -> list[str]:
         return []
     program, *rest = argv
     if "/" in program:
-        return [_program(program), *rest]
-    if program not in SANDBOX_PYTHON and shutil.which(program, path=DEFAULT_PATH) is None:
+        program = _program(program)
+    elif program not in SANDBOX_PYTHON and shutil.which(program, path=DEFAULT_PATH) is None:
         elsewhere = shutil.which(program)
         hint = f"Name it by its path: {elsewhere}" if elsewhere else "Is it installed?"
         raise UserError(f"the agent would not find {program}: its PATH is {DEFAULT_PATH}", hint)
-    is_script = bool(rest) and rest[0] != WORKSPACE_CLIENT and os.path.isfile(rest[0])
-    return [program, str(Path(rest[0]).resolve()), *rest[1:]] if is_script else [program, *rest]
+    script = _script(program, rest)
+    return [program, *(str(Path(word).resolve()) if index == script else word for index, word in enumerate(rest))]
 
 
 def command_files(argv: Sequence[str]) -> tuple[Path, ...]:
     """Return the program and the script of a resolved command, unless they are part of the system."""
-    paths = (Path(word) for word in argv[:2] if os.path.isabs(word) and os.path.isfile(word))
+    if not argv:
+        return ()
+    script = _script(argv[0], argv[1:])
+    words = (argv[0], *([] if script is None else [argv[1 + script]]))
+    paths = (Path(word) for word in words if os.path.isabs(word) and os.path.isfile(word))
     return tuple(path for path in paths if not str(path).startswith(SYSTEM))
+
+
+def environment_of(program: Path) -> InstallPaths | None:
+    """Return what a program of a virtual or conda environment needs to see: the environment, and the interpreter behind
+    it. None for other programs, and for the environment of EvoPolicyGym: an agent must not see its simulators."""
+    root = program.parent.parent
+    if program.parent.name != "bin" or not any((root / mark).exists() for mark in ENVIRONMENT_MARKS):
+        return None
+    if any(Path(own).resolve().is_relative_to(root) for own in (runtime().harness, runtime().site)):
+        return None
+    python = next(path for path in (root / "bin" / "python", program) if path.exists()).resolve()
+    library = python.parent.parent / "lib"
+    is_elsewhere = not python.is_relative_to(root)
+    libraries = _outside([library]) if is_elsewhere and library.is_dir() else ()
+    return InstallPaths(_outside([root, *([python] if is_elsewhere else [])]), libraries)
 
 
 def visible_paths(files: Iterable[Path], hidden: Sequence[Path]) -> tuple[Path, ...]:
@@ -107,9 +130,23 @@ def is_shown_alone(file: Path, hidden: Sequence[Path]) -> bool:
     return any(path.resolve().is_relative_to(file.parent) for path in hidden)
 
 
+def _script(program: str, arguments: Sequence[str]) -> int | None:
+    """Return the position of the script among the arguments of an interpreter: the first that is not an option."""
+    is_interpreter = "/" not in program or INTERPRETER.fullmatch(os.path.basename(program))
+    for index, word in enumerate(arguments if is_interpreter else ()):
+        if word in ("-c", "-m"):
+            return None
+        if not word.startswith("-"):
+            return index if word != WORKSPACE_CLIENT and os.path.isfile(word) else None
+    return None
+
+
 def _program(path: str) -> str:
+    """Return the absolute path of a program, behind links. The Python of an environment stays a link: it finds its
+    packages by the path that it is started with."""
     if not os.path.isfile(path):
         raise UserError(f"{path} is not there", "Create it or correct the path.")
     if not os.access(path, os.X_OK):
         raise UserError(f"{path} is not a program", f"Make it one: chmod +x {path}")
-    return str(Path(path).resolve())
+    in_its_folder = Path(path).parent.resolve() / Path(path).name
+    return str(in_its_folder if environment_of(in_its_folder) else in_its_folder.resolve())

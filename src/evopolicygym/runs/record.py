@@ -30,6 +30,7 @@ USAGE: Final = {
     "reasoning_tokens": "reasoning",
     "dollars": "cost_usd",
 }
+AT_LEAST: Final = "at_least"  # names the amounts of a run's usage that are lower bounds
 MESSAGE_LENGTH: Final = 500  # characters of a failed turn's message
 CodeReader = Callable[[str], shape.Code | None]
 
@@ -72,6 +73,7 @@ def derive(state: RunState, head: str, code: CodeReader = lambda _: None) -> sha
         integrity=shape.Integrity(**state.inspected.note) if state.inspected else None,
         randomness_salt=_salt(state),
         turns=[_turn(turn) for turn in state.turns],
+        suspended=_suspension(state),
         usage=_usage(state),
         ledger_head=head,
     )
@@ -187,7 +189,26 @@ def _kind(state: RunState, winner: str | None) -> shape.OutcomeKind:
         return shape.OutcomeKind.SCORED
     if state.closed and (state.closed.reason == JUDGE_FAULTS or state.closed.cause):
         return shape.OutcomeKind.JUDGE_FAULT
+    if not agent_worked(state):
+        return shape.OutcomeKind.NEVER_WORKED
     return shape.OutcomeKind.NO_OK_SUBMIT
+
+
+def agent_worked(state: RunState) -> bool:
+    """Return whether the agent of a run ever did anything. One that used up its hours counts as having worked; a run
+    that was served has no agent that could fail."""
+    assert state.opened is not None
+    if not state.opened.facts["agent"] or state.submissions:
+        return True
+    used_its_hours = state.closed is not None and state.closed.reason == "limit_hours"
+    return used_its_hours or any(shape.turn_worked(turn.failure, turn.usage) for turn in state.turns)
+
+
+def _suspension(state: RunState) -> shape.Suspension | None:
+    if state.suspended is None or state.suspended_at is None:
+        return None
+    message = state.suspended.text[-MESSAGE_LENGTH:]
+    return shape.Suspension(reason=state.suspended.reason, since=state.suspended_at, message=message)
 
 
 def _repeat(state: RunState, winner: str | None) -> shape.Repeat | None:
@@ -228,21 +249,24 @@ def _turn(turn: Turned) -> shape.TurnRecord:
 
 
 def _usage(state: RunState) -> dict[str, Any] | None:
-    """Return sums over turns; an amount that one turn does not report is unknown for the run. None without an agent."""
+    """Return sums over turns; None without an agent. An amount that some turns do not report is a lower bound, named in
+    ``at_least``; one that no turn reports is unknown."""
     if not state.turns:
         return None
     usages = [turn.usage or {} for turn in state.turns]
-    sums = {name: _sum([usage.get(key) for usage in usages]) for name, key in USAGE.items()}
-    if (requests := _sum([usage.get("requests") for usage in usages])) is not None:
-        sums["requests"] = requests
+    amounts = {name: [usage.get(key) for usage in usages] for name, key in USAGE.items()}
+    if any(usage.get("requests") is not None for usage in usages):
+        amounts["requests"] = [usage.get("requests") for usage in usages]
+    sums = {name: _sum_of_known(parts) for name, parts in amounts.items()}
+    bounds = [name for name, parts in amounts.items() if None in parts and sums[name] is not None]
     sources = sorted({usage["source"] for usage in usages if usage})
-    return {**sums, "sources": sources, "turns": len(usages), "wall_s": sum(turn.wall_s for turn in state.turns)}
+    facts = {**sums, "sources": sources, "turns": len(usages), "wall_s": sum(turn.wall_s for turn in state.turns)}
+    return facts | ({AT_LEAST: bounds} if bounds else {})
 
 
-def _sum(parts: list[float | None]) -> float | None:
-    """Return the sum, None if a part is unknown."""
+def _sum_of_known(parts: list[float | None]) -> float | None:
     values = [part for part in parts if part is not None]
-    return sum(values) if len(values) == len(parts) else None
+    return sum(values) if values else None
 
 
 def result(played: EpisodeStats | None) -> shape.Result | None:

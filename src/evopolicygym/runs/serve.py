@@ -13,8 +13,9 @@ from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from typing import Any, Final
 
 from evopolicygym.analysis.limited_process import run_limited
+from evopolicygym.errors import RunSuspended
 from evopolicygym.judge import scoring
-from evopolicygym.judge.events import Inspected
+from evopolicygym.judge.events import Inspected, Suspended
 from evopolicygym.judge.state import RunPhase
 from evopolicygym.run_paths import RunPaths
 from evopolicygym.run_record import Integrity
@@ -42,8 +43,11 @@ async def serve_run(run: OpenRun, play: Play) -> None:
 
     Args:
         run: The run, opened by this process.
-        play: Gets the URL of the API, and returns the reason that closes the run. It is cancelled if
-            `evopolicygym finish` asks for the end of the run first.
+        play: Gets the URL of the API, and returns the reason that closes the run, or raises RunSuspended. It is
+            cancelled if `evopolicygym finish` asks for the end of the run first.
+
+    Raises:
+        RunSuspended: The run is neither closed nor scored; it can be continued.
     """
     queue = SubmissionQueue(run.judge)
     service = _RunService(run, queue)
@@ -55,10 +59,24 @@ async def serve_run(run: OpenRun, play: Play) -> None:
             async with serve_requests(build_app(queue, task, address.token), listener):
                 workspace.write_door(run.paths, address.url)
                 queue.resume()
-                await queue.close(await service.wait_for_end(play(address.url)))
+                try:
+                    reason = await service.wait_for_end(play(address.url))
+                except RunSuspended as suspension:
+                    await queue.drain()
+                    if run.judge.state.phase is RunPhase.OPEN:
+                        _suspend(run, suspension)
+                        raise
+                    reason = suspension.reason  # the last submission has spent the budget: nothing is left to continue
+                await queue.close(reason)
             await service.score()
     finally:
         queue.stop()
+
+
+def _suspend(run: OpenRun, suspension: RunSuspended) -> None:
+    """Record that the run is suspended, in its ledger and in run.json."""
+    run.judge.record(Suspended(suspension.reason, suspension.cause), from_reserve=True)
+    run.write_record()
 
 
 class _RunService:

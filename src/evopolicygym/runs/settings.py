@@ -51,7 +51,10 @@ BOUNDS: Final = {
 }
 CORES: Final = len(os.sched_getaffinity(0))
 # Settings of an agent that can change what it does, beside its program, model and options.
-BEHAVIOUR: Final = ("turns", "hours", "tokens", "dollars", "retries", "silent_minutes", "network", "json_lines")
+BEHAVIOUR: Final = (
+    *("turns", "hours", "tokens", "dollars", "requests", "patience_minutes", "retries", "silent_minutes"),
+    *("network", "json_lines", "headers"),
+)
 # Settings that may change when a run is resumed.
 MAY_DIFFER: Final = frozenset({"engine", "isolation", "jobs", "ray_address", "seal_key"})
 

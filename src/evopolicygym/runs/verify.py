@@ -23,11 +23,12 @@ from evopolicygym.judge.events import (
     Opened,
     Refunded,
     Selected,
+    Suspended,
 )
 from evopolicygym.judge.ledger import LedgerLine, line_hash, read
 from evopolicygym.judge.state import RunPhase, RunState, apply, fold, in_place
 from evopolicygym.run_paths import RunPaths, check_run_folder
-from evopolicygym.run_record import RunRecord, load
+from evopolicygym.run_record import OutcomeKind, RunRecord, load
 from evopolicygym.runs import record
 from evopolicygym.runs.open_run import RECORDED_OPTIONS
 from evopolicygym.runs.replay import Replay, confirm_scale, in_one_line, replay_run
@@ -160,6 +161,8 @@ def _impossible(state: RunState, event: Event) -> Iterator[str]:
                 yield f"ends submission {number} a second time"
         case Closed() if state.phase is not RunPhase.OPEN:
             yield "closes the run a second time"
+        case Suspended() if state.phase is not RunPhase.OPEN:
+            yield f"suspends a run that is {state.phase}"
         case Selected() if state.phase is not RunPhase.CLOSED:
             yield f"selects in a run that is {state.phase}"
         case _:
@@ -274,9 +277,24 @@ def _record(paths: RunPaths, lines: list[tuple[LedgerLine, bytes]], hashes: list
     if at < len(lines) and fold(line for line, _ in lines).phase is RunPhase.FINISHED:
         yield f"run.json was written at line {at}, but the ledger has {len(lines)} lines"
     derived = record.derive(fold(line for line, _ in lines[:at]), written.ledger_head)
+    derived = _as_written_before(written, derived)
     for name in RunRecord.model_fields:
         if _comparable_field(written, name) != _comparable_field(derived, name):
             yield f"{name} of run.json does not follow from the ledger"
+
+
+def _as_written_before(written: RunRecord, derived: RunRecord) -> RunRecord:
+    """Return a derived record in the form of an older one: agents that never worked had the outcome of those that did,
+    and amounts that one turn did not report were unknown."""
+    kinds = [run.outcome.kind if run.outcome else None for run in (written, derived)]
+    if derived.outcome and kinds == [OutcomeKind.NO_OK_SUBMIT, OutcomeKind.NEVER_WORKED]:
+        outcome = derived.outcome.model_copy(update={"kind": OutcomeKind.NO_OK_SUBMIT})
+        derived = derived.model_copy(update={"outcome": outcome})
+    if written.usage and derived.usage and record.AT_LEAST not in written.usage:
+        usage = {name: derived.usage[name] if value is not None else None for name, value in written.usage.items()
+                 if name in derived.usage}  # fmt: skip
+        derived = derived.model_copy(update={"usage": usage})
+    return derived
 
 
 def _comparable_field(run: RunRecord, name: str) -> Any:

@@ -63,12 +63,16 @@ class SubmissionQueue:
 
     async def close(self, reason: str) -> None:
         """Accept nothing more, wait for what runs, and close the run."""
+        await self.drain()
+        await asyncio.to_thread(scoring.close, self._judge, reason)
+        await asyncio.to_thread(self._episodes.shutdown)
+
+    async def drain(self) -> None:
+        """Accept nothing more, and wait for what runs."""
         self._closing = True
         async with self._accepting:
             for work in list(self._work.values()):
                 await asyncio.shield(work)
-            await asyncio.to_thread(scoring.close, self._judge, reason)
-            await asyncio.to_thread(self._episodes.shutdown)
 
     def stop(self) -> None:
         """End the thread of the episodes once it is idle, whether or not the run was closed."""

@@ -42,7 +42,8 @@ class SuiteEstimate:
     def notes(self) -> str:
         lines = [
             "Episodes are an upper bound: the budget, hidden validation of as many checkpoints, and held-out three "
-            "times: twice for the selected one, once for the first. Most runs need far less."
+            "times: twice for the selected one, once for the first. Most runs need far less. Generated tasks are drawn "
+            "once for each key; that is counted, too."
         ]
         if self.unmeasured:
             lines.append(f"Core time leaves out tasks that were never measured: {', '.join(self.unmeasured)}.")
@@ -55,7 +56,7 @@ def estimate(planned: Sequence[PlannedRun], rows: Sequence[SuiteRow]) -> SuiteEs
         _estimate(agent, [pair for pair in pairs if pair[0].agent == agent])
         for agent in dict.fromkeys(run.agent for run in planned)
     ]
-    unmeasured = sorted({run.task.id for run in planned} - set(_step_us()))
+    unmeasured = sorted({run.task.id for run in planned} - set(_step_us()) - set(_drawn_costs()))
     total = replace(_estimate("all", pairs), dollars="")
     return SuiteEstimate(agents, total, unmeasured)
 
@@ -63,6 +64,8 @@ def estimate(planned: Sequence[PlannedRun], rows: Sequence[SuiteRow]) -> SuiteEs
 def _estimate(agent: str, pairs: list[tuple[PlannedRun, SuiteRow]]) -> CostEstimate:
     remaining = [run for run, row in pairs if not row.is_over]
     seconds = [cost for run in remaining if (cost := _core_s(run)) is not None]
+    drawn = {run.task.id for run in remaining} & set(_drawn_costs())
+    seconds += [_drawn_costs()[task]["draw_s"] for task in drawn]
     return CostEstimate(
         agent=agent,
         runs=len(pairs),
@@ -79,8 +82,10 @@ def _episodes(run: PlannedRun) -> int:
 
 
 def _core_s(run: PlannedRun) -> float | None:
-    step_us = _step_us().get(run.task.id)
-    return None if step_us is None else _episodes(run) * (EPISODE_START_S + run.task.horizon * step_us * 1e-6)
+    step_us, steps = _step_us().get(run.task.id), run.task.horizon
+    if drawn := _drawn_costs().get(run.task.id):  # its horizon is not known before there is a key
+        step_us, steps = drawn["step_us"], int(drawn["steps"])
+    return None if step_us is None else _episodes(run) * (EPISODE_START_S + steps * step_us * 1e-6)
 
 
 def _dollars(remaining: list[PlannedRun], rows: list[SuiteRow]) -> str:
@@ -103,7 +108,17 @@ def _has_model(name: str) -> bool:
     return bool(client.keys or client.hosts)
 
 
-@cache
 def _step_us() -> dict[str, float]:
-    measured: dict[str, float] = parse_toml(COSTS.read_text())["step_us"]
+    measured: dict[str, float] = _costs()["step_us"]
     return measured
+
+
+def _drawn_costs() -> dict[str, dict[str, float]]:
+    """Return steps, time of a step and time of drawing of generated tasks."""
+    measured: dict[str, dict[str, float]] = _costs()["drawn"]
+    return measured
+
+
+@cache
+def _costs() -> dict[str, Any]:
+    return parse_toml(COSTS.read_text())

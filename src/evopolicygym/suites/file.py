@@ -15,6 +15,7 @@ from evopolicygym.errors import UserError
 from evopolicygym.runs.folder_names import suite_label
 from evopolicygym.runs.install_paths import resolve_command
 from evopolicygym.runs.settings import AgentSettings, RunSettings, ValidateWhen
+from evopolicygym.suites.call_gate import CallRate
 from evopolicygym.tasks.conditions import FeedbackLevel, OwnModels, TextLevel, Variant
 from evopolicygym.tasks.novel.generate import novel
 from evopolicygym.tasks.registry import core16, find_task
@@ -93,6 +94,7 @@ class Suite(StrictModel):
     defaults: RunDefaults = RunDefaults()
     limits: SuiteLimits = SuiteLimits()
     cap: SpendingCap = SpendingCap()
+    calls: CallRate = CallRate()
 
     @field_validator("splits")
     @classmethod

@@ -138,10 +138,11 @@ def _some(names: list[str]) -> str:
 @dataclass(frozen=True)
 class Attempt:
     """One attempt at a run. ``reason`` is None if it succeeded or was asked to stop, ``exit_code`` is None if the
-    scheduler did not see its end."""
+    scheduler did not see its end. ``number``: counted from 1."""
 
     exit_code: int | None
     reason: str | None
+    number: int
 
     @property
     def gave_up(self) -> bool:
@@ -168,10 +169,11 @@ def last_attempt(path: Path) -> Attempt | None:
         data = read_file(path.parent.parent, f"{path.parent.name}/{path.name}", MAX_LOG_BYTES)
     except OSError:  # missing, or not a file that the scheduler wrote
         return None
-    text = data.decode(errors="replace").rpartition(BEGUN)[2]
+    *earlier, text = data.decode(errors="replace").split(BEGUN)
     ended = ENDED.findall(text)
     code = int(ended[-1]) if ended else None
-    return Attempt(code, _reason(text, code) if code not in (None, 0, STOPPED, -signal.SIGTERM) else None)
+    reason = _reason(text, code) if code not in (None, 0, STOPPED, -signal.SIGTERM) else None
+    return Attempt(code, reason, len(earlier))
 
 
 def waiting_reason(path: Path) -> str | None:

@@ -11,6 +11,7 @@ import os
 import signal
 import socket
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from typing import Final
 from evopolicygym.execution.ray.cluster import ClusterChanges, RayCluster
 from evopolicygym.runs.locks import CaseSet
 from evopolicygym.runs.settings import EngineName
+from evopolicygym.suites.call_gate import CallRate
 from evopolicygym.suites.file import PlannedRun, SpendingCap
 from evopolicygym.suites.folder import SuiteFolder, log_begin, log_end, log_failed_start
 from evopolicygym.suites.slot_pool import SlotPool, SlotServer
@@ -27,6 +29,7 @@ from evopolicygym.suites.worker import RunWorkerConfig
 
 WORKER: Final = (sys.executable, "-m", "evopolicygym.cli.main", "suite", "worker")
 TICK_S: Final = 0.5
+RETRIES: Final = 2  # of a suspended run, each when nothing else is left to do
 MAX_RUNS_PER_AGENT: Final = 2  # runs that wait for slots after their agent has exited may be as many again
 SocketPair = tuple[socket.socket, socket.socket]
 
@@ -57,15 +60,17 @@ class Scheduler:
         jobs: int,
         parallel_runs: int,
         cluster: RayCluster | None = None,
+        call_rate: CallRate | None = None,
     ) -> None:
         self._folder, self._cap = folder, cap
+        self._call_rate = call_rate or CallRate()
         self._planned = {run.name: run for run in planned}
         self._cases = {run.name: CaseSet(run.task.id, run.settings.splits().id) for run in planned}
         self._cluster, self._max_agents = cluster, parallel_runs
         self._slots = set(cluster.workers if cluster else range(jobs))
-        self._slot_server = SlotServer(SlotPool(self._slots))
+        self._slot_server = SlotServer(SlotPool(self._slots), self._call_rate)
         self._processes: dict[str, RunProcess] = {}
-        self._tried: set[str] = set()
+        self._starts: Counter[str] = Counter()
         self._changed = asyncio.Event()
         self._stops = 0
         self.status = SuiteStatus(folder, planned, lambda name: name in self._processes)
@@ -118,10 +123,16 @@ class Scheduler:
         self._slot_server.send_grants()
 
     def _next_processes(self) -> Iterator[RunProcess]:
-        """Yield the runs to start now. Every run is tried once: hidden scoring first, then runs that have begun."""
-        rows = self.status.rows()
-        self.is_capped = is_over_cap(rows, self._cap)
-        untried = [row for row in rows if not (row.is_over or row.run in self._tried)]
+        """Yield the runs to start now. Every run is started once: hidden scoring first, then runs that have begun. When
+        nothing else is left to do, suspended ones are started again: by now the trouble may have passed."""
+        rows = [row for row in self.status.rows() if not row.is_over]
+        self.is_capped = is_over_cap(self.status.rows(), self._cap)
+        yield from self._start_what_may([row for row in rows if not self._starts[row.run]])
+        if not self._processes:
+            suspended = [row for row in rows if row.status is SuiteRunStatus.SUSPENDED]
+            yield from self._start_what_may([row for row in suspended if self._starts[row.run] <= RETRIES])
+
+    def _start_what_may(self, untried: list[SuiteRow]) -> Iterator[RunProcess]:
         while not self.is_stopped:
             awaiting_scoring = {self._cases[row.run] for row in untried if not row.needs_agent}
             startable = [row for row in untried if self._may_start(row, awaiting_scoring)]
@@ -129,7 +140,7 @@ class Scheduler:
                 return
             row = min(startable, key=self._precedence)
             untried.remove(row)
-            self._tried.add(row.run)
+            self._starts[row.run] += 1
             self._processes[row.run] = RunProcess(self._planned[row.run], row.needs_agent)
             yield self._processes[row.run]
 
@@ -199,6 +210,7 @@ class Scheduler:
             cluster=self._cluster.info if self._cluster else None,
             slots_socket=sockets[0],
             requests_socket=sockets[1],
+            limits_calls=self._call_rate.is_limited,
             scheduler=os.getpid(),
         )
 

@@ -16,6 +16,8 @@ from typing import Any, Final
 
 import msgspec
 
+from evopolicygym.suites.call_gate import CallGate, CallRate
+
 
 @dataclass(frozen=True)
 class SlotsWanted:
@@ -49,6 +51,20 @@ class RateLimited:
 
 
 @dataclass(frozen=True)
+class CallBegins:
+    """A call to a model is to begin. The reply is how long to wait before asking again, or 0: it begins now."""
+
+    provider: str
+
+
+@dataclass(frozen=True)
+class CallEnds:
+    """A call that began has ended."""
+
+    provider: str
+
+
+@dataclass(frozen=True)
 class AgentGone:
     """The agent has exited; only hidden scoring remains."""
 
@@ -64,6 +80,8 @@ MESSAGE_KINDS: Final[dict[str, type[Any]]] = {
     "Granted": SlotGranted,
     "Noted": NoneWanted,
     "Waiting": RateLimited,
+    "Calling": CallBegins,
+    "Called": CallEnds,
     "Gone": AgentGone,
     "Answer": WaitReply,
 }
@@ -162,8 +180,9 @@ class SlotServer:
     """Serve the pool's slots and the shared rate limits to all runs, in one event loop. When a run dies, its sockets
     close, and its slots return to the pool."""
 
-    def __init__(self, pool: SlotPool) -> None:
+    def __init__(self, pool: SlotPool, call_rate: CallRate | None = None) -> None:
         self.pool = pool
+        self._calls = CallGate(call_rate or CallRate())
         self._writers: dict[SlotClient, asyncio.StreamWriter] = {}
         self._wait_until: dict[str, float] = {}  # by provider
 
@@ -202,12 +221,18 @@ class SlotServer:
     async def _serve_requests(self, connection: socket.socket, on_agent_gone: Callable[[], None]) -> None:
         reader, writer = await asyncio.open_connection(sock=connection)
         while line := await _read_line(reader):
+            reply = WaitReply()
             match decode_message(line):
                 case RateLimited(provider, wait_s):
-                    writer.write(encode_message(WaitReply(self._shared_wait_s(provider, wait_s))))
+                    reply = WaitReply(self._shared_wait_s(provider, wait_s))
+                case CallBegins(provider):
+                    reply = WaitReply(self._calls.begin(writer, provider, time.monotonic()))
+                case CallEnds(provider):
+                    self._calls.end(writer, provider)
                 case AgentGone():
                     on_agent_gone()
-                    writer.write(encode_message(WaitReply()))
+            writer.write(encode_message(reply))
+        self._calls.forget(writer)
         writer.close()
 
     def _shared_wait_s(self, provider: str, wait_s: float) -> float:

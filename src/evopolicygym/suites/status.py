@@ -35,13 +35,15 @@ class SuiteRunStatus(StrEnum):
     """How a run of a suite stands.
 
     ``missing``: it finished without a score that counts, through no fault of the agent; the same command does it
-    again. ``failed``: its process gave up. ``interrupted``: its process was killed. The same command continues both.
+    again. ``suspended``: it stopped for something that is not the agent's doing, and was retried. ``failed``: its
+    process gave up. ``interrupted``: its process was killed. The same command continues these three.
     """
 
     WAITING = "waiting"
     RUNNING = "running"
     INTERRUPTED = "interrupted"
     FAILED = "failed"
+    SUSPENDED = "suspended"
     MISSING = "missing"
     SCORED = "scored"
 
@@ -169,7 +171,7 @@ def _read_row(folder: SuiteFolder, planned: PlannedRun, is_running: bool) -> Sui
         facts |= {"status": status, "reason": attempt and attempt.reason}
     if has_begun(root):
         try:
-            facts |= _progress(root)
+            facts |= _progress(root, is_running, attempt.number if attempt else 0)
         except UserError as error:
             facts |= {"status": SuiteRunStatus.FAILED, "reason": error.message}
     return SuiteRow(**facts)
@@ -184,8 +186,8 @@ def _wasted(attempt: Path) -> AgentSpending:
         return spending(())
 
 
-def _progress(root: Path) -> dict[str, Any]:
-    """Return the columns of a run that has begun."""
+def _progress(root: Path, is_running: bool, starts: int) -> dict[str, Any]:
+    """Return the columns of a run that has begun. ``starts``: how often its process was started."""
     state = read_state(root)
     assert state.opened is not None
     judged = [submission.judged for submission in state.submissions.values()]
@@ -201,6 +203,10 @@ def _progress(root: Path) -> dict[str, Any]:
         "tokens": used.tokens,
         "dollars": used.dollars,
     }
+    if state.suspended and not is_running:
+        text = f"{state.suspended.reason}: {state.suspended.text}" if state.suspended.text else state.suspended.reason
+        tries = f" (started {starts} times)" if starts > 1 else ""
+        facts |= {"status": SuiteRunStatus.SUSPENDED, "reason": f"{text}{tries}"}
     return facts | (_outcome(root, state) if has_outcome(root) else {})
 
 

@@ -20,6 +20,7 @@ from evopolicygym.config import StrictModel
 from evopolicygym.execution.ray.cluster import ClusterInfo
 from evopolicygym.execution.slots import Waitable
 from evopolicygym.judge.state import RunPhase
+from evopolicygym.runs.agent_gateway import model_routes
 from evopolicygym.runs.agent_loop import play_agent
 from evopolicygym.runs.agent_setup import AgentSetup, set_up_agent
 from evopolicygym.runs.open_run import NO_AGENT, OpenRun, open_run
@@ -30,6 +31,8 @@ from evopolicygym.sandbox import kernel
 from evopolicygym.suites.folder import STOPPED
 from evopolicygym.suites.slot_pool import (
     AgentGone,
+    CallBegins,
+    CallEnds,
     NoneWanted,
     RateLimited,
     SlotReturned,
@@ -44,7 +47,8 @@ POLL_S: Final = 0.02
 
 class RunWorkerConfig(StrictModel):
     """Settings that the scheduler passes to the process of a run. ``cluster`` is the Ray cluster that slots belong to,
-    ``slots_socket`` and ``requests_socket`` are inherited descriptors, ``scheduler`` is a process id."""
+    ``slots_socket`` and ``requests_socket`` are inherited descriptors, ``scheduler`` is a process id. ``limits_calls``:
+    whether the suite has limits on calls to models, so that the scheduler must be asked before each."""
 
     root: Path
     settings: RunSettings
@@ -53,6 +57,7 @@ class RunWorkerConfig(StrictModel):
     slots_socket: int
     requests_socket: int
     scheduler: int
+    limits_calls: bool = False
 
 
 def main() -> None:
@@ -66,7 +71,8 @@ def main() -> None:
         assert config.settings.agent is not None
         agent = set_up_agent(config.settings.agent)
         with open_run(config.root, agent.facts(config.root), slots, config.cluster, **settings) as owner:
-            asyncio.run(_play(owner, agent, SharedRateLimits(requests, provider(agent))))
+            limits = SharedRateLimits(requests, provider(agent), config.limits_calls)
+            asyncio.run(_play(owner, agent, limits))
     else:
         SharedRateLimits(requests, "").agent_is_gone()
         with open_run(config.root, NO_AGENT, slots, config.cluster, **settings) as owner:
@@ -130,14 +136,23 @@ class PooledSlots:
 
 
 class SharedRateLimits:
-    """Rate-limit waits shared by all runs of the suite with the same provider."""
+    """Rate-limit waits and the rate of calls, shared by all runs of the suite with the same provider."""
 
-    def __init__(self, connection: socket.socket, provider: str) -> None:
+    is_shared = True
+
+    def __init__(self, connection: socket.socket, provider: str, limits_calls: bool = False) -> None:
         self._file, self._provider = connection.makefile("rwb"), provider
+        self.limits_calls = limits_calls
         self._lock = threading.Lock()
 
     def wait_s(self, seconds: float) -> float:
         return max(seconds, self._request(RateLimited(self._provider, seconds)).wait_s)
+
+    def begin_call(self) -> float:
+        return self._request(CallBegins(self._provider)).wait_s
+
+    def end_call(self) -> None:
+        self._request(CallEnds(self._provider))
 
     def agent_is_gone(self) -> None:
         self._request(AgentGone())
@@ -158,6 +173,8 @@ class SharedRateLimits:
 
 def provider(agent: AgentSetup) -> str:
     """Return the provider key of an agent's model: runs with the same key share rate-limit waits."""
+    if routes := model_routes(agent.client, agent.settings):
+        return ",".join(sorted(f"{route.server.origin} {route.variable}" for route in routes))
     return ",".join(sorted(agent.client.allowed_hosts(agent.settings.base_url))) or agent.client.name
 
 

@@ -38,6 +38,7 @@ from evopolicygym.reference import paper
 from evopolicygym.reference.anchors import Scale
 
 NOVEL: Final = "novel/"
+OWN: Final = "other tasks"
 PROFILE: Final = tuple(round(0.05 * step, 2) for step in range(31))
 
 
@@ -84,9 +85,11 @@ class Aggregate:
 
 def task_groups(results: Iterable[str]) -> dict[str, tuple[str, ...]]:
     """Return the tasks of each aggregate: of Core16 the collection, its families and its demands; of generated tasks
-    those among the ``results``, by family and by level."""
-    generated = sorted(task for task in results if task.startswith(NOVEL))
-    groups: dict[str, list[str]] = {NOVEL.rstrip("/"): generated} if generated else {}
+    those among the ``results``, by family and by level; all others, which are the user's, together."""
+    listed = list(results)
+    generated = sorted(task for task in listed if task.startswith(NOVEL))
+    own = sorted(set(listed).difference(generated, paper.core16()))
+    groups: dict[str, list[str]] = {NOVEL.rstrip("/"): generated, OWN: own}
     for task in generated:
         family, _, level = task.rpartition("-")
         for name in (family, f"{NOVEL}level-{level}"):

@@ -15,7 +15,7 @@ from evopolicygym.analysis.leaderboard.aggregates import Aggregate, aggregate, t
 from evopolicygym.analysis.leaderboard.boards import Board, boards, conditions
 from evopolicygym.analysis.leaderboard.keys import KeyTable, key_tables
 from evopolicygym.analysis.leaderboard.selection import mean_candidates
-from evopolicygym.analysis.leaderboard.task_results import EntryKind, TaskResults, task_results
+from evopolicygym.analysis.leaderboard.task_results import EntryKind, TaskResults, task_results, with_own_scales
 from evopolicygym.analysis.leaderboard.task_table import TaskTable, task_table
 from evopolicygym.analysis.scores import entrant, mean_if_known
 from evopolicygym.analysis.stats.bootstrap import DRAWS
@@ -145,7 +145,7 @@ def leaderboard(
     Raises:
         UserError: There are more than MAX_ENTRANTS; the work grows with the square of their number.
     """
-    runs = list(runs)
+    runs = with_own_scales(runs, files)
     if (entrants := len({entrant(run) for run in runs})) > MAX_ENTRANTS:
         raise UserError(
             f"there are {entrants} entrants; a leaderboard takes at most {MAX_ENTRANTS}", "Give folders with fewer."

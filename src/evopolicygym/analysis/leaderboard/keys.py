@@ -18,6 +18,7 @@ from evopolicygym.analysis.leaderboard.boards import conditions, separate_reason
 from evopolicygym.analysis.scores import entrant, mean, run_score
 from evopolicygym.analysis.stats.by_task import mean_over_tasks
 from evopolicygym.analysis.stats.estimates import Number
+from evopolicygym.record_checks import GENERATED
 from evopolicygym.run_record import RunRecord
 
 # Facts of a fingerprint that another key may change. All others must be equal.
@@ -59,7 +60,7 @@ def key_tables(runs: Iterable[RunRecord]) -> tuple[KeyTable, ...]:
     shared: dict[str, dict[str, Any]] = {}
     for run in runs:
         scale, score = scale_of(run), run_score(run)
-        if run.task.scale is None or scale is None or score.missing:
+        if not run.task.id.startswith(GENERATED) or scale is None or score.missing:
             continue
         facts = {name: value for name, value in conditions(run.ids.fingerprint).items() if name not in DRAWN}
         group = json.dumps([separate_reasons(run), facts], sort_keys=True, default=str)

@@ -7,7 +7,7 @@ measured as the runs were: same cases, versions and limits.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -21,11 +21,13 @@ from evopolicygym.analysis.scores import PUBLISHED, RANDOM, Matrix, RunScore, ta
 from evopolicygym.analysis.stats.bootstrap import DRAWS, SEED, Drawn, draw
 from evopolicygym.analysis.stats.estimates import Estimate, difference_p_value, estimate_score
 from evopolicygym.reference import paper
-from evopolicygym.reference.anchors import AnchorFile, Scale, TaskAnchors
+from evopolicygym.reference.anchors import AnchorFile, Scale, TaskAnchors, scales
 from evopolicygym.reference.return_bounds import UNBOUNDED, Bounds
-from evopolicygym.run_record import RunRecord
+from evopolicygym.run_record import RunRecord, TaskScale
 
-OWN_ANCHORS: Final = "a shifted task has anchors of its own for each key (--anchors FILE), and no normalised score"
+SHIFTED: Final = "shifted"
+MEASURE: Final = "`evopolicygym task anchors TASK` measures them"
+MEASURE_SHIFTED: Final = "each key of a shifted task has its own; measure with `task anchors TASK --variant shifted`"
 
 
 @dataclass(frozen=True)
@@ -50,31 +52,59 @@ class NoAnchors:
 
 def trivial_scores(files: Sequence[AnchorFile], run: RunRecord) -> TrivialScores | NoAnchors:
     """Return the scores of the first anchors that were measured as the run was, or why none fit."""
-    shifted = run.options.variant == "shifted"
-    reason = OWN_ANCHORS if shifted else "no anchors are stored for this task"
+    anchors = fitting_anchors(files, run)
+    return anchors if isinstance(anchors, NoAnchors) else _scores_of(anchors, run.options.heldout_cases)
+
+
+def fitting_anchors(files: Sequence[AnchorFile], run: RunRecord) -> TaskAnchors | NoAnchors:
+    """Return the first anchors that were measured as the run was, or why none fit."""
+    reason = MEASURE_SHIFTED if run.options.variant == SHIFTED else f"no anchors are stored for this task; {MEASURE}"
     if scale := run.task.scale:
         reason = f"the scale was measured when the task was drawn: best trivial {scale.low:g}, expert {scale.high:g}"
     if run.imported:
-        reason = f"anchors were measured on other cases than those of the {run.imported.words}"
+        return NoAnchors(f"anchors were measured on other cases than those of the {run.imported.words}")
     for file in files:
-        anchors = file.tasks.get(run.task.id)
-        if anchors is None or run.imported:
+        if (anchors := file.tasks.get(run.task.id)) is None:
             continue
         reason = _mismatch(anchors, run)
         if not reason:
-            return _scores_of(anchors, run.options.heldout_cases)
+            return anchors
     return NoAnchors(reason)
 
 
+def with_own_scales(runs: Iterable[RunRecord], files: Sequence[AnchorFile]) -> list[RunRecord]:
+    """Return runs whose scores have no stored scale with one from the anchors that fit them, where there are such.
+
+    A shifted task, and a task of one's own, has rules that the stored scale was not measured under. Its scale goes from
+    the random policy to the expert that was measured with it, else to the upper end of the plain task.
+    """
+    return [_with_own_scale(run, files) for run in runs]
+
+
+def _with_own_scale(run: RunRecord, files: Sequence[AnchorFile]) -> RunRecord:
+    if scale_of(run) is not None:
+        return run
+    anchors = fitting_anchors(files, run)
+    if isinstance(anchors, NoAnchors):
+        return run
+    cases, plain = anchors.heldout_cases, scales().get(run.task.id)
+    low = anchors.random.mean(cases)
+    high = anchors.expert.mean(cases) if anchors.expert else plain.high if plain else None
+    if high is None or high <= low:
+        return run
+    scale = TaskScale(low=low, high=high, draws=1)
+    return run.model_copy(update={"task": run.task.model_copy(update={"scale": scale})})
+
+
 def _mismatch(anchors: TaskAnchors, run: RunRecord) -> str:
-    compared = {*anchors.fingerprint, *(("variant",) if run.options.variant == "shifted" else ())}
+    compared = {*anchors.fingerprint, *(("variant",) if run.options.variant == SHIFTED else ())}
     measured = {name: run.ids.fingerprint[name] for name in compared if name in run.ids.fingerprint}
     if "variant" in compared and anchors.fingerprint.get("variant") != measured.get("variant"):
-        return OWN_ANCHORS
+        return MEASURE_SHIFTED
     if unequal := differences(anchors.fingerprint, measured):
-        return "the stored anchors differ: " + "; ".join(unequal)
+        return f"the stored anchors differ: {'; '.join(unequal)}; {MEASURE}"
     if anchors.heldout_cases < run.options.heldout_cases:
-        return f"the stored anchors have {anchors.heldout_cases} cases, not {run.options.heldout_cases}"
+        return f"the stored anchors have {anchors.heldout_cases} cases, not {run.options.heldout_cases}; {MEASURE}"
     return ""
 
 

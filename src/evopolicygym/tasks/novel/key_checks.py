@@ -32,6 +32,7 @@ from evopolicygym.tasks.novel.generate import (
     task_parts,
     world_key,
 )
+from evopolicygym.tasks.novel.measure import margin_problem
 from evopolicygym.tasks.novel.world import World
 
 CHECKED: Final = "check"  # the part of a file of results that has key checks; `benchmarks/novel.py` adds others
@@ -57,7 +58,11 @@ class KeyCheck:
 
     @property
     def is_current(self) -> bool:
-        return self.task in novel() and self.version == family_version(task_parts(self.task)[0])
+        """Whether the same would be found today: the version is that of the generator, and the margin holds."""
+        if self.task not in novel() or self.version != family_version(task_parts(self.task)[0]):
+            return False
+        last = {name: value for name, value in self.draws[-1].items() if name != "objection"} if self.draws else {}
+        return self.error is not None or margin_problem(**last) is None
 
     @property
     def searched(self) -> float:

@@ -19,7 +19,7 @@ SCREEN_CASES: Final = 4  # that every constant action is played on; the best few
 SCREENED: Final = 4
 # What "clearly beats" means, for all families: the expert's lead over the best trivial policy on the same cases.
 LEAST_ERRORS: Final = 4.0  # lead, in its standard errors
-LEAST_SPREADS: Final = 1.0  # lead, in standard deviations of what all trivial policies score
+LEAST_SPREADS: Final = 3.0  # lead, in standard deviations of what all trivial policies score
 MOST_SEARCHED: Final = 0.5  # share of the lead that a search may reach
 PICTURE: Final = 8  # side of the picture that a search sees, after averaging
 CODE_SPREAD: Final = 0.6180339887498949  # the golden ratio: multiples of it, modulo 1, lie far apart
@@ -54,16 +54,26 @@ class WorldMeasure:
 
     def objection(self) -> str | None:
         """Return why this world is not worth playing; None if it is."""
-        lead = self.high - self.low
-        if not lead > max(0.0, LEAST_ERRORS * self.lead_error):
-            return "the lead of the expert is not certain"
-        if lead < LEAST_SPREADS * self.spread:
-            return "the lead of the expert is small"
-        if _mean(self.search) > self.low + MOST_SEARCHED * lead:
-            return "a search comes close to the expert"
-        if len({value for returns in (*self.trivial.values(), self.search) for value in returns}) < 2:
+        problem = margin_problem(self.low, _mean(self.search), self.high, self.lead_error, self.spread)
+        if (
+            problem is None
+            and len({value for returns in (*self.trivial.values(), self.search) for value in returns}) < 2
+        ):
             return "rewards are flat"
-        return None
+        return problem
+
+
+def margin_problem(trivial: float, search: float, expert: float, error: float, spread: float) -> str | None:
+    """Return what the expert's lead lacks, given the means of three policies, the standard error of the lead, and the
+    spread of trivial policies; None if nothing."""
+    lead = expert - trivial
+    if not lead > max(0.0, LEAST_ERRORS * error):
+        return "the lead of the expert is not certain"
+    if lead < LEAST_SPREADS * spread:
+        return "the lead of the expert is small"
+    if search > trivial + MOST_SEARCHED * lead:
+        return "a search comes close to the expert"
+    return None
 
 
 def measure_world(world: World, seeds: Iterable[int], search_seeds: Iterable[int]) -> WorldMeasure:

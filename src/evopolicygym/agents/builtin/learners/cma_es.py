@@ -23,8 +23,11 @@ class CovarianceMatrixAdaptation:
     adapts = True
 
     def __init__(self, size: int, seed: int, population: int = 16) -> None:
-        options = {"seed": seed + 1, "verbose": -9, "verb_log": 0, "verb_disp": 0}  # cma takes seed 0 as the clock
-        options |= {"popsize": population, "CMA_diagonal": size > MANY_NUMBERS}
+        random = np.random.default_rng(seed)
+        options: dict[str, Any] = {"popsize": population, "CMA_diagonal": size > MANY_NUMBERS}
+        # Its own random numbers, since environments may draw from numpy's global ones; nan keeps it from seeding those.
+        options |= {"randn": lambda *shape: random.standard_normal(shape), "seed": np.nan}
+        options |= {"verbose": -9, "verb_log": 0, "verb_disp": 0}
         self._strategy: Any = cma.CMAEvolutionStrategy(np.zeros(size), SIGMA, options)
 
     @property

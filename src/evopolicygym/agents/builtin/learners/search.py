@@ -90,7 +90,6 @@ def search(
         if state.generation == 1:
             state.cases = max(least_cases, cases_for(np.where(np.isfinite(returns), returns, WORST)))
         count(state, played, method.adapts)
-        print(f"generation {state.generation - 1}: best {means.max():.6g}, median {np.median(means):.6g}", flush=True)
         yield actor_of(shape, method.centre, state.moments.normalisation())
 
 

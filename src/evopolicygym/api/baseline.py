@@ -1,0 +1,103 @@
+"""Train baselines with direct access to the simulator, and measure their learning curves."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from evopolicygym.api.evaluate import SeedsName, checked_jobs, member
+from evopolicygym.errors import UserError
+
+if TYPE_CHECKING:
+    from evopolicygym.baselines.curve import CurvePlan, CurveProgress
+    from evopolicygym.baselines.trainer import Trainer
+    from evopolicygym.reference.curves import CurveRecord
+
+VALIDATION_CASES: Final = 16
+HELDOUT_CASES: Final = 32
+
+
+def baseline_curve(
+    task: str,
+    algorithm: str,
+    *,
+    steps: int = 100_000,
+    seed: int = 0,
+    hidden: int = 0,
+    folder: str | os.PathLike[str] = "baselines",
+    seeds: SeedsName = "paper",
+    seal_key: str | os.PathLike[str] | None = None,
+    validation_cases: int = VALIDATION_CASES,
+    heldout_cases: int = HELDOUT_CASES,
+    jobs: int | None = None,
+    progress: Callable[[CurveProgress], object] | None = None,
+) -> CurveRecord:
+    """Train one algorithm on the train cases of a task, and measure checkpoints on its hidden cases.
+
+    Args:
+        task: What ``load_task`` takes.
+        algorithm: ``random-search``, ``ars``, ``openes``, ``ga`` or ``cma-es``.
+        steps: Environment steps to train for.
+        seed: Of the learner. The same seed gives the same curve, to the bit.
+        hidden: Units of a hidden layer; 0 trains a linear policy.
+        folder: Where the record and the state of the training are written. The same call continues a training that was
+            interrupted, and returns a complete one as it is.
+        seeds, seal_key: Which cases, as in ``evaluate``.
+        validation_cases, heldout_cases: How many hidden cases every checkpoint plays.
+        jobs: Processes that play episodes (default: the cores of this machine). The result does not depend on it.
+        progress: Called with a ``CurveProgress`` every few seconds.
+
+    Returns:
+        The record: ``points``, ``score``, ``selected()``; on disk ``FOLDER/TASK__ALGORITHM__sSEED.curve.json``.
+
+    Raises:
+        UserError: An argument is wrong, or the folder holds the record of another training.
+    """
+    from evopolicygym.baselines.curve import CurvePlan, train_curve
+    from evopolicygym.baselines.trainer import SearchTrainer
+    from evopolicygym.execution.engine import LocalEngine
+    from evopolicygym.runs.locks import CaseSet, hidden_cases_lock
+    from evopolicygym.runs.settings import RunSettings, Seeds
+    from evopolicygym.tasks.registry import find_task
+
+    _check(algorithm, steps, seed, hidden)
+    settings = RunSettings.make(
+        task=task, seeds=member(Seeds, seeds, "seeds"), seal_key=Path(seal_key) if seal_key else None
+    )
+    found, splits, count = settings.seen(find_task(task)), settings.splits(), checked_jobs(jobs)
+    command = f"evopolicygym baseline curve {task} --algo {algorithm} --steps {steps} --first-seed {seed} --seeds 1"
+    command += f" --hidden {hidden}" if hidden else ""
+    plan = CurvePlan(found, splits, algorithm, seed, steps, validation_cases, heldout_cases, command)
+    target = record_file(Path(folder), plan)
+    target.parent.mkdir(parents=True, exist_ok=True)
+
+    def start(state: Path) -> Trainer:
+        return SearchTrainer(algorithm, found, splits, seed, count, state, hidden)
+
+    def hidden_cases() -> AbstractContextManager[None]:
+        remedy = "Ctrl-C ends this; the same command continues it."
+        return hidden_cases_lock(CaseSet(found.id, splits.id), f"baseline {algorithm}", remedy)
+
+    with LocalEngine(found, count) as engine:
+        return train_curve(plan, target, start, engine, progress or (lambda _: None), hidden_cases)
+
+
+def record_file(folder: Path, plan: CurvePlan) -> Path:
+    """Return the path of a training's record."""
+    from evopolicygym.reference.curves import SUFFIX
+
+    name = plan.task.id.replace("/", "-").replace(":", "-")
+    return folder / f"{name}__{plan.algorithm}__s{plan.seed}{SUFFIX}"
+
+
+def _check(algorithm: str, steps: int, seed: int, hidden: int) -> None:
+    from evopolicygym.agents.builtin.learners.methods import METHODS
+
+    if algorithm not in METHODS:
+        raise UserError(f"algorithm is {algorithm!r}", f"Choose one of {', '.join(METHODS)}.")
+    for name, value, least in (("steps", steps, 1), ("seed", seed, 0), ("hidden", hidden, 0)):
+        if value < least:
+            raise UserError(f"{name} is {value}", f"It is at least {least}.")

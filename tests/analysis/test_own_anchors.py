@@ -1,0 +1,107 @@
+"""Anchors that a user measures: kept in one place, found for the runs that they fit, refused for all others."""
+
+from __future__ import annotations
+
+import pytest
+from synthetic_records import synthetic_run
+
+from evopolicygym.analysis.leaderboard.build import leaderboard
+from evopolicygym.api.statistics import anchor_files
+from evopolicygym.api.tasks import measure_anchors
+from evopolicygym.errors import UserError
+from evopolicygym.reference.anchors import (
+    Anchor,
+    AnchorFile,
+    TaskAnchors,
+    dump,
+    own_anchors,
+    own_anchors_path,
+    scales,
+    stored_anchors,
+)
+from evopolicygym.tasks.sealing import create_key
+
+REACHER = "core16/reacher"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("EVOPOLICYGYM_ANCHORS", str(tmp_path / "anchors"))
+    return tmp_path / "anchors"
+
+
+def file_of(task: str, expert: float | None = None, **facts: str) -> AnchorFile:
+    trivial = {name: Anchor(returns=[[0.0, 2.0], [1.0, 1.0]]) for name in ("random", "zero", "constant", "starter")}
+    upper = None if expert is None else Anchor(returns=[[expert, expert]])
+    anchors = TaskAnchors(fingerprint={"task": task, **facts}, heldout_cases=2, train_cases=1, expert=upper, **trivial)
+    return AnchorFile(schema_version=1, command="", splits_id="s", tasks={task: anchors})
+
+
+def test_a_shifted_task_is_measured_and_found(tmp_path, folder):
+    """Runs under the key get the random policy, a scale and a best trivial policy; runs under another key do not."""
+    create_key(tmp_path / "seal.key")
+    made = measure_anchors(REACHER, variant="shifted", seal_key=tmp_path / "seal.key", heldout_cases=2, jobs=2)
+    assert made.file.parent == folder and made.means()["random"] < made.means()["zero"]
+    shift = made.anchors.fingerprint["variant"]
+    options = {"variant": "shifted"}
+    runs = [
+        synthetic_run((-4.0, -5.0), REACHER, splits=made.splits_id, facts=made.anchors.fingerprint, options=options),
+        synthetic_run(
+            (-4.0, -5.0), REACHER, splits=made.splits_id, options=options,
+            facts=made.anchors.fingerprint | {"variant": shift | {"key": "other"}},
+        ),
+    ]  # fmt: skip
+    mine, other = (leaderboard([run], anchor_files((), [run]), draws=100).boards[0].tasks[0] for run in runs)
+    assert [row.entrant for row in mine.rows] == ["codex m", "random policy"] and mine.rows[0].beats_trivial
+    random = made.means()["random"]
+    assert mine.rows[0].normalised == pytest.approx((-4.5 - random) / (scales()[REACHER].high - random))
+    assert mine.rows[1].normalised == pytest.approx(0.0)
+    assert "each key of a shifted task has its own" in (other.no_anchors or "")
+    assert [row.normalised for row in other.rows] == [None]
+
+
+def test_tasks_of_ones_own_have_a_scale_with_an_expert():
+    runs = [synthetic_run((4.0, 4.0), task) for task in ("mine/a", "mine/b", "mine/c")]
+    files = [file_of("mine/a", expert=5.0), file_of("mine/b", expert=7.0), file_of("mine/c")]
+    (board,) = leaderboard(runs, files, draws=100).boards
+    normalised = {table.task: table.rows[0].normalised for table in board.tasks}
+    assert normalised == {"mine/a": pytest.approx(0.75), "mine/b": pytest.approx(0.5), "mine/c": None}
+    (aggregate,) = board.aggregates
+    assert (aggregate.name, aggregate.tasks) == ("other tasks", 2)
+    assert aggregate.standings[0].normalised.value == pytest.approx(0.625)
+
+
+def test_files_that_do_not_fit_are_refused(tmp_path, folder):
+    plain = synthetic_run()
+    shift = {"name": "shifted", "key": "k", "shift": "s"}
+    shifted = synthetic_run(options={"variant": "shifted"}, facts={"variant": shift})
+    foreign = tmp_path / "foreign.json"
+    foreign.write_text(dump(file_of("core16/acrobot", splits="elsewhere")))
+    for run, reason in ((plain, "splits"), (shifted, "each key"), (synthetic_run(task="core16/ant"), "core16/ant")):
+        with pytest.raises(UserError, match=rf"foreign.json fit none of the runs: .*{reason}"):
+            anchor_files([foreign], [run])
+    foreign.write_text(dump(file_of("core16/acrobot")))
+    assert anchor_files([foreign], [plain, shifted])[0].tasks.keys() == {"core16/acrobot"}
+    foreign.write_text(dump(file_of("core16/acrobot")).replace("[0.0,2.0]", "[0.0]"))
+    with pytest.raises(UserError, match=r"foreign.json is not a file of anchors.*2 finite returns"):
+        anchor_files([foreign], [plain])
+    folder.mkdir()
+    own_anchors_path("x", {}).write_text(dump(file_of("x")))
+    assert [list(file.tasks) for file in own_anchors()] == [["x"]]
+    (folder / "broken.json").write_text("{}")
+    with pytest.raises(UserError, match=r"broken.json is not a file of anchors"):
+        anchor_files((), [plain])
+
+
+def test_measuring_is_refused_before_anything_is_played(tmp_path):
+    with pytest.raises(UserError, match="returns of the plain one"):
+        measure_anchors(REACHER, variant="disguised")
+    with pytest.raises(UserError, match=r"no policy.py in"):
+        measure_anchors(REACHER, seeds="paper", expert=tmp_path)
+    with pytest.raises(UserError, match="has no shifted variant"):
+        measure_anchors("CartPole-v1", variant="shifted")
+    other = tmp_path / "other.json"
+    other.write_text(dump(stored_anchors()))
+    create_key(tmp_path / "seal.key")
+    with pytest.raises(UserError, match="has anchors of other cases"):
+        measure_anchors(REACHER, seal_key=tmp_path / "seal.key", output=other)
