@@ -105,6 +105,11 @@ def run(
     prices: Annotated[
         Path | None, typer.Option(help="File with prices of models (see `evopolicygym docs agents`).")
     ] = None,
+    replay_model: Annotated[
+        Path | None,
+        typer.Option(help="Run whose recorded calls answer in place of the model; no key is needed."),
+    ] = None,
+    replay_speed: Annotated[float, typer.Option(help="How many times faster than recorded the replay answers.")] = 1.0,
     seeds: SeedsChoice = Seeds.SEALED,
     seal_key: SealKey = None,
     budget: Annotated[int | None, typer.Option(help="Train episodes that the agent may use (default 128).")] = None,

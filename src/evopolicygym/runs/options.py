@@ -41,6 +41,8 @@ AGENT_OPTIONS: Final = {
     "max_retries": "retries",
     "max_silence": "silent_minutes",
     "prices": "prices",
+    "replay_model": "replay",
+    "replay_speed": "replay_speed",
 }
 RUN_OPTIONS: Final = frozenset(RunSettings.model_fields) - {"task", "agent", "validate_when"}
 
@@ -61,6 +63,7 @@ def agent_settings(
         "options": dict(values["options"] or {}),
         "headers": dict(values["headers"] or {}),
         "ca_file": _resolved(values["ca_file"]),
+        "replay": _resolved(values["replay"]),
         "variables": words(values["variables"], "agent_env"),
         "hosts": words(values["hosts"], "agent_hosts"),
         "shown": [Path(path).resolve() for path in values["shown"] or ()],
