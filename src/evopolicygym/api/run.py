@@ -87,7 +87,7 @@ def run(
     max_silence: float | None = 60.0,
     prices: PathLike | None = None,
     replay_model: PathLike | None = None,
-    replay_speed: float = 1.0,
+    replay_speed: float | None = None,
     jobs: int | None = None,
     engine: EngineChoice = "local",
     ray_address: str | None = None,
@@ -126,7 +126,7 @@ def run(
             last in minutes.
         prices: A price file of your own.
         replay_model, replay_speed: A run whose recorded calls answer in place of the model, and how many times faster
-            than they were.
+            than they were (default 1).
         jobs, engine, ray_address: Episodes at a time, and where: ``local`` or ``ray``.
         progress: Called with a ``RunProgress`` whenever it changes, from a thread of its own.
         notice: Called with each warning (default: ``warnings.warn``), also when the agent failed: with its last error

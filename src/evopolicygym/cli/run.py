@@ -109,7 +109,9 @@ def run(
         Path | None,
         typer.Option(help="Run whose recorded calls answer in place of the model; no key is needed."),
     ] = None,
-    replay_speed: Annotated[float, typer.Option(help="How many times faster than recorded the replay answers.")] = 1.0,
+    replay_speed: Annotated[
+        float | None, typer.Option(help="How many times faster than recorded the replay answers (default 1).")
+    ] = None,
     seeds: SeedsChoice = Seeds.SEALED,
     seal_key: SealKey = None,
     budget: Annotated[int | None, typer.Option(help="Train episodes that the agent may use (default 128).")] = None,

@@ -171,7 +171,9 @@ def open_gateway(
     token = new_token()
     headers = {f"header {name}": value for name, value in header_values(settings).items()}
     hidden = {**secrets, **headers, TOKEN: token}
-    replay = ReplayUpstream(settings.replay, paths.root, hidden, settings.replay_speed) if settings.replay else None
+    replay = (
+        ReplayUpstream(settings.replay, paths.root, hidden, settings.replay_speed or 1.0) if settings.replay else None
+    )
     store = ExchangeStore(paths.root, hidden)
     servers = [route.server for route in routes]
     try:
