@@ -167,7 +167,7 @@ def open_gateway(
     """Start the gateway of a run. ``secrets`` are kept out of the recording of its calls."""
     limits = CallLimits(settings.tokens, settings.dollars, settings.requests)
     meter = ModelMeter(limits, prices, _calls_file(paths))
-    patience = Patience(0.0 if settings.replay else 60 * settings.patience_minutes, waits)
+    patience = Patience(0.0) if settings.replay else Patience(60 * settings.patience_minutes, waits)
     token = new_token()
     headers = {f"header {name}": value for name, value in header_values(settings).items()}
     hidden = {**secrets, **headers, TOKEN: token}
