@@ -41,6 +41,7 @@ from evopolicygym.runs.open_run import OpenRun, resume_settings
 from evopolicygym.runs.options import agent_settings, given_settings
 from evopolicygym.runs.run_status import has_outcome, read_state, recorded_settings
 from evopolicygym.runs.settings import CORES, MAY_DIFFER, AgentSettings, EngineName, IsolationChoice, RunSettings, Seeds
+from evopolicygym.runs.shell_variables import shell_note
 from evopolicygym.runs.trust import granted_command, granted_options, is_signed_here
 from evopolicygym.sandbox.agent.agent_sandbox import NetworkAccess
 from evopolicygym.tasks.registry import absolute_name
@@ -178,6 +179,8 @@ def _progress(run: OpenRun, setup: AgentSetup, root: Path) -> Iterator[None]:
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, _stop, number, root)
     stderr.print(f"{root}: {setup.client.name} plays {run.judge.context.task.id}")
+    if note := shell_note(setup.settings):
+        stderr.print(note)
     if run.notice:
         stderr.print(run.notice)
     for path in setup.files_shown_alone(run.paths):

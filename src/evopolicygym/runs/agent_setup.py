@@ -43,6 +43,7 @@ from evopolicygym.runs.agent_gateway import (
 from evopolicygym.runs.agent_process import AgentCommand, AgentRunner, CliAgent, JsonLinesAgent
 from evopolicygym.runs.install_paths import InstallPaths, find_install_paths, node_interpreter
 from evopolicygym.runs.settings import AgentSettings
+from evopolicygym.runs.shell_variables import check_shell
 from evopolicygym.sandbox.agent.agent_sandbox import AgentLevel, AgentPython, AgentSandbox, NetworkAccess, make_python
 from evopolicygym.sandbox.agent.allow_list import parse
 from evopolicygym.sandbox.agent.levels import agent_isolation, best_level
@@ -65,10 +66,12 @@ def set_up_agent(settings: AgentSettings) -> AgentSetup:
         program = client.program if os.path.isabs(client.program) else None
         _check_reachable(client, settings)
         check_replay(client, settings)
+        check_shell(client, settings)
         return AgentSetup(settings, client, best_level(settings.levels), program, None)
     client = definitions.load(settings.name)
     _check_reachable(client, settings)
     check_replay(client, settings)
+    check_shell(client, settings)
     _check_hosts(client.hosts)
     ready = readiness.check(client, {**os.environ, **client_keys(client, settings)}, Path.home())
     if ready.missing:
