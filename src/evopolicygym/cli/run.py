@@ -19,7 +19,9 @@ from evopolicygym.cli.options import TASK_HELP
 from evopolicygym.cli.output import stderr
 from evopolicygym.cli.play_options import (
     LEVELS,
+    Budget,
     Feedback,
+    HeldoutCases,
     LocalJobs,
     MaxCandidates,
     OwnModelsRule,
@@ -28,12 +30,13 @@ from evopolicygym.cli.play_options import (
     SealKey,
     SeedsChoice,
     Text,
+    ValidationCases,
     VariantChoice,
+    VideoChoice,
 )
 from evopolicygym.cli.run_text import check_outcome, is_without_score, show_outcome, watch_run
 from evopolicygym.errors import RunSuspended, UserError
 from evopolicygym.execution.slots import check_jobs
-from evopolicygym.judge.judge import Videos
 from evopolicygym.run_paths import RunPaths
 from evopolicygym.runs.agent_setup import AgentSetup, set_up_agent
 from evopolicygym.runs.install_paths import resolve_command
@@ -115,14 +118,10 @@ def run(
     ] = None,
     seeds: SeedsChoice = Seeds.SEALED,
     seal_key: SealKey = None,
-    budget: Annotated[int | None, typer.Option(help="Train episodes that the agent may use (default 128).")] = None,
-    validation_cases: Annotated[
-        int | None, typer.Option(help="Hidden cases that select a checkpoint (default 16).")
-    ] = None,
-    heldout_cases: Annotated[
-        int | None, typer.Option(help="Hidden cases that measure the selected checkpoint (default 32).")
-    ] = None,
-    video: Annotated[Videos | None, typer.Option(help="Train episodes to record as video (default none).")] = None,
+    budget: Budget = None,
+    validation_cases: ValidationCases = None,
+    heldout_cases: HeldoutCases = None,
+    video: VideoChoice = None,
     stock: Annotated[
         bool, typer.Option("--stock", help="Play stock environments instead of the bit-exact fast ones.")
     ] = False,
