@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from command_server import COMMAND as COMMAND
 from command_server import run_command, start_command
 from conftest import policy_source, write_policy
 from evopolicygym.tasks.registry import is_installed_task
