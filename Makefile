@@ -54,6 +54,7 @@ bench: $(READY)
 	$(BIN)/python benchmarks/cluster.py
 	$(BIN)/python benchmarks/leaderboard.py
 	$(BIN)/python benchmarks/baseline_environments.py
+	$(BIN)/python benchmarks/recording.py
 
 # Measured coverage of the intervals, for docs/statistics.md.
 coverage: $(READY)
