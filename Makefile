@@ -2,12 +2,14 @@
 # is installed they use it, which takes seconds instead of minutes.
 PYTHON ?= python3
 VENV := .venv
+RL := .venv-rl
+TORCH ?= torch==2.13.0+cpu --extra-index-url https://download.pytorch.org/whl/cpu
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 UV := $(shell command -v uv)
 CHECK_PYTHON := $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "EvoPolicyGym needs Python 3.11 or newer; set PYTHON=")'
 
-.PHONY: setup demo test check lint prove certify bench coverage coverage-report wheel lock clean
+.PHONY: setup demo test check lint prove prove-rl certify bench coverage coverage-report wheel lock clean
 
 # The virtual environment alone. Every other target does this first.
 setup: $(READY)
@@ -32,6 +34,11 @@ lint: $(READY)
 # and of the judge: random kills, eight runs at once, hostile requests, memory (figures: docs/reliability.md).
 prove: $(READY)
 	$(BIN)/pytest -n 2 --dist worksteal -m slow --timeout 3600
+	$(MAKE) prove-rl
+
+# The same for learners that need torch, in an environment of their own: torch takes minutes to install.
+prove-rl: $(RL)/.ready
+	$(RL)/bin/pytest -n 2 --dist worksteal -m slow --timeout 3600 tests/baselines/test_rl.py
 
 # The large certificate of the fast environments: hundreds of episodes of each, compared bit for bit with stock.
 certify: $(READY)
@@ -46,6 +53,8 @@ bench: $(READY)
 	$(BIN)/python benchmarks/suite.py
 	$(BIN)/python benchmarks/cluster.py
 	$(BIN)/python benchmarks/leaderboard.py
+	$(BIN)/python benchmarks/baseline_environments.py
+	$(BIN)/python benchmarks/recording.py
 
 # Measured coverage of the intervals, for docs/statistics.md.
 coverage: $(READY)
@@ -84,5 +93,14 @@ $(READY): pyproject.toml requirements.lock
 	@touch $(READY)
 endif
 
+$(RL)/.ready: pyproject.toml requirements.lock
+	@$(CHECK_PYTHON)
+	@echo "setting up $(RL) with torch (once, some minutes)"
+	@$(PYTHON) -m venv $(RL)
+	@$(RL)/bin/pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements.lock
+	@$(RL)/bin/pip install --quiet --disable-pip-version-check $(TORCH)
+	@$(RL)/bin/pip install --quiet --disable-pip-version-check --no-build-isolation --editable '.[rl]'
+	@touch $(RL)/.ready
+
 clean:
-	rm -rf $(VENV) dist build
+	rm -rf $(VENV) $(RL) dist build

@@ -26,7 +26,8 @@ ROOT = Path(__file__).parents[1]
 SUITE = ROOT / "suites" / "baselines.toml"
 COMMAND = [sys.executable, "-m", "evopolicygym.cli.main"]
 TIME_IS_OVER = 3
-ALGORITHMS = ("cma-es", "ars")
+ALGORITHMS = ("cma-es", "ars")  # with the extra rl also: --agent ppo --agent sac --agent dqn
+CHOICES = ("four-rooms", "key-corridor", "obstructed-maze", "door-key", "acrobot")  # tasks with discrete actions
 # A step costs less than 0.3 ms of one core (suites/costs.toml); the cheapest ones first.
 CHEAP_TASKS = tuple(
     f"core16/{name}"
@@ -85,6 +86,7 @@ def train_curves(options: argparse.Namespace) -> int:
         for seed in range(options.seeds)
         for algorithm in options.agent or ALGORITHMS
         for task in options.task or CHEAP_TASKS
+        if algorithm not in ("sac", "dqn") or (algorithm == "dqn") == task.endswith(CHOICES)
     ]
 
     def train(curve: tuple[str, str, int]) -> int:

@@ -1,6 +1,7 @@
 """Measure what `suite estimate` knows of generated tasks, and write it into src/evopolicygym/suites/costs.toml.
 
     python benchmarks/novel_costs.py
+    python benchmarks/novel_costs.py --draws-only    # after more keys were checked
 
 Steps and their time are means over a few keys. The fastest of some short episodes counts, so that a busy machine does
 little harm. The time for drawing a task is that of the checked keys in benchmarks/novel.json.
@@ -8,7 +9,10 @@ little harm. The time for drawing a task is that of the checked keys in benchmar
 
 from __future__ import annotations
 
+import argparse
 import tempfile
+import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from statistics import mean
 
@@ -45,15 +49,27 @@ def step_us(task: Task, folder: Path) -> float:
     return min(1e6 * result.rollout_s / result.length for result in results)
 
 
+def measured(folder: Path) -> Iterator[tuple[str, float, float]]:
+    """Yield name, steps and time of a step of every generated task."""
+    (folder / "policy.py").write_text(CONSTANT)
+    for name, task in novel().items():
+        drawn = [drawn_task(task, number) for number in KEYS]
+        yield name, mean(each.horizon for each in drawn), mean(step_us(each, folder) for each in drawn)
+
+
+def stored() -> Iterator[tuple[str, float, float]]:
+    for name, cost in tomllib.loads(COSTS.read_text())["drawn"].items():
+        yield name, cost["steps"], cost["step_us"]
+
+
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--draws-only", action="store_true", help="measure no steps; renew the time for drawing")
+    options = parser.parse_args()
     draw_s = {summary.task: summary.cpu_s for summary in summarise(read_checks(CHECKS).values())}
     lines = []
     with tempfile.TemporaryDirectory() as place:
-        folder = Path(place)
-        (folder / "policy.py").write_text(CONSTANT)
-        for name, task in novel().items():
-            drawn = [drawn_task(task, number) for number in KEYS]
-            steps, time_us = mean(each.horizon for each in drawn), mean(step_us(each, folder) for each in drawn)
+        for name, steps, time_us in stored() if options.draws_only else measured(Path(place)):
             cost = f"steps = {steps:.0f}, step_us = {time_us:.0f}, draw_s = {draw_s.get(name, 0.0):.1f}"
             lines.append(f'"{name}" = {{ {cost} }}\n')
             print(lines[-1], end="", flush=True)

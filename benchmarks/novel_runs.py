@@ -198,7 +198,7 @@ def learning_figure(runs: list[RunRecord], path: Path) -> None:
         panel.axhline(0.0, color="0.7", linewidth=0.8)
     figure.supxlabel("train episodes")
     figure.supylabel("best validation score so far (0 best trivial, 1 expert)")
-    panels.flat[0].legend()
+    figure.legend(*panels.flat[0].get_legend_handles_labels(), loc="outside upper center", ncols=len(AGENTS))
     figure.savefig(path, dpi=90)
 
 

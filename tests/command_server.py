@@ -9,15 +9,18 @@ from __future__ import annotations
 import atexit
 import json
 import os
+import select
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import IO, Any, NoReturn
+from typing import Any, NoReturn
 
 # Variables that Python or a library may read while it starts. If one of them differs, the command is started anew.
 READ_AT_START = (
@@ -54,28 +57,62 @@ class CommandServer:
         mine, other = ({name: value for name, value in one.items() if name.startswith(early)} for one in both)
         return mine == other
 
-    def run(
-        self,
-        words: Sequence[str],
-        environment: Mapping[str, str],
-        folder: str,
-        outputs: tuple[IO[bytes], IO[bytes]],
-        timeout: float,
-    ) -> int:
-        """Run a command and return its exit code, negative if a signal killed it."""
-        job = json.dumps({"words": list(words), "environment": dict(environment), "folder": folder}).encode()
-        with socket.socket(socket.AF_UNIX) as connection:
-            connection.connect(self.address)
-            socket.send_fds(connection, [len(job).to_bytes(8, "big")], [file.fileno() for file in outputs])
-            connection.sendall(job)
-            with connection.makefile("rb") as replies:
-                child = int(replies.readline())
-                connection.settimeout(timeout)
-                try:
-                    return int(replies.readline())
-                except TimeoutError:
-                    os.kill(child, signal.SIGKILL)
-                    raise
+
+class ForkedCommand:
+    """A command in a fork of the server, with the methods of ``subprocess.Popen`` that tests use. It is not a child of
+    the test: what waits for it in the server reports its exit code."""
+
+    def __init__(
+        self, server: CommandServer, words: Sequence[str], environment: Mapping[str, str], folder: str
+    ) -> None:
+        job = {"words": list(words), "environment": dict(environment), "folder": folder}
+        text, pipes = json.dumps(job).encode(), [os.pipe(), os.pipe()]
+        self.stdout, self.stderr = (open(reader, encoding="utf-8") for reader, _ in pipes)
+        self._connection = socket.socket(socket.AF_UNIX)
+        self._connection.connect(server.address)
+        writers = [writer for _, writer in pipes]
+        socket.send_fds(self._connection, [len(text).to_bytes(8, "big")], writers)
+        for writer in writers:
+            os.close(writer)
+        self._connection.sendall(text)
+        self._replies = self._connection.makefile("rb")
+        self.pid = int(self._replies.readline())
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        with suppress(subprocess.TimeoutExpired):
+            return self.wait(0)
+        return None
+
+    def wait(self, timeout: float | None = None) -> int:
+        if self.returncode is None:
+            if not select.select([self._connection], [], [], timeout)[0]:
+                raise subprocess.TimeoutExpired("evopolicygym", timeout or 0.0)
+            self.returncode = int(self._replies.readline() or -signal.SIGKILL)
+            self._replies.close()
+            self._connection.close()
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+    def communicate(self, timeout: float | None = None) -> tuple[str, str]:
+        """Read both outputs to their ends, and wait."""
+        with ThreadPoolExecutor(2) as readers:
+            texts = [readers.submit(file.read) for file in (self.stdout, self.stderr)]
+            try:
+                self.wait(timeout)
+            except subprocess.TimeoutExpired:
+                self.kill()
+                raise
+            return texts[0].result(), texts[1].result()
 
 
 @cache
@@ -97,13 +134,27 @@ def run_command(
         return subprocess.run(
             [*COMMAND, *argv], env=env, cwd=cwd, timeout=timeout, capture_output=True, text=True, **options
         )
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        code = _server().run(argv, environment, os.fspath(cwd or os.getcwd()), (out, err), timeout)
-        texts = []
-        for file in (out, err):
-            file.seek(0)
-            texts.append(file.read().decode().replace("\r\n", "\n"))
-    return subprocess.CompletedProcess([*COMMAND, *argv], code, *texts)
+    forked = ForkedCommand(_server(), argv, environment, os.fspath(cwd or os.getcwd()))
+    with forked.stdout, forked.stderr:
+        return subprocess.CompletedProcess([*COMMAND, *argv], *_ended(forked, timeout))
+
+
+def _ended(forked: ForkedCommand, timeout: float) -> tuple[int, str, str]:
+    out, err = forked.communicate(timeout)
+    return forked.wait(), out, err
+
+
+def start_command(
+    *words: object, env: Mapping[str, str], prefix: Sequence[str] = ()
+) -> subprocess.Popen[str] | ForkedCommand:
+    """Start `evopolicygym` with these words and piped output, in a fork where that makes no difference. A program and
+    its arguments that start the command are its ``prefix``."""
+    argv = [str(word) for word in words]
+    if not prefix and _server().fits(env):
+        return ForkedCommand(_server(), argv, env, os.getcwd())
+    return subprocess.Popen(
+        [*prefix, *COMMAND, *argv], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
 
 
 def _serve(listening: socket.socket) -> None:
@@ -145,6 +196,9 @@ def _become(words: list[str], environment: dict[str, str], folder: str, outputs:
         for number, file in enumerate((os.open(os.devnull, os.O_RDONLY), *outputs)):
             os.dup2(file, number)
             os.close(file)
+        sys.stdin = sys.__stdin__ = open(0, encoding="utf-8", closefd=False)
+        sys.stdout = sys.__stdout__ = open(1, "w", encoding="utf-8", closefd=False)
+        sys.stderr = sys.__stderr__ = open(2, "w", 1, "utf-8", "backslashreplace", closefd=False)
         sys.path[0] = os.getcwd()
         sys.argv = [command_line.__file__, *words]
         signal.signal(signal.SIGINT, signal.default_int_handler)

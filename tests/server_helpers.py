@@ -14,7 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from command_server import COMMAND, run_command
+from command_server import COMMAND as COMMAND
+from command_server import run_command, start_command
 from conftest import policy_source, write_policy
 from evopolicygym.tasks.registry import is_installed_task
 
@@ -48,18 +49,14 @@ class Server:
         self, root: Path, *options: str, task: str = "toys:Toy-v0", as_user: bool = False, **environment: str
     ) -> None:
         self.root, self.options, self.task = root, options or SMALL, task
-        self.command = [sys.executable, str(AS_USER), *COMMAND] if as_user else COMMAND
+        self.as_user = as_user
         self.start(**environment)
 
     def start(self, **environment: str) -> Server:
         """Start the process, also after a kill. Environment variables are for this process alone."""
-        self.process = subprocess.Popen(
-            [*self.command, "serve", self.task, "--run", str(self.root), "--json", *self.options],
-            env=os.environ | environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        words = ("serve", self.task, "--run", str(self.root), "--json", *self.options)
+        prefix = [sys.executable, str(AS_USER)] if self.as_user else []
+        self.process = start_command(*words, env=os.environ | environment, prefix=prefix)
         assert self.process.stdout and self.process.stderr
         line = self.process.stdout.readline()
         self.api: str = json.loads(line)["api"] if line else ""

@@ -7,6 +7,7 @@ to an agent and never a verdict. Errors of a policy are results, not exceptions.
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Iterator, Mapping
 from typing import Final
 
@@ -74,6 +75,17 @@ class Fault(Exception):
     def __init__(self, message: str, permanent: bool = False) -> None:
         super().__init__(message)
         self.permanent = permanent
+
+
+def fault_text(error: Exception) -> str:
+    """Describe an error of the judge: a Fault in its own words, any other with its type and the line that raised it,
+    since no traceback is kept."""
+    if isinstance(error, Fault):
+        return str(error)
+    place, trace = "", error.__traceback__
+    while trace:
+        place, trace = f" ({os.path.basename(trace.tb_frame.f_code.co_filename)}:{trace.tb_lineno})", trace.tb_next
+    return f"{type(error).__name__}: {error}{place}"
 
 
 def is_permanent(error: BaseException) -> bool:

@@ -48,6 +48,7 @@ class ScriptedModel:
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
+    request_queue_size = 1024
     model: ScriptedModel
 
     def handle_error(self, request: Any, client_address: Any) -> None:
@@ -56,6 +57,7 @@ class _Server(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # a head and a body are two writes, and the second would wait 40 ms
     server: _Server
 
     def do_GET(self) -> None:

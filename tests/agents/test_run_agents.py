@@ -14,6 +14,10 @@ from preloaded_cli import PreloadedCli
 from run_helpers import KEY, run_agent, run_argv, run_to_record, run_until_time_limit, time_between_submissions
 from scripted_model import ScriptedModel
 
+from evopolicygym.agents import definitions
+from evopolicygym.errors import UserError
+from evopolicygym.runs.settings import AgentSettings
+from evopolicygym.runs.shell_variables import PROXIES, URL_VARIABLES, check_shell
 from process_helpers import wait_until
 from server_helpers import COMMAND, TOY, with_task
 
@@ -188,6 +192,25 @@ MISTAKES = [
     (("--agent", "tuner", "--option", "x=1"), "tuner has no option 'x'"),
     (("--agent", "model", "--model", "openai/x"), "no key: set OPENAI_API_KEY or ANTHROPIC_API_KEY"),
 ]
+
+
+def test_variables_of_the_shell_are_not_ignored(tmp_path, monkeypatch):
+    """A suite, and a run that is resumed, say where the model is asked; a proxy that is not used is refused."""
+    for name in (*PROXIES, *URL_VARIABLES.values()):
+        monkeypatch.delenv(name, raising=False)
+    settings = AgentSettings(name="model", model="openai/x")
+    client = definitions.load("model")
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    check_shell(client, settings)
+    monkeypatch.setenv("OPENAI_BASE_URL", "https://models.example.com/v1")
+    with pytest.raises(UserError, match=r"OPENAI_BASE_URL is https://models\.example\.com/v1"):
+        check_shell(client, settings)
+    check_shell(client, settings.model_copy(update={"base_url": "https://models.example.com/v1"}))
+    monkeypatch.delenv("OPENAI_BASE_URL")
+    monkeypatch.setenv("HTTPS_PROXY", "http://proxy.example.com:8080")
+    check_shell(client, settings)
+    with pytest.raises(UserError, match="HTTPS_PROXY is set, but model reaches its model without the gateway"):
+        check_shell(client, settings.model_copy(update={"gateway": False}))
 
 
 @pytest.fixture(scope="module")

@@ -16,6 +16,7 @@ from run_helpers import (
     KEY,
     MODELS,
     RealClientRun,
+    record_of,
     run_agent,
     run_command,
     run_until_time_limit,
@@ -210,6 +211,17 @@ def test_a_refused_api_key_suspends_the_run(name, tmp_path):
     assert done.returncode == 5 and "its key or login was refused" in done.stderr and "agent check" in done.stderr
     assert [turn["failure"] for turn in json.loads(done.stdout)["turns"]] == ["authentication"] * 3
     assert record["outcome"]["submission"] == 3 and record["budget"]["charged"] == 12
+
+
+def test_an_address_in_the_shell_is_used_and_named(tmp_path):
+    """As `claude` itself would: a company's key must not go to the vendor."""
+    with ScriptedModel() as model:
+        real = RealClientRun("claude", model)
+        options = ("--agent", "claude", "--model", "claude-scripted")
+        done = run_agent(tmp_path / "run", *options, **real.environment, ANTHROPIC_BASE_URL=model.url)
+    record = record_of(done)
+    assert record["outcome"]["submission"] == 3 and record["agent"]["settings"]["base_url"] == model.url
+    assert f"the model is asked at {model.url}, as ANTHROPIC_BASE_URL says" in done.stderr
 
 
 class Tireless:

@@ -41,6 +41,8 @@ def test_files_and_variables_of_a_program(tmp_path):
         run, "--agent", "command", "--agent-env", "MY_KEY", "--show", str(data), "--", str(program),
         MY_KEY=SECRET, OTHER="x",
     )  # fmt: skip
+    started = json.loads((run / "logs/agent/turn_001.prompt.json").read_text())
+    assert started["argv"] == [str(program)] and "Read AGENTS.md there first" in started["stdin"]
     assert record["budget"]["charged"] == 4 and record["outcome"]["kind"] == "scored"
     assert (run / "logs/agent/turn_001.out").read_text().endswith("hint [MY_KEY] False\n")
     assert record["agent"]["settings"]["variables"] == ["MY_KEY"]
@@ -179,9 +181,19 @@ def test_hosts_of_ones_own(tmp_path):
     record = run_to_record(
         tmp_path / "run", "--agent", "command", "--agent-host", "allowed.invalid", "--", "python3", "-c", look
     )
-    allowed, refused = (tmp_path / "run/logs/agent/turn_001.out").read_text().splitlines()
+    allowed, refused = (tmp_path / "run/logs/agent/turn_001.out").read_text().splitlines()[:2]
     assert "502" in allowed and "403" in refused
     assert record["agent"]["settings"]["hosts"] == ["allowed.invalid"]
+    failing = (
+        "--agent",
+        "command",
+        "--",
+        "python3",
+        "-c",
+        "import urllib.request as u; u.urlopen('https://no.invalid')",
+    )
+    done = run_agent(tmp_path / "failing", *failing)
+    assert done.returncode == 5 and "proxy refused no.invalid:443; --agent-host no.invalid:443 allows it" in done.stderr
 
 
 def test_a_program_that_fails_is_started_again(tmp_path):

@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from model_chats import APIS, ModelChat
 from run_folders import source, write_run
+from scripted_model import ScriptedModel
 
 from evopolicygym.agents.transcripts import read_transcript
 from evopolicygym.analysis.diagnostics import diagnose
 from evopolicygym.analysis.loading import open_run
-from evopolicygym.analysis.spending import effort_by_submission
+from evopolicygym.analysis.spending import TokenPrecision, effort_by_submission
+from evopolicygym.gateway.store import ExchangeStore
 from evopolicygym.run_record import load
 
 RECORDED = Path(__file__).parent / "transcripts"
@@ -171,3 +175,33 @@ def test_a_link_is_not_followed(tmp_path):
 def test_deep_nesting_breaks_nothing(tmp_path):
     deep = '{"input":' + "[" * 100_000 + "]" * 100_000 + "}\n"
     assert opened(tmp_path, [1], deep) == [None]
+
+
+@pytest.mark.parametrize("api", APIS)
+def test_recorded_calls_tell_it_for_every_client(api, tmp_path):
+    """Whatever the client prints: nothing here. Tokens are known by request, and files by what the tools were told."""
+    metered = {"fresh_input": 900, "cache_read": 100, "output": 50, "reasoning": 7}
+    usage = [{kind: n * many for kind, n in metered.items()} for many in (4, 7)]
+    root = a_run(tmp_path / "run", [(1, usage[0]), (3, usage[1])])
+    submitted: list[str] = []
+
+    def result(command: str) -> str:
+        if "submit.py 0-3" not in command:
+            return "done"
+        submitted.append(command)
+        return f"submit_{len(submitted):03}: ok\nremaining budget: {12 - 4 * len(submitted)} episodes"
+
+    with ScriptedModel() as model:
+        chat = ModelChat(model, api)
+        chat.prompt("Begin.", result)
+        chat.prompt("Continue.", result)
+    store = ExchangeStore(root, {})
+    for exchange in chat.exchanges:
+        store.append(replace(exchange, turn=1 if exchange.number <= 4 else 2))
+    store.close()
+    found = effort_by_submission(load(root), root)
+    assert {number: one.feedback_opened for number, one in found.items()} == FILES
+    assert {number: one.tokens_by for number, one in found.items()} == dict.fromkeys((1, 2, 3), TokenPrecision.REQUEST)
+    counts = {number: {kind: getattr(one.tokens, kind) for kind in metered} for number, one in found.items()}
+    expected = ((1, 3), (2, 4), (3, 3))
+    assert counts == {number: {kind: requests * n for kind, n in metered.items()} for number, requests in expected}

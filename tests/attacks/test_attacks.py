@@ -20,6 +20,7 @@ from evopolicygym.sandbox.policy.protocol import ErrorKind
 
 CORPUS = corpus()
 OLD_KERNELS: dict[str, tuple[Level, int]] = {"B with Landlock 1": (Level.B, 1), "B with Landlock 4": (Level.B, 4)}
+SLOW = "B with Landlock 4"  # between the oldest and this kernel's, which `make test` plays
 PLACES = {"A": (Level.A,), "B": (Level.B,), "none": (Level.NONE,), **OLD_KERNELS}
 PUBLIC_LIST = {f"{number:02}" for number in range(1, 65)} - {"12", "13", "55", "58", "63"}  # 12, 13, 63: test_snapshots
 
@@ -31,7 +32,8 @@ def everywhere() -> Iterator[object]:
 
 
 def _case(place: str, attack: Attack) -> object:
-    return pytest.param(place, attack, id=f"{place}-{attack.name}")
+    marks = [pytest.mark.slow] if place == SLOW else []
+    return pytest.param(place, attack, id=f"{place}-{attack.name}", marks=marks)
 
 
 @pytest.fixture(scope="session")
@@ -78,7 +80,7 @@ def test_the_control_finds_the_secret_in_the_judge(runner_at: Callable[[str], Ru
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="all of these tests already run as an ordinary user")
-@pytest.mark.parametrize("level", ["A", "B"])
+@pytest.mark.parametrize("level", ["A", pytest.param("B", marks=pytest.mark.slow)])
 def test_attacks_of_an_ordinary_user(level: str) -> None:
     command = [sys.executable, HERE / "as_user.py", sys.executable, HERE / "attack_runner.py", level]
     done = subprocess.run(command, capture_output=True, text=True)

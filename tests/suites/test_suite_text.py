@@ -109,6 +109,18 @@ def test_unknown_core_time_is_not_zero(tmp_path):
     assert estimate(planned, [row(status=SuiteRunStatus.SCORED)] * 2).total.core_hours == 0
 
 
+def test_core_time_of_generated_tasks_is_known_before_they_are_drawn(tmp_path):
+    """It grows with the repeats, less than twice: a task is drawn once for all of them."""
+    file = tmp_path / "some.toml"
+    file.write_text("tasks = 'novel'\n[agents.tuner]\n")
+    once, twice = (plan(Suite.read(file, [f"repeats={repeats}"])) for repeats in (1, 2))
+    first, second = (
+        estimate(planned, [row(status=SuiteRunStatus.WAITING)] * len(planned)) for planned in (once, twice)
+    )
+    assert not first.unmeasured
+    assert 0 < first.total.core_hours < second.total.core_hours < 2 * first.total.core_hours
+
+
 def test_a_log_must_be_a_plain_file(tmp_path):
     """The folder of a suite may come from other people: links in it are not followed."""
     (tmp_path / "logs").mkdir()

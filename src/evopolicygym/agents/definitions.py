@@ -63,12 +63,24 @@ class FailureRule(StrictModel):
 
 
 class Install(StrictModel):
-    """How to install a client. ``command`` installs the version that the definition was tested with."""
+    """How to install a client. ``command`` installs ``version``, which the definition was tested with. ``minimum`` is
+    the oldest version that has played a whole run; older ones are refused. ``modules``: what its Python must import."""
 
     command: str
     version: str
+    minimum: str = ""
     node: str = ""
     needs: str = ""
+    modules: tuple[str, ...] = ()
+
+
+class Login(StrictModel):
+    """Where a login file (one of ``credentials``) says when it expires, in milliseconds since 1970, and holds what the
+    client renews it with: paths in its JSON."""
+
+    file: str
+    expires: str
+    renewal: str = ""
 
 
 class Vendor(StrictModel):
@@ -111,6 +123,7 @@ class Client(StrictModel):
     defaults: dict[str, str] = {}
     keys: tuple[str, ...] = ()
     credentials: tuple[str, ...] = ()
+    login: Login | None = None
     hosts: tuple[str, ...] = ()
     context_file: str = "AGENTS.md"
     version: tuple[str, ...] = ("${program}", "--version")

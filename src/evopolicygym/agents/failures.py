@@ -77,6 +77,7 @@ PATTERNS: Final = (
 )
 
 
+COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
 # A session that the client cannot continue: "No previous sessions found", "Session abc not found".
 LOST_SESSION: Final = re.compile(
     r"\b(no|not|cannot|could not|failed|invalid|unknown)\b.{0,60}\b(sessions?|conversation|thread|rollout)\b"
@@ -98,4 +99,4 @@ def classify(error: str, otherwise: FailureKind = FailureKind.CLIENT) -> Failure
 
 def make_failure(kind: FailureKind, text: str) -> TurnFailure:
     """Return a failure with the end of its text, which is where most programs say what happened."""
-    return TurnFailure(kind, text.strip()[-MAX_FAILURE_CHARACTERS:])
+    return TurnFailure(kind, COLOUR.sub("", text).strip()[-MAX_FAILURE_CHARACTERS:])

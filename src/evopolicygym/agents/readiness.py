@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from evopolicygym.agents import templates
+from evopolicygym.agents import json_events, templates
 from evopolicygym.agents.definitions import Client
 
 PATIENCE_S: Final = 60.0
@@ -34,6 +37,7 @@ class Readiness:
     program: str | None
     version: str | None
     proven_version: str | None
+    minimum_version: str | None
     node: str | None
     node_needed: str | None
     key: str | None
@@ -67,8 +71,9 @@ def check(client: Client, environment: Mapping[str, str], home: Path) -> Readine
         key=key,
         resumes=client.can_resume,
         ships=client.ships,
-        missing=_missing(client, program, version, node, key),
-        remarks=_remarks(client, program, version, node),
+        minimum_version=(client.install.minimum or None) if client.install else None,
+        missing=[*_missing(client, program, version, node, key), *_expired(client, key, home, is_renewed=False)],
+        remarks=[*_remarks(client, program, version, node), *_expired(client, key, home, is_renewed=True)],
     )
 
 
@@ -90,10 +95,48 @@ def _missing(client: Client, program: str | None, version: str | None, node: str
     elif client.version and version is None:
         reason = _old_node(client, node) or (install.needs if install else "")
         missing.append(f"{program} does not start here: it does not print its version. {reason}".strip())
+    elif install and version and install.minimum and _numbers(version) < _numbers(install.minimum):
+        missing.append(
+            f"version {version} is too old: {install.minimum} or newer is needed. Install: {install.command}"
+        )
+    if install and program and (lacking := _lacking_modules(program, install.modules)):
+        missing.append(f"the Python of {program} lacks {', '.join(lacking)}. Install it there: {install.command}")
     if client.keys and key is None:
         login = f", or log in with {client.program} first" if client.credentials else ""
         missing.append(f"no key: set {' or '.join(client.keys)}{login}")
     return missing
+
+
+def _lacking_modules(program: str, modules: tuple[str, ...]) -> list[str]:
+    """Return the modules that the Python beside a program cannot find. It is not imported: that may take long."""
+    python = Path(program).resolve().parent / "python"
+    if not modules or not python.exists():
+        return []
+    code = "import importlib.util as u, sys; print(*(name for name in sys.argv[1:] if u.find_spec(name) is None))"
+    try:
+        done = subprocess.run(
+            [str(python), "-I", "-c", code, *modules], capture_output=True, text=True, timeout=PATIENCE_S, cwd="/"
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return []
+    return done.stdout.split() if done.returncode == 0 else []
+
+
+def _expired(client: Client, key: str | None, home: Path, is_renewed: bool) -> list[str]:
+    """Return a sentence about a login in use that has expired: one that the client can renew, or one that it cannot."""
+    login = client.login
+    if login is None or key != f"~/{login.file}":
+        return []
+    try:
+        facts = json.loads((home / login.file).read_bytes())
+    except (OSError, ValueError):
+        return [] if is_renewed else [f"{key} is not a login: log in with {client.program} again"]
+    until = next((value for value in json_events.values_at(facts, login.expires) if type(value) in (int, float)), None)
+    can_renew = bool(login.renewal and json_events.text_at(facts, login.renewal))
+    if until is None or until / 1000 > time.time() or can_renew is not is_renewed:
+        return []
+    since = f"the login in {key} expired on {datetime.fromtimestamp(until / 1000, UTC):%Y-%m-%d %H:%M} UTC"
+    return [f"{since}; {client.program} renews it by itself" if can_renew else f"{since}: log in with {client.program}"]
 
 
 def _remarks(client: Client, program: str | None, version: str | None, node: str | None) -> list[str]:

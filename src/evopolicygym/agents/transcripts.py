@@ -105,6 +105,8 @@ REQUEST_RULES: Final = (
     RequestRule("message with cache", ASSISTANT, MESSAGE_PATHS, "message.id", input_includes_cache=True),
     RequestRule("part", {"type": "step_finish"}, PART_PATHS, output_includes_reasoning=False, late=True),
 )
+RECORDED: Final = "recorded"
+RECORDED_RULE: Final = RequestRule(RECORDED, {}, BUILTIN_PATHS)  # of calls that the gateway recorded; reads no event
 
 
 @dataclass(frozen=True)
@@ -172,11 +174,22 @@ def split_at_submissions(
 
 def tokens_by_part(parts: Sequence[Sequence[TranscriptEvent]], kind: str, metered: int) -> list[int] | None:
     """Split the tokens of a turn over its parts, by the first rule under which they add up to ``metered``."""
-    for rule in REQUEST_RULES:
+    for rule in (RECORDED_RULE, *REQUEST_RULES):
         amounts = _amounts(parts, rule, kind)
         if amounts and sum(amounts) == metered:
             return amounts
     return None
+
+
+def feedback_files(inputs: Iterable[str]) -> tuple[str, ...]:
+    """Return the files below `feedback/` that inputs of tools name, each once."""
+    paths = (path for text in inputs for path in FEEDBACK_FILE.findall(text) if _names_a_file(path))
+    return tuple(dict.fromkeys(paths))
+
+
+def submission_numbers(outputs: Iterable[str]) -> frozenset[int]:
+    """Return the numbers of the submissions that outputs of tools name."""
+    return frozenset(int(number) for text in outputs for number in SUBMIT_ID.findall(text))
 
 
 def submission_of_file(path: str) -> int:
@@ -222,9 +235,7 @@ def _event(event: Any) -> TranscriptEvent:
     outputs: list[str] = []
     for is_input, text in _tool_texts(event, None):
         (inputs if is_input else outputs).append(text)
-    files = dict.fromkeys(path for text in inputs for path in FEEDBACK_FILE.findall(text) if _names_a_file(path))
-    numbers = frozenset(int(number) for text in outputs for number in SUBMIT_ID.findall(text))
-    return TranscriptEvent(bool(inputs), tuple(files), numbers, _requests(event))
+    return TranscriptEvent(bool(inputs), feedback_files(inputs), submission_numbers(outputs), _requests(event))
 
 
 def _tool_texts(value: Any, is_input: bool | None) -> Iterator[tuple[bool, str]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Final
@@ -18,9 +18,11 @@ from evopolicygym.analysis.diagnostics import CodeSize, Diagnosis, count_edits, 
 from evopolicygym.analysis.edits.kinds import EDITS, EditKind, SizeClass
 from evopolicygym.analysis.edits.timeline import TimelineEvent
 from evopolicygym.analysis.gain import CurveMeans, LearningCurve, curve_means, gain_columns
-from evopolicygym.analysis.loading import CopyCheck, Skipped, analyze_folder, find_run_folders
+from evopolicygym.analysis.leaderboard.task_results import with_own_scales
+from evopolicygym.analysis.loading import CopyCheck, RunFolder, Skipped, analyze_folder, find_run_folders
 from evopolicygym.analysis.spending import files_opened
 from evopolicygym.analysis.stats.hit_rates import HitCount, HitRate, hit_rate
+from evopolicygym.reference.anchors import AnchorFile
 from evopolicygym.run_record import DEFAULT_CONDITIONS
 
 FlatRow = dict[str, Any]
@@ -36,13 +38,20 @@ class AnalyzedRuns:
     skipped: tuple[Skipped, ...]
 
 
-def analyze_runs(paths: Sequence[Path]) -> AnalyzedRuns:
-    """Diagnose the runs below ``paths``. Records are read one at a time: only the diagnoses stay in memory."""
+def scaled_folder(opened: RunFolder, files: Sequence[AnchorFile]) -> RunFolder:
+    """Return a run folder whose record has a scale of its own from these anchors, where it has no stored one."""
+    (run,) = with_own_scales([opened.run], files)
+    return replace(opened, run=run)
+
+
+def analyze_runs(paths: Sequence[Path], files: Sequence[AnchorFile] = ()) -> AnalyzedRuns:
+    """Diagnose the runs below ``paths``. Records are read one at a time: only the diagnoses stay in memory. ``files``
+    are anchors that tasks without a stored scale get one from."""
     runs: list[Diagnosis] = []
     skipped: list[Skipped] = []
     copies = CopyCheck()
     for folder in find_run_folders(paths):
-        result = analyze_folder(folder, diagnose, copies)
+        result = analyze_folder(folder, lambda opened: diagnose(scaled_folder(opened, files)), copies)
         if isinstance(result, Diagnosis):
             runs.append(result)
         else:

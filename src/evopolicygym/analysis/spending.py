@@ -26,6 +26,7 @@ from evopolicygym.agents.transcripts import (
     sum_if_known,
     tokens_by_part,
 )
+from evopolicygym.analysis.recorded_calls import recorded_events
 from evopolicygym.run_record import RunRecord, SubmissionRecord, TurnRecord
 
 INVALID: Final = "invalid_action"
@@ -82,7 +83,8 @@ def tokens_by_turn(run: RunRecord) -> tuple[TurnTokens, ...]:
 
 def effort_by_submission(run: RunRecord, folder: Path) -> dict[int, SubmissionEffort]:
     """Return the effort before each submission, by its number. A run served by hand has no turns, and so none."""
-    turns = [_turn(run, folder, number) for number in range(1, len(run.turns) + 1)]
+    recorded = recorded_events(folder)
+    turns = [_turn(run, folder, number, recorded.get(number)) for number in range(1, len(run.turns) + 1)]
     tokens = dict(_split_tokens(turns))
     files = _files(turns)
     return {
@@ -101,8 +103,9 @@ def _submissions_of_turn(run: RunRecord, turn: int) -> tuple[int, ...]:
     return tuple(range(before + 1, run.turns[turn - 1].submissions + 1))
 
 
-def _turn(run: RunRecord, folder: Path, number: int) -> _Turn:
-    events, numbers = read_transcript(folder, number), _submissions_of_turn(run, number)
+def _turn(run: RunRecord, folder: Path, number: int, recorded: list[TranscriptEvent] | None) -> _Turn:
+    """Read the events of a turn from its recorded calls, or from the client's transcript."""
+    events, numbers = recorded or read_transcript(folder, number), _submissions_of_turn(run, number)
     return _Turn(
         turn_tokens(run.turns[number - 1]), numbers, events, split_at_submissions(events, numbers) if events else None
     )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from evopolicygym.agents.readiness import Readiness
+    from evopolicygym.agents.turn import Turn
 
 
 def list_agents() -> list[str]:
@@ -44,6 +45,30 @@ def check_agent(agent: str | os.PathLike[str]) -> Readiness:
     result = readiness.check(definitions.load(os.fspath(agent)), os.environ, Path.home())
     result.remarks.extend(_simulators(result.program))
     return result
+
+
+def try_agent(agent: str | os.PathLike[str], *, model: str | None = None, model_url: str | None = None) -> Turn:
+    """Play one tiny turn of an agent in its sandbox, as `evopolicygym agent check NAME --live` does. It asks the model
+    for one word.
+
+    Args:
+        agent: A name of ``list_agents``, or a client file.
+        model, model_url: As for ``run``.
+
+    Returns:
+        The ``Turn``: its ``text``, ``usage`` and, if it failed, the ``failure``.
+
+    Raises:
+        UserError: The agent cannot be started here.
+    """
+    from evopolicygym.runs.live_check import play_live_turn
+    from evopolicygym.runs.settings import AgentSettings
+    from evopolicygym.runs.shell_variables import shell_model_url
+
+    name = os.fspath(agent)
+    address = shell_model_url(name, model, ()) if model_url is None else None
+    url = address.url if address else model_url
+    return play_live_turn(AgentSettings(name=name, model=model, base_url=url, retries=0, patience_minutes=0))
 
 
 def _simulators(program: str | None) -> list[str]:

@@ -39,10 +39,11 @@ def baseline_curve(
 
     Args:
         task: What ``load_task`` takes.
-        algorithm: ``random-search``, ``ars``, ``openes``, ``ga`` or ``cma-es``.
+        algorithm: ``random-search``, ``ars``, ``openes``, ``ga``, ``cma-es``; with the extra `rl` also ``ppo``, ``sac``
+            (continuous actions) and ``dqn`` (discrete ones).
         steps: Environment steps to train for.
         seed: Of the learner. The same seed gives the same curve, to the bit.
-        hidden: Units of a hidden layer; 0 trains a linear policy.
+        hidden: Units of a hidden layer of the search methods; 0 trains a linear policy.
         folder: Where the record and the state of the training are written. The same call continues a training that was
             interrupted, and returns a complete one as it is.
         seeds, seal_key: Which cases, as in ``evaluate``.
@@ -57,6 +58,7 @@ def baseline_curve(
         UserError: An argument is wrong, or the folder holds the record of another training.
     """
     from evopolicygym.baselines.curve import CurvePlan, train_curve
+    from evopolicygym.baselines.rl import ALGORITHMS, RlTrainer
     from evopolicygym.baselines.trainer import SearchTrainer
     from evopolicygym.execution.engine import LocalEngine
     from evopolicygym.runs.locks import CaseSet, hidden_cases_lock
@@ -75,6 +77,8 @@ def baseline_curve(
     target.parent.mkdir(parents=True, exist_ok=True)
 
     def start(state: Path) -> Trainer:
+        if algorithm in ALGORITHMS:
+            return RlTrainer(algorithm, found, splits, seed, count, state)
         return SearchTrainer(algorithm, found, splits, seed, count, state, hidden)
 
     def hidden_cases() -> AbstractContextManager[None]:
@@ -95,9 +99,14 @@ def record_file(folder: Path, plan: CurvePlan) -> Path:
 
 def _check(algorithm: str, steps: int, seed: int, hidden: int) -> None:
     from evopolicygym.agents.builtin.learners.methods import METHODS
+    from evopolicygym.baselines.rl import ALGORITHMS, check_installed
 
-    if algorithm not in METHODS:
-        raise UserError(f"algorithm is {algorithm!r}", f"Choose one of {', '.join(METHODS)}.")
+    if algorithm not in (*METHODS, *ALGORITHMS):
+        raise UserError(f"algorithm is {algorithm!r}", f"Choose one of {', '.join((*METHODS, *ALGORITHMS))}.")
+    if algorithm in ALGORITHMS:
+        check_installed(algorithm)
+    if algorithm in ALGORITHMS and hidden:
+        raise UserError(f"{algorithm} has the network of Stable-Baselines3", "Leave --hidden out.")
     for name, value, least in (("steps", steps, 1), ("seed", seed, 0), ("hidden", hidden, 0)):
         if value < least:
             raise UserError(f"{name} is {value}", f"It is at least {least}.")

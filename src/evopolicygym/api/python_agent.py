@@ -35,9 +35,10 @@ from evopolicygym.runs import workspace
 from evopolicygym.runs.agent_limits import TurnProgress
 from evopolicygym.runs.agent_loop import RateLimitGroup
 from evopolicygym.runs.agent_output import STDERR_LIMIT, STDOUT_LIMIT, Redactor, StreamCopy, open_plain
-from evopolicygym.runs.agent_process import POLL_S, Heartbeat, TurnRequest, start_failure
+from evopolicygym.runs.agent_process import POLL_S, TurnRequest, start_failure
 from evopolicygym.runs.agent_setup import SEED, secret_values
 from evopolicygym.runs.settings import AgentSettings
+from evopolicygym.runs.turn_files import Heartbeat
 from evopolicygym.sandbox.agent.levels import agent_isolation
 from evopolicygym.sandbox.process_tree import KILL_TREE_S, adopt_orphans, end_tree
 

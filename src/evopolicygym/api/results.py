@@ -134,8 +134,10 @@ class Runs(Sequence[Run]):
     def runs(self) -> pandas.DataFrame:
         """One row per run: who played what, its score as on the leaderboard, isolation, ids and cost."""
         from evopolicygym.api import tables
+        from evopolicygym.reference.anchors import own_anchors
 
-        return self._table(tables.RUN, lambda run: [tables.run_row(run)])
+        files = own_anchors()
+        return self._table(tables.RUN, lambda run: [tables.run_row(run, files)])
 
     @cached_property
     def submissions(self) -> pandas.DataFrame:

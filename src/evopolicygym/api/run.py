@@ -86,6 +86,8 @@ def run(
     max_retries: int = 8,
     max_silence: float | None = 60.0,
     prices: PathLike | None = None,
+    replay_model: PathLike | None = None,
+    replay_speed: float | None = None,
     jobs: int | None = None,
     engine: EngineChoice = "local",
     ray_address: str | None = None,
@@ -123,6 +125,8 @@ def run(
         max_turns, max_hours, max_tokens, max_cost, max_requests, max_retries, max_silence: Limits of the agent; the
             last in minutes.
         prices: A price file of your own.
+        replay_model, replay_speed: A run whose recorded calls answer in place of the model, and how many times faster
+            than they were (default 1).
         jobs, engine, ray_address: Episodes at a time, and where: ``local`` or ``ray``.
         progress: Called with a ``RunProgress`` whenever it changes, from a thread of its own.
         notice: Called with each warning (default: ``warnings.warn``), also when the agent failed: with its last error

@@ -190,7 +190,7 @@ def analyze(runs: RunsLike | Iterable[str | os.PathLike[str]]) -> Analysis:
     """
     from evopolicygym.analysis.analyze import analyze_runs, summarize_entrants
 
-    result = analyze_runs(folders_of(runs))
+    result = analyze_runs(folders_of(runs), anchor_files((), ()))
     return Analysis(result.runs, tuple(summarize_entrants(result.runs)), result.skipped)
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import repeat
 from typing import Any, Final
 
 from evopolicygym.analysis.gain import GAIN_COLUMNS, gain_columns, learning_curve, run_gain, scale_of
 from evopolicygym.analysis.leaderboard.build import mean_cost
+from evopolicygym.analysis.leaderboard.task_results import with_own_scales
 from evopolicygym.analysis.scores import entrant
 from evopolicygym.api.results import Run
+from evopolicygym.reference.anchors import AnchorFile
 from evopolicygym.run_record import CheckpointRecord, Result
 
 CONDITIONS: Final = ("text", "variant", "own_models", "feedback")
@@ -32,8 +34,9 @@ SUBMISSION: Final = (
 EPISODE: Final = (*OF_RUN, "split", "submission", "checkpoint", "selected", "case", "return", "length", "error")
 
 
-def run_row(run: Run) -> dict[str, Any]:
-    record, score = run.record, run.score
+def run_row(run: Run, files: Sequence[AnchorFile]) -> dict[str, Any]:
+    """Return the row of a run. ``files`` are anchors that a task without a stored scale gets one from."""
+    ((record,), score) = with_own_scales([run.record], files), run.score
     agent, outcome, used = record.agent, record.outcome, mean_cost([record])
     scale = scale_of(record)
     return (

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
 from evopolicygym.agents import definitions
 from evopolicygym.agents.definitions import Client
 from evopolicygym.agents.readiness import Readiness
-from evopolicygym.api.agents import check_agent
+from evopolicygym.agents.turn import Turn
+from evopolicygym.api.agents import check_agent, try_agent
 from evopolicygym.api.agents import list_agents as list_names
 from evopolicygym.cli.options import Json
 from evopolicygym.cli.output import print_hint, print_json, print_table, stdout
 
+LIVE_CHARACTERS: Final = 200
 app = typer.Typer(no_args_is_help=True, help="List and check agents.")
 
 
@@ -42,16 +44,35 @@ def list_agents(json: Json = False) -> None:
 
 @app.command()
 def check(
-    name: Annotated[str, typer.Argument(help="Name from `agent list`, or a client file (TOML).")], json: Json = False
+    name: Annotated[str, typer.Argument(help="Name from `agent list`, or a client file (TOML).")],
+    live: Annotated[bool, typer.Option("--live", help="Play one tiny turn in the sandbox, with the model.")] = False,
+    model: Annotated[str | None, typer.Option(help="Model, as the agent's client names it (with --live).")] = None,
+    model_url: Annotated[str | None, typer.Option(help="Base URL of the model's API (with --live).")] = None,
+    json: Json = False,
 ) -> None:
     """Check an agent's program, version, Node and key, and say what is missing. Exit code 1 if it cannot run."""
     readiness = check_agent(name)
+    turn = try_agent(name, model=model, model_url=model_url) if live and readiness.ready else None
     if json:
-        print_json(asdict(readiness) | {"ready": readiness.ready})
+        live_facts = {"live": asdict(turn)} if turn else {}
+        print_json(asdict(readiness) | {"ready": readiness.ready} | live_facts)
     else:
         _show(readiness)
-    if not readiness.ready:
+        if turn:
+            _show_turn(turn)
+    if not readiness.ready or (turn and turn.failure):
         raise typer.Exit(1)
+
+
+def _show_turn(turn: Turn) -> None:
+    if turn.failure:
+        stdout.print(f"  live        FAILED ({turn.failure.kind}) after {turn.wall_s:.1f} s: {turn.failure.text}")
+        return
+    served = f", model {turn.model}" if turn.model else ""
+    tokens = f", {turn.usage.output} output tokens" if turn.usage and turn.usage.output is not None else ""
+    stdout.print(
+        f"  live        answered in {turn.wall_s:.1f} s: {turn.text.strip()[:LIVE_CHARACTERS]!r}{served}{tokens}"
+    )
 
 
 def _show(readiness: Readiness) -> None:
@@ -60,7 +81,8 @@ def _show(readiness: Readiness) -> None:
         if readiness.ships
         else {
             "program": readiness.program or "not found",
-            "version": f"{readiness.version or 'unknown'} (tested: {readiness.proven_version or 'none'})",
+            "version": f"{readiness.version or 'unknown'} (tested: {readiness.proven_version or 'none'}, oldest: "
+            f"{readiness.minimum_version or 'any'})",
             "node": f"{readiness.node or 'none'} (needs {readiness.node_needed} or newer)"
             if readiness.node_needed
             else "not needed",

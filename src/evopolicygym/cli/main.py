@@ -64,6 +64,7 @@ _OPTIONS_OF_VALUE: Final = {
     "HOURS": "--max-hours",
     "MINUTES": "--max-silence",
     "DOLLARS": "--max-cost",
+    "FACTOR": "--replay-speed",
     "CASES": "--cases",
     "TASK": "--task",
     "NAME": "--agent --model --agent-env",
@@ -72,7 +73,7 @@ _OPTIONS_OF_VALUE: Final = {
     "HOST[:PORT]": "--agent-host",
     "ADDRESS": "--ray-address",
     "SALT": "--salt",
-    "FOLDER": "--run --resume --record --folder --figures",
+    "FOLDER": "--run --resume --replay-model --record --folder --figures",
     "PATH": "--show",
     "FILE": "--seal-key --prices --anchors --output --input --out --file",
 }

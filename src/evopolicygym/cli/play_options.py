@@ -7,12 +7,19 @@ from typing import Annotated
 
 import typer
 
+from evopolicygym.judge.judge import Videos
 from evopolicygym.runs.settings import EngineName, IsolationChoice, Seeds
 from evopolicygym.tasks.conditions import FeedbackLevel, OwnModels, TextLevel, Variant
 
 LEVELS = "auto is the better of levels A and B; none means no isolation"
 
 SeedsChoice = Annotated[Seeds, typer.Option(help="Public cases of the paper, or cases sealed by your key.")]
+Budget = Annotated[int | None, typer.Option(help="Train episodes that the agent may use (default 128).")]
+ValidationCases = Annotated[int | None, typer.Option(help="Hidden cases that select a checkpoint (default 16).")]
+HeldoutCases = Annotated[
+    int | None, typer.Option(help="Hidden cases that measure the selected checkpoint (default 32).")
+]
+VideoChoice = Annotated[Videos | None, typer.Option(help="Train episodes to record as video (default none).")]
 SealKey = Annotated[
     Path | None, typer.Option(help="Key file for sealed cases and for variants (default: your standard key).")
 ]

@@ -19,7 +19,9 @@ from evopolicygym.cli.options import TASK_HELP
 from evopolicygym.cli.output import stderr
 from evopolicygym.cli.play_options import (
     LEVELS,
+    Budget,
     Feedback,
+    HeldoutCases,
     LocalJobs,
     MaxCandidates,
     OwnModelsRule,
@@ -28,12 +30,13 @@ from evopolicygym.cli.play_options import (
     SealKey,
     SeedsChoice,
     Text,
+    ValidationCases,
     VariantChoice,
+    VideoChoice,
 )
 from evopolicygym.cli.run_text import check_outcome, is_without_score, show_outcome, watch_run
 from evopolicygym.errors import RunSuspended, UserError
 from evopolicygym.execution.slots import check_jobs
-from evopolicygym.judge.judge import Videos
 from evopolicygym.run_paths import RunPaths
 from evopolicygym.runs.agent_setup import AgentSetup, set_up_agent
 from evopolicygym.runs.install_paths import resolve_command
@@ -41,6 +44,7 @@ from evopolicygym.runs.open_run import OpenRun, resume_settings
 from evopolicygym.runs.options import agent_settings, given_settings
 from evopolicygym.runs.run_status import has_outcome, read_state, recorded_settings
 from evopolicygym.runs.settings import CORES, MAY_DIFFER, AgentSettings, EngineName, IsolationChoice, RunSettings, Seeds
+from evopolicygym.runs.shell_variables import shell_note
 from evopolicygym.runs.trust import granted_command, granted_options, is_signed_here
 from evopolicygym.sandbox.agent.agent_sandbox import NetworkAccess
 from evopolicygym.tasks.registry import absolute_name
@@ -105,16 +109,19 @@ def run(
     prices: Annotated[
         Path | None, typer.Option(help="File with prices of models (see `evopolicygym docs agents`).")
     ] = None,
+    replay_model: Annotated[
+        Path | None,
+        typer.Option(help="Run whose recorded calls answer in place of the model; no key is needed."),
+    ] = None,
+    replay_speed: Annotated[
+        float | None, typer.Option(help="How many times faster than recorded the replay answers (default 1).")
+    ] = None,
     seeds: SeedsChoice = Seeds.SEALED,
     seal_key: SealKey = None,
-    budget: Annotated[int | None, typer.Option(help="Train episodes that the agent may use (default 128).")] = None,
-    validation_cases: Annotated[
-        int | None, typer.Option(help="Hidden cases that select a checkpoint (default 16).")
-    ] = None,
-    heldout_cases: Annotated[
-        int | None, typer.Option(help="Hidden cases that measure the selected checkpoint (default 32).")
-    ] = None,
-    video: Annotated[Videos | None, typer.Option(help="Train episodes to record as video (default none).")] = None,
+    budget: Budget = None,
+    validation_cases: ValidationCases = None,
+    heldout_cases: HeldoutCases = None,
+    video: VideoChoice = None,
     stock: Annotated[
         bool, typer.Option("--stock", help="Play stock environments instead of the bit-exact fast ones.")
     ] = False,
@@ -171,6 +178,8 @@ def _progress(run: OpenRun, setup: AgentSetup, root: Path) -> Iterator[None]:
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, _stop, number, root)
     stderr.print(f"{root}: {setup.client.name} plays {run.judge.context.task.id}")
+    if note := shell_note(setup.settings):
+        stderr.print(note)
     if run.notice:
         stderr.print(run.notice)
     for path in setup.files_shown_alone(run.paths):

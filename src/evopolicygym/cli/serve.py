@@ -15,16 +15,19 @@ from evopolicygym.api import serve as api
 from evopolicygym.cli.options import TaskName
 from evopolicygym.cli.output import stderr, stdout
 from evopolicygym.cli.play_options import (
+    Budget,
     Feedback,
+    HeldoutCases,
     MaxCandidates,
     OptionalPolicyIsolation,
     OwnModelsRule,
     SealKey,
     Text,
+    ValidationCases,
     VariantChoice,
+    VideoChoice,
 )
 from evopolicygym.cli.run_text import check_outcome, show_outcome
-from evopolicygym.judge.judge import Videos
 from evopolicygym.runs.instructions import example_cases
 from evopolicygym.runs.options import RUN_OPTIONS
 from evopolicygym.runs.settings import CORES, Seeds, ValidateWhen
@@ -42,17 +45,13 @@ def serve(
         Seeds | None, typer.Option(help="Public cases of the paper, or cases sealed by your key (default).")
     ] = None,
     seal_key: SealKey = None,
-    budget: Annotated[int | None, typer.Option(help="Train episodes that may be used (default 128).")] = None,
-    validation_cases: Annotated[
-        int | None, typer.Option(help="Hidden cases that select a checkpoint (default 16).")
-    ] = None,
-    heldout_cases: Annotated[
-        int | None, typer.Option(help="Hidden cases that measure the selected checkpoint (default 32).")
-    ] = None,
+    budget: Budget = None,
+    validation_cases: ValidationCases = None,
+    heldout_cases: HeldoutCases = None,
     validate: Annotated[
         ValidateWhen, typer.Option(hidden=True, help="When to validate; `after` is the only value left.")
     ] = ValidateWhen.AFTER,
-    video: Annotated[Videos | None, typer.Option(help="Train episodes to record as video (default none).")] = None,
+    video: VideoChoice = None,
     stock: Annotated[
         bool | None, typer.Option("--stock", help="Play stock environments instead of the bit-exact fast ones.")
     ] = None,

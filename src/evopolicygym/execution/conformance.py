@@ -101,8 +101,10 @@ def _check_shift(task: Task) -> RuleCheck:
                 simulator.reset(env, 0)
                 env.step(env.action_space.sample())
                 env.close()
-    except Exception as error:
+    except UserError as error:
         return RuleCheck(rule, False, str(error))
+    except Exception as error:  # the environment's own code
+        return RuleCheck(rule, False, f"{type(error).__name__}: {error}")
     return RuleCheck(rule, True, "")
 
 

@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
-from evopolicygym.errors import Fault, IsolationUnavailable, UserError, is_permanent
+from evopolicygym.errors import Fault, IsolationUnavailable, UserError, fault_text, is_permanent
 from evopolicygym.execution.episode import EpisodeProgress, SimulatorError, play
 from evopolicygym.execution.messages import WorkerAnswer, WorkerHello, WorkerRequest, WorkerSettings, receive, send
 from evopolicygym.execution.recording import Recorders
@@ -179,8 +179,7 @@ def serve(connection: socket.socket, worker: Worker) -> None:
             else:
                 answer = WorkerAnswer(result=worker.play(request.episode))
         except Exception as error:  # an error here is the judge's fault, never the policy's
-            text = str(error) if isinstance(error, Fault) else f"{type(error).__name__}: {error}"
-            answer = WorkerAnswer(fault=text, permanent=is_permanent(error))
+            answer = WorkerAnswer(fault=fault_text(error), permanent=is_permanent(error))
         send(connection, answer)
 
 

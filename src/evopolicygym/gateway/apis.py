@@ -39,6 +39,9 @@ HELPERS: Final = (
     ":batchEmbedContents",
 )
 LOOKUPS: Final = re.compile(r"/?|.*/models(/[^?]*)?|.*/(model/info|health)")
+# In a text of a message these quotes are escaped, so that it does not match.
+ASKS_FOR_USAGE: Final = re.compile(rb'"include_usage"\s*:\s*true')
+STREAMS: Final = re.compile(rb'"stream"\s*:\s*true')
 UNSAFE: Final = re.compile(r"//|\\|[\x00-\x20\x7f]|(^|/|%2f)(\.|%2e){1,2}(/|%2f|\?|$)", re.IGNORECASE)
 
 
@@ -228,6 +231,8 @@ def with_usage(request: GatewayRequest) -> GatewayRequest | None:
     Without asking, the server reports none."""
     if request.api is not ModelApi.OPENAI_CHAT or "content-encoding" in request.headers:
         return None
+    if ASKS_FOR_USAGE.search(request.body) or not STREAMS.search(request.body):
+        return None  # without parsing, which takes a millisecond for a long conversation
     try:
         body = json.loads(request.body)
         if body.get("stream") is not True or (body.get("stream_options") or {}).get("include_usage"):

@@ -1,8 +1,8 @@
 """Cuts bodies into chunks that are stored once: a conversation grows by its last messages.
 
-Each request of a conversation repeats everything before it. Bodies are cut where one object of a JSON list ends and
-the next begins, which is between messages and between tools in every API, and long texts are cut at empty lines. Cuts
-depend on the bytes around them alone, so that equal messages become equal chunks wherever they stand.
+Each request of a conversation repeats everything before it. Bodies are cut where one object of a JSON list ends and the
+next begins, which is between messages and between tools in every API, and where a list ends; long texts are cut at
+empty lines. Cuts depend on the bytes around them alone, so that equal messages become equal chunks wherever they stand.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ from hashlib import blake2b
 from itertools import pairwise
 from typing import Final
 
+# Two patterns are twice as fast as one with both, because each begins with one certain byte.
 BETWEEN_OBJECTS: Final = re.compile(rb'\}\s{0,8},\s{0,8}(?=\{\s{0,8}")')
+AFTER_LIST: Final = re.compile(rb'\](?=\s{0,8},\s{0,8}")')
 EMPTY_LINE: Final = re.compile(rb"\\n\\n(?!\\n)")
 LONG: Final = 4096  # bytes of a chunk that is cut at empty lines
 MOST: Final = 50_000  # chunks of one body; more would cost more than they save
@@ -23,7 +25,7 @@ Ranges = list[int]  # start and count of consecutive chunks; each start is relat
 
 def cut(body: bytes) -> list[bytes]:
     """Return the chunks of a body; joined, they are the body."""
-    chunks = [part for piece in _split(body, BETWEEN_OBJECTS) for part in _cut_long(piece)]
+    chunks = [part for piece in _split(body, BETWEEN_OBJECTS, AFTER_LIST) for part in _cut_long(piece)]
     return chunks if len(chunks) <= MOST else [body]
 
 
@@ -31,8 +33,8 @@ def _cut_long(piece: bytes) -> list[bytes]:
     return [piece] if len(piece) <= LONG else _split(piece, EMPTY_LINE)
 
 
-def _split(data: bytes, between: re.Pattern[bytes]) -> list[bytes]:
-    cuts = [0, *(match.end() for match in between.finditer(data)), len(data)]
+def _split(data: bytes, *patterns: re.Pattern[bytes]) -> list[bytes]:
+    cuts = sorted([0, *(match.end() for pattern in patterns for match in pattern.finditer(data)), len(data)])
     return [data[start:end] for start, end in pairwise(cuts) if end > start]
 
 

@@ -18,7 +18,7 @@ LEVEL: Final = 6
 MAX_STORED: Final = 64 << 20  # bytes of one frame on disk
 MAX_DATA: Final = 160 << 20  # bytes of one frame, decompressed
 MAX_ALL_DATA: Final = 1 << 30  # bytes of all frames, decompressed
-MAX_DAMAGES: Final = 64  # places at which the search for the next frame begins anew
+MAX_DAMAGES: Final = 32  # places at which the search for the next frame begins anew
 SEARCHED: Final = 1 << 20  # bytes that are searched for the next mark at a time
 
 Note = Callable[[str], None]

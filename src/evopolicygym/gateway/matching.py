@@ -34,7 +34,8 @@ PLACEHOLDERS: Final = (
     (re.compile(r"\b[0-9a-f]{12,}\b"), "<id>"),
     (re.compile(r"/tmp/tmp[\w.]{6,10}"), "<temporary>"),
     (re.compile(rf"\b\d+(?:\.\d+)?(?:e[+-]?\d+)?\s?{UNIT}\b"), "<duration>"),
-    (re.compile(r'(?i)("\w{0,30}(?:(?:wall|time|cpu)\w{0,30}|_m?s)\\?"\s*:\s*)[\d.e+-]+'), r"\1<duration>"),
+    (re.compile(r'(?i)("\w{0,30}(?:(?:wall|time|cpu)\w{0,30}|_m?s)\\?"\s*:\s*)(?:\[[\d.,\se+-]*\]|[\d.e+-]+)'),
+     r"\1<duration>"),
     (re.compile(r"(?i)\b((?:wall|elapsed|cpu)[ _]?(?:time|clock)?[ :=\t]+)[\d.]+"), r"\1<duration>"),
     (re.compile(r"\b(real|user|sys)\s+\d+m[\d.]+s"), r"\1 <duration>"),
 )  # fmt: skip

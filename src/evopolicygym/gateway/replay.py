@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -38,6 +38,14 @@ class ReplayDiverged(UserError):
             f"the replay of {recording} ends after {answered} of {total} recorded calls: {reason}",
             "\n".join(diff) or "Replay with the same client version, task, seeds and settings as the recorded run.",
         )
+
+
+def nothing_recorded(folder: Path, notes: Sequence[str] = ()) -> UserError:
+    """Return the error about a run that cannot be replayed."""
+    return UserError(
+        f"{folder} has no recorded calls to a model{f' ({notes[0]})' if notes else ''}: it cannot be replayed",
+        "Name the folder of a run that was played through the model gateway.",
+    )
 
 
 class ReplayUpstream:
@@ -78,11 +86,7 @@ class ReplayUpstream:
                 self._places.setdefault(self._digest(call), []).append(place)
         self.total = sum(call is not None and call.api is not ModelApi.OTHER for call in self._exchanges)
         if not self.total:
-            notes = f" ({recording.notes[0]})" if recording.notes else ""
-            raise UserError(
-                f"{recorded} has no recorded calls to a model{notes}: it cannot be replayed",
-                "Name the folder of a run that was played through the model gateway.",
-            )
+            raise nothing_recorded(recorded, recording.notes)
 
     async def send(self, request: GatewayRequest) -> UpstreamAnswer:
         call = self._as_exchange(request)

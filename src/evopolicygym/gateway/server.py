@@ -45,6 +45,10 @@ log = logging.getLogger(__name__)
 MakeUpstream = Callable[[ModelServer], Upstream]
 
 
+def new_token() -> str:
+    return f"sk-evopolicygym-{secrets.token_hex(24)}"
+
+
 class Gateway:
     """Carries the calls of one run. ``urls`` has a base URL for each model server, in their order; ``token`` is what a
     client sends as its key.
@@ -55,6 +59,7 @@ class Gateway:
         patience: Waits out the servers' passing errors.
         sink: Keeps whole calls and answers, in a thread of the gateway's.
         make_upstream: Makes what answers calls, in the gateway's event loop. By default the server itself.
+        token: What clients send as their key (default: a new one).
     """
 
     def __init__(
@@ -64,8 +69,9 @@ class Gateway:
         patience: Patience | None = None,
         sink: ExchangeSink | None = None,
         make_upstream: MakeUpstream | None = None,
+        token: str = "",
     ) -> None:
-        self.token = f"sk-evopolicygym-{secrets.token_hex(24)}"
+        self.token = token or new_token()
         self.meter, self.patience = meter, patience or Patience()
         self._sink = sink
         self._recorder = ThreadPoolExecutor(1, "model-recorder")

@@ -25,13 +25,18 @@ typed by hand.
 evopolicygym run core16/acrobot --agent ars --seed 0 --seeds paper          # one run of 128 episodes
 evopolicygym suite run suites/baselines.toml --jobs 16 --parallel-runs 16   # all search rows
 evopolicygym baseline curve core16/acrobot --algo ars --steps 1000000       # a learning curve
+evopolicygym baseline curve core16/acrobot --algo ppo --steps 1000000       # pip install 'evopolicygym[rl]'
 python benchmarks/baselines.py search --folder FOLDER --jobs 16 --seconds 1500
 python benchmarks/baselines.py curves --folder FOLDER --jobs 16 --seconds 1500
 python benchmarks/baselines.py page --folder FOLDER                         # this page, from the records
 ```
 
 All of them continue where they were interrupted. The methods are described in
-[agents-builtin.md](agents-builtin.md#search-methods).
+[agents-builtin.md](agents-builtin.md#search-methods). `ppo`, `sac` (continuous actions) and `dqn` (discrete ones) are
+those of Stable-Baselines3 with its own networks, on the features of the search methods, normalised by what was seen.
+Training uses several environments in processes of their own. What is measured is the mean action of PPO and SAC, a draw
+from PPO's distribution where actions are discrete, and DQN's best action, computed by the same small network in numpy
+that the search methods submit: torch never enters a policy.
 """
 SEARCH: Final = """
 ## Scores after 128 episodes

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote_from_bytes
 
+from evopolicygym.analysis.analyze import scaled_folder
 from evopolicygym.analysis.diagnostics import Diagnosis, diagnose
 from evopolicygym.analysis.edits.timeline import TimelineEvent
 from evopolicygym.analysis.leaderboard.build import Leaderboard, leaderboard
@@ -75,13 +76,14 @@ def collect_report(
     with_paper: bool = False,
 ) -> ReportData:
     """Read the runs below ``paths``. ``page`` is the folder of the page: links start there. ``anchors`` returns those
-    for the runs that were read."""
+    to look in, and refuses some that do not fit the runs."""
     stories: list[RunStory] = []
     runs: list[RunRecord] = []
+    files = anchors(())
     folders, skipped = split_by_size(find_run_folders(paths))
     copies = CopyCheck()
     for folder in folders:
-        result = analyze_folder(folder, lambda opened: (_story(opened, page), opened.run), copies)
+        result = analyze_folder(folder, lambda opened: (_story(scaled_folder(opened, files), page), opened.run), copies)
         if isinstance(result, Skipped):
             skipped.append(result)
         else:

@@ -7,7 +7,7 @@ a key talks to its provider itself, through the proxy of its sandbox.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
@@ -21,7 +21,9 @@ from evopolicygym.agents.turn import Turn
 from evopolicygym.errors import UserError
 from evopolicygym.gateway.metering import CallLimits, ModelMeter, TurnCalls
 from evopolicygym.gateway.patience import Patience, SharedWaits
-from evopolicygym.gateway.server import Gateway, MakeUpstream
+from evopolicygym.gateway.recording import ModelRecording
+from evopolicygym.gateway.replay import ReplayUpstream, nothing_recorded
+from evopolicygym.gateway.server import Gateway, new_token
 from evopolicygym.gateway.store import ExchangeStore
 from evopolicygym.gateway.upstream import ModelServer
 from evopolicygym.run_paths import RunPaths
@@ -30,13 +32,17 @@ from evopolicygym.runs.agent_process import AgentRunner, TurnRequest
 from evopolicygym.runs.settings import AgentSettings
 
 CALLS_FILE: Final = "model_calls.jsonl"
+TOKEN: Final = "gateway token"  # stands in recordings and transcripts for the token
+NO_KEY: Final = "replayed-calls-need-no-key"
 
 
 class ModelAccess(StrEnum):
-    """How an agent reaches its model: through the gateway, or by itself with its own key or login."""
+    """How an agent reaches its model: through the gateway, or by itself with its own key or login. REPLAY: the gateway
+    answers from a recording."""
 
     GATEWAY = "gateway"
     DIRECT = "direct"
+    REPLAY = "replay"
 
 
 @dataclass(frozen=True)
@@ -54,7 +60,7 @@ class ModelRoute:
 def model_access(client: Client, settings: AgentSettings) -> ModelAccess | None:
     """Return how the agent reaches its model; None for an agent that needs none."""
     if model_routes(client, settings):
-        return ModelAccess.GATEWAY
+        return ModelAccess.REPLAY if settings.replay else ModelAccess.GATEWAY
     uses_model = client.keys or client.credentials or settings.base_url or settings.model
     return ModelAccess.DIRECT if uses_model else None
 
@@ -65,7 +71,7 @@ def model_routes(client: Client, settings: AgentSettings) -> tuple[ModelRoute, .
         return ()
     if client.name == definitions.COMMAND:
         return _routes_of_command(client, settings)
-    available = {name: value for name in client.keys if (value := os.environ.get(name))}
+    available = client_keys(client, settings)
     vendor = client.vendor(settings.model, available)
     if vendor is None and settings.base_url is None:
         return ()
@@ -74,6 +80,30 @@ def model_routes(client: Client, settings: AgentSettings) -> tuple[ModelRoute, .
     if variable is None and client.keys:
         return ()
     return (_route(vendor, variable, settings),)
+
+
+def client_keys(client: Client, settings: AgentSettings) -> dict[str, str]:
+    """Return the keys of a client that are set here. A replay needs none, and gets none: each has a value that opens
+    nothing, and without any the first one of the model's vendor counts as set."""
+    keys = {name: value for name in client.keys if (value := os.environ.get(name))}
+    if settings.replay is None:
+        return keys
+    vendor = client.vendor(settings.model, client.keys)
+    first = next(iter(vendor.keys if vendor else client.keys), None)
+    return dict.fromkeys(keys or ([first] if first else []), NO_KEY)
+
+
+def check_replay(client: Client, settings: AgentSettings) -> None:
+    """Raise UserError if the agent's calls cannot be replayed."""
+    if settings.replay is None:
+        return
+    if not ModelRecording(settings.replay).exists:
+        raise nothing_recorded(settings.replay)
+    if not model_routes(client, settings):
+        raise UserError(
+            f"{client.name} does not reach its model through the gateway here: a recording cannot answer its calls",
+            "Leave --no-gateway out, name the model as in the recorded run, or leave --replay-model out.",
+        )
 
 
 def _routes_of_command(client: Client, settings: AgentSettings) -> tuple[ModelRoute, ...]:
@@ -86,7 +116,7 @@ def _routes_of_command(client: Client, settings: AgentSettings) -> tuple[ModelRo
 
 
 def _route(vendor: Vendor, variable: str | None, settings: AgentSettings) -> ModelRoute:
-    key = os.environ.get(variable) if variable else None
+    key = (NO_KEY if settings.replay else os.environ.get(variable)) if variable else None
     server = ModelServer(settings.base_url or vendor.url, key, header_values(settings), settings.ca_file)
     return ModelRoute(vendor, variable, server)
 
@@ -105,6 +135,11 @@ class OpenGateway:
     gateway: Gateway
     routes: tuple[ModelRoute, ...]
     store: ExchangeStore
+    replay: ReplayUpstream | None = None
+
+    def close(self) -> None:
+        self.gateway.close()
+        self.store.close()
 
     @property
     def base_url(self) -> str | None:
@@ -114,10 +149,6 @@ class OpenGateway:
     @property
     def vendors(self) -> tuple[VendorAddress, ...]:
         return tuple(route.at(url) for route, url in zip(self.routes, self.gateway.urls, strict=True))
-
-    def close(self) -> None:
-        self.gateway.close()
-        self.store.close()
 
     @property
     def keys(self) -> dict[str, str]:
@@ -131,21 +162,26 @@ def open_gateway(
     paths: RunPaths,
     prices: dict[str, Price],
     waits: SharedWaits | None,
-    make_upstream: MakeUpstream | None = None,
+    secrets: Mapping[str, str],
 ) -> OpenGateway:
-    """Start the gateway of a run. ``make_upstream`` makes what answers calls in place of the models' servers."""
+    """Start the gateway of a run. ``secrets`` are kept out of the recording of its calls."""
     limits = CallLimits(settings.tokens, settings.dollars, settings.requests)
     meter = ModelMeter(limits, prices, _calls_file(paths))
-    patience = Patience(60 * settings.patience_minutes, waits)
-    store = ExchangeStore(paths.root, _secrets(routes))
+    patience = Patience(0.0) if settings.replay else Patience(60 * settings.patience_minutes, waits)
+    token = new_token()
+    headers = {f"header {name}": value for name, value in header_values(settings).items()}
+    hidden = {**secrets, **headers, TOKEN: token}
+    replay = (
+        ReplayUpstream(settings.replay, paths.root, hidden, settings.replay_speed or 1.0) if settings.replay else None
+    )
+    store = ExchangeStore(paths.root, hidden)
     servers = [route.server for route in routes]
-    return OpenGateway(Gateway(servers, meter, patience, store, make_upstream), routes, store)
-
-
-def _secrets(routes: tuple[ModelRoute, ...]) -> dict[str, str]:
-    """Return what must not be recorded, by name."""
-    headers = {name: value for route in routes for name, value in route.server.headers.items()}
-    return headers | {route.variable: route.server.key or "" for route in routes if route.variable}
+    try:
+        gateway = Gateway(servers, meter, patience, store, (lambda _: replay) if replay else None, token)
+    except BaseException:
+        store.close()
+        raise
+    return OpenGateway(gateway, routes, store, replay)
 
 
 def _calls_file(paths: RunPaths) -> Path:
@@ -168,9 +204,15 @@ class MeteredAgent:
             return self._gateway.patience.waited_s - waited_before
 
         def must_end(progress: TurnProgress) -> TurnFailure | None:
-            return self._limit_is_hit() or request.must_end(self._progress(progress, request.number, waited_s))
+            return (
+                self._has_diverged()
+                or self._limit_is_hit()
+                or request.must_end(self._progress(progress, request.number, waited_s))
+            )
 
         turn = self._agent.play_turn(replace(request, must_end=must_end))
+        if self._opened.replay:
+            self._opened.replay.check()
         turn = replace(turn, wall_s=max(0.0, turn.wall_s - waited_s()))
         return replace(self._metered(turn, request.number), failure=self._limit_is_hit() or turn.failure)
 
@@ -192,7 +234,13 @@ class MeteredAgent:
     def _metered(self, turn: Turn, number: int) -> Turn:
         calls: TurnCalls = self._gateway.meter.turn(number)
         facts = calls.facts(turn.usage)
+        if self._opened.store.trouble:
+            facts["not_recorded"] = self._opened.store.trouble
         return replace(turn, usage=calls.usage or turn.usage, model=calls.model or turn.model, calls=facts)
+
+    def _has_diverged(self) -> TurnFailure | None:
+        replay = self._opened.replay
+        return TurnFailure(FailureKind.CLIENT, "its replay ended") if replay and replay.divergence else None
 
     def _limit_is_hit(self) -> TurnFailure | None:
         limit = self._gateway.meter.hit

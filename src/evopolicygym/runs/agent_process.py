@@ -7,16 +7,14 @@ in JSON lines. Both are an `AgentRunner`, which is all that the loop of a run (r
 from __future__ import annotations
 
 import io
-import json
 import logging
 import os
-import re
 import tempfile
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Final, Protocol
 from uuid import NAMESPACE_URL, uuid5
@@ -32,7 +30,6 @@ from evopolicygym.errors import FULL, UserError
 from evopolicygym.files import is_shortage
 from evopolicygym.runs.agent_limits import TurnProgress
 from evopolicygym.runs.agent_output import (
-    PLAIN_FLAGS,
     STDERR_LIMIT,
     STDOUT_LIMIT,
     AgentPipe,
@@ -41,13 +38,13 @@ from evopolicygym.runs.agent_output import (
     Transcript,
     open_plain,
 )
+from evopolicygym.runs.turn_files import Heartbeat, save_command, save_traffic, with_refusals
 from evopolicygym.sandbox.agent.agent_sandbox import AgentLevel, AgentSandbox
 from evopolicygym.sandbox.agent.launch import SandboxedProcess, launch
 
 POLL_S: Final = 0.2
 STDERR_TAIL: Final = 4000
 LISTENER_ENDS_S: Final = 10.0  # for the thread that reads from a program that has ended
-LONGEST_HEARTBEAT: Final = 64  # bytes
 log = logging.getLogger(__name__)
 
 MustEnd = Callable[[TurnProgress], TurnFailure | None]
@@ -128,6 +125,7 @@ class CliAgent:
     def __init__(self, command: AgentCommand, sandbox: AgentSandbox, level: AgentLevel, transcripts: Path) -> None:
         self._command, self._sandbox, self._level, self._transcripts = command, sandbox, level, transcripts
         self._process: SandboxedProcess | None = None
+        self._refused: list[str] = []  # hosts, in the last turn
         self._heartbeat = Heartbeat(transcripts)
         transcripts.mkdir(parents=True, exist_ok=True)
 
@@ -142,6 +140,7 @@ class CliAgent:
 
     def _play(self, request: TurnRequest, command: Command) -> Turn:
         out, err = self._streams(request.number)
+        save_command(command, out.with_suffix(".prompt.json"), self._command.secrets)
         began = time.monotonic()
         ended = ProcessExit(None, 0.0, self._command.home, "", command.session, request.before)
         with (
@@ -156,6 +155,7 @@ class CliAgent:
 
             code, ended_because = self._run(command, stdout, stderr, must_end, out.with_suffix(".net"))
         turn = self._read(out, err, replace(ended, exit_code=code, wall_s=time.monotonic() - began))
+        turn = with_refusals(turn, self._refused)
         if ended_because is None:
             return turn
         reported = turn.failure if ended_because.kind is FailureKind.TIMEOUT else None
@@ -217,7 +217,7 @@ class CliAgent:
                 try:
                     return wait_or_kill(self._process, must_end)
                 finally:
-                    save_traffic(self._process, traffic, self._command.secrets)
+                    self._refused = save_traffic(self._process, traffic, self._command.secrets)
 
 
 class JsonLinesAgent:
@@ -338,16 +338,6 @@ def wait_or_kill(
     return code, None
 
 
-def save_traffic(process: SandboxedProcess, path: Path, keys: Mapping[str, str]) -> None:
-    """Write what the proxy let through and what it refused beside the transcript. Hosts are in lower case, and so would
-    be a key that an agent uses as a host name."""
-    redactor = Redactor({name: value.lower() for name, value in keys.items()})
-    traffic = [replace(request, host=redactor.text(request.host)) for request in process.traffic()]
-    if traffic:
-        with suppress(OSError):  # a full disk costs this file, not the run
-            path.write_text("".join(json.dumps(asdict(request)) + "\n" for request in traffic))
-
-
 def _stdin(text: str | None) -> IO[bytes]:
     """Return a file with the input: with a pipe, a program that does not read would block us."""
     file = tempfile.TemporaryFile()
@@ -360,27 +350,3 @@ def _tail(path: Path) -> str:
     with open_plain(path) as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - STDERR_TAIL))
         return file.read(STDERR_TAIL).decode(errors="replace")
-
-
-class Heartbeat:
-    """A file with the seconds that the current turn has lived, by which a turn is timed if the judge is killed in it.
-    A file's modification time would not do: it changes in a copy of the run, and the agent's user can set it."""
-
-    def __init__(self, transcripts: Path) -> None:
-        self._path = transcripts / "pulse"
-
-    def beat(self, turn: int, seconds: float) -> None:
-        """Overwrite the last value at the same width, so that the file is valid at every instant."""
-        with suppress(OSError):  # a full disk costs this value, not the run
-            descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | PLAIN_FLAGS, 0o644)
-            try:
-                os.write(descriptor, f"{turn:9d} {seconds:12.3f}\n".encode())
-            finally:
-                os.close(descriptor)
-
-    def seconds_alive(self, turn: int) -> float:
-        """Return the seconds until the last heartbeat of an interrupted turn, 0 if there is none."""
-        with open_plain(self._path) as file:
-            text = file.read(LONGEST_HEARTBEAT).decode(errors="replace")
-        match = re.fullmatch(r" *(\d+) +(\d+\.\d+)\n", text, re.ASCII)
-        return float(match[2]) if match and int(match[1]) == turn else 0.0

@@ -26,10 +26,15 @@ from evopolicygym.files import sync_tree
 from evopolicygym.gateway.patience import SharedWaits
 from evopolicygym.judge.delivery import make_feedback_folder
 from evopolicygym.run_paths import RunPaths
+from evopolicygym.run_record import load
 from evopolicygym.runs import install_paths, workspace
 from evopolicygym.runs.agent_gateway import (
+    NO_KEY,
+    TOKEN,
     MeteredAgent,
     OpenGateway,
+    check_replay,
+    client_keys,
     header_values,
     model_access,
     model_routes,
@@ -38,6 +43,7 @@ from evopolicygym.runs.agent_gateway import (
 from evopolicygym.runs.agent_process import AgentCommand, AgentRunner, CliAgent, JsonLinesAgent
 from evopolicygym.runs.install_paths import InstallPaths, find_install_paths, node_interpreter
 from evopolicygym.runs.settings import AgentSettings
+from evopolicygym.runs.shell_variables import check_shell
 from evopolicygym.sandbox.agent.agent_sandbox import AgentLevel, AgentPython, AgentSandbox, NetworkAccess, make_python
 from evopolicygym.sandbox.agent.allow_list import parse
 from evopolicygym.sandbox.agent.levels import agent_isolation, best_level
@@ -59,15 +65,19 @@ def set_up_agent(settings: AgentSettings) -> AgentSetup:
         client = definitions.command(settings.command, settings.json_lines)
         program = client.program if os.path.isabs(client.program) else None
         _check_reachable(client, settings)
+        check_replay(client, settings)
+        check_shell(client, settings)
         return AgentSetup(settings, client, best_level(settings.levels), program, None)
     client = definitions.load(settings.name)
     _check_reachable(client, settings)
+    check_replay(client, settings)
+    check_shell(client, settings)
     _check_hosts(client.hosts)
-    ready = readiness.check(client, os.environ, Path.home())
+    ready = readiness.check(client, {**os.environ, **client_keys(client, settings)}, Path.home())
     if ready.missing:
         obstacles = "\n".join(ready.missing)
         raise UserError(f"{client.name} cannot play here: {obstacles}")
-    client.check(settings.model, settings.base_url, settings.options, _client_keys(client))
+    client.check(settings.model, settings.base_url, settings.options, client_keys(client, settings))
     return AgentSetup(settings, client, best_level(settings.levels), ready.program, ready.version)
 
 
@@ -89,7 +99,8 @@ class AgentSetup:
         """Return what plays the agent's turns in a run whose API is at ``api_url``."""
         if not (routes := model_routes(self.client, self.settings)):
             return self._make_runner(paths, api_url, None)
-        opened = open_gateway(routes, self.settings, paths, self.prices, rate_limits)
+        secrets = client_keys(self.client, self.settings) | _variables(self.settings)
+        opened = open_gateway(routes, self.settings, paths, self.prices, rate_limits, secrets)
         try:
             return MeteredAgent(self._make_runner(paths, api_url, opened), opened)
         except BaseException:
@@ -98,11 +109,11 @@ class AgentSetup:
 
     def _make_runner(self, paths: RunPaths, api_url: str, opened: OpenGateway | None) -> AgentRunner:
         agent_home = make_agent_home(paths, self.client, has_login=opened is None)
-        real_keys, variables = _client_keys(self.client), _variables(self.settings)
-        secrets = real_keys | variables
+        variables = _variables(self.settings)
+        secrets = client_keys(self.client, self.settings) | variables
         if opened:  # the agent gets tokens in place of keys
             variables |= {name: token for name, token in opened.keys.items() if name in variables}
-            secrets["gateway token"] = opened.gateway.token
+            secrets[TOKEN] = opened.gateway.token
         environment = workspace.agent_environment(paths, api_url)
         environment |= {SEED: str(self.settings.seed), "PATH": _search_path(self.program), **variables}
         installed = self._install_paths(paths)
@@ -144,6 +155,7 @@ class AgentSetup:
         settings |= {
             "command": [os.path.basename(word) if Path(word) in own_files else word for word in self.settings.command],
             "model_access": model_access(self.client, self.settings),
+            "replay_of": load(self.settings.replay).id if self.settings.replay else None,
             "version": self.version,
             "sha256": readiness.fingerprint(program) if program else None,
         }
@@ -191,7 +203,7 @@ class AgentSetup:
 
     def _vendors(self) -> tuple[VendorAddress, ...]:
         """Return the vendor's address if it is not the usual one."""
-        vendor = self.client.vendor(self.settings.model, _client_keys(self.client))
+        vendor = self.client.vendor(self.settings.model, client_keys(self.client, self.settings))
         return (VendorAddress(vendor, self.settings.base_url),) if vendor and self.settings.base_url else ()
 
     def _hosts(self) -> tuple[str, ...]:
@@ -260,11 +272,9 @@ def secret_values(settings: AgentSettings) -> dict[str, str]:
     return {name: value for name in names if (value := os.environ.get(name))}
 
 
-def _client_keys(client: Client) -> dict[str, str]:
-    return {name: value for name in client.keys if (value := os.environ.get(name))}
-
-
 def _variables(settings: AgentSettings) -> dict[str, str]:
+    if settings.replay:
+        return {name: os.environ.get(name, NO_KEY) for name in settings.variables}
     if unset := [name for name in settings.variables if name not in os.environ]:
         raise UserError(f"the variable {unset[0]} is not set", "Set it, or leave its --agent-env out.")
     return {name: os.environ[name] for name in settings.variables}

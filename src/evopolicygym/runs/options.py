@@ -15,6 +15,7 @@ from evopolicygym.agents.definitions import COMMAND
 from evopolicygym.errors import UserError
 from evopolicygym.runs.install_paths import resolve_command
 from evopolicygym.runs.settings import AgentSettings, EngineName, RunSettings
+from evopolicygym.runs.shell_variables import shell_model_url
 from evopolicygym.tasks.registry import absolute_name
 
 # Options of an agent, and the fields of `AgentSettings` that they set.
@@ -41,6 +42,8 @@ AGENT_OPTIONS: Final = {
     "max_retries": "retries",
     "max_silence": "silent_minutes",
     "prices": "prices",
+    "replay_model": "replay",
+    "replay_speed": "replay_speed",
 }
 RUN_OPTIONS: Final = frozenset(RunSettings.model_fields) - {"task", "agent", "validate_when"}
 
@@ -61,11 +64,14 @@ def agent_settings(
         "options": dict(values["options"] or {}),
         "headers": dict(values["headers"] or {}),
         "ca_file": _resolved(values["ca_file"]),
+        "replay": _resolved(values["replay"]),
         "variables": words(values["variables"], "agent_env"),
         "hosts": words(values["hosts"], "agent_hosts"),
         "shown": [Path(path).resolve() for path in values["shown"] or ()],
         "prices": _resolved(values["prices"]),
     }
+    if values["base_url"] is None and (address := shell_model_url(agent, values["model"], values["variables"])):
+        values["base_url"] = address.url
     return AgentSettings.make(
         {field: _flag(option) if flags else option for option, field in AGENT_OPTIONS.items()},
         name=str(Path(agent).resolve()) if agent.endswith(".toml") else agent,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from typing import Any, Final
@@ -27,6 +28,7 @@ from evopolicygym.server.app import ServedTask, build_app
 from evopolicygym.server.http_server import bind, serve_requests
 from evopolicygym.server.submission_queue import SubmissionQueue
 
+log = logging.getLogger(__name__)
 FINISH_COMMAND: Final = "finish"
 FINISHED_BY_HAND: Final = "finished_by_hand"
 NOT_CHECKED: Final = (
@@ -184,6 +186,7 @@ def inspect_leftovers(paths: RunPaths) -> dict[str, Any]:
     try:
         note = _integrity_note(paths)
     except Exception as error:
+        log.warning("what the agent left cannot be inspected", exc_info=True)
         text = f"could not be inspected: {type(error).__name__}: {error}"
         note = Integrity(signs=[], not_checked=list(NOT_CHECKED), error=text[:LONGEST_ERROR])
     return note.model_dump(mode="json")

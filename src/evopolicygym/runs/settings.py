@@ -130,7 +130,8 @@ class AgentSettings(StrictModel):
     """Which agent plays, what it is given, and its limits beside the budget of episodes. ``variables`` are names: the
     values are secrets, which are in the agent's environment only. ``headers`` of calls to the model have the names of
     variables as their values, for the same reason. ``patience_minutes``: how long the gateway waits out passing errors
-    of the provider in one call."""
+    of the provider in one call. ``replay``: the folder of a run whose recorded calls answer in place of the provider,
+    ``replay_speed`` times as fast as they were (default: 1)."""
 
     name: str = Field(max_length=MAX_NAME)
     model: str | None = None
@@ -156,6 +157,8 @@ class AgentSettings(StrictModel):
     retries: int = Field(default=8, ge=0)
     silent_minutes: float | None = Field(default=60.0, gt=0)
     prices: Path | None = None
+    replay: Path | None = None
+    replay_speed: float | None = Field(default=None, gt=0, le=1e9)
 
     @classmethod
     def make(cls, called: Mapping[str, str], /, **values: Any) -> Self:

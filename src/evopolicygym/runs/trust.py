@@ -29,7 +29,7 @@ from evopolicygym.sandbox.agent.agent_sandbox import NetworkAccess
 from evopolicygym.tasks.registry import is_installed_task
 from evopolicygym.tasks.sealing import create_key, load_key
 
-PATHS: Final = ("--agent", "--model-ca", "--show", "--prices")
+PATHS: Final = ("--agent", "--model-ca", "--show", "--prices", "--replay-model")
 
 
 @dataclass(frozen=True)
@@ -77,6 +77,7 @@ def _of_agent(agent: AgentSettings) -> dict[str, OptionGrant]:
         "agent_host": agent.hosts,
         "show": agent.shown,
         "prices": [agent.prices] if agent.prices else [],
+        "replay_model": [agent.replay] if agent.replay else [],
         "agent_network": [NetworkAccess.OPEN.value] if agent.network is NetworkAccess.OPEN else [],
         "agent_isolation": ["none"] if agent.isolation == "none" else [],
     }

@@ -14,7 +14,7 @@ from evopolicygym.tasks.disguise_codes import Codes, Words
 from evopolicygym.tasks.disguise_parts import Draws, Leaf, Numbers, Part
 
 Space = dict[str, Any]
-DISGUISE_VERSION: Final = 2  # of what a key makes; scores under another one are not comparable
+DISGUISE_VERSION: Final = 3  # of what a key makes; scores under another one are not comparable
 WHOLE: Final = "observation"  # the name of an observation that is one array
 KeyPath = tuple[Any, ...]  # keys and indices that lead to a leaf
 

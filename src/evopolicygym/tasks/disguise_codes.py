@@ -13,7 +13,12 @@ from evopolicygym.tasks.disguise_parts import Draws, Leaf, fitting
 LARGEST_TABLE: Final = 4096  # codes; more of them are reversed, not shuffled
 TOKEN_BYTES: Final = 11  # of a word in one token; a longer word is several tokens
 CONTINUES: Final = 128  # added to the number of bytes in a token whose word goes on in the next one
-SHOWN_LENGTH: Final = 4096  # of text; the same for all tasks, since the longest mission would name one
+SIZES: Final = 16  # numbers of bytes, and the mark of a filler; the bits between count occurrences of a word
+FILLER: Final = 15
+OCCURRENCES: Final = 8  # of a word in a text that are told apart
+SHORTEST_ROW: Final = 16  # tokens
+ROW_LENGTHS: Final = 8
+SHOWN_LENGTH: Final = 8192  # of text; the same for all tasks, since the longest mission would name one
 LETTERS: Final = "bcdfghjklmnprstv"  # sixteen: one for each half of a byte
 ROUNDS: Final = 4
 
@@ -80,37 +85,59 @@ class CodeTable:
 
 
 class Words:
-    """Text, word by word: the same word is always the same token, and all tokens are equally long. A token is the word,
-    enciphered by a Feistel network over its bytes and written in letters."""
+    """Text as tokens in rows of one length, in an order that is drawn from the key; fillers complete the last row. The
+    same word is the same token in every text, but a word that repeats within a text is another token each time. A token
+    is the word, enciphered by a Feistel network over its bytes and written in letters; all are equally long."""
 
     def __init__(self, draws: Draws, leaf: Leaf) -> None:
         self._keys = [draws.secret() for _ in range(ROUNDS)]
+        self._order = draws.shuffled(range(SHORTEST_ROW + draws.below(ROW_LENGTHS)))  # of a row, by place
         self._last = ("", "")
-        longest = (int(leaf["max_length"]) + 1) * (2 * (TOKEN_BYTES + 1) + 1)  # a token and a space for each letter
+        most = int(leaf["max_length"]) + 1 + len(self._order)  # a token for each letter, and fillers
+        longest = most * (2 * (TOKEN_BYTES + 1) + 1)
         self.spaces = [{"type": "Text", "max_length": max(SHOWN_LENGTH, 1 << longest.bit_length())}]
 
     def show(self, own: list[Any]) -> list[Any]:
         text = str(own[0])
         if not self._last[1] or text != self._last[0]:  # most texts stay the same for a whole episode
-            self._last = text, " ".join(token for word in text.split(" ") for token in self._tokens(word))
+            self._last = text, " ".join(self._rows(list(self._words(text))))
         return [self._last[1]]
 
     def read(self, shown: list[Any]) -> list[Any]:
+        tokens, length = shown[0].split(" "), len(self._order)
+        rows = [tokens[start : start + length] for start in range(0, len(tokens), length)]
+        own = [row[self._order.index(number)] for row in rows for number in range(length)]
         words = [b""]
-        for token in shown[0].split(" "):
-            block = self._block(token)
-            words[-1] += block[1 : 1 + block[0] % CONTINUES]
+        for block in map(self._block, own):
+            if block[0] % SIZES == FILLER:
+                break
+            words[-1] += block[1 : 1 + block[0] % SIZES]
             if block[0] < CONTINUES:
                 words.append(b"")
         return [" ".join(word.decode(errors="surrogatepass") for word in words[:-1])]
 
-    def _tokens(self, word: str) -> Iterator[str]:
+    def _rows(self, tokens: list[str]) -> Iterator[str]:
+        length = len(self._order)
+        for start in range(0, len(tokens), length):
+            row = tokens[start : start + length]
+            row += [self._token(FILLER, number.to_bytes(2, "big")) for number in range(length - len(row))]
+            yield from (row[number] for number in self._order)
+
+    def _words(self, text: str) -> Iterator[str]:
+        seen: dict[str, int] = {}
+        for word in text.split(" "):
+            occurrence = seen[word] = seen.get(word, -1) + 1
+            yield from self._tokens(word, SIZES * (occurrence % OCCURRENCES))
+
+    def _tokens(self, word: str, mark: int) -> Iterator[str]:
         data = word.encode(errors="surrogatepass")
         for start in range(0, max(len(data), 1), TOKEN_BYTES):
             piece = data[start : start + TOKEN_BYTES]
-            size = len(piece) + (CONTINUES if start + TOKEN_BYTES < len(data) else 0)
-            block = self._mix(bytes([size]) + piece.ljust(TOKEN_BYTES, b"\0"), self._keys)
-            yield "".join(LETTERS[byte >> 4] + LETTERS[byte & 15] for byte in block)
+            yield self._token(len(piece) + mark + (CONTINUES if start + TOKEN_BYTES < len(data) else 0), piece)
+
+    def _token(self, head: int, piece: bytes) -> str:
+        block = self._mix(bytes([head]) + piece.ljust(TOKEN_BYTES, b"\0"), self._keys)
+        return "".join(LETTERS[byte >> 4] + LETTERS[byte & 15] for byte in block)
 
     def _block(self, token: str) -> bytes:
         halves = [LETTERS.index(letter) for letter in token]

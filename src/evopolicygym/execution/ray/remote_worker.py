@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from evopolicygym import __version__
-from evopolicygym.errors import Fault, IsolationUnavailable, UserError, is_permanent
+from evopolicygym.errors import IsolationUnavailable, UserError, fault_text, is_permanent
 from evopolicygym.execution.engine import LocalEngine
 from evopolicygym.execution.messages import WorkerAnswer
 from evopolicygym.execution.ray.messages import (
@@ -105,8 +105,7 @@ class RemoteWorker:
         try:
             reply = self._do(decode(request, RemoteRequest), config, checkpoint)
         except Exception as error:
-            text = str(error) if isinstance(error, Fault) else f"{type(error).__name__}: {error}"
-            reply = RemoteReply(fault=text, permanent=is_permanent(error))
+            reply = RemoteReply(fault=fault_text(error), permanent=is_permanent(error))
         return encode(replace(reply, node=self._node))
 
     def _do(self, request: RemoteRequest, config: bytes | None, checkpoint: bytes | None) -> RemoteReply:

@@ -19,7 +19,7 @@ FARTHEST = 5.0  # normalised entries are clipped here: an entry that never moved
 class Actor:
     """``weights``: mean and scale of the features; w0, b0, w1, b1, ... of the layers; optionally ``spread``, the
     standard deviation of the noise of each control, or ``samples`` to draw a choice by its score; ``squashes`` for
-    controls through tanh; ``stream``, which noise of all."""
+    controls through tanh; ``relu`` for hidden layers without tanh; ``stream``, which noise of all."""
 
     def __init__(self, weights: dict[str, Any]) -> None:
         self.weights = weights
@@ -28,6 +28,7 @@ class Actor:
         self.layers = [(weights[f"w{number}"], weights[f"b{number}"]) for number in range(count)]
         self.spread, self.samples = weights.get("spread"), bool(weights.get("samples", False))
         self.squashes, self.stream = bool(weights.get("squashes", False)), int(weights.get("stream", 0))
+        self.is_relu = bool(weights.get("relu", False))
         self._random: Generator | None = None
 
     def reset(self) -> None:
@@ -45,7 +46,8 @@ class Actor:
         """What the last layer gives for one observation, or for rows of them."""
         values: Vector = np.clip((features - self.mean) / self.scale, -FARTHEST, FARTHEST)
         for weights, bias in self.layers[:-1]:
-            values = np.tanh(values @ weights + bias)
+            values = values @ weights + bias
+            values = np.maximum(values, 0.0) if self.is_relu else np.tanh(values)
         weights, bias = self.layers[-1]
         outputs: Vector = values @ weights + bias
         return outputs

@@ -1,0 +1,118 @@
+"""PPO, SAC and DQN of Stable-Baselines3: they learn, act in numpy as in torch, and continue after a kill.
+
+Tests that need torch run in `make prove`, in an environment of their own; in CI the message about its absence does."""
+
+from __future__ import annotations
+
+import importlib.util
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from evopolicygym.api.baseline import baseline_curve
+from evopolicygym.baselines.environments import EnvironmentPool, TrainingEnvironment
+from evopolicygym.baselines.rollouts import spaces_of
+from evopolicygym.errors import UserError
+from evopolicygym.tasks.registry import find_task
+from evopolicygym.tasks.splits import PaperSplits
+
+HAS_TORCH = importlib.util.find_spec("torch") is not None
+needs_torch = [pytest.mark.slow, pytest.mark.skipif(not HAS_TORCH, reason="needs the extra rl: pip install .[rl]")]
+SOLVED = [
+    ("Tracking", "ppo", 10_000),
+    ("Tracking", "sac", 3_000),
+    ("Sorting", "ppo", 16_000),
+    ("Sorting", "dqn", 4_000),
+]
+FEW = {"validation_cases": 2, "heldout_cases": 8, "jobs": 1}
+
+
+@pytest.mark.skipif(HAS_TORCH, reason="torch is installed here")
+def test_without_torch_the_message_has_the_command_that_installs_it(tmp_path):
+    with pytest.raises(UserError, match=r"ppo needs torch and stable_baselines3") as raised:
+        baseline_curve("learnable_toys:Sorting-v0", "ppo", folder=tmp_path / "new")
+    assert "pip install 'evopolicygym[rl]'" in str(raised.value) and not (tmp_path / "new").exists()
+
+
+def play(processes: int, count: int = 3, steps: int = 25):
+    task = find_task("learnable_toys:Tracking-v0")
+    pool = EnvironmentPool(task, PaperSplits(), (5,), count, processes)
+    random = np.random.default_rng(0)
+    try:
+        seen = [pool.reset()]
+        ends = 0
+        for _ in range(steps):
+            now, rewards, terminated, truncated, last = pool.step(random.normal(size=(count, 2)))
+            assert np.array_equal(now, last) or (terminated | truncated).any()
+            seen += [now, rewards]
+            ends += int((terminated | truncated).sum())
+        return seen, ends
+    finally:
+        pool.close()
+
+
+def test_environments_play_the_same_in_any_number_of_processes():
+    (alone, ends), (together, _) = play(0), play(2)
+    assert ends == 2 * 3  # episodes of ten steps
+    assert all(np.array_equal(first, second) for first, second in zip(alone, together, strict=True))
+
+
+def test_the_horizon_cuts_an_episode_short():
+    task = replace(find_task("learnable_toys:Tracking-v0"), horizon=4)
+    environment = TrainingEnvironment(task, PaperSplits(), spaces_of(task), (1,))
+    environment.reset()
+    assert [environment.step(np.zeros(2))[2:] for _ in range(4)][-1] == (False, True)
+
+
+def trained(toy: str, algorithm: str, steps: int, folder, **options):
+    return baseline_curve(f"learnable_toys:{toy}-v0", algorithm, steps=steps, folder=folder, **FEW, **options)
+
+
+class TestWithTorch:
+    pytestmark = needs_torch
+
+    @pytest.mark.parametrize(("toy", "algorithm", "steps"), SOLVED)
+    def test_it_learns(self, tmp_path, toy, algorithm, steps):
+        record = trained(toy, algorithm, steps, tmp_path)
+        assert record.complete and record.score is not None and record.score > 6.0, record.points
+
+    def test_it_does_not_learn_from_shuffled_rewards(self, tmp_path, monkeypatch):
+        honest = TrainingEnvironment.step
+        random = np.random.default_rng(0)
+        earlier = [0.0]
+
+        def shuffled(self, controls):
+            features, reward, terminated, truncated = honest(self, controls)
+            earlier.append(reward)
+            return features, earlier[random.integers(len(earlier))], terminated, truncated
+
+        monkeypatch.setattr(TrainingEnvironment, "step", shuffled)
+        record = trained("Sorting", "dqn", 4_000, tmp_path)
+        assert record.score is not None and record.score < 6.0
+
+    @pytest.mark.parametrize(("toy", "algorithm"), [("Tracking", "ppo"), ("Tracking", "sac"), ("Sorting", "dqn")])
+    def test_numpy_acts_as_torch(self, tmp_path, toy, algorithm):
+        from evopolicygym.baselines.rl import RlTrainer
+
+        task = find_task(f"learnable_toys:{toy}-v0")
+        trainer = RlTrainer(algorithm, task, PaperSplits(), 0, 1, tmp_path)
+        trainer.train(1500, lambda: None)
+        actor, rows = trainer.actor, np.random.default_rng(0).normal(size=(20, 3))
+        wanted, _ = trainer._model.predict(trainer._normal.normalize_obs(rows.astype(np.float32)), deterministic=True)
+        controls = np.array([actor.controls(row) for row in rows])
+        acted = controls.argmax(axis=1) if toy == "Sorting" else np.clip(controls, -1.0, 1.0)
+        assert np.allclose(acted, wanted, atol=1e-4)
+        trainer.close()
+
+    @pytest.mark.parametrize(("toy", "algorithm"), [("Tracking", "ppo"), ("Sorting", "dqn")])
+    def test_same_seed_same_curve_and_a_training_continues(self, tmp_path, toy, algorithm):
+        first, again = (trained(toy, algorithm, 3000, tmp_path / name) for name in ("one", "two"))
+        assert [point.checkpoint for point in first.points] == [point.checkpoint for point in again.points]
+        longer = trained(toy, algorithm, 6000, tmp_path / "one")
+        assert longer.points[: len(first.points)] == first.points and longer.points[-1].steps >= 6000
+        assert longer.points[-1].episodes > first.points[-1].episodes
+
+    def test_a_method_that_does_not_fit_the_actions_is_refused(self, tmp_path):
+        with pytest.raises(UserError, match="Use --algo dqn"):
+            trained("Sorting", "sac", 100, tmp_path)
