@@ -107,7 +107,7 @@ def write_run(
             "train_s": 1.0, "hidden_s": 1.0,
         },
         "usage": None,
-        "ledger_head": "0" * 64,
+        "ledger_head": hashlib.sha256(str(folder).encode()).hexdigest(),
     })  # fmt: skip
     written.rewrite()
     return written
