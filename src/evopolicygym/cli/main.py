@@ -82,7 +82,7 @@ VALUE_NAMES: Final = {option: value for value, options in _OPTIONS_OF_VALUE.item
 
 def main() -> NoReturn:
     """Run the command line. Exit codes: 0 done, 1 not achieved, 2 bad input, 3 isolation unavailable, 4 judge fault,
-    5 run suspended."""
+    5 run suspended, 6 replay diverged."""
     if sys.platform != "linux":
         sys.exit(NOT_LINUX)
     _prepare_streams()

@@ -32,6 +32,7 @@ PLACEHOLDERS: Final = (
     (re.compile(r"(?i)\b((?:chunk|session|process|shell|task|thread|request|agent|bash) ?id\W{1,4})[\w-]+"), r"\1<id>"),
     (re.compile(r"(?i)\b(pid)\b(\W{1,4})\d+"), r"\1\2<id>"),
     (re.compile(r"\b[0-9a-f]{12,}\b"), "<id>"),
+    (re.compile(r"\b(cch=|[Tt]oken count: )[0-9a-f]+"), r"\1<number>"),  # of texts with durations in them
     (re.compile(r"/tmp/tmp[\w.]{6,10}"), "<temporary>"),
     (re.compile(rf"\b\d+(?:\.\d+)?(?:e[+-]?\d+)?\s?{UNIT}\b"), "<duration>"),
     (re.compile(r'(?i)("\w{0,30}(?:(?:wall|time|cpu)\w{0,30}|_m?s)\\?"\s*:\s*)(?:\[[\d.,\se+-]*\]|[\d.e+-]+)'),
