@@ -14,6 +14,7 @@ from evopolicygym.execution.anchors import measure
 from evopolicygym.execution.engine import LocalEngine
 from evopolicygym.reference import paper
 from evopolicygym.reference.anchors import dump, load, scale_version, scales, stored_anchors
+from evopolicygym.reference.return_bounds import UNBOUNDED, return_bounds
 from evopolicygym.tasks.ids import comparable_facts
 from evopolicygym.tasks.registry import core16
 from evopolicygym.tasks.spaces import constant_actions
@@ -122,3 +123,11 @@ def test_the_random_anchor_has_an_interval():
     estimate = estimate_score(np.array(random.returns))
     assert estimate.scope == "runs and cases"
     assert -152.0 < estimate.interval().low < estimate.value < estimate.interval().high < -147.0
+
+
+def test_measured_returns_are_within_the_stated_bounds():
+    for task, anchors in stored_anchors().tasks.items():
+        bounds = return_bounds().get(task, UNBOUNDED)
+        measured = [value for anchor in anchors.trivial().values() for row in anchor.returns for value in row]
+        published = paper.published()[task].values()
+        assert bounds.low <= min(*measured, *published) <= max(*measured, *published) <= bounds.high, task
