@@ -83,7 +83,8 @@ def test_unfinished_and_broken_runs(tmp_path):
         (tmp_path / name).mkdir()
         shutil.copy(sorted(SAMPLE.glob("*/run.json"))[0], tmp_path / name)
     record = json.loads((tmp_path / "open/run.json").read_text())
-    (tmp_path / "open/run.json").write_text(json.dumps(record | {"status": "open", "outcome": None}))
+    another = {"id": "another", "ledger_head": "a" * 64, "status": "open", "outcome": None}
+    (tmp_path / "open/run.json").write_text(json.dumps(record | another))
     (tmp_path / "broken/run.json").write_text(json.dumps(record | {"submissions": "many"}))
     with pytest.warns(UserWarning, match=r"broken is left out: broken: .*submissions") as caught:
         found = evopolicygym.load_runs(str(tmp_path))
