@@ -196,6 +196,8 @@ def transfer_cells(task: str, rows: list[dict[str, Any]]) -> list[str]:
 
 
 def table(head: str, rows: list[list[str]]) -> str:
+    if not rows:
+        return "Not measured yet."
     lines = [f"| {head} |", "|---" * (head.count("|") + 1) + "|"]
     return "\n".join([*lines, *(f"| {' | '.join(cells)} |" for cells in rows)])
 
@@ -241,7 +243,9 @@ def write(options: argparse.Namespace) -> None:
 
 
 def picture(checks: list[KeyCheck], path: Path) -> None:
-    """Draw the expert after a few steps on two keys, side by side."""
+    """Draw the expert after a few steps on two keys, side by side. With fewer keys, keep the picture as it is."""
+    if len(checks) < 2:
+        return
     frames = []
     for checked in checks:
         world = checked.world()
@@ -253,11 +257,9 @@ def picture(checks: list[KeyCheck], path: Path) -> None:
         frame = Image.fromarray(env.render())
         factor = max(1, HEIGHT // frame.height)  # of small pictures every pixel shall be seen
         frames.append(frame.resize((factor * frame.width, factor * frame.height), Image.Resampling.NEAREST))
-    if not frames:
-        return
     size = (sum(frame.width for frame in frames) + GAP, max(frame.height for frame in frames))
     image = Image.new("RGB", size, "white")
-    for frame, x in zip(frames, (0, size[0] - frames[-1].width), strict=False):
+    for frame, x in zip(frames, (0, size[0] - frames[-1].width), strict=True):
         image.paste(frame, (x, 0))
     image.quantize(64).save(path, optimize=True)
 

@@ -53,6 +53,8 @@ class CommandServer:
 
     def fits(self, environment: Mapping[str, str]) -> bool:
         """Whether a fork can have this environment as if it had been started with it."""
+        if "COVERAGE_PROCESS_START" in environment:  # a fork that ends at once would not write what it reached
+            return False
         both, early = (self.environment, environment), tuple(READ_AT_START)
         mine, other = ({name: value for name, value in one.items() if name.startswith(early)} for one in both)
         return mine == other

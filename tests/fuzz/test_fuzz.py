@@ -56,6 +56,7 @@ def test_the_fuzzer_sees_what_it_looks_for(fuzzer, tmp_path):
     assert [problem for problem in fuzzer._check("report", run, TOY) if "canary" in problem], page
 
 
+@pytest.mark.timeout(900)
 def test_no_mutant_of_a_few_hurts_a_reader(fuzzer):
     problems = [problem for number in range(FEW) for problem in fuzzer.mutant(SEED + number, _some(number))]
     assert not problems, "\n\n".join(problems)

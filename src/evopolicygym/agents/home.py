@@ -6,6 +6,7 @@ The agent can write there, so links in it are never followed, also when the run 
 from __future__ import annotations
 
 import errno
+import json
 import os
 import stat
 from collections.abc import Iterable, Mapping
@@ -18,6 +19,7 @@ from evopolicygym.errors import FULL, UserError
 DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 UNFINISHED: Final = ".unfinished"
+MAX_LOGIN_BYTES: Final = 1 << 16
 
 
 class HomeUnusable(UserError):
@@ -46,12 +48,71 @@ def seed(home: Path, files: Mapping[str, str]) -> None:
         _write_new(home, name, text.encode())
 
 
-def copy_credentials(names: Iterable[str], source: Path, home: Path) -> list[str]:
-    """Copy the declared login files and return their names. An existing one, perhaps renewed by the client, is kept."""
-    existing = [name for name in names if (source / name).is_file()]
-    for name in existing:
-        _write_new(home, name, (source / name).read_bytes())
-    return existing
+def copy_credentials(names: Iterable[str], source: Path, home: Path) -> dict[str, bytes]:
+    """Copy the declared login files and return them. An existing one, perhaps renewed by the client, is kept."""
+    logins = {name: (source / name).read_bytes() for name in names if (source / name).is_file()}
+    for name, data in logins.items():
+        _write_new(home, name, data)
+    return logins
+
+
+def return_renewed(name: str, copied: bytes, home: Path, source: Path) -> bool:
+    """Copy a login that the client has renewed back to the user's own HOME, and return whether it was. Otherwise the
+    user would be logged out: a provider accepts the token that renews a login only once.
+
+    The agent could write to the file, too. So it must be plain and small, JSON of the same form as the one that was
+    copied, and the user's own file must not have changed meanwhile."""
+    renewed, target = _read_below(home, name), (source / name).resolve()
+    if renewed is None or renewed == copied or not _has_form_of(renewed, copied):
+        return False
+    try:
+        if target.read_bytes() != copied:
+            return False
+        staged = target.with_name(f"{target.name}{UNFINISHED}")
+        staged.unlink(missing_ok=True)
+        with open(os.open(staged, NEW, 0o600), "wb") as file:
+            file.write(renewed)
+            os.fsync(file.fileno())
+        os.replace(staged, target)
+    except OSError:
+        return False
+    return True
+
+
+def _read_below(home: Path, name: str) -> bytes | None:
+    """Read a small plain file below HOME without following links; None if there is none."""
+    path = PurePosixPath(name)
+    if not _is_below(path):
+        return None
+    with suppress(OSError), ExitStack() as opened:
+        folder = os.open(home, DIRECTORY)
+        opened.callback(os.close, folder)
+        for part in path.parts[:-1]:
+            folder = os.open(part, DIRECTORY, dir_fd=folder)
+            opened.callback(os.close, folder)
+        file = os.open(path.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+        opened.callback(os.close, file)
+        facts = os.fstat(file)
+        if stat.S_ISREG(facts.st_mode) and facts.st_size <= MAX_LOGIN_BYTES:
+            return os.read(file, MAX_LOGIN_BYTES)
+    return None
+
+
+def _has_form_of(data: bytes, original: bytes) -> bool:
+    """Return whether two files are JSON with the same keys and types of values."""
+    try:
+        return _same_form(json.loads(data), json.loads(original))
+    except (ValueError, RecursionError):
+        return False
+
+
+def _same_form(value: Any, original: Any) -> bool:
+    if isinstance(value, dict) and isinstance(original, dict):
+        return value.keys() == original.keys() and all(_same_form(value[key], original[key]) for key in value)
+    if isinstance(value, list) and isinstance(original, list):
+        return all(isinstance(item, str) for item in (*value, *original)) or value == original
+    numbers = (int, float)
+    return type(value) is type(original) or (type(value) in numbers and type(original) in numbers)
 
 
 def remove(home: Path, name: str) -> None:

@@ -78,7 +78,7 @@ class AgentRunner(Protocol):
 @dataclass(frozen=True)
 class AgentCommand:
     """Builds the command line of each turn. ``keys`` go to the agent's process: real ones, or tokens of the gateway.
-    ``secrets`` are values that must not be written anywhere, by name."""
+    ``secrets`` are values that must not be written anywhere, by name. ``logins``: the copied login files."""
 
     client: Client
     workspace: Path
@@ -90,9 +90,14 @@ class AgentCommand:
     keys: Mapping[str, str] = field(default_factory=dict, repr=False)
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     vendors: tuple[VendorAddress, ...] = ()
+    logins: Mapping[str, bytes] = field(default_factory=dict, repr=False)
 
     def delete_credentials(self) -> None:
-        """Delete copied logins: a record must not hold them. A resumed run copies them again."""
+        """Delete copied logins: a record must not hold them. A resumed run copies them again. One that the client has
+        renewed replaces the user's own."""
+        for name, copied in self.logins.items():
+            if home.return_renewed(name, copied, self.home, Path.home()):
+                log.info("the client has renewed the login in ~/%s, which is copied back", name)
         for name in self.client.credentials:
             home.remove(self.home, name)
 

@@ -12,7 +12,7 @@ import shutil
 import tempfile
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any, Final
@@ -141,6 +141,7 @@ class AgentSetup:
             opened.keys | variables if opened else secrets,
             secrets,
             opened.vendors if opened else self._vendors(),
+            agent_home.logins,
         )
         runner = JsonLinesAgent if self.client.turns == "json_lines" else CliAgent
         return runner(command, sandbox, self.level, paths.logs / "agent")
@@ -225,6 +226,7 @@ class AgentHome:
     temporary: Path
     programs: Path
     python: AgentPython
+    logins: dict[str, bytes] = field(default_factory=dict, repr=False)
 
 
 def make_agent_home(paths: RunPaths, client: Client, has_login: bool = True) -> AgentHome:
@@ -235,11 +237,9 @@ def make_agent_home(paths: RunPaths, client: Client, has_login: bool = True) -> 
     for folder in folders.values():
         home.ensure(folder)
     _copy_builtin_agents(folders["programs"] / SHIPPED)
-    if has_login:
-        home.copy_credentials(client.credentials, Path.home(), folders["home"])
-    return AgentHome(
-        folders["home"], folders["tmp"], folders["programs"], make_python(folders["python"], client.packages)
-    )
+    logins = home.copy_credentials(client.credentials, Path.home(), folders["home"]) if has_login else {}
+    python = make_python(folders["python"], client.packages)
+    return AgentHome(folders["home"], folders["tmp"], folders["programs"], python, logins)
 
 
 def delete_credentials(paths: RunPaths, client: str) -> None:
