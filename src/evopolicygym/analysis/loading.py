@@ -67,7 +67,9 @@ class CopyCheck:
         if original := self._by_ledger.get(run.ledger_head):
             return Skipped(str(folder), SkipKind.COPY, f"its ledger is that of {original}")
         if original := self._by_id.get(run.id):
-            reason = f"run {run.id} is also in {original}, with another ledger; remove the wrong one of the two"
+            reason = (
+                f"run {one_line(run.id)} is also in {original}, with another ledger; remove the wrong one of the two"
+            )
             return Skipped(str(folder), SkipKind.COPY, reason)
         self._by_ledger[run.ledger_head] = self._by_id[run.id] = str(folder)
         return None
