@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -92,10 +93,10 @@ def ask(opened: Gateway, method: str, path: str, body: str | None = None, header
 class RawServer:
     """Answers each connection by what ``answer`` does with its socket, after the request is read."""
 
-    def __init__(self, answer: Callable[[socket.socket], None]) -> None:
-        self._answer = answer
+    def __init__(self, answer: Callable[[socket.socket], None], tls: ssl.SSLContext | None = None) -> None:
+        self._answer, self._tls = answer, tls
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
-        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        self.url = f"http{'s' if tls else ''}://127.0.0.1:{self._listener.getsockname()[1]}"
         self.requests: list[bytes] = []
 
     def __enter__(self) -> RawServer:
@@ -112,6 +113,11 @@ class RawServer:
                 threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
     def _serve(self, connection: socket.socket) -> None:
+        if self._tls:
+            try:
+                connection = self._tls.wrap_socket(connection, server_side=True)
+            except OSError:
+                return
         with suppress(OSError), connection:
             data = b""
             while b"\r\n\r\n" not in data:

@@ -7,8 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from evopolicygym.agents.readiness import Readiness
     from evopolicygym.agents.turn import Turn
+    from evopolicygym.gateway.abilities import ServerAbilities
 
 
 def list_agents() -> list[str]:
@@ -69,6 +72,42 @@ def try_agent(agent: str | os.PathLike[str], *, model: str | None = None, model_
     address = shell_model_url(name, model, ()) if model_url is None else None
     url = address.url if address else model_url
     return play_live_turn(AgentSettings(name=name, model=model, base_url=url, retries=0, patience_minutes=0))
+
+
+def check_model_server(
+    agent: str | os.PathLike[str],
+    url: str,
+    model: str | None = None,
+    ca_file: Path | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> ServerAbilities:
+    """Ask a model's server what it can do: its list of models, and one tiny call in each API.
+
+    Args:
+        agent: Whose key is used, if one is set.
+        url: The base URL, as ``run`` takes it.
+        model: The model to ask; the first of the server's list if there is none.
+        ca_file: Certificates to trust, too.
+        headers: Headers to add; the values are names of variables.
+
+    Returns:
+        A ``ServerAbilities``: ``is_usable``, ``models``, and what happened in each of the ``apis``.
+
+    Raises:
+        UserError: The URL, the file or a variable is no good.
+    """
+    from evopolicygym.agents import definitions
+    from evopolicygym.gateway.abilities import ask_server
+    from evopolicygym.gateway.upstream import ModelServer
+    from evopolicygym.runs.agent_gateway import variable_values
+    from evopolicygym.runs.agent_setup import check_url
+
+    check_url(url)
+    client = definitions.load(os.fspath(agent))
+    key = next((key for name in client.keys if (key := os.environ.get(name))), None)
+    provider, _, name = (model or "").partition("/")
+    is_prefixed = provider in {*client.providers, *(vendor.provider for vendor in client.vendors)} and name
+    return ask_server(ModelServer(url, key, variable_values(headers or {}), ca_file), name if is_prefixed else model)
 
 
 def _simulators(program: str | None) -> list[str]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated, Any, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -11,11 +12,15 @@ from evopolicygym.agents import definitions
 from evopolicygym.agents.definitions import Client
 from evopolicygym.agents.readiness import Readiness
 from evopolicygym.agents.turn import Turn
-from evopolicygym.api.agents import check_agent, try_agent
+from evopolicygym.api.agents import check_agent, check_model_server, try_agent
 from evopolicygym.api.agents import list_agents as list_names
-from evopolicygym.cli.options import Json
+from evopolicygym.cli.options import Json, pair
 from evopolicygym.cli.output import print_hint, print_json, print_table, stdout
 
+if TYPE_CHECKING:
+    from evopolicygym.gateway.abilities import ServerAbilities
+
+MODELS_SHOWN: Final = 8
 LIVE_CHARACTERS: Final = 200
 app = typer.Typer(no_args_is_help=True, help="List and check agents.")
 
@@ -46,21 +51,33 @@ def list_agents(json: Json = False) -> None:
 def check(
     name: Annotated[str, typer.Argument(help="Name from `agent list`, or a client file (TOML).")],
     live: Annotated[bool, typer.Option("--live", help="Play one tiny turn in the sandbox, with the model.")] = False,
-    model: Annotated[str | None, typer.Option(help="Model, as the agent's client names it (with --live).")] = None,
-    model_url: Annotated[str | None, typer.Option(help="Base URL of the model's API (with --live).")] = None,
+    model: Annotated[str | None, typer.Option(help="Model, as the agent's client names it.")] = None,
+    model_url: Annotated[
+        str | None, typer.Option(help="Base URL of the model's API; without --live, it is asked what it can do.")
+    ] = None,
+    model_ca: Annotated[Path | None, typer.Option(help="File with certificates (PEM) to trust there, too.")] = None,
+    model_header: Annotated[
+        list[str] | None, typer.Option(help="NAME=VARIABLE: a header of calls to the model. Repeatable.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Check an agent's program, version, Node and key, and say what is missing. Exit code 1 if it cannot run."""
     readiness = check_agent(name)
     turn = try_agent(name, model=model, model_url=model_url) if live and readiness.ready else None
+    headers = dict(pair(text, "--model-header NAME=VARIABLE") for text in model_header or [])
+    asks_server = model_url is not None and not live
+    server = check_model_server(name, model_url or "", model, model_ca, headers) if asks_server else None
     if json:
         live_facts = {"live": asdict(turn)} if turn else {}
-        print_json(asdict(readiness) | {"ready": readiness.ready} | live_facts)
+        server_facts = {"server": asdict(server)} if server else {}
+        print_json(asdict(readiness) | {"ready": readiness.ready} | live_facts | server_facts)
     else:
         _show(readiness)
         if turn:
             _show_turn(turn)
-    if not readiness.ready or (turn and turn.failure):
+        if server:
+            _show_server(server)
+    if not readiness.ready or (turn and turn.failure) or (server and not server.is_usable):
         raise typer.Exit(1)
 
 
@@ -73,6 +90,14 @@ def _show_turn(turn: Turn) -> None:
     stdout.print(
         f"  live        answered in {turn.wall_s:.1f} s: {turn.text.strip()[:LIVE_CHARACTERS]!r}{served}{tokens}"
     )
+
+
+def _show_server(server: ServerAbilities) -> None:
+    stdout.print(f"{server.url}: {'usable' if server.is_usable else 'not usable'}")
+    listed = "no list" if server.models is None else ", ".join(server.models[:MODELS_SHOWN]) or "none"
+    stdout.print(f"  {'models':<18} {listed}")
+    for ability in server.apis:
+        stdout.print(f"  {ability.api:<18} {ability.words}")
 
 
 def _show(readiness: Readiness) -> None:

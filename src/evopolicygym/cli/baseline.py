@@ -22,7 +22,9 @@ def curve(
     task: TaskName,
     algo: Annotated[str, typer.Option(help="random-search, ars, openes, ga, cma-es; with the extra rl ppo, sac, dqn.")],
     steps: Annotated[int, typer.Option(min=1, help="Environment steps to train for.")] = 100_000,
-    seeds_count: Annotated[int, typer.Option("--seeds", min=1, help="Number of trainings, each with its seed.")] = 1,
+    seeds_count: Annotated[
+        int, typer.Option("--seeds", metavar="N", min=1, help="Number of trainings, each with its seed.")
+    ] = 1,
     first_seed: Annotated[int, typer.Option(min=0, help="Seed of the first training.")] = 0,
     hidden: Annotated[int, typer.Option(min=0, help="Units of a hidden layer of search methods; 0: linear.")] = 0,
     folder: Annotated[Path, typer.Option(help="Folder for the records (default: baselines).")] = Path("baselines"),

@@ -59,23 +59,25 @@ COMMANDS: Final = {
 # What `--help` calls the value of an option. An option with a fixed choice of values is not here: it shows them.
 _OPTIONS_OF_VALUE: Final = {
     "N": "--jobs --seed --max-turns --max-tokens --max-retries --budget --validation-cases --heldout-cases "
-    "--max-candidates --parallel-runs",
+    "--max-candidates --parallel-runs --max-requests --keys --steps --first-seed --hidden",
     "COLUMNS": "--width",
     "HOURS": "--max-hours",
-    "MINUTES": "--max-silence",
+    "MINUTES": "--max-silence --model-patience",
+    "SECONDS": "--seconds",
     "DOLLARS": "--max-cost",
     "FACTOR": "--replay-speed",
     "CASES": "--cases",
     "TASK": "--task",
-    "NAME": "--agent --model --agent-env",
+    "NAME": "--agent --model --agent-env --algo",
     "NAME=VALUE": "--option --set",
+    "NAME=VARIABLE": "--model-header",
     "URL": "--model-url",
     "HOST[:PORT]": "--agent-host",
     "ADDRESS": "--ray-address",
     "SALT": "--salt",
-    "FOLDER": "--run --resume --replay-model --record --folder --figures",
+    "FOLDER": "--expert --run --resume --replay-model --record --folder --figures",
     "PATH": "--show",
-    "FILE": "--seal-key --prices --anchors --output --input --out --file",
+    "FILE": "--model-ca --seal-key --prices --anchors --output --input --out --file",
 }
 VALUE_NAMES: Final = {option: value for value, options in _OPTIONS_OF_VALUE.items() for option in options.split()}
 
@@ -155,7 +157,7 @@ def _tidy_help(command: Any) -> None:
         elif parameter.is_flag:
             parameter.metavar = ""
         else:
-            parameter.metavar = VALUE_NAMES.get(parameter.opts[0])
+            parameter.metavar = parameter.metavar or VALUE_NAMES.get(parameter.opts[0])
     for subcommand in getattr(command, "commands", {}).values():
         _tidy_help(subcommand)
 

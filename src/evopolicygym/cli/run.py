@@ -15,7 +15,7 @@ import typer
 
 from evopolicygym.api.evaluate import tell_refused_nodes
 from evopolicygym.api.run import new_folder, play_to_outcome
-from evopolicygym.cli.options import TASK_HELP
+from evopolicygym.cli.options import TASK_HELP, pair
 from evopolicygym.cli.output import stderr
 from evopolicygym.cli.play_options import (
     LEVELS,
@@ -145,9 +145,9 @@ def run(
     if task is None:
         raise UserError("no task is given", "For example: evopolicygym run core16/acrobot --agent tuner")
     options |= {
-        "options": dict(_pair(text, "--option NAME=VALUE") for text in option or []),
+        "options": dict(pair(text, "--option NAME=VALUE") for text in option or []),
         "agent_hosts": agent_host,
-        "model_headers": dict(_pair(text, "--model-header NAME=VARIABLE") for text in model_header or []),
+        "model_headers": dict(pair(text, "--model-header NAME=VARIABLE") for text in model_header or []),
     }
     settings = agent_settings(agent, command or [], options, flags=True)
     given = given_settings(task, options, settings)
@@ -284,10 +284,3 @@ def _check_finished(root: Path, settings: RunSettings, given: dict[str, Any]) ->
         check_jobs(jobs)
     if given.get("seal_key"):
         stderr.print("the run is finished: nothing is played, and --seal-key was not used")
-
-
-def _pair(text: str, form: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals:
-        raise UserError(f"{form.partition(' ')[0]} {text} has no value", f"Write {form}.")
-    return name, value

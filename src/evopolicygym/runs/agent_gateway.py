@@ -117,15 +117,15 @@ def _routes_of_command(client: Client, settings: AgentSettings) -> tuple[ModelRo
 
 def _route(vendor: Vendor, variable: str | None, settings: AgentSettings) -> ModelRoute:
     key = (NO_KEY if settings.replay else os.environ.get(variable)) if variable else None
-    server = ModelServer(settings.base_url or vendor.url, key, header_values(settings), settings.ca_file)
+    server = ModelServer(settings.base_url or vendor.url, key, variable_values(settings.headers), settings.ca_file)
     return ModelRoute(vendor, variable, server)
 
 
-def header_values(settings: AgentSettings) -> dict[str, str]:
-    """Return the extra headers of calls. Their values are in variables, because settings are published."""
-    if unset := [name for name in settings.headers.values() if name not in os.environ]:
+def variable_values(headers: Mapping[str, str]) -> dict[str, str]:
+    """Return headers of calls with the values of the variables that they name: settings are published, values not."""
+    if unset := [name for name in headers.values() if name not in os.environ]:
         raise UserError(f"the variable {unset[0]} is not set", "Set it, or leave its --model-header out.")
-    return {header: os.environ[name] for header, name in settings.headers.items()}
+    return {header: os.environ[name] for header, name in headers.items()}
 
 
 @dataclass(frozen=True)
@@ -169,7 +169,7 @@ def open_gateway(
     meter = ModelMeter(limits, prices, _calls_file(paths))
     patience = Patience(0.0) if settings.replay else Patience(60 * settings.patience_minutes, waits)
     token = new_token()
-    headers = {f"header {name}": value for name, value in header_values(settings).items()}
+    headers = {f"header {name}": value for name, value in variable_values(settings.headers).items()}
     hidden = {**secrets, **headers, TOKEN: token}
     replay = (
         ReplayUpstream(settings.replay, paths.root, hidden, settings.replay_speed or 1.0) if settings.replay else None

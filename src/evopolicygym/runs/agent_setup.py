@@ -35,10 +35,10 @@ from evopolicygym.runs.agent_gateway import (
     OpenGateway,
     check_replay,
     client_keys,
-    header_values,
     model_access,
     model_routes,
     open_gateway,
+    variable_values,
 )
 from evopolicygym.runs.agent_process import AgentCommand, AgentRunner, CliAgent, JsonLinesAgent
 from evopolicygym.runs.install_paths import InstallPaths, find_install_paths, node_interpreter
@@ -296,8 +296,8 @@ def _check(settings: AgentSettings) -> None:
     """Raise UserError for a mistake in the settings, before anything is started."""
     prices.load_prices(settings.prices)
     _variables(settings)
-    header_values(settings)
-    _check_url(settings.base_url)
+    variable_values(settings.headers)
+    check_url(settings.base_url)
     _check_hosts(settings.hosts)
     for path in settings.shown:
         if not path.exists():
@@ -322,7 +322,7 @@ def _check_hosts(hosts: Iterable[str]) -> None:
             raise UserError(f"{error}: the agent cannot be given it", "Write HOST, or HOST:PORT.") from None
 
 
-def _check_url(url: str | None) -> None:
+def check_url(url: str | None) -> None:
     try:
         parts = urlsplit(url or "https://none")
         is_valid = parts.scheme in ("http", "https")
