@@ -231,13 +231,21 @@ class CurveMeans:
     at: dict[int, Number | None]
 
 
-def curve_means(curves: Sequence[LearningCurve | None]) -> CurveMeans:
-    """Average the learning curves of runs of one entrant on one task, under one comparable_id."""
+def curve_means(curves: Sequence[LearningCurve | None], bounds: Bounds = UNBOUNDED) -> CurveMeans:
+    """Average the learning curves of runs of one entrant on one task, under one comparable_id. Intervals of scores end
+    at the ``bounds`` of possible returns."""
     return CurveMeans(
         runs=len(curves),
         area=_mean_of_runs(curve.area if curve else None for curve in curves),
-        at={mark: _mean_of_runs(curve.at[mark] if curve else None for curve in curves) for mark in EPISODES},
+        at={
+            mark: _within(_mean_of_runs(curve.at[mark] if curve else None for curve in curves), bounds)
+            for mark in EPISODES
+        },
     )
+
+
+def _within(number: Number | None, bounds: Bounds) -> Number | None:
+    return Number(number.value, number.interval.clipped(bounds)) if number and number.interval else number
 
 
 @dataclass(frozen=True)
@@ -323,7 +331,7 @@ def entrant_gain(runs: Sequence[RunRecord]) -> EntrantGain | None:
     if not runs:
         return None
     gains, curves = [run_gain(run) for run in runs], [learning_curve(run) for run in runs]
-    means, pairs = curve_means(curves), [_hidden_results(run) for run in runs]
+    means, pairs = curve_means(curves, bounds_of(runs[0])), [_hidden_results(run) for run in runs]
     validation, heldout = (_estimate([pair[split] for pair in pairs]) for split in (0, 1))
     measured = [gain.heldout for gain in gains if gain.heldout]
     return EntrantGain(
