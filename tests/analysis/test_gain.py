@@ -13,6 +13,7 @@ from synthetic_records import OPENED, result, synthetic_run
 
 from evopolicygym.analysis.gain import (
     EntrantGain,
+    curve_means,
     entrant_gain,
     gain_columns,
     gain_difference,
@@ -27,7 +28,7 @@ from evopolicygym.analysis.leaderboard.text_tables import (
     task_scores_table,
     unchanged_runs,
 )
-from evopolicygym.analysis.stats.estimates import ONE_RUN, Number
+from evopolicygym.analysis.stats.estimates import ONE_RUN, Interval, Number
 from evopolicygym.record_checks import contradiction, fingerprint_id
 from evopolicygym.reference.anchors import scales
 from evopolicygym.run_record import RunRecord
@@ -232,10 +233,11 @@ def test_areas_and_heights_have_intervals_over_runs():
     heights = [-59.0, -59.0, -410.0]
     curves = [quick, run_of(GOOD, selected=1), run_of(BAD, selected=1)]
     found = gain_of(*curves)
-    height = found.at[16]
+    height = curve_means([learning_curve(run) for run in curves]).at[16]
     assert height and height.value == pytest.approx(sum(heights) / 3) and height.interval
     reach = stats.t.ppf(0.975, 2) * np.std(heights, ddof=1) / 3**0.5
     assert height.interval.high - height.interval.low == pytest.approx(2 * reach, rel=0.1)  # skewness moves the ends
+    assert found.at[16] == Number(height.value, Interval(-500.0, 0.0))  # the possible returns of Acrobot
     assert found.area and found.area.interval and found.area.interval.low < found.area.value
     alone, equal = gain_of(slow), gain_of(quick, run_of(GOOD, selected=1))
     assert alone.area and alone.area.interval is None and alone.at[16] == Number(-59.0, None)
