@@ -59,9 +59,10 @@ def _write(version: int) -> str:
 
 
 def answer(script: Script, history: Sequence[Past], tools: dict[str, Schema], body: Any) -> Answer:
-    """Requests without tools ask for a title or a summary: any text will do."""
+    """Requests without tools ask for a title or a summary, for which any text will do, unless the script has words for
+    them."""
     if not tools:
-        return Answer("A title")
+        return Answer(getattr(script, "without_tools", lambda: "A title")())
     words = script(history)
     if not words.startswith("$ ") and COMPLETE in json.dumps(body):
         words = f"$ {COMPLETE}"

@@ -10,6 +10,7 @@ from test_tuner import submissions, wait_for_budget
 
 from evopolicygym.agents import definitions
 from evopolicygym.agents.builtin.learners.methods import METHODS
+from evopolicygym.agents.builtin.learners.rl import BATCH
 from evopolicygym.tasks.registry import CORE16_ORDER
 from server_helpers import command
 
@@ -17,10 +18,17 @@ HIDDEN_CASES = ("--validation-cases", "1", "--heldout-cases", "2", "--jobs", "1"
 
 
 def test_every_method_is_an_agent():
-    assert set(METHODS) <= set(definitions.names())
-    for name in METHODS:
-        client = definitions.load(name)
-        assert client.argv[:4] == ("${program}", "-m", "builtin.learners", name) and client.options
+    assert {*METHODS, *BATCH} <= set(definitions.names())
+    for name in (*METHODS, *BATCH):
+        assert definitions.load(name).argv[:4] == ("${program}", "-m", "builtin.learners", name)
+        assert definitions.load(name).options == (set() if name in BATCH else {"hidden", "population"})
+
+
+@pytest.mark.parametrize("name", BATCH)
+def test_rl_without_trajectories_stops_after_one_submission(serve, name):
+    server = serve("--budget", "40", "--feedback", "summary", *HIDDEN_CASES, task="learnable_toys:Sorting-v0")
+    assert play_builtin(server, "learners", options=[name]).returncode == 0
+    assert server.remaining() == 40 - BATCH[name]
 
 
 def test_same_seed_same_submissions_even_when_killed(serve):
@@ -56,8 +64,10 @@ def test_without_trajectories_the_bounds_of_the_space_are_used(serve):
     assert server.remaining() == 0
 
 
-def test_cma_es_plays_in_the_jail(tmp_path):
-    options = ("--agent", "cma-es", "--option", "population=4", "--run", tmp_path / "run", "--budget", "20")
+@pytest.mark.parametrize("agent", ["cma-es", "ppo"])
+def test_it_plays_in_the_jail(tmp_path, agent):
+    population = ("--option", "population=4") if agent == "cma-es" else ()
+    options = ("--agent", agent, *population, "--run", tmp_path / "run", "--budget", "20")
     done = command("run", "learnable_toys:Tracking-v0", "--json", *options, *HIDDEN_CASES)
     assert done.returncode == 0, done.stderr
     record = json.loads(done.stdout)

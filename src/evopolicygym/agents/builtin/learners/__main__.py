@@ -14,6 +14,7 @@ from ..tuner.evaluator import Spaces
 from .api_player import ApiPlayer
 from .methods import METHODS, make_method
 from .networks import Moments, NetworkShape, sees_images
+from .rl import BATCH, learn_by_playing, make_algorithm
 from .search import IMAGE_CASES, SearchState, actor_of, confirm, search
 
 POPULATION = 12
@@ -21,7 +22,7 @@ POPULATION = 12
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("method", choices=METHODS)
+    parser.add_argument("method", choices=[*METHODS, *BATCH])
     parser.add_argument("--hidden", type=int, default=0, help="units of a hidden layer; 0 for a linear policy")
     parser.add_argument("--population", type=int, default=POPULATION, help="candidates of a generation")
     options = parser.parse_args()
@@ -31,7 +32,10 @@ def main() -> int:
         info = api.info()
         spaces = Spaces(info["env_meta"]["obs_space"], info["env_meta"]["action_space"])
         player = ApiPlayer(api, spaces, info["episode_budget"])
-        play_search(player, spaces, options.method, seed, options.hidden, options.population)
+        if options.method in BATCH:
+            learn_by_playing(make_algorithm(options.method, spaces, seed), player, BATCH[options.method])
+        else:
+            play_search(player, spaces, options.method, seed, options.hidden, options.population)
     except RunOver as closed:
         print(f"{options.method}: done: {closed}")
     except ServerUnreachable as error:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -16,19 +14,9 @@ from ..tuner.evaluator import FEEDBACK_WAIT_S, Spaces, rows_of
 from ..tuner.policies.features import FINE, entries
 from .networks import write_actor
 from .policies.actor import Actor, Vector
-from .search import Rollouts
+from .search import Rollouts, Transitions
 
 EVERY: Final = 8  # steps, of which one is read: enough for the statistics of observations
-
-
-@dataclass(frozen=True)
-class Transitions:
-    """One recorded episode: rows of features (one more than steps), rewards, and whether it ended by itself. It was cut
-    short by its horizon or by the limits of the recording if it did not."""
-
-    features: Vector
-    rewards: Vector
-    terminated: bool
 
 
 class ApiPlayer:
@@ -56,8 +44,9 @@ class ApiPlayer:
         returns = np.array(reply.returns) if reply.returns else np.full(len(affordable), -np.inf)
         return returns, self._api.feedback / reply.submit_id
 
-    def transitions(self, feedback: Path) -> list[Transitions]:
-        """Return the recorded episodes of a submission; none if the run shows no trajectories."""
+    def record(self, actor: Actor, cases: list[int]) -> list[Transitions]:
+        """Submit an actor and return its recorded episodes: none if the run shows no trajectories. Raises RunOver."""
+        _, feedback = self.submit(actor, cases)
         return [self._read(path, 1) for path in recorded_episodes(feedback)]
 
     def _rollouts(self, returns: Vector, feedback: Path) -> Rollouts:
@@ -80,8 +69,3 @@ def recorded_episodes(feedback: Path) -> list[Path]:
     while not (feedback / "summary.json").exists() and time.monotonic() - began < FEEDBACK_WAIT_S:
         time.sleep(0.02)
     return sorted((feedback / "episodes").glob("ep_*/episode.npz"))
-
-
-def episode_lengths(feedback: Path) -> list[int]:
-    """Return the lengths of the episodes of a submission."""
-    return list(json.loads((feedback / "summary.json").read_text())["lengths"])

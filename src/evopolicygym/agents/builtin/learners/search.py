@@ -44,6 +44,16 @@ class Rollouts:
     steps: int
 
 
+@dataclass(frozen=True)
+class Transitions:
+    """One recorded episode: rows of features (one more than steps), rewards, and whether it ended by itself. It was cut
+    short by its horizon or by the limits of the recording if it did not."""
+
+    features: Vector
+    rewards: Vector
+    terminated: bool
+
+
 class Player(Protocol):
     """Plays actors. ``remaining`` is the budget in episodes."""
 

@@ -13,13 +13,15 @@ from numpy.typing import NDArray
 
 Vector = NDArray[np.float64]
 
+SPREADS = (-5.0, 1.0)  # bounds of the logarithms of spreads
 FARTHEST = 5.0  # normalised entries are clipped here: an entry that never moved before must not decide everything
 
 
 class Actor:
     """``weights``: mean and scale of the features; w0, b0, w1, b1, ... of the layers; optionally ``spread``, the
-    standard deviation of the noise of each control, or ``samples`` to draw a choice by its score; ``squashes`` for
-    controls through tanh; ``relu`` for hidden layers without tanh; ``stream``, which noise of all."""
+    standard deviation of the noise of each control, or ``spreads`` if the second half of the outputs are the logarithms
+    of that, or ``samples`` to draw a choice by its score; ``squashes`` for controls through tanh;
+    ``relu`` for hidden layers without tanh; ``stream``, which noise of all."""
 
     def __init__(self, weights: dict[str, Any]) -> None:
         self.weights = weights
@@ -28,6 +30,7 @@ class Actor:
         self.layers = [(weights[f"w{number}"], weights[f"b{number}"]) for number in range(count)]
         self.spread, self.samples = weights.get("spread"), bool(weights.get("samples", False))
         self.squashes, self.stream = bool(weights.get("squashes", False)), int(weights.get("stream", 0))
+        self.has_spreads = bool(weights.get("spreads", False))
         self.is_relu = bool(weights.get("relu", False))
         self._random: Generator | None = None
 
@@ -56,7 +59,14 @@ class Actor:
         """Outputs with noise; the highest of scores with Gumbel noise is a draw from their softmax."""
         if self.samples:
             return outputs + random.gumbel(size=outputs.shape)
+        if self.has_spreads:
+            outputs, logarithms = np.split(outputs, 2, axis=-1)
+            return outputs + np.exp(np.clip(logarithms, *SPREADS)) * random.normal(size=outputs.shape)
         return outputs if self.spread is None else outputs + self.spread * random.normal(size=outputs.shape)
+
+    def replayed(self, rows: Vector) -> Vector:
+        """What ``perturbed`` gave in an episode with these features, one row for each step, before tanh."""
+        return self.perturbed(self.outputs(rows), noise_of(rows[0], self.stream))
 
 
 def noise_of(first: Vector, stream: int) -> Generator:
