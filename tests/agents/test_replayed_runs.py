@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from run_helpers import KEY, RealClientRun, run_agent
@@ -12,12 +13,12 @@ from scripted_model import ScriptedModel
 from wire_formats import INPUT, OUTPUT
 
 import evopolicygym
-from evopolicygym.gateway.recording import FILE, ModelRecording
+from evopolicygym.gateway.recording import ModelRecording
 
 pytestmark = pytest.mark.timeout(900)
 FAST = ("--replay-speed", "1e9")
 NPM = ("goose", "kimi", "qwen", "gemini", "opencode", "openhands", "mini-swe-agent")
-CLIENTS = ["model", "codex", "claude", *(pytest.param(name, marks=pytest.mark.slow) for name in NPM)]
+CLIENTS = ["codex", "claude", *(pytest.param(name, marks=pytest.mark.slow) for name in NPM)]
 
 
 class ReplayedClient(RealClientRun):
@@ -39,17 +40,34 @@ def facts(record):
     return {"submissions": submissions, "turns": turns, "outcome": outcome, "closed": record["times"]["closed_because"]}
 
 
+def record_run(name: str, root: Path) -> dict[str, Any]:
+    with ScriptedModel() as model:
+        return RealClientRun(name, model).plays(root)
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory):
+    """A run of the neutral harness, and its record."""
+    root = tmp_path_factory.mktemp("runs") / "recorded"
+    return root, record_run("model", root)
+
+
+def check_replay(name: str, root: Path, record: dict[str, Any], folder: Path) -> None:
+    assert record["agent"]["settings"]["model_access"] == "gateway" and len(record["submissions"]) == 3
+    replayed = ReplayedClient(name, root).plays(folder)
+    assert facts(replayed) == facts(record)
+    assert replayed["agent"]["settings"]["model_access"] == "replay"
+    assert replayed["agent"]["settings"]["replay_of"] == record["id"]
+
+
+def test_a_recorded_run_of_the_harness_is_played_again(recorded, tmp_path):
+    check_replay("model", *recorded, tmp_path / "replayed")
+
+
 @pytest.mark.parametrize("name", CLIENTS)
 def test_a_recorded_run_is_played_again(name, tmp_path):
-    with ScriptedModel() as model:
-        recorded = RealClientRun(name, model).plays(tmp_path / "recorded")
-    assert recorded["agent"]["settings"]["model_access"] == "gateway" and len(recorded["submissions"]) == 3
-    replayed = ReplayedClient(name, tmp_path / "recorded").plays(tmp_path / "another" / "replayed")
-    assert facts(replayed) == facts(recorded)
-    assert replayed["agent"]["settings"]["model_access"] == "replay"
-    assert replayed["agent"]["settings"]["replay_of"] == recorded["id"]
-    numbers = [call.number for call in ModelRecording(tmp_path / "recorded") if call.status]
-    assert len(numbers) >= len(model.seen) == len({request["asked"] for request in model.seen})
+    record = record_run(name, tmp_path / "recorded")
+    check_replay(name, tmp_path / "recorded", record, tmp_path / "another" / "replayed")
 
 
 def test_the_recording_is_complete_and_without_keys(tmp_path):
@@ -81,25 +99,20 @@ def test_the_recording_is_complete_and_without_keys(tmp_path):
     assert not any(re.search(rb"sk-evopolicygym-[0-9a-f]{48}", text) for text in [*ours, *texts[len(files) :]])
 
 
-def test_a_client_that_asks_something_else_is_stopped(tmp_path):
+def test_a_client_that_asks_something_else_is_stopped(recorded, tmp_path):
     """Another task text is another prompt: the replay ends at the first call, with a diff and its own exit code."""
-    with ScriptedModel() as model:
-        RealClientRun("model", model).plays(tmp_path / "recorded")
-    other = ReplayedClient("model", tmp_path / "recorded")
+    other = ReplayedClient("model", recorded[0])
     done = run_agent(tmp_path / "other", *other.options, "--text", "full", **other.environment)
     assert done.returncode == 6 and "Traceback" not in done.stderr, done.stderr
     assert "the replay of" in done.stderr and "something else than recorded call" in done.stderr
     assert "--- the recorded client asked" in done.stderr and "+++ this client asks" in done.stderr
 
 
-def test_runs_that_cannot_be_replayed(tmp_path):
-    with ScriptedModel() as model:
-        recorded = RealClientRun("model", model)
-        recorded.plays(tmp_path / "recorded")
-    other = ReplayedClient("model", tmp_path / "recorded")
+def test_runs_that_cannot_be_replayed(recorded, tmp_path):
+    other = ReplayedClient("model", recorded[0])
     done = run_agent(tmp_path / "other", *other.options, "--no-gateway")
     assert done.returncode == 2 and "does not reach its model through the gateway" in done.stderr
-    (tmp_path / "recorded" / FILE).unlink()
-    done = run_agent(tmp_path / "other", *other.options)
+    empty = ReplayedClient("model", tmp_path / "nothing")
+    done = run_agent(tmp_path / "other", *empty.options)
     assert done.returncode == 2 and "has no recorded calls to a model" in done.stderr
     assert not (tmp_path / "other").exists()
