@@ -16,6 +16,7 @@ import evopolicygym
 from evopolicygym.gateway.recording import ModelRecording
 
 pytestmark = pytest.mark.timeout(900)
+EXAMPLE = Path(__file__).parents[2] / "examples" / "runs" / "acrobot__tuner__s0"  # has no recording
 FAST = ("--replay-speed", "1e9")
 NPM = ("goose", "kimi", "qwen", "gemini", "opencode", "openhands", "mini-swe-agent")
 CLIENTS = ["codex", "claude", *(pytest.param(name, marks=pytest.mark.slow) for name in NPM)]
@@ -112,7 +113,7 @@ def test_runs_that_cannot_be_replayed(recorded, tmp_path):
     other = ReplayedClient("model", recorded[0])
     done = run_agent(tmp_path / "other", *other.options, "--no-gateway")
     assert done.returncode == 2 and "does not reach its model through the gateway" in done.stderr
-    empty = ReplayedClient("model", tmp_path / "nothing")
+    empty = ReplayedClient("model", EXAMPLE)
     done = run_agent(tmp_path / "other", *empty.options)
     assert done.returncode == 2 and "has no recorded calls to a model" in done.stderr
     assert not (tmp_path / "other").exists()

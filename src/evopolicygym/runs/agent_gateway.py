@@ -27,6 +27,7 @@ from evopolicygym.gateway.server import Gateway, new_token
 from evopolicygym.gateway.store import ExchangeStore
 from evopolicygym.gateway.upstream import ModelServer
 from evopolicygym.run_paths import RunPaths
+from evopolicygym.run_record import load
 from evopolicygym.runs.agent_limits import TurnProgress
 from evopolicygym.runs.agent_process import AgentRunner, TurnRequest
 from evopolicygym.runs.settings import AgentSettings
@@ -91,6 +92,16 @@ def client_keys(client: Client, settings: AgentSettings) -> dict[str, str]:
     vendor = client.vendor(settings.model, client.keys)
     first = next(iter(vendor.keys if vendor else client.keys), None)
     return dict.fromkeys(keys or ([first] if first else []), NO_KEY)
+
+
+def with_recorded_address(settings: AgentSettings) -> AgentSettings:
+    """Return the settings with the model's address in the recorded run, which some clients must be told. In a replay
+    it is not connected to."""
+    if settings.replay is None or settings.base_url:
+        return settings
+    agent = load(settings.replay).agent
+    address = agent.settings.get("base_url") if agent else None
+    return settings.model_copy(update={"base_url": address}) if isinstance(address, str) else settings
 
 
 def check_replay(client: Client, settings: AgentSettings) -> None:

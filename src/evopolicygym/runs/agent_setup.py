@@ -39,6 +39,7 @@ from evopolicygym.runs.agent_gateway import (
     model_routes,
     open_gateway,
     variable_values,
+    with_recorded_address,
 )
 from evopolicygym.runs.agent_process import AgentCommand, AgentRunner, CliAgent, JsonLinesAgent
 from evopolicygym.runs.install_paths import InstallPaths, find_install_paths, node_interpreter
@@ -59,6 +60,7 @@ LOOPBACK: Final = ("127.0.0.1", "localhost")
 
 def set_up_agent(settings: AgentSettings) -> AgentSetup:
     """Return the agent, ready to play. Raise UserError with a remedy if it cannot play here."""
+    settings = with_recorded_address(settings)
     _check(settings)
     if settings.name == definitions.COMMAND:
         settings = settings.model_copy(update={"command": install_paths.resolve_command(settings.command)})
