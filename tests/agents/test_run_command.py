@@ -42,7 +42,7 @@ def test_files_and_variables_of_a_program(tmp_path):
         MY_KEY=SECRET, OTHER="x",
     )  # fmt: skip
     started = json.loads((run / "logs/agent/turn_001.prompt.json").read_text())
-    assert started["argv"] == [str(program)] and "Read AGENTS.md there first" in started["stdin"]
+    assert started["argv"] == [str(program)] and "AGENTS.md there has the task" in started["stdin"]
     assert record["budget"]["charged"] == 4 and record["outcome"]["kind"] == "scored"
     assert (run / "logs/agent/turn_001.out").read_text().endswith("hint [MY_KEY] False\n")
     assert record["agent"]["settings"]["variables"] == ["MY_KEY"]

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Final
 
 OPENING: Final = """\
-Your working directory holds a task. Read AGENTS.md there first: it has the task, the rules and how to submit.
+Your working directory holds a task. AGENTS.md there has the task, the rules and how to submit: read it first, unless
+you have been given its text already.
 
 Improve the policy in system/ and submit it with `python3 submit.py CASES`, as often as the budget allows. The budget is
 {budget} training episodes; only submitted versions count. There is no one to answer questions: decide yourself, and

@@ -41,11 +41,9 @@ class Policy:
     def reset(self, episode_index): pass
     def act(self, obs): raise RuntimeError("the first observation is all that is wanted")
 """
-READ_FIRST: Final = "Read AGENTS.md in this folder first: it holds the task, the rules, and how to submit.\n"
-POINTERS: Final = {  # for clients that do not look for AGENTS.md; `@` includes it where it can be
-    "CLAUDE.md": f"@AGENTS.md\n\n{READ_FIRST}",
-    "GEMINI.md": f"@AGENTS.md\n\n{READ_FIRST}",
-    "QWEN.md": READ_FIRST,
+POINTERS: Final = {  # for clients that do not look for AGENTS.md: `@` includes it, and the model has it once
+    "CLAUDE.md": "@AGENTS.md\n",
+    "GEMINI.md": "@AGENTS.md\n",
 }
 
 
