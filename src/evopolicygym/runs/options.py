@@ -70,7 +70,8 @@ def agent_settings(
         "shown": [Path(path).resolve() for path in values["shown"] or ()],
         "prices": _resolved(values["prices"]),
     }
-    if values["base_url"] is None and (address := shell_model_url(agent, values["model"], values["variables"])):
+    asks_server = values["base_url"] is None and not values["replay"]
+    if asks_server and (address := shell_model_url(agent, values["model"], values["variables"])):
         values["base_url"] = address.url
     return AgentSettings.make(
         {field: _flag(option) if flags else option for option, field in AGENT_OPTIONS.items()},
