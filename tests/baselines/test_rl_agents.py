@@ -71,8 +71,8 @@ def examine(toy: str, actor) -> float:
 @pytest.mark.parametrize(
     ("toy", "name", "budget"),
     [
-        ("Tracking", "ppo", 400),
-        ("Sorting", "ppo", 400),
+        ("Tracking", "ppo", 240),
+        ("Sorting", "ppo", 240),
         pytest.param("Tracking", "sac", 40, marks=pytest.mark.slow),
         pytest.param("Sorting", "sac", 40, marks=pytest.mark.slow),
     ],
