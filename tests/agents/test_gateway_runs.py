@@ -117,3 +117,25 @@ def test_errors_of_the_provider_are_waited_out_in_the_gateway(tmp_path):
     assert {turn["failure"] for turn in record["turns"]} == {None}
     first = record["turns"][0]["calls"]
     assert (first["requests"], first["retries"], first["failed"]) == (4, 3, 0) and first["waited_s"] >= 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "model", "path", "key", "wire"),
+    [
+        ("goose", "anthropic/claude-scripted", "", "ANTHROPIC_API_KEY", "Messages"),
+        ("mini-swe-agent", "anthropic/claude-scripted", "", "ANTHROPIC_API_KEY", "Messages"),
+        ("opencode", "anthropic/claude-scripted", "/v1", "ANTHROPIC_API_KEY", "Messages"),
+        ("opencode", "openai/gpt-scripted", "/v1", "OPENAI_API_KEY", "Responses"),
+    ],
+)
+def test_a_client_of_many_providers_is_sent_to_the_address_of_its_models(name, model, path, key, wire, tmp_path):
+    with ScriptedModel() as server:
+        real = RealClientRun(name, server)
+        real.options = ("--agent", name, "--model", model, "--model-url", server.url + path)
+        real.environment = {"PATH": real.environment["PATH"], key: CANARY}
+        record = real.plays(tmp_path / "run", "--max-turns", "1")
+    (turn,) = record["turns"]
+    assert turn["failure"] is None and turn["usage"]["source"] == "gateway" and len(record["submissions"]) == 1
+    assert {row["format"] for row in server.seen} == {wire} and {row["key"] for row in server.seen} == {CANARY}
+    assert turn["usage"]["requests"] == len(server.seen) == turn["usage"]["output"] // 50
