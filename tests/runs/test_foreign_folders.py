@@ -160,6 +160,7 @@ def test_the_address_of_a_cluster_is_not_taken_from_a_folder(run):
 
 GRANTS = {
     'isolation = "none"': "--agent-isolation none",
+    "gateway = false": "--no-gateway",
     'shown = ["/etc"]': "--show /etc",
     'variables = ["HOME"]': "--agent-env HOME",
     'network = "open"': "--agent-network open",

@@ -29,6 +29,7 @@ from evopolicygym.sandbox.agent.agent_sandbox import NetworkAccess
 from evopolicygym.tasks.registry import is_installed_task
 from evopolicygym.tasks.sealing import create_key, load_key
 
+SWITCHES: Final = {("--gateway", "False"): "--no-gateway", ("--gateway", "True"): "--gateway"}  # options without value
 PATHS: Final = ("--agent", "--model-ca", "--show", "--prices", "--replay-model")
 
 
@@ -41,7 +42,9 @@ class OptionGrant:
 
     @property
     def flags(self) -> str:
-        return " ".join(f"{self.option} {shlex.quote(value)}" for value in self.values)
+        return " ".join(
+            SWITCHES.get((self.option, value), f"{self.option} {shlex.quote(value)}") for value in self.values
+        )
 
     def missing(self, given: Any) -> OptionGrant:
         """Return the values that must still be given."""
@@ -72,6 +75,7 @@ def _of_agent(agent: AgentSettings) -> dict[str, OptionGrant]:
         "model_url": [agent.base_url] if agent.base_url else [],
         "model_ca": [agent.ca_file] if agent.ca_file else [],
         "model_header": [f"{name}={value}" for name, value in agent.headers.items()],
+        "gateway": [] if agent.gateway else [False],
         "option": [f"{name}={value}" for name, value in agent.options.items()],
         "agent_env": agent.variables,
         "agent_host": agent.hosts,

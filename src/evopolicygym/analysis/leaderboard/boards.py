@@ -140,6 +140,8 @@ def separate_reasons(run: RunRecord) -> tuple[str, ...]:
         reasons.append(f"isolation below B (policy {isolation.policy}, agent {isolation.agent})")
     if isolation.agent_network == OPEN_NETWORK:
         reasons.append("the agent's network was open")
+    if run.agent and (original := run.agent.settings.get("replay_of")):
+        reasons.append(f"answers of the model replayed from {original}")
     return (*reasons, *_extra_access(run))
 
 
