@@ -68,3 +68,18 @@ def test_a_file_that_has_no_certificates(tmp_path):
     (tmp_path / "ca.pem").write_text("nothing")
     with pytest.raises(UserError, match="no certificates that can be read"):
         ModelServer("https://127.0.0.1", ca_file=tmp_path / "ca.pem").tls()
+
+
+def test_calls_go_through_the_proxy_of_a_company(monkeypatch):
+    reply = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}"
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    with RawServer(lambda talk: talk.sendall(reply)) as proxy:
+        monkeypatch.setenv("http_proxy", proxy.url)
+        with gateway("http://models.example.test/v1") as opened:
+            assert call(opened, "openai-chat")[0] == 200
+        assert proxy.requests[0].startswith(b"POST http://models.example.test/v1/")
+        monkeypatch.setenv("no_proxy", "models.example.test")
+        with gateway("http://models.example.test/v1") as opened:  # such a host does not exist
+            assert call(opened, "openai-chat")[0] == 502
+        assert len(proxy.requests) == 1
