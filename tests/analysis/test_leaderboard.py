@@ -352,6 +352,24 @@ def test_an_entrant_without_all_tasks_is_not_ranked():
     assert set(standings(made, "gym_box2d")) == {"whole m", "part m"}
 
 
+def test_a_board_without_all_tasks_is_ranked_over_those_that_all_entrants_share():
+    tasks = paper.core16()
+    made = board(suite({"many": 0.5}, 2, tasks=tasks[:5]) + suite({"few": 0.9}, 2, tasks=tasks[2:7]))
+    shared = made.aggregates[0]
+    assert (shared.name, shared.tasks) == ("shared tasks", 3)
+    assert [row.entrant for row in shared.standings][:2] == ["few m", "many m"]
+    scores = {table.task: {row.entrant: row.normalised for row in table.rows} for table in made.tasks}
+    expected = np.mean([scores[task]["few m"] for task in tasks[2:5]])
+    assert shared.standings[0].normalised.value == pytest.approx(expected)
+    assert {row.entrant: row.score for row in made.costs}["few m"] == shared.standings[0].normalised.value
+
+
+@pytest.mark.parametrize("tasks", [paper.core16()[:1], next(iter(paper.families().values()))])
+def test_shared_tasks_are_no_group_of_their_own_if_they_are_few_or_another_group(tasks):
+    made = board(suite({"one": 0.5, "two": 0.9}, 2, tasks=tasks))
+    assert "shared tasks" not in [whole.name for whole in made.aggregates]
+
+
 def test_a_task_without_a_scale_has_no_normalised_score():
     found = rows([synthetic_run(task="LunarLander-v3"), synthetic_run(task="LunarLander-v3", agent="kimi")])
     assert found["codex m"].normalised is None

@@ -92,6 +92,8 @@ def test_options_of_a_resumed_run_that_may_not_change(tmp_path):
     refused(run("run", "--resume", folder, "--budget", "5", "--model", "x"), "--model, --budget cannot be given")
     refused(run("run", "core16/pusher", "--resume", folder), "task is 'core16/acrobot' there, 'core16/pusher' here")
     assert run("run", "core16/acrobot", "--resume", folder, "--jobs", "1").returncode == 0
+    repeated = run(*NOP, "--seeds", "paper", "--run", folder)
+    assert "nothing was played" in repeated.stderr and "plays" not in repeated.stderr
     refused(run("run", "--resume", folder, "--jobs", "100000"), "Use at most --jobs")
 
 

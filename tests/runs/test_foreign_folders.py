@@ -232,6 +232,7 @@ def test_resuming_a_finished_run_changes_nothing(run):
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
     done = command("run", "--resume", run)
     assert done.returncode == 0 and "held-out" in done.stdout, done.stderr
+    assert "is finished: nothing was played" in done.stderr
     done = command("run", "--resume", run, "--seal-key", run / "other.key")
     assert done.returncode == 0 and "--seal-key was not used" in done.stderr, done.stderr
     assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before

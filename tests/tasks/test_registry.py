@@ -12,11 +12,12 @@ import pytest
 from gymnasium import spaces
 from gymnasium.envs.mujoco.inverted_pendulum_v5 import InvertedPendulumEnv
 
+from conftest import TESTS
 from evopolicygym.errors import UserError
 from evopolicygym.tasks import simulator
 from evopolicygym.tasks.conditions import TaskView, TextLevel
 from evopolicygym.tasks.contract import render
-from evopolicygym.tasks.registry import CORE16_ORDER, core16, find_task, parse_task
+from evopolicygym.tasks.registry import COLLECTIONS, CORE16_ORDER, core16, find_task, parse_task
 from evopolicygym.tasks.task import Task
 from toys import Toy
 
@@ -257,6 +258,23 @@ failure_return = { value = 0.0, derivation = "No reward is negative." }
 def test_a_task_file_is_a_task(tmp_path):
     (tmp_path / "mine.toml").write_text(MINIMAL)
     assert find_task(str(tmp_path / "mine.toml")).id == "mine"
+
+
+def test_a_failure_return_can_be_a_number_alone():
+    text = MINIMAL.replace('{ value = 0.0, derivation = "No reward is negative." }', "-150")
+    task = parse_task(text, "mine")
+    assert task.failure_return.value == -150.0 and "no reason" in task.failure_return.derivation
+    with pytest.raises(UserError, match="failure_return"):
+        parse_task(text.replace("-150", "true"), "mine")
+
+
+@pytest.mark.parametrize(("name", "suite"), [("core16", "core16-128.toml"), ("core16/", ""), ("novel", "novel16.toml")])
+def test_a_collection_is_named_as_one_with_its_suite(name, suite):
+    with pytest.raises(UserError, match=f"{name.rstrip('/')} is a collection of 16 tasks") as caught:
+        find_task(name)
+    assert suite in str(caught.value)
+    path, task = COLLECTIONS[name.rstrip("/")]
+    assert (TESTS.parent / path).is_file() and find_task(task).id == task
 
 
 @pytest.mark.parametrize(

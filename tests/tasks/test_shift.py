@@ -18,7 +18,7 @@ from evopolicygym.tasks.ids import comparable_facts
 from evopolicygym.tasks.registry import CORE16_ORDER, core16, find_task, parse_task
 from evopolicygym.tasks.shift import WHOLE, ShiftDraw, ShiftKind, ShiftParameter
 from evopolicygym.tasks.shift_paths import find_places, parse_index
-from evopolicygym.tasks.task import Task
+from evopolicygym.tasks.task import SpaceEntry, Task
 
 SEED = 47113601
 FACTOR = ShiftParameter("gain", ShiftKind.ATTRIBUTE, 0.5, 2.0, paths=("power",), each="entry")
@@ -233,6 +233,23 @@ def test_task_check_finds_tables_that_do_not_fit():
     failed = [check for check in check_task(replace(task, disguise={"image": "grid"}), 1, 1) if not check.ok]
     assert [check.rule for check in failed] == ["the disguise fits the environment", "the shift fits the environment"]
     assert "no part 'image'" in failed[0].detail and "car.weight" in failed[1].detail
+
+
+def test_a_table_that_does_not_fit_says_what_it_needs_and_has():
+    row = SpaceEntry("0", "", "", "a")
+    task = replace(
+        toy_task(),
+        observation_space="Box(2,) float64",
+        action_space="Discrete(3)",
+        observation=(replace(row, name="x"),),
+        action=(row, row),
+    )
+    details = {check.rule: check.detail for check in check_task(task, 1, 1) if not check.ok}
+    assert details == {
+        "every observation entry is named": "a vector of 2 entries needs 2 different names; the table has rows: 1, "
+        "different names: 1",
+        "every action entry is named": "Discrete(3) needs 1 row, or 3; the table has rows: 2, different names: 1",
+    }
 
 
 def test_a_task_without_a_table_has_no_shifted_variant():

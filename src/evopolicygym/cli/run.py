@@ -37,6 +37,7 @@ from evopolicygym.cli.play_options import (
 from evopolicygym.cli.run_text import check_outcome, is_without_score, show_outcome, watch_run
 from evopolicygym.errors import RunSuspended, UserError
 from evopolicygym.execution.slots import check_jobs
+from evopolicygym.judge.state import RunPhase
 from evopolicygym.run_paths import RunPaths
 from evopolicygym.runs.agent_setup import AgentSetup, set_up_agent
 from evopolicygym.runs.install_paths import resolve_command
@@ -177,6 +178,10 @@ def _show(root: Path, json: bool) -> None:
 def _progress(run: OpenRun, setup: AgentSetup, root: Path) -> Iterator[None]:
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, _stop, number, root)
+    if run.judge.state.phase is RunPhase.FINISHED:
+        _tell_finished(root)
+        yield
+        return
     stderr.print(f"{root}: {setup.client.name} plays {run.judge.context.task.id}")
     if note := shell_note(setup.settings):
         stderr.print(note)
@@ -187,6 +192,10 @@ def _progress(run: OpenRun, setup: AgentSetup, root: Path) -> Iterator[None]:
     tell_refused_nodes(run.judge.context.engine.nodes, stderr.print)
     with watch_run(lambda: run.judge.state):
         yield
+
+
+def _tell_finished(root: Path) -> None:
+    stderr.print(f"{root} is finished: nothing was played. This is its outcome; a new run needs another folder.")
 
 
 def _stop(number: int, root: Path) -> None:
@@ -203,6 +212,7 @@ def _resume(context: typer.Context, root: Path, engine: EngineName | None, ray_a
     (engine or settings.engine).check_address(ray_address)
     if has_outcome(root):
         _check_finished(root, settings, given)
+        _tell_finished(root)
         _show(root, json)
         return
     _check_granted(context, settings, is_own=is_signed_here(read_state(root).opened))
@@ -283,4 +293,4 @@ def _check_finished(root: Path, settings: RunSettings, given: dict[str, Any]) ->
     if jobs := given.get("jobs"):
         check_jobs(jobs)
     if given.get("seal_key"):
-        stderr.print("the run is finished: nothing is played, and --seal-key was not used")
+        stderr.print("--seal-key was not used")

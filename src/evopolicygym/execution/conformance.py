@@ -122,8 +122,27 @@ def _text_parts(task: Task) -> tuple[str, ...]:
 def _check_entries(rule: str, schema: Schema, rows: tuple[SpaceEntry, ...]) -> RuleCheck:
     if not rows:
         return RuleCheck(rule, True, "no table: the text shows the schema")
-    missing = [name for name, child in _leaves(schema) if not _covered(child, [row for row in rows if row.key == name])]
-    return RuleCheck(rule, not missing, f"not covered: {missing}" if missing else "")
+    leaves = [(name, child, [row for row in rows if row.key == name]) for name, child in _leaves(schema)]
+    wrong = [
+        f"{f'key {name!r}: ' if name else ''}{_wanted(child)}; the table has {_described(own)}"
+        for name, child, own in leaves
+        if not _covered(child, own)
+    ]
+    return RuleCheck(rule, not wrong, ". ".join(wrong))
+
+
+def _wanted(schema: Schema) -> str:
+    """Return what a table of this space must hold (see ``_covered``)."""
+    if schema["type"] == "Discrete":
+        return f"Discrete({schema['n']}) needs 1 row, or {schema['n']}"
+    if schema["type"] == "Box" and len(schema["shape"]) == 1:
+        return f"a vector of {schema['shape'][0]} entries needs {schema['shape'][0]} different names"
+    return f"{schema['type']} needs a row"
+
+
+def _described(rows: list[SpaceEntry]) -> str:
+    names = [name for row in rows for name in row.all_names()]
+    return f"rows: {len(rows)}, different names: {len(set(names))}"
 
 
 def _leaves(schema: Schema) -> Iterable[tuple[str, Schema]]:

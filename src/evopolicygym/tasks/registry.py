@@ -11,7 +11,7 @@ from functools import cache
 from importlib import resources
 from pathlib import Path
 from types import NoneType
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -28,6 +28,13 @@ CORE16_ORDER = (
     "door-key", "key-corridor", "four-rooms", "obstructed-maze",
     "parking", "roundabout", "fetch-push", "fetch-pick-and-place",
 )  # fmt: skip
+
+NO_DERIVATION: Final = "The task file gives no reason for this number."
+# Collection to a suite file that plays all its tasks, and one of them as an example.
+COLLECTIONS: Final = {
+    CORE16: ("suites/core16-128.toml", "core16/acrobot"),
+    "novel": ("suites/novel16.toml", "novel/rules-2"),
+}
 
 
 @cache
@@ -50,6 +57,8 @@ def parse_task(text: str, task_id: str, where: str = "") -> Task:
     """Return the task of a TOML text. ``where`` is the file's name, for error messages."""
     try:
         data: dict[str, Any] = parse_toml(text)
+        if isinstance(value := data.get("failure_return"), int | float) and not isinstance(value, bool):
+            data["failure_return"] = {"value": value, "derivation": NO_DERIVATION}
         _check_table(data, Task)
         _refuse_dates(data.get("env_options"))
         _check_bounds(data.get("shift"))
@@ -125,6 +134,8 @@ def find_task(name: str) -> Task:
     module, _, registered = name.rpartition(":")
     if (task := tasks_by_name.get(registered)) and module in ("", "gymnasium", *task.requires):
         return task
+    if name.rstrip("/") in COLLECTIONS:
+        raise _collection(name.rstrip("/"))
     if name.startswith(("core16/", "novel/")):
         raise _unknown(name, list(tasks_by_name))
     if meant := _short_names().get(name.lower()):
@@ -132,6 +143,16 @@ def find_task(name: str) -> Task:
             f"there is no task {name!r}", f"Did you mean {meant}? `evopolicygym task list` shows the tasks."
         )
     return _from_gymnasium(name, list(tasks_by_name))
+
+
+def _collection(name: str) -> UserError:
+    suite, task = COLLECTIONS[name]
+    count = len(core16() if name == CORE16 else novel())
+    return UserError(
+        f"{name} is a collection of {count} tasks, not a task",
+        f"Name one of them, such as {task} (`evopolicygym task list` shows all), or play all of them with a suite: "
+        f"`evopolicygym suite run {suite}`.",
+    )
 
 
 def absolute_name(name: str) -> str:

@@ -39,6 +39,7 @@ from evopolicygym.reference.anchors import Scale
 
 NOVEL: Final = "novel/"
 OWN: Final = "other tasks"
+SHARED: Final = "shared tasks"
 PROFILE: Final = tuple(round(0.05 * step, 2) for step in range(31))
 
 
@@ -98,6 +99,22 @@ def task_groups(results: Iterable[str]) -> dict[str, tuple[str, ...]]:
     return {"core16": paper.core16(), **paper.families(), **paper.demands(), **several}
 
 
+def shared_tasks(results: Mapping[str, TaskResults]) -> dict[str, tuple[str, ...]]:
+    """Return the tasks that all entrants with runs have, as a group of its own, which gives a board without all of
+    Core16 an overall score. Empty if they are fewer than two, or one of the other groups."""
+    if set(paper.core16()) <= results.keys():
+        return {}
+    players = {task: _players(result) for task, result in results.items()}
+    everyone = set().union(*players.values())
+    shared = tuple(task for task in results if everyone and players[task] == everyone)
+    is_another_group = any(set(shared) == set(tasks) for tasks in task_groups(results).values())
+    return {} if len(shared) < 2 or is_another_group else {SHARED: shared}
+
+
+def _players(result: TaskResults) -> set[str]:
+    return {entry.label for entry in result.entries if entry.kind is EntryKind.RUNS}
+
+
 def aggregate(name: str, tasks: Sequence[str], results: Mapping[str, TaskResults]) -> Aggregate:
     """Aggregate the results of the tasks, as far as they are there."""
     present = [results[task] for task in tasks if task in results]
@@ -108,7 +125,7 @@ def aggregate(name: str, tasks: Sequence[str], results: Mapping[str, TaskResults
     entrants = _CompleteEntrants(name, present, complete)
     standings = sorted(entrants.standings() if complete else [], key=lambda row: (row.rank, row.entrant))
     differences = entrants.differences() if complete else []
-    played = {entry.label for result in present for entry in result.entries if entry.kind is EntryKind.RUNS}
+    played = set().union(*map(_players, present))
     incomplete = {label: count for label, count in sorted(counts.items()) if count < len(tasks) and label in played}
     caution = ONE_RUN if any(label in played and entrants.has_one_run(label) for label in complete) else None
     return Aggregate(name, len(tasks), tuple(standings), tuple(differences), incomplete, caution)

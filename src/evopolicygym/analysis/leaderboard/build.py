@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from evopolicygym.analysis.knowledge_gap import KnowledgeGap, knowledge_gaps
-from evopolicygym.analysis.leaderboard.aggregates import Aggregate, aggregate, task_groups
+from evopolicygym.analysis.leaderboard.aggregates import Aggregate, aggregate, shared_tasks, task_groups
 from evopolicygym.analysis.leaderboard.boards import Board, boards, conditions
 from evopolicygym.analysis.leaderboard.keys import KeyTable, key_tables
 from evopolicygym.analysis.leaderboard.selection import mean_candidates
@@ -87,8 +87,8 @@ class PaperRows(StrEnum):
 
 @dataclass(frozen=True)
 class CostRow:
-    """Cost of one entrant. ``checkpoints``: mean number of distinct candidates. ``score``: the primary aggregate over
-    Core16. ``pareto``: no entrant is both cheaper and better. None: unknown."""
+    """Cost of one entrant. ``checkpoints``: mean number of distinct candidates. ``score``: that of the first aggregate,
+    over Core16 or over the shared tasks. ``pareto``: no entrant is both cheaper and better. None: unknown."""
 
     entrant: str
     runs: int
@@ -159,8 +159,8 @@ def _board(board: Board, files: Sequence[AnchorFile], with_paper: bool, draws: i
     mixed = rows is PaperRows.MIXED
     results = {task: task_results(group, files, mixed, draws) for task, group in board.groups.items()}
     scaled = {task: result for task, result in results.items() if result.scale}
-    groups = task_groups(scaled).items()
-    aggregates = [aggregate(name, tasks, scaled) for name, tasks in groups if set(tasks) & set(scaled)]
+    groups = shared_tasks(scaled) | task_groups(scaled)
+    aggregates = [aggregate(name, tasks, scaled) for name, tasks in groups.items() if set(tasks) & set(scaled)]
     return BoardTable(
         conditions=conditions(board.sample.ids.fingerprint),
         apart=board.apart,
