@@ -56,10 +56,11 @@ def test_every_option_names_its_value_plainly():
 
     def visit(command):
         broken.extend([command.name] if "\n" in command.help else [])
+        context = command.context_class(command)
         unnamed.extend(
             (command.name, option.opts[0])
-            for option in command.params
-            if option.metavar is None and "|" not in option.display_type(command.context_class(command))
+            for option in command.get_params(context)
+            if option.metavar is None and "|" not in option.display_type(context)
         )
         for subcommand in getattr(command, "commands", {}).values():
             visit(subcommand)

@@ -18,7 +18,7 @@ def import_command(
     json: Json = False,
 ) -> None:
     """Import runs of the public reference code (0.1 and 0.3), so that leaderboard, analyze and report can read them.
-    They never share a table with runs of this judge. Example: evopolicygym import downloads/runs --folder imported"""
+    They never share a table with runs of this judge."""
     results = api.import_runs(path, folder)
     if json:
         print_json([

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import select
 import signal
 import sys
@@ -16,6 +15,7 @@ import typer
 from typer.core import TyperGroup
 
 from evopolicygym import __version__
+from evopolicygym.cli.help_text import HELP_FLAGS, tidy_help
 from evopolicygym.cli.output import BROKEN_PIPE, EscapingStream
 from evopolicygym.errors import FULL, Fault, UserError
 from evopolicygym.printable import one_line
@@ -56,30 +56,6 @@ COMMANDS: Final = {
     "baseline": "baseline:app",
     "seeds": "seeds:app",
 }
-# What `--help` calls the value of an option. An option with a fixed choice of values is not here: it shows them.
-_OPTIONS_OF_VALUE: Final = {
-    "N": "--jobs --seed --max-turns --max-tokens --max-retries --budget --validation-cases --heldout-cases "
-    "--max-candidates --parallel-runs --max-requests --keys --steps --first-seed --hidden",
-    "COLUMNS": "--width",
-    "HOURS": "--max-hours",
-    "MINUTES": "--max-silence --model-patience",
-    "SECONDS": "--seconds",
-    "DOLLARS": "--max-cost",
-    "FACTOR": "--replay-speed",
-    "CASES": "--cases",
-    "TASK": "--task",
-    "NAME": "--agent --model --agent-env --algo",
-    "NAME=VALUE": "--option --set",
-    "NAME=VARIABLE": "--model-header",
-    "URL": "--model-url",
-    "HOST[:PORT]": "--agent-host",
-    "ADDRESS": "--ray-address",
-    "SALT": "--salt",
-    "FOLDER": "--expert --run --resume --replay-model --record --folder --figures",
-    "PATH": "--show",
-    "FILE": "--model-ca --seal-key --prices --anchors --output --input --out --file",
-}
-VALUE_NAMES: Final = {option: value for value, options in _OPTIONS_OF_VALUE.items() for option in options.split()}
 
 
 def main() -> NoReturn:
@@ -147,21 +123,6 @@ def _prepare_streams() -> None:
     sys.stdout, sys.stderr = EscapingStream(sys.stdout), EscapingStream(sys.stderr)
 
 
-def _tidy_help(command: Any) -> None:
-    """Join the lines of a command's description, and name the values of its options plainly, not by Python types."""
-    command.help = re.sub(r"(?<!\n)\n(?!\n)", " ", command.help or "")
-    for parameter in (*command.params, command.get_help_option(command.context_class(command))):
-        if parameter.param_type_name == "argument":
-            parameter.metavar = parameter.name.upper()
-            parameter.display_type_rich = lambda ctx: ""  # its name says it; Typer has no setting for this
-        elif parameter.is_flag:
-            parameter.metavar = ""
-        else:
-            parameter.metavar = parameter.metavar or VALUE_NAMES.get(parameter.opts[0])
-    for subcommand in getattr(command, "commands", {}).values():
-        _tidy_help(subcommand)
-
-
 class _Interrupted(Exception):
     """Ctrl-C within a command."""
 
@@ -176,7 +137,13 @@ class _Root(TyperGroup):
 
     def __init__(self, *given: Any, **options: Any) -> None:
         super().__init__(*given, **options)
-        _tidy_help(self)
+        tidy_help(self)
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the options. Typer adds those of shell completion after the group is made, with the value <bool>."""
+        for option in self.params:
+            option.metavar = "" if getattr(option, "is_flag", False) else option.metavar
+        return super().get_params(ctx)
 
     def make_context(self, *given: Any, **options: Any) -> Any:
         with _tidy_usage():
@@ -212,7 +179,12 @@ def _is_unread(stream: TextIO) -> bool:
 
 def _app(requested: Iterable[str] = ()) -> typer.Typer:
     """Import only the requested command, to start quickly; import all of them for the list of commands."""
-    app = typer.Typer(cls=_Root, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+    app = typer.Typer(
+        cls=_Root,
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": HELP_FLAGS},
+    )
     app.callback()(_root)
     for name in [name for name in requested if name in COMMANDS] or COMMANDS:
         module, _, attribute = COMMANDS[name].partition(":")

@@ -1,0 +1,100 @@
+"""What `--help` shows: names of values, groups of options, and an example for each command."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+HELP_FLAGS: Final = ["--help", "-h"]
+# Command to one command line that works in a clone, or with names that explain themselves.
+EXAMPLES: Final = {
+    "": "evopolicygym run core16/acrobot --agent tuner",
+    "evaluate": "evopolicygym evaluate examples/acrobot core16/acrobot --cases 0-7",
+    "demo": "evopolicygym demo --task core16/mountain-car-continuous",
+    "run": "evopolicygym run core16/acrobot --agent tuner --budget 32 --run runs/first",
+    "serve": "evopolicygym serve core16/reacher --run runs/by-hand",
+    "finish": "evopolicygym finish runs/by-hand",
+    "score": "evopolicygym score runs/first --all-checkpoints",
+    "verify": "evopolicygym verify examples/runs/acrobot__tuner__s0",
+    "leaderboard": "evopolicygym leaderboard examples/runs --paper",
+    "compare": "evopolicygym compare examples/runs",
+    "analyze": "evopolicygym analyze examples/runs",
+    "report": "evopolicygym report examples/runs -o report.html",
+    "transcript": "evopolicygym transcript runs/first",
+    "import": "evopolicygym import downloads/runs --folder imported",
+    "reproduce": "evopolicygym reproduce",
+    "docs": "evopolicygym docs agents",
+    "doctor": "evopolicygym doctor",
+    "suite": "evopolicygym suite run suites/smoke.toml",
+    "suite run": "evopolicygym suite run suites/smoke.toml --dry-run",
+    "suite status": "evopolicygym suite status runs/smoke",
+    "task": "evopolicygym task show core16/acrobot",
+    "task list": "evopolicygym task list --all",
+    "task show": "evopolicygym task show core16/acrobot --text full",
+    "task check": "evopolicygym task check examples/tasks/pendulum.toml",
+    "task anchors": "evopolicygym task anchors core16/acrobot --output anchors.json",
+    "agent": "evopolicygym agent list",
+    "agent list": "evopolicygym agent list",
+    "agent check": "evopolicygym agent check claude",
+    "baseline": "evopolicygym baseline curve core16/acrobot --algo ars --steps 100000",
+    "baseline curve": "evopolicygym baseline curve core16/acrobot --algo ars --steps 100000",
+    "seeds": "evopolicygym seeds new",
+    "seeds new": "evopolicygym seeds new --out my.key",
+    "seeds disclose": "evopolicygym seeds disclose",
+}
+# Options of `run` and `serve` by panel. The others, which a first run may need, are in the first panel.
+_OPTIONS_OF_PANEL: Final = {
+    "Model and client": "--model-url --model-ca --model-header --model-patience --gateway --option --json-lines "
+    "--prices --replay-model --replay-speed",
+    "Limits of the agent": "--max-turns --max-hours --max-tokens --max-cost --max-requests --max-retries --max-silence",
+    "What the agent is told": "--text --variant --own-models --feedback --video",
+    "Isolation and access": "--isolation --agent-isolation --agent-network --agent-env --agent-host --show",
+    "Hidden scoring": "--seal-key --validation-cases --heldout-cases --max-candidates --validate",
+    "Where episodes are played": "--jobs --engine --ray-address --stock",
+}
+PANELS: Final = {option: panel for panel, options in _OPTIONS_OF_PANEL.items() for option in options.split()}
+GROUPED: Final = ("run", "serve")
+# What `--help` calls the value of an option. An option with a fixed choice of values is not here: it shows them.
+_OPTIONS_OF_VALUE: Final = {
+    "N": "--jobs --seed --max-turns --max-tokens --max-retries --budget --validation-cases --heldout-cases "
+    "--max-candidates --parallel-runs --max-requests --keys --steps --first-seed --hidden",
+    "COLUMNS": "--width",
+    "HOURS": "--max-hours",
+    "MINUTES": "--max-silence --model-patience",
+    "SECONDS": "--seconds",
+    "DOLLARS": "--max-cost",
+    "DIFFERENCE": "--effect",
+    "FACTOR": "--replay-speed",
+    "CASES": "--cases",
+    "TASK": "--task",
+    "NAME": "--agent --model --agent-env --algo",
+    "NAME=VALUE": "--option --set",
+    "NAME=VARIABLE": "--model-header",
+    "URL": "--model-url",
+    "HOST[:PORT]": "--agent-host",
+    "ADDRESS": "--ray-address",
+    "SALT": "--salt",
+    "FOLDER": "--expert --run --resume --replay-model --record --folder --figures",
+    "PATH": "--show",
+    "FILE": "--model-ca --seal-key --prices --anchors --output --input --out --file",
+}
+VALUE_NAMES: Final = {option: value for value, options in _OPTIONS_OF_VALUE.items() for option in options.split()}
+
+
+def tidy_help(command: Any, path: str = "") -> None:
+    """Tidy the help of the command at ``path`` and of those below it: join the lines of its description, name the
+    values of its options plainly, not by Python types, group many options, and add an example."""
+    command.help = re.sub(r"(?<!\n)\n(?!\n)", " ", command.help or "")
+    if path in EXAMPLES:
+        command.epilog = f"Example: {EXAMPLES[path]}"
+    context = command.context_class(command, help_option_names=HELP_FLAGS)
+    for parameter in (*command.params, command.get_help_option(context)):
+        if parameter.param_type_name == "argument":
+            parameter.metavar = parameter.name.upper()
+            parameter.display_type_rich = lambda ctx: ""  # its name says it; Typer has no setting for this
+            continue
+        parameter.metavar = "" if parameter.is_flag else parameter.metavar or VALUE_NAMES.get(parameter.opts[0])
+        if path in GROUPED:
+            parameter.rich_help_panel = PANELS.get(parameter.opts[0])
+    for name, subcommand in getattr(command, "commands", {}).items():
+        tidy_help(subcommand, f"{path} {name}".strip())

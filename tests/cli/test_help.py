@@ -1,0 +1,77 @@
+"""What `--help` shows of every command, and what the shell completes."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from command_server import run_command as run
+from evopolicygym.cli.help_text import EXAMPLES, GROUPED, PANELS
+from evopolicygym.cli.main import _app
+
+ROOT = Path(__file__).parents[2]
+INSTALLED = Path(sys.executable).with_name("evopolicygym")
+
+
+def visible_commands() -> dict[str, Any]:
+    """Return every command that help lists, by its path."""
+    root = typer.main.get_command(_app())
+    commands, remaining = {}, [("", root)]
+    while remaining:
+        path, command = remaining.pop()
+        commands[path] = command
+        remaining += [
+            (f"{path} {name}".strip(), below)
+            for name, below in getattr(command, "commands", {}).items()
+            if not below.hidden
+        ]
+    return commands
+
+
+def test_every_help_has_an_example_that_the_command_line_accepts():
+    commands = visible_commands()
+    assert EXAMPLES.keys() == commands.keys() and len(commands) > 25
+    for path, command in commands.items():
+        words = shlex.split(EXAMPLES[path])[1:]
+        assert " ".join(words).startswith(path) and EXAMPLES[path] in command.epilog
+        level = commands[""]
+        while hasattr(level, "commands"):
+            level = level.commands[words.pop(0)]
+        level.make_context(level.name, words)  # raises for an unknown option or a missing argument
+        assert all((ROOT / word).exists() for word in words if word.startswith(("examples/", "suites/")))
+
+
+@pytest.mark.parametrize("words", [[], ["run"], ["suite"], ["suite", "run"]])
+def test_h_is_help(words):
+    done = run(*words, "-h")
+    assert done.returncode == 0 and done.stdout == run(*words, "--help").stdout
+    assert "Example: evopolicygym" in done.stdout
+
+
+def test_options_of_a_run_are_grouped_and_none_is_in_no_command():
+    commands = visible_commands()
+    grouped = [option for name in GROUPED for option in commands[name].params if option.param_type_name == "option"]
+    assert PANELS.keys() <= {option.opts[0] for option in grouped}
+    first = [option.opts[0] for option in commands["run"].params[2:] if option.rich_help_panel is None]
+    assert first == ["--agent", "--model", "--seed", "--run", "--resume", "--seeds", "--budget", "--json"]
+    assert "Limits of the agent" in run("run", "--help").stdout
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"), [("evopolicygym lea", "leaderboard"), ("evopolicygym suite run --dr", "--dry-run")]
+)
+def test_the_shell_completes_commands_and_options(line, expected):
+    environment = os.environ | {
+        "_EVOPOLICYGYM_COMPLETE": "complete_bash",
+        "COMP_WORDS": line,
+        "COMP_CWORD": str(line.count(" ")),
+    }
+    done = subprocess.run([INSTALLED], capture_output=True, text=True, env=environment)
+    assert done.returncode == 0 and done.stdout.split() == [expected], done.stderr
