@@ -56,3 +56,10 @@ def test_links_between_pages_lead_somewhere():
         if not target.exists() or (anchor and anchor not in anchors(target)):
             dead.append(f"{page.name}: {link}")
     assert not dead
+
+
+def test_every_page_is_in_the_index_by_question():
+    index = DOCS / "README.md"
+    linked = {link.partition("#")[0] for link in LINK.findall(index.read_text())}
+    assert {page.name for page in DOCS.glob("*.md")} - {index.name} <= linked
+    assert "docs/README.md" in LINK.findall((TESTS.parent / "README.md").read_text())
