@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
+import shutil
+import sys
 from bisect import bisect_right
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +20,7 @@ from evopolicygym.reference.paper import best_agent, published
 from evopolicygym.run_record import RunRecord, load
 from evopolicygym.runs.settings import AgentSettings, Seeds
 
+COMMAND: Final = "evopolicygym"
 WIDTH: Final = 64
 HEIGHT: Final = 8
 
@@ -48,8 +52,40 @@ def _explain(record: RunRecord, root: Path) -> None:
         stdout.print(f"{name:24} {value:>12.5g}")
     stdout.print(f"\nThe run is in {root}:")
     stdout.print("run.json is the record, workspace/ is the agent's folder, checkpoints/ holds what it submitted.")
-    stdout.print(f"Recompute the score:  evopolicygym verify {root}")
-    stdout.print(f"Draw the run:         evopolicygym report {root} -o report.html")
+    stdout.print("\nWhat you can do next:")
+    for purpose, command in next_commands(root):
+        stdout.print(f"  {purpose:24} {command}")
+
+
+def next_commands(root: Path) -> list[tuple[str, str]]:
+    """Return what to do after the run in ``root``: purposes, and command lines that work in the current shell."""
+    program, run = _program(), shlex.quote(str(root))
+    commands = [
+        ("recompute the score", f"{program} verify {run}"),
+        ("draw the run", f"{program} report {run} -o report.html"),
+        ("rank it with the paper's", f"{program} leaderboard {run} --paper"),
+        ("list the agents", f"{program} agent list"),
+        ("list the pages of docs", f"{program} docs"),
+        ("play another task", f"{program} run core16/mountain-car-continuous --agent tuner --seeds paper"),
+    ]
+    activate = Path(sys.executable).with_name("activate")
+    if program == COMMAND or not activate.exists():
+        return commands
+    return [("use evopolicygym alone", f". {_shown(activate)}"), *commands]
+
+
+def _program() -> str:
+    """Return how the current shell can start this installation."""
+    installed, on_path = Path(sys.executable).with_name(COMMAND), shutil.which(COMMAND)
+    if not installed.exists():
+        return f"{shlex.quote(sys.executable)} -m evopolicygym"
+    return COMMAND if on_path and installed.samefile(on_path) else _shown(installed)
+
+
+def _shown(path: Path) -> str:
+    """Return a path for the shell, relative if it is below the current folder."""
+    below = path.is_relative_to(Path.cwd()) and path.parent != Path.cwd()
+    return shlex.quote(str(path.relative_to(Path.cwd()) if below else path))
 
 
 def _references(record: RunRecord) -> list[tuple[str, float]]:
