@@ -79,7 +79,8 @@ def test_a_pipe_gets_what_the_widest_terminal_shows(arguments):
 
 
 def test_the_leaderboard_at_80_columns_has_what_a_reader_needs_first():
-    lines = cli_on_terminal(80, "leaderboard", RUNS)
+    whole = cli_on_terminal(80, "leaderboard", RUNS)
+    lines = whole[next(i for i, line in enumerate(whole) if line.startswith("core16/acrobot ")) :]
     heading = next(line for line in lines if line.startswith("  rank"))
     assert heading.split() == ["rank", "entrant", "runs", "score", "95%", "interval", "gain", "ranks"]
     assert {"normalised", "paper's", "rank score", "checkpoints", "first", "P(first)"} <= left_out(lines)
