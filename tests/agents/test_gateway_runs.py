@@ -117,6 +117,17 @@ def test_errors_of_the_provider_are_waited_out_in_the_gateway(tmp_path):
     assert {turn["failure"] for turn in record["turns"]} == {None}
     first = record["turns"][0]["calls"]
     assert (first["requests"], first["retries"], first["failed"]) == (4, 3, 0) and first["waited_s"] >= 3
+    assert first["trouble"] > 0
+
+
+def test_an_agent_that_invents_a_refused_key_is_scored(tmp_path):
+    """It has worked, and the gateway saw no refusal: a bad run must not become a missing one."""
+    words = "test -e tried || python3 submit.py 0-3; touch tried; exit 77"
+    with ScriptedModel() as model:
+        options = ("--agent", "command", "--agent-env", "OPENAI_API_KEY", "--model-url", f"{model.url}/v1")
+        record = run_to_record(tmp_path / "run", *options, "--", "bash", "-c", words, OPENAI_API_KEY=CANARY)
+    assert [turn["failure"] for turn in record["turns"]] == ["authentication"] * 4 and not model.seen
+    assert record["times"]["closed_because"] == "agent_failed" and record["outcome"]["kind"] == "scored"
 
 
 @pytest.mark.slow

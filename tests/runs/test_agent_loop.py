@@ -52,7 +52,7 @@ def test_three_turns_without_a_submission_end_the_run():
 def test_waits_grow_while_the_provider_is_overloaded():
     waits = [after(turned(1), *[turned(1, "rate_limit")] * n).wait_s for n in range(1, 9)]
     assert waits == [1, 3, 9, 27, 81, 243, 300, 300]
-    assert after(turned(1), *[turned(1, "provider")] * 9) == SuspendRun("provider_down")
+    assert after(turned(1), *[turned(1, "provider")] * 9) == SuspendRun("provider_down", is_seen=False)
     assert after(*[turned(1, "provider")] * 2000, limits=AgentLimits(retries=2000, hours=None)).wait_s == 300
 
 
@@ -91,16 +91,16 @@ def test_a_session_that_cannot_be_continued_is_given_up():
 def test_silence_is_not_held_against_the_agent():
     """Of the client, or of the provider that it waits for: nobody can tell."""
     assert after(turned(1), *[turned(1, "timeout")] * 2) == PromptAgent("s")
-    assert after(turned(1), *[turned(1, "timeout")] * 3) == SuspendRun("silence")
+    assert after(turned(1), *[turned(1, "timeout")] * 3) == SuspendRun("silence", is_seen=False)
 
 
 def test_a_suspended_run_starts_counting_anew():
     down = [turned(1, "provider")] * 9
-    assert after(turned(1), *down) == SuspendRun("provider_down")
+    assert after(turned(1), *down) == SuspendRun("provider_down", is_seen=False)
     suspended = Suspended("provider_down", "")
     assert after(turned(1), *down, suspended) == PromptAgent("s")
     assert after(turned(1), *down, suspended, *down[:2]).wait_s == 3
-    assert after(turned(1), *down, suspended, *down) == SuspendRun("provider_down")
+    assert after(turned(1), *down, suspended, *down) == SuspendRun("provider_down", is_seen=False)
     assert after(turned(1), *down, suspended, turned(1), turned(1)) == PromptAgent("s")
     assert after(turned(1), *down, suspended, *[turned(1)] * 3) == CloseRun("agent_stopped")
 
@@ -115,10 +115,23 @@ def test_alternating_idle_and_failed_turns_end_the_run():
 def test_a_refused_api_key_is_tried_three_times():
     refused = [turned(1, "authentication")] * 3
     assert [after(turned(1), *refused[:n]).wait_s for n in (1, 2)] == [1, 3]
-    assert after(turned(1), *refused) == SuspendRun("authentication")
+    assert after(turned(1), *refused) == SuspendRun("authentication", is_seen=False)
     assert after(turned(1), *refused[:2], turned(1), *refused[:2]) == PromptAgent("s", 3)
     mixed = [turned(1, "authentication"), turned(1, "provider")] * 5
-    assert after(turned(1), *mixed) == SuspendRun("provider_down"), "not for ever"
+    assert after(turned(1), *mixed) == SuspendRun("provider_down", is_seen=False), "not for ever"
+
+
+@pytest.mark.parametrize("kind", ["authentication", "provider", "rate_limit", "timeout"])
+def test_trouble_that_the_gateway_did_not_see_is_the_clients(kind):
+    """Otherwise an agent could turn a bad run into a missing one. Before it has worked, it has nothing to hide."""
+    unseen = turned(1, kind, calls={"requests": 2, "trouble": 0})
+    assert after(turned(1), *[unseen] * 2).wait_s == 0
+    assert after(turned(1), *[unseen] * 3) == CloseRun("agent_failed")
+    seen = turned(1, kind, calls={"requests": 2, "trouble": 1})
+    reason = {"authentication": "authentication", "timeout": "silence"}.get(kind, "provider_down")
+    assert after(turned(1), *[seen] * 9) == SuspendRun(reason)
+    never = turned(0, kind, calls={"requests": 0, "trouble": 0})
+    assert after(*[never] * 9) == SuspendRun(reason)
 
 
 @pytest.mark.parametrize(

@@ -97,7 +97,9 @@ def unfinished_reason(run: RunRecord) -> str:
     """Describe a run without outcome. It is not broken; it may be in progress."""
     status = run.status
     if run.suspended:
-        return f"suspended ({run.suspended.reason}): `evopolicygym run --resume` continues it"
+        ok = sum(submission.verdict == "ok" for submission in run.submissions)
+        scored = f"; `evopolicygym finish` scores its {ok} ok submissions" if ok else ""
+        return f"suspended ({run.suspended.reason}): `evopolicygym run --resume` continues it{scored}"
     if status is RunStatus.CLOSED:
         return "closed, but not scored yet (`evopolicygym finish` scores it)"
     return f"{status}: still running, or left unfinished (`evopolicygym finish` scores it as it is)"

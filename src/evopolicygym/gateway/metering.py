@@ -23,6 +23,7 @@ from evopolicygym.gateway.exchange import ModelApi
 
 MAX_FILE_BYTES: Final = 256 << 20
 TOKENS: Final = ("fresh_input", "cache_read", "cache_write", "output")
+OUTSIDE_STATUSES: Final = frozenset({401, 402, 403, 407, 408, 425, 429})
 COMPARED: Final = (*TOKENS, "reasoning")
 log = logging.getLogger(__name__)
 
@@ -48,6 +49,13 @@ class ModelCall:
     def is_counted(self) -> bool:
         """Whether the model was asked for an answer and the provider gave one, be it an error."""
         return self.api != ModelApi.OTHER and self.status > 0
+
+    @property
+    def is_troubled(self) -> bool:
+        """Whether the provider, the network or the account failed. Most other errors are those of the request, which
+        the agent can provoke."""
+        is_refused = self.status in OUTSIDE_STATUSES or self.status >= 500
+        return is_refused or self.status == 0 or not self.is_complete or self.attempts > 1
 
     @property
     def is_unmetered(self) -> bool:
@@ -184,6 +192,7 @@ class TurnCalls:
         facts: dict[str, Any] = {
             "requests": len(self.counted),
             "failed": sum(call.status >= 400 for call in self.counted) + sum(call.status == 0 for call in self.calls),
+            "trouble": sum(call.is_troubled for call in self.calls),
             "cut": sum(not call.is_complete for call in self.counted),
             "unmetered": sum(call.is_unmetered for call in self.calls),
             "retries": sum(call.attempts - 1 for call in self.calls),

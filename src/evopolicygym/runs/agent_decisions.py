@@ -2,12 +2,16 @@
 
 A run is closed, and scored, for what the agent did or for a limit. It is suspended, and not scored, while budget is
 left and the trouble is not the agent's doing: a network that is down, a refused key, a provider that hangs, a program
-that never started. Turns before a suspension do not count again when the run continues."""
+that never started. Turns before a suspension do not count again when the run continues.
+
+Once an agent has worked, its word for such trouble is not enough: it could turn a bad run into a missing one. With the
+gateway, trouble counts in turns in which the gateway saw it; in others the client failed. Without the gateway, the run
+is suspended so that the user can mend the trouble; `finish`, and the last retry of a suite, score it as it is."""
 
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from pathlib import Path
 from typing import Final
@@ -55,9 +59,11 @@ class CloseRun:
 
 @dataclass(frozen=True)
 class SuspendRun:
-    """Decision: stop for this reason, which is not the agent's doing, and keep the run as it is."""
+    """Decision: stop for this reason, which is not the agent's doing, and keep the run as it is. ``is_seen``: the judge
+    saw the trouble itself, or the agent never worked and has nothing to hide."""
 
     reason: str
+    is_seen: bool = True
 
 
 @dataclass(frozen=True)
@@ -78,20 +84,25 @@ def decide(state: RunState, limits: AgentLimits) -> CloseRun | SuspendRun | Prom
         return CloseRun(state.closed.reason if state.closed else "closed")
     if limit := limits.first_hit(state.turns):
         return CloseRun(f"limit_{limit}")
-    turns = state.turns[state.turns_before :]
+    turns = _without_unseen_trouble(state, state.turns[state.turns_before :])
     return _end(state, turns, limits.retries) or PromptAgent(session_to_continue(state.turns), _wait_s(turns))
 
 
-def suspension(reason: str, state: RunState, root: Path) -> RunSuspended:
+def suspension(decision: SuspendRun, state: RunState, root: Path) -> RunSuspended:
     """Return the error that ends the process of a suspended run: what happened, what is kept, what to do."""
+    reason = decision.reason
     what, remedy = SUSPENDED[reason]
+    unseen = (
+        "" if decision.is_seen else " Only the agent reports this trouble: in a suite, the last retry scores the run."
+    )
     cause = state.turns[-1].text if state.turns else ""
     folder = shlex.quote(str(root))
     return RunSuspended(
         reason,
         cause,
         f"the run in {root} is suspended ({reason}): {what}.{f' Its last error: {cause}' if cause else ''}\n"
-        f"{state.charged} of {state.budget} training episodes are used. Everything is kept, and nothing is scored.",
+        f"{state.charged} of {state.budget} training episodes are used. Everything is kept, and nothing is scored."
+        f"{unseen}",
         f"{remedy}, then continue: evopolicygym run --resume {folder}\n"
         f"Or score what was submitted: evopolicygym finish {folder}",
     )
@@ -118,19 +129,38 @@ def _end(state: RunState, turns: tuple[Turned, ...], retries: int) -> CloseRun |
         return None
     if turns[-1].stop:
         return CloseRun(AGENT_STOPPED)
+    is_seen = not agent_worked(state) or _gateway_saw_trouble(turns[-1]) is True
     if _last_failures(turns, frozenset({FailureKind.AUTHENTICATION})) >= REFUSED_KEYS:
-        return SuspendRun(AUTHENTICATION)
+        return SuspendRun(AUTHENTICATION, is_seen)
     if _last_failures(turns, OUTSIDE) > retries:
-        return SuspendRun(PROVIDER_DOWN)
+        return SuspendRun(PROVIDER_DOWN, is_seen)
     earlier = state.turns[state.turns_before - 1].submissions if state.turns_before else 0
     if _fruitless_turns(turns, earlier, failed=True) >= FAILED_TURNS:
         if turns[-1].failure == FailureKind.TIMEOUT:  # of the client, or of the provider that it waits for
-            return SuspendRun(SILENCE)
+            return SuspendRun(SILENCE, is_seen)
         return CloseRun(AGENT_FAILED) if agent_worked(state) else SuspendRun(NEVER_WORKED)
     is_idle = _fruitless_turns(turns, earlier, failed=False) >= IDLE_TURNS
     # An agent that fails and idles by turns would otherwise continue forever.
     is_idle = is_idle or _fruitless_turns(turns, earlier, failed=None) >= IDLE_TURNS + FAILED_TURNS
     return CloseRun(AGENT_STOPPED) if is_idle else None
+
+
+def _without_unseen_trouble(state: RunState, turns: tuple[Turned, ...]) -> tuple[Turned, ...]:
+    """Return the turns of an agent that has worked with trouble that the gateway did not see as the client's."""
+    if not agent_worked(state):
+        return turns
+    kinds = OUTSIDE | {FailureKind.TIMEOUT}
+    return tuple(
+        replace(turn, failure=FailureKind.CLIENT)
+        if turn.failure in kinds and _gateway_saw_trouble(turn) is False
+        else turn
+        for turn in turns
+    )
+
+
+def _gateway_saw_trouble(turn: Turned) -> bool | None:
+    """Return whether calls of the turn failed for what is not the agent's doing; None without the gateway."""
+    return None if turn.calls is None else bool(turn.calls.get("trouble"))
 
 
 def _fruitless_turns(turns: tuple[Turned, ...], earlier: int, failed: bool | None) -> int:

@@ -46,22 +46,27 @@ Prices = dict[str, prices.Price]
 MESSAGE_LENGTH: Final = 2000  # characters of an agent's last message kept in the ledger; the transcript has all
 
 
-async def play_agent(run: OpenRun, agent: PlayableAgent, rate_limits: RateLimitGroup | None = None) -> None:
-    """Play a run to its outcome, from its first prompt or from where it was interrupted. Raises RunSuspended."""
+async def play_agent(
+    run: OpenRun, agent: PlayableAgent, rate_limits: RateLimitGroup | None = None, is_last_try: bool = False
+) -> None:
+    """Play a run to its outcome, from its first prompt or from where it was interrupted. Raises RunSuspended; in the
+    last try only for trouble that the judge has seen, so that no agent can keep its run without a score."""
     group = rate_limits or NoSharing()
 
     async def play(api_url: str) -> str:
         if run.judge.state.phase is not RunPhase.OPEN:  # a turn that was interrupted is left to record, none to play
-            return await _play(run, agent, group, api_url)
+            return await _play(run, agent, group, api_url, is_last_try)
         root = run.paths.root
         remedy = f"Ctrl-C loses nothing: `evopolicygym run --resume {root}` continues later."
         async with living_agent_lock(run.case_set, str(root), remedy):
-            return await _play(run, agent, group, api_url)
+            return await _play(run, agent, group, api_url, is_last_try)
 
     await serve_run(run, play)
 
 
-async def _play(run: OpenRun, agent: PlayableAgent, rate_limits: RateLimitGroup, api_url: str) -> str:
+async def _play(
+    run: OpenRun, agent: PlayableAgent, rate_limits: RateLimitGroup, api_url: str, is_last_try: bool
+) -> str:
     """Run the loop in a thread, and end the agent with it, whatever ends first. Return why the run closes."""
     try:
         runner = agent.make_runner(run.paths, api_url, rate_limits)
@@ -69,7 +74,7 @@ async def _play(run: OpenRun, agent: PlayableAgent, rate_limits: RateLimitGroup,
         rate_limits.agent_is_gone()
         start_failure(not run.judge.state.turns and run.judge.state.prompted_at is None, error)
         return AGENT_FAILED
-    loop = AgentLoop(run.judge, runner, agent.settings.limits, rate_limits, agent.prices)
+    loop = AgentLoop(run.judge, runner, agent.settings.limits, rate_limits, agent.prices, is_last_try)
     playing = asyncio.ensure_future(asyncio.to_thread(loop.run))
     try:
         return await asyncio.shield(playing)
@@ -91,9 +96,10 @@ class AgentLoop:
         limits: AgentLimits,
         rate_limits: RateLimitGroup,
         price_table: Prices | None,
+        is_last_try: bool = False,
     ) -> None:
         self._judge, self._agent, self._limits = judge, agent, limits
-        self._rate_limits, self._price_table = rate_limits, price_table
+        self._rate_limits, self._price_table, self._is_last_try = rate_limits, price_table, is_last_try
         self.stop = threading.Event()
 
     def run(self) -> str:
@@ -106,7 +112,9 @@ class AgentLoop:
             turn = self._agent.play_turn(request)
             self._record(self._event(turn))
         if isinstance(decision, SuspendRun):
-            raise suspension(decision.reason, self._judge.state, self._judge.paths.root)
+            if self._is_last_try and not decision.is_seen:
+                return AGENT_FAILED
+            raise suspension(decision, self._judge.state, self._judge.paths.root)
         return decision.reason
 
     def _prompt(self, session: str | None) -> TurnRequest:

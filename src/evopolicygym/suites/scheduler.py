@@ -212,6 +212,7 @@ class Scheduler:
             requests_socket=sockets[1],
             limits_calls=self._call_rate.is_limited,
             scheduler=os.getpid(),
+            is_last_try=self._starts[planned.name] > RETRIES,
         )
 
     async def _start(self, name: str, theirs: SocketPair) -> asyncio.subprocess.Process:

@@ -48,7 +48,8 @@ POLL_S: Final = 0.02
 class RunWorkerConfig(StrictModel):
     """Settings that the scheduler passes to the process of a run. ``cluster`` is the Ray cluster that slots belong to,
     ``slots_socket`` and ``requests_socket`` are inherited descriptors, ``scheduler`` is a process id. ``limits_calls``:
-    whether the suite has limits on calls to models, so that the scheduler must be asked before each."""
+    whether the suite has limits on calls to models, so that the scheduler must be asked before each. ``is_last_try``:
+    the suite will not start this run again if it is suspended."""
 
     root: Path
     settings: RunSettings
@@ -58,6 +59,7 @@ class RunWorkerConfig(StrictModel):
     requests_socket: int
     scheduler: int
     limits_calls: bool = False
+    is_last_try: bool = False
 
 
 def main() -> None:
@@ -72,7 +74,7 @@ def main() -> None:
         agent = set_up_agent(config.settings.agent)
         with open_run(config.root, agent.facts(config.root), slots, config.cluster, **settings) as owner:
             limits = SharedRateLimits(requests, provider(agent), config.limits_calls)
-            asyncio.run(_play(owner, agent, limits))
+            asyncio.run(_play(owner, agent, limits, config.is_last_try))
     else:
         SharedRateLimits(requests, "").agent_is_gone()
         with open_run(config.root, NO_AGENT, slots, config.cluster, **settings) as owner:
@@ -199,10 +201,10 @@ def _needs_agent(root: Path) -> bool:
     return state.phase is RunPhase.OPEN or (state.phase is RunPhase.CLOSED and state.prompted_at is not None)
 
 
-async def _play(owner: OpenRun, agent: AgentSetup, rate_limits: SharedRateLimits) -> None:
+async def _play(owner: OpenRun, agent: AgentSetup, rate_limits: SharedRateLimits, is_last_try: bool) -> None:
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, lambda: loop.create_task(_exit_between_submissions(owner)))
-    await play_agent(owner, agent, rate_limits)
+    await play_agent(owner, agent, rate_limits, is_last_try)
 
 
 async def _exit_between_submissions(owner: OpenRun) -> None:
