@@ -61,13 +61,15 @@ def _words(exchange) -> set[str]:
     return {word for text in texts for word in text.replace("=", " ").split()}
 
 
-def test_lists_of_models_and_token_counts_pass_unmetered():
+def test_lists_of_models_are_free_and_token_counts_are_requests():
     with ScriptedModel() as model, gateway(model.url) as opened:
         assert json.load(ask(opened, "GET", "/v1/models"))["object"] == "list"
         counted = ask(opened, "POST", "/v1/messages/count_tokens?beta=true", "{}", {"x-api-key": opened.token})
         assert json.load(counted)["input_tokens"] == INPUT
         assert ask(opened, "HEAD", "/").status == 200
-        assert [row.api for row in calls(opened, 3)] == ["other"] * 3 and not opened.meter.turn(0).counted
+        assert [row.api for row in calls(opened, 3)] == ["other", "token-counts", "other"]
+        (counted_row,) = opened.meter.turn(0).counted
+        assert counted_row.api == "token-counts" and not counted_row.is_unmetered
 
 
 @pytest.mark.parametrize("api", CALLS)
@@ -100,6 +102,20 @@ def test_the_key_in_the_query_of_gemini():
         ("DELETE", "/v1/models/mine"),
         ("POST", "/v1/messages/batches"),
         ("POST", "/v1/fine_tuning/jobs"),
+        ("POST", "/v1/batches#/embeddings"),
+        ("POST", "/v1/batches%23/embeddings"),
+        ("POST", "/v1/chat/completions?a#b"),
+        ("POST", "/v1/chat/completions;a"),
+        ("POST", "/v1/chat%2fcompletions"),
+        ("POST", "/v1/chat/completions%00"),
+        ("POST", "/v1/chat/completions?$httpMethod=DELETE"),
+        ("POST", "/v1/threads/7/messages"),
+        ("GET", "/v1/files#/models"),
+        ("GET", "/v1/files/models"),
+        ("GET", "/v1/models/..%5cfiles"),
+        ("GET", "/v1/models/%252e%252e/files"),
+        ("GET", "/v1/models/..;/files"),
+        ("GET", "/v1/models/\\files"),
         ("CONNECT", "example.com:443"),
     ],
 )
@@ -111,6 +127,28 @@ def test_the_gateway_carries_nothing_else_and_nowhere_else(method, target):
             talk.sendall(f"{head}Content-Length: 0\r\nConnection: close\r\n\r\n".encode())
             answer = talk.makefile("rb").read()
         assert answer.split()[1] in (b"400", b"404", b"405") and not opened.meter.turn(0).calls
+
+
+@pytest.mark.parametrize(
+    ("path", "api"),
+    [
+        ("/v1/%63hat/completions", "openai-chat"),
+        ("/v1/completions", "openai-completions"),
+        ("/v1/embeddings", "openai-embeddings"),
+    ],
+)
+def test_every_path_to_an_answer_is_metered_and_limited(path, api):
+    reply = b'{"model":"m","usage":{"prompt_tokens":5}}'
+    reply = reply if "embeddings" in path else reply.replace(b"5}", b'5,"completion_tokens":0}')
+    head = b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n"
+    with (
+        RawServer(lambda talk: talk.sendall(head + reply)) as server,
+        gateway(server.url, limits=CallLimits(requests=1)) as opened,
+    ):
+        assert [ask(opened, "POST", path, "{}").status for _ in range(2)] == [200, 429]
+        (row,) = calls(opened, 1)
+    assert (row.api, row.usage.fresh_input, row.usage.output) == (api, 5, 0)
+    assert server.requests[0].startswith(b"POST " + path.replace("%63", "c").encode() + b" HTTP/1.1")
 
 
 def test_hop_by_hop_headers_and_cookies_stay_behind():

@@ -1,4 +1,4 @@
-"""The wire formats of model APIs: which calls are carried, where the key stands, usage in an answer, quota errors."""
+"""The wire formats of model APIs: where the key stands, usage in an answer, quota errors."""
 
 from __future__ import annotations
 
@@ -18,43 +18,9 @@ BEARER: Final = "Bearer "
 KEY_HEADERS: Final = ("authorization", "x-api-key", "x-goog-api-key", "api-key")
 KEY_IN_QUERY: Final = re.compile(r"(?<=[?&])key=([^&]*)")
 
-# The ends of paths that are carried. With a key one can do more at a provider (delete files, start trainings, order
-# batches that are paid later), so nothing else passes.
-ANSWERS: Final = {
-    "/messages": ModelApi.ANTHROPIC_MESSAGES,
-    "/responses": ModelApi.OPENAI_RESPONSES,
-    "/responses/compact": ModelApi.OPENAI_RESPONSES,
-    "/chat/completions": ModelApi.OPENAI_CHAT,
-    ":generateContent": ModelApi.GEMINI,
-    ":streamGenerateContent": ModelApi.GEMINI,
-}
-HELPERS: Final = (
-    "/messages/count_tokens",
-    "/responses/input_tokens",
-    "/completions",
-    "/embeddings",
-    "/tokenize",
-    ":countTokens",
-    ":embedContent",
-    ":batchEmbedContents",
-)
-LOOKUPS: Final = re.compile(r"/?|.*/models(/[^?]*)?|.*/(model/info|health)")
 # In a text of a message these quotes are escaped, so that it does not match.
 ASKS_FOR_USAGE: Final = re.compile(rb'"include_usage"\s*:\s*true')
 STREAMS: Final = re.compile(rb'"stream"\s*:\s*true')
-UNSAFE: Final = re.compile(r"//|\\|[\x00-\x20\x7f]|(^|/|%2f)(\.|%2e){1,2}(/|%2f|\?|$)", re.IGNORECASE)
-
-
-def recognise(method: str, path: str) -> ModelApi | None:
-    """Return the API of a call; None for a call that is not carried."""
-    if UNSAFE.search(path):
-        return None
-    if method in ("GET", "HEAD"):
-        return ModelApi.OTHER if LOOKUPS.fullmatch(path) else None
-    if method != "POST":
-        return None
-    api = next((api for end, api in ANSWERS.items() if path.endswith(end)), None)
-    return api or (ModelApi.OTHER if path.endswith(HELPERS) else None)
 
 
 def take_token(headers: Mapping[str, str], target: str) -> tuple[list[str], dict[str, str], str]:
@@ -105,6 +71,18 @@ CHAT: Final = _AnswerFormat(
         cost="cost",  # OpenRouter's own figure
     ),
 )
+GEMINI_FORMAT: Final = _AnswerFormat(
+    ("usageMetadata",),
+    ("modelVersion",),
+    _meter(
+        "promptTokenCount",
+        "candidatesTokenCount",
+        True,
+        cache_read="cachedContentTokenCount",
+        reasoning="thoughtsTokenCount",
+        output_includes_reasoning=False,
+    ),
+)
 FORMATS: Final = {
     ModelApi.ANTHROPIC_MESSAGES: _AnswerFormat(
         ("message.usage", "usage"),
@@ -130,23 +108,14 @@ FORMATS: Final = {
         ),
     ),
     ModelApi.OPENAI_CHAT: CHAT,
-    ModelApi.GEMINI: _AnswerFormat(
-        ("usageMetadata",),
-        ("modelVersion",),
-        _meter(
-            "promptTokenCount",
-            "candidatesTokenCount",
-            True,
-            cache_read="cachedContentTokenCount",
-            reasoning="thoughtsTokenCount",
-            output_includes_reasoning=False,
-        ),
-    ),
+    ModelApi.GEMINI: GEMINI_FORMAT,
+    ModelApi.GEMINI_EMBEDDINGS: GEMINI_FORMAT,
 }
 # What an API leaves out of its usage when it is zero.
 ZERO: Final = {
     ModelApi.GEMINI: {"candidatesTokenCount": 0},
-    ModelApi.OTHER: {"completion_tokens": 0},
+    ModelApi.GEMINI_EMBEDDINGS: {"candidatesTokenCount": 0},
+    ModelApi.OPENAI_EMBEDDINGS: {"completion_tokens": 0},
 }
 MAX_MODEL_NAME: Final = 200
 
@@ -216,7 +185,7 @@ class UsageReader:
 
 def requested_model(api: ModelApi, path: str, body: bytes) -> str | None:
     """Return the model that a call asks for."""
-    if api is ModelApi.GEMINI:
+    if api in (ModelApi.GEMINI, ModelApi.GEMINI_EMBEDDINGS):
         match = re.search(r"/models/([^/:]+):", path)
         return match[1][:MAX_MODEL_NAME] if match else None
     try:
@@ -292,7 +261,7 @@ def quota_error(api: ModelApi, reason: str) -> ErrorAnswer:
     """Return the provider's own answer to a customer who has used up what was paid for, with our reason after it."""
     if api is ModelApi.ANTHROPIC_MESSAGES:
         return _answer(400, _anthropic("invalid_request_error", f"{ANTHROPIC_QUOTA} ({reason})"))
-    if api is ModelApi.GEMINI:
+    if api in (ModelApi.GEMINI, ModelApi.GEMINI_EMBEDDINGS):
         return _answer(429, _gemini(429, "RESOURCE_EXHAUSTED", f"{GEMINI_QUOTA} ({reason})"))
     text = f"{OPENAI_QUOTA} ({reason})"
     return _answer(429, _openai("insufficient_quota", text, "insufficient_quota"))

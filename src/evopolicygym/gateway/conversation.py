@@ -15,7 +15,7 @@ from itertools import groupby, takewhile
 from typing import Final
 
 from evopolicygym.agents.usage import Usage, total_usage
-from evopolicygym.gateway.exchange import Exchange, ModelApi
+from evopolicygym.gateway.exchange import Exchange
 from evopolicygym.gateway.messages import MessagePart, MessageRole, ModelRequest, PartKind, read_answer, read_request
 
 LIVE_THREADS: Final = 64  # threads that a call may continue; older ones are over
@@ -99,7 +99,7 @@ def read_conversation(exchanges: Iterable[Exchange], submissions: Sequence[Submi
     """Return the conversation that recorded exchanges are."""
     threads: list[_OpenThread] = []
     for exchange in exchanges:
-        if exchange.api is ModelApi.OTHER:
+        if not exchange.api.is_conversation:
             continue
         request = read_request(exchange)
         thread = _continued(threads, request)

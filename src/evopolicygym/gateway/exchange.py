@@ -5,19 +5,32 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import Final, Protocol
 
 from evopolicygym.agents.usage import Usage
 
 
 class ModelApi(StrEnum):
-    """The wire format of a call. OTHER: carried unchanged, not metered (lists of models, counting of tokens)."""
+    """The wire format of a call. OTHER: lists of models and the like, which are free."""
 
     ANTHROPIC_MESSAGES = "anthropic-messages"
     OPENAI_RESPONSES = "openai-responses"
     OPENAI_CHAT = "openai-chat"
     GEMINI = "gemini"
+    OPENAI_COMPLETIONS = "openai-completions"
+    OPENAI_EMBEDDINGS = "openai-embeddings"
+    GEMINI_EMBEDDINGS = "gemini-embeddings"
+    TOKEN_COUNTS = "token-counts"
     OTHER = "other"
+
+    @property
+    def is_conversation(self) -> bool:
+        return self in CONVERSATIONS
+
+
+CONVERSATIONS: Final = frozenset({
+    ModelApi.ANTHROPIC_MESSAGES, ModelApi.OPENAI_RESPONSES, ModelApi.OPENAI_CHAT, ModelApi.GEMINI,
+})  # fmt: skip
 
 
 @dataclass(frozen=True)

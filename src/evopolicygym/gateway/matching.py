@@ -14,7 +14,7 @@ from itertools import takewhile
 from typing import Final
 
 from evopolicygym.gateway.apis import requested_model
-from evopolicygym.gateway.exchange import Exchange, ModelApi
+from evopolicygym.gateway.exchange import Exchange
 from evopolicygym.gateway.messages import PartKind, canonical, read_request
 
 MONTH: Final = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]*\.?"
@@ -57,7 +57,7 @@ class CallMatcher:
 
     def lines(self, exchange: Exchange) -> list[str]:
         """Return what a call asks, one line for each part."""
-        if exchange.api is ModelApi.OTHER:
+        if not exchange.api.is_conversation:
             body = exchange.request_body.decode(errors="replace")
             return [f"{exchange.method} {_path(exchange.target)}", self._plain(canonical(body))]
         request = read_request(exchange)

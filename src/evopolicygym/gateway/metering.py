@@ -47,7 +47,7 @@ class ModelCall:
 
     @property
     def is_counted(self) -> bool:
-        """Whether the model was asked for an answer and the provider gave one, be it an error."""
+        """Whether something was asked for beside lists of models, and the provider gave an answer, be it an error."""
         return self.api != ModelApi.OTHER and self.status > 0
 
     @property
@@ -59,7 +59,8 @@ class ModelCall:
 
     @property
     def is_unmetered(self) -> bool:
-        return self.is_counted and self.status < 300 and self.usage is None
+        is_metered = self.api not in (ModelApi.OTHER, ModelApi.TOKEN_COUNTS)
+        return is_metered and 0 < self.status < 300 and self.usage is None
 
     @property
     def tokens(self) -> int:

@@ -84,7 +84,7 @@ class ReplayUpstream:
         for place, call in enumerate(self._exchanges):
             if call is not None:
                 self._places.setdefault(self._digest(call), []).append(place)
-        self.total = sum(call is not None and call.api is not ModelApi.OTHER for call in self._exchanges)
+        self.total = sum(call is not None and call.api.is_conversation for call in self._exchanges)
         if not self.total:
             raise nothing_recorded(recorded, recording.notes)
 
@@ -126,9 +126,9 @@ class ReplayUpstream:
             self._exchanges[places.pop(0)] = None
             assert answer is not None
             self._last_answers[key] = answer
-            self.answered += call.api is not ModelApi.OTHER
+            self.answered += call.api.is_conversation
             return answer
-        if call.api is ModelApi.OTHER:  # lists of models and counts of tokens may be asked for at any time
+        if not call.api.is_conversation:  # lists of models and counts of tokens may be asked for at any time
             return self._last_answers.get(key)
         if self.divergence is None:
             self.divergence = self._diverged(call, is_repeated=key in self._last_answers)
@@ -149,7 +149,7 @@ class ReplayUpstream:
         return ReplayDiverged(self._recorded, self.answered, self.total, reason, diff)
 
     def _refusal(self, api: ModelApi) -> UpstreamAnswer:
-        if api is ModelApi.OTHER:
+        if not api.is_conversation:
             error = apis.error(api, 404, "EvoPolicyGym: this call is not in the recording")
         else:
             error = apis.error(api, REFUSED, f"EvoPolicyGym: {self.divergence}")

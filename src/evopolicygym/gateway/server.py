@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 from evopolicygym.gateway import apis
 from evopolicygym.gateway.apis import ErrorAnswer, UsageReader
 from evopolicygym.gateway.bodies import MAX_DECODED, BodyDecoder, decoded
+from evopolicygym.gateway.endpoints import find_endpoint
 from evopolicygym.gateway.exchange import Exchange, ExchangeSink, GatewayRequest, ModelApi, Upstream, UpstreamAnswer
 from evopolicygym.gateway.metering import ModelCall, ModelMeter
 from evopolicygym.gateway.patience import Outage, Patience, PatientAnswer
@@ -155,22 +156,24 @@ class Gateway:
     async def _read(self, route: _Route, request: web.BaseRequest) -> GatewayRequest:
         """Check a call and return it without its token."""
         raw, base = request.raw_path, route.server.path
-        path = raw.partition("?")[0]
-        is_below = path == base or path.startswith(f"{base}/")
-        api = apis.recognise(request.method, path.removeprefix(base)) if is_below else None
-        tokens, headers, target = apis.take_token(passed_on(_flat(request)), raw.removeprefix(base))
+        below = raw.removeprefix(base)
+        is_below = raw.startswith(base) and (below.startswith("/") or (bool(base) and below[:1] in ("", "?")))
+        endpoint = find_endpoint(request.method, below) if is_below else None
+        api = endpoint.api if endpoint else None
+        tokens, headers, target = apis.take_token(passed_on(_flat(request)), endpoint.target if endpoint else below)
         if route.server.key is not None and not any(hmac.compare_digest(token, self.token) for token in tokens):
             _refuse(api, 401, "the key of this call is not the one that this run's agent was given")
         if api is None:
-            _refuse(api, 404, f"{request.method} {path[:200]}: the gateway carries calls for answers, token counts and "
-                    "lists of models")  # fmt: skip
+            path = raw.partition("?")[0][:200]
+            _refuse(api, 404, f"{request.method} {path}: the gateway carries calls for answers, embeddings, token "
+                    "counts and lists of models")  # fmt: skip
         body = await _body(request, api)
         kept = {name: value for name, value in headers.items() if name not in REPLACED}
         kept["accept-encoding"] = readable_encodings(headers.get("accept-encoding", ""))
         return GatewayRequest(api, request.method, target, kept, body)
 
     async def _carry(self, route: _Route, request: web.BaseRequest, call: GatewayRequest) -> web.StreamResponse:
-        is_admitted = call.api is not ModelApi.OTHER
+        is_admitted = call.method == "POST"
         if is_admitted and (limit := self.meter.admit()):
             reason = f"the run's limit of {limit} is used up"
             raise _Refused(apis.quota_error(call.api, reason))

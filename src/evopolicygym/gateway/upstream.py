@@ -26,6 +26,8 @@ MAX_ERROR_BYTES: Final = 1 << 20
 NOT_PASSED: Final = frozenset({
     "connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te", "trailer",
     "transfer-encoding", "upgrade", "cookie", "set-cookie",
+    # Some servers take the method or the path from these, and not what was checked.
+    "x-http-method-override", "x-http-method", "x-method-override", "x-original-url", "x-rewrite-url",
 })  # fmt: skip
 READABLE: Final = ("gzip", "deflate", "identity")  # encodings of answers that can be metered
 
@@ -98,7 +100,10 @@ class HttpUpstream:
         import aiohttp
 
         headers, target = apis.put_key(request.headers, request.target, self._server.key or "")
-        url = self._url(self._server.origin + self._server.path + target, encoded=True)
+        path = self._server.path + target
+        url = self._url(self._server.origin + path, encoded=True)
+        if url.raw_path_qs != (path or "/"):
+            raise ValueError(f"{request.target!r} is no path and query")
         try:
             response = await self._session.request(
                 request.method,
