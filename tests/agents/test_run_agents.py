@@ -178,12 +178,17 @@ def _read(path: Path) -> bytes:
         return b""
 
 
+TWO_KEYS = ("--agent-env", "OPENAI_API_KEY", "--agent-env", "GEMINI_API_KEY")
 MISTAKES = [
     (("--agent", "codexx"), "codex"),
     (("--agent", "command"), "--agent command needs a program"),
     (("--agent", "command", "--", "./not-there.sh"), "./not-there.sh is not there"),
     (("--agent", "command", "--", "no-such-program"), "the agent would not find no-such-program"),
     (("--agent", "command", "--agent-env", "NOT_SET", "--", "true"), "the variable NOT_SET is not set"),
+    (
+        ("--agent", "command", *TWO_KEYS, "--model-url", "https://models.example.com/v1", "--", "true"),
+        "--model-url is one server, and --agent-env names the keys of several: OPENAI_API_KEY and GEMINI_API_KEY",
+    ),
     (("--agent", "codex", "--option", "x"), "NAME=VALUE"),
     (("--agent", "goose"), "goose cannot play here"),
     (("--agent", "tuner", "--model", "gpt-5.5"), "Leave --model out"),
@@ -223,7 +228,7 @@ def prepared():
 def test_invalid_options_are_named(tmp_path, prepared, options, message):
     """Before anything begins: no run is left behind."""
     words = run_argv(tmp_path / "run", *options)[len(COMMAND) :]
-    done = prepared.run(words, PATH="/usr/bin:/bin", OPENAI_API_KEY="", ANTHROPIC_API_KEY="")
+    done = prepared.run(words, PATH="/usr/bin:/bin", OPENAI_API_KEY="", ANTHROPIC_API_KEY="", GEMINI_API_KEY="")
     assert done.returncode == 2 and message in done.stderr and "Traceback" not in done.stderr
     assert not (tmp_path / "run").exists()
 

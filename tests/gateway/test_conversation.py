@@ -9,6 +9,7 @@ import pytest
 from model_chats import APIS, SYSTEM, ModelChat
 from scripted_model import ScriptedModel
 
+from evopolicygym.gateway import conversation as conversation_module
 from evopolicygym.gateway.conversation import StepKind, SubmissionMark, ThreadKind, read_conversation
 from evopolicygym.gateway.exchange import Exchange, ModelApi
 from evopolicygym.gateway.messages import MessageRole, PartKind, read_answer, read_request
@@ -225,3 +226,32 @@ def test_nonsense_is_left_out(api):
             read_conversation([call(1, body, body, api), call(2, sse({name: shape, "type": shape}), sse(shape), api)])
     deep = b"[" * 5000 + b"]" * 5000
     assert read_conversation([call(1, deep, deep, api)]).threads[0].kind is ThreadKind.MAIN
+
+
+def chat_call(number: int, system: str, question: str) -> Exchange:
+    messages = [{"role": "system", "content": system}, {"role": "user", "content": question}]
+    body = json.dumps({"model": "m", "messages": messages}).encode()
+    return Exchange(
+        number, 1, ModelApi.OPENAI_CHAT, "POST", "/chat/completions", {}, body, 200, {}, b"{}", True, 1e9, 0.0, 0.0
+    )
+
+
+@pytest.mark.timeout(60)
+def test_numbers_in_a_long_system_prompt_are_left_out_at_once():
+    """An agent can plant a prompt of letters only, which took the pattern hours."""
+    prompts = ("a" * 1_000_000, f"Today is day {9:x}. " + "a" * 5000, f"Today is day {1000:x}. " + "a" * 5000, "bed 1")
+    calls = [chat_call(number, system, f"Question {number}.") for number, system in enumerate(prompts, 1)]
+    threads = read_conversation([*calls, calls[1]]).threads
+    assert [thread.kind for thread in threads] == ["side", "main", "main", "side"]
+
+
+def test_what_a_conversation_keeps_is_bounded(monkeypatch):
+    """Bodies share chunks: a small recording can be gigabytes. A history that is repeated counts once."""
+    monkeypatch.setattr(conversation_module, "MAX_KEPT", 10_000)
+    calls = [chat_call(number, "", f"{number} " + "x" * 2000) for number in range(1, 9)]
+    read = read_conversation(calls)
+    assert len(read.threads) == 3 and read.notes == (
+        "the conversation is too large; the calls after number 3 were not read",
+    )
+    read = read_conversation([replace(calls[0], number=number) for number in range(1, 100)])
+    assert len(read.threads) == 1 and not read.notes

@@ -26,10 +26,10 @@ def recorded_events(run_folder: Path) -> dict[int, list[TranscriptEvent]]:
     recording = ModelRecording(run_folder)
     if not recording.exists:
         return {}
-    threads = read_conversation(recording).threads
-    if recording.notes:
+    conversation = read_conversation(recording)
+    if recording.notes or conversation.notes:
         return {}
-    steps = sorted((step for thread in threads for step in thread.steps), key=lambda step: step.at)
+    steps = sorted((step for thread in conversation.threads for step in thread.steps), key=lambda step: step.at)
     turns: dict[int, list[TranscriptEvent]] = {}
     for step in steps:
         for event in _events(step):

@@ -97,7 +97,7 @@ def _recorded(recording: Any, marks: list[SubmissionMark]) -> ModelConversation:
     from evopolicygym.gateway.conversation import read_conversation
 
     conversation = read_conversation(recording, marks)
-    return replace(conversation, notes=tuple(recording.notes))
+    return replace(conversation, notes=(*recording.notes, *conversation.notes))
 
 
 def _of_client(record: RunRecord, folder: Path, marks: list[SubmissionMark]) -> ModelConversation:

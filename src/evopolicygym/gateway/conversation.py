@@ -19,7 +19,8 @@ from evopolicygym.gateway.exchange import Exchange
 from evopolicygym.gateway.messages import MessagePart, MessageRole, ModelRequest, PartKind, read_answer, read_request
 
 LIVE_THREADS: Final = 64  # threads that a call may continue; older ones are over
-VARYING: Final = re.compile(r"[0-9a-f]*[0-9][0-9a-f]*|\s+")
+MAX_KEPT: Final = 512 << 20  # bytes of all threads: a small recording can have endless bodies that share chunks
+VARYING: Final = re.compile(r"[0-9a-f]+|\s+")
 SIGNATURE: Final = 2000  # characters of a system prompt that tell what an agent is for
 
 
@@ -98,6 +99,7 @@ class ModelConversation:
 def read_conversation(exchanges: Iterable[Exchange], submissions: Sequence[SubmissionMark] = ()) -> ModelConversation:
     """Return the conversation that recorded exchanges are."""
     threads: list[_OpenThread] = []
+    kept, notes = 0, []
     for exchange in exchanges:
         if not exchange.api.is_conversation:
             continue
@@ -106,12 +108,15 @@ def read_conversation(exchanges: Iterable[Exchange], submissions: Sequence[Submi
         if thread is None:
             thread = _OpenThread(request)
             threads.append(thread)
-        thread.add(exchange, request)
+        kept += thread.add(exchange, request)
+        if kept > MAX_KEPT:
+            notes.append(f"the conversation is too large; the calls after number {exchange.number} were not read")
+            break
     _set_kinds(threads)
     done = tuple(thread.thread for thread in threads)
     for submission in submissions:
         place_submission(done, submission)
-    return ModelConversation(done)
+    return ModelConversation(done, tuple(notes))
 
 
 class _OpenThread:
@@ -124,8 +129,10 @@ class _OpenThread:
         self.asked = 0  # how many of the keys are of the last request
         self.last_answer = ""
         self.calls = 0
+        self.longest = 0  # bytes of the longest request
 
-    def add(self, exchange: Exchange, request: ModelRequest) -> None:
+    def add(self, exchange: Exchange, request: ModelRequest) -> int:
+        """Take up a call, and return how many bytes more are kept in memory, at most."""
         parts = [part for part in request.parts if part.role is not MessageRole.SYSTEM]
         keys = _keys(parts)
         if request.previous and request.previous == self.last_answer:
@@ -145,6 +152,9 @@ class _OpenThread:
             self._append(StepKind.NOTE, exchange, [note], exchange.started_at + exchange.duration_s)
         self.keys, self.asked = keys + _keys(answer.parts), len(keys)
         self.last_answer, self.calls = answer.id, self.calls + 1
+        grown = max(0, len(exchange.request_body) - self.longest)
+        self.longest += grown
+        return grown + len(exchange.response_body) + sum(len(part.text) for part in added)
 
     def _append(self, kind: StepKind, exchange: Exchange, parts: list[MessagePart], at: float | None = None) -> None:
         when = exchange.started_at if at is None else at
@@ -212,7 +222,12 @@ def _after(parts: Sequence[MessagePart], common: int) -> list[MessagePart]:
 
 def _signature(request: ModelRequest) -> tuple[bool, str]:
     """What tells agents of one client apart: whether they have tools, and their system prompt without numbers."""
-    return bool(request.tools), VARYING.sub(" ", request.system)[:SIGNATURE]
+    return bool(request.tools), VARYING.sub(_without_number, request.system[: 4 * SIGNATURE])[:SIGNATURE]
+
+
+def _without_number(match: re.Match[str]) -> str:
+    """Replace spaces and hexadecimal numbers; words of the letters a to f stay."""
+    return match[0] if match[0].isalpha() else " "
 
 
 def _set_kinds(threads: Sequence[_OpenThread]) -> None:

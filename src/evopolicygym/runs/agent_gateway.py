@@ -118,11 +118,18 @@ def check_replay(client: Client, settings: AgentSettings) -> None:
 
 
 def _routes_of_command(client: Client, settings: AgentSettings) -> tuple[ModelRoute, ...]:
-    """A command names its keys with --agent-env. With --model-url all of them belong to that server."""
+    """A command names its keys with --agent-env. With --model-url the key belongs to that server: of two, one would
+    have to go to a server that it does not belong to, or to the agent itself."""
     keys = [(vendor, name) for vendor in client.vendors for name in vendor.keys if name in settings.variables]
-    if settings.base_url and len(keys) != 1:
-        vendor = Vendor(url=settings.base_url, keys=())
-        return () if keys else (_route(vendor, None, settings),)
+    if settings.base_url and len(keys) > 1:
+        names = " and ".join(name for _, name in keys)
+        raise UserError(
+            f"--model-url is one server, and --agent-env names the keys of several: {names}",
+            f"Name the key of {settings.base_url} alone; or leave --model-url out, and each key goes to its vendor; or "
+            "give the agent all keys with --no-gateway.",
+        )
+    if settings.base_url and not keys:
+        return (_route(Vendor(url=settings.base_url, keys=()), None, settings),)
     return tuple(_route(vendor, name, settings) for vendor, name in keys)
 
 
