@@ -188,6 +188,19 @@ def test_a_lost_call_takes_no_other_with_it(tmp_path):
     assert "calls 3 to 3 are not recorded" in read.notes and "call 4: its request body is lost" in read.notes
 
 
+def test_no_text_of_a_call_keeps_it_out_of_the_recording(tmp_path):
+    odd = {"X-A": b"\xff".decode(errors="surrogateescape")}
+    store = record(tmp_path, [exchange(request_headers=odd, response_headers=odd, model="\ud800")])
+    (kept,) = ModelRecording(tmp_path)
+    assert kept.request_headers == kept.response_headers == {"X-A": "\\udcff"} and not store.trouble
+
+
+def test_a_call_that_is_too_large_to_record_is_noted(tmp_path, monkeypatch):
+    monkeypatch.setattr(frames_module, "MAX_DATA", 1000)
+    store = record(tmp_path, [exchange(1, os.urandom(2000)), exchange(2)])
+    assert [call.number for call in ModelRecording(tmp_path)] == [2] and "call 1 " in store.trouble
+
+
 def test_a_full_disk_ends_the_recording_and_not_the_run(tmp_path):
     """A limit on the size of files is a disk that is full; the signal would end the process."""
     store = ExchangeStore(tmp_path, {})

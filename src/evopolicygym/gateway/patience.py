@@ -1,6 +1,8 @@
 """Wait out a provider's rate limits and outages, so that a client with little patience of its own does not meet them.
 
-What was waited is counted in one place for all calls (`Patience.waited_s`), because it is not the agent's time.
+What was waited is counted in one place for all calls (`Patience.waited_s`), because it is not the agent's time. A call
+that can never succeed must not stop the agent's clock: at most the patience for one call counts in all, and no wait
+during which another call succeeds.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from evopolicygym.gateway.upstream import UntrustedServer, whole
 PASSING: Final = frozenset({408, 429, 500, 502, 503, 504, 529})
 # The first is for lost connections alone: a server may close an idle one just when the next call goes out on it.
 WAITS_S: Final = (0.0, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
+LEAST_S: Final = 1.0  # whatever a server's `Retry-After` says
 DEFAULT_S: Final = 600.0
 
 
@@ -72,9 +75,10 @@ class Patience:
 
     @property
     def waited_s(self) -> float:
-        """Seconds in which at least one call waited; from any thread."""
+        """Seconds that are not the agent's: at least one call waited, and no other one succeeded; at most the patience
+        for one call in all. From any thread."""
         since = self._since
-        return self._waited_s + (time.monotonic() - since if since else 0.0)
+        return min(self._seconds, self._waited_s + (time.monotonic() - since if since else 0.0))
 
     @asynccontextmanager
     async def place(self) -> AsyncIterator[float]:
@@ -119,6 +123,8 @@ class Patience:
                 wait_s = WAITS_S[min(attempts, len(WAITS_S)) - 1]
             if answer is not None:
                 if answer.status not in PASSING:
+                    if answer.status < 400 and self._waiting:
+                        self._since = time.monotonic()  # the agent was not kept from its work
                     return PatientAnswer(answer, attempts, waited_s)
                 answer, body = await _held(answer)
                 wait_s = retry_after(answer.headers.get("retry-after"), wait_s)
@@ -169,7 +175,7 @@ def retry_after(header: str | None, default: float) -> float:
             seconds = (parsedate_to_datetime(text) - datetime.now(UTC)).total_seconds()
         except (ValueError, TypeError):
             return default
-    return max(0.0, seconds) if seconds == seconds else default
+    return max(LEAST_S, seconds) if seconds == seconds else default
 
 
 async def _held(answer: UpstreamAnswer) -> tuple[UpstreamAnswer, bytes]:

@@ -59,6 +59,7 @@ class ExchangeStore:
         except ValueError as error:  # too large for a frame, or text that is no UTF-8
             self._index.forget(first)
             log.warning("call %d is not recorded: %s", exchange.number, error)
+            self.trouble = self.trouble or f"call {exchange.number} to the model is not recorded: {error}"
 
     def close(self) -> None:
         if self._file >= 0:
@@ -84,11 +85,11 @@ class ExchangeStore:
             turn=exchange.turn,
             api=exchange.api,
             method=exchange.method,
-            target=exchange.target,
-            request_headers=self._index.number([ENCODER.encode(dict(exchange.request_headers))], new),
+            target=_escaped(exchange.target),
+            request_headers=self._index.number([_encoded_headers(exchange.request_headers)], new),
             request_body=self._index.number(cut(exchange.request_body), new),
             status=exchange.status,
-            response_headers=self._index.number([ENCODER.encode(dict(exchange.response_headers))], new),
+            response_headers=self._index.number([_encoded_headers(exchange.response_headers)], new),
             response_body=self._index.number(cut(exchange.response_body), new),
             is_complete=exchange.is_complete,
             started_at=exchange.started_at,
@@ -98,7 +99,7 @@ class ExchangeStore:
             sizes=[len(chunk) for chunk in new],
             attempts=exchange.attempts,
             waited_s=exchange.waited_s,
-            model=exchange.model,
+            model=_escaped(exchange.model) if exchange.model else exchange.model,
             usage=usage_values(exchange.usage),
         )
         return b"".join([ENCODER.encode(stored), b"\n", *new])
@@ -117,3 +118,12 @@ class ExchangeStore:
         self.trouble = f"the model's calls are not recorded any more: {reason}"
         log.warning("%s", self.trouble)
         self.close()
+
+
+def _encoded_headers(headers: Mapping[str, str]) -> bytes:
+    return ENCODER.encode({_escaped(name): _escaped(value) for name, value in headers.items()})
+
+
+def _escaped(text: str) -> str:
+    """Return text that can be written as UTF-8: the bytes of a header need not be."""
+    return text.encode(errors="backslashreplace").decode()
