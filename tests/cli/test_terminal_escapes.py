@@ -39,7 +39,7 @@ exit 3
 
 def in_a_pipe(*arguments: object) -> str:
     done = subprocess.run([*COMMAND, *map(str, arguments)], capture_output=True, timeout=240)
-    assert done.returncode in (0, 1, 2), done.stderr
+    assert done.returncode in (0, 1, 2, 5), done.stderr
     assert b"Traceback" not in done.stderr, done.stderr
     return (done.stdout + done.stderr).decode()
 
@@ -88,7 +88,7 @@ def failed(tmp_path_factory):
 
 def test_the_last_error_of_an_agent_is_escaped(failed):
     text, _ = failed
-    assert r"\x1b]52;c;cm0gLXJm\x07\x1b[2J\x1b[31mRED" in text  # so they were said, and are shown
+    assert r"\x1b]52;c;cm0gLXJm\x07\x1b[2J" in text  # so they were said, and are shown; colours are left out
     assert is_tame(text)
 
 

@@ -20,6 +20,7 @@ from evopolicygym.agents.failures import LOST_SESSION, TRANSIENT, FailureKind
 from evopolicygym.errors import RunSuspended
 from evopolicygym.judge.events import Turned
 from evopolicygym.judge.state import RunPhase, RunState
+from evopolicygym.printable import one_line
 from evopolicygym.runs.agent_limits import AgentLimits
 from evopolicygym.runs.record import agent_worked
 
@@ -100,7 +101,7 @@ def suspension(decision: SuspendRun, state: RunState, root: Path) -> RunSuspende
     return RunSuspended(
         reason,
         cause,
-        f"the run in {root} is suspended ({reason}): {what}.{f' Its last error: {cause}' if cause else ''}\n"
+        f"the run in {root} is suspended ({reason}): {what}.{f' Its last error: {one_line(cause)}' if cause else ''}\n"
         f"{state.charged} of {state.budget} training episodes are used. Everything is kept, and nothing is scored."
         f"{unseen}",
         f"{remedy}, then continue: evopolicygym run --resume {folder}\n"
