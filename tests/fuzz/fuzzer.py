@@ -93,7 +93,7 @@ class Fuzzer:
         remove(self.suite)
         name = f"{task.replace('/', '-').replace(':', '-')}__starter__s0"
         shutil.copytree(base, run := self.suite / "runs" / name, symlinks=True)
-        shutil.copytree(self.bases[0][0], self.suite / "runs" / "whole", symlinks=True)
+        shutil.copytree(self.bases[3][0], self.suite / "runs" / "whole", symlinks=True)
         (self.suite / "suite.toml").write_text(f'name = "s"\ntasks = ["{task}"]\n[agents.starter]\n')
         for parent, _, _ in os.walk(run):
             os.chmod(parent, 0o755)

@@ -22,7 +22,7 @@ from evopolicygym.runs.settings import AgentSettings
         (serve, {"task", "folder", "notice"}),
         (
             run_command.run,
-            {"context", "task", "command", "agent", "option", "agent_host", "folder", "resume", "json"},
+            {"context", "task", "command", "agent", "option", "agent_host", "model_header", "folder", "resume", "json"},
         ),
         (serve_command.serve, {"task", "run", "validate", "json"}),
     ],

@@ -33,9 +33,9 @@ MOST: Final = 256
 FEWEST: Final = 48  # more than the submit requests that may wait at a time
 USUAL: Final = 1024  # the usual limit of a process; the current one may be lower
 # Descriptors beyond those open at the start: twice AT_ONCE, because some connections are just accepted and some just
-# closed; two for each of the 64 connections of an agent's proxy; and the judge's own, where a snapshot needs one for
-# each of 16 levels of folders and a delivery half a dozen.
-RESERVE: Final = 2 * AT_ONCE + 2 * 64 + 64
+# closed; four for each of the 96 connections of an agent's proxy, of which the gateway has two; and the judge's own,
+# where a snapshot needs one for each of 16 levels of folders and a delivery half a dozen.
+RESERVE: Final = 2 * AT_ONCE + 4 * 96 + 64
 _clock = itertools.count()
 
 

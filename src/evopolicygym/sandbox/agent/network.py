@@ -20,7 +20,7 @@ from evopolicygym.sandbox.agent.agent_sandbox import AgentLevel, AgentSandbox, N
 from evopolicygym.sandbox.agent.allow_list import AllowList, Destination, ProxyRefusal
 
 CHUNK: Final = 1 << 16
-CONNECTIONS: Final = 160  # 64 streams of a model, each with a spare connection, beside the run's API
+CONNECTIONS: Final = 96  # 64 streams of a model, and the run's API
 HEAD_BYTES: Final = 1 << 14
 HEAD_S: Final = 30.0
 CONNECT_S: Final = 30.0
