@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -153,3 +154,38 @@ def test_program_with_a_link_is_refused(tmp_path: Path) -> None:
     os.symlink("/etc/passwd", source / "checkpoints/submit_000/data.txt")
     (result,) = evopolicygym.import_runs(source, tmp_path / "imported")
     assert result.target is None and "data.txt" in str(result.reason)
+
+
+@pytest.mark.parametrize(("make", "part"), [(first_version, "checkpoints"), (third_version, "submissions")])
+def test_program_behind_a_link_is_refused(tmp_path: Path, make: Callable[[Path], Path], part: str) -> None:
+    """The link is not the program's folder, but one above it: it could lead to any folder of the reader."""
+    source = make(tmp_path / "run")
+    shutil.move(source / part, tmp_path / "secret")
+    os.symlink(tmp_path / "secret", source / part)
+    (result,) = evopolicygym.import_runs(source, tmp_path / "imported")
+    assert result.target is None and "link" in str(result.reason)
+    assert not list(tmp_path.glob("imported/*/checkpoints/*/policy.py"))
+
+
+def test_broken_runs_do_not_stop_the_others(tmp_path: Path) -> None:
+    first_version(tmp_path / "runs/9-good")
+    metrics = first_version(tmp_path / "runs/1-metrics") / "checkpoints/submit_000/metrics.json"
+    metrics.unlink()
+    metrics.mkdir()
+    write(metrics / "note.txt", "a folder")
+    half = first_version(tmp_path / "runs/2-half", "error") / "run.json"
+    write(half, half.read_text().replace("the provider is gone", "\\ud800"))
+    write(third_version(tmp_path / "runs/3-deep") / "events.jsonl", "[" * 200_000)
+    results = evopolicygym.import_runs(tmp_path / "runs", tmp_path / "imported")
+    assert [result.target is not None for result in results] == [False, False, True, True]
+    assert all(result.reason for result in results[:2])
+    assert len([load(result.target) for result in results if result.target]) == 2
+
+
+def test_another_score_of_the_third_version_is_another_run(tmp_path: Path) -> None:
+    """Its scores are not in run.json."""
+    target = tmp_path / "imported"
+    assert import_one(third_version(tmp_path / "run"), target).outcome.heldout.mean == -110.0  # type: ignore[union-attr]
+    write(tmp_path / "run/assessment/report.json", {"score_direction": "maximize", "score": -90.0})
+    (result,) = evopolicygym.import_runs(tmp_path / "run", target)
+    assert result.is_new and len(list(target.glob("*/run.json"))) == 2

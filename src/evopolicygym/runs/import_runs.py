@@ -21,7 +21,7 @@ from evopolicygym import run_record as shape
 from evopolicygym.analysis.loading import run_folders
 from evopolicygym.analysis.scores import UNKNOWN_FAMILY
 from evopolicygym.errors import UserError
-from evopolicygym.files import write_json
+from evopolicygym.files import open_folder, write_json
 from evopolicygym.printable import one_line
 from evopolicygym.record_checks import contradiction, fingerprint_id
 from evopolicygym.run_paths import RunPaths
@@ -67,6 +67,8 @@ def _import(source: Path, folder: Path) -> ImportResult:
         _write(run, source, RunPaths(target))
     except UserError as error:
         return ImportResult(source, None, error.message)
+    except Exception as error:  # of a stranger's folder: whatever is wrong with it, the others are imported
+        return ImportResult(source, None, f"{one_line(source)} cannot be imported: {one_line(error)}")
     return ImportResult(source, target, is_new=True)
 
 
@@ -87,18 +89,25 @@ def _write(run: ForeignRun, source: Path, paths: RunPaths) -> None:
 
 
 def _store(store: CheckpointStore, source: Path, made: ForeignSubmission) -> Checkpoint | None:
-    """Store a program. It is copied twice: the first copy is ours to take the metrics out."""
-    if not (source / made.folder).is_dir():
+    """Store a program; None if it is not there. It is copied twice: the first copy is ours to take the metrics out."""
+    parent, _, name = made.folder.rpartition("/")
+    try:
+        with open_folder(source, made.folder), open_folder(source, parent) as folder:
+            return _stored(store, Path(f"/proc/self/fd/{folder}") / name)
+    except FileNotFoundError:
         return None
+    except SnapshotRefused as error:
+        raise UserError(f"{one_line(source / made.folder)} cannot be imported: {error}") from error
+
+
+def _stored(store: CheckpointStore, program: Path) -> Checkpoint:
     with tempfile.TemporaryDirectory(prefix="evopolicygym-") as temporary:
         first = CheckpointStore(Path(temporary))
         try:
-            copy = first.folder(first.snapshot(source / made.folder))
+            copy = first.folder(first.snapshot(program))
             os.chmod(copy, 0o755)
             (copy / METRICS).unlink(missing_ok=True)
             return store.snapshot(copy)
-        except SnapshotRefused as error:
-            raise UserError(f"{one_line(source / made.folder)} cannot be imported: {error}") from error
         finally:
             remove_tree(temporary)
 
@@ -141,7 +150,7 @@ def _record(run: ForeignRun, source: Path, checkpoints: list[Checkpoint | None])
         ),
         usage=None,
         ledger_head=run.source_hash,
-        imported=shape.ImportedFrom(format=run.format, folder=source.name, not_recorded=run.not_recorded),
+        imported=shape.ImportedFrom(format=run.format, folder=one_line(source.name), not_recorded=run.not_recorded),
     )
 
 

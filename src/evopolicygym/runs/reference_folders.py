@@ -48,8 +48,9 @@ class ForeignSubmission:
 
 @dataclass(frozen=True)
 class ForeignRun:
-    """A run of the reference code. ``source_hash``: of its run.json. ``cases_id``: what tells its hidden cases from
-    others. ``selected`` is a position in ``submissions``. ``ended``: why the run ended, in its own word."""
+    """A run of the reference code. ``source_hash``: of the files that its scores come from. ``cases_id``: what tells
+    its hidden cases from others. ``selected`` is a position in ``submissions``. ``ended``: why the run ended, in its
+    own word."""
 
     format: Literal["reference-0.1", "reference-0.3"]
     source_hash: str
@@ -135,7 +136,7 @@ def _read_first(folder: Path, data: dict[str, Any]) -> ForeignRun:
     _check_selected(folder, outcome.best_submit_index, len(submissions))
     return ForeignRun(
         format="reference-0.1",
-        source_hash=_hash(folder),
+        source_hash=_hash(folder, "run.json"),
         env=run.env,
         agent=_agent_of_logs(folder),
         model=run.model,
@@ -250,12 +251,13 @@ class _ThirdReport(_Foreign):
     candidates: list[_Candidate] = []
 
 
+REPORTS: Final = ("validation", "assessment")
 FAULTS: Final = ("evaluation_failed", "validation_failed", "assessment_failed")
 
 
 def _read_third(folder: Path, data: dict[str, Any]) -> ForeignRun:
     run = _shaped(_ThirdRun, data, folder)
-    validation, assessment = (_third_report(folder, name) for name in ("validation", "assessment"))
+    validation, assessment = (_third_report(folder, name) for name in REPORTS)
     means = {made.submission_id: _sign(validation) * made.score for made in validation.candidates}
     submissions = [_third_submission(folder, made, means.get(made.submission_id)) for made in run.submissions]
     names = [made.submission_id for made in run.submissions]
@@ -264,7 +266,7 @@ def _read_third(folder: Path, data: dict[str, Any]) -> ForeignRun:
     opened, closed = _event_times(folder)
     return ForeignRun(
         format="reference-0.3",
-        source_hash=_hash(folder),
+        source_hash=_hash(folder, "run.json", *(f"{name}/report.json" for name in REPORTS)),
         env=run.benchmark.id,
         agent=str(run.agent.get("name") or run.agent.get("type") or "unknown")[:100],
         model=str(run.agent["model"])[:200] if run.agent.get("model") else None,
@@ -322,7 +324,7 @@ def _sign(report: _ThirdReport) -> float:
 def _event_times(folder: Path) -> tuple[datetime, datetime]:
     """Return the times of the first and the last event, as far as they are recorded."""
     times: list[datetime] = []
-    with suppress(OSError, ValueError):
+    with suppress(OSError, ValueError, RecursionError):
         for line in read_file(folder, "events.jsonl", MAX_JSON_BYTES).splitlines():
             event = json.loads(line)
             wall = event.get("wall_time_ns", event.get("wall_ns")) if isinstance(event, dict) else None
@@ -337,12 +339,13 @@ def _check_selected(folder: Path, selected: int | None, submissions: int) -> Non
 
 
 def _json_if_there(folder: Path, name: str) -> dict[str, Any]:
-    return _json(folder, name) if os.path.lexists(folder / name) else {}
+    return _json(folder, name) if _is_there(folder, name) else {}
 
 
 def _json(folder: Path, name: str) -> dict[str, Any]:
     try:
         data = json.loads(read_file(folder, name, MAX_JSON_BYTES))
+        json.dumps(data, ensure_ascii=False).encode()  # half of a surrogate pair could not be read back
     except OSError as error:
         raise UserError(f"cannot read {one_line(folder / name)}: {error.strerror}", "Name a run folder.") from error
     except (ValueError, RecursionError) as error:
@@ -361,8 +364,17 @@ def _shaped(shape: type[Shape], data: dict[str, Any], folder: Path) -> Shape:
         raise UserError(f"{one_line(folder)} cannot be imported: {where}: {first['msg']}") from error
 
 
-def _hash(folder: Path) -> str:
-    return hashlib.sha256(read_file(folder, "run.json", MAX_JSON_BYTES)).hexdigest()
+def _hash(folder: Path, *names: str) -> str:
+    """Return a hash of files, some of which may be missing; of a single one, its own."""
+    hashes = [
+        hashlib.sha256(read_file(folder, name, MAX_JSON_BYTES)).hexdigest() if _is_there(folder, name) else "missing"
+        for name in names
+    ]
+    return hashes[0] if len(names) == 1 else hashlib.sha256(" ".join(hashes).encode()).hexdigest()
+
+
+def _is_there(folder: Path, name: str) -> bool:
+    return os.path.lexists(folder / name)
 
 
 def _digest(facts: dict[str, Any]) -> str:
