@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from synthetic_records import synthetic_run
 
@@ -22,6 +24,7 @@ from evopolicygym.reference.anchors import (
 from evopolicygym.tasks.sealing import create_key
 
 REACHER = "core16/reacher"
+MEASURED = {"env": "Env-v1", "horizon": 500, "failure_return": -500.0, "splits": "paper"}
 
 
 @pytest.fixture(autouse=True)
@@ -33,7 +36,9 @@ def folder(tmp_path, monkeypatch):
 def file_of(task: str, expert: float | None = None, **facts: str) -> AnchorFile:
     trivial = {name: Anchor(returns=[[0.0, 2.0], [1.0, 1.0]]) for name in ("random", "zero", "constant", "starter")}
     upper = None if expert is None else Anchor(returns=[[expert, expert]])
-    anchors = TaskAnchors(fingerprint={"task": task, **facts}, heldout_cases=2, train_cases=1, expert=upper, **trivial)
+    anchors = TaskAnchors(
+        fingerprint={"task": task, **MEASURED, **facts}, heldout_cases=2, train_cases=1, expert=upper, **trivial
+    )
     return AnchorFile(schema_version=1, command="", splits_id="s", tasks={task: anchors})
 
 
@@ -61,7 +66,7 @@ def test_a_shifted_task_is_measured_and_found(tmp_path, folder):
 
 
 def test_tasks_of_ones_own_have_a_scale_with_an_expert():
-    runs = [synthetic_run((4.0, 4.0), task) for task in ("mine/a", "mine/b", "mine/c")]
+    runs = [synthetic_run((4.0, 4.0), task, facts=MEASURED) for task in ("mine/a", "mine/b", "mine/c")]
     files = [file_of("mine/a", expert=5.0), file_of("mine/b", expert=7.0), file_of("mine/c")]
     (board,) = leaderboard(runs, files, draws=100).boards
     normalised = {table.task: table.rows[0].normalised for table in board.tasks}
@@ -72,9 +77,9 @@ def test_tasks_of_ones_own_have_a_scale_with_an_expert():
 
 
 def test_files_that_do_not_fit_are_refused(tmp_path, folder):
-    plain = synthetic_run()
+    plain = synthetic_run(facts=MEASURED)
     shift = {"name": "shifted", "key": "k", "shift": "s"}
-    shifted = synthetic_run(options={"variant": "shifted"}, facts={"variant": shift})
+    shifted = synthetic_run(options={"variant": "shifted"}, facts={"variant": shift, **MEASURED})
     foreign = tmp_path / "foreign.json"
     foreign.write_text(dump(file_of("core16/acrobot", splits="elsewhere")))
     for run, reason in ((plain, "splits"), (shifted, "each key"), (synthetic_run(task="core16/ant"), "core16/ant")):
@@ -82,8 +87,16 @@ def test_files_that_do_not_fit_are_refused(tmp_path, folder):
             anchor_files([foreign], [run])
     foreign.write_text(dump(file_of("core16/acrobot")))
     assert anchor_files([foreign], [plain, shifted])[0].tasks.keys() == {"core16/acrobot"}
+    changed = synthetic_run(facts={**MEASURED, "sources": {"envs.py": "sha256:1"}})
+    with pytest.raises(UserError, match=r"fit none of the runs: .*sources"):
+        anchor_files([foreign], [changed])
     foreign.write_text(dump(file_of("core16/acrobot")).replace("[0.0,2.0]", "[0.0]"))
     with pytest.raises(UserError, match=r"foreign.json is not a file of anchors.*2 finite returns"):
+        anchor_files([foreign], [plain])
+    bare = json.loads(dump(file_of("core16/acrobot")))
+    bare["tasks"]["core16/acrobot"]["fingerprint"] = {}
+    foreign.write_text(json.dumps(bare))
+    with pytest.raises(UserError, match=r"measured under: env, failure_return, horizon, splits, task"):
         anchor_files([foreign], [plain])
     folder.mkdir()
     own_anchors_path("x", {}).write_text(dump(file_of("x")))

@@ -16,10 +16,12 @@ from pydantic import ValidationError, model_validator
 
 from evopolicygym.config import parse_toml
 from evopolicygym.errors import UserError
+from evopolicygym.printable import one_line
 from evopolicygym.record_checks import fingerprint_id
 from evopolicygym.record_types import RecordModel
 
 VERSION: Final = 1
+NEEDED_FACTS: Final = frozenset({"task", "splits", "env", "horizon", "failure_return"})
 FOLDER_VARIABLE: Final = "EVOPOLICYGYM_ANCHORS"
 
 
@@ -75,10 +77,11 @@ def load(path: Path) -> AnchorFile:
     """Read a file of anchors.
 
     Raises:
-        UserError: The file cannot be read, or is not a file of anchors.
+        UserError: The file cannot be read, or is not a file of anchors; or it does not say what its anchors were
+            measured under, so that they would fit every run.
     """
     try:
-        return AnchorFile.model_validate_json(path.read_bytes())
+        file = AnchorFile.model_validate_json(path.read_bytes())
     except OSError as error:
         raise UserError(
             f"cannot read {path}: {error.strerror}", "Name a file that `evopolicygym task anchors` wrote."
@@ -90,6 +93,13 @@ def load(path: Path) -> AnchorFile:
             f"{path} is not a file of anchors, version {VERSION}: {where}: {first['msg']}",
             "Delete it, and measure again: `evopolicygym task anchors TASK`.",
         ) from error
+    for task, anchors in file.tasks.items():
+        if missing := sorted(NEEDED_FACTS - set(anchors.fingerprint)):
+            raise UserError(
+                f"{path} does not say what the anchors of {one_line(task)} were measured under: {', '.join(missing)}",
+                "Measure again: `evopolicygym task anchors TASK`.",
+            )
+    return file
 
 
 def dump(anchors: AnchorFile) -> str:

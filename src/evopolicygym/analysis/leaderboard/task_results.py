@@ -26,6 +26,7 @@ from evopolicygym.reference.return_bounds import UNBOUNDED, Bounds
 from evopolicygym.run_record import RunRecord, TaskScale
 
 SHIFTED: Final = "shifted"
+OPTIONAL_FACTS: Final = ("env_options", "sources", "world")  # of tasks that have such; anchors without them do not fit
 MEASURE: Final = "`evopolicygym task anchors TASK` measures them"
 MEASURE_SHIFTED: Final = "each key of a shifted task has its own; measure with `task anchors TASK --variant shifted`"
 
@@ -97,7 +98,8 @@ def _with_own_scale(run: RunRecord, files: Sequence[AnchorFile]) -> RunRecord:
 
 
 def _mismatch(anchors: TaskAnchors, run: RunRecord) -> str:
-    compared = {*anchors.fingerprint, *(("variant",) if run.options.variant == SHIFTED else ())}
+    compared = {*anchors.fingerprint, *(name for name in OPTIONAL_FACTS if name in run.ids.fingerprint)}
+    compared |= {"variant"} if run.options.variant == SHIFTED else set()
     measured = {name: run.ids.fingerprint[name] for name in compared if name in run.ids.fingerprint}
     if "variant" in compared and anchors.fingerprint.get("variant") != measured.get("variant"):
         return MEASURE_SHIFTED
