@@ -37,9 +37,13 @@ class Kept:
 
     def __init__(self) -> None:
         self.exchanges: list[Exchange] = []
+        self.left_out: list[int] = []
 
     def append(self, exchange: Exchange) -> None:
         self.exchanges.append(exchange)
+
+    def leave_out(self, number: int, reason: str) -> None:
+        self.left_out.append(number)
 
 
 @contextmanager

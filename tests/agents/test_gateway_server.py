@@ -195,7 +195,7 @@ def test_a_chat_stream_is_metered_though_its_client_did_not_ask_for_usage():
         assert ask(opened, "POST", "/v1/chat/completions", '{"stream":true}').read() == EVENT + b"data: [DONE]\n\n"
         assert opened.meter.turn(0).usage.output == 3
         assert ask(opened, "POST", "/v1/chat/completions", ASKING).read() == EVENT + LAST + b"data: [DONE]\n\n"
-    assert server.requests[0].endswith(b'"stream_options": {"include_usage": true}}')
+    assert server.requests[0].endswith(b'"stream_options":{"include_usage": true}}')
 
 
 def test_a_server_that_does_not_know_the_question_for_usage():

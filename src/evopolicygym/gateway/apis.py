@@ -11,16 +11,12 @@ from typing import Any, Final
 from evopolicygym.agents.json_events import values_at
 from evopolicygym.agents.prices import GATEWAY
 from evopolicygym.agents.usage import Meter, Usage
-from evopolicygym.gateway.exchange import GatewayRequest, ModelApi
+from evopolicygym.gateway.exchange import ModelApi
 
 KEY: Final = "[key]"  # stands in a call for the real key, which is put there when the call leaves
 BEARER: Final = "Bearer "
 KEY_HEADERS: Final = ("authorization", "x-api-key", "x-goog-api-key", "api-key")
 KEY_IN_QUERY: Final = re.compile(r"(?<=[?&])key=([^&]*)")
-
-# In a text of a message these quotes are escaped, so that it does not match.
-ASKS_FOR_USAGE: Final = re.compile(rb'"include_usage"\s*:\s*true')
-STREAMS: Final = re.compile(rb'"stream"\s*:\s*true')
 
 
 def take_token(headers: Mapping[str, str], target: str) -> tuple[list[str], dict[str, str], str]:
@@ -193,47 +189,6 @@ def requested_model(api: ModelApi, path: str, body: bytes) -> str | None:
     except (ValueError, AttributeError, RecursionError):
         return None
     return name[:MAX_MODEL_NAME] if isinstance(name, str) else None
-
-
-def with_usage(request: GatewayRequest) -> GatewayRequest | None:
-    """Return a streamed Chat Completions call that asks for its usage; None if it does so already, or is another call.
-    Without asking, the server reports none."""
-    if request.api is not ModelApi.OPENAI_CHAT or "content-encoding" in request.headers:
-        return None
-    if ASKS_FOR_USAGE.search(request.body) or not STREAMS.search(request.body):
-        return None  # without parsing, which takes a millisecond for a long conversation
-    try:
-        body = json.loads(request.body)
-        if body.get("stream") is not True or (body.get("stream_options") or {}).get("include_usage"):
-            return None
-    except (ValueError, AttributeError, RecursionError):
-        return None
-    body["stream_options"] = (body.get("stream_options") or {}) | {"include_usage": True}
-    headers = {**request.headers, "accept-encoding": "identity"}  # the usage is taken out of the answer again
-    return replace(request, headers=headers, body=json.dumps(body).encode())
-
-
-class UsageRemover:
-    """Takes the event with the usage out of a stream whose client did not ask for it. All others pass as they are."""
-
-    def __init__(self) -> None:
-        self._unread = b""
-
-    def feed(self, data: bytes) -> bytes:
-        *events, self._unread = re.split(rb"(?<=\n\n)|(?<=\n\r\n)", self._unread + data)
-        return b"".join(event for event in events if not self._is_usage(event))
-
-    def rest(self) -> bytes:
-        return b"" if self._is_usage(self._unread) else self._unread
-
-    def _is_usage(self, event: bytes) -> bool:
-        if b'"usage"' not in event or not event.startswith(b"data:"):
-            return False
-        try:
-            chunk = json.loads(event[5:])
-        except (ValueError, RecursionError):
-            return False
-        return isinstance(chunk, dict) and chunk.get("choices") == [] and bool(chunk.get("usage"))
 
 
 @dataclass(frozen=True)

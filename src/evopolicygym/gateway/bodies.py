@@ -1,7 +1,8 @@
-"""Decompress bodies of calls and answers as they pass, with a limit on what comes out."""
+"""Bodies of calls and answers: decompressed as they pass, with a limit on what comes out and on what is held."""
 
 from __future__ import annotations
 
+import threading
 import zlib
 from collections.abc import Iterator
 from typing import Final
@@ -39,7 +40,42 @@ class BodyDecoder:
             return b"", b""
 
 
-def decoded(body: bytes, encoding: str) -> bytes:
-    """Return a whole body decompressed; as it is if its encoding is unknown."""
-    decoder = BodyDecoder(encoding)
-    return b"".join(decoder.decode(body)) if decoder.is_readable else body
+def decoded(body: bytes, encoding: str, limit: int = MAX_DECODED) -> bytes:
+    """Return a whole body decompressed, up to the limit; as it is if its encoding is unknown."""
+    decoder = BodyDecoder(encoding, limit)
+    return b"".join(decoder.decode(body)) if decoder.is_readable else body[:limit]
+
+
+class ByteBudget:
+    """Bytes that many calls may hold together; from any thread."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit, self._used, self._lock = limit, 0, threading.Lock()
+
+    def take(self, size: int) -> bool:
+        """Take bytes, which `give` must return; False if there are not so many."""
+        with self._lock:
+            if self._used + size > self._limit:
+                return False
+            self._used += size
+            return True
+
+    def give(self, size: int) -> None:
+        with self._lock:
+            self._used -= size
+
+
+class BodyShare:
+    """What one call holds of the bytes of all bodies."""
+
+    def __init__(self, budget: ByteBudget) -> None:
+        self._budget, self._size = budget, 0
+
+    def take(self, size: int) -> bool:
+        is_taken = self._budget.take(size)
+        self._size += size * is_taken
+        return is_taken
+
+    def give_back(self) -> None:
+        self._budget.give(self._size)
+        self._size = 0

@@ -91,6 +91,9 @@ class Exchange:
 
 
 class ExchangeSink(Protocol):
-    """Keeps exchanges. Called after the client has its answer, always in the same thread."""
+    """Keeps exchanges. `append` is called after the client has its answer, always in the same thread."""
 
     def append(self, exchange: Exchange) -> None: ...
+
+    def leave_out(self, number: int, reason: str) -> None:
+        """Take note of a call that is not kept; from any thread."""

@@ -12,33 +12,38 @@ import logging
 import secrets
 import socket
 import threading
-import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, NoReturn
 
+from evopolicygym.agents.usage import Usage
 from evopolicygym.gateway import apis
-from evopolicygym.gateway.apis import ErrorAnswer, UsageReader
-from evopolicygym.gateway.bodies import MAX_DECODED, BodyDecoder, decoded
+from evopolicygym.gateway.apis import ErrorAnswer
+from evopolicygym.gateway.bodies import BodyShare, ByteBudget
+from evopolicygym.gateway.call import CallUnderWay
+from evopolicygym.gateway.connections import Acceptor, AnsweredClient
 from evopolicygym.gateway.endpoints import find_endpoint
-from evopolicygym.gateway.exchange import Exchange, ExchangeSink, GatewayRequest, ModelApi, Upstream, UpstreamAnswer
+from evopolicygym.gateway.exchange import ExchangeSink, GatewayRequest, ModelApi, Upstream, UpstreamAnswer
 from evopolicygym.gateway.metering import ModelCall, ModelMeter
 from evopolicygym.gateway.patience import Outage, Patience, PatientAnswer
+from evopolicygym.gateway.stream_usage import UnclearCall, UsageQuestion, UsageRemover, ask_for_usage
 from evopolicygym.gateway.upstream import HttpUpstream, ModelServer, passed_on, readable_encodings
 
 if TYPE_CHECKING:
     from aiohttp import web
 
-CONNECTIONS: Final = 256  # at a time; more wait to be accepted
 CALLS: Final = 128  # under way at a time; more wait for their turn
 HEAD_BYTES: Final = 1 << 15
 MAX_BODY: Final = 64 << 20
+MAX_BODIES: Final = 256 << 20  # bytes of all calls that are under way
+MAX_UNRECORDED: Final = 512 << 20  # bytes of ended calls that wait for the recorder
+REST_S: Final = 120.0  # for the rest of an answer whose client has gone; its usage comes last
+REST_BYTES: Final = 16 << 20
+MODELS: Final = 1000
 KEEP_ALIVE_S: Final = 75.0
-CLOSE_S: Final = 5.0
-PAUSE_S: Final = 0.1
 NOT_UNDERSTOOD: Final = (400, 422)  # by servers that do not know `stream_options`
 REPLACED: Final = frozenset({"host", "content-length", "expect", "accept-encoding"})
 log = logging.getLogger(__name__)
@@ -79,6 +84,8 @@ class Gateway:
         self._turn = 0
         self._number = meter.last_number
         self._bytes = 0
+        self._bodies, self._unrecorded = ByteBudget(MAX_BODIES), ByteBudget(MAX_UNRECORDED)
+        self._tasks: set[asyncio.Task[web.StreamResponse]] = set()
         self._make_upstream = make_upstream or _http_upstreams(servers)
         self._listeners = [socket.create_server(("127.0.0.1", 0), backlog=1024) for _ in servers]
         self.ports = [listener.getsockname()[1] for listener in self._listeners]
@@ -128,7 +135,7 @@ class Gateway:
         upstreams = [self._make_upstream(server) for server in servers]
         routes = [_Route(server, upstream) for server, upstream in zip(servers, upstreams, strict=True)]
         acceptors = [
-            _Acceptor(web.Server(
+            Acceptor(web.Server(
                 partial(self._handle, route), handler_cancellation=True, access_log=None, auto_decompress=False,
                 max_line_size=HEAD_BYTES, max_field_size=HEAD_BYTES, keepalive_timeout=KEEP_ALIVE_S,
             ), listener)
@@ -142,18 +149,46 @@ class Gateway:
         await asyncio.gather(*tasks, return_exceptions=True)
         for acceptor in acceptors:
             await acceptor.close()
+        for call in list(self._tasks):
+            call.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         for upstream in upstreams:
             await upstream.close()
 
     async def _handle(self, route: _Route, request: web.BaseRequest) -> web.StreamResponse:
+        """Carry a call in a task of its own: an answer that has begun is read on when its client has gone."""
+        share = BodyShare(self._bodies)
         try:
-            call = await self._read(route, request)
-            async with self._calls:
-                return await self._carry(route, request, call)
+            call = await self._read(route, request, share)
+        except BaseException as error:
+            share.give_back()
+            if isinstance(error, _Refused):
+                return _error_response(error.answer)
+            raise
+        client = AnsweredClient(request)
+        task = asyncio.create_task(self._carry(route, client, call))
+        self._tasks.add(task)
+        task.add_done_callback(partial(self._ended, share))
+        try:
+            return await asyncio.shield(task)
         except _Refused as refusal:
             return _error_response(refusal.answer)
+        except asyncio.CancelledError:
+            if client.has_head:
+                client.is_gone = True
+                self._loop.call_later(REST_S, task.cancel)
+            else:
+                task.cancel()
+            raise
 
-    async def _read(self, route: _Route, request: web.BaseRequest) -> GatewayRequest:
+    def _ended(self, share: BodyShare, task: asyncio.Task[web.StreamResponse]) -> None:
+        """Forget a call. An error of a call whose client has gone is taken note of here: asyncio would print it."""
+        self._tasks.discard(task)
+        share.give_back()
+        if not task.cancelled() and (error := task.exception()) and not isinstance(error, _Refused):
+            log.error("a call to the model has failed", exc_info=error)
+
+    async def _read(self, route: _Route, request: web.BaseRequest, share: BodyShare) -> GatewayRequest:
         """Check a call and return it without its token."""
         raw, base = request.raw_path, route.server.path
         below = raw.removeprefix(base)
@@ -167,99 +202,117 @@ class Gateway:
             path = raw.partition("?")[0][:200]
             _refuse(api, 404, f"{request.method} {path}: the gateway carries calls for answers, embeddings, token "
                     "counts and lists of models")  # fmt: skip
-        body = await _body(request, api)
+        body = await _body(request, api, share)
         kept = {name: value for name, value in headers.items() if name not in REPLACED}
         kept["accept-encoding"] = readable_encodings(headers.get("accept-encoding", ""))
         return GatewayRequest(api, request.method, target, kept, body)
 
-    async def _carry(self, route: _Route, request: web.BaseRequest, call: GatewayRequest) -> web.StreamResponse:
-        is_admitted = call.method == "POST"
-        if is_admitted and (limit := self.meter.admit()):
-            reason = f"the run's limit of {limit} is used up"
-            raise _Refused(apis.quota_error(call.api, reason))
-        self._number += 1
-        under_way = _CallUnderWay(self._number, self._turn, call, is_admitted)
-        try:
-            async with self.patience.place() as under_way.waited_s:
-                return await self._answer(route, request, under_way)
-        finally:
-            self._keep(under_way)
+    async def _carry(self, route: _Route, client: AnsweredClient, call: GatewayRequest) -> web.StreamResponse:
+        async with self._calls:
+            is_admitted = call.method == "POST"
+            if is_admitted and (limit := self.meter.admit()):
+                reason = f"the run's limit of {limit} is used up"
+                raise _Refused(apis.quota_error(call.api, reason))
+            self._number += 1
+            under_way = CallUnderWay(self._number, self._turn, call, is_admitted)
+            try:
+                async with self.patience.place() as under_way.waited_s:
+                    return await self._answer(route, client, under_way)
+            finally:
+                self._keep(under_way)
 
-    async def _answer(self, route: _Route, request: web.BaseRequest, call: _CallUnderWay) -> web.StreamResponse:
-        as_made = call.request
-        asking = apis.with_usage(as_made) if route.reports_usage else None
+    async def _answer(self, route: _Route, client: AnsweredClient, call: CallUnderWay) -> web.StreamResponse:
+        question = await self._question(call.request)
+        asking = None if question.model in route.without_usage else question.asking
         try:
-            patient = await self._send(route, call, asking or as_made)
+            patient = await self._send(route, call, asking or question.as_made)
             if asking and patient.answer.status in NOT_UNDERSTOOD:
-                route.reports_usage, asking = False, None
-                patient = await self._send(route, call, as_made)
+                asking, patient = None, await self._send(route, call, question.as_made)
+                if patient.answer.status < 300 and len(route.without_usage) < MODELS:
+                    route.without_usage.add(question.model)
         except Outage as outage:
             call.attempts, call.waited_s = call.attempts + outage.attempts, call.waited_s + outage.waited_s
             _refuse(call.request.api, 502, f"the model's server cannot be reached: {outage}")
         call.begin(patient.answer)
-        return await self._pass_on(request, patient.answer, call, hides_usage=asking is not None)
+        return await self._pass_on(client, patient.answer, call, hides_usage=asking is not None)
 
-    async def _send(self, route: _Route, call: _CallUnderWay, request: GatewayRequest) -> PatientAnswer:
+    async def _question(self, request: GatewayRequest) -> UsageQuestion:
+        try:
+            if "content-encoding" in request.headers:
+                return await asyncio.to_thread(ask_for_usage, request)
+            return ask_for_usage(request)
+        except UnclearCall as error:
+            _refuse(request.api, error.status, str(error))
+
+    async def _send(self, route: _Route, call: CallUnderWay, request: GatewayRequest) -> PatientAnswer:
         call.request = request
         patient = await self.patience.send(route.upstream, request)
         call.attempts, call.waited_s = call.attempts + patient.attempts, call.waited_s + patient.waited_s
         return patient
 
     async def _pass_on(
-        self, request: web.BaseRequest, answer: UpstreamAnswer, call: _CallUnderWay, hides_usage: bool
+        self, client: AnsweredClient, answer: UpstreamAnswer, call: CallUnderWay, hides_usage: bool
     ) -> web.StreamResponse:
-        from aiohttp import web
-
-        remover = apis.UsageRemover() if hides_usage and call.is_stream else None
-        response = web.StreamResponse(status=answer.status, headers=dict(answer.headers))
-        await response.prepare(request)
+        remover = UsageRemover() if hides_usage and call.is_stream else None
+        response = await client.begin(answer)
+        rest = 0
         try:
             async for data in answer.body:
                 self._bytes += len(data)
                 call.feed(data)
-                if request.method != "HEAD" and (passed := remover.feed(data) if remover else data):
-                    await response.write(passed)
-            if remover and (rest := remover.rest()):
-                await response.write(rest)
+                await client.write(remover.feed(data) if remover else data)
+                rest += len(data) if client.is_gone else 0
+                if rest > REST_BYTES:
+                    raise ConnectionError("its client has gone")
+            await client.write(remover.rest() if remover else b"")
         except OSError as error:
             log.info("an answer of the model was cut: %s", error)
-            if request.transport is not None:
-                request.transport.close()  # after what is still to be sent; the client sees the cut as well
+            client.cut()
             return response
+        finally:
+            if isinstance(answer.body, AsyncGenerator):
+                await answer.body.aclose()
         call.is_complete = True
         self._count(call)  # before the client knows that this answer is over, and makes its next call
-        await response.write_eof()
+        await client.end()
         return response
 
-    def _count(self, call: _CallUnderWay) -> ModelCall:
+    def _count(self, call: CallUnderWay) -> ModelCall:
         if call.counted is None:
             call.counted = self.meter.add(call.summary(), call.is_admitted)
         return call.counted
 
-    def _keep(self, call: _CallUnderWay) -> None:
+    def _keep(self, call: CallUnderWay) -> None:
         """Count and record a call that has ended, however it did. What fails here must not fail the client."""
         try:
             usage = self._count(call).usage
-            if self._sink is not None:
-                self._recorder.submit(self._record, self._sink, replace(call.exchange(), usage=usage))
+            if self._sink is None:
+                return
+            if self._unrecorded.take(call.size):
+                self._recorder.submit(self._record, self._sink, call, usage)
+            else:
+                self._sink.leave_out(call.number, "more calls wait to be recorded than memory is set aside for")
         except Exception:
             log.exception("a call to the model was not counted")
 
-    def _record(self, sink: ExchangeSink, exchange: Exchange) -> None:
+    def _record(self, sink: ExchangeSink, call: CallUnderWay, usage: Usage | None) -> None:
         try:
-            sink.append(exchange)
-        except Exception:
+            sink.append(replace(call.exchange(), usage=usage))
+        except Exception as error:
             log.exception("a call to the model was not recorded")
+            sink.leave_out(call.number, type(error).__name__)
+        finally:
+            self._unrecorded.give(call.size)
 
 
 @dataclass
 class _Route:
-    """``reports_usage``: whether the server reports the usage of a streamed Chat Completions answer if it is asked to,
-    as far as is known."""
+    """``without_usage``: models, as JSON, whose server answers streamed Chat Completions only if it is not asked for
+    their usage."""
 
     server: ModelServer
     upstream: Upstream
-    reports_usage: bool = True
+    without_usage: set[bytes] = field(default_factory=set)
 
 
 class _Refused(Exception):
@@ -270,96 +323,6 @@ class _Refused(Exception):
 
 def _refuse(api: ModelApi | None, status: int, text: str) -> NoReturn:
     raise _Refused(apis.error(api, status, f"EvoPolicyGym: {text}"))
-
-
-@dataclass
-class _CallUnderWay:
-    """A call and what is known of its answer by now."""
-
-    number: int
-    turn: int
-    request: GatewayRequest
-    is_admitted: bool
-    counted: ModelCall | None = None
-    status: int = 0
-    headers: dict[str, str] = field(default_factory=dict)
-    is_complete: bool = False
-    attempts: int = 0
-    waited_s: float = 0.0
-    started_at: float = field(default_factory=time.time)
-
-    def __post_init__(self) -> None:
-        self._began, self._first_byte_s = time.monotonic(), 0.0
-        self._reader: UsageReader | None = None
-        self._decoder = BodyDecoder("")
-        self._body = bytearray()
-
-    def begin(self, answer: UpstreamAnswer) -> None:
-        self.status, self.headers = answer.status, dict(answer.headers)
-        self._reader = UsageReader(self.request.api, self.is_stream)
-        self._decoder = BodyDecoder(self.headers.get("content-encoding", ""))
-
-    @property
-    def is_stream(self) -> bool:
-        return "event-stream" in self.headers.get("content-type", "")
-
-    def feed(self, data: bytes) -> None:
-        if not self._first_byte_s:
-            self._first_byte_s = self._seconds()
-        for piece in self._decoder.decode(data):
-            self._body += piece
-            if self._reader:
-                self._reader.feed(piece)
-
-    def summary(self) -> ModelCall:
-        if self._reader:
-            self._reader.end()
-        call = self.request
-        model = self._reader.model if self._reader else None
-        return ModelCall(
-            self.number, self.turn, call.api, self.status, self.is_complete,
-            model or apis.requested_model(call.api, call.target, self._request_body()),
-            self._reader.usage if self._reader else None,
-            round(self._first_byte_s, 4), round(self._seconds(), 4), self.attempts, round(self.waited_s, 4),
-        )  # fmt: skip
-
-    def exchange(self) -> Exchange:
-        call = self.request
-        return Exchange(
-            self.number, self.turn, call.api, call.method, call.target, call.headers, self._request_body(),
-            self.status, self.headers, bytes(self._body), self.is_complete and self._decoder.is_readable,
-            self.started_at, self._first_byte_s, self._seconds(), self.attempts, self.waited_s,
-            self._reader.model if self._reader else None,
-        )  # fmt: skip
-
-    def _request_body(self) -> bytes:
-        return decoded(self.request.body, self.request.headers.get("content-encoding", ""))[:MAX_DECODED]
-
-    def _seconds(self) -> float:
-        return time.monotonic() - self._began
-
-
-class _Acceptor:
-    """Accepts a bounded number of connections at a time."""
-
-    def __init__(self, server: web.Server, listener: socket.socket) -> None:
-        self._server, self._listener = server, listener
-
-    async def accept(self) -> None:
-        loop = asyncio.get_running_loop()
-        self._listener.setblocking(False)
-        while True:
-            while len(self._server.connections) >= CONNECTIONS:
-                await asyncio.sleep(PAUSE_S)
-            try:
-                connection, _ = await loop.sock_accept(self._listener)
-                await loop.connect_accepted_socket(self._server, connection)
-            except OSError:  # no descriptor is free, or the client is gone again
-                await asyncio.sleep(PAUSE_S)
-
-    async def close(self) -> None:
-        self._server.pre_shutdown()
-        await self._server.shutdown(CLOSE_S)
 
 
 def _http_upstreams(servers: Sequence[ModelServer]) -> MakeUpstream:
@@ -375,18 +338,15 @@ def _flat(request: web.BaseRequest) -> dict[str, str]:
     return headers
 
 
-async def _body(request: web.BaseRequest, api: ModelApi) -> bytes:
+async def _body(request: web.BaseRequest, api: ModelApi, share: BodyShare) -> bytes:
     body = bytearray()
-    async for data in _pieces(request):
+    async for data in request.content.iter_any():
         body += data
         if len(body) > MAX_BODY:
             _refuse(api, 413, f"the call has more than {MAX_BODY >> 20} MiB")
+        if not share.take(len(data)):
+            _refuse(api, 503, f"the calls that are under way have more than {MAX_BODIES >> 20} MiB")
     return bytes(body)
-
-
-async def _pieces(request: web.BaseRequest) -> AsyncIterator[bytes]:
-    async for data in request.content.iter_any():
-        yield data
 
 
 def _error_response(answer: ErrorAnswer) -> web.Response:

@@ -58,8 +58,12 @@ class ExchangeStore:
             self._stop(f"{error.strerror or error}; it ends before call {exchange.number}")
         except ValueError as error:  # too large for a frame, or text that is no UTF-8
             self._index.forget(first)
-            log.warning("call %d is not recorded: %s", exchange.number, error)
-            self.trouble = self.trouble or f"call {exchange.number} to the model is not recorded: {error}"
+            self.leave_out(exchange.number, str(error))
+
+    def leave_out(self, number: int, reason: str) -> None:
+        """Take note of a call that is not recorded; from any thread."""
+        log.warning("call %d is not recorded: %s", number, reason)
+        self.trouble = self.trouble or f"call {number} to the model is not recorded: {reason}"
 
     def close(self) -> None:
         if self._file >= 0:
