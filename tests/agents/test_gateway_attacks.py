@@ -6,9 +6,10 @@ import gzip
 import json
 import socket
 import threading
+import time
 
 import pytest
-from gateway_helpers import Kept, RawServer, ask, calls, exchanges, gateway
+from gateway_helpers import KEY, Kept, RawServer, ask, calls, exchanges, gateway
 
 from evopolicygym.gateway import server as gateway_server
 from process_helpers import wait_until
@@ -125,3 +126,22 @@ def test_calls_that_wait_for_the_recorder_are_bounded(monkeypatch):
         wait_until(lambda: sink.left_out == [1])
         assert ask(opened, "POST", CHAT, "{}").status == 200
         assert [kept.number for kept in exchanges(opened)] == [2]
+
+
+@pytest.mark.parametrize("status", [b"200 OK", b"301 Moved", b"400 Bad"])
+def test_no_answer_gives_the_agent_a_key_or_a_control_character(status):
+    team = "secret-of-the-team"
+    text = f"<{KEY}> <{team}>".encode()
+
+    def answer(talk):
+        talk.sendall(b"HTTP/1.1 %s\r\nX-Echo: \xff\x01%s\r\nConnection: close\r\n\r\n" % (status, team.encode()))
+        for byte in text:
+            talk.sendall(bytes([byte]))
+            time.sleep(0.001)
+
+    with RawServer(answer) as server, gateway(server.url, headers={"X-Team": team}) as opened:
+        response = ask(opened, "POST", "/v1/messages", "{}")
+        body = response.read()
+    assert response.status == int(status[:3]) and body.startswith(b"<[key]") and b"> <[X-Team]" in body
+    assert not {KEY, team} & set(body.decode().replace("<", " ").replace(">", " ").split())
+    assert team not in response.headers["X-Echo"]

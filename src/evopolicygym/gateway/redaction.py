@@ -39,7 +39,7 @@ class ExchangeRedactor:
             form: f"[{name}]".encode()
             for name, value in secrets.items()
             if len(value) >= SHORTEST_SECRET
-            for form in _forms(value)
+            for form in secret_forms(value)
         }
         self._forms = sorted(forms.items(), key=lambda item: len(item[0]), reverse=True)
 
@@ -73,7 +73,7 @@ class ExchangeRedactor:
         return self.data(text.encode(errors="surrogateescape")).decode(errors="surrogateescape")
 
 
-def _forms(value: str) -> Iterator[bytes]:
+def secret_forms(value: str) -> Iterator[bytes]:
     """Yield how a secret is written in bodies, headers and URLs."""
     for text in {value, quote(value, safe=""), quote_plus(value), json.dumps(value)[1:-1]}:
         yield text.encode(errors="surrogateescape")

@@ -15,6 +15,7 @@ from evopolicygym.errors import UserError
 from evopolicygym.gateway import apis
 from evopolicygym.gateway.bodies import decoded
 from evopolicygym.gateway.exchange import GatewayRequest, UpstreamAnswer
+from evopolicygym.gateway.masking import SecretMask
 
 if TYPE_CHECKING:
     import aiohttp
@@ -29,7 +30,6 @@ NOT_PASSED: Final = frozenset({
     # Some servers take the method or the path from these, and not what was checked.
     "x-http-method-override", "x-http-method", "x-method-override", "x-original-url", "x-rewrite-url",
 })  # fmt: skip
-READABLE: Final = ("gzip", "deflate", "identity")  # encodings of answers that can be metered
 
 
 class UntrustedServer(OSError):
@@ -86,6 +86,7 @@ class HttpUpstream:
         from yarl import URL
 
         self._server, self._proxy, self._url = server, server.proxy, URL
+        self._mask = SecretMask({**server.headers, "key": server.key or ""})
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, ssl=tls, ttl_dns_cache=60),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S, sock_read=SILENCE_S),
@@ -117,9 +118,9 @@ class HttpUpstream:
             raise UntrustedServer(f"its certificate is not trusted: {error.certificate_error}") from error
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
             raise ConnectionError(f"{type(error).__name__}: {self.without_key(str(error))}") from error
-        answered = passed_on({name: self.without_key(value) for name, value in response.headers.items()})
+        answered = passed_on({name: self._mask.header(value) for name, value in response.headers.items()})
         if response.status < 400:
-            return UpstreamAnswer(response.status, answered, _body(response))
+            return UpstreamAnswer(response.status, answered, self._mask.stream(_body(response)))
         return await self._error(response, answered)
 
     async def _error(self, response: aiohttp.ClientResponse, headers: dict[str, str]) -> UpstreamAnswer:
@@ -133,6 +134,7 @@ class HttpUpstream:
         body = decoded(body, headers.pop("content-encoding", ""))
         if self._server.key:
             body = body.replace(self._server.key.encode(), apis.KEY.encode())
+        body = self._mask.data(body)
         return UpstreamAnswer(response.status, headers | {"content-length": str(len(body))}, whole(body))
 
     def without_key(self, text: str) -> str:
@@ -165,9 +167,3 @@ def passed_on(headers: Mapping[str, str]) -> dict[str, str]:
     lower = {name.lower(): value for name, value in headers.items()}
     named = {name.strip().lower() for name in lower.get("connection", "").split(",")}
     return {name: value for name, value in lower.items() if name not in NOT_PASSED | named}
-
-
-def readable_encodings(accepted: str) -> str:
-    """Return those of the accepted encodings of an answer that can be metered."""
-    names = [part.partition(";")[0].strip().lower() for part in accepted.split(",")]
-    return ", ".join(name for name in names if name in READABLE) or "identity"
