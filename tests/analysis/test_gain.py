@@ -246,6 +246,10 @@ def test_areas_and_heights_have_intervals_over_runs():
     assert compared and compared.area_difference and compared.area_difference.interval
     areas = [area.value for area in compared.areas if area]
     assert compared.area_difference.value == pytest.approx(areas[0] - areas[1])
+    mine, theirs = (at[16] for at in compared.at)
+    difference = compared.at_difference[16]
+    assert mine and theirs and difference and difference.interval
+    assert difference.value == pytest.approx(mine.value - theirs.value)
 
 
 def test_gains_of_two_entrants_are_paired_by_case():

@@ -277,8 +277,8 @@ class EntrantGain:
 @dataclass(frozen=True)
 class GainDifference:
     """The worth of the feedback to two entrants on one task, on held-out, and the first's gain minus the second's,
-    paired by case. ``scope`` says what the interval of the difference is over. The intervals of the areas and of their
-    difference are over runs."""
+    paired by case. ``scope`` says what the interval of the difference is over. ``at`` has the scores after so many
+    episodes, of both. The intervals of areas, of these scores and of their differences are over runs."""
 
     firsts: tuple[float | None, float | None]
     gains: tuple[float | None, float | None]
@@ -286,6 +286,8 @@ class GainDifference:
     scope: str
     areas: tuple[Number | None, Number | None]
     area_difference: Number | None
+    at: tuple[dict[int, Number | None], dict[int, Number | None]]
+    at_difference: dict[int, Number | None]
 
 
 def gain_difference(first: Sequence[RunRecord], second: Sequence[RunRecord]) -> GainDifference | None:
@@ -294,6 +296,7 @@ def gain_difference(first: Sequence[RunRecord], second: Sequence[RunRecord]) -> 
     if mine is None or theirs is None:
         return None
     pairs = [[pair for run in runs if (pair := _hidden_results(run)[1])] for runs in (first, second)]
+    curves = [[*map(learning_curve, runs)] for runs in (first, second)]
     estimate = estimate_difference(*map(_differences, pairs)) if all(pairs) else None
     return GainDifference(
         firsts=(mine.first, theirs.first),
@@ -301,15 +304,18 @@ def gain_difference(first: Sequence[RunRecord], second: Sequence[RunRecord]) -> 
         difference=Number(estimate.value, None) if estimate and estimate.one_run else _number(estimate),
         scope=ONE_RUN if estimate and estimate.one_run else _scope(estimate),
         areas=(mine.area, theirs.area),
-        area_difference=_area_difference(first, second),
+        area_difference=_difference_of_runs(*([curve.area if curve else None for curve in runs] for runs in curves)),
+        at=(mine.at, theirs.at),
+        at_difference={
+            mark: _difference_of_runs(*([curve.at[mark] if curve else None for curve in runs] for runs in curves))
+            for mark in EPISODES
+        },
     )
 
 
-def _area_difference(first: Sequence[RunRecord], second: Sequence[RunRecord]) -> Number | None:
-    columns = [
-        _by_run(curve.area if curve else None for curve in map(learning_curve, runs)) for runs in (first, second)
-    ]
-    mine, theirs = columns
+def _difference_of_runs(first: Sequence[float | None], second: Sequence[float | None]) -> Number | None:
+    """Return the difference of the means over runs with its interval over runs; None where a run has no number."""
+    mine, theirs = _by_run(first), _by_run(second)
     return None if mine is None or theirs is None else _number(estimate_difference(mine, theirs))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from evopolicygym.analysis.compare import (
     ComparedEntrant,
@@ -33,6 +33,7 @@ COLUMNS = ("task", "runs", "first", "second", "difference", LEVEL, "p", "p (Holm
 OPTIONAL = ("p", "runs", "second", "first")  # either score follows from the other and the difference
 BESIDE = ("task", "P(improvement)", "correlation by case", "pairing factor", "runs needed")
 GAINS = ("task", "gain, first", "gain, second", "difference", LEVEL, "interval of")
+AT = ("task", "after episodes", "first", "second", "difference")
 AREAS = ("task", "area, first", "area, second", "difference of areas")
 OVERALL = (
     "overall, normalised",
@@ -80,6 +81,7 @@ def show_pairs(
             f"{POWER:.0%}, if the variances are as estimated, and over their 80% intervals"
         )
         print_text("gain: selected minus first submission on held-out")
+        print_text(f"after episodes: best validation mean of a submission made by then [{LEVEL} over runs]")
         print_text(f"area: under the normalised learning curve from episode 0 [{LEVEL} over runs]")
 
 
@@ -98,6 +100,8 @@ def _show_pair(pair: PairComparison, differing: Sequence[str], gaps: Sequence[Kn
         areas = [_areas(task.task, task.gain) for task in pair.tasks if task.gain and any(task.gain.areas)]
         if areas:
             print_table(AREAS, areas)
+        if at := [row for task in pair.tasks if task.gain for row in _at(task.task, task.gain)]:
+            print_table(AT, at)
     for task, reason in pair.not_compared.items():
         gap = "; its knowledge gap is below" if is_in_gap(pair, task, gaps) else ""
         print_text(f"  not compared: {task}: {reason}{gap}")
@@ -155,6 +159,14 @@ def _gain(task: str, gain: GainDifference) -> tuple[str, ...]:
 
 def _areas(task: str, gain: GainDifference) -> tuple[str, ...]:
     return (task, *map(format_with_interval, gain.areas), format_with_interval(gain.area_difference))
+
+
+def _at(task: str, gain: GainDifference) -> Iterator[tuple[str, ...]]:
+    """Yield the best validation means after so many episodes, where one of the two has any."""
+    for mark, difference in gain.at_difference.items():
+        scores = [at[mark] for at in gain.at]
+        if any(scores):
+            yield task, str(mark), *(format_with_interval(score) for score in (*scores, difference))
 
 
 def _needed(low: int | None, typical: int | None, high: int | None) -> str:
