@@ -234,14 +234,9 @@ class CurveMeans:
 def curve_means(curves: Sequence[LearningCurve | None], bounds: Bounds = UNBOUNDED) -> CurveMeans:
     """Average the learning curves of runs of one entrant on one task, under one comparable_id. Intervals of scores end
     at the ``bounds`` of possible returns."""
-    return CurveMeans(
-        runs=len(curves),
-        area=_mean_of_runs(curve.area if curve else None for curve in curves),
-        at={
-            mark: _within(_mean_of_runs(curve.at[mark] if curve else None for curve in curves), bounds)
-            for mark in EPISODES
-        },
-    )
+    area = _mean_of_runs(curve.area if curve else None for curve in curves)
+    at = {mark: _mean_of_runs(curve.at[mark] if curve else None for curve in curves) for mark in EPISODES}
+    return CurveMeans(len(curves), area, {mark: _within(score, bounds) for mark, score in at.items()})
 
 
 def _within(number: Number | None, bounds: Bounds) -> Number | None:

@@ -66,7 +66,7 @@ class VideoRecorder:
         stream = self._container.add_stream("libx264", rate=fps)
         stream.height, stream.width = image.shape[:2]
         stream.pix_fmt = "yuv420p"
-        stream.options = {"preset": "veryfast", "crf": "23"}
+        stream.options = {"preset": "veryfast", "crf": "23", "threads": "1"}  # the same bytes on any number of cores
         self._stream = stream
         return stream
 
