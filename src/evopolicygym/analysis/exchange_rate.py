@@ -15,7 +15,7 @@ from evopolicygym.reference.curves import CurveRecord, MeasuredPoint
 
 @dataclass(frozen=True)
 class ExchangeRate:
-    """What a score costs with one algorithm. ``episodes`` and ``steps`` are medians over ``seeds`` trainings, and None
+    """The cost of a score with one algorithm. ``episodes`` and ``steps`` are medians over ``seeds`` trainings, and None
     if half of them or more did not reach it within ``trained_steps``."""
 
     task: str

@@ -30,7 +30,7 @@ TELL_EVERY_S: Final = 2.0
 
 @dataclass(frozen=True)
 class CurvePlan:
-    """What to train, and how to measure it."""
+    """Settings of a training and of its measurements."""
 
     task: Task
     splits: Splits

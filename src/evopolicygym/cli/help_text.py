@@ -1,4 +1,4 @@
-"""What `--help` shows: names of values, groups of options, and an example for each command."""
+"""Texts of `--help`: names of values, groups of options, and an example for each command."""
 
 from __future__ import annotations
 

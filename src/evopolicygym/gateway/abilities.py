@@ -22,7 +22,7 @@ CHAT_TOOL: Final = {"type": "function", "function": {"name": "say", "description
 
 @dataclass(frozen=True)
 class ApiAbility:
-    """What a server did with a tiny streamed call that offers a tool. ``error`` is empty if it answered."""
+    """The answer of a server to a tiny streamed call that offers a tool. ``error`` is empty if it answered."""
 
     api: str
     answers: bool
@@ -43,7 +43,7 @@ class ApiAbility:
 
 @dataclass(frozen=True)
 class ServerAbilities:
-    """What a model's server can do. ``models`` is None if it has no list."""
+    """Abilities of a model's server. ``models`` is None if it has no list."""
 
     url: str
     models: list[str] | None

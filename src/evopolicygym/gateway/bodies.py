@@ -66,7 +66,7 @@ class ByteBudget:
 
 
 class BodyShare:
-    """What one call holds of the bytes of all bodies."""
+    """The share of one call in the bytes of all bodies."""
 
     def __init__(self, budget: ByteBudget) -> None:
         self._budget, self._size = budget, 0

@@ -42,7 +42,7 @@ class Acceptor:
 
 
 class AnsweredClient:
-    """Who gets an answer. Nothing is written when it ``is_gone``."""
+    """The client that gets an answer. Nothing is written when it ``is_gone``."""
 
     def __init__(self, request: web.BaseRequest) -> None:
         self._request = request

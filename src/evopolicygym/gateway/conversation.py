@@ -25,7 +25,7 @@ SIGNATURE: Final = 2000  # characters of a system prompt that tell what an agent
 
 
 class StepKind(StrEnum):
-    """Who or what a step of a conversation is."""
+    """Author or kind of a step of a conversation."""
 
     SYSTEM = "system"
     USER = "user"
@@ -221,7 +221,7 @@ def _after(parts: Sequence[MessagePart], common: int) -> list[MessagePart]:
 
 
 def _signature(request: ModelRequest) -> tuple[bool, str]:
-    """What tells agents of one client apart: whether they have tools, and their system prompt without numbers."""
+    """Return what tells agents of a client apart: whether they have tools, and their system prompt without numbers."""
     return bool(request.tools), VARYING.sub(_without_number, request.system[: 4 * SIGNATURE])[:SIGNATURE]
 
 

@@ -37,7 +37,7 @@ class SearchMethod(Protocol):
 
 @dataclass(frozen=True)
 class Rollouts:
-    """What one actor did: its returns in the order of the cases, and rows of features of observations."""
+    """Episodes of one actor: its returns in the order of the cases, and rows of features of observations."""
 
     returns: Vector
     observations: Vector

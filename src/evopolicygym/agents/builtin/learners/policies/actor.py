@@ -46,7 +46,7 @@ class Actor:
         return np.tanh(outputs) if self.squashes else outputs
 
     def outputs(self, features: Vector) -> Vector:
-        """What the last layer gives for one observation, or for rows of them."""
+        """Return the output of the last layer for one observation, or for rows of them."""
         values: Vector = np.clip((features - self.mean) / self.scale, -FARTHEST, FARTHEST)
         for weights, bias in self.layers[:-1]:
             values = values @ weights + bias
@@ -65,7 +65,7 @@ class Actor:
         return outputs if self.spread is None else outputs + self.spread * random.normal(size=outputs.shape)
 
     def replayed(self, rows: Vector) -> Vector:
-        """What ``perturbed`` gave in an episode with these features, one row for each step, before tanh."""
+        """Return the outputs of ``perturbed`` in an episode with these features, a row for each step, before tanh."""
         return self.perturbed(self.outputs(rows), noise_of(rows[0], self.stream))
 
 
