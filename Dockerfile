@@ -9,7 +9,7 @@ RUN apt-get update \
  && rm -rf /var/lib/apt/lists/*
 WORKDIR /opt/evopolicygym
 COPY pyproject.toml requirements.lock README.md LICENSE ./
-RUN pip install --no-cache-dir -r requirements.lock
+RUN pip install --no-cache-dir --require-hashes --no-deps -r requirements.lock
 COPY src src
 COPY docs docs
 RUN pip install --no-cache-dir --no-deps --no-build-isolation . \

@@ -7,9 +7,11 @@ TORCH ?= torch==2.13.0+cpu --extra-index-url https://download.pytorch.org/whl/cp
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 UV := $(shell command -v uv)
+# Processes of `make test`, on two cores: tests wait half of their time, for disks, timeouts and other processes.
+WORKERS ?= 3
 CHECK_PYTHON := $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "EvoPolicyGym needs Python 3.11 or newer; set PYTHON=")'
 
-.PHONY: setup demo test check lint prove prove-rl certify bench coverage coverage-report wheel lock clean
+.PHONY: setup demo test check lint prove prove-rl certify bench bench-rl coverage coverage-report wheel lock clean
 
 # The virtual environment alone. Every other target does this first.
 setup: $(READY)
@@ -18,7 +20,7 @@ demo: $(READY)
 	@$(BIN)/evopolicygym demo
 
 test: lint
-	$(BIN)/pytest -n 2 --dist worksteal
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal
 
 # The fast loop: lint, types, and the tests of what changed since $BASE (main). Under two minutes on two cores: tests
 # that did not start within 75 seconds are skipped, and counted.
@@ -53,10 +55,14 @@ bench: $(READY)
 	$(BIN)/python benchmarks/suite.py
 	$(BIN)/python benchmarks/cluster.py
 	$(BIN)/python benchmarks/leaderboard.py
-	$(BIN)/python benchmarks/baseline_environments.py
 	$(BIN)/python benchmarks/recording.py
+	$(MAKE) bench-rl
 
-# Measured coverage of the intervals, for docs/statistics.md.
+# Environments of `baseline curve` against those of Stable-Baselines3, which needs torch.
+bench-rl: $(RL)/.ready
+	$(RL)/bin/python benchmarks/baseline_environments.py
+
+# Measured coverage of the intervals, for docs/coverage.md and docs/statistics.md.
 coverage: $(READY)
 	$(BIN)/python benchmarks/coverage.py
 
@@ -80,7 +86,7 @@ $(READY): pyproject.toml requirements.lock
 	@$(CHECK_PYTHON)
 	@echo "setting up $(VENV) with uv (once)"
 	@uv venv --quiet --clear --python "$(PYTHON)" $(VENV)
-	@VIRTUAL_ENV=$(VENV) uv pip install --quiet --require-hashes --requirement requirements.lock
+	@VIRTUAL_ENV=$(VENV) uv pip install --quiet --require-hashes --no-deps --requirement requirements.lock
 	@VIRTUAL_ENV=$(VENV) uv pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $(READY)
 else
@@ -88,7 +94,7 @@ $(READY): pyproject.toml requirements.lock
 	@$(CHECK_PYTHON)
 	@echo "setting up $(VENV) (once, about a minute)"
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements.lock
+	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --no-deps --requirement requirements.lock
 	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $(READY)
 endif
@@ -97,7 +103,7 @@ $(RL)/.ready: pyproject.toml requirements.lock
 	@$(CHECK_PYTHON)
 	@echo "setting up $(RL) with torch (once, some minutes)"
 	@$(PYTHON) -m venv $(RL)
-	@$(RL)/bin/pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements.lock
+	@$(RL)/bin/pip install --quiet --disable-pip-version-check --require-hashes --no-deps --requirement requirements.lock
 	@$(RL)/bin/pip install --quiet --disable-pip-version-check $(TORCH)
 	@$(RL)/bin/pip install --quiet --disable-pip-version-check --no-build-isolation --editable '.[rl]'
 	@touch $(RL)/.ready

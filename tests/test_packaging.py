@@ -29,6 +29,17 @@ def test_exact_versions_are_the_locked_ones():
     assert len(exact) > 5 and not [pin for pin in exact if not re.search(rf"^{re.escape(pin)}[ ;\\]", lock, re.M)]
 
 
+def test_set_up_installs_locked_versions_alone():
+    """Resolving dependencies once more finds releases that came after the lock, and old versions of pip then refuse."""
+    installs = [
+        line
+        for name in ("Makefile", "Dockerfile")
+        for line in (ROOT / name).read_text().splitlines()
+        if "requirements.lock" in line and "install" in line
+    ]
+    assert len(installs) == 4 and all("--require-hashes --no-deps" in line for line in installs)
+
+
 def test_tests_that_scripts_name_exist():
     """Renamed test files would be left out of them without a word, or fail only in CI."""
     scripts = ("Makefile", ".ci/run", "tests/elsewhere", "CONTRIBUTING.md")
