@@ -25,10 +25,10 @@ from pathlib import Path
 
 import numpy as np
 
-from evopolicygym.analysis.gain import scale_of
+from evopolicygym.analysis.entrants import name_alone
 from evopolicygym.analysis.leaderboard.keys import KeyMean, key_tables
 from evopolicygym.analysis.loading import collect_runs
-from evopolicygym.analysis.scores import entrant
+from evopolicygym.analysis.scales import scale_of
 from evopolicygym.run_record import RunRecord
 from evopolicygym.tasks.novel.generate import CACHE_VARIABLE, FAMILIES, LEVELS, NOVEL
 from evopolicygym.tasks.novel.key_checks import read_checks, sealing_key
@@ -191,7 +191,7 @@ def learning_figure(runs: list[RunRecord], path: Path) -> None:
     episodes = np.arange(1, 1 + max(run.budget.total for run in runs))
     for panel, family in zip(panels.flat, FAMILIES, strict=True):
         for agent in AGENTS:
-            curves = [curve(run, episodes) for run in runs if run.task.family == family and entrant(run) == agent]
+            curves = [curve(run, episodes) for run in runs if run.task.family == family and name_alone(run) == agent]
             if curves:
                 panel.plot(episodes, np.mean(curves, axis=0), label=agent)
         panel.set_title(family)

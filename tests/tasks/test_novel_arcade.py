@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from evopolicygym.tasks.contract import first_sentence
-from evopolicygym.tasks.novel import arcade
-from evopolicygym.tasks.novel.arcade import ArcadeWorld, GameGoal, Steering
-from evopolicygym.tasks.novel.arcade_game import ArcadeEnv, Game, Thing
-from evopolicygym.tasks.novel.arcade_kinds import Kind, KindMotion
+from evopolicygym.tasks.novel.arcade import world as arcade
+from evopolicygym.tasks.novel.arcade.game import ArcadeEnv, Game, Thing
+from evopolicygym.tasks.novel.arcade.kinds import Kind, KindMotion
+from evopolicygym.tasks.novel.arcade.world import ArcadeWorld, GameGoal, Steering
 from evopolicygym.tasks.novel.measure import returns
 from evopolicygym.tasks.spaces import constant_actions, schema_of
 

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from evopolicygym.tasks.contract import first_sentence
-from evopolicygym.tasks.novel import creature, creature_gait
-from evopolicygym.tasks.novel.creature import CreatureEnv, CreatureWorld
-from evopolicygym.tasks.novel.creature_aim import DROP, EFFORT, MOST_GAIN, Aim
-from evopolicygym.tasks.novel.creature_body import JOINTS, LIMBS
-from evopolicygym.tasks.novel.creature_text import state_names
+from evopolicygym.tasks.novel.creature import gait as creature_gait
+from evopolicygym.tasks.novel.creature import world as creature
+from evopolicygym.tasks.novel.creature.body import DROP, EFFORT, JOINTS, LIMBS, MOST_GAIN, Aim
+from evopolicygym.tasks.novel.creature.text import state_names
+from evopolicygym.tasks.novel.creature.world import CreatureEnv, CreatureWorld
 from evopolicygym.tasks.novel.measure import returns
 
 LEVELS = (1, 2, 3, 4)

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from evopolicygym.tasks.contract import first_sentence
-from evopolicygym.tasks.novel import rules
 from evopolicygym.tasks.novel.generate import measure
 from evopolicygym.tasks.novel.measure import features, returns
-from evopolicygym.tasks.novel.rules import RulesEnv, RulesWorld
-from evopolicygym.tasks.novel.rules_chain import FORWARD, LET_GO, NOTHING, OFF_CHAIN, Role
+from evopolicygym.tasks.novel.rules import world as rules
+from evopolicygym.tasks.novel.rules.chain import FORWARD, LET_GO, NOTHING, OFF_CHAIN, Role
+from evopolicygym.tasks.novel.rules.world import RulesEnv, RulesWorld
 
 LEVELS = (1, 2, 3, 4)
 MOST_STATES = 3_000_000

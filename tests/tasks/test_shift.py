@@ -17,7 +17,7 @@ from evopolicygym.tasks.conditions import TaskView, TextLevel, Variant
 from evopolicygym.tasks.ids import comparable_facts
 from evopolicygym.tasks.registry import CORE16_ORDER, core16, find_task, parse_task
 from evopolicygym.tasks.shift import WHOLE, ShiftDraw, ShiftKind, ShiftParameter
-from evopolicygym.tasks.shift_paths import find_places, parse_index
+from evopolicygym.tasks.shifted_env import find_places, parse_index
 from evopolicygym.tasks.task import SpaceEntry, Task
 
 SEED = 47113601

@@ -53,8 +53,8 @@ UNSTATED = {
 }
 
 
-# What an agent at the blind text is told of an error of the judge.
-UNTOLD: Final = "its text is in the judge's log, since it may name the task"
+# Shown to an agent at the blind text in place of an error of the judge.
+ERROR_WITHHELD: Final = "its text is in the judge's log, since it may name the task"
 REWARD_SCALES: Final = (0.25, 0.5, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)  # their number divides 256
 
 

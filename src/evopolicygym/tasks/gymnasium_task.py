@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from contextlib import suppress
 from itertools import chain
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -36,6 +37,12 @@ def from_gymnasium(env_id: str) -> Task:
     Raises LookupError if no such environment is registered."""
     with prints_to_stderr():
         return _read_environment(env_id)
+
+
+def unread_task(name: str) -> Task:
+    """Return a task that has the id of ``name`` (a task file, or MODULE:ID) and nothing else that is true of it: no
+    module is imported, and no file is read."""
+    return _facts(Path(name).stem if name.endswith(".toml") else name, DEFAULT_HORIZON, "", "", ())
 
 
 def _read_environment(env_id: str) -> Task:

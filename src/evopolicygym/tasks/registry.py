@@ -80,8 +80,8 @@ def _check_table(data: Any, shape: type[Any], where: str = "") -> None:
     for key, value in data.items():
         if key not in hints:
             near = get_close_matches(key, list(hints), n=1, cutoff=0.5)
-            known = f"did you mean {near[0]}?" if near else f"the known ones are {sorted(hints)}"
-            raise msgspec.ValidationError(f"unknown key {where}{key}; {known}")
+            suggestion = f"did you mean {near[0]}?" if near else f"the known ones are {sorted(hints)}"
+            raise msgspec.ValidationError(f"unknown key {where}{key}; {suggestion}")
         for path, item, hint in _below(f"{where}{key}", value, hints[key]):
             words = list(get_args(hint)) if get_origin(hint) is Literal else _enum_values(hint)
             if words and item not in words:
@@ -150,8 +150,8 @@ def _collection(name: str) -> UserError:
     count = len(core16() if name == CORE16 else novel())
     return UserError(
         f"{name} is a collection of {count} tasks, not a task",
-        f"Name one of them, such as {task} (`evopolicygym task list` shows all), or play all of them with a suite: "
-        f"`evopolicygym suite run {suite}`.",
+        f"Name one of them, such as {task} (`evopolicygym task list` shows all), or play all of them with a suite: a "
+        f'file that says `tasks = "{name}"` (`evopolicygym docs suites`); a clone has {suite}.',
     )
 
 

@@ -171,9 +171,9 @@ def _stop_profiler() -> None:
         set_clock(None)
 
 
-def _remedy(module: str, how: str = "") -> str:
+def _remedy(module: str, options: str = "") -> str:
     names = BEHIND.get(module, (module,))
-    return f"pip install {how}" + " ".join(f"{name}=={pins()[name]}" if name in pins() else name for name in names)
+    return f"pip install {options}" + " ".join(f"{name}=={pins()[name]}" if name in pins() else name for name in names)
 
 
 REDIRECTING: Final = threading.RLock()  # otherwise a thread would save and restore the redirection of another

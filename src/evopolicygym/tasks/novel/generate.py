@@ -156,8 +156,8 @@ def scale_problem(task: Task) -> str | None:
     tolerance = SCALE_TOLERANCE * max(abs(measured.low), abs(measured.high))
     if max(abs(measured.low - drawn.low), abs(measured.high - drawn.high)) <= tolerance:
         return None
-    here = f"{rounded(measured.low)} to {rounded(measured.high)}"
-    return f"the recorded scale is {drawn.low} to {drawn.high}, but measured here it is {here}"
+    measured_range = f"{rounded(measured.low)} to {rounded(measured.high)}"
+    return f"the recorded scale is {drawn.low} to {drawn.high}, but measured here it is {measured_range}"
 
 
 def rounded(value: float) -> float:
@@ -239,7 +239,7 @@ def _cache_folder() -> Path:
 
 @cache
 def _family(name: str) -> WorldFamily:
-    return cast(WorldFamily, importlib.import_module(f"evopolicygym.tasks.novel.{name}"))
+    return cast(WorldFamily, importlib.import_module(f"evopolicygym.tasks.novel.{name}.world"))
 
 
 def family_version(family: str) -> int:

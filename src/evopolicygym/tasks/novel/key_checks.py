@@ -1,6 +1,6 @@
 """Checks the generated tasks of many keys: which draws are refused and why, and what is scored on the accepted one.
 
-Keys are the hashes of 0, 1, 2, ..., so that anybody can repeat the numbers; runs use secret ones."""
+Keys are the hashes of 0, 1, 2, ..., so that every person can repeat the numbers; runs use secret ones."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ ResultT = TypeVar("ResultT")
 
 @dataclass(frozen=True)
 class KeyCheck:
-    """What the draws of one key were measured with; the last one was accepted, unless there is an ``error``. A draw has
+    """Measurements of the draws of one key; the last one was accepted, unless there is an ``error``. A draw has
     the means of the best trivial policy, the search and the expert, the standard error of the expert's lead, the spread
     of trivial policies, and the objection to it or None."""
 
@@ -177,14 +177,14 @@ def summarise(checks: Iterable[KeyCheck]) -> list[TaskKeys]:
 
 
 def _summary(task: str, checks: list[KeyCheck]) -> TaskKeys:
-    found = [checked for checked in checks if checked.error is None]
+    accepted = [checked for checked in checks if checked.error is None]
 
     def mean(values: Iterable[float]) -> float:
-        return math.fsum(values) / len(found) if found else math.nan
+        return math.fsum(values) / len(accepted) if accepted else math.nan
 
     refused = Counter(draw["objection"] for checked in checks for draw in checked.draws if draw["objection"])
     trivial, search, expert = (
-        mean(checked.draws[-1][name] for checked in found) for name in ("trivial", "search", "expert")
+        mean(checked.draws[-1][name] for checked in accepted) for name in ("trivial", "search", "expert")
     )
     return TaskKeys(
         task=task,
@@ -193,7 +193,7 @@ def _summary(task: str, checks: list[KeyCheck]) -> TaskKeys:
         trivial=trivial,
         search=search,
         expert=expert,
-        searched=mean(checked.searched for checked in found),
+        searched=mean(checked.searched for checked in accepted),
         cpu_s=math.fsum(checked.cpu_s for checked in checks) / len(checks),
         refused=dict(refused.most_common()),
         errors={checked.key: checked.error for checked in checks if checked.error is not None},

@@ -81,8 +81,8 @@ def measure_world(world: World, seeds: Iterable[int], search_seeds: Iterable[int
     hidden, given = list(seeds), list(search_seeds)
     schema = schema_of(world.make().action_space)
     trivial, spread = _trivial_returns(world, schema, hidden)
-    found = linear_player(search_linear(world, given), schema)
-    return WorldMeasure(returns(world, world.expert, hidden), trivial, returns(world, found, hidden), spread)
+    searched = linear_player(search_linear(world, given), schema)
+    return WorldMeasure(returns(world, world.expert, hidden), trivial, returns(world, searched, hidden), spread)
 
 
 def _trivial_returns(world: World, schema: dict[str, Any], hidden: list[int]) -> tuple[dict[str, list[float]], float]:

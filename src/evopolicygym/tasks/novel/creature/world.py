@@ -2,7 +2,7 @@
 
 A body of 2 to 6 limbs has to go far in a drawn direction, to go from place to place, or to go far with a load that must
 not fall. New ground is rewarded: standing still gives 0, going back and forth gives nothing more, and a fallen load
-costs. The expert is a rhythm for every joint, found by CMA-ES in ``creature_gait.STEPS`` steps on the true body. SAC,
+costs. The expert is a rhythm for every joint, found by CMA-ES in ``gait.STEPS`` steps on the true body. SAC,
 which could be a better expert, is left out: it needs torch."""
 
 from __future__ import annotations
@@ -15,11 +15,23 @@ from typing import Any, Final
 import gymnasium
 import numpy as np
 
-from evopolicygym.tasks.novel.creature_aim import ARRIVAL, ARRIVED, DROP, EFFORT, HORIZON, MOST_GAIN, TURN, Aim
-from evopolicygym.tasks.novel.creature_body import FALLEN, CreatureBody, Vector, draw_body
-from evopolicygym.tasks.novel.creature_gait import Gait, find_gait
-from evopolicygym.tasks.novel.creature_picture import CreaturePalette, draw_palette, draw_picture
-from evopolicygym.tasks.novel.creature_text import describe_creature
+from evopolicygym.tasks.novel.creature.body import (
+    ARRIVAL,
+    ARRIVED,
+    DROP,
+    EFFORT,
+    FALLEN,
+    HORIZON,
+    MOST_GAIN,
+    TURN,
+    Aim,
+    CreatureBody,
+    Vector,
+    draw_body,
+)
+from evopolicygym.tasks.novel.creature.gait import Gait, find_gait
+from evopolicygym.tasks.novel.creature.picture import CreaturePalette, draw_palette, draw_picture
+from evopolicygym.tasks.novel.creature.text import describe_creature
 from evopolicygym.tasks.novel.world import Act
 
 VERSION: Final = 2

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from evopolicygym.tasks.novel.arcade_pictures import SIDE, Sprite
+from evopolicygym.tasks.novel.arcade.pictures import SIDE, Sprite
 
 OUTSIDE: Final = 5  # pixels beyond the edge where things enter and leave
 MARGIN: Final = 5  # from the edge, of places inside

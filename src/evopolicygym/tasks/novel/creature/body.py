@@ -1,4 +1,5 @@
-"""Bodies of generated creatures: limbs, joints, motors and ground are drawn, and written as a MuJoCo model.
+"""Generated creatures: what they are rewarded for; and limbs, joints, motors and ground, which are drawn and written as
+a MuJoCo model.
 
 At levels 1 and 2 a body lives in a vertical plane, at levels 3 and 4 in space. Lengths are metres, angles radians."""
 
@@ -7,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, Final
 
 import numpy as np
@@ -25,6 +27,21 @@ SERVO_ERROR: Final = 0.4  # between command and angle, at which a servo gives it
 BUMPS: Final = 40
 MOST_LEAN: Final = 1.2  # of a load
 FALLEN: Final = 0.4  # share of a load's height above the torso, under which it has fallen
+HORIZON: Final = 200
+MOST_GAIN: Final = 0.25  # metres of new ground that one step can be rewarded for
+EFFORT: Final = 0.02  # cost of a step with all motors at full command
+ARRIVED: Final = 0.4  # metres from a place
+ARRIVAL: Final = 0.5  # metres of new ground that an arrival counts for
+DROP: Final = 1.0  # metres of ground that a fallen load costs: without a cost, lunging and falling would pay
+TURN: Final = 1.0  # largest angle between the ways to two successive places in space
+
+
+class Aim(StrEnum):
+    """The task of a creature: far in one direction, from place to place, or far without dropping a load."""
+
+    FAR = "far"
+    PLACES = "places"
+    LOAD = "load"
 
 
 @dataclass(frozen=True)

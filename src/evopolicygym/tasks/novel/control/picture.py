@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from evopolicygym.tasks.novel.drawing import Canvas, Colour
 
 if TYPE_CHECKING:  # the family's module imports this one
-    from evopolicygym.tasks.novel.control import System
+    from evopolicygym.tasks.novel.control.world import System
 
 WIDTH: Final = 360
 HEIGHT: Final = 240

@@ -6,11 +6,23 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from evopolicygym.tasks.novel.creature_aim import ARRIVAL, ARRIVED, DROP, EFFORT, MOST_GAIN, TURN, Aim
-from evopolicygym.tasks.novel.creature_body import FALLEN, MOST_LEAN, SERVO_ERROR, TIMESTEP_S, CreatureBody
+from evopolicygym.tasks.novel.creature.body import (
+    ARRIVAL,
+    ARRIVED,
+    DROP,
+    EFFORT,
+    FALLEN,
+    MOST_GAIN,
+    MOST_LEAN,
+    SERVO_ERROR,
+    TIMESTEP_S,
+    TURN,
+    Aim,
+    CreatureBody,
+)
 
 if TYPE_CHECKING:
-    from evopolicygym.tasks.novel.creature import CreatureWorld
+    from evopolicygym.tasks.novel.creature.world import CreatureWorld
 
 
 def describe_creature(world: CreatureWorld) -> dict[str, Any]:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from evopolicygym.tasks.novel.creature_aim import Aim
+from evopolicygym.tasks.novel.creature.body import Aim
 from evopolicygym.tasks.novel.drawing import Canvas, Colour, Point
 
 if TYPE_CHECKING:
-    from evopolicygym.tasks.novel.creature import CreatureEnv
+    from evopolicygym.tasks.novel.creature.world import CreatureEnv
 
 WIDTH: Final = 400
 HEIGHT: Final = 240

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from evopolicygym.tasks.novel.rules_chain import (
+from evopolicygym.tasks.novel.rules.chain import (
     AGENT,
     DRAWN,
     FLOOR,
@@ -26,7 +26,7 @@ from evopolicygym.tasks.novel.rules_chain import (
 )
 
 if TYPE_CHECKING:
-    from evopolicygym.tasks.novel.rules import RulesWorld
+    from evopolicygym.tasks.novel.rules.world import RulesWorld
 
 FIXED: Final = {
     FLOOR: "floor",

@@ -9,7 +9,7 @@ from typing import Any, Final
 import gymnasium
 import numpy as np
 
-from evopolicygym.tasks.novel.arcade_kinds import (
+from evopolicygym.tasks.novel.arcade.kinds import (
     NUMBERS,
     OUTSIDE,
     POPPING,
@@ -19,7 +19,7 @@ from evopolicygym.tasks.novel.arcade_kinds import (
     build_track,
     straight_track,
 )
-from evopolicygym.tasks.novel.arcade_pictures import SIDE, UNIT, Background, Sprite, compose
+from evopolicygym.tasks.novel.arcade.pictures import SIDE, UNIT, Background, Sprite, compose
 
 NEAREST: Final = 14  # pixels from the player; nothing pops up nearer
 ENLARGED: Final = 6  # times, in a drawing for people
@@ -167,7 +167,7 @@ class ArcadeEnv(gymnasium.Env[Any, Any]):
 
     @property
     def place(self) -> Position:
-        """Where the player is, in pixels."""
+        """Position of the player, in pixels."""
         return int(self.x + 0.5), int(self.y + 0.5)
 
     def _appear(self, number: int, numbers: list[float]) -> None:
@@ -179,20 +179,20 @@ class ArcadeEnv(gymnasium.Env[Any, Any]):
 
     def _advance(self) -> None:
         """Move all things to where they are at this step; those at the end of their way are gone."""
-        steps, gone = self.steps, []
+        steps, removed = self.steps, []
         for thing in self.things:
             age = steps - thing.born
             places = thing.places
             if age >= len(places):
                 if thing.kind.motion is not KindMotion.CHASE or age >= thing.kind.life:
-                    gone.append(thing)
+                    removed.append(thing)
                     continue
                 self._chase(thing)
             thing.x, thing.y = places[age]
             fires = thing.kind.fires
             if fires and age % fires == fires // 2:
                 self._fire(thing)
-        for thing in gone:
+        for thing in removed:
             self.things.remove(thing)
             if thing.kind.arrive:
                 self._pay(thing.kind.arrive, thing.kind.delay)

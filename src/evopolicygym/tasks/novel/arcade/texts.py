@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from evopolicygym.tasks.novel.arcade_game import NEAREST, Controls, Game
-from evopolicygym.tasks.novel.arcade_kinds import POPPING, Kind, KindMotion
-from evopolicygym.tasks.novel.arcade_pictures import SIDE, UNIT
+from evopolicygym.tasks.novel.arcade.game import NEAREST, Controls, Game
+from evopolicygym.tasks.novel.arcade.kinds import POPPING, Kind, KindMotion
+from evopolicygym.tasks.novel.arcade.pictures import SIDE, UNIT
 
 SIDES: Final = ("the left side", "the top", "the right side", "the bottom", "a side drawn anew each time")
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 import gymnasium
 import numpy as np
 
-from evopolicygym.tasks.novel.rules_chain import (
+from evopolicygym.tasks.novel.rules.chain import (
     AGENT,
     FLOOR,
     FORWARD,
@@ -28,10 +28,10 @@ from evopolicygym.tasks.novel.rules_chain import (
     RuleBook,
     draw_rules,
 )
-from evopolicygym.tasks.novel.rules_layout import Layout, Plan, lay_out
-from evopolicygym.tasks.novel.rules_picture import draw_picture
-from evopolicygym.tasks.novel.rules_planner import RulesPlanner
-from evopolicygym.tasks.novel.rules_text import describe_world
+from evopolicygym.tasks.novel.rules.layout import Layout, Plan, lay_out
+from evopolicygym.tasks.novel.rules.picture import draw_picture
+from evopolicygym.tasks.novel.rules.planner import RulesPlanner
+from evopolicygym.tasks.novel.rules.text import describe_world
 from evopolicygym.tasks.novel.world import Act
 
 VERSION: Final = 2

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from evopolicygym.tasks.novel.creature_aim import HORIZON, Aim
-from evopolicygym.tasks.novel.creature_body import TIMESTEP_S, Vector
+from evopolicygym.tasks.novel.creature.body import HORIZON, TIMESTEP_S, Aim, Vector
 from evopolicygym.tasks.novel.world import Act
 
 if TYPE_CHECKING:
-    from evopolicygym.tasks.novel.creature import CreatureEnv, CreatureWorld
+    from evopolicygym.tasks.novel.creature.world import CreatureEnv, CreatureWorld
 
 STEPS: Final = 200_000  # of the whole search: 1000 episodes, and more where loads fall early
 CASES: Final = 2  # that a gait is tried on; with one, gaits win that go well in one direction only

@@ -9,7 +9,7 @@ from random import Random
 from typing import Final
 
 from evopolicygym.errors import Fault
-from evopolicygym.tasks.novel.rules_chain import FLOOR, OUTSIDE, WALL, Placement, RuleBook
+from evopolicygym.tasks.novel.rules.chain import FLOOR, OUTSIDE, WALL, Placement, RuleBook
 
 SMALLEST_ROOM: Final = 3
 MOST_ATTEMPTS: Final = 1000

@@ -15,7 +15,7 @@ from typing import Any, Final
 import gymnasium
 import numpy as np
 
-from evopolicygym.tasks.novel.control_picture import control_picture
+from evopolicygym.tasks.novel.control.picture import control_picture
 from evopolicygym.tasks.novel.drawing import Colour
 from evopolicygym.tasks.novel.world import Act
 from evopolicygym.tasks.task import BriefText

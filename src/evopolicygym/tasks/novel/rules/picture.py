@@ -7,10 +7,10 @@ import math
 from typing import TYPE_CHECKING, Any, Final
 
 from evopolicygym.tasks.novel.drawing import Canvas, Colour, Point
-from evopolicygym.tasks.novel.rules_chain import FLOOR, NOTHING, WALL, Role
+from evopolicygym.tasks.novel.rules.chain import FLOOR, NOTHING, WALL, Role
 
 if TYPE_CHECKING:
-    from evopolicygym.tasks.novel.rules import RulesEnv
+    from evopolicygym.tasks.novel.rules.world import RulesEnv
 
 TILE: Final = 28
 BAR: Final = 40

@@ -14,10 +14,10 @@ from typing import Any, Final, TypeVar
 import gymnasium
 import numpy as np
 
-from evopolicygym.tasks.novel.arcade_expert import LookAhead
-from evopolicygym.tasks.novel.arcade_game import ArcadeEnv, Controls, Game, Shooting
-from evopolicygym.tasks.novel.arcade_kinds import FAR, POPPING, Kind, KindMotion, Position
-from evopolicygym.tasks.novel.arcade_pictures import (
+from evopolicygym.tasks.novel.arcade.expert import LookAhead
+from evopolicygym.tasks.novel.arcade.game import ArcadeEnv, Controls, Game, Shooting
+from evopolicygym.tasks.novel.arcade.kinds import FAR, POPPING, Kind, KindMotion, Position
+from evopolicygym.tasks.novel.arcade.pictures import (
     HEADINGS,
     SIDE,
     UNIT,
@@ -27,7 +27,7 @@ from evopolicygym.tasks.novel.arcade_pictures import (
     draw_square,
     with_noses,
 )
-from evopolicygym.tasks.novel.arcade_texts import game_texts
+from evopolicygym.tasks.novel.arcade.texts import game_texts
 from evopolicygym.tasks.novel.world import Act
 
 T = TypeVar("T")

@@ -14,7 +14,7 @@ from itertools import count
 from typing import Final, NamedTuple
 
 from evopolicygym.errors import Fault
-from evopolicygym.tasks.novel.rules_chain import (
+from evopolicygym.tasks.novel.rules.chain import (
     FLOOR,
     FORWARD,
     LET_GO,
@@ -27,7 +27,7 @@ from evopolicygym.tasks.novel.rules_chain import (
     Rule,
     RuleBook,
 )
-from evopolicygym.tasks.novel.rules_layout import Layout, Plan
+from evopolicygym.tasks.novel.rules.layout import Layout, Plan
 
 NEVER: Final = 1 << 30
 SOLVED: Final = -1
@@ -83,26 +83,26 @@ class RulesPlanner:
         self._walks, self._edges = {}, {}
         start = _State(bytes(layout.cells), NOTHING, (), 4 * layout.start + layout.facing)
         best, numbers = {start: 0}, count()
-        came: dict[_State, tuple[_State, _Change]] = {}
+        reached_from: dict[_State, tuple[_State, _Change]] = {}
         queue: list[tuple[int, int, _State]] = [(0, next(numbers), start)]
         while queue:
             steps, _, state = heapq.heappop(queue)
             if steps > best[state]:
                 continue
             if state.stand == SOLVED:
-                return self._actions_to(state, came)
+                return self._actions_to(state, reached_from)
             for change in self._changes(state):
                 total = steps + change.steps
                 if total < best.get(change.after, NEVER):
                     best[change.after] = total
-                    came[change.after] = (state, change)
+                    reached_from[change.after] = (state, change)
                     heapq.heappush(queue, (total, next(numbers), change.after))
         raise Fault("a generated case cannot be solved")
 
-    def _actions_to(self, state: _State, came: dict[_State, tuple[_State, _Change]]) -> list[int]:
+    def _actions_to(self, state: _State, reached_from: dict[_State, tuple[_State, _Change]]) -> list[int]:
         meanings: list[int] = []  # from the last one to the first
-        while state in came:
-            state, change = came[state]
+        while state in reached_from:
+            state, change = reached_from[state]
             walks = self._walk(state)
             meanings.append(change.meaning)
             meanings += [WAIT] * (change.steps - 1 - walks.steps[change.approach])
@@ -177,7 +177,7 @@ class RulesPlanner:
         for cell, remaining in state.timers:
             if remaining <= steps:
                 cells[cell] = self._book.ripening[cells[cell]][1]
-        return bytes(cells), tuple((cell, left - steps) for cell, left in state.timers if left > steps)
+        return bytes(cells), tuple((cell, remaining - steps) for cell, remaining in state.timers if remaining > steps)
 
     def _opened(self, cells: bytearray, gate: int) -> bytes:
         return bytes(cells.replace(bytes([gate]), bytes([FLOOR])) if gate else cells)
@@ -189,14 +189,14 @@ class RulesPlanner:
         if key in self._walks:
             return self._walks[key]
         walks = self._walks[key] = _Walks(state.stand)
-        edges, left = self._edges_of(state.cells), set[int]()
+        edges, visited = self._edges_of(state.cells), set[int]()
         layers, now = {0: [state.stand]}, 0
         while layers:
             for stand in layers.pop(now, ()):
                 node = stand if self._turning else stand >> 2
-                if node in left or walks.steps[stand] < now:
+                if node in visited or walks.steps[stand] < now:
                     continue
-                left.add(node)
+                visited.add(node)
                 for after, steps, meaning in edges[node]:
                     if now + steps < walks.steps.get(after, NEVER):
                         walks.steps[after] = now + steps

@@ -9,9 +9,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from evopolicygym.tasks.novel.arcade_game import ArcadeEnv, Game, Thing
-from evopolicygym.tasks.novel.arcade_kinds import KindMotion
-from evopolicygym.tasks.novel.arcade_pictures import SIDE, UNIT
+from evopolicygym.tasks.novel.arcade.game import ArcadeEnv, Game, Thing
+from evopolicygym.tasks.novel.arcade.kinds import KindMotion
+from evopolicygym.tasks.novel.arcade.pictures import SIDE, UNIT
 
 STEPS: Final = 24  # looked ahead; more are worse, since a plan is valued for its first shot alone
 DISCOUNT: Final = 0.97  # per step

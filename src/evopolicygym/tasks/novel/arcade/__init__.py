@@ -1,0 +1,1 @@
+"""Generated arcade games; `world.py` draws one."""

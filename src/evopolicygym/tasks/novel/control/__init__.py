@@ -1,0 +1,1 @@
+"""Generated control tasks; `world.py` draws one."""

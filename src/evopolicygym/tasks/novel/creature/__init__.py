@@ -1,0 +1,1 @@
+"""Generated creatures; `world.py` draws one."""

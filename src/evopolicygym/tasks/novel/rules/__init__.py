@@ -1,0 +1,1 @@
+"""Generated grid worlds with drawn rules; `world.py` draws one."""
