@@ -15,9 +15,8 @@ import pytest
 from conftest import PolicyPlayer, one_of_each_kind, policy_source, toy_task, train_cases
 from evopolicygym.execution.conformance import probe_folder
 from evopolicygym.execution.engine import LocalEngine
-from evopolicygym.execution.recording import TrajectoryRecorder, large_arrays
+from evopolicygym.execution.recording import TrajectoryRecorder, large_arrays, shortest
 from evopolicygym.execution.records import Episode, EpisodeResult, FaultReport, Recording
-from evopolicygym.execution.short_floats import shortest
 from evopolicygym.execution.step_info import InfoFilter
 from evopolicygym.files import link_unnamed, open_unnamed
 from evopolicygym.tasks import simulator

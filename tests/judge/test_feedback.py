@@ -134,11 +134,17 @@ def test_a_recording_that_is_too_large_is_cut_and_reported(serve):
     ("options", "filmed", "shown"), [(("--video", "first"), 1, 0), (("--feedback", "video"), 3, 3)]
 )
 def test_films_are_shown_at_their_level_alone(serve, options, filmed, shown):
-    """``--video`` films for people: the judge's copy has it, the agent's does not."""
+    """``--video`` films for people: the judge's copy has it, the agent's does not. Once the run is over, each is stored
+    once."""
     server = serve(*options, *SMALL)
     submit(server, cases=(0, 1, 2))
-    found = [len(list((root / "feedback").rglob("video.mp4"))) for root in (server.root, server.workspace)]
-    assert found == [filmed, shown]
+
+    def films():
+        return [len(list((root / "feedback").rglob("video.mp4"))) for root in (server.root, server.workspace)]
+
+    assert films() == [filmed, shown]
+    assert command("finish", server.root).returncode == 0
+    assert films() == [filmed, 0]
 
 
 def test_control_characters_of_an_agent_are_escaped(serve):

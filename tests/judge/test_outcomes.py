@@ -150,7 +150,7 @@ def test_measuring_every_checkpoint_does_not_change_the_selection(run):
     before = record(run)
     scored = command("score", run, "--all-checkpoints", "--jobs", "1", "--json")
     assert scored.returncode == 0, scored.stderr
-    assert "hidden episodes (held-out): " in scored.stderr
+    assert "scoring (held-out) | 3/3 hidden episodes" in scored.stderr
     after = record(run)
     assert after["outcome"] == before["outcome"]
     measured = [one["heldout"] is not None for one in after["checkpoints"]]

@@ -125,6 +125,7 @@ def test_a_winner_that_runs_out_of_time_is_not_a_mismatch(tmp_path):
     assert verify(server.root, CASES, task=server.task).replay is Replay.MISMATCH
 
 
+@pytest.mark.slow
 def test_a_timeout_that_is_not_in_the_record_is_nondeterministic(tmp_path):
     """With four jobs all cases begin before the limit; with one job they do not. A forged record looks the same."""
     (tmp_path / "toy.toml").write_text(TOY)

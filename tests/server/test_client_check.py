@@ -87,8 +87,9 @@ def test_actions_that_a_judge_takes_pass(space, action):
     check_action(action, space)
 
 
-def test_cpu_time_counts_with_one_thread(tmp_path, capsys):
+def test_cpu_time_counts_with_one_thread(tmp_path, capsys, monkeypatch):
     """Sleep takes no CPU time; the numeric libraries are told to use one thread before they are imported."""
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "2")
     init = "import os, time; self.sleep = time.sleep; self.threads = os.environ['OPENBLAS_NUM_THREADS']"
     folder = write_policy(tmp_path, policy_source(init=init, act="self.sleep(0.3); return int(self.threads)"))
     assert check_policy(folder, info(DISCRETE, act_cpu_s=0.25)) == ""

@@ -35,13 +35,22 @@ def shared(serve_for_all: Callable[..., Server]) -> Server:
 
 @pytest.fixture
 def server(shared: Server) -> Iterator[Server]:
-    """Afterwards it answers, it plays, nothing was charged but that, and it has said nothing on its way."""
+    """Afterwards it answers, it plays, nothing was charged but that, and it has printed nothing but its progress."""
     left, submissions = shared.remaining(), len(read_state(shared.root).submissions)
     yield shared
     assert shared.call("GET", "/info")[0] == 200
     assert shared.submit([0])[1]["status"] == "ok"
     assert shared.remaining() == left - 1 and len(read_state(shared.root).submissions) == submissions + 1
-    assert not select.select([shared.process.stderr], [], [], 0)[0]
+    assert all("/1000 episodes" in line for line in printed(shared))
+
+
+def printed(server: Server) -> list[str]:
+    """What it has printed since the last call."""
+    stream, text = server.process.stderr, b""
+    assert stream
+    while select.select([stream], [], [], 0)[0] and (more := os.read(stream.fileno(), 65536)):
+        text += more
+    return text.decode().splitlines()
 
 
 def whole(server: Server, *lines: str, body: bytes = SUBMIT) -> bytes:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import tempfile
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from typing import Final
 
@@ -26,6 +27,8 @@ from evopolicygym.tasks.task import Task
 HELDOUT_CASES: Final = 32
 TRAIN_CASES: Final = 32
 REPEATS: Final = 10
+QUICK_TRAIN_CASES: Final = 8  # of anchors that are measured at the end of a run
+QUICK_REPEATS: Final = 3
 
 FillFolder = Callable[[Path], object]
 
@@ -38,18 +41,24 @@ def measure(
     train_cases: int = TRAIN_CASES,
     repeats: int = REPEATS,
     expert: Path | None = None,
+    progress: Callable[[int, int], object] = lambda done, total: None,
 ) -> TaskAnchors:
-    """Measure all anchors of one task, on any splits. ``expert`` is the folder of a policy for the upper end."""
+    """Measure all anchors of one task, on any splits. ``expert`` is the folder of a policy for the upper end.
+    ``progress`` is called with the number of finished episodes and their total."""
     heldout = cases(splits, task.id, Split.HELDOUT, list(range(heldout_cases)))
     train = cases(splits, task.id, Split.TRAIN, list(range(train_cases)))
 
+    candidates = constant_actions(engine.action_space)
+    total, done = train_cases * len(candidates) + heldout_cases * (repeats + 3), count(1)
+    progress(0, total)
+
     def play(on: list[Case], fill: FillFolder) -> list[float]:
-        return _returns(engine, task, splits.id, on, fill)
+        return _returns(engine, task, splits.id, on, fill, lambda: progress(next(done), total))
 
     def train_score(action: Action) -> float:
         return math.fsum(play(train, constant(action)))
 
-    chosen = max(constant_actions(engine.action_space), key=train_score)
+    chosen = max(candidates, key=train_score)
     return TaskAnchors(
         fingerprint=comparable_facts(task, splits.id),
         heldout_cases=heldout_cases,
@@ -87,10 +96,12 @@ def example(space: Schema) -> FillFolder:
     return lambda folder: (folder / "policy.py").write_text(starter(space))
 
 
-def _returns(engine: Engine, task: Task, splits_id: str, on: list[Case], fill: FillFolder) -> list[float]:
+def _returns(
+    engine: Engine, task: Task, splits_id: str, on: list[Case], fill: FillFolder, advance: Callable[[], object]
+) -> list[float]:
     with tempfile.TemporaryDirectory() as folder:
         fill(Path(folder))
-        report = evaluate_folder(engine, task, Path(folder), on, splits_id)
+        report = evaluate_folder(engine, task, Path(folder), on, splits_id, advance=advance)
     if report.faults:
         raise Fault(f"{task.id} case {report.faults[0].case.index}: {report.faults[0].text}")
     return list(report.returns)

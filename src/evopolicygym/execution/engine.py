@@ -45,7 +45,7 @@ SINGLE_THREADED: Final = {b"OMP_NUM_THREADS": b"1", b"OPENBLAS_NUM_THREADS": b"1
 TRIES: Final = 2
 MISSING_POLICY: Final = LoadResult(EpisodeError(ErrorKind.MISSING_POLICY, "the folder holds no file policy.py"))
 NOT_FILMED: Final = "the video: the simulator process died while it was drawn, and played on without it"
-PATIENCE_S: Final = 2 * 3600.0  # without an answer of any worker: far beyond every limit of a policy
+ANSWER_TIMEOUT_S: Final = 2 * 3600.0  # without an answer of any worker: far beyond every limit of a policy
 
 
 class OutOfTime(Exception):
@@ -265,7 +265,7 @@ class LocalEngine:
     def _wait(self, busy: Iterable[WorkerProcess], deadline: float | None) -> list[WorkerProcess]:
         """Return workers that have answered or died. Workers that hang for hours in their simulator are killed."""
         busy = list(busy)
-        timeout = PATIENCE_S if deadline is None else min(PATIENCE_S, max(0.0, deadline - time.monotonic()))
+        timeout = ANSWER_TIMEOUT_S if deadline is None else min(ANSWER_TIMEOUT_S, max(0.0, deadline - time.monotonic()))
         ready = select.select([*busy, *self._slots.waitable], [], [], timeout if busy else None)[0]
         if busy and deadline is not None and time.monotonic() > deadline:
             raise OutOfTime

@@ -1,4 +1,6 @@
-"""The episode loop: one policy process plays one environment until either ends it."""
+"""The episode loop: one policy process plays one environment until either ends it.
+
+A policy that sees its task through a translation plays as a TranslatedPolicy; other policies pay nothing for it."""
 
 from __future__ import annotations
 
@@ -10,11 +12,60 @@ from typing import Any
 
 from evopolicygym.errors import Fault, is_permanent
 from evopolicygym.execution.recording import Recorder
-from evopolicygym.execution.translated import TranslatedPolicy
 from evopolicygym.sandbox.policy.policy_process import PolicyProcess, RecordedActions, TimedPolicy
 from evopolicygym.sandbox.policy.protocol import PolicyFailure
 from evopolicygym.tasks import simulator
 from evopolicygym.tasks.task import Task
+from evopolicygym.tasks.translation import Translation
+
+
+class TranslatedPolicy:
+    """A policy that plays the environment through a translation. ``observation`` and ``action`` are its last
+    ones, as the policy has them."""
+
+    def __init__(self, policy: PolicyProcess | RecordedActions | TimedPolicy, translation: Translation) -> None:
+        self._policy, self._translation = policy, translation
+        self.observation: Any = None
+        self.action: Any = None
+
+    def reset(self, observation: Any) -> None:
+        self.observation = self.translate(observation)
+        self._policy.reset(self.observation)
+
+    def first_action(self) -> Any:
+        self.action = self._policy.first_action()
+        return self._translation.action(self.action)
+
+    def act(self, observation: Any) -> Any:
+        self.observation = self.translate(observation)
+        self.action = self._policy.act(self.observation)
+        return self._translation.action(self.action)
+
+    def translate(self, observation: Any) -> Any:
+        """Return what the policy sees of an observation; one that does not fit its space is the simulator's error."""
+        try:
+            return self._translation.observation(observation)
+        except (ValueError, LookupError, TypeError) as error:
+            raise Fault(f"the simulator gave an observation that does not fit its space: {error}") from error
+
+
+class TranslatedRecorder:
+    """Records what the policy saw and did, and rewards at the scale that its agent is told."""
+
+    def __init__(self, recorder: Recorder, policy: TranslatedPolicy, scale: float) -> None:
+        self._recorder, self._policy, self._scale = recorder, policy, scale
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        return self._recorder.left_out
+
+    def step(self, t: int, obs: Any, action: Any, reward: float, terminated: bool, truncated: bool, info: Any) -> None:
+        policy = self._policy
+        self._recorder.step(t, policy.observation, policy.action, reward * self._scale, terminated, truncated, info)
+
+    def last(self, t: int, obs: Any) -> None:
+        self._recorder.last(t, self._policy.translate(obs))
+
 
 Player = PolicyProcess | RecordedActions | TranslatedPolicy | TimedPolicy
 

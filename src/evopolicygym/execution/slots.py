@@ -30,7 +30,7 @@ class Waitable(Protocol):
 
 
 class Slots(Protocol):
-    """Where an engine gets its slots from. Slot k is always the same core, or the same worker of a cluster.
+    """Source of an engine's slots. Slot k is always the same core, or the same worker of a cluster.
 
     ``at_once`` of the ``total`` slots are granted as soon as they are wanted, so workers can be started for them.
     ``first_core`` is the core of slot 0. ``waitable`` becomes readable when a slot was granted."""

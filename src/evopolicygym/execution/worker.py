@@ -16,11 +16,16 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from evopolicygym.errors import Fault, IsolationUnavailable, UserError, fault_text, is_permanent
-from evopolicygym.execution.episode import EpisodeProgress, SimulatorError, play
+from evopolicygym.execution.episode import (
+    EpisodeProgress,
+    SimulatorError,
+    TranslatedPolicy,
+    TranslatedRecorder,
+    play,
+)
 from evopolicygym.execution.messages import WorkerAnswer, WorkerHello, WorkerRequest, WorkerSettings, receive, send
 from evopolicygym.execution.recording import Recorders
 from evopolicygym.execution.records import Episode, EpisodeError, EpisodeResult, LoadResult
-from evopolicygym.execution.translated import TranslatedPolicy, TranslatedRecorder
 from evopolicygym.sandbox import kernel
 from evopolicygym.sandbox.checkpoints import Checkpoint, remove_tree
 from evopolicygym.sandbox.policy.codec import action_size, size_of

@@ -34,10 +34,10 @@ EMPTY: Final = "."
 def write_sheet(obs_space: Schema, episode: Path, folder: Path) -> dict[str, Any]:
     """Write the sheet of a recorded episode into ``folder``. Returns its file and the steps that it shows; nothing if
     observations are neither pictures nor grids, or the episode was not recorded."""
-    found = _find(obs_space)
-    if found is None or not (episode / ARRAYS_FILE).exists():
+    column = _find(obs_space)
+    if column is None or not (episode / ARRAYS_FILE).exists():
         return {}
-    name, is_picture = found
+    name, is_picture = column
     try:
         with np.load(episode / ARRAYS_FILE, allow_pickle=False) as arrays:
             observations, actions = arrays[name], arrays.get("action")
@@ -56,8 +56,8 @@ def write_sheet(obs_space: Schema, episode: Path, folder: Path) -> dict[str, Any
 
 def sheet_file(obs_space: Schema) -> str | None:
     """Return the name of the file that shows observations of a space; None if they cannot be drawn."""
-    found = _find(obs_space)
-    return None if found is None else PICTURE if found[1] else GRID_TEXT
+    column = _find(obs_space)
+    return None if column is None else PICTURE if column[1] else GRID_TEXT
 
 
 def _find(obs_space: Schema) -> tuple[str, bool] | None:

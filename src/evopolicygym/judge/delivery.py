@@ -39,6 +39,7 @@ FILES: Final = {
     FeedbackLevel.TRAJECTORY: TRAJECTORY_FILES,
     FeedbackLevel.VIDEO: TRAJECTORY_FILES | {"video.mp4"},
 }
+FILMS: Final = frozenset({"video.mp4"})
 LARGE_FILES: Final = frozenset({"episode.npz", "trajectory.jsonl", "observations.npz", "video.mp4"})
 # At `score`: where an exception was raised, and its type. Names are limited, because a policy can choose them.
 RAISED_AT: Final = re.compile(r'^ +File "([\w./-]{1,60})", line (\d{1,6})', re.ASCII | re.MULTILINE)
@@ -127,7 +128,7 @@ def copy_to_workspace(source: Path, workspace: Path, shown: ShownFiles) -> None:
         raise DeliveryFailed(f"{source.name} could not be copied to the workspace: {error}") from error
 
 
-def remove_large_files(source: Path, workspace: Path) -> None:
+def remove_large_files(source: Path, workspace: Path, names: frozenset[str] = LARGE_FILES) -> None:
     """Remove the large files of a submission from the agent's copy. What the agent has put there stays."""
     try:
         episodes = [entry.name for entry in os.scandir(source / "episodes")]
@@ -139,16 +140,16 @@ def remove_large_files(source: Path, workspace: Path) -> None:
         ):
             for name in episodes:
                 with suppress(FileNotFoundError), _folder(name, parent) as episode:
-                    _unlink_large(episode)
+                    _unlink(episode, names)
     except FileNotFoundError:
         pass  # the agent has removed it itself
     except OSError as error:
         raise DeliveryFailed(f"large files of {source.name} could not be removed: {error}") from error
 
 
-def _unlink_large(episode: int) -> None:
+def _unlink(episode: int, names: frozenset[str]) -> None:
     os.fchmod(episode, 0o755)
-    for name in LARGE_FILES:
+    for name in names:
         with suppress(FileNotFoundError):
             os.unlink(name, dir_fd=episode)
     os.fchmod(episode, 0o555)

@@ -10,10 +10,12 @@ from enum import StrEnum
 from typing import Final
 
 from evopolicygym.execution.engine import Engine
+from evopolicygym.judge.activity import RunActivity
 from evopolicygym.judge.delivery import large_bytes
 from evopolicygym.judge.events import Event, Refused
 from evopolicygym.judge.ledger import Ledger, LedgerUnwritable
 from evopolicygym.judge.protocol import Refusal
+from evopolicygym.judge.shortage import ShortagePause
 from evopolicygym.judge.state import RunState, apply, fold
 from evopolicygym.run_paths import RunPaths
 from evopolicygym.tasks.conditions import FeedbackLevel
@@ -49,7 +51,8 @@ class Judge:
     """The only writer of a run's ledger. Any thread may call ``record`` and read ``state``.
 
     ``make_room`` frees disk space that the run has reserved and returns whether there was any. ``redact`` removes the
-    values of keys from text that an agent wrote, before it enters the record."""
+    values of keys from text that an agent wrote, before it enters the record. ``shortage`` pauses the run while the
+    machine lacks something, ``activity`` is for progress lines."""
 
     def __init__(
         self,
@@ -61,6 +64,7 @@ class Judge:
         self.paths, self.context, self._make_room, self.redact = paths, context, make_room, redact
         self._ledger, self._lock = Ledger(paths.ledger), threading.Lock()
         self._delivered_bytes: dict[str, int] = {}
+        self.shortage, self.activity = ShortagePause(paths.root), RunActivity()
         self.state: RunState = fold(self._ledger.replay())
 
     @property

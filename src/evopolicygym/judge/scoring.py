@@ -114,10 +114,12 @@ def _play(judge: Judge, checkpoint: Checkpoint, split: Split, advance: Advance) 
     """Play a hidden split with a checkpoint, after checking its hash. A fault leaves the run as it is, to be
     continued."""
     judge.context.engine.store.check(checkpoint)
+    judge.activity.episodes = 0
     began, chosen = time.perf_counter(), judge.cases(split, list(range(count(judge.state, split))))
 
     def played() -> None:
         failpoint("hidden-episode-played")
+        judge.activity.episodes += 1
         advance()
 
     try:

@@ -98,6 +98,8 @@ class RunState:
     suspended: Suspended | None = None  # until the agent is prompted again
     suspended_at: datetime | None = None
     turns_before: int = 0  # turns before the last suspension
+    submissions_before: int = 0  # submissions before it
+    idle_suspensions: int = 0  # the last consecutive suspensions, without a submission between them
     closed: Closed | None = None
     closed_at: datetime | None = None
     inspected: Inspected | None = None
@@ -212,7 +214,15 @@ def apply(state: RunState, event: Event, time: datetime, put: Put = copied) -> R
         case Turned():
             return replace(state, turns=(*state.turns, event), prompted_at=None)
         case Suspended():
-            return replace(state, suspended=event, suspended_at=time, turns_before=len(state.turns))
+            is_idle = len(state.submissions) == state.submissions_before
+            return replace(
+                state,
+                suspended=event,
+                suspended_at=time,
+                turns_before=len(state.turns),
+                submissions_before=len(state.submissions),
+                idle_suspensions=state.idle_suspensions + 1 if is_idle else 1,
+            )
         case Closed():
             closed = replace(state, phase=RunPhase.CLOSED, closed=event, closed_at=time)
             return replace(closed, suspended=None, suspended_at=None)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Final
 
 from evopolicygym.errors import Fault, is_permanent
@@ -28,12 +29,13 @@ from evopolicygym.judge.state import RunPhase, RunState, Submission
 from evopolicygym.judge.summary import change, summarize, worst_episode
 from evopolicygym.limits import WORKSPACE_FEEDBACK_BYTES
 from evopolicygym.sandbox.checkpoints import Checkpoint, SnapshotRefused, remove_tree
-from evopolicygym.tasks.conditions import UNTOLD, FeedbackLevel
+from evopolicygym.tasks.conditions import ERROR_WITHHELD, FeedbackLevel
 from evopolicygym.tasks.splits import Split
 from evopolicygym.tasks.task import Task
 
 BUDGET_SPENT: Final = "budget_spent"
 JUDGE_FAULTS: Final = "judge_faults"
+POLICY_ENTERED: Final = "policy_entered"
 MAX_REFUNDS: Final = 3  # a judge that fails this often is broken, whatever the cause
 PAUSES_S: Final = (0.1, 0.5, 2.0)  # between attempts to deliver feedback when descriptors are scarce
 log = logging.getLogger(__name__)
@@ -45,7 +47,8 @@ def accept(judge: Judge, request: SubmitRequest) -> Submission:
     if earlier := judge.state.by_key(request.key):
         return _repeated(earlier, request)
     check_request(request, judge.state)
-    checkpoint = _snapshot(judge)
+    judge.shortage.check()
+    checkpoint = _snapshot(judge, judge.paths.system)
     failpoint("snapshot-taken")
     number = len(judge.state.submissions) + 1
     try:
@@ -54,6 +57,13 @@ def accept(judge: Judge, request: SubmitRequest) -> Submission:
         raise Fault(f"{error}; nothing was charged") from error
     failpoint("charged")
     return judge.state.submissions[number]
+
+
+def enter(judge: Judge, folder: Path) -> Submission:
+    """Take a snapshot of a policy that was made elsewhere. It plays no train cases, so nothing is charged."""
+    checkpoint = _snapshot(judge, folder)
+    judge.record(Charged(1, POLICY_ENTERED, checkpoint, ()))
+    return judge.state.submissions[1]
 
 
 def check_request(request: SubmitRequest, state: RunState) -> None:
@@ -82,8 +92,9 @@ def execute(judge: Judge, submission: Submission) -> None:
         _judge(judge, submission)
     except Exception as fault:  # errors of the policy are results, so this is the judge's own
         log.exception("%s failed and is refunded", submission.name)
+        judge.shortage.begin(fault)
         remove_tree(judge.paths.feedback / submission.name)
-        text = UNTOLD if judge.context.task.view.is_blind else str(fault) or type(fault).__name__
+        text = ERROR_WITHHELD if judge.context.task.view.is_blind else str(fault) or type(fault).__name__
         judge.record(Refunded(submission.number, text, is_permanent(fault)), from_reserve=True)
     else:
         failpoint("judged")
@@ -120,10 +131,10 @@ def _deliver(judge: Judge, submission: Submission) -> None:
 
 
 def _removed(judge: Judge) -> list[str]:
-    """Return the submissions whose large files the agent no longer has, as it was told last."""
+    """Return the submissions whose large files the agent no longer has, as its last summary lists them."""
     judged = [submission for submission in judge.state.submissions.values() if submission.judged]
-    told = judged[-1].judged.summary.get("removed") if judged and judged[-1].judged else None
-    return [submission.name for submission in judged if isinstance(told, list) and submission.name in told]
+    removed = judged[-1].judged.summary.get("removed") if judged and judged[-1].judged else None
+    return [submission.name for submission in judged if isinstance(removed, list) and submission.name in removed]
 
 
 def _repeated(earlier: Submission, request: SubmitRequest) -> Submission:
@@ -133,10 +144,10 @@ def _repeated(earlier: Submission, request: SubmitRequest) -> Submission:
     return earlier
 
 
-def _snapshot(judge: Judge) -> Checkpoint:
+def _snapshot(judge: Judge, folder: Path) -> Checkpoint:
     store = judge.context.engine.store
     try:
-        checkpoint = store.snapshot(judge.paths.system, settle=sync_tree)
+        checkpoint = store.snapshot(folder, settle=sync_tree)
         sync(store.root)
     except SnapshotRefused as error:
         if is_shortage(error.__cause__):
@@ -166,7 +177,7 @@ def _judge(judge: Judge, submission: Submission) -> None:
         writer.discard()
         raise
     failpoint("feedback-written")
-    played = episode_stats(results) if verdict is Verdict.OK else None
+    played = episode_stats(results) if verdict is Verdict.OK and results else None
     judge.record(
         Judged(submission.number, verdict, played, summary["clipped_actions"], wall_s, summary, digest)
     )  # fmt: skip
@@ -209,12 +220,14 @@ def _play(
     if load.error:
         return Verdict(load.error.kind), []
     results: list[EpisodeResult] = []
+    judge.activity.episodes = 0
     deadline = time.monotonic() + judge.context.task.limits.submission_wall_s
     try:
         for outcome in judge.context.engine.run(_episodes(judge, submission, writer), deadline):
             if isinstance(outcome, FaultReport):
                 raise Fault(outcome.text, outcome.permanent)
             results.append(redacted(outcome, judge.redact))
+            judge.activity.episodes = len(results)
             failpoint("episode-played")
     except OutOfTime:
         return Verdict.ROLLOUT_TIMEOUT, sorted(results, key=lambda result: result.number)

@@ -93,10 +93,10 @@ def _compare(summary: Mapping[str, Any], submission: Submission) -> dict[str, An
         _difference(value, before[case]) if value is not None and case in before else None
         for case, value in _played(summary)
     ]
-    known = [difference for difference in differences if difference is not None]
-    if not known:
+    measured = [difference for difference in differences if difference is not None]
+    if not measured:
         return None
-    return {"against": submission.name, "mean": _short(mean(known)), "cases": differences}
+    return {"against": submission.name, "mean": _short(mean(measured)), "cases": differences}
 
 
 def _played(summary: Mapping[str, Any]) -> Iterator[tuple[int, float | None]]:

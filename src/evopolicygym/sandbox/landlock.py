@@ -99,8 +99,7 @@ def confine(grant: FileGrant, max_abi: int | None = None) -> int:
 
 
 def scope() -> bool:
-    """Where the kernel can, confine signals and abstract sockets to this process and its children. Returns whether it
-    can."""
+    """Confine signals and abstract sockets to this process and its children; return whether the kernel can."""
     if abi() < 6:
         return False
     _enforce(_create(6, 0, 0))

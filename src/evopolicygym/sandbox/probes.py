@@ -66,7 +66,7 @@ def probe_isolation() -> list[Probe]:
     abi = landlock.abi()
     layers.append(_attempt("Landlock refuses an open", _landlock_refuses, f"ABI {abi}", NEEDS_LANDLOCK))
     layers.append(_attempt("seccomp refuses a socket", _seccomp_refuses))
-    return [*layers, *(_level(level) for level in (Level.A, Level.B))]
+    return [*layers, *(probe_level(level) for level in (Level.A, Level.B))]
 
 
 def namespace_remedy() -> str:
@@ -85,7 +85,7 @@ def landlock_remedy() -> str:
     return "" if landlock.abi() else NEEDS_LANDLOCK
 
 
-def _level(level: Level) -> Probe:
+def probe_level(level: Level) -> Probe:
     with tempfile.TemporaryDirectory() as stage:
         try:
             Zygote(level, Path(stage)).close()
@@ -178,9 +178,9 @@ def _start_s(zygote: Zygote) -> float:
     began = time.perf_counter()
     policy = _process(zygote)
     policy.wait_ready()
-    took = time.perf_counter() - began
+    seconds = time.perf_counter() - began
     policy.close()
-    return took
+    return seconds
 
 
 def _step_s(zygote: Zygote) -> float:
@@ -192,9 +192,9 @@ def _step_s(zygote: Zygote) -> float:
     began = time.perf_counter()
     for _ in range(STEPS):
         policy.act(observation)
-    took = time.perf_counter() - began
+    seconds = time.perf_counter() - began
     policy.close()
-    return took / STEPS
+    return seconds / STEPS
 
 
 def _cold_s() -> float:

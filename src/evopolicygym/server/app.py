@@ -25,7 +25,7 @@ from evopolicygym.judge.state import RunPhase, RunState, Submission
 from evopolicygym.sandbox.policy.policy_main import DENIED_IMPORTS
 from evopolicygym.server import api_schema
 from evopolicygym.server.submission_queue import SubmissionQueue
-from evopolicygym.tasks.conditions import UNTOLD, FeedbackLevel
+from evopolicygym.tasks.conditions import ERROR_WITHHELD, FeedbackLevel
 from evopolicygym.tasks.ids import PROTOCOL
 from evopolicygym.tasks.task import Task
 
@@ -42,7 +42,7 @@ CODES: Final = {
 
 @dataclass(frozen=True)
 class ServedTask:
-    """Facts of a task that the API tells; they do not change during a run."""
+    """Facts of a task that the API serves; they do not change during a run."""
 
     task: Task
     text: str
@@ -94,11 +94,11 @@ class ApiHandlers:
         return _json(api_schema.NotFound(message=text), 405, {"Allow": ""})
 
     async def broken(self, _: Request, fault: Exception) -> Response:
-        what = fault if isinstance(fault, Fault) else type(fault).__name__
+        text = fault if isinstance(fault, Fault) else type(fault).__name__
         if self._served.task.view.is_blind:
-            log.error("a request failed: %s", what)
-            what = UNTOLD
-        return _json(api_schema.broken(what, self._queue.state.remaining), 503)
+            log.error("a request failed: %s", text)
+            text = ERROR_WITHHELD
+        return _json(api_schema.broken(text, self._queue.state.remaining), 503)
 
     def _submitted(self, submission: Submission, code: int = 200) -> Response:
         state, is_executing = self._queue.state, self._queue.is_executing(submission.number)
@@ -163,20 +163,20 @@ def build_app(queue: SubmissionQueue, served: ServedTask, token: str) -> Starlet
     ]
     on_error: dict[Any, Any] = {Refusal: handlers.refused, HTTPException: _http_error, ClientDisconnect: _gone}
     on_error |= dict.fromkeys((Fault, Exception), handlers.broken)
-    app = Starlette(routes=routes, exception_handlers=on_error, middleware=[Middleware(_Guard, token)])
+    app = Starlette(routes=routes, exception_handlers=on_error, middleware=[Middleware(_TokenCheck, token)])
     app.router.redirect_slashes = False  # no second spelling of a path
     return app
 
 
-class _Guard:
+class _TokenCheck:
     """Reject requests without the token before routing, so that they do not learn which paths and methods exist."""
 
     def __init__(self, app: ASGIApp, token: str) -> None:
         self._app, self._token = app, token.encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        given = scope["path"].lstrip("/").partition("/")[0].encode(errors="replace")
-        is_valid = hmac.compare_digest(given, self._token)
+        token = scope["path"].lstrip("/").partition("/")[0].encode(errors="replace")
+        is_valid = hmac.compare_digest(token, self._token)
         await (self._app if is_valid else _json(api_schema.NotFound(message="Not Found"), 404))(scope, receive, send)
 
 

@@ -36,7 +36,7 @@ FOREIGN = (
 
 
 class WrongAction(Exception):
-    """The action is none of the action space."""
+    """The action is not in the action space."""
 
 
 def check_policy(folder: str, info: dict[str, Any]) -> str:
@@ -61,12 +61,12 @@ def check_policy(folder: str, info: dict[str, Any]) -> str:
         return f"loading or one act() took longer than {cpu_limit(info['resource_limits'])} s of CPU time"
     if not text:
         return f"the policy ended its process (exit code {done.returncode})"
-    found: dict[str, Any] = json.loads(text)
-    for line in found["lines"]:
+    report: dict[str, Any] = json.loads(text)
+    for line in report["lines"]:
         print(line)
-    if found["traceback"]:
-        print(found["traceback"], file=sys.stderr, end="")
-    return str(found["problem"])
+    if report["traceback"]:
+        print(report["traceback"], file=sys.stderr, end="")
+    return str(report["problem"])
 
 
 def show_printed(file: Any) -> None:
@@ -239,11 +239,11 @@ def rebuild(space: Any, columns: dict[str, Any], row: int) -> Any:
 def unique(name: str, taken: set[str]) -> str:
     """Return the name of an array: safe as a file name, and numbered if it is taken."""
     clean, number = re.sub(r"[^\w-]", "_", name)[:LONGEST_NAME], 2
-    found = clean
-    while found in taken:
-        found, number = f"{clean}_{number}", number + 1
-    taken.add(found)
-    return found
+    unique = clean
+    while unique in taken:
+        unique, number = f"{clean}_{number}", number + 1
+    taken.add(unique)
+    return unique
 
 
 def zeros(space: Any) -> Any:

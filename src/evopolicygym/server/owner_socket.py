@@ -86,7 +86,7 @@ def _check_ours(address: str) -> None:
     """Raise OSError for a link or a socket of another user, which a forged run folder may hold."""
     facts = os.lstat(address)
     if not stat.S_ISSOCK(facts.st_mode) or facts.st_uid != os.geteuid():
-        raise OSError(f"{NAME} is not a socket of ours")
+        raise OSError(f"{NAME} is not a socket of this user")
 
 
 def _message(line: bytes) -> dict[str, Any]:

@@ -6,6 +6,7 @@ The event loop orders the requests; episodes run in a thread of their own. A cli
 from __future__ import annotations
 
 import asyncio
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -23,7 +24,7 @@ class SubmissionQueue:
         self._judge = judge
         self._episodes = ThreadPoolExecutor(1, "episodes")
         self._episodes.submit(int)  # start its thread before anything is charged
-        self._accepting, self._closing = asyncio.Lock(), False
+        self._accepting, self._closing, self._stopped = asyncio.Lock(), False, threading.Event()
         self._work: dict[int, asyncio.Future[None]] = {}  # by submission, until its feedback is delivered
         self.broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -43,10 +44,17 @@ class SubmissionQueue:
             earlier = self.state.by_key(request.key)
             if self._closing and earlier is None:
                 raise Refusal(Reason.RUN_CLOSED, "the run is being closed: nothing more can be submitted")
-            accepted = await asyncio.to_thread(submission.accept, self._judge, request)
+            accepted = await asyncio.to_thread(self._accept, request)
             if earlier is None:
                 self._start(accepted)
             return accepted
+
+    def _accept(self, request: SubmitRequest) -> Submission:
+        try:
+            return submission.accept(self._judge, request)
+        except Fault as fault:
+            self._judge.shortage.begin(fault)
+            raise
 
     def is_executing(self, number: int) -> bool:
         """Return whether a submission still runs; it ends when its feedback is delivered, not with the verdict."""
@@ -75,13 +83,18 @@ class SubmissionQueue:
                 await asyncio.shield(work)
 
     def stop(self) -> None:
-        """End the thread of the episodes once it is idle, whether or not the run was closed."""
+        """End the thread of the episodes once it is idle, whether or not the run was closed. A pause ends now."""
+        self._stopped.set()
         self._episodes.shutdown(wait=False)
 
     def _start(self, accepted: Submission) -> None:
-        work = asyncio.get_running_loop().run_in_executor(self._episodes, submission.execute, self._judge, accepted)
+        work = asyncio.get_running_loop().run_in_executor(self._episodes, self._execute, accepted)
         self._work[accepted.number] = work
         work.add_done_callback(lambda work: self._after(accepted.number, work))
+
+    def _execute(self, accepted: Submission) -> None:
+        """Execute a submission. If not even its refund could be written, execute it again when it can."""
+        self._judge.shortage.retry(lambda: submission.execute(self._judge, accepted), self._stopped)
 
     def _after(self, number: int, work: asyncio.Future[None]) -> None:
         del self._work[number]

@@ -13,7 +13,7 @@ from pathlib import Path
 import planted_simulators
 from agent_testbed import AgentTestbed
 
-from evopolicygym.runs.install_paths import find_install_paths
+from evopolicygym.runs.agent.install_paths import find_install_paths
 from evopolicygym.sandbox import probes
 from evopolicygym.sandbox.agent.agent_sandbox import AgentLevel
 from evopolicygym.sandbox.agent.visible_files import exposure

@@ -16,7 +16,7 @@ from agent_testbed import AgentTestbed
 
 from evopolicygym.sandbox.agent.agent_sandbox import AgentLevel, NetworkAccess
 from evopolicygym.sandbox.agent.allow_list import AllowList, Destination, ProxyRefusal, parse
-from evopolicygym.sandbox.agent.network import ProxyTraffic
+from evopolicygym.sandbox.agent.network import CONNECTIONS, ProxyServer, ProxyTraffic
 from process_helpers import wait_until
 
 CONFINED = [AgentLevel.A, AgentLevel.B]
@@ -204,3 +204,25 @@ def _write_wheel(path: Path) -> None:
             f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
         )
         wheel.writestr(f"{info}/RECORD", "")
+
+
+def test_an_agent_that_keeps_its_side_open_keeps_no_place():
+    """The server has closed: more connections than places are served, though none is closed by the agent."""
+    count = CONNECTIONS + 20
+    with socket.create_server(("127.0.0.1", 0), backlog=256) as far:
+
+        def answer():
+            for _ in range(count):
+                connection, _ = far.accept()
+                with connection:
+                    connection.sendall(b"x")
+
+        threading.Thread(target=answer, daemon=True).start()
+        listener = socket.create_server(("127.0.0.1", 0), backlog=256)
+        near = listener.getsockname()
+        relay = ProxyServer({far.getsockname()[1]: listener}, None, AllowList([], []))
+        talks = [socket.create_connection(near, 30) for _ in range(count)]
+        assert [talk.recv(1) for talk in talks] == [b"x"] * len(talks)
+        for talk in talks:
+            talk.close()
+        relay.close()

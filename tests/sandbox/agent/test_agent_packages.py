@@ -16,7 +16,7 @@ import planted_simulators
 import pytest
 from agent_testbed import AgentTestbed
 
-from evopolicygym.runs.install_paths import find_install_paths
+from evopolicygym.runs.agent.install_paths import find_install_paths
 from evopolicygym.sandbox.agent.agent_sandbox import AgentLevel, NetworkAccess
 from evopolicygym.sandbox.agent.levels import residues
 from evopolicygym.sandbox.agent.visible_files import exposure

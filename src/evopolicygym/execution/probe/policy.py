@@ -1,4 +1,4 @@
-"""A policy that plays simply, and crashes when it is told to: the corpus of `task check`, and the trivial baselines.
+"""A policy that plays simply, and crashes on request: the corpus of `task check`, and the trivial baselines.
 
 `probe.json` beside it says how: {"play": "zero" | "low" | "high" | "random" | "constant", "crash_at": STEP or null,
 "repeat": which of many streams of random actions, "action": the constant}.

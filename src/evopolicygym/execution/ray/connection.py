@@ -22,7 +22,7 @@ from evopolicygym.sandbox import kernel
 from evopolicygym.sandbox.checkpoints import remove_tree
 from evopolicygym.tasks.sealing import KEY_VARIABLE
 
-INSTALL: Final = "Install it: pip install 'evopolicygym[ray]'"
+INSTALL: Final = "Install it. In a clone of EvoPolicyGym: pip install '.[ray]'"
 TOKEN_FILE: Final = "RAY_AUTH_TOKEN_PATH"
 QUIET: Final = {"RAY_AUTH_MODE": "token", "RAY_USAGE_STATS_ENABLED": "0"}
 ASK_WITHOUT_TOKEN: Final = """

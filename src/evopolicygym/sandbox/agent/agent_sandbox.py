@@ -119,8 +119,8 @@ def make_python(folder: Path, packages: Iterable[str] = ()) -> AgentPython:
     executable = base_executable()
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     site = folder / "lib" / version / "site-packages"
-    for made in (folder / "bin", site):
-        made.mkdir(mode=0o755, parents=True, exist_ok=True)
+    for subfolder in (folder / "bin", site):
+        subfolder.mkdir(mode=0o755, parents=True, exist_ok=True)
     for name in ("python", "python3", version):
         _link(folder / "bin" / name, executable)
     for part in parts:

@@ -51,7 +51,7 @@ def agent_uid(workspace: Path) -> int | None:
 
 def hand_over(folder: Path, uid: int, keep: str = "") -> None:
     """Give ``folder`` and everything in it to ``uid``, except the entry ``keep``. Links are not followed, and a file
-    with more than one name is left alone: it may belong to somebody else."""
+    with more than one name is left alone: it may belong to another user."""
     os.chown(folder, uid, uid, follow_symlinks=False)
     descriptor = os.open(folder, FOLDER)
     try:

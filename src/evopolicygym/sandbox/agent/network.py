@@ -34,7 +34,8 @@ Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Coroutine[None,
 
 @dataclass(frozen=True)
 class ProxyTraffic:
-    """Connections to one destination through the proxy: whether allowed, how many, bytes sent and received."""
+    """Connections to one destination through the proxy: whether allowed, how many, bytes sent and received.
+    ``problem``: why the last of them did not reach it, if so."""
 
     host: str
     port: int
@@ -42,6 +43,7 @@ class ProxyTraffic:
     connections: int
     sent: int
     received: int
+    problem: str = ""
 
 
 class ProxyServer:
@@ -51,6 +53,7 @@ class ProxyServer:
     def __init__(self, relays: Mapping[int, socket.socket], proxy: socket.socket | None, allowed: AllowList) -> None:
         self._relays, self._proxy, self._allowed = dict(relays), proxy, allowed
         self._traffic: dict[tuple[str, int, bool], list[int]] = {}
+        self._problems: dict[tuple[str, int, bool], str] = {}
         self._loop = asyncio.new_event_loop()
         self._tasks: set[asyncio.Task[None]] = set()
         self._ready = threading.Event()
@@ -60,8 +63,11 @@ class ProxyServer:
 
     def traffic(self) -> tuple[ProxyTraffic, ...]:
         """Return what the proxy has allowed and refused until now."""
-        rows = sorted((key, tuple(counts)) for key, counts in list(self._traffic.items()))
-        return tuple(ProxyTraffic(*key, *counts) for key, counts in rows)
+        rows = sorted(self._traffic.copy().items())
+        return tuple(
+            ProxyTraffic(*key, connections, sent, received, self._problems.get(key, ""))
+            for key, (connections, sent, received) in rows
+        )
 
     def close(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -117,7 +123,7 @@ class ProxyServer:
 
     async def _relay(self, port: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(OSError):
-            await self._connect_both(reader, writer, ["127.0.0.1"], port, [0, 0, 0])
+            await self._connect_both(reader, writer, await _connect(["127.0.0.1"], port), [0, 0, 0])
 
     async def _serve_proxy(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one connection to the proxy."""
@@ -135,9 +141,15 @@ class ProxyServer:
         async with asyncio.timeout(HEAD_S):
             head = await reader.readuntil(b"\r\n\r\n")
         wanted = self._allowed.requested(head[:HEAD_BYTES])
-        addresses = self._allowed.permitted(wanted, await self._resolve(wanted))
-        counts = self._count(wanted, True)
-        await self._connect_both(reader, writer, addresses, wanted.port, counts, b"HTTP/1.1 200 Connected\r\n\r\n")
+        try:
+            addresses = self._allowed.permitted(wanted, await self._resolve(wanted))
+            far = await _connect(addresses, wanted.port)
+        except OSError as error:
+            self._count(wanted, True)
+            self._problems[self._key(wanted, True)] = str(error) or type(error).__name__
+            raise
+        self._problems.pop(self._key(wanted, True), None)
+        await self._connect_both(reader, writer, far, self._count(wanted, True), b"HTTP/1.1 200 Connected\r\n\r\n")
 
     async def _resolve(self, wanted: Destination) -> list[str]:
         results = await self._loop.getaddrinfo(wanted.host, wanted.port, type=socket.SOCK_STREAM)
@@ -147,28 +159,29 @@ class ProxyServer:
         self,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
-        addresses: list[str],
-        port: int,
+        far: tuple[asyncio.StreamReader, asyncio.StreamWriter],
         counts: list[int],
         greeting: bytes = b"",
     ) -> None:
-        far_reader, far_writer = await _connect(addresses, port)
+        far_reader, far_writer = far
         async with _closing(far_writer):
             writer.write(greeting)
             try:
                 async with asyncio.TaskGroup() as copies:
-                    copies.create_task(_copy(reader, far_writer, counts, 1))
-                    copies.create_task(_copy(far_reader, writer, counts, 2))
+                    sending = copies.create_task(_copy(reader, far_writer, counts, 1))
+                    await _copy(far_reader, writer, counts, 2)
+                    sending.cancel()  # the server has closed: an agent that keeps its side open must not keep the place
             except* OSError:
                 pass  # one side closed the connection
 
     def _count(self, destination: Destination, allowed: bool) -> list[int]:
-        key = (destination.host, destination.port, allowed)
-        if key not in self._traffic and len(self._traffic) >= MAX_DESTINATIONS:
-            key = ("(others)", 0, allowed)
-        counts = self._traffic.setdefault(key, [0, 0, 0])
+        counts = self._traffic.setdefault(self._key(destination, allowed), [0, 0, 0])
         counts[0] += 1
         return counts
+
+    def _key(self, destination: Destination, allowed: bool) -> tuple[str, int, bool]:
+        key = (destination.host, destination.port, allowed)
+        return key if key in self._traffic or len(self._traffic) < MAX_DESTINATIONS else ("(others)", 0, allowed)
 
 
 async def _connect(addresses: list[str], port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -183,9 +196,9 @@ async def _connect(addresses: list[str], port: int) -> tuple[asyncio.StreamReade
     raise problem
 
 
-async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, counts: list[int], which: int) -> None:
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, counts: list[int], index: int) -> None:
     while data := await reader.read(CHUNK):
-        counts[which] += len(data)
+        counts[index] += len(data)
         writer.write(data)
         await writer.drain()
     with suppress(OSError):

@@ -1,0 +1,93 @@
+"""A judge without disk space or descriptors: it tells its user, pauses, and continues by itself."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from evopolicygym.errors import Fault
+from evopolicygym.judge import shortage
+from evopolicygym.judge.shortage import Resource, ShortagePause, scarce_resource
+
+MOUNTED = 'mount -t tmpfs -o size=64m tmpfs "$1" && exec "$2" "$3" "$1"'
+
+
+@pytest.mark.parametrize(
+    ("error", "resource"),
+    [
+        (OSError(errno.ENOSPC, "full"), Resource.DISK),
+        (OSError(errno.EMFILE, "many"), Resource.FILES),
+        (MemoryError(), Resource.MEMORY),
+        (Fault("a worker: OSError: [Errno 28] No space left on device"), Resource.DISK),
+        (Fault("a worker died"), None),
+        (ValueError("[Errno 28]"), None),
+        (OSError(errno.EACCES, "no"), None),
+    ],
+)
+def test_what_an_error_says_is_used_up(error, resource):
+    assert scarce_resource(error) is resource
+    try:
+        raise Fault("it cannot be stored") from error
+    except Fault as fault:
+        assert scarce_resource(fault) is resource
+
+
+def test_work_is_repeated_when_there_are_descriptors_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(shortage, "PROBE_S", 0.01)
+    before, told, failures = resource.getrlimit(resource.RLIMIT_NOFILE), [], []
+
+    def work() -> str:
+        try:
+            os.close(os.open(os.devnull, os.O_RDONLY))
+        except OSError as error:
+            failures.append(error)
+            raise
+        return "done"
+
+    def tell(text: str) -> None:
+        told.append(text)
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+    lowest_free = os.open(os.devnull, os.O_RDONLY)
+    os.close(lowest_free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free, before[1]))
+    try:
+        pause = ShortagePause(tmp_path, tell)
+        assert pause.retry(work) == "done" and len(failures) == 1 and pause.resource is None
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    assert len(told) == 2 and "no open files left" in told[0] and told[1].startswith(shortage.WAIT_OVER)
+
+
+def test_a_shortage_that_no_probe_sees_is_an_error_in_the_end(tmp_path, monkeypatch):
+    monkeypatch.setattr(shortage, "PROBE_S", 0.001)
+    attempts = []
+
+    def work() -> None:
+        attempts.append(1)
+        raise Fault("[Errno 28] of another disk")
+
+    with pytest.raises(Fault):
+        ShortagePause(tmp_path, lambda _: None).retry(work)
+    assert len(attempts) == shortage.UNSEEN + 1
+
+
+def test_a_full_disk_pauses_a_run_and_its_scoring(tmp_path):
+    script = Path(__file__).with_name("full_disk.py")
+    command = ["unshare", "--mount", "sh", "-c", MOUNTED, "sh", str(tmp_path), sys.executable, str(script)]
+    if subprocess.run(["unshare", "--mount", "true"], capture_output=True).returncode:
+        pytest.skip("no file system can be mounted here")
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    assert answers == [[200, 3], [503, 3], [503, 3], "paused: no disk space", [200, 2], "scored"]
+    told = done.stderr.splitlines()
+    assert [line.partition(":")[0].partition(" after")[0] for line in told] == ["waiting", "the wait is over"] * 2
+    assert "Free some space on the disk of" in told[0] and "continues by itself" in told[0]
