@@ -1,7 +1,8 @@
 """Measures what the model gateway adds to a call: against a direct connection to the same scripted server.
 
 Model server, gateway and client are three processes, as in a run. Direct calls and calls through the gateway alternate
-on connections that stay open, so that both meet the same load of the machine.
+on connections that stay open, so that both meet the same load of the machine. A pause before each call lets the gateway
+finish recording the one before: without it, that work slows the direct call, and the gateway seems faster than it is.
 
 ``python benchmarks/gateway.py``; ``--calls 2000`` for more. docs/agents.md has the figures.
 """
@@ -23,7 +24,8 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from evopolicygym.gateway.metering import CallLimits, ModelMeter
+from evopolicygym.gateway.call_limits import CallLimits
+from evopolicygym.gateway.metering import ModelMeter
 from evopolicygym.gateway.server import Gateway
 from evopolicygym.gateway.store import ExchangeStore
 from evopolicygym.gateway.upstream import ModelServer
@@ -31,6 +33,7 @@ from evopolicygym.gateway.upstream import ModelServer
 TESTS: Final = Path(__file__).resolve().parents[1] / "tests" / "agents"
 KEY: Final = "a-key-that-opens-nothing"
 WARM_UP: Final = 20
+PAUSE_S: Final = 0.02
 STREAMS: Final = 64
 PATH: Final = "/v1/chat/completions"
 
@@ -59,14 +62,15 @@ def body(size: int, stream: bool) -> str:
     return json.dumps({"model": "m", "messages": talk, "stream": stream, "stream_options": {"include_usage": True}})
 
 
-def caller(url: str, key: str) -> Callable[[str], tuple[float, float]]:
+def caller(url: str, key: str) -> Callable[..., tuple[float, float]]:
     """Return what makes a call on one connection and returns milliseconds until the first byte and the last."""
     server = urlsplit(url)
     assert server.hostname
     connection = HTTPConnection(server.hostname, server.port)
     headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
 
-    def call(text: str) -> tuple[float, float]:
+    def call(text: str, pause_s: float = 0.0) -> tuple[float, float]:
+        time.sleep(pause_s)
         began = time.perf_counter()
         connection.request("POST", PATH, text, headers)
         response = connection.getresponse()
@@ -81,7 +85,7 @@ def caller(url: str, key: str) -> Callable[[str], tuple[float, float]]:
 def compare(direct: tuple[str, str], through: tuple[str, str], calls: int, size: int, stream: bool) -> None:
     text = body(size, stream)
     makers = [caller(*direct), caller(*through)]
-    rows = [[make(text) for make in makers] for _ in range(calls + WARM_UP)][WARM_UP:]
+    rows = [[make(text, PAUSE_S) for make in makers] for _ in range(calls + WARM_UP)][WARM_UP:]
     kind = f"{'stream' if stream else 'answer'}, {size // 1000} kB asked"
     for name, which in (("first byte", 0), ("whole", 1)):
         straight, carried = ([row[way][which] for row in rows] for way in (0, 1))

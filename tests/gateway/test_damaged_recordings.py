@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import random
+import tracemalloc
 import zlib
 from pathlib import Path
 
@@ -12,11 +14,15 @@ import pytest
 from model_chats import APIS, ModelChat
 from scripted_model import ScriptedModel
 
+from evopolicygym.errors import UserError
+from evopolicygym.gateway import replay as replay_module
+from evopolicygym.gateway import rewriting as rewriting_module
 from evopolicygym.gateway.atif import to_atif
 from evopolicygym.gateway.conversation import read_conversation
-from evopolicygym.gateway.exchange import Exchange
+from evopolicygym.gateway.exchange import Exchange, GatewayRequest, ModelApi
 from evopolicygym.gateway.frames import HEAD, MARK, frame
 from evopolicygym.gateway.recording import FILE, ModelRecording
+from evopolicygym.gateway.replay import ReplayUpstream
 from evopolicygym.gateway.store import ExchangeStore
 
 ROUNDS = 400
@@ -150,3 +156,109 @@ def test_marks_everywhere_end_the_search(tmp_path):
     assert read(tmp_path, claim * 200_000) == []
     recording = ModelRecording(tmp_path)
     assert list(recording) == [] and "more than 32 places" in recording.notes[-1]
+
+
+CALL = {
+    "kind": "exchange", "turn": 1, "api": "openai-chat", "method": "POST", "target": "/chat/completions",
+    "request_headers": [], "request_body": [], "status": 200, "response_headers": [], "response_body": [],
+    "is_complete": True, "started_at": 1, "first_byte_s": 0, "duration_s": 0, "first": 0, "sizes": [],
+}  # fmt: skip
+ASKED = b'{"model":"m","messages":[{"role":"user","content":"Begin."}]}'
+
+
+def forged(folder: Path, *calls: dict, chunks: tuple[bytes, ...] = (ASKED,), root: str = "/recorded/run") -> Path:
+    """Write a recording by hand. The first call brings the chunks."""
+    first = CALL | {"number": 1, "sizes": [len(chunk) for chunk in chunks]}
+    heads = [first | calls[0], *(CALL | {"number": number} | call for number, call in enumerate(calls[1:], 2))]
+    data = [json.dumps({"kind": "recording", "root": root}), *map(json.dumps, heads)]
+    path = folder / FILE
+    path.parent.mkdir(parents=True)
+    tails = [b"", b"".join(chunks), *[b""] * len(calls)]
+    path.write_bytes(b"".join(frame(head.encode() + b"\n" + tail) for head, tail in zip(data, tails, strict=False)))
+    return folder
+
+
+def replayed(folder: Path, body: bytes = ASKED) -> tuple[int, dict[str, str], bytes]:
+    replay = ReplayUpstream(folder, folder / "a-new-run", {}, float("inf"))
+
+    async def ask() -> tuple[int, dict[str, str], bytes]:
+        answer = await replay.send(GatewayRequest(ModelApi.OPENAI_CHAT, "POST", "/chat/completions", {}, body))
+        return answer.status, dict(answer.headers), b"".join([piece async for piece in answer.body])
+
+    return asyncio.run(ask())
+
+
+def test_chunks_without_content_do_not_make_endless_work(tmp_path):
+    bodies = {"request_body": [0, 600_000], "request_headers": [0, 600_000]}
+    folder = forged(tmp_path, *[bodies] * 3, chunks=(b"",) * 600_000)
+    recording = ModelRecording(folder)
+    assert [call.request_body for call in recording] == [b""] * 3
+    assert recording.notes[0] == "call 1: its request headers is lost" and len(recording.notes) == 6
+
+
+def test_a_replay_does_not_keep_the_bodies_of_all_calls(tmp_path):
+    """The bodies have a gigabyte together, and share one chunk of a megabyte."""
+    message = b'{"role":"user","content":"' + b"a" * (1 << 20) + b'"},'
+    chunks = (b'{"model":"m","messages":[', message, ASKED[25:])
+    body = [0, 1, *[0, 1, -1, 1] * 20, 0, 1, 0, 1]
+    folder = forged(tmp_path, *[{"request_body": body}] * 50, chunks=chunks)
+    tracemalloc.start()
+    try:
+        replay = ReplayUpstream(folder, tmp_path / "new", {}, float("inf"))
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert replay.total == 50 and most < 300 << 20
+
+
+def test_a_recording_with_endless_different_texts_is_not_replayed(tmp_path, monkeypatch):
+    monkeypatch.setattr(replay_module, "MAX_CHARACTERS", 1)
+    with pytest.raises(UserError, match="too large to be replayed"):
+        replayed(forged(tmp_path, {"request_body": [0, 1]}))
+
+
+def test_the_folder_that_a_recording_names_cannot_inflate_its_answers(tmp_path, monkeypatch):
+    answer = json.dumps({"choices": [{"message": {"role": "assistant", "content": "/a/b" * 1000}}]}).encode()
+    folder = forged(
+        tmp_path / "two", {"request_body": [0, 1], "response_body": [1, 1]}, chunks=(ASKED, answer), root="/a/b"
+    )
+    assert b"a-new-run" in replayed(folder)[2]
+    monkeypatch.setattr(rewriting_module, "MAX_ADDED", 1000)
+    assert replayed(folder)[2] == answer
+    for root in ("", "/", "/a", "a", "/" + "a/" * 5000):
+        other = forged(
+            tmp_path / str(len(root)) / root[:1].strip("/"),
+            {"request_body": [0, 1], "response_body": [1, 1]},
+            chunks=(ASKED, answer),
+            root=root,
+        )
+        assert replayed(other)[2] == answer
+
+
+def test_headers_and_statuses_of_a_recording_are_checked(tmp_path):
+    headers = {"X-Fine": "yes", "X-Split": "a\r\nSet-Cookie: b", "Bad name": "x", "Set-Cookie": "c", "Connection": "x"}
+    call = {"request_body": [0, 1], "response_headers": [1, 1]}
+    folder = forged(tmp_path / "headers", call, chunks=(ASKED, json.dumps(headers).encode()))
+    assert replayed(folder)[:2] == (200, {"x-fine": "yes", "x-split": "a??Set-Cookie: b"})
+    for status in (1, 101, 600, 999):
+        assert replayed(forged(tmp_path / str(status), {"request_body": [0, 1], "status": status}))[0] == 400
+
+
+def test_nobody_waits_for_ever_for_a_recorded_answer(tmp_path, monkeypatch):
+    waited = []
+
+    async def sleep(seconds):
+        waited.append(seconds)
+
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    call = {"request_body": [0, 1], "response_body": [0, 1], "first_byte_s": 1e15, "duration_s": 1e15}
+    replay = ReplayUpstream(forged(tmp_path, call), tmp_path / "new", {}, 1.0)
+    request = GatewayRequest(ModelApi.OPENAI_CHAT, "POST", "/chat/completions", {}, ASKED)
+    asyncio.run(replay.send(request))
+    assert waited == [1800.0]
+
+
+def test_deep_nesting_is_no_error(tmp_path):
+    deep = b"[" * 5_000_000
+    folder = forged(tmp_path, {"request_body": [0, 1], "response_body": [0, 1]}, chunks=(deep,))
+    assert replayed(folder, deep)[0] == 200 and read_conversation(ModelRecording(folder), []).threads

@@ -12,6 +12,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 from model_chats import APIS, KEY, ModelChat
@@ -24,6 +25,7 @@ from evopolicygym.gateway.exchange import Exchange, ModelApi
 from evopolicygym.gateway.frames import MARK, frame
 from evopolicygym.gateway.recording import FILE, ModelRecording
 from evopolicygym.gateway.store import ExchangeStore
+from evopolicygym.gateway.streams import joined_answer
 
 
 def many_commands(count):
@@ -125,6 +127,54 @@ def test_no_secret_reaches_the_disk(tmp_path):
     kept = {name for name, value in read.request_headers.items() if value != "[redacted]"}
     assert kept == {"x-note", "x-count-tokens"}
     assert b"OPENAI_API_KEY=[OPENAI_API_KEY]" in read.request_body and b'"token": "[token]"' in read.request_body
+
+
+WRITTEN = {
+    "base64": lambda key: base64.b64encode(f"user:{key}".encode()).decode(),
+    "base64 of URLs": lambda key: base64.urlsafe_b64encode(f"{key}:".encode()).decode(),
+    "hexadecimal": lambda key: key.encode().hex(),
+    "percent": lambda key: "".join(f"%{byte:02x}" for byte in key.encode()),
+    "percent where it must be": lambda key: quote(key, safe=""),
+    "percent twice": lambda key: quote(quote(key, safe=""), safe=""),
+    "escaped": lambda key: "".join(f"\\u{ord(letter):04x}" for letter in key),
+    "slashes escaped": lambda key: key.replace("/", r"\/"),
+}
+
+
+@pytest.mark.parametrize("form", WRITTEN)
+def test_no_spelling_of_a_secret_reaches_the_disk(form, tmp_path):
+    key = "sk/proj+??>>~abc/DEF-0123456789_and_more=="
+    written = WRITTEN[form](key)
+    text = f'{{"echo": "begin {written} end"}}'.encode()
+    record(tmp_path, [exchange(request=text, response=text, response_headers={"x-echo": written})], {"key": key})
+    (read,) = ModelRecording(tmp_path)
+    stored = repr(read) + read.request_body.decode() + read.response_body.decode()
+    assert written not in stored and "[key]" in read.request_body.decode()
+
+
+PIECES = {
+    ModelApi.OPENAI_CHAT: lambda text: {"choices": [{"index": 0, "delta": {"content": text}}]},
+    ModelApi.ANTHROPIC_MESSAGES: lambda text: {
+        "type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": text}
+    },
+    ModelApi.GEMINI: lambda text: {"candidates": [{"content": {"role": "model", "parts": [{"text": text}]}}]},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("api", PIECES)
+def test_a_secret_in_the_pieces_of_a_stream_does_not_reach_the_disk(api, tmp_path):
+    """Each event has a few letters of it: none of them is the secret, but a reader joins them."""
+    text = f"The key is {KEY}, as you know."
+    events = [PIECES[api](text[start : start + 5]) for start in range(0, len(text), 5)]
+    begin = {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}
+    opening = [{"type": "message_start", "message": {"role": "assistant", "content": []}}, begin]
+    sent = [*(opening if api is ModelApi.ANTHROPIC_MESSAGES else []), *events]
+    body = b"".join(f"data: {json.dumps(event)}\n\n".encode() for event in sent)
+    assert KEY.encode() not in body and KEY in json.dumps(joined_answer(api, body))
+    record(tmp_path, [exchange(response=body, api=api)], {"key": KEY})
+    (read,) = ModelRecording(tmp_path)
+    joined = json.dumps(joined_answer(api, read.response_body))
+    assert KEY not in joined and "[key], as you know" in joined
 
 
 def test_a_second_store_continues_the_first(tmp_path):
@@ -252,7 +302,7 @@ def test_bombs_do_not_explode(tmp_path, monkeypatch):
     assert not list(read) and read.facts.root == "/there" and "damaged" in read.notes[0]
     monkeypatch.setattr(recording_module, "MAX_BODY", 10_000)
     record(tmp_path, [exchange(1, b"a" * 9000)])
-    monkeypatch.setattr(recording_module, "MAX_BODIES", 20_000)
+    monkeypatch.setattr(recording_module, "MAX_BODIES", 25_000)
     store = ExchangeStore(tmp_path, {})
     for number in range(2, 6):
         store.append(exchange(number, b"a" * 9000))

@@ -22,6 +22,11 @@ class BodyDecoder:
         self.is_readable = self._inflate is not None or encoding in ("", "identity")
         self._room = limit
 
+    @property
+    def is_compressed(self) -> bool:
+        """Whether the body is compressed in a way that can be decoded."""
+        return self._inflate is not None
+
     def decode(self, data: bytes) -> Iterator[bytes]:
         while data and self.is_readable:
             piece, data = self._next(data)

@@ -3,38 +3,69 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 import socket
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from evopolicygym.gateway.exchange import UpstreamAnswer
 
 if TYPE_CHECKING:
     from aiohttp import web
 
-CONNECTIONS: Final = 256  # at a time; more wait to be accepted
+    Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+
+CONNECTIONS: Final = 256  # at a time, of one gateway; more wait to be accepted
+DESCRIPTOR_SHARE: Final = 4  # one in so many of the process's descriptors: each call needs another one for its server
 CLOSE_S: Final = 5.0
 PAUSE_S: Final = 0.1
+FIRST_CALL_S: Final = 10.0  # from the beginning of a connection to the head of its first call
+
+
+def most_connections() -> int:
+    """Return how many clients a gateway serves at a time: fewer where the process may open few files."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return CONNECTIONS if soft == resource.RLIM_INFINITY else max(1, min(CONNECTIONS, soft // DESCRIPTOR_SHARE))
 
 
 class Acceptor:
-    """Accepts a bounded number of connections at a time."""
+    """Accepts a bounded number of connections at a time, and closes those that make no call: they would keep others
+    out."""
 
-    def __init__(self, server: web.Server, listener: socket.socket) -> None:
-        self._server, self._listener = server, listener
+    def __init__(self, handle: Handler, listener: socket.socket, limit: int, **options: Any) -> None:
+        from aiohttp import web
+
+        self._handle, self._listener, self._limit = handle, listener, limit
+        self._server = web.Server(self._serve, **options)
+        self._unused: set[asyncio.BaseProtocol] = set()
 
     async def accept(self) -> None:
         loop = asyncio.get_running_loop()
         self._listener.setblocking(False)
         while True:
-            while len(self._server.connections) >= CONNECTIONS:
+            while len(self._server.connections) >= self._limit:
                 await asyncio.sleep(PAUSE_S)
             try:
                 connection, _ = await loop.sock_accept(self._listener)
-                await loop.connect_accepted_socket(self._server, connection)
+                await loop.connect_accepted_socket(self._accepted, connection)
             except OSError:  # no descriptor is free, or the client is gone again
                 await asyncio.sleep(PAUSE_S)
+
+    def _accepted(self) -> web.RequestHandler:
+        protocol = self._server()
+        self._unused.add(protocol)
+        asyncio.get_running_loop().call_later(FIRST_CALL_S, self._close_unused, protocol)
+        return protocol
+
+    async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
+        self._unused.discard(request.protocol)
+        return await self._handle(request)
+
+    def _close_unused(self, protocol: web.RequestHandler) -> None:
+        if protocol in self._unused:
+            self._unused.discard(protocol)
+            protocol.force_close()
 
     async def close(self) -> None:
         self._server.pre_shutdown()

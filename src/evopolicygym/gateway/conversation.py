@@ -98,25 +98,45 @@ class ModelConversation:
 
 def read_conversation(exchanges: Iterable[Exchange], submissions: Sequence[SubmissionMark] = ()) -> ModelConversation:
     """Return the conversation that recorded exchanges are."""
-    threads: list[_OpenThread] = []
-    kept, notes = 0, []
+    reader, notes = ConversationReader(), []
     for exchange in exchanges:
-        if not exchange.api.is_conversation:
-            continue
-        request = read_request(exchange)
-        thread = _continued(threads, request)
-        if thread is None:
-            thread = _OpenThread(request)
-            threads.append(thread)
-        kept += thread.add(exchange, request)
-        if kept > MAX_KEPT:
+        reader.add(exchange)
+        if reader.is_full:
             notes.append(f"the conversation is too large; the calls after number {exchange.number} were not read")
             break
-    _set_kinds(threads)
-    done = tuple(thread.thread for thread in threads)
+    done = reader.threads()
     for submission in submissions:
         place_submission(done, submission)
     return ModelConversation(done, tuple(notes))
+
+
+class ConversationReader:
+    """Takes up exchanges one by one, for as long as the conversation is small enough to be kept."""
+
+    def __init__(self) -> None:
+        self._threads: list[_OpenThread] = []
+        self._kept = 0
+
+    @property
+    def is_full(self) -> bool:
+        return self._kept > MAX_KEPT
+
+    def add(self, exchange: Exchange) -> list[ConversationStep]:
+        """Return the steps that an exchange adds to the conversation."""
+        if self.is_full or not exchange.api.is_conversation:
+            return []
+        request = read_request(exchange)
+        thread = _continued(self._threads, request)
+        if thread is None:
+            thread = _OpenThread(request)
+            self._threads.append(thread)
+        before = len(thread.thread.steps)
+        self._kept += thread.add(exchange, request)
+        return thread.thread.steps[before:]
+
+    def threads(self) -> tuple[ConversationThread, ...]:
+        _set_kinds(self._threads)
+        return tuple(thread.thread for thread in self._threads)
 
 
 class _OpenThread:

@@ -40,7 +40,7 @@ LOOKED_UP: Final = _path(rf"/?|/models(?:/(?:{NAME}(?::{NAME})?/){{0,2}}{NAME}(?
 
 @dataclass(frozen=True)
 class Endpoint:
-    """What a call asks for. ``target``: path and query below the base URL, as they are sent."""
+    """Request of a call. ``target``: path and query below the base URL, as they are sent."""
 
     api: ModelApi
     target: str

@@ -35,7 +35,7 @@ CONVERSATIONS: Final = frozenset({
 
 @dataclass(frozen=True)
 class GatewayRequest:
-    """What the agent's client asked for. ``target``: path and query below the base URL. The client's token is in none
+    """Request of the agent's client. ``target``: path and query below the base URL. The client's token is in none
     of the fields. ``body`` is as sent."""
 
     api: ModelApi
@@ -47,7 +47,7 @@ class GatewayRequest:
 
 @dataclass(frozen=True)
 class UpstreamAnswer:
-    """An answer whose body arrives piece by piece, as the server sends it (still compressed if it is)."""
+    """An answer whose body arrives piece by piece, as the server sends it, decompressed if that is possible."""
 
     status: int
     headers: Mapping[str, str]

@@ -34,7 +34,12 @@ def frame(data: bytes) -> bytes:
 
 def read_frames(file: BinaryIO, note: Note) -> Iterator[bytes]:
     """Yield the data of all undamaged frames. ``note`` is told what is damaged."""
-    damages = position = total = 0
+    return (data for data, _ in frames_from(file, note, 0))
+
+
+def frames_from(file: BinaryIO, note: Note, position: int) -> Iterator[tuple[bytes, int]]:
+    """Yield the data of all undamaged frames from a position on, each with the position behind it."""
+    damages = total = 0
     while head := _read_at(file, position, HEAD.size):
         stored = _stored(file, head, position)
         data = None if stored is None else _decompressed(stored)
@@ -43,8 +48,8 @@ def read_frames(file: BinaryIO, note: Note) -> Iterator[bytes]:
             if total > MAX_ALL_DATA:
                 note("the recording is too large; the rest was not read")
                 return
-            yield data
             position += HEAD.size + len(stored)
+            yield data, position
             continue
         following = _find_mark(file, position + 1)
         if following is None:

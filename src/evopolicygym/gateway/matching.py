@@ -41,6 +41,7 @@ PLACEHOLDERS: Final = (
     (re.compile(r"\b(real|user|sys)\s+\d+m[\d.]+s"), r"\1 <duration>"),
 )  # fmt: skip
 MOST_KNOWN: Final = 50_000
+MOST_CHARACTERS: Final = 64 << 20  # of the texts that are known
 SHOWN_LINES: Final = 12
 SHOWN_CHARACTERS: Final = 160
 
@@ -54,6 +55,8 @@ class CallMatcher:
         longest_first = sorted(names, key=len, reverse=True)
         self._roots = re.compile("|".join(map(re.escape, longest_first))) if names else None
         self._known: dict[str, str] = {}  # every call repeats the texts of those before
+        self._characters = 0
+        self.characters_read = 0  # of texts that were not known
 
     def lines(self, exchange: Exchange) -> list[str]:
         """Return what a call asks, one line for each part."""
@@ -71,9 +74,13 @@ class CallMatcher:
 
     def _plain(self, text: str) -> str:
         if text not in self._known:
-            if len(self._known) >= MOST_KNOWN:
+            replaced = self._replaced(text)
+            self.characters_read += len(text)
+            self._characters += len(text) + len(replaced)
+            if len(self._known) >= MOST_KNOWN or self._characters > MOST_CHARACTERS:
                 self._known.clear()
-            self._known[text] = self._replaced(text)
+                self._characters = 0
+            self._known[text] = replaced
         return self._known[text]
 
     def _replaced(self, text: str) -> str:

@@ -55,7 +55,7 @@ class MessagePart:
 
 @dataclass(frozen=True)
 class ModelRequest:
-    """What a call asks for. ``previous``: the answer that it continues, if the server keeps the history."""
+    """Request of a call. ``previous``: the answer that it continues, if the server keeps the history."""
 
     model: str
     parts: tuple[MessagePart, ...]
@@ -69,7 +69,7 @@ class ModelRequest:
 
 @dataclass(frozen=True)
 class ModelAnswer:
-    """What came back. ``error``: the provider's words if it is a failure."""
+    """Answer to a call. ``error``: the provider's words if it is a failure."""
 
     parts: tuple[MessagePart, ...]
     id: str = ""

@@ -19,11 +19,11 @@ from typing import Any, Final
 from evopolicygym.agents import prices
 from evopolicygym.agents.prices import Price
 from evopolicygym.agents.usage import AMOUNTS, Usage, total_usage
+from evopolicygym.gateway.call_limits import CallLimits, CallTotals
 from evopolicygym.gateway.exchange import ModelApi
 
 MAX_FILE_BYTES: Final = 256 << 20
 TOKENS: Final = ("fresh_input", "cache_read", "cache_write", "output")
-OUTSIDE_STATUSES: Final = frozenset({401, 402, 403, 407, 408, 425, 429})
 COMPARED: Final = (*TOKENS, "reasoning")
 log = logging.getLogger(__name__)
 
@@ -31,7 +31,9 @@ log = logging.getLogger(__name__)
 @dataclass(frozen=True)
 class ModelCall:
     """One call, as it is counted. ``status`` 0: there was no answer. ``attempts`` and ``waited_s`` are the gateway's
-    patience; times are in seconds."""
+    patience; times are in seconds. ``is_troubled``: the gateway saw the provider, the network or the account fail; what
+    an agent can provoke, such as a call that it gives up or a request that is refused, is none of these.
+    ``is_given_up``: its client has gone before the answer began."""
 
     number: int
     turn: int
@@ -44,18 +46,14 @@ class ModelCall:
     duration_s: float
     attempts: int = 1
     waited_s: float = 0.0
+    is_troubled: bool = False
+    is_given_up: bool = False
 
     @property
     def is_counted(self) -> bool:
-        """Whether something was asked for beside lists of models, and the provider gave an answer, be it an error."""
-        return self.api != ModelApi.OTHER and self.status > 0
-
-    @property
-    def is_troubled(self) -> bool:
-        """Whether the provider, the network or the account failed. Most other errors are those of the request, which
-        the agent can provoke."""
-        is_refused = self.status in OUTSIDE_STATUSES or self.status >= 500
-        return is_refused or self.status == 0 or not self.is_complete or self.attempts > 1
+        """Whether something was asked for beside lists of models, and the provider gave an answer, be it an error, or
+        may have worked on one that its client did not wait for."""
+        return self.api != ModelApi.OTHER and (self.status > 0 or self.is_given_up)
 
     @property
     def is_unmetered(self) -> bool:
@@ -63,28 +61,19 @@ class ModelCall:
         return is_metered and 0 < self.status < 300 and self.usage is None
 
     @property
-    def tokens(self) -> int:
-        return sum(getattr(self.usage, name) or 0 for name in TOKENS) if self.usage else 0
-
-    @property
-    def dollars(self) -> float:
-        return (self.usage.cost_usd or 0.0) if self.usage else 0.0
-
-
-@dataclass(frozen=True)
-class CallLimits:
-    """Limits of a run that are enforced call by call; None is no limit."""
-
-    tokens: int | None = None
-    dollars: float | None = None
-    requests: int | None = None
+    def totals(self) -> CallTotals:
+        """Usage that counts towards limits; nothing if the call is not counted."""
+        if not self.is_counted:
+            return CallTotals()
+        tokens = sum(getattr(self.usage, name) or 0 for name in TOKENS) if self.usage else 0
+        return CallTotals(tokens, (self.usage.cost_usd or 0.0) if self.usage else 0.0, 1)
 
 
 class ModelMeter:
     """Adds up the calls of a run; from any thread.
 
     Args:
-        limits: Of the run.
+        limits: Of the run. ``hit`` is the one that is used up; ``suite_hit`` one of its suite.
         price_table: The user's prices, which go before those that ship.
         file: Where calls are written; what it has from an earlier process of the run counts.
     """
@@ -94,35 +83,33 @@ class ModelMeter:
         self._lock = threading.Lock()
         self._calls = _read_calls(file) if file else []
         self._under_way = 0
+        self._used = CallTotals()
+        for call in self._calls:
+            self._used = self._used.plus(call.totals)
         self._prices: dict[str, Price | None] = {}
         self.hit: str | None = None
+        self.suite_hit: str | None = None
 
     @property
     def last_number(self) -> int:
         return max((call.number for call in self._calls), default=0)
 
-    def admit(self) -> str | None:
-        """Let a call for an answer begin, which `add` or `withdraw` must end; or return the limit that it would exceed.
-        Calls that are under way count as much as those before them on average."""
+    @property
+    def used(self) -> CallTotals:
+        """Usage of all calls of the run."""
         with self._lock:
-            counted = [call for call in self._calls if call.is_counted]
-            share = 1 + self._under_way / max(1, len(counted))
-            used = {
-                "tokens": sum(call.tokens for call in counted) * share,
-                "dollars": sum(call.dollars for call in counted) * share,
-                "requests": len(counted) + self._under_way,
-            }
-            limits = asdict(self._limits)
-            full = next((name for name in used if limits[name] is not None and used[name] >= limits[name]), None)
+            return self._used
+
+    def admit(self) -> str | None:
+        """Let a call for an answer begin, which `add` or `withdraw` must end; or return the limit that it would
+        exceed."""
+        with self._lock:
+            full = self._limits.first_reached(self._used, self._under_way)
             if full is None:
                 self._under_way += 1
-            elif self._is_used_up(full, counted):
-                self.hit = self.hit or full
+            else:
+                self.hit = self.hit or self._limits.first_reached(self._used)
             return full
-
-    def _is_used_up(self, name: str, counted: list[ModelCall]) -> bool:
-        used = {"tokens": sum(call.tokens for call in counted), "dollars": sum(call.dollars for call in counted)}
-        return bool(used.get(name, len(counted)) >= asdict(self._limits)[name])
 
     def withdraw(self) -> None:
         """End a call that was admitted and did not happen."""
@@ -136,6 +123,7 @@ class ModelMeter:
         with self._lock:
             self._under_way -= was_admitted
             self._calls.append(call)
+            self._used = self._used.plus(call.totals)
             self._write(call)
         return call
 
@@ -188,15 +176,16 @@ class TurnCalls:
     def facts(self, reported: Usage | None) -> dict[str, Any]:
         """Return what the ledger says of the calls of the turn, beside their usage. ``reported``: the client's own
         figures, which are noted where they differ."""
-        seconds = [call.duration_s for call in self.counted]
-        first = [call.first_byte_s for call in self.counted]
+        answered = [call for call in self.counted if call.status]
+        seconds = [call.duration_s for call in answered]
+        first = [call.first_byte_s for call in answered]
         facts: dict[str, Any] = {
             "requests": len(self.counted),
             "failed": sum(call.status >= 400 for call in self.counted) + sum(call.status == 0 for call in self.calls),
             "trouble": sum(call.is_troubled for call in self.calls),
-            "cut": sum(not call.is_complete for call in self.counted),
+            "cut": sum(not call.is_complete for call in answered),
             "unmetered": sum(call.is_unmetered for call in self.calls),
-            "retries": sum(call.attempts - 1 for call in self.calls),
+            "retries": sum(max(0, call.attempts - 1) for call in self.calls),
             "waited_s": round(sum(call.waited_s for call in self.calls), 3),
             "models": dict(self._models()),
         }

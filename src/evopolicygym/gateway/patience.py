@@ -17,7 +17,9 @@ from email.utils import parsedate_to_datetime
 from typing import Final, Protocol
 
 from evopolicygym.gateway import apis
+from evopolicygym.gateway.call_limits import CallAdmission, CallTotals, SuiteLimitReached
 from evopolicygym.gateway.exchange import GatewayRequest, Upstream, UpstreamAnswer
+from evopolicygym.gateway.metering import ModelMeter
 from evopolicygym.gateway.upstream import UntrustedServer, whole
 
 PASSING: Final = frozenset({408, 429, 500, 502, 503, 504, 529})
@@ -37,10 +39,10 @@ class SharedWaits(Protocol):
     @property
     def limits_calls(self) -> bool: ...
 
-    def begin_call(self) -> float:
-        """Announce a call and return 0, or return the seconds after which to ask again."""
+    def begin_call(self, used: CallTotals) -> CallAdmission:
+        """Ask whether a call may begin. ``used``: what the calls of this run have used so far."""
 
-    def end_call(self) -> None: ...
+    def end_call(self, used: CallTotals) -> None: ...
 
     def wait_s(self, seconds: float) -> float:
         """Return the seconds to wait, at least ``seconds``: another run may have to wait longer. Makes this run's wait
@@ -72,6 +74,13 @@ class Patience:
         self._until = 0.0
         self._waiting = 0
         self._waited_s, self._since = 0.0, 0.0
+        self._trouble = ""
+
+    @property
+    def waits_for(self) -> tuple[str, float | None]:
+        """The error that calls wait out now, and when the next one is sent (by time.monotonic); empty if none waits.
+        From any thread."""
+        return (self._trouble or "the provider's rate limit", self._until) if self._waiting else ("", None)
 
     @property
     def waited_s(self) -> float:
@@ -81,29 +90,34 @@ class Patience:
         return min(self._seconds, self._waited_s + (time.monotonic() - since if since else 0.0))
 
     @asynccontextmanager
-    async def place(self) -> AsyncIterator[float]:
-        """Take part in the rate of calls that a suite allows; yield the seconds until it was our turn."""
+    async def place(self, meter: ModelMeter) -> AsyncIterator[float]:
+        """Take part in the rate of calls that a suite allows, and in its limits; yield the seconds until it was our
+        turn. Raise SuiteLimitReached if a limit is used up."""
         if self._group is None or not self._group.limits_calls:
             yield 0.0
             return
         began = time.monotonic()
         with self._counted():
-            while (wait_s := await self._begin_call(self._group)) > 0:
+            while (wait_s := await self._begin_call(self._group, meter)) > 0:
                 await asyncio.sleep(wait_s)
         try:
             yield time.monotonic() - began
         finally:  # without waiting: the call may have been cancelled
-            asyncio.get_running_loop().run_in_executor(None, self._group.end_call)
+            asyncio.get_running_loop().run_in_executor(None, self._group.end_call, meter.used)
 
-    async def _begin_call(self, group: SharedWaits) -> float:
-        """Announce a call; if it is cancelled meanwhile, end it."""
-        asked = asyncio.get_running_loop().run_in_executor(None, group.begin_call)
+    async def _begin_call(self, group: SharedWaits, meter: ModelMeter) -> float:
+        """Announce a call and return 0, or return the seconds after which to ask again. If it is cancelled meanwhile,
+        end it."""
+        asked = asyncio.get_running_loop().run_in_executor(None, lambda: group.begin_call(meter.used))
         try:
-            return await asyncio.shield(asked)
+            admission = await asyncio.shield(asked)
         except asyncio.CancelledError:
-            if await asked == 0:
-                await asyncio.to_thread(group.end_call)
+            if await asked == CallAdmission():
+                await asyncio.to_thread(group.end_call, meter.used)
             raise
+        if admission.limit:
+            raise SuiteLimitReached(admission.limit)
+        return admission.wait_s
 
     async def send(self, upstream: Upstream, request: GatewayRequest) -> PatientAnswer:
         """Return the first answer that is no passing error, or the last error. Raise Outage if there is none."""
@@ -120,12 +134,14 @@ class Patience:
                 raise Outage(error, attempts, waited_s) from error
             except OSError as error:
                 outage = error
+                self._trouble = f"the provider cannot be reached: {error}"
                 wait_s = WAITS_S[min(attempts, len(WAITS_S)) - 1]
             if answer is not None:
                 if answer.status not in PASSING:
                     if answer.status < 400 and self._waiting:
                         self._since = time.monotonic()  # the agent was not kept from its work
                     return PatientAnswer(answer, attempts, waited_s)
+                self._trouble = f"the provider answered with HTTP {answer.status}"
                 answer, body = await _held(answer)
                 wait_s = retry_after(answer.headers.get("retry-after"), wait_s)
                 if apis.is_final(request.api, answer.status, answer.headers, body):

@@ -17,15 +17,19 @@ from evopolicygym.agents.usage import Usage
 from evopolicygym.files import open_file
 from evopolicygym.gateway.chunks import Ranges, from_ranges
 from evopolicygym.gateway.exchange import Exchange, ModelApi
-from evopolicygym.gateway.frames import read_frames
+from evopolicygym.gateway.frames import frames_from, read_frames
 
 FILE: Final = "logs/model/exchanges.bin"
 MAX_FILE: Final = 4 << 30
-MAX_CHUNKS: Final = 5_000_000
+MAX_CHUNKS: Final = 1_000_000
 MAX_CHUNK_BYTES: Final = 512 << 20  # of all chunks, which are kept in memory
 MAX_BODY: Final = 128 << 20
-MAX_BODIES: Final = 8 << 30  # of all bodies together: few chunks can make endless bodies
-MAX_HEADER: Final = 16 << 20
+MAX_BODIES: Final = 2 << 30  # of all bodies together: few chunks can make endless bodies
+CHUNK_COST: Final = 256  # bytes that a chunk counts beside its own: chunks may be empty
+MAX_HTTP_HEADERS: Final = 1 << 20
+MAX_HEADER: Final = 8 << 20
+MAX_ALL_HEADERS: Final = 128 << 20
+MAX_ROOT: Final = 4096
 MAX_EXCHANGES: Final = 200_000
 MAX_NOTES: Final = 50
 
@@ -34,7 +38,7 @@ Count = Annotated[int, msgspec.Meta(ge=0, le=10**15)]
 
 
 class RecordingFacts(msgspec.Struct, tag="recording", tag_field="kind", frozen=True):
-    """What a recording says of its run. ``root``: the folder where it was played, which its texts may name."""
+    """Description of the recorded run. ``root``: the folder where it was played, which its texts may name."""
 
     root: str = ""
     version: str = ""
@@ -81,7 +85,8 @@ class ModelRecording:
         self.facts = RecordingFacts()
         self.notes: list[str] = []
         self.chunks: dict[int, bytes] = {}
-        self._chunk_bytes = 0
+        self._chunk_bytes = self._header_bytes = self._joined_bytes = 0
+        self._position = self._added = 0
 
     @property
     def exists(self) -> bool:
@@ -92,18 +97,36 @@ class ModelRecording:
             return False
 
     def __iter__(self) -> Iterator[Exchange]:
-        self.notes, self.chunks, self._chunk_bytes = [], {}, 0
-        left, last = MAX_BODIES, 0
+        return (exchange for _, exchange in self.entries())
+
+    def entries(self) -> Iterator[tuple[StoredExchange, Exchange]]:
+        """Yield exchanges with what they are made of, from which `exchange` makes them again."""
+        self.notes, self.chunks = [], {}
+        self._chunk_bytes = self._header_bytes = self._joined_bytes = 0
+        last = 0
         for count, stored in enumerate(self.stored()):
-            exchange = self._exchange(stored)
-            left -= len(exchange.request_body) + len(exchange.response_body)
-            if count >= MAX_EXCHANGES or left < 0:
+            exchange = self.exchange(stored)
+            if count >= MAX_EXCHANGES or self._joined_bytes > MAX_BODIES:
                 self._note("the recording is too large; the rest was not read")
                 return
             if exchange.number > last + 1:
                 self._note(f"calls {last + 1} to {exchange.number - 1} are not recorded")
             last = max(last, exchange.number)
-            yield exchange
+            yield stored, exchange
+
+    def added(self) -> Iterator[Exchange]:
+        """Yield the exchanges since the last call of this method, of a recording that may be growing. An incomplete
+        one at the end is left for the next call. Not to be mixed with iterating."""
+        try:
+            with open_file(self._folder, FILE, MAX_FILE) as file:
+                for data, position in frames_from(file, lambda _: None, self._position):
+                    self._position = position
+                    stored = self._read(data)
+                    if stored and self._added < MAX_EXCHANGES and self._joined_bytes <= MAX_BODIES:
+                        self._added += 1
+                        yield self.exchange(stored)
+        except OSError:  # not there yet, or no plain file
+            return
 
     def stored(self) -> Iterator[StoredExchange]:
         """Yield exchanges as they are stored, after their new chunks were taken up."""
@@ -117,10 +140,13 @@ class ModelRecording:
 
     def _read(self, data: bytes) -> StoredExchange | None:
         end = data.find(b"\n", 0, MAX_HEADER)
+        self._header_bytes += max(end, 0)
         try:
+            if self._header_bytes > MAX_ALL_HEADERS:
+                raise ValueError("the recording is too large")
             head: Stored = DECODER.decode(data[: max(end, 0)])
             if isinstance(head, RecordingFacts):
-                self.facts = head
+                self.facts = head if len(head.root) <= MAX_ROOT else RecordingFacts(version=head.version)
                 return None
             self._take_chunks(head, memoryview(data)[end + 1 :])
         except (ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors
@@ -139,7 +165,7 @@ class ModelRecording:
             self.chunks[number] = bytes(data[start : start + size])
             start += size
 
-    def _exchange(self, stored: StoredExchange) -> Exchange:
+    def exchange(self, stored: StoredExchange) -> Exchange:
         parts = {
             name: self._joined(stored, name)
             for name in ("request_headers", "request_body", "response_headers", "response_body")
@@ -168,16 +194,18 @@ class ModelRecording:
     def _joined(self, stored: StoredExchange, name: str) -> bytes:
         """Return a part of an exchange; empty, with a note, if some of it is lost."""
         chunks: list[bytes] = []
-        left = MAX_BODY
+        left = size = MAX_HTTP_HEADERS if name.endswith("headers") else MAX_BODY
         try:
-            for number in from_ranges(getattr(stored, name), MAX_CHUNKS):
+            for number in from_ranges(getattr(stored, name), size // CHUNK_COST):
                 chunks.append(self.chunks[number])
-                left -= len(chunks[-1])
+                left -= len(chunks[-1]) + CHUNK_COST
                 if left < 0:
                     raise ValueError
         except (KeyError, ValueError):
+            self._joined_bytes += size - left
             self._note(f"call {stored.number}: its {name.replace('_', ' ')} is lost")
             return b""
+        self._joined_bytes += size - left
         return b"".join(chunks)
 
     def _headers(self, stored: StoredExchange, data: bytes) -> Mapping[str, str]:

@@ -1,13 +1,14 @@
 """Removes keys and credentials from exchanges before they are recorded.
 
 Known secrets are replaced by their names wherever they stand, also in the forms in which they travel (base64 of basic
-authentication, percent-encoded, escaped in JSON). Headers and query parameters that carry credentials lose their values
-whatever these are.
+authentication, hexadecimal, percent-encoded, escaped in JSON or HTML) and in the pieces of a stream. Headers and query
+parameters that carry credentials lose their values whatever these are.
 """
 
 from __future__ import annotations
 
 import base64
+import html
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -16,6 +17,7 @@ from typing import Final
 from urllib.parse import quote, quote_plus
 
 from evopolicygym.gateway.exchange import Exchange
+from evopolicygym.gateway.rewriting import rewrite_answer
 
 SHORTEST_SECRET: Final = 8  # shorter values are placeholders for servers without keys, and would match everywhere
 REMOVED: Final = "[redacted]"
@@ -35,6 +37,7 @@ class ExchangeRedactor:
     """Replaces secrets in exchanges. ``secrets``: values by the name that stands in their place."""
 
     def __init__(self, secrets: Mapping[str, str]) -> None:
+        self._names = {value: f"[{name}]" for name, value in secrets.items() if len(value) >= SHORTEST_SECRET}
         forms = {
             form: f"[{name}]".encode()
             for name, value in secrets.items()
@@ -45,7 +48,8 @@ class ExchangeRedactor:
 
     def exchange(self, exchange: Exchange) -> Exchange:
         """Return the exchange as it may be written to disk."""
-        answer = self.data(exchange.response_body)
+        # A streamed answer may have a secret in pieces, one in each event: it would be whole where they are joined.
+        answer = self.data(rewrite_answer(exchange.api, exchange.response_body, self._names))
         if exchange.status in REFUSALS:
             answer = KEY_SHOWN.sub(REMOVED.encode(), answer)
         return replace(
@@ -75,10 +79,16 @@ class ExchangeRedactor:
 
 def secret_forms(value: str) -> Iterator[bytes]:
     """Yield how a secret is written in bodies, headers and URLs."""
-    for text in {value, quote(value, safe=""), quote_plus(value), json.dumps(value)[1:-1]}:
-        yield text.encode(errors="surrogateescape")
     plain = value.encode(errors="surrogateescape")
+    quoted = quote(value, safe="", errors="surrogateescape")
+    escaped = json.dumps(value)[1:-1]
+    texts = {value, quoted, quote_plus(value, errors="surrogateescape"), quote(quoted, safe=""), escaped}
+    texts |= {escaped.replace("/", r"\/"), plain.hex(), plain.hex().upper(), html.escape(value)}
+    texts |= {"".join(f"\\u{ord(character):04x}" for character in value), "".join(f"%{byte:02X}" for byte in plain)}
+    for text in texts | {re.sub("%..", lambda match: match[0].lower(), text) for text in texts if "%" in text}:
+        yield text.encode(errors="surrogateescape")
     for prefix in (b"", b"x", b"xx"):  # behind a user name, base64 depends on the length of what stands before
         begin = -(-4 * len(prefix) // 3)
-        coded = base64.b64encode(prefix + plain).rstrip(b"=")
-        yield coded[begin : len(coded) - 1]
+        for code in (base64.b64encode, base64.urlsafe_b64encode):
+            coded = code(prefix + plain).rstrip(b"=")
+            yield coded[begin : len(coded) - 1]

@@ -8,9 +8,11 @@ recorded ends the replay, with a diff.
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -18,13 +20,21 @@ from evopolicygym.errors import UserError
 from evopolicygym.gateway import apis
 from evopolicygym.gateway.bodies import decoded
 from evopolicygym.gateway.exchange import Exchange, GatewayRequest, ModelApi, UpstreamAnswer
+from evopolicygym.gateway.masking import NOT_IN_HEADERS
 from evopolicygym.gateway.matching import CallMatcher, common_lines, difference, digest
-from evopolicygym.gateway.recording import ModelRecording
+from evopolicygym.gateway.recording import ModelRecording, StoredExchange
 from evopolicygym.gateway.redaction import ExchangeRedactor
 from evopolicygym.gateway.rewriting import rewrite_answer
+from evopolicygym.gateway.upstream import passed_on
 
 NOT_REPLAYED: Final = frozenset({"content-encoding", "content-length", "transfer-encoding", "connection", "keep-alive"})
 PIECES: Final = 16  # in which a streamed answer arrives over its recorded time
+FIRST_STATUS, LAST_STATUS = 200, 599
+LONGEST_WAIT_S: Final = 1800.0  # a server that is silent for longer is given up
+MAX_CHARACTERS: Final = 256 << 20  # of different texts in calls, which take a second per 10 MB
+MAX_HEADERS: Final = 256
+MAX_HEADER: Final = 1 << 13  # characters of one header
+HEADER_NAME: Final = re.compile(r"[\w-]{1,200}", re.ASCII)
 REFUSED: Final = 400  # a status that no client tries again
 
 
@@ -75,30 +85,43 @@ class ReplayUpstream:
         self._lock = threading.Lock()
         self.divergence: ReplayDiverged | None = None
         self.answered = 0
-        recording = ModelRecording(recorded)
-        self._exchanges: list[Exchange | None] = [replace(call, request_headers={}) for call in recording]
-        self._matcher = CallMatcher([recording.facts.root, str(root.resolve())])
-        self._names = {recording.facts.root: str(root.resolve())}
-        self._places: dict[bytes, list[int]] = {}
-        self._last_answers: dict[bytes, Exchange] = {}
-        for place, call in enumerate(self._exchanges):
-            if call is not None:
-                self._places.setdefault(self._digest(call), []).append(place)
-        self.total = sum(call is not None and call.api.is_conversation for call in self._exchanges)
+        self._recording = ModelRecording(recorded)
+        # Bodies are made when they are needed: those of all calls together may be far larger than what they share.
+        self._unused: dict[int, StoredExchange] = {}
+        self._places: dict[bytes, deque[int]] = {}
+        self._last_answers: dict[bytes, StoredExchange] = {}
+        self._matcher, self.total = CallMatcher([]), 0
+        self._load(str(root.resolve()))
         if not self.total:
-            raise nothing_recorded(recorded, recording.notes)
+            raise nothing_recorded(recorded, self._recording.notes)
+
+    def _load(self, root: str) -> None:
+        """Read what the recorded calls asked."""
+        self._names: dict[str, str] = {}
+        for place, (stored, call) in enumerate(self._recording.entries()):
+            if place == 0:
+                recorded_root = self._recording.facts.root
+                self._matcher = CallMatcher([recorded_root, root])
+                self._names = {recorded_root: root} if recorded_root.count("/") > 1 else {}
+            self._unused[place] = stored
+            self._places.setdefault(self._digest(call), deque()).append(place)
+            self.total += call.api.is_conversation
+            if self._matcher.characters_read > MAX_CHARACTERS:
+                raise UserError(f"the recording of {self._recorded} is too large to be replayed", "Replay another run.")
 
     async def send(self, request: GatewayRequest) -> UpstreamAnswer:
         call = self._as_exchange(request)
         with self._lock:
-            answer = self._take(call)
-        if answer is None:
+            stored = self._take(call)
+        if stored is None:
             return self._refusal(request.api)
+        answer = self._recording.exchange(stored)
         await self._wait(max(0.0, answer.first_byte_s - answer.waited_s))
         if answer.status == 0:
             raise ConnectionResetError("the recorded call got no answer")
-        headers = {name: value for name, value in answer.response_headers.items() if name.lower() not in NOT_REPLAYED}
-        return UpstreamAnswer(answer.status, headers, self._body(answer))
+        if not FIRST_STATUS <= answer.status <= LAST_STATUS:
+            return self._refusal(request.api)
+        return UpstreamAnswer(answer.status, _answered_headers(answer.response_headers), self._body(answer))
 
     async def close(self) -> None:
         pass
@@ -117,15 +140,12 @@ class ReplayUpstream:
             )
         )  # fmt: skip
 
-    def _take(self, call: Exchange) -> Exchange | None:
+    def _take(self, call: Exchange) -> StoredExchange | None:
         """Return the recorded answer to a call, and use it up; None if the replay has diverged."""
         key = self._digest(call)
         places = self._places.get(key)
         if places and self.divergence is None:
-            answer = self._exchanges[places[0]]
-            self._exchanges[places.pop(0)] = None
-            assert answer is not None
-            self._last_answers[key] = answer
+            answer = self._last_answers[key] = self._unused.pop(places.popleft())
             self.answered += call.api.is_conversation
             return answer
         if not call.api.is_conversation:  # lists of models and counts of tokens may be asked for at any time
@@ -137,22 +157,30 @@ class ReplayUpstream:
 
     def _diverged(self, call: Exchange, is_repeated: bool) -> ReplayDiverged:
         asked = self._matcher.lines(call)
-        unused = [one for one in self._exchanges if one is not None and one.api is call.api]
-        compared = [(self._matcher.lines(one), one.number) for one in unused]
+        nearest = None if is_repeated else self._nearest(call.api, asked)
         if is_repeated:
             reason, diff = "this client repeats a call more often than the recorded one", list[str]()
-        elif not compared:
+        elif nearest is None:
             reason, diff = "this client makes more calls than the recorded one", asked[-1:]
         else:
-            lines, number = max(compared, key=lambda pair: (common_lines(pair[0], asked), -pair[1]))
-            reason, diff = f"this client asks something else than recorded call {number}", difference(lines, asked)
+            reason = f"this client asks something else than recorded call {nearest.number}"
+            diff = difference(self._matcher.lines(self._recording.exchange(nearest)), asked)
         return ReplayDiverged(self._recorded, self.answered, self.total, reason, diff)
+
+    def _nearest(self, api: ModelApi, asked: list[str]) -> StoredExchange | None:
+        """Return the recorded call that has the most lines in common with what was asked, of those that are unused."""
+        unused = [stored for stored in self._unused.values() if stored.api == api]
+
+        def likeness(stored: StoredExchange) -> tuple[int, int]:
+            return common_lines(self._matcher.lines(self._recording.exchange(stored)), asked), -stored.number
+
+        return max(unused, key=likeness, default=None)
 
     def _refusal(self, api: ModelApi) -> UpstreamAnswer:
         if not api.is_conversation:
             error = apis.error(api, 404, "EvoPolicyGym: this call is not in the recording")
         else:
-            error = apis.error(api, REFUSED, f"EvoPolicyGym: {self.divergence}")
+            error = apis.error(api, REFUSED, f"EvoPolicyGym: {self.divergence or 'the recorded answer is none'}")
         return UpstreamAnswer(error.status, {"content-type": "application/json"}, _whole(error.body))
 
     async def _body(self, answer: Exchange) -> AsyncIterator[bytes]:
@@ -169,10 +197,20 @@ class ReplayUpstream:
 
     async def _wait(self, seconds: float) -> None:
         if seconds / self._speed > 0:
-            await asyncio.sleep(seconds / self._speed)
+            await asyncio.sleep(min(seconds / self._speed, LONGEST_WAIT_S))
 
     def _digest(self, call: Exchange) -> bytes:
         return digest([call.api, *self._matcher.lines(call)])
+
+
+def _answered_headers(recorded: Mapping[str, str]) -> dict[str, str]:
+    """Return recorded headers that may be sent: whoever made the recording could have written anything."""
+    sent = {
+        name: NOT_IN_HEADERS.sub("?", value)[:MAX_HEADER]
+        for name, value in islice(recorded.items(), MAX_HEADERS)
+        if HEADER_NAME.fullmatch(name)
+    }
+    return {name: value for name, value in passed_on(sent).items() if name not in NOT_REPLAYED}
 
 
 async def _whole(body: bytes) -> AsyncIterator[bytes]:

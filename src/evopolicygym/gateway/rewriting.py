@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 from evopolicygym.gateway.exchange import ModelApi
 from evopolicygym.gateway.streams import joined_answer, parse_json, table, tables
+
+MAX_ADDED: Final = 16 << 20  # bytes that names may add to an answer: whoever made the recording chose the old ones
 
 Replace = Callable[[str], str]
 
@@ -24,6 +26,8 @@ def rewrite_answer(api: ModelApi, body: bytes, names: Mapping[str, str]) -> byte
     except (ValueError, RecursionError):
         return body
     if not any(old in whole or old.encode() in body for old in used):
+        return body
+    if sum(whole.count(old) * len(new) for old, new in used.items()) > MAX_ADDED:
         return body
 
     def replaced(text: str) -> str:

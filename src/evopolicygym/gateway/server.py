@@ -24,7 +24,8 @@ from evopolicygym.gateway import apis
 from evopolicygym.gateway.apis import ErrorAnswer
 from evopolicygym.gateway.bodies import BodyShare, ByteBudget
 from evopolicygym.gateway.call import CallUnderWay
-from evopolicygym.gateway.connections import Acceptor, AnsweredClient
+from evopolicygym.gateway.call_limits import SuiteLimitReached
+from evopolicygym.gateway.connections import Acceptor, AnsweredClient, most_connections
 from evopolicygym.gateway.endpoints import find_endpoint
 from evopolicygym.gateway.exchange import ExchangeSink, GatewayRequest, ModelApi, Upstream, UpstreamAnswer
 from evopolicygym.gateway.metering import ModelCall, ModelMeter
@@ -39,6 +40,7 @@ CALLS: Final = 128  # under way at a time; more wait for their turn
 HEAD_BYTES: Final = 1 << 15
 MAX_BODY: Final = 64 << 20
 MAX_BODIES: Final = 256 << 20  # bytes of all calls that are under way
+BODY_SILENCE_S: Final = 60.0  # in the middle of a call's body
 MAX_UNRECORDED: Final = 512 << 20  # bytes of ended calls that wait for the recorder
 REST_S: Final = 120.0  # for the rest of an answer whose client has gone; its usage comes last
 REST_BYTES: Final = 16 << 20
@@ -47,6 +49,8 @@ KEEP_ALIVE_S: Final = 75.0
 NOT_UNDERSTOOD: Final = (400, 422)  # by servers that do not know `stream_options`
 REPLACED: Final = frozenset({"host", "content-length", "expect", "accept-encoding"})
 log = logging.getLogger(__name__)
+NO_LOG: Final = logging.getLogger(f"{__name__}.protocol")  # an agent could fill the judge's output with broken requests
+NO_LOG.disabled = True
 
 MakeUpstream = Callable[[ModelServer], Upstream]
 
@@ -81,7 +85,7 @@ class Gateway:
         self.meter, self.patience = meter, patience or Patience()
         self._sink = sink
         self._recorder = ThreadPoolExecutor(1, "model-recorder")
-        self._turn = 0
+        self._turn, self._is_turn_ending = 0, False
         self._number = meter.last_number
         self._bytes = 0
         self._bodies, self._unrecorded = ByteBudget(MAX_BODIES), ByteBudget(MAX_UNRECORDED)
@@ -105,7 +109,11 @@ class Gateway:
         return self._bytes + int(self.patience.waited_s)
 
     def begin_turn(self, number: int) -> None:
-        self._turn = number
+        self._turn, self._is_turn_ending = number, False
+
+    def end_turn(self) -> None:
+        """Take note that the judge ends the turn: calls that end from now on are not given up by the agent."""
+        self._is_turn_ending = True
 
     def close(self) -> None:
         """End all calls, and wait until they are recorded. May be called twice."""
@@ -129,16 +137,17 @@ class Gateway:
             self._loop.close()
 
     async def _serve(self, servers: list[ModelServer], started: Future[None]) -> None:
-        from aiohttp import web
-
-        self._calls = asyncio.Semaphore(CALLS)
+        most = most_connections()
+        limit = max(1, most // len(servers))
+        self._calls = asyncio.Semaphore(min(CALLS, most))
         upstreams = [self._make_upstream(server) for server in servers]
         routes = [_Route(server, upstream) for server, upstream in zip(servers, upstreams, strict=True)]
         acceptors = [
-            Acceptor(web.Server(
-                partial(self._handle, route), handler_cancellation=True, access_log=None, auto_decompress=False,
-                max_line_size=HEAD_BYTES, max_field_size=HEAD_BYTES, keepalive_timeout=KEEP_ALIVE_S,
-            ), listener)
+            Acceptor(
+                partial(self._handle, route), listener, limit,
+                handler_cancellation=True, access_log=None, auto_decompress=False,
+                max_line_size=HEAD_BYTES, max_field_size=HEAD_BYTES, keepalive_timeout=KEEP_ALIVE_S, logger=NO_LOG,
+            )
             for route, listener in zip(routes, self._listeners, strict=True)
         ]  # fmt: skip
         tasks = [asyncio.create_task(acceptor.accept()) for acceptor in acceptors]
@@ -196,7 +205,7 @@ class Gateway:
         endpoint = find_endpoint(request.method, below) if is_below else None
         api = endpoint.api if endpoint else None
         tokens, headers, target = apis.take_token(passed_on(_flat(request)), endpoint.target if endpoint else below)
-        if route.server.key is not None and not any(hmac.compare_digest(token, self.token) for token in tokens):
+        if route.server.key is not None and not any(self._is_token(token) for token in tokens):
             _refuse(api, 401, "the key of this call is not the one that this run's agent was given")
         if api is None:
             path = raw.partition("?")[0][:200]
@@ -207,19 +216,31 @@ class Gateway:
         kept["accept-encoding"] = "identity"  # in a compressed answer no secret would be seen
         return GatewayRequest(api, request.method, target, kept, body)
 
+    def _is_token(self, text: str) -> bool:
+        return hmac.compare_digest(text.encode(errors="surrogateescape"), self.token.encode())
+
     async def _carry(self, route: _Route, client: AnsweredClient, call: GatewayRequest) -> web.StreamResponse:
         async with self._calls:
             is_admitted = call.method == "POST"
             if is_admitted and (limit := self.meter.admit()):
-                reason = f"the run's limit of {limit} is used up"
-                raise _Refused(apis.quota_error(call.api, reason))
-            self._number += 1
-            under_way = CallUnderWay(self._number, self._turn, call, is_admitted)
+                raise _Refused(apis.quota_error(call.api, f"the run's limit of {limit} is used up"))
+            under_way = CallUnderWay(0, self._turn, call, is_admitted)
             try:
-                async with self.patience.place() as under_way.waited_s:
+                async with self.patience.place(self.meter) as under_way.waited_s:
+                    self._number += 1
+                    under_way.number = self._number
                     return await self._answer(route, client, under_way)
+            except asyncio.CancelledError:
+                under_way.give_up(self._is_turn_ending)
+                raise
+            except SuiteLimitReached as reached:
+                self.meter.suite_hit = reached.limit
+                raise _Refused(apis.quota_error(call.api, f"the suite's limit of {reached.limit} is used up")) from None
             finally:
-                self._keep(under_way)
+                if under_way.number:
+                    self._keep(under_way)
+                elif is_admitted:
+                    self.meter.withdraw()
 
     async def _answer(self, route: _Route, client: AnsweredClient, call: CallUnderWay) -> web.StreamResponse:
         question = await self._question(call.request)
@@ -231,6 +252,7 @@ class Gateway:
                 if patient.answer.status < 300 and len(route.without_usage) < MODELS:
                     route.without_usage.add(question.model)
         except Outage as outage:
+            call.is_troubled = True
             call.attempts, call.waited_s = call.attempts + outage.attempts, call.waited_s + outage.waited_s
             _refuse(call.request.api, 502, f"the model's server cannot be reached: {outage}")
         call.begin(patient.answer)
@@ -247,6 +269,7 @@ class Gateway:
     async def _send(self, route: _Route, call: CallUnderWay, request: GatewayRequest) -> PatientAnswer:
         call.request = request
         patient = await self.patience.send(route.upstream, request)
+        call.is_troubled = call.is_troubled or patient.attempts > 1
         call.attempts, call.waited_s = call.attempts + patient.attempts, call.waited_s + patient.waited_s
         return patient
 
@@ -254,12 +277,14 @@ class Gateway:
         self, client: AnsweredClient, answer: UpstreamAnswer, call: CallUnderWay, hides_usage: bool
     ) -> web.StreamResponse:
         remover = UsageRemover() if hides_usage and call.is_stream else None
-        response = await client.begin(answer)
+        response = await client.begin(_of_any_length(answer) if remover else answer)
         rest = 0
         try:
             async for data in answer.body:
                 self._bytes += len(data)
                 call.feed(data)
+                if call.is_whole:
+                    self._finish(call)
                 await client.write(remover.feed(data) if remover else data)
                 rest += len(data) if client.is_gone else 0
                 if rest > REST_BYTES:
@@ -267,15 +292,20 @@ class Gateway:
             await client.write(remover.rest() if remover else b"")
         except OSError as error:
             log.info("an answer of the model was cut: %s", error)
+            call.is_troubled = call.is_troubled or not client.is_gone
             client.cut()
             return response
         finally:
             if isinstance(answer.body, AsyncGenerator):
                 await answer.body.aclose()
-        call.is_complete = True
-        self._count(call)  # before the client knows that this answer is over, and makes its next call
+        self._finish(call)
         await client.end()
         return response
+
+    def _finish(self, call: CallUnderWay) -> None:
+        """Count a call before its client knows that the answer is over, and makes its next call."""
+        call.is_complete = True
+        self._count(call)
 
     def _count(self, call: CallUnderWay) -> ModelCall:
         if call.counted is None:
@@ -331,6 +361,11 @@ def _http_upstreams(servers: Sequence[ModelServer]) -> MakeUpstream:
     return lambda server: HttpUpstream(server, contexts[id(server)])
 
 
+def _of_any_length(answer: UpstreamAnswer) -> UpstreamAnswer:
+    headers = {name: value for name, value in answer.headers.items() if name != "content-length"}
+    return replace(answer, headers=headers)
+
+
 def _flat(request: web.BaseRequest) -> dict[str, str]:
     headers: dict[str, str] = {}
     for name, value in request.headers.items():
@@ -340,13 +375,21 @@ def _flat(request: web.BaseRequest) -> dict[str, str]:
 
 async def _body(request: web.BaseRequest, api: ModelApi, share: BodyShare) -> bytes:
     body = bytearray()
-    async for data in request.content.iter_any():
+    while data := await _piece(request, api):
         body += data
         if len(body) > MAX_BODY:
             _refuse(api, 413, f"the call has more than {MAX_BODY >> 20} MiB")
         if not share.take(len(data)):
             _refuse(api, 503, f"the calls that are under way have more than {MAX_BODIES >> 20} MiB")
     return bytes(body)
+
+
+async def _piece(request: web.BaseRequest, api: ModelApi) -> bytes:
+    try:
+        async with asyncio.timeout(BODY_SILENCE_S):
+            return await request.content.readany()
+    except TimeoutError:
+        _refuse(api, 408, f"the rest of the call did not arrive for {BODY_SILENCE_S:g} s")
 
 
 def _error_response(answer: ErrorAnswer) -> web.Response:

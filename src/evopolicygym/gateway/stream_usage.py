@@ -69,7 +69,7 @@ def _plain(body: bytes, encoding: str) -> bytes:
 def _fields(body: bytes) -> dict[str, msgspec.Raw]:
     try:
         fields = DECODER.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         fields = _loose_fields(body)
     for name in fields:
         if name not in FIELDS and name.casefold() in FIELDS:  # some servers do not mind the case

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ssl
+import sys
 import urllib.request
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +14,7 @@ from urllib.parse import urlsplit
 
 from evopolicygym.errors import UserError
 from evopolicygym.gateway import apis
-from evopolicygym.gateway.bodies import decoded
+from evopolicygym.gateway.bodies import BodyDecoder, decoded
 from evopolicygym.gateway.exchange import GatewayRequest, UpstreamAnswer
 from evopolicygym.gateway.masking import SecretMask
 
@@ -24,10 +25,12 @@ CONNECT_S: Final = 30.0
 SILENCE_S: Final = 1800.0  # without a byte from the server; models think for many minutes before they answer
 MAX_HEAD_BYTES: Final = 1 << 16
 MAX_ERROR_BYTES: Final = 1 << 20
+LOST_WITH_COMPRESSION: Final = ("content-encoding", "content-length")
 NOT_PASSED: Final = frozenset({
     "connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te", "trailer",
     "transfer-encoding", "upgrade", "cookie", "set-cookie",
-    # Some servers take the method or the path from these, and not what was checked.
+    # Some servers take the method, the path or the host from these, and not what was checked.
+    "forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-forwarded-prefix", "x-host",
     "x-http-method-override", "x-http-method", "x-method-override", "x-original-url", "x-rewrite-url",
 })  # fmt: skip
 
@@ -119,9 +122,13 @@ class HttpUpstream:
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
             raise ConnectionError(f"{type(error).__name__}: {self.without_key(str(error))}") from error
         answered = passed_on({name: self._mask.header(value) for name, value in response.headers.items()})
-        if response.status < 400:
-            return UpstreamAnswer(response.status, answered, self._mask.stream(_body(response)))
-        return await self._error(response, answered)
+        if response.status >= 400:
+            return await self._error(response, answered)
+        decoder, body = BodyDecoder(answered.get("content-encoding", ""), sys.maxsize), _body(response)
+        if decoder.is_compressed:
+            body = _decompressed(body, decoder)
+            answered = {name: value for name, value in answered.items() if name not in LOST_WITH_COMPRESSION}
+        return UpstreamAnswer(response.status, answered, self._mask.stream(body))
 
     async def _error(self, response: aiohttp.ClientResponse, headers: dict[str, str]) -> UpstreamAnswer:
         """Return an error whole and without the key, which some servers quote."""
@@ -160,6 +167,20 @@ async def _body(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
         raise ConnectionError(f"{type(error).__name__}: {error}") from error
     finally:
         response.close() if not response.content.is_eof() else response.release()
+
+
+async def _decompressed(body: AsyncIterator[bytes], decoder: BodyDecoder) -> AsyncIterator[bytes]:
+    """Yield the body as it was before a server compressed it unasked: its client may not understand that, and secrets
+    would pass unseen."""
+    try:
+        async for data in body:
+            for piece in decoder.decode(data):
+                yield piece
+            if not decoder.is_readable:
+                raise ConnectionError("its compressed answer is damaged")
+    finally:
+        if isinstance(body, AsyncGenerator):
+            await body.aclose()
 
 
 def passed_on(headers: Mapping[str, str]) -> dict[str, str]:
