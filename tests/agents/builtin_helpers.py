@@ -19,6 +19,7 @@ def start_builtin(
 ) -> subprocess.Popen[str]:
     variables_of_run = {"EVOPOLICYGYM_API": server.api, "EVOPOLICYGYM_WORKSPACE": str(server.workspace)}
     environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(AGENTS), "EVOPOLICYGYM_SEED": str(seed)}
+    environment["OPENBLAS_NUM_THREADS"] = "1"  # as the client files of learners have it
     return subprocess.Popen(
         [sys.executable, "-m", f"builtin.{name}", *options],
         cwd=server.workspace,

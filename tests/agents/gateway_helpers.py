@@ -11,8 +11,9 @@ from contextlib import contextmanager, suppress
 from http.client import HTTPConnection, HTTPResponse
 from typing import Any
 
+from evopolicygym.gateway.call_limits import CallLimits
 from evopolicygym.gateway.exchange import Exchange
-from evopolicygym.gateway.metering import CallLimits, ModelCall, ModelMeter
+from evopolicygym.gateway.metering import ModelCall, ModelMeter
 from evopolicygym.gateway.patience import Patience, SharedWaits
 from evopolicygym.gateway.server import Gateway
 from evopolicygym.gateway.upstream import ModelServer

@@ -26,6 +26,7 @@ MODELS = {
     "openhands": "openai/scripted",
     "mini-swe-agent": "openai/scripted",
     "model": "openai/scripted",
+    "best-of-n": "openai/scripted",
 }
 
 
@@ -78,7 +79,7 @@ class RealClientRun:
     def __init__(self, name: str, model: ScriptedModel) -> None:
         base = model.url if name in ("claude", "gemini") else f"{model.url}/v1"
         self.options = ("--agent", name, "--model", MODELS.get(name, "scripted"), "--model-url", base)
-        self.client: Installed | None = None if name == "model" else installed(name)
+        self.client: Installed | None = None if name in ("model", "best-of-n") else installed(name)
         self.environment = {"OPENAI_API_KEY": KEY}
         if self.client:
             path = f"{self.client.path}:{os.path.dirname(sys.executable)}"

@@ -6,7 +6,8 @@
 
 Faults: ``401``, ``429``, ``500``, ``503``, ``529`` (error replies, for ever; ``429:7`` asks to retry after seven
 seconds), ``cut`` (half an answer, then the connection closes),
-``hang`` (silence until the server closes).
+``hang`` (silence until the server closes), ``die`` (the connection closes without an answer), ``malformed`` (an answer
+that is no JSON), ``gzip`` (a good answer, compressed although nobody asked for it).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import gzip
 import json
 import threading
+import zlib
 from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -87,7 +89,11 @@ class _Handler(BaseHTTPRequestHandler):
                            "tools": sorted(tools), "asked": json.dumps(body), "said": words})  # fmt: skip
         if model.fault == "hang":
             model.closing.wait()
-        elif model.fault and model.fault != "cut":
+        elif model.fault == "die":
+            self.close_connection = True
+        elif model.fault == "malformed":
+            self._reply_data(200, b"<html>a page of some proxy</html>")
+        elif model.fault and model.fault[0].isdigit():
             self._fail(*map(int, model.fault.split(":")))
         else:
             self._send(wire, body, said, cut=model.fault == "cut")
@@ -100,15 +106,20 @@ class _Handler(BaseHTTPRequestHandler):
         return self._stream(events[: len(events) // 2] if cut else events, isinstance(wire, Responses), cut)
 
     def _stream(self, events: list[Event], numbered: bool, cut: bool) -> None:
+        compressor = zlib.compressobj(wbits=31) if self.server.model.fault == "gzip" else None
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
         self.send_header("Transfer-Encoding", "chunked")
+        if compressor:
+            self.send_header("Content-Encoding", "gzip")
         self.end_headers()
         for number, (kind, data) in enumerate(events):
             text = (
                 data if isinstance(data, str) else json.dumps(data | ({"sequence_number": number} if numbered else {}))
             )
             chunk = f"{f'event: {kind}' + chr(10) if kind else ''}data: {text}\n\n".encode()
+            if compressor:
+                chunk = compressor.compress(chunk) + compressor.flush(zlib.Z_SYNC_FLUSH)
             self.wfile.write(b"%x\r\n%s\r\n" % (len(chunk), chunk))
         if cut:
             self.close_connection = True
@@ -121,10 +132,18 @@ class _Handler(BaseHTTPRequestHandler):
         self._reply(status, {"type": "error", "error": error}, headers=headers)
 
     def _reply(self, status: int, value: Any, cut: bool = False, headers: Mapping[str, str] | None = None) -> None:
-        data = json.dumps(value).encode()
+        self._reply_data(status, json.dumps(value).encode(), cut, headers)
+
+    def _reply_data(
+        self, status: int, data: bytes, cut: bool = False, headers: Mapping[str, str] | None = None
+    ) -> None:
+        is_compressed = self.server.model.fault == "gzip"
+        data = gzip.compress(data) if is_compressed else data
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(data)))
+        if is_compressed:
+            self.send_header("Content-Encoding", "gzip")
         for name, text in (headers or {}).items():
             self.send_header(name, text)
         self.end_headers()

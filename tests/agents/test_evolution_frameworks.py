@@ -14,7 +14,7 @@ from scripted_model import ScriptedModel
 from install_helpers import install_once, run
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "agents"
-FRAMEWORKS = {"gepa": "gepa==0.1.4", "openevolve": "openevolve==0.4.0"}
+FRAMEWORKS = {"gepa": "gepa==0.1.4", "openevolve": "openevolve==0.4.0", "shinka": "shinka-evolve==0.0.7"}
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 

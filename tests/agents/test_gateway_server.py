@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from http.client import HTTPConnection, IncompleteRead
 
 import pytest
@@ -15,7 +16,9 @@ from gateway_helpers import CALLS, KEY, RawServer, ask, call, calls, exchanges, 
 from scripted_model import ScriptedModel
 from wire_formats import CACHED, INPUT, OUTPUT, REASONING, WRITTEN
 
-from evopolicygym.gateway.metering import CallLimits, ModelMeter
+from evopolicygym.gateway.call_limits import CallAdmission, CallLimits
+from evopolicygym.gateway.connections import AnsweredClient
+from evopolicygym.gateway.metering import ModelMeter
 from evopolicygym.gateway.server import Gateway
 from evopolicygym.gateway.upstream import ModelServer
 from process_helpers import wait_until
@@ -235,6 +238,31 @@ def test_a_thousand_requests_are_all_answered_and_counted_once():
         assert opened.meter.turn(0).usage.output == 3000 and len(server.requests) == 1000
 
 
+def test_an_answer_is_counted_before_its_last_byte_is_passed_on(monkeypatch):
+    """Its length tells the client that it is over: the next call must find it counted."""
+    seen = []
+    write = AnsweredClient.write
+
+    async def look(client, data):
+        seen.append((data, opened.meter.turn(0).usage is not None))
+        await write(client, data)
+
+    monkeypatch.setattr(AnsweredClient, "write", look)
+    reply = b'{"model":"m","usage":{"prompt_tokens":5,"completion_tokens":3}}'
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(reply)
+    with RawServer(lambda talk: talk.sendall(head + reply)) as server, gateway(server.url) as opened:
+        assert call(opened, "openai-chat") == (200, reply)
+    assert [counted for data, counted in seen if data.endswith(b"}}")] == [True]
+
+
+def test_a_chat_stream_of_known_length_is_passed_on_without_usage():
+    events = EVENT + LAST + b"data: [DONE]\n\n"
+    answer = HEAD + b"Content-Length: %d\r\n\r\n" % len(events) + events
+    with RawServer(lambda talk: talk.sendall(answer)) as server, gateway(server.url) as opened:
+        assert ask(opened, "POST", "/v1/chat/completions", '{"stream":true}').read() == EVENT + b"data: [DONE]\n\n"
+        assert opened.meter.turn(0).usage.output == 3
+
+
 def test_a_cut_stream_is_cut_for_the_client_after_all_that_came():
     def answer(talk):
         talk.sendall(HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + chunk(EVENT))
@@ -258,8 +286,9 @@ def test_a_cut_answer_of_known_length():
         assert cut.value.partial == b'{"model"'
 
 
-def test_compressed_answers_pass_as_they_are_and_are_metered():
-    packed = gzip.compress(EVENT * 3 + LAST)
+def test_answers_that_are_compressed_unasked_pass_decompressed_and_are_metered():
+    """Piece by piece; secrets in them are masked."""
+    packed = gzip.compress(EVENT.replace(b"x", KEY.encode()) + EVENT + LAST)
 
     def answer(talk):
         talk.sendall(HEAD + b"Content-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\n")
@@ -268,18 +297,32 @@ def test_compressed_answers_pass_as_they_are_and_are_metered():
         talk.sendall(b"0\r\n\r\n")
 
     with RawServer(answer) as server, gateway(server.url) as opened:
-        response = ask(opened, "POST", "/v1/chat/completions", '{"stream":true}')
-        assert response.read() == packed and response.headers["Content-Encoding"] == "gzip"
-        assert opened.meter.turn(0).usage.output == 3 and exchanges(opened)[0].response_body == EVENT * 3 + LAST
+        response = ask(opened, "POST", "/v1/chat/completions", ASKING)
+        body = response.read()
+        assert body.endswith(EVENT + LAST) and b"[key]" in body and KEY.encode() not in body
+        assert "Content-Encoding" not in response.headers
+        assert opened.meter.turn(0).usage.output == 3 and exchanges(opened)[0].response_body == body
 
 
-def test_a_gzip_bomb_is_carried_but_not_unpacked():
+def test_a_gzip_bomb_is_carried_but_not_kept():
     packed = gzip.compress(bytes(80 << 20))
     head = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(packed)
     with RawServer(lambda talk: talk.sendall(head + packed)) as server, gateway(server.url) as opened:
-        assert call(opened, "openai-chat") == (200, packed)
+        status, body = call(opened, "openai-chat")
+        assert status == 200 and len(body) == 80 << 20
         (kept,) = exchanges(opened)
         assert len(kept.response_body) == 64 << 20 and not kept.is_complete
+
+
+@pytest.mark.parametrize(("encoding", "status", "is_complete"), [(b"gzip", 200, False), (b"odd", 200, True)])
+def test_a_compression_that_cannot_be_read_is_trouble_of_the_provider(encoding, status, is_complete):
+    head = b"HTTP/1.1 200 OK\r\nContent-Encoding: %s\r\nContent-Length: 8\r\n\r\nnonsense" % encoding
+    with RawServer(lambda talk: talk.sendall(head)) as server, gateway(server.url) as opened:
+        response = ask(opened, "POST", "/v1/chat/completions", "{}")
+        with nullcontext() if is_complete else pytest.raises(IncompleteRead):
+            assert response.read() == b"nonsense"
+        (row,) = calls(opened, 1)
+    assert (row.status, row.is_complete, row.is_troubled) == (status, is_complete, True)
 
 
 def test_an_http_1_0_server_and_an_http_1_0_client():
@@ -360,14 +403,14 @@ class Together:
         self.until = max(self.until, time.monotonic() + seconds)
         return max(0.0, self.until - time.monotonic())
 
-    def begin_call(self) -> float:
+    def begin_call(self, used) -> CallAdmission:
         with self.lock:
             if self.under_way:
-                return 0.01
+                return CallAdmission(0.01)
             self.under_way += 1
-            return 0.0
+            return CallAdmission()
 
-    def end_call(self) -> None:
+    def end_call(self, used) -> None:
         with self.lock:
             self.under_way -= 1
 

@@ -53,7 +53,7 @@ def test_same_seed_same_submissions_even_when_killed(serve):
 @pytest.mark.parametrize("toy", ["Nested-v0", "Aborting-v0"])
 def test_every_kind_of_feedback_is_read(serve, toy):
     """Large arrays at any depth, and no trajectory at all where the simulator died."""
-    server = serve("--budget", "16", *HIDDEN_CASES, task=f"toys:{toy}")
+    server = serve("--budget", "8", *HIDDEN_CASES, task=f"toys:{toy}")
     assert play_builtin(server, "learners", options=["openes", "--population", "2"]).returncode == 0
     assert server.remaining() == 0
 

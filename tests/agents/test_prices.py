@@ -71,3 +71,10 @@ def test_prices_need_no_network():
         "assert price_of('claude-opus-5', {}).output == 25.0\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("model", ["DeepSeek-V4-Pro", "deepseek/deepseek-v4-pro", "MiniMax-M3", "minimax/minimax-m3"])
+def test_models_of_the_paper_have_prices_of_their_maker(model):
+    price = price_of(model, {})
+    assert 0.0 < price.cache_read < price.input < price.output
+    assert price.source.startswith(("https://api-docs.deepseek.com/", "https://platform.minimax.io/"))

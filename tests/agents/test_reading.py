@@ -15,7 +15,7 @@ from evopolicygym.agents.json_events import LONGEST_LINE, ReadingLimit, bounded_
 from evopolicygym.agents.turn import ProcessExit, Turn
 from evopolicygym.agents.usage import Usage, total_usage
 from evopolicygym.judge.ledger import Ledger
-from evopolicygym.runs.agent_loop import turn_event
+from evopolicygym.runs.agent.loop import turn_event
 
 
 def read(name: str, *events, code: int | None = 0, home: Path = Path("/nonexistent"), **more) -> Turn:

@@ -102,7 +102,7 @@ def cases():
     """The others that are quick are played in whole runs: test_run_clients."""
     for name in (*QUICK, "goose", "kimi", "qwen"):
         for fault in FAULTS:
-            quick = (name, fault) in {("codex", "429"), ("claude", "429"), ("claude", "cut")}
+            quick = (name, fault) in {("codex", "429"), ("claude", "401"), ("claude", "429"), ("claude", "cut")}
             yield pytest.param(name, fault, marks=[] if quick else pytest.mark.slow)
 
 

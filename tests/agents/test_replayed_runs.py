@@ -18,8 +18,8 @@ from evopolicygym.gateway.recording import ModelRecording
 pytestmark = pytest.mark.timeout(900)
 EXAMPLE = Path(__file__).parents[2] / "examples" / "runs" / "acrobot__tuner__s0"  # has no recording
 FAST = ("--replay-speed", "1e9")
-NPM = ("goose", "kimi", "qwen", "gemini", "opencode", "openhands", "mini-swe-agent")
-CLIENTS = ["codex", "claude", *(pytest.param(name, marks=pytest.mark.slow) for name in NPM)]
+OTHERS = ("claude", "goose", "kimi", "qwen", "gemini", "opencode", "openhands", "mini-swe-agent")
+CLIENTS = ["codex", *(pytest.param(name, marks=pytest.mark.slow) for name in OTHERS)]
 
 
 class ReplayedClient(RealClientRun):

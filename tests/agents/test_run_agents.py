@@ -16,8 +16,8 @@ from scripted_model import ScriptedModel
 
 from evopolicygym.agents import definitions
 from evopolicygym.errors import UserError
+from evopolicygym.runs.agent.shell_variables import PROXIES, URL_VARIABLES, check_shell, shell_model_url, shell_note
 from evopolicygym.runs.settings import AgentSettings
-from evopolicygym.runs.shell_variables import PROXIES, URL_VARIABLES, check_shell
 from process_helpers import wait_until
 from server_helpers import COMMAND, TOY, with_task
 
@@ -216,6 +216,27 @@ def test_variables_of_the_shell_are_not_ignored(tmp_path, monkeypatch):
     check_shell(client, settings)
     with pytest.raises(UserError, match="HTTPS_PROXY is set, but model reaches its model without the gateway"):
         check_shell(client, settings.model_copy(update={"gateway": False}))
+
+
+@pytest.mark.parametrize(
+    ("agent", "key", "variable"),
+    [
+        ("codex", "CODEX_API_KEY", "OPENAI_BASE_URL"),
+        ("claude", "CLAUDE_CODE_OAUTH_TOKEN", "ANTHROPIC_BASE_URL"),
+        ("kimi", "KIMI_MODEL_API_KEY", "KIMI_MODEL_BASE_URL"),
+    ],
+)
+def test_an_address_belongs_to_every_key_of_a_client(agent, key, variable, monkeypatch):
+    client = definitions.load(agent)
+    for name in (*client.keys, *URL_VARIABLES.values()):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv(variable, "https://models.example.com/v1")
+    settings = AgentSettings(name=agent)
+    assert shell_model_url(agent, None, ()) is None
+    assert (f"{variable} is not used" in (shell_note(settings) or "")) is bool(client.credentials)
+    monkeypatch.setenv(key, KEY)
+    address = shell_model_url(agent, None, ())
+    assert address and address.variable == variable and shell_note(settings) is None
 
 
 @pytest.fixture(scope="module")

@@ -184,6 +184,11 @@ def test_hosts_of_ones_own(tmp_path):
     allowed, refused = (tmp_path / "run/logs/agent/turn_001.out").read_text().splitlines()[:2]
     assert "502" in allowed and "403" in refused
     assert record["agent"]["settings"]["hosts"] == ["allowed.invalid"]
+    rows = [json.loads(line) for line in (tmp_path / "run/logs/agent/turn_001.net").read_text().splitlines()]
+    assert [(row["host"], row["allowed"], bool(row["problem"])) for row in rows] == [
+        ("allowed.invalid", True, True),
+        ("refused.invalid", False, False),
+    ]
     failing = (
         "--agent",
         "command",

@@ -29,17 +29,19 @@ patience_minutes = 0
 """
 
 
-def test_a_cap_on_spending_stops_new_runs_and_lets_running_ones_end(tmp_path, monkeypatch):
+def test_a_cap_ends_all_runs_with_the_call_that_would_exceed_it(tmp_path, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     file, folder = tmp_path / "models.toml", tmp_path / "out"
+    options = ("--folder", folder, "--parallel-runs", 2, "--jobs", 1, "--json")
     with ScriptedModel() as model:
-        file.write_text(SUITE.format(url=model.url, cap=5000))
-        capped = command("suite", "run", file, "--folder", folder, "--parallel-runs", 2, "--jobs", 1, "--json")
-        assert capped.returncode == 1 and "cap on spending is reached" in capped.stderr
+        file.write_text(SUITE.format(url=model.url, cap=10**6))
+        capped = command("suite", "run", file, *options, "--max-requests", 7)
+        assert capped.returncode == 1 and "the suite's cap is reached" in capped.stderr
         rows = json.loads(capped.stdout)["runs"]
-        assert sorted(row["status"] for row in rows) == ["scored", "scored", "waiting"]
-        assert all(row["tokens"] > 5000 for row in rows if row["status"] == "scored")
-        raised = command("suite", "run", file, "--folder", folder, "--set", "cap.tokens=1000000", "--jobs", 1, "--json")
+        begun = [row for row in rows if row["status"] != "waiting"]
+        assert len(begun) == 2 and sum(row["requests"] for row in begun) == len(model.seen) == 7
+        assert {row["reason"] for row in begun} <= {"limit_suite_requests", "agent_never_worked"}
+        raised = command("suite", "run", folder, "--set", "repeats=3", "--max-requests", 1000, "--jobs", 1, "--json")
     assert raised.returncode == 0 and json.loads(raised.stdout)["complete"]
 
 
@@ -56,3 +58,22 @@ def test_a_run_whose_provider_is_down_is_continued(tmp_path, monkeypatch):
         again = command("suite", "run", file, "--folder", folder, "--set", "repeats=1", "--json")
     (row,) = json.loads(again.stdout)["runs"]
     assert again.returncode == 0 and row["status"] == "scored" and row["attempts"] == 1
+
+
+def test_a_live_preflight_asks_each_model_for_one_word(tmp_path, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    file, folder = tmp_path / "models.toml", tmp_path / "out"
+    check = ("suite", "run", file, "--folder", folder, "--dry-run", "--live", "--json")
+    with ScriptedModel() as model:
+        file.write_text(SUITE.format(url=model.url, cap=10**6))
+        ready = command(*check)
+        assert ready.returncode == 0 and model.seen, ready.stdout
+        model.fault = "401"
+        refused = command(*check)
+    (answered,), (failed,) = (
+        [check for check in json.loads(done.stdout)["preflight"]["checks"] if check["kind"] == "agent"]
+        for done in (ready, refused)
+    )
+    assert answered["ok"] and "answered in" in answered["detail"]
+    assert refused.returncode == 1 and not failed["ok"] and "401" in failed["detail"], failed
+    assert not folder.exists()

@@ -15,7 +15,7 @@ from builtin_helpers import AGENTS, play_builtin, start_builtin
 from evopolicygym.runs.run_status import read_state
 from evopolicygym.tasks.registry import CORE16_ORDER
 
-SMALL = ("--budget", "48", "--validation-cases", "1", "--heldout-cases", "2", "--jobs", "1", "--seeds", "paper")
+SMALL = ("--budget", "28", "--validation-cases", "1", "--heldout-cases", "2", "--jobs", "1", "--seeds", "paper")
 
 
 def submissions(server):
@@ -32,7 +32,7 @@ def test_same_seed_same_submissions_even_when_killed(serve):
     """Killed twice, once while a submission may be under way; then it goes on, and spends the budget exactly."""
     calm, hunted = (serve(*SMALL, task="core16/acrobot", name=name) for name in ("calm", "hunted"))
     first = start_builtin(calm, "tuner", seed=3)
-    for left in (40, 20):
+    for left in (24, 12):
         second = start_builtin(hunted, "tuner", seed=3)
         wait_for_budget(hunted, left)
         second.kill()
@@ -50,7 +50,9 @@ def test_same_seed_same_submissions_even_when_killed(serve):
 def test_another_seed_tries_other_policies(serve):
     found = []
     for seed in (0, 1):
-        server = serve("--budget", "14", "--jobs", "1", "--seeds", "paper", task="core16/reacher", name=f"s{seed}")
+        server = serve(
+            "--budget", "14", "--jobs", "1", "--seeds", "paper", task="learnable_toys:Tracking-v0", name=f"s{seed}"
+        )
         assert play_builtin(server, "tuner", seed=seed).returncode == 0
         found.append(submissions(server))
     assert found[0] != found[1]
@@ -59,7 +61,7 @@ def test_another_seed_tries_other_policies(serve):
 @pytest.mark.parametrize("toy", ["Nested-v0", "Aborting-v0"])
 def test_every_kind_of_feedback_is_read(serve, toy):
     """Large arrays at any depth, and no trajectory at all where the simulator died."""
-    server = serve("--budget", "8", "--jobs", "1", "--seeds", "paper", task=f"toys:{toy}")
+    server = serve("--budget", "4", "--jobs", "1", "--seeds", "paper", task=f"toys:{toy}")
     done = play_builtin(server, "tuner", seed=0)
     assert done.returncode == 0, done
     assert server.remaining() == 0

@@ -96,7 +96,7 @@ class Vendor(StrictModel):
 
 @dataclass(frozen=True)
 class VendorAddress:
-    """Where a client finds the API of a vendor in one run."""
+    """Address at which a client finds the API of a vendor in one run."""
 
     vendor: Vendor
     base_url: str

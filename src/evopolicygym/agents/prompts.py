@@ -26,9 +26,9 @@ waits for it; nothing is charged twice.
 """
 
 
-AFRESH: Final = """\
+NEW_CONVERSATION: Final = """\
 This is a new conversation; earlier ones about this task cannot be continued. Your files are as they were left, and
-feedback/ has all results. {standing}
+feedback/ has all results. {progress}
 """
 
 
@@ -38,16 +38,16 @@ def opening(budget: int, limits: Sequence[str] = ()) -> str:
 
 
 def continuing(
-    remaining: int, budget: int, interrupted: bool = False, limits: Sequence[str] = (), standing: str = ""
+    remaining: int, budget: int, interrupted: bool = False, limits: Sequence[str] = (), progress: str = ""
 ) -> str:
-    """Return the prompt of a later turn. ``standing``: where things stand, for a model that does not remember the
-    earlier turns."""
+    """Return the prompt of a later turn. ``progress``: what was submitted so far, for a model that does not remember
+    the earlier turns."""
     text = CONTINUE.format(remaining=remaining, budget=budget, limits=_limits_line(limits))
     text = f"{INTERRUPTED}\n{text}" if interrupted else text
-    return f"{AFRESH.format(standing=standing)}\n{text}" if standing else text
+    return f"{NEW_CONVERSATION.format(progress=progress)}\n{text}" if progress else text
 
 
-def standing(submissions: int, best: tuple[str, float] | None) -> str:
+def progress(submissions: int, best: tuple[str, float] | None) -> str:
     """Say in words what was submitted so far; ``best`` is the id and the mean return of the best submission."""
     if not submissions:
         return "Nothing was submitted so far."

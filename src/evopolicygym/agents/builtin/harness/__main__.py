@@ -12,33 +12,22 @@ from pathlib import Path
 from typing import Any, Final
 
 from . import tools
-from .providers import ChatCompletions, Messages, Provider, ProviderError, RequestUsage
+from .connection import add_model_options, connect, emit
+from .providers import Provider, ProviderError, RequestUsage
 
 SYSTEM: Final = (
     "You are a software engineer at work in a folder. Use the tools; nobody reads along or answers questions. "
     "When there is nothing left to do, answer without calling a tool."
 )
-PROVIDERS: Final[dict[str, tuple[type[ChatCompletions] | type[Messages], str, str]]] = {
-    "openai": (ChatCompletions, "https://api.openai.com/v1", "OPENAI_API_KEY"),
-    "anthropic": (Messages, "https://api.anthropic.com/v1", "ANTHROPIC_API_KEY"),
-}
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="harness", description=__doc__)
-    parser.add_argument("--model", required=True, help="PROVIDER/NAME: openai/... (and compatible) or anthropic/...")
-    parser.add_argument("--url", help="address of the provider's API, up to and including /v1")
+    add_model_options(parser)
     parser.add_argument("--session", help="id of the conversation to continue")
     parser.add_argument("--max-requests", type=int, default=200, help="maximum requests to the model in one turn")
     options = parser.parse_args()
-    name, _, model = options.model.partition("/")
-    if name not in PROVIDERS or not model:
-        parser.error(f"--model is PROVIDER/NAME with a provider of {', '.join(PROVIDERS)}")
-    make, url, variable = PROVIDERS[name]
-    key = os.environ.get(variable, "")
-    if not key:
-        parser.error(f"no API key: the variable {variable} is not set")
-    provider = make((options.url or url).rstrip("/"), key, model, SYSTEM, tools.TOOLS)
+    provider = connect(parser, options, SYSTEM, tools.TOOLS)
     session = options.session or secrets.token_hex(8)
     return converse(provider, session, sys.stdin.read(), options.max_requests)
 
@@ -89,10 +78,6 @@ def save(path: Path, messages: list[dict[str, Any]]) -> None:
     staged = path.with_suffix(".new")
     staged.write_text(json.dumps(messages))
     staged.replace(path)
-
-
-def emit(kind: str, **fields: Any) -> None:
-    print(json.dumps({"type": kind, **fields}), flush=True)
 
 
 if __name__ == "__main__":

@@ -82,11 +82,12 @@ class ChatCompletions(Provider):
     """The chat completions API of OpenAI, which many providers offer."""
 
     def complete(self, messages: list[dict[str, Any]]) -> ModelReply:
-        body = {
+        body: dict[str, Any] = {
             "model": self.model,
             "messages": [{"role": "system", "content": self.system}, *messages],
-            "tools": [{"type": "function", "function": tool} for tool in self.tools],
         }
+        if self.tools:
+            body["tools"] = [{"type": "function", "function": tool} for tool in self.tools]
         answer = post(f"{self.url}/chat/completions", body, {"Authorization": f"Bearer {self.key}"})
         message = answer["choices"][0]["message"]
         calls = [
@@ -105,16 +106,17 @@ class Messages(Provider):
     """The messages API of Anthropic. The system prompt is marked for its cache."""
 
     def complete(self, messages: list[dict[str, Any]]) -> ModelReply:
-        body = {
+        body: dict[str, Any] = {
             "model": self.model,
             "max_tokens": MAX_OUTPUT_TOKENS,
             "system": [{"type": "text", "text": self.system, "cache_control": {"type": "ephemeral"}}],
             "messages": messages,
-            "tools": [
+        }
+        if self.tools:
+            body["tools"] = [
                 {"name": tool["name"], "description": tool["description"], "input_schema": tool["parameters"]}
                 for tool in self.tools
-            ],
-        }
+            ]
         headers = {"x-api-key": self.key, "anthropic-version": "2023-06-01"}
         answer = post(f"{self.url}/messages", body, headers)
         content = answer["content"]

@@ -230,10 +230,10 @@ def error_in_reward(dynamics: Dynamics) -> Indices:
     """
     rewards, after = dynamics.rewards, dynamics.before + dynamics.change
     rows = np.linspace(0, len(rewards) - 1, min(len(rewards), ERROR_ROWS)).astype(int)
-    rewards, known = rewards[rows], np.insert(dynamics.controls[rows] ** 2, 0, 1.0, axis=1)
+    rewards, base_columns = rewards[rows], np.insert(dynamics.controls[rows] ** 2, 0, 1.0, axis=1)
     largest = np.maximum(np.abs(after).max(axis=0), 1e-9)
     squares = (after[rows] / 2.0 ** np.round(np.log2(largest))) ** 2  # units that differ by powers of two are common
-    without = _unexplained(known, rewards)[0]
+    without = _unexplained(base_columns, rewards)[0]
     candidates = set(dynamics.moving.tolist()).difference(dynamics.velocities.tolist())
     if without < 1e-6 * len(rows):
         return np.array([], dtype=int)
@@ -243,23 +243,23 @@ def error_in_reward(dynamics: Dynamics) -> Indices:
         fits = []
         for entry in sorted(candidates.difference(chosen)):
             for weight in ERROR_WEIGHTS if chosen else (1.0,):
-                columns = np.column_stack([known, np.sqrt(norm + weight * squares[:, entry])])
-                left, slope = _unexplained(columns, rewards)
+                columns = np.column_stack([base_columns, np.sqrt(norm + weight * squares[:, entry])])
+                unexplained, slope = _unexplained(columns, rewards)
                 if slope < 0.0:
-                    fits.append((left, (*chosen, entry), weight))
+                    fits.append((unexplained, (*chosen, entry), weight))
         return sorted(fits)
 
     results = []
-    for left, chosen, _ in grown(np.zeros(len(rows)), ())[:ERROR_STARTS]:
+    for unexplained, chosen, _ in grown(np.zeros(len(rows)), ())[:ERROR_STARTS]:
         norm = squares[:, chosen[0]]
         while len(chosen) < LARGEST_ERROR and (fits := grown(norm, chosen)):
-            if fits[0][0] > min(BETTER * left, left - WORTH * without):
+            if fits[0][0] > min(BETTER * unexplained, unexplained - WORTH * without):
                 break
-            left, chosen, weight = fits[0]
+            unexplained, chosen, weight = fits[0]
             norm = norm + weight * squares[:, chosen[-1]]
-        results.append((left, chosen))
-    left, chosen = min(results, default=(without, ()))
-    return np.array(sorted(chosen) if left < (1.0 - TRUSTED) * without else [], dtype=int)
+        results.append((unexplained, chosen))
+    unexplained, chosen = min(results, default=(without, ()))
+    return np.array(sorted(chosen) if unexplained < (1.0 - TRUSTED) * without else [], dtype=int)
 
 
 def _unexplained(columns: Vector, wanted: Vector) -> tuple[float, float]:
