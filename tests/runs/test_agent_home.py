@@ -11,7 +11,7 @@ import pytest
 
 from evopolicygym.agents import definitions
 from evopolicygym.run_paths import RunPaths
-from evopolicygym.runs.agent_setup import delete_credentials, make_agent_home
+from evopolicygym.runs.agent.setup import delete_credentials, make_agent_home
 from process_helpers import assert_killed_in, kill_self
 
 

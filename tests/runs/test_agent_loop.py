@@ -8,8 +8,8 @@ import pytest
 
 from evopolicygym.judge.events import Closed, Opened, Suspended, Turned
 from evopolicygym.judge.state import RunState, apply
-from evopolicygym.runs.agent_decisions import CloseRun, PromptAgent, SuspendRun, decide
-from evopolicygym.runs.agent_limits import AgentLimits
+from evopolicygym.runs.agent.decisions import CloseRun, PromptAgent, SuspendRun, decide
+from evopolicygym.runs.agent.limits import AgentLimits
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 OPENED = apply(RunState(), Opened("r", 128, 16, 32, {"agent": {"name": "codex"}}), NOW)
@@ -103,6 +103,15 @@ def test_a_suspended_run_starts_counting_anew():
     assert after(turned(1), *down, suspended, *down) == SuspendRun("provider_down", is_seen=False)
     assert after(turned(1), *down, suspended, turned(1), turned(1)) == PromptAgent("s")
     assert after(turned(1), *down, suspended, *[turned(1)] * 3) == CloseRun("agent_stopped")
+
+
+def test_an_agent_cannot_suspend_its_run_for_ever():
+    """Without the gateway its word is all there is: five times, unless it submits in between."""
+    again = [*[turned(1, "provider")] * 9, Suspended("provider_down", "")]
+    assert after(turned(1), *again * 4, *again[:-1]) == SuspendRun("provider_down", is_seen=False)
+    assert after(turned(1), *again * 5, *again[:-1]) == CloseRun("agent_failed")
+    seen = turned(1, "provider", calls={"requests": 2, "trouble": 1})
+    assert after(turned(1), *again * 5, *[seen] * 9) == SuspendRun("provider_down"), "the gateway saw it"
 
 
 def test_alternating_idle_and_failed_turns_end_the_run():

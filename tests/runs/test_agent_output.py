@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from evopolicygym.runs.agent_output import Redactor, StreamCopy, Transcript, open_plain
+from evopolicygym.runs.agent.output import Redactor, StreamCopy, Transcript, open_plain
 from process_helpers import wait_until
 
 KEYS = {"KEY": "secret-key", "LONGER": "secret-key-2", "OTHER": "key-2-of-mine", "SHORT": "word", "BYTES": "\udcff" * 8}

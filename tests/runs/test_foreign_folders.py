@@ -17,7 +17,7 @@ from command_server import run_command
 from conftest import policy_source
 from evopolicygym.errors import UserError
 from evopolicygym.run_paths import RunPaths, check_run_folder
-from evopolicygym.runs.agent_setup import delete_credentials
+from evopolicygym.runs.agent.setup import delete_credentials
 from evopolicygym.runs.replay import Replay
 from evopolicygym.runs.verify import verify
 from server_helpers import COMMAND, TOY, Server, command

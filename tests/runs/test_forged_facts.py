@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -59,3 +60,31 @@ def test_other_versions_of_packages_are_reported_alone(tmp_path):
     report = verify(forge(SAMPLE, tmp_path / "run", change), 1)
     assert not failures(report)
     assert "the bit_id differs" in report.findings[-1].detail
+
+
+def test_a_run_of_an_agent_that_says_it_was_entered_fails(tmp_path):
+    """It would hide the agent's isolation and the episodes that it used."""
+
+    def change(facts: dict[str, Any], fingerprint: dict[str, Any]) -> None:
+        facts |= {"entered": True, "agent": None, "agent_isolation": {"level": "absent", "network": "none"}}
+
+    found = failures(verify(forge(SAMPLE, tmp_path / "run", change), 1))
+    assert "its policy was entered, but an agent" in found["record"]
+
+
+def test_isolation_of_the_agent_that_is_not_that_of_the_settings_fails(tmp_path):
+    """A run that was played without isolation must not pass as one that was isolated."""
+    source = tmp_path / "source"
+    shutil.copytree(SAMPLE, source)
+    config = (source / "config.toml").read_text()
+    head, agent = config.split("[agent]")
+    agent = agent.replace('isolation = "auto"', 'isolation = "none"').replace('network = "allowed"', 'network = "open"')
+    (source / "config.toml").write_text(f"{head}[agent]{agent}")
+
+    def change(facts: dict[str, Any], fingerprint: dict[str, Any]) -> None:
+        assert facts["agent_isolation"]["level"] == "A"
+
+    found = failures(verify(forge(source, tmp_path / "run", change), 1))
+    assert "the level of the agent is A in the ledger, but none in config.toml" in found["settings"]
+    assert "the network of the agent is allowed in the ledger, but open in config.toml" in found["settings"]
+    assert not failures(verify(forge(SAMPLE, tmp_path / "control", change), 1))

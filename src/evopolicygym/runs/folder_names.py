@@ -47,14 +47,14 @@ def check_path_is_neutral(root: Path, settings: RunSettings, task: Task, remedy:
     if not settings.is_blind:
         return
     for path in settings.agent.shown if settings.agent else ():
-        if found := _name_in(path, task):
+        if match := _name_in(path, task):
             raise UserError(
-                f"the agent of a blind run sees {found[1]}, and that path names the task ({found[0]})",
+                f"the agent of a blind run sees {match[1]}, and that path names the task ({match[0]})",
                 "Show it a copy whose path does not, or leave it out.",
             )
-    if found := _name_in(root, task):
+    if match := _name_in(root, task):
         raise UserError(
-            f"the agent of a blind run sees the path of its run, and {found[1]} names the task ({found[0]})", remedy
+            f"the agent of a blind run sees the path of its run, and {match[1]} names the task ({match[0]})", remedy
         )
 
 

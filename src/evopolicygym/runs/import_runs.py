@@ -38,8 +38,8 @@ NO_RESULT: Final[dict[str, Any]] = {"lengths": [], "errors": [], "std": 0.0}
 
 @dataclass(frozen=True)
 class ImportResult:
-    """What became of one folder. ``target`` is None if it was refused, for ``reason``. ``is_new``: it was not there
-    before."""
+    """Result of importing one folder. ``target`` is None if it was refused, for ``reason``; ``is_new`` is false if it
+    was there before."""
 
     source: Path
     target: Path | None
@@ -81,23 +81,23 @@ def _write(run: ForeignRun, source: Path, paths: RunPaths) -> None:
     """Write the code first and the record last: an interrupted import is no run, and is repeated."""
     paths.root.mkdir(parents=True, exist_ok=True)
     store = CheckpointStore(paths.checkpoints)
-    checkpoints = [_store(store, source, made) for made in run.submissions]
+    checkpoints = [_store(store, source, submission) for submission in run.submissions]
     record = _record(run, source, checkpoints)
     if problem := contradiction(record):
         raise UserError(f"{one_line(source)} contradicts itself: {problem}")
     write_json(paths.record, record.model_dump(mode="json"))
 
 
-def _store(store: CheckpointStore, source: Path, made: ForeignSubmission) -> Checkpoint | None:
+def _store(store: CheckpointStore, source: Path, submission: ForeignSubmission) -> Checkpoint | None:
     """Store a program; None if it is not there. It is copied twice: the first copy is ours to take the metrics out."""
-    parent, _, name = made.folder.rpartition("/")
+    parent, _, name = submission.folder.rpartition("/")
     try:
-        with open_folder(source, made.folder), open_folder(source, parent) as folder:
+        with open_folder(source, submission.folder), open_folder(source, parent) as folder:
             return _stored(store, Path(f"/proc/self/fd/{folder}") / name)
     except FileNotFoundError:
         return None
     except SnapshotRefused as error:
-        raise UserError(f"{one_line(source / made.folder)} cannot be imported: {error}") from error
+        raise UserError(f"{one_line(source / submission.folder)} cannot be imported: {error}") from error
 
 
 def _stored(store: CheckpointStore, program: Path) -> Checkpoint:
@@ -115,7 +115,7 @@ def _stored(store: CheckpointStore, program: Path) -> Checkpoint:
 def _record(run: ForeignRun, source: Path, checkpoints: list[Checkpoint | None]) -> shape.RunRecord:
     hashes = [stored.hash if stored else _missing_hash(run, index) for index, stored in enumerate(checkpoints)]
     task, facts = _task_facts(run.env), _fingerprint(run)
-    charged = sum(len(made.cases) for made in run.submissions)
+    charged = sum(len(submission.cases) for submission in run.submissions)
     return shape.RunRecord(
         schema_version=shape.VERSION,
         evopolicygym=__version__,
@@ -212,17 +212,17 @@ def _missing_hash(run: ForeignRun, index: int) -> str:
 
 
 def _submission(run: ForeignRun, index: int, checkpoint: str) -> shape.SubmissionRecord:
-    made = run.submissions[index]
+    submission = run.submissions[index]
     return shape.SubmissionRecord(
         number=index + 1,
         checkpoint=checkpoint,
-        cases=made.cases,
-        charged=len(made.cases),
+        cases=submission.cases,
+        charged=len(submission.cases),
         charged_at=run.opened,
         judged_at=None,
-        verdict=made.verdict,
+        verdict=submission.verdict,
         refunded=False,
-        train=_result(made.returns, made.lengths, made.errors) if made.returns else None,
+        train=_result(submission.returns, submission.lengths, submission.errors) if submission.returns else None,
         clipped_actions=0,
         wall_s=None,
     )
@@ -255,7 +255,7 @@ def _no_code() -> shape.Code:
     )
 
 
-def _outcome(run: ForeignRun, hashes: list[str], left: int) -> shape.Outcome:
+def _outcome(run: ForeignRun, hashes: list[str], budget_left: int) -> shape.Outcome:
     heldout = _heldout(run) if run.selected is not None else None
     kinds = shape.OutcomeKind
     kind = kinds.JUDGE_FAULT if run.is_fault else kinds.SCORED if heldout else kinds.NO_OK_SUBMIT
@@ -267,8 +267,8 @@ def _outcome(run: ForeignRun, hashes: list[str], left: int) -> shape.Outcome:
         validation_mean=None if selected is None else run.submissions[selected].validation,
         heldout=heldout if selected is not None else None,
         repeat=None,
-        stopped_early=left > 0,
-        budget_left=left,
+        stopped_early=budget_left > 0,
+        budget_left=budget_left,
         cause=run.cause,
     )
 

@@ -147,7 +147,7 @@ A submission may name at most {most} episodes, and only one runs at a time. `sys
 
 
 def feedback_section(settings: RunSettings, obs_space: Schema) -> str:
-    """Return what there is at the run's feedback level. The policy's own errors are told at every level."""
+    """Describe the feedback at the run's feedback level. The policy's own errors are shown at every level."""
     level = settings.feedback
     if level is FeedbackLevel.SCORE:
         return SCORE_FEEDBACK

@@ -16,7 +16,6 @@ import hashlib
 import os
 import secrets
 import stat
-import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -26,15 +25,14 @@ from pathlib import Path
 from typing import Final, Self
 
 from evopolicygym.errors import UserError
+from evopolicygym.judge.shortage import WAIT_OVER, WAITING_PREFIX, to_stderr
 
 LOCK_FILE: Final = ".lock"
-PATIENCE_S: Final = 0.5  # of a suite: a status command holds each lock for an instant
+LOCK_TIMEOUT_S: Final = 0.5  # of a suite: a status command holds each lock for an instant
 RETRY_S: Final = 0.01
 VARIABLE: Final = "EVOPOLICYGYM_LOCKS"
 POLL_S: Final = 0.2
 MUTEX: Final = "mutex"
-WAITING_PREFIX: Final = "waiting: "  # begins the message of a process that waits; a suite shows it in its table
-WAIT_OVER: Final = "the wait is over"
 LONGEST_LABEL: Final = 4096  # bytes read of another holder's file
 NEW: Final = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 Notify = Callable[[str], object]
@@ -127,11 +125,6 @@ async def living_agent_lock(
         for _ in claim.attempts(why, remedy, notify or to_stderr):
             await asyncio.sleep(POLL_S)
         yield
-
-
-def to_stderr(text: str) -> None:
-    with suppress(OSError):  # a closed terminal must not cost a score
-        print(text, file=sys.stderr, flush=True)
 
 
 class _Claim:

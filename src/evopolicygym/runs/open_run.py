@@ -1,7 +1,7 @@
 """Open a run, new or existing: make or check its folder, hold its lock, start its engine, and return its judge.
 
 `open_run` is the one entry. While its block is entered this process owns the run (`OpenRun`); then let an agent play it
-(runs/agent_loop.py), serve it to a person, or score it (runs/serve.py).
+(runs/agent/loop.py), serve it to a person, or score it (runs/serve.py).
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from evopolicygym.judge.state import RunPhase, RunState
 from evopolicygym.run_paths import RunPaths, check_run_folder
 from evopolicygym.run_record import Code
 from evopolicygym.runs import disk_reserve, record, workspace
-from evopolicygym.runs.agent_output import Redactor
-from evopolicygym.runs.agent_setup import secret_values
+from evopolicygym.runs.agent.output import Redactor
+from evopolicygym.runs.agent.setup import secret_values
 from evopolicygym.runs.folder_names import MOVED_REMEDY, check_path_is_neutral, resolve_parents
-from evopolicygym.runs.locks import PATIENCE_S, CaseSet, RunLock
+from evopolicygym.runs.locks import LOCK_TIMEOUT_S, CaseSet, RunLock
 from evopolicygym.runs.run_status import has_begun, read_state, recorded_settings
 from evopolicygym.runs.settings import EngineName, IsolationChoice, RunSettings
 from evopolicygym.runs.trust import check_task_is_given, is_signed_here, sign, without_seal_key
@@ -54,6 +54,8 @@ LIBRARY_RECORDS: Final = 200  # log lines of a library that are kept
 RUN_ENTRIES: Final = {"checkpoints", "config.toml", "feedback", "hidden", "ledger.jsonl", "logs", "workspace"}
 RECORDED_OPTIONS: Final = ("validate_when", "video", "stock", *UNSTATED)
 NO_AGENT: Final[dict[str, Any]] = {"agent": None, "agent_isolation": {"level": "none", "network": "open"}}
+NO_AGENT_TO_ISOLATE: Final = {"level": "absent", "network": "none"}
+ENTERED: Final[dict[str, Any]] = {"agent": None, "agent_isolation": NO_AGENT_TO_ISOLATE, "entered": True}
 
 
 @dataclass(frozen=True)
@@ -119,7 +121,7 @@ def open_run(
         _check_new(root, given)
         _check_settings(root, RunSettings.make(**given))
         _make_folder(paths)
-    with RunLock(paths.root, PATIENCE_S if slots else 0.0):  # from here on no other process can begin it
+    with RunLock(paths.root, LOCK_TIMEOUT_S if slots else 0.0):  # from here on no other process can begin it
         is_resumed = has_begun(paths.root)
         paths.make_own()
         settings = _resumed(paths, given) if is_resumed else RunSettings.make(**given)
@@ -185,6 +187,8 @@ def resume_settings(settings: RunSettings, given: dict[str, Any], paths: RunPath
     if task and is_installed_task(settings.task) and find_task(task).id == find_task(settings.task).id:
         given = given | {"task": settings.task}
     changes = {name: value for name, value in given.items() if value is not None}
+    if settings.name is None:  # runs of a suite that was begun before runs had names
+        changes.pop("name", None)
     wanted = RunSettings.make(**settings.model_dump() | changes)
     if differences := settings.differences(wanted):
         lines = "\n".join(f"  {difference}" for difference in differences)
@@ -252,6 +256,7 @@ def _begin(run: OpenRun, task: Task, ids: dict[str, Any], agent_facts: dict[str,
         "task": _task_facts(task),
         "ids": ids,
         "options": {name: getattr(settings, name) for name in RECORDED_OPTIONS},
+        **({"name": settings.name} if settings.name else {}),
         **agent_facts,
     }
     digest = hashlib.sha256(config).hexdigest()
@@ -279,8 +284,8 @@ def _task_facts(task: Task) -> dict[str, Any]:
 
 def run_ids(task: Task, splits: Splits, settings: RunSettings) -> dict[str, Any]:
     """Return the ids of a run, with the facts that they are hashes of. The budget, the numbers of cases, a limit on
-    candidates and the conditions are part of them. What did not exist in earlier versions is left out where it is as
-    it was then, so that ids stay."""
+    candidates and the conditions are part of them. A setting that an earlier version did not have is left out at its
+    default, so that ids of older runs do not change."""
     names = ("budget", "validation_cases", "heldout_cases", *(("max_candidates",) if settings.max_candidates else ()))
     protocol = {name: getattr(settings, name) for name in names} | settings.conditions()
     facts = comparable_facts(task, splits.id, **protocol)
@@ -288,33 +293,33 @@ def run_ids(task: Task, splits: Splits, settings: RunSettings) -> dict[str, Any]
     return {"splits_id": splits.id, **named, "fingerprint": facts, "machine": machine_facts()}
 
 
-def _check_comparable(state: RunState, here: dict[str, Any]) -> None:
+def _check_comparable(state: RunState, current_ids: dict[str, Any]) -> None:
     """Raise UserError if versions or cases are not those of the run: its scores would not be comparable."""
     assert state.opened is not None
     recorded = state.opened.facts["ids"]["fingerprint"]
-    if changed := [name for name, value in here["fingerprint"].items() if recorded.get(name) != value]:
+    if changed := [name for name, value in current_ids["fingerprint"].items() if recorded.get(name) != value]:
         raise UserError(
             f"the run was opened with other {', '.join(changed)}: it cannot continue here",
             "Continue it with the versions and the sealing key that it was opened with.",
         )
 
 
-def bit_id_difference(opened: dict[str, Any], played_on: str, here: dict[str, Any]) -> str:
+def bit_id_difference(opened: dict[str, Any], played_on: str, current_ids: dict[str, Any]) -> str:
     """Return in words how this machine's bit_id differs from the one that episodes were ``played_on``; empty if they
     are equal, and so must the bits be. ``opened`` are the ids that the run was opened with."""
-    if played_on == here["bit_id"]:
+    if played_on == current_ids["bit_id"]:
         return ""
     recorded = {**opened["fingerprint"], **opened.get("machine", {})} if played_on == opened["bit_id"] else {}
-    current = {**here["fingerprint"], **here["machine"]}
+    current = {**current_ids["fingerprint"], **current_ids["machine"]}
     changed = [name for name in current if name in recorded and recorded[name] != current[name]]
     causes = ", ".join(changed) or "CPU, libc or Python"
-    return f"the bit_id differs: {here['bit_id']} here, {played_on} in the run (other {causes})"
+    return f"the bit_id differs: {current_ids['bit_id']} here, {played_on} in the run (other {causes})"
 
 
-def _notice(state: RunState, here: dict[str, Any]) -> str:
+def _notice(state: RunState, current_ids: dict[str, Any]) -> str:
     assert state.opened is not None
     opened = state.opened.facts["ids"]
-    difference = bit_id_difference(opened, opened["bit_id"], here)
+    difference = bit_id_difference(opened, opened["bit_id"], current_ids)
     return f"{difference}: returns may differ in their last bits from those played before" if difference else ""
 
 

@@ -13,9 +13,9 @@ from typing import Any, Final
 
 from evopolicygym.agents.definitions import COMMAND
 from evopolicygym.errors import UserError
-from evopolicygym.runs.install_paths import resolve_command
+from evopolicygym.runs.agent.install_paths import resolve_command
+from evopolicygym.runs.agent.shell_variables import shell_model_url
 from evopolicygym.runs.settings import AgentSettings, EngineName, RunSettings
-from evopolicygym.runs.shell_variables import shell_model_url
 from evopolicygym.tasks.registry import absolute_name
 
 # Options of an agent, and the fields of `AgentSettings` that they set.

@@ -62,6 +62,7 @@ def derive(state: RunState, head: str, code: CodeReader = lambda _: None) -> sha
             max_candidates=state.opened.max_candidates,
             **facts["options"],
         ),
+        name=facts.get("name"),
         agent=shape.Agent(**facts["agent"]) if facts["agent"] else None,
         isolation=_isolation(state, facts),
         implementation="+".join(sorted({owner.implementation for owner in state.owned})),
@@ -76,6 +77,7 @@ def derive(state: RunState, head: str, code: CodeReader = lambda _: None) -> sha
         suspended=_suspension(state),
         usage=_usage(state),
         ledger_head=head,
+        entered=facts.get("entered", False),
     )
 
 
@@ -85,7 +87,7 @@ def _ids(state: RunState, opened: dict[str, Any]) -> shape.RunIds:
 
 
 def _salt(state: RunState) -> str | None:
-    """Return it once no agent is left that could pass it on to a policy: from then on anybody may repeat the bits."""
+    """Return the salt of a closed run, with which its bits can be repeated. An agent could pass it to a policy."""
     if state.phase is RunPhase.OPEN or state.opened is None:
         return None
     return state.opened.salt or None

@@ -76,7 +76,7 @@ class ForeignRun:
 
 
 def read_reference_run(folder: Path) -> ForeignRun:
-    """Read the folder of one run. Raises UserError if it is none, or not finished."""
+    """Read the folder of one run. Raises UserError if it is not a run, or not finished."""
     data = _json(folder, "run.json")
     if data.get("schema_version") == "0.1":
         return _read_first(folder, data)
@@ -169,15 +169,15 @@ def _read_first(folder: Path, data: dict[str, Any]) -> ForeignRun:
 
 def _first_submissions(folder: Path, validation: dict[str, float]) -> list[ForeignSubmission]:
     """Read the submissions 000, 001, ... as far as either the program or the feedback is there."""
-    made: list[ForeignSubmission] = []
+    submissions: list[ForeignSubmission] = []
     for index in range(MAX_SUBMISSIONS):
         stored, feedback = f"checkpoints/submit_{index:03d}", f"workspace/feedback/submit_{index:03d}"
         if not is_folder(folder, stored) and not is_folder(folder, feedback):
-            return made
+            return submissions
         summary = _shaped(_FirstSummary, _json_if_there(folder, f"{feedback}/summary.json"), folder)
         returns = [value for value in summary.returns if value is not None]
         is_complete = len(returns) == len(summary.env_instances)
-        made.append(
+        submissions.append(
             ForeignSubmission(
                 folder=stored,
                 verdict=summary.status,
@@ -258,9 +258,12 @@ FAULTS: Final = ("evaluation_failed", "validation_failed", "assessment_failed")
 def _read_third(folder: Path, data: dict[str, Any]) -> ForeignRun:
     run = _shaped(_ThirdRun, data, folder)
     validation, assessment = (_third_report(folder, name) for name in REPORTS)
-    means = {made.submission_id: _sign(validation) * made.score for made in validation.candidates}
-    submissions = [_third_submission(folder, made, means.get(made.submission_id)) for made in run.submissions]
-    names = [made.submission_id for made in run.submissions]
+    means = {candidate.submission_id: _sign(validation) * candidate.score for candidate in validation.candidates}
+    names = [submission.submission_id for submission in run.submissions]
+    submissions = [
+        _third_submission(folder, submission, means.get(name))
+        for name, submission in zip(names, run.submissions, strict=True)
+    ]
     selected = names.index(run.final_submission_id) if run.final_submission_id in names else None
     has_score = run.terminal_reason == "finished" and assessment.score is not None
     opened, closed = _event_times(folder)
@@ -295,12 +298,12 @@ def _read_third(folder: Path, data: dict[str, Any]) -> ForeignRun:
     )
 
 
-def _third_submission(folder: Path, made: _ThirdSubmission, validation: float | None) -> ForeignSubmission:
-    root = f"submissions/{made.submission_id}"
+def _third_submission(folder: Path, submission: _ThirdSubmission, validation: float | None) -> ForeignSubmission:
+    root = f"submissions/{submission.submission_id}"
     feedback = _shaped(_ThirdFeedback, _json_if_there(folder, f"{root}/feedback.json"), folder)
     returns = [episode.reward for episode in feedback.episodes if episode.reward is not None]
     lengths = [episode.steps for episode in feedback.episodes if episode.steps is not None]
-    cases = made.episode_indices
+    cases = submission.episode_indices
     return ForeignSubmission(
         folder=f"{root}/program",
         verdict="ok",

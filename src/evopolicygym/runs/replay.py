@@ -46,20 +46,20 @@ class Replay(StrEnum):
 WINNER: Final = "the winner"
 FIRST: Final = "the first submission"
 MEANING = {
-    Replay.EQUAL: "{who} gives the recorded held-out returns, equal to the bit{passes}",
-    Replay.CLOSE: "{who} gives the recorded held-out returns",
-    Replay.DIFFERS: "{who} gives other held-out returns here; only equal bit_ids promise equal bits, so verify it "
+    Replay.EQUAL: "{label} gives the recorded held-out returns, equal to the bit{passes}",
+    Replay.CLOSE: "{label} gives the recorded held-out returns",
+    Replay.DIFFERS: "{label} gives other held-out returns here; only equal bit_ids promise equal bits, so verify it "
     "where the run was played before you call it wrong",
-    Replay.NONDETERMINISTIC: "{who} plays differently each time: its score cannot be confirmed, nor is it corrupt",
-    Replay.MISMATCH: "{who} gives other held-out returns than those recorded",
+    Replay.NONDETERMINISTIC: "{label} plays differently each time: its score cannot be confirmed, nor is it corrupt",
+    Replay.MISMATCH: "{label} gives other held-out returns than those recorded",
     Replay.NOTHING_TO_REPLAY: "the run is not finished, or selected no checkpoint",
 }
 TIMED_OUT: Final = (
-    "{who} ran out of time when it was scored on the cases that differ ({cases}), and how far it gets depends on the "
+    "{label} ran out of time when it was scored on the cases that differ ({cases}), and how far it gets depends on the "
     "machine, its load and --jobs: its score cannot be confirmed, nor is it corrupt"
 )
 TIMED_OUT_HERE: Final = (
-    "{who} ran out of time here on cases that differ ({cases}), and the record does not have all these timeouts: its "
+    "{label} ran out of time here on cases that differ ({cases}), and the record does not have all these timeouts: its "
     "score cannot be confirmed; verify it again on an idle machine, with fewer --jobs"
 )
 PASSING: Final = (Replay.EQUAL, Replay.CLOSE, Replay.NOTHING_TO_REPLAY)
@@ -91,7 +91,7 @@ class _Replayer:
     heldout: list[Case]
     ids_here: dict[str, Any]
 
-    def replay(self, checkpoint: Checkpoint, who: str) -> Replayed:
+    def replay(self, checkpoint: Checkpoint, label: str) -> Replayed:
         """Play held-out with the winner twice, with another checkpoint once, and again only if it gives other returns:
         its recorded returns come from a single pass."""
         recorded = self.state.heldout[checkpoint.hash].tally
@@ -99,15 +99,15 @@ class _Replayer:
             raise UserError(f"it records {len(recorded.returns)} returns for {len(self.heldout)} held-out cases")
         copy = _copy(self.engine, self.paths.checkpoints / checkpoint.hash, checkpoint)
         first = self._play(copy)
-        twice = who == WINNER or first.returns != recorded.returns
+        twice = label == WINNER or first.returns != recorded.returns
         second = self._play(copy) if twice else first
-        repeated = self.state.repeated.returns if self.state.repeated and who == WINNER else recorded.returns
+        repeated = self.state.repeated.returns if self.state.repeated and label == WINNER else recorded.returns
         assert self.state.opened is not None
         opened = self.state.opened.facts["ids"]
         bit_id = self.state.scored_on.get(checkpoint.hash) or opened["bit_id"]
         other_bit_id = bit_id_difference(opened, bit_id, self.ids_here)
         result = _compare(recorded.returns, repeated, first.returns, second.returns, bool(other_bit_id))
-        meaning = MEANING[result].format(who=who, passes=", twice" if twice else "")
+        meaning = MEANING[result].format(label=label, passes=", twice" if twice else "")
         timed_out = _timed_out_cases(recorded, first, self.task)
         if result in (Replay.MISMATCH, Replay.DIFFERS) and all(
             index in timed_out or new == old or (other_bit_id and _is_close(old, new))
@@ -116,7 +116,7 @@ class _Replayer:
             recorded_too = all(recorded.errors[index] == ErrorKind.TIMEOUT for index in timed_out)
             text = TIMED_OUT if recorded_too else TIMED_OUT_HERE
             result = Replay.NONDETERMINISTIC
-            meaning = text.format(who=who, cases=", ".join(map(str, timed_out)))
+            meaning = text.format(label=label, cases=", ".join(map(str, timed_out)))
         meaning += _difference(recorded.returns, first.returns)
         detail = f"{result}: {meaning}"
         return Replayed(result, f"{detail}; {other_bit_id}" if other_bit_id else detail)
@@ -173,11 +173,11 @@ def _played_here(paths: RunPaths, opened: Opened, given_task: str | None) -> tup
     return settings, settings.played_task(False, recorded), settings.splits(make_key=False)
 
 
-def _replay(replayer: _Replayer, checkpoint: Checkpoint, who: str) -> Replayed:
+def _replay(replayer: _Replayer, checkpoint: Checkpoint, label: str) -> Replayed:
     try:
-        return replayer.replay(checkpoint, who)
+        return replayer.replay(checkpoint, label)
     except (UserError, Fault) as error:
-        return Replayed(None, f"{who} cannot be played: {in_one_line(error)}")
+        return Replayed(None, f"{label} cannot be played: {in_one_line(error)}")
 
 
 def in_one_line(error: Exception) -> str:
@@ -207,13 +207,13 @@ def _check_played(task: Task, opened: dict[str, Any], splits_id: str) -> None:
         )
 
 
-def _check_fingerprint(recorded: dict[str, Any], here: dict[str, Any]) -> None:
+def _check_fingerprint(recorded: dict[str, Any], current: dict[str, Any]) -> None:
     """Raise UserError unless config.toml and the task here give the recorded facts. Versions of packages may differ:
     they are a part of the bit_id, whose difference is reported with the result."""
-    names = [name for name in {**here, **recorded} if name not in PACKAGE_FACTS]
-    if different := [name for name in names if recorded.get(name) != here.get(name)]:
+    names = [name for name in {**current, **recorded} if name not in PACKAGE_FACTS]
+    if different := [name for name in names if recorded.get(name) != current.get(name)]:
         values = "; ".join(
-            f"{name} is {recorded.get(name)!r:.{SHOWN}} in the ledger, {here.get(name)!r:.{SHOWN}} here"
+            f"{name} is {recorded.get(name)!r:.{SHOWN}} in the ledger, {current.get(name)!r:.{SHOWN}} here"
             for name in different
         )
         raise UserError(

@@ -16,7 +16,7 @@ from evopolicygym.judge.state import RunPhase, RunState, fold
 from evopolicygym.run_paths import RunPaths
 from evopolicygym.run_record import ImportedFrom, load
 from evopolicygym.runs import record
-from evopolicygym.runs.agent_limits import spending
+from evopolicygym.runs.agent.limits import spending
 from evopolicygym.runs.settings import RunSettings
 
 

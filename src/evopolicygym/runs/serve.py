@@ -1,6 +1,6 @@
 """Serve a run: keep its API and its owner's socket open until it is finished, then score it.
 
-`serve_run` is used for every run, whether an agent plays it (runs/agent_loop.py) or `evopolicygym serve` waits for a
+`serve_run` is used for every run, whether an agent plays it (runs/agent/loop.py) or `evopolicygym serve` waits for a
 person. `finish_run` is the scoring alone, with the inspection of what the agent left.
 """
 
@@ -15,18 +15,20 @@ from typing import Any, Final
 
 from evopolicygym.analysis.limited_process import run_limited
 from evopolicygym.errors import RunSuspended
-from evopolicygym.judge import scoring
+from evopolicygym.judge import delivery, scoring
 from evopolicygym.judge.events import Inspected, Suspended
+from evopolicygym.judge.shortage import to_stderr
 from evopolicygym.judge.state import RunPhase
 from evopolicygym.run_paths import RunPaths
 from evopolicygym.run_record import Integrity
 from evopolicygym.runs import disk_reserve, integrity, locks, workspace
-from evopolicygym.runs.agent_setup import delete_credentials
+from evopolicygym.runs.agent.setup import delete_credentials
 from evopolicygym.runs.open_run import OpenRun
 from evopolicygym.server import owner_socket
 from evopolicygym.server.app import ServedTask, build_app
 from evopolicygym.server.http_server import bind, serve_requests
 from evopolicygym.server.submission_queue import SubmissionQueue
+from evopolicygym.tasks.conditions import FeedbackLevel
 
 log = logging.getLogger(__name__)
 FINISH_COMMAND: Final = "finish"
@@ -59,7 +61,7 @@ async def serve_run(run: OpenRun, play: Play) -> None:
     try:
         async with owner_socket.answer_commands(run.paths.root, service.answer), service.reporting_the_end():
             async with serve_requests(build_app(queue, task, address.token), listener):
-                workspace.write_door(run.paths, address.url)
+                workspace.write_api_address(run.paths, address.url)
                 queue.resume()
                 try:
                     reason = await service.wait_for_end(play(address.url))
@@ -124,7 +126,7 @@ class _RunService:
             asyncio.run_coroutine_threadsafe(self._send_progress(total), loop)
 
         def notify(text: str) -> None:
-            locks.to_stderr(text)
+            to_stderr(text)
             asyncio.run_coroutine_threadsafe(self._send({"waiting": text}), loop)
 
         await self._send_progress(total)
@@ -153,9 +155,15 @@ def finish_run(run: OpenRun, advance: scoring.Advance = lambda: None, notify: lo
     """Select and score the checkpoints of a closed run, and write its record.
 
     Waits until no agent on the same cases is alive on this machine. ``advance`` is called after each hidden episode,
-    ``notify`` with a message if there is a wait."""
+    ``notify`` with a message if there is a wait. During a shortage of disk space and the like, it pauses."""
     disk_reserve.release(run.paths)
+    run.judge.shortage.retry(lambda: _finish(run, advance, notify))
+
+
+def _finish(run: OpenRun, advance: scoring.Advance, notify: locks.Notify | None) -> None:
+    """Do what is left until the outcome; it may be repeated."""
     if run.judge.state.phase is RunPhase.CLOSED:  # nothing is written to the workspace once hidden cases are played
+        _remove_films(run)
         workspace.write_closed(run.paths)
     if run.judge.state.phase is not RunPhase.FINISHED:
         run.write_record()
@@ -164,6 +172,15 @@ def finish_run(run: OpenRun, advance: scoring.Advance = lambda: None, notify: lo
     if run.settings.agent:
         delete_credentials(run.paths, run.settings.agent.name)
     run.write_record()
+
+
+def _remove_films(run: OpenRun) -> None:
+    """Remove the agent's copies of films, which are large: the judge keeps each once, in feedback/."""
+    for submitted in run.judge.state.submissions.values() if run.settings.feedback is FeedbackLevel.VIDEO else ():
+        try:
+            delivery.remove_large_files(run.paths.feedback / submitted.name, run.paths.workspace, delivery.FILMS)
+        except delivery.DeliveryFailed as error:
+            log.warning("%s", error)
 
 
 def _hidden_cases(run: OpenRun, notify: locks.Notify | None) -> AbstractContextManager[None]:

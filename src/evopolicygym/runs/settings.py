@@ -10,7 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Literal, Self, TypeVar
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, field_validator
 
 from evopolicygym import config
 from evopolicygym.config import StrictModel
@@ -20,7 +20,7 @@ from evopolicygym.files import read_file
 from evopolicygym.judge.events import MAX_BUDGET
 from evopolicygym.judge.judge import Videos
 from evopolicygym.judge.protocol import MAX_EPISODES
-from evopolicygym.runs.agent_limits import AgentLimits
+from evopolicygym.runs.agent.limits import AgentLimits
 from evopolicygym.sandbox.agent.agent_sandbox import AgentLevel, NetworkAccess
 from evopolicygym.sandbox.policy.jail import Level
 from evopolicygym.tasks.conditions import (
@@ -43,6 +43,7 @@ CONFIG: Final = "config.toml"
 MAX_BYTES: Final = 1 << 20
 MAX_NAME: Final = 4096  # as of a path; an unknown name is compared with all known ones, to suggest one
 SHOWN: Final = 200  # characters of a refused value in a message
+MAX_ENTRANT_NAME: Final = 80
 # Errors of pydantic about numbers that are out of range: where the limit is in their context, and words for it.
 BOUNDS: Final = {
     "greater_than_equal": ("ge", "at least"),
@@ -70,7 +71,7 @@ class SettingsAltered(UserError):
 
 
 class Seeds(StrEnum):
-    """Where cases come from: the public list of the paper, or a sealing key."""
+    """Source of the cases: the public list of the paper, or a sealing key."""
 
     PAPER = "paper"
     SEALED = "sealed"
@@ -186,8 +187,10 @@ class AgentSettings(StrictModel):
 
 
 class RunSettings(StrictModel):
-    """Settings with every default written out. A run without an agent is served, and played by a person."""
+    """Settings with every default written out. A run without an agent is served, and played by a person. ``name`` is
+    the entrant's in tables and figures; it changes no id. Without one it is the agent's with its model."""
 
+    name: str | None = Field(None, max_length=MAX_ENTRANT_NAME)
     task: str = Field(max_length=MAX_NAME)
     seeds: Seeds = Seeds.SEALED
     seal_key: Path | None = None
@@ -207,6 +210,16 @@ class RunSettings(StrictModel):
     engine: EngineName = EngineName.LOCAL
     ray_address: str | None = None
     agent: AgentSettings | None = None
+
+    @field_validator("name")
+    @classmethod
+    def _check_name(cls, value: str | None) -> str | None:
+        """Refuse names that would not read the same in a table, a file name and `--label OLD=NEW`."""
+        if value is not None and (not value.strip() or value != value.strip() or not value.isprintable()):
+            raise ValueError("a name has visible characters, and no spaces around them")
+        if value and "=" in value:
+            raise ValueError("a name has no =")
+        return value
 
     @classmethod
     def make(cls, **values: Any) -> Self:
@@ -276,8 +289,8 @@ class RunSettings(StrictModel):
         return generated(played, load_key(self.seal_key, make_key), recorded and recorded.get("env_options", {}))
 
     def conditions(self) -> dict[str, str]:
-        """Return what the agent is told, may do and gets back, as far as it is not as it was before there was a choice.
-        The variant is not among them: it is a fact of the task that is played."""
+        """Return text, own models and feedback where they differ from those of runs before they could be chosen. The
+        variant is not among them: it is a fact of the task that is played."""
         names = ("text", "own_models", "feedback")
         return {name: value for name in names if (value := getattr(self, name)) != UNSTATED[name]}
 

@@ -23,7 +23,7 @@ from typing import Any, Final
 from evopolicygym.agents.definitions import COMMAND
 from evopolicygym.errors import UserError
 from evopolicygym.judge.events import Opened
-from evopolicygym.runs import install_paths
+from evopolicygym.runs.agent import install_paths
 from evopolicygym.runs.settings import AgentSettings, RunSettings
 from evopolicygym.sandbox.agent.agent_sandbox import NetworkAccess
 from evopolicygym.tasks.registry import is_installed_task

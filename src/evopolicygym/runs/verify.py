@@ -229,6 +229,17 @@ def _settings(paths: RunPaths, state: RunState) -> Iterator[str]:
         if facts.get(name) != played[name] or chosen.get(name, played[name]) != played[name]:
             yield f"{name} is {played[name]!r} in the ledger, but not in its fingerprint or in config.toml"
     yield from _conditions(settings, facts, state.opened.facts.get("options", {}))
+    yield from _agent_isolation(settings, state.opened.facts["agent_isolation"])
+
+
+def _agent_isolation(settings: RunSettings, recorded: dict[str, Any]) -> Iterator[str]:
+    """Compare the isolation of the agent with what was asked for: a run is published by what the ledger says."""
+    if settings.agent is None:
+        return
+    chosen = {"level": settings.agent.isolation, "network": str(settings.agent.network)}
+    for name, value in chosen.items():
+        if value not in ("auto", recorded.get(name)):
+            yield f"the {name} of the agent is {recorded.get(name)} in the ledger, but {value} in config.toml"
 
 
 def _conditions(settings: RunSettings, facts: dict[str, Any], options: dict[str, Any]) -> Iterator[str]:

@@ -86,17 +86,17 @@ def write_first_observation(judge: Judge) -> None:
     write_atomic(judge.paths.workspace / FIRST_OBSERVATION, file.getvalue())
 
 
-def write_door(paths: RunPaths, api: str) -> None:
+def write_api_address(paths: RunPaths, api: str) -> None:
     """Write the API's address, which may change when the run is resumed."""
-    _write_door(paths, {"api": api})
+    _write_door_file(paths, {"api": api})
 
 
 def write_closed(paths: RunPaths) -> None:
     """Write that the API is closed for good, so that clients stop waiting."""
-    _write_door(paths, {"closed": True})
+    _write_door_file(paths, {"closed": True})
 
 
-def _write_door(paths: RunPaths, content: dict[str, Any]) -> None:
+def _write_door_file(paths: RunPaths, content: dict[str, Any]) -> None:
     """Write door.json. If the agent has made its workspace unwritable, log that and continue."""
     try:
         delivery.replace_file(paths.workspace, DOOR, json.dumps(content).encode() + b"\n")

@@ -1,7 +1,7 @@
 """Play turns of an agent: start its program in the sandbox, watch it, end it, and keep its transcript.
 
 `CliAgent` starts a coding CLI anew for each turn; `JsonLinesAgent` keeps one program for the whole run and talks to it
-in JSON lines. Both are an `AgentRunner`, which is all that the loop of a run (runs/agent_loop.py) knows of an agent.
+in JSON lines. Both are an `AgentRunner`, which is all that the loop of a run (runs/agent/loop.py) knows of an agent.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from evopolicygym.agents.turn import ProcessExit, Turn
 from evopolicygym.agents.usage import Usage
 from evopolicygym.errors import FULL, UserError
 from evopolicygym.files import is_shortage
-from evopolicygym.runs.agent_limits import TurnProgress
-from evopolicygym.runs.agent_output import (
+from evopolicygym.runs.agent.limits import TurnProgress
+from evopolicygym.runs.agent.output import (
     STDERR_LIMIT,
     STDOUT_LIMIT,
     AgentPipe,
@@ -38,9 +38,10 @@ from evopolicygym.runs.agent_output import (
     Transcript,
     open_plain,
 )
-from evopolicygym.runs.turn_files import Heartbeat, save_command, save_traffic, with_refusals
+from evopolicygym.runs.agent.turn_files import Heartbeat, save_command, save_traffic, with_traffic
 from evopolicygym.sandbox.agent.agent_sandbox import AgentLevel, AgentSandbox
 from evopolicygym.sandbox.agent.launch import SandboxedProcess, launch
+from evopolicygym.sandbox.agent.network import ProxyTraffic
 
 POLL_S: Final = 0.2
 STDERR_TAIL: Final = 4000
@@ -130,7 +131,7 @@ class CliAgent:
     def __init__(self, command: AgentCommand, sandbox: AgentSandbox, level: AgentLevel, transcripts: Path) -> None:
         self._command, self._sandbox, self._level, self._transcripts = command, sandbox, level, transcripts
         self._process: SandboxedProcess | None = None
-        self._refused: list[str] = []  # hosts, in the last turn
+        self._traffic: list[ProxyTraffic] = []  # in the last turn
         self._heartbeat = Heartbeat(transcripts)
         transcripts.mkdir(parents=True, exist_ok=True)
 
@@ -160,7 +161,7 @@ class CliAgent:
 
             code, ended_because = self._run(command, stdout, stderr, must_end, out.with_suffix(".net"))
         turn = self._read(out, err, replace(ended, exit_code=code, wall_s=time.monotonic() - began))
-        turn = with_refusals(turn, self._refused)
+        turn = with_traffic(turn, self._traffic)
         if ended_because is None:
             return turn
         reported = turn.failure if ended_because.kind is FailureKind.TIMEOUT else None
@@ -222,7 +223,7 @@ class CliAgent:
                 try:
                     return wait_or_kill(self._process, must_end)
                 finally:
-                    self._refused = save_traffic(self._process, traffic, self._command.secrets)
+                    self._traffic = save_traffic(self._process, traffic, self._command.secrets)
 
 
 class JsonLinesAgent:

@@ -9,11 +9,11 @@
     |     v
     |   prompt        the opening text, or "continue"; ledger event `prompted`
     |     v
-    |   play          one turn of the agent's program (runs/agent_process.py); it submits through the API
+    |   play          one turn of the agent's program (runs/agent/process.py); it submits through the API
     |     v
     +-- record        exit code, usage, cost, failure; ledger event `turned`
 
-Each decision is a pure function of the ledger (runs/agent_decisions.py), so a run that was killed at any instant
+Each decision is a pure function of the ledger (runs/agent/decisions.py), so a run that was killed at any instant
 continues where it was.
 """
 
@@ -21,12 +21,15 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from dataclasses import asdict
+from functools import partial
 from typing import Final, Protocol
 
 from evopolicygym.agents import home, prices, prompts
 from evopolicygym.agents.turn import Turn
 from evopolicygym.agents.usage import Usage, total_usage
+from evopolicygym.gateway.call_limits import CallAdmission, CallTotals
 from evopolicygym.gateway.patience import SharedWaits
 from evopolicygym.judge.events import Prompted, Turned
 from evopolicygym.judge.judge import Judge
@@ -34,9 +37,9 @@ from evopolicygym.judge.ledger import LedgerUnwritable
 from evopolicygym.judge.state import RunPhase, RunState
 from evopolicygym.run_paths import RunPaths
 from evopolicygym.runs import disk_reserve
-from evopolicygym.runs.agent_decisions import AGENT_FAILED, PromptAgent, SuspendRun, decide, last_session, suspension
-from evopolicygym.runs.agent_limits import AgentLimits, TurnWatch
-from evopolicygym.runs.agent_process import AgentRunner, MustEnd, TurnRequest, start_failure
+from evopolicygym.runs.agent.decisions import AGENT_FAILED, PromptAgent, SuspendRun, decide, last_session, suspension
+from evopolicygym.runs.agent.limits import AgentLimits, TurnWatch
+from evopolicygym.runs.agent.process import AgentRunner, MustEnd, TurnRequest, start_failure
 from evopolicygym.runs.locks import living_agent_lock
 from evopolicygym.runs.open_run import OpenRun
 from evopolicygym.runs.serve import FINISHED_BY_HAND, serve_run
@@ -106,16 +109,25 @@ class AgentLoop:
         """Return the reason that closes the run. Raises RunSuspended."""
         self._recover_turn()
         while isinstance(decision := decide(self._judge.state, self._limits), PromptAgent):
-            if self.stop.wait(self._rate_limits.wait_s(decision.wait_s)):
+            if self._wait(self._rate_limits.wait_s(decision.wait_s)):
                 return FINISHED_BY_HAND
             request = self._prompt(decision.session)
-            turn = self._agent.play_turn(request)
+            turn = self._judge.shortage.retry(partial(self._agent.play_turn, request), self.stop)
             self._record(self._event(turn))
         if isinstance(decision, SuspendRun):
             if self._is_last_try and not decision.is_seen:
                 return AGENT_FAILED
             raise suspension(decision, self._judge.state, self._judge.paths.root)
         return decision.reason
+
+    def _wait(self, seconds: float) -> bool:
+        """Wait before the next attempt; return whether the run is to end meanwhile."""
+        activity = self._judge.activity
+        activity.trouble = ""
+        activity.next_attempt_at = time.monotonic() + seconds if seconds else None
+        is_stopped = self.stop.wait(seconds)
+        activity.next_attempt_at = None
+        return is_stopped
 
     def _prompt(self, session: str | None) -> TurnRequest:
         """Record that the agent is prompted, and return what it is asked to do."""
@@ -136,13 +148,12 @@ class AgentLoop:
         return turn_event(turn, len(state.submissions), _requested_model(state), self._price_table)
 
     def _record(self, event: Prompted | Turned) -> None:
-        """Append to the ledger; use the reserved disk space if the agent has filled the disk."""
+        """Append to the ledger; use the reserved disk space if the agent has filled the disk, then wait for more."""
         try:
             self._judge.record(event)
         except LedgerUnwritable:
-            if not disk_reserve.release(self._judge.paths):
-                raise
-            self._judge.record(event)
+            disk_reserve.release(self._judge.paths)
+            self._judge.shortage.retry(lambda: self._judge.record(event), self.stop)
 
 
 def turn_request(state: RunState, limits: AgentLimits, session: str | None, must_end: MustEnd) -> TurnRequest:
@@ -151,17 +162,17 @@ def turn_request(state: RunState, limits: AgentLimits, session: str | None, must
     if not state.turns:
         text = prompts.opening(state.budget, remaining)
     else:
-        is_failed, standing = state.turns[-1].failure is not None, "" if session else _standing(state)
-        text = prompts.continuing(state.remaining, state.budget, is_failed, remaining, standing)
+        is_failed, progress = state.turns[-1].failure is not None, "" if session else _progress(state)
+        text = prompts.continuing(state.remaining, state.budget, is_failed, remaining, progress)
     earlier = [Usage(**turn.usage) for turn in state.turns if turn.usage and turn.session == session]
     return TurnRequest(len(state.turns) + 1, text, session, total_usage(earlier), must_end)
 
 
-def _standing(state: RunState) -> str:
-    """Return where things stand, for a new conversation."""
+def _progress(state: RunState) -> str:
+    """Return in words what was submitted so far, for a new conversation."""
     judged = [(submission.name, submission.judged) for submission in state.submissions.values() if submission.is_ok]
     means = [(name, event.tally.mean) for name, event in judged if event and event.tally]
-    return prompts.standing(len(state.submissions), max(means, key=lambda mean: mean[1], default=None))
+    return prompts.progress(len(state.submissions), max(means, key=lambda mean: mean[1], default=None))
 
 
 def turn_event(turn: Turn, submissions: int, requested_model: str | None, price_table: Prices | None) -> Turned:
@@ -190,7 +201,7 @@ def _requested_model(state: RunState) -> str | None:
 
 
 class PlayableAgent(Protocol):
-    """An agent that is ready to play: `runs.agent_setup.AgentSetup`, or a Python function."""
+    """An agent that is ready to play: `runs.agent.setup.AgentSetup`, or a Python function."""
 
     @property
     def settings(self) -> AgentSettings: ...
@@ -218,10 +229,10 @@ class NoSharing:
 
     is_shared = limits_calls = False
 
-    def begin_call(self) -> float:
-        return 0.0
+    def begin_call(self, used: CallTotals) -> CallAdmission:
+        return CallAdmission()
 
-    def end_call(self) -> None:
+    def end_call(self, used: CallTotals) -> None:
         pass
 
     def wait_s(self, seconds: float) -> float:

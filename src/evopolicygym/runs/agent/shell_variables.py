@@ -12,7 +12,7 @@ from typing import Final
 from evopolicygym.agents import definitions
 from evopolicygym.agents.definitions import Client
 from evopolicygym.errors import UserError
-from evopolicygym.runs.agent_gateway import ModelAccess, model_access
+from evopolicygym.runs.agent.gateway import ModelAccess, model_access
 from evopolicygym.runs.settings import AgentSettings
 from evopolicygym.sandbox.agent.agent_sandbox import NetworkAccess
 
@@ -20,8 +20,12 @@ from evopolicygym.sandbox.agent.agent_sandbox import NetworkAccess
 URL_VARIABLES: Final = {
     "ANTHROPIC_API_KEY": "ANTHROPIC_BASE_URL",
     "ANTHROPIC_AUTH_TOKEN": "ANTHROPIC_BASE_URL",
+    "CLAUDE_CODE_OAUTH_TOKEN": "ANTHROPIC_BASE_URL",
     "OPENAI_API_KEY": "OPENAI_BASE_URL",
+    "CODEX_API_KEY": "OPENAI_BASE_URL",
     "GEMINI_API_KEY": "GOOGLE_GEMINI_BASE_URL",
+    "KIMI_MODEL_API_KEY": "KIMI_MODEL_BASE_URL",
+    "OPENROUTER_API_KEY": "OPENROUTER_BASE_URL",
     "LLM_API_KEY": "LLM_BASE_URL",
 }
 PROXIES: Final = ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")
@@ -44,10 +48,13 @@ def shell_model_url(agent: str, model: str | None, variables: Iterable[str]) -> 
         present = [name for name in names if os.environ.get(name)]
         vendor = client.vendor(model, present) if client.vendors and agent != definitions.COMMAND else None
         keys = [name for name in present if vendor is None or name in vendor.keys]
-        found = [ShellUrl(URL_VARIABLES[name], os.environ.get(URL_VARIABLES[name], "")) for name in keys
-                 if name in URL_VARIABLES]  # fmt: skip
-        return next((address for address in found if address.url), None)
+        return _first_address(keys)
     return None
+
+
+def _first_address(keys: Iterable[str]) -> ShellUrl | None:
+    variables = [URL_VARIABLES[name] for name in keys if name in URL_VARIABLES]
+    return next((ShellUrl(name, os.environ[name]) for name in variables if os.environ.get(name)), None)
 
 
 def check_shell(client: Client, settings: AgentSettings) -> None:
@@ -74,6 +81,10 @@ def check_shell(client: Client, settings: AgentSettings) -> None:
 def shell_note(settings: AgentSettings) -> str | None:
     """Return a sentence about a variable of the shell that decides where the model is asked."""
     address = shell_model_url(settings.name, settings.model, settings.variables)
-    if address is None or address.url != settings.base_url:
-        return None
-    return f"the model is asked at {address.url}, as {address.variable} says"
+    if address is not None and address.url == settings.base_url:
+        return f"the model is asked at {address.url}, as {address.variable} says"
+    client = definitions.load(settings.name)
+    unused = _first_address(client.keys)
+    if unused and client.credentials and settings.base_url is None and not any(map(os.environ.get, client.keys)):
+        return f"{unused.variable} is not used: {client.name} is logged in without a key, and asks its vendor"
+    return None

@@ -19,7 +19,9 @@ from evopolicygym.agents.failures import FailureKind, TurnFailure
 from evopolicygym.agents.prices import Price
 from evopolicygym.agents.turn import Turn
 from evopolicygym.errors import UserError
-from evopolicygym.gateway.metering import CallLimits, ModelMeter, TurnCalls
+from evopolicygym.gateway import call_file
+from evopolicygym.gateway.call_limits import CallLimits
+from evopolicygym.gateway.metering import ModelMeter, TurnCalls
 from evopolicygym.gateway.patience import Patience, SharedWaits
 from evopolicygym.gateway.recording import ModelRecording
 from evopolicygym.gateway.replay import ReplayUpstream, nothing_recorded
@@ -28,13 +30,13 @@ from evopolicygym.gateway.store import ExchangeStore
 from evopolicygym.gateway.upstream import ModelServer
 from evopolicygym.run_paths import RunPaths
 from evopolicygym.run_record import load
-from evopolicygym.runs.agent_limits import TurnProgress
-from evopolicygym.runs.agent_process import AgentRunner, TurnRequest
+from evopolicygym.runs.agent.limits import SUITE_LIMIT, TurnProgress
+from evopolicygym.runs.agent.process import AgentRunner, TurnRequest
 from evopolicygym.runs.settings import AgentSettings
 
-CALLS_FILE: Final = "model_calls.jsonl"
 TOKEN: Final = "gateway token"  # stands in recordings and transcripts for the token
 NO_KEY: Final = "replayed-calls-need-no-key"
+KEYLESS: Final = "no-key"  # what a server without keys gets as one; clients insist on sending one
 
 
 class ModelAccess(StrEnum):
@@ -67,7 +69,7 @@ def model_access(client: Client, settings: AgentSettings) -> ModelAccess | None:
 
 
 def model_routes(client: Client, settings: AgentSettings) -> tuple[ModelRoute, ...]:
-    """Return the servers that the gateway carries calls to; none if the agent does without it."""
+    """Return the servers that the gateway carries calls to; an empty list for an agent without the gateway."""
     if not settings.gateway:
         return ()
     if client.name == definitions.COMMAND:
@@ -80,18 +82,25 @@ def model_routes(client: Client, settings: AgentSettings) -> tuple[ModelRoute, .
     variable = next((name for name in vendor.keys if name in available), None)
     if variable is None and client.keys:
         return ()
-    return (_route(vendor, variable, settings),)
+    return (_route(vendor, variable, settings, available.get(variable or "")),)
 
 
 def client_keys(client: Client, settings: AgentSettings) -> dict[str, str]:
     """Return the keys of a client that are set here. A replay needs none, and gets none: each has a value that opens
-    nothing, and without any the first one of the model's vendor counts as set."""
+    nothing. Without any, the first one of the model's vendor counts as set in a replay, and for a server of the user's
+    own (Ollama, llama.cpp, vLLM), which may do without keys."""
     keys = {name: value for name in client.keys if (value := os.environ.get(name))}
-    if settings.replay is None:
+    if settings.replay is None and (keys or not _is_keyless(client, settings)):
         return keys
     vendor = client.vendor(settings.model, client.keys)
     first = next(iter(vendor.keys if vendor else client.keys), None)
-    return dict.fromkeys(keys or ([first] if first else []), NO_KEY)
+    return dict.fromkeys(keys or ([first] if first else []), NO_KEY if settings.replay else KEYLESS)
+
+
+def _is_keyless(client: Client, settings: AgentSettings) -> bool:
+    """Whether calls go to an address of the user's own, without a key and without a login."""
+    has_login = any((Path.home() / name).is_file() for name in client.credentials)
+    return settings.gateway and settings.base_url is not None and not has_login
 
 
 def with_recorded_address(settings: AgentSettings) -> AgentSettings:
@@ -133,8 +142,9 @@ def _routes_of_command(client: Client, settings: AgentSettings) -> tuple[ModelRo
     return tuple(_route(vendor, name, settings) for vendor, name in keys)
 
 
-def _route(vendor: Vendor, variable: str | None, settings: AgentSettings) -> ModelRoute:
-    key = (NO_KEY if settings.replay else os.environ.get(variable)) if variable else None
+def _route(vendor: Vendor, variable: str | None, settings: AgentSettings, key: str | None = None) -> ModelRoute:
+    if variable and key is None:
+        key = NO_KEY if settings.replay else os.environ.get(variable)
     server = ModelServer(settings.base_url or vendor.url, key, variable_values(settings.headers), settings.ca_file)
     return ModelRoute(vendor, variable, server)
 
@@ -170,7 +180,7 @@ class OpenGateway:
 
     @property
     def keys(self) -> dict[str, str]:
-        """What stands in the agent's variables instead of keys."""
+        """Tokens that the agent's variables hold in place of keys."""
         return {route.variable: self.gateway.token for route in self.routes if route.variable}
 
 
@@ -203,9 +213,9 @@ def open_gateway(
 
 
 def _calls_file(paths: RunPaths) -> Path:
-    folder = paths.logs / "agent"
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder / CALLS_FILE
+    file = paths.root / call_file.NAME
+    file.parent.mkdir(parents=True, exist_ok=True)
+    return file
 
 
 class MeteredAgent:
@@ -222,11 +232,14 @@ class MeteredAgent:
             return self._gateway.patience.waited_s - waited_before
 
         def must_end(progress: TurnProgress) -> TurnFailure | None:
-            return (
+            failure = (
                 self._has_diverged()
                 or self._limit_is_hit()
                 or request.must_end(self._progress(progress, request.number, waited_s))
             )
+            if failure:
+                self._gateway.end_turn()
+            return failure
 
         turn = self._agent.play_turn(replace(request, must_end=must_end))
         if self._opened.replay:
@@ -247,6 +260,7 @@ class MeteredAgent:
             None if printed is None else lambda: printed() + self._gateway.activity,
             lambda: self._metered(Turn(None, 0.0), number),
             waited_s,
+            lambda: self._gateway.patience.waits_for,
         )
 
     def _metered(self, turn: Turn, number: int) -> Turn:
@@ -254,6 +268,8 @@ class MeteredAgent:
         facts = calls.facts(turn.usage)
         if self._opened.store.trouble:
             facts["not_recorded"] = self._opened.store.trouble
+        if self._gateway.meter.suite_hit:
+            facts[SUITE_LIMIT] = self._gateway.meter.suite_hit
         return replace(turn, usage=calls.usage or turn.usage, model=calls.model or turn.model, calls=facts)
 
     def _has_diverged(self) -> TurnFailure | None:
@@ -261,5 +277,9 @@ class MeteredAgent:
         return TurnFailure(FailureKind.CLIENT, "its replay ended") if replay and replay.divergence else None
 
     def _limit_is_hit(self) -> TurnFailure | None:
-        limit = self._gateway.meter.hit
-        return TurnFailure(FailureKind.LIMIT, f"its limit of {limit} was used up") if limit else None
+        meter = self._gateway.meter
+        if meter.hit:
+            return TurnFailure(FailureKind.LIMIT, f"its limit of {meter.hit} was used up")
+        if meter.suite_hit:
+            return TurnFailure(FailureKind.LIMIT, f"its suite's limit of {meter.suite_hit} was used up")
+        return None

@@ -2,7 +2,7 @@
 
 `set_up_agent` checks the settings, finds the client and its program, and returns an `AgentSetup`. Its `make_runner`
 makes the run's own HOME for the agent (`AgentHome`), describes the sandbox, and returns the runner that plays turns
-(runs/agent_process.py). Files that the agent must see to start are found by runs/install_paths.py.
+(runs/agent/process.py). Files that the agent must see to start are found by runs/agent/install_paths.py.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ from evopolicygym.gateway.patience import SharedWaits
 from evopolicygym.judge.delivery import make_feedback_folder
 from evopolicygym.run_paths import RunPaths
 from evopolicygym.run_record import load
-from evopolicygym.runs import install_paths, workspace
-from evopolicygym.runs.agent_gateway import (
+from evopolicygym.runs import workspace
+from evopolicygym.runs.agent import install_paths
+from evopolicygym.runs.agent.gateway import (
     NO_KEY,
     TOKEN,
     MeteredAgent,
@@ -41,10 +42,10 @@ from evopolicygym.runs.agent_gateway import (
     variable_values,
     with_recorded_address,
 )
-from evopolicygym.runs.agent_process import AgentCommand, AgentRunner, CliAgent, JsonLinesAgent
-from evopolicygym.runs.install_paths import InstallPaths, find_install_paths, node_interpreter
+from evopolicygym.runs.agent.install_paths import InstallPaths, find_install_paths, node_interpreter
+from evopolicygym.runs.agent.process import AgentCommand, AgentRunner, CliAgent, JsonLinesAgent
+from evopolicygym.runs.agent.shell_variables import check_shell
 from evopolicygym.runs.settings import AgentSettings
-from evopolicygym.runs.shell_variables import check_shell
 from evopolicygym.sandbox.agent.agent_sandbox import AgentLevel, AgentPython, AgentSandbox, NetworkAccess, make_python
 from evopolicygym.sandbox.agent.allow_list import parse
 from evopolicygym.sandbox.agent.levels import agent_isolation, best_level
@@ -77,15 +78,14 @@ def set_up_agent(settings: AgentSettings) -> AgentSetup:
     _check_hosts(client.hosts)
     ready = readiness.check(client, {**os.environ, **client_keys(client, settings)}, Path.home())
     if ready.missing:
-        obstacles = "\n".join(ready.missing)
-        raise UserError(f"{client.name} cannot play here: {obstacles}")
+        raise UserError(f"{client.name} cannot play here: {'; '.join(ready.missing)}")
     client.check(settings.model, settings.base_url, settings.options, client_keys(client, settings))
     return AgentSetup(settings, client, best_level(settings.levels), ready.program, ready.version)
 
 
 @dataclass(frozen=True)
 class AgentSetup:
-    """An agent that can play here. ``program`` is None for a built-in agent."""
+    """An agent that can play on this machine. ``program`` is None for a built-in agent."""
 
     settings: AgentSettings
     client: Client

@@ -13,8 +13,9 @@ from typing import Final
 
 from evopolicygym.agents.definitions import Command
 from evopolicygym.agents.turn import Turn
-from evopolicygym.runs.agent_output import PLAIN_FLAGS, Redactor, open_plain
+from evopolicygym.runs.agent.output import PLAIN_FLAGS, Redactor, open_plain
 from evopolicygym.sandbox.agent.launch import SandboxedProcess
+from evopolicygym.sandbox.agent.network import ProxyTraffic
 
 LONGEST_HEARTBEAT: Final = 64  # bytes
 SHOWN_HOSTS: Final = 5
@@ -34,25 +35,29 @@ def save_command(command: Command, path: Path, secrets: Mapping[str, str]) -> No
         path.write_text(json.dumps(facts, indent=1) + "\n")
 
 
-def save_traffic(process: SandboxedProcess, path: Path, keys: Mapping[str, str]) -> list[str]:
-    """Write what the proxy let through and what it refused beside the transcript, and return the hosts that it refused.
-    Hosts are in lower case, and so would be a key that an agent uses as a host name."""
+def save_traffic(process: SandboxedProcess, path: Path, keys: Mapping[str, str]) -> list[ProxyTraffic]:
+    """Write what the proxy let through and what it refused beside the transcript, and return it. Hosts are in lower
+    case, and so would be a key that an agent uses as a host name."""
     redactor = Redactor({name: value.lower() for name, value in keys.items()})
     traffic = [replace(request, host=redactor.text(request.host)) for request in process.traffic()]
     if traffic:
         with suppress(OSError):  # a full disk costs this file, not the run
             path.write_text("".join(json.dumps(asdict(request)) + "\n" for request in traffic))
-    return [f"{request.host}:{request.port}" for request in traffic if not request.allowed]
+    return traffic
 
 
-def with_refusals(turn: Turn, refused: list[str]) -> Turn:
-    """Add to a failure what the sandbox's proxy refused in the turn: clients do not show it."""
-    if turn.failure is None or not refused:
+def with_traffic(turn: Turn, traffic: list[ProxyTraffic]) -> Turn:
+    """Add to a failure what the sandbox's proxy refused or could not reach in the turn: clients do not show it."""
+    refused = [f"{request.host}:{request.port}" for request in traffic if not request.allowed]
+    missed = [f"{request.host}:{request.port} ({request.problem})" for request in traffic if request.problem]
+    if turn.failure is None or not (refused or missed):
         return turn
-    named = ", ".join(refused[:SHOWN_HOSTS])
-    text = (
-        f"{turn.failure.text}\n(The agent's proxy refused {named}; --agent-host {refused[0]} allows it in a new run.)"
-    )
+    text = turn.failure.text
+    if refused:
+        named = ", ".join(refused[:SHOWN_HOSTS])
+        text += f" (The agent's proxy refused {named}; --agent-host {refused[0]} allows it in a new run.)"
+    if missed:
+        text += f" (The agent's proxy could not reach {', '.join(missed[:SHOWN_HOSTS])}.)"
     return replace(turn, failure=replace(turn.failure, text=text))
 
 

@@ -19,6 +19,7 @@ from evopolicygym.judge.judge import Judge
 from evopolicygym.judge.state import RunPhase
 
 TOKENS: Final = ("fresh_input", "cache_read", "cache_write", "output")
+SUITE_LIMIT: Final = "suite_limit"  # in the calls of a turn: the limit of the run's suite that ended it
 GRACE_S: Final = 60.0  # for the last message of an agent whose run is closed
 METER_S: Final = 2.0  # between two readings of what a turn has used
 METER_SHARE: Final = 20  # and at least this many times as long as the last reading took
@@ -73,8 +74,11 @@ class AgentLimits:
         return [limit.remaining for limit in self.limits(turns) if limit.name != "dollars"]
 
     def first_hit(self, turns: Iterable[Turned]) -> str | None:
-        """Return the name of the first limit that is hit."""
-        return next((limit.name for limit in self.limits(turns) if limit.is_hit), None)
+        """Return the name of the first limit that is hit: the agent's own, or one of its suite."""
+        turns = list(turns)
+        own = next((limit.name for limit in self.limits(turns) if limit.is_hit), None)
+        of_suite = (turns[-1].calls or {}).get(SUITE_LIMIT) if turns else None
+        return own or (f"suite_{of_suite}" if of_suite else None)
 
     @property
     def is_metered(self) -> bool:
@@ -122,11 +126,13 @@ def _total(amounts: Iterable[float | None]) -> float | None:
 class TurnProgress:
     """Progress of a turn that is being played. ``output_bytes`` counts what the agent has printed, None where silence
     means nothing; ``read_turn`` reads what is known of the turn by now; ``waited_s`` is the time in which it waited for
-    the provider, which is not the agent's."""
+    the provider, which is not the agent's; ``waits_for`` is the error of the provider that it waits out now, with the
+    time of the next attempt (by time.monotonic)."""
 
     output_bytes: Callable[[], int] | None = None
     read_turn: Callable[[], Turn] | None = None
     waited_s: Callable[[], float] = lambda: 0.0
+    waits_for: Callable[[], tuple[str, float | None]] = lambda: ("", None)
 
 
 class TurnWatch:
@@ -154,6 +160,8 @@ class TurnWatch:
         """Return why the turn must end, if it must."""
         if self._stop.is_set():
             return TurnFailure(FailureKind.TIMEOUT, "it was stopped")
+        activity = self._judge.activity
+        activity.trouble, activity.next_attempt_at = progress.waits_for()
         return self._time_is_over(progress) or self._is_silent(progress) or self._limit_is_hit(progress)
 
     def _time_is_over(self, progress: TurnProgress) -> TurnFailure | None:

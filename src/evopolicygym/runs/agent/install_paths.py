@@ -79,16 +79,16 @@ INTERPRETER: Final = re.compile(r"(python|pypy|node|bun|deno|ruby|perl|julia|Rsc
 ENVIRONMENT_MARKS: Final = ("pyvenv.cfg", "conda-meta")
 
 
-def resolve_command(argv: Sequence[str]) -> list[str]:
+def resolve_command(argv: Sequence[str], must_exist: bool = True) -> list[str]:
     """Return a command with absolute paths, so that it means the same in the workspace and after a resume: of the
     program, if it is a path, and of a script that follows its interpreter. Raise UserError if the program is
-    missing."""
+    missing and ``must_exist``."""
     if not argv:
         return []
     program, *rest = argv
     if "/" in program:
-        program = _program(program)
-    elif program not in SANDBOX_PYTHON and shutil.which(program, path=DEFAULT_PATH) is None:
+        program = _program(program) if must_exist or shutil.which(program) else os.path.abspath(program)
+    elif must_exist and program not in SANDBOX_PYTHON and shutil.which(program, path=DEFAULT_PATH) is None:
         elsewhere = shutil.which(program)
         hint = f"Name it by its path: {elsewhere}" if elsewhere else "Is it installed?"
         raise UserError(f"the agent would not find {program}: its PATH is {DEFAULT_PATH}", hint)

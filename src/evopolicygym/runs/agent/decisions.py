@@ -1,4 +1,4 @@
-"""What an agent's run does next: prompt the agent, close the run, or suspend it. Pure functions of the ledger.
+"""Decide what a run does next: prompt the agent, close the run, or suspend it. Pure functions of the ledger.
 
 A run is closed, and scored, for what the agent did or for a limit. It is suspended, and not scored, while budget is
 left and the trouble is not the agent's doing: a network that is down, a refused key, a provider that hangs, a program
@@ -6,7 +6,8 @@ that never started. Turns before a suspension do not count again when the run co
 
 Once an agent has worked, its word for such trouble is not enough: it could turn a bad run into a missing one. With the
 gateway, trouble counts in turns in which the gateway saw it; in others the client failed. Without the gateway, the run
-is suspended so that the user can mend the trouble; `finish`, and the last retry of a suite, score it as it is."""
+is suspended so that the user can mend the trouble; `finish`, the last retry of a suite, and the sixth such suspension
+without a submission in between score it as it is."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from evopolicygym.errors import RunSuspended
 from evopolicygym.judge.events import Turned
 from evopolicygym.judge.state import RunPhase, RunState
 from evopolicygym.printable import one_line
-from evopolicygym.runs.agent_limits import AgentLimits
+from evopolicygym.runs.agent.limits import AgentLimits
 from evopolicygym.runs.record import agent_worked
 
 AGENT_STOPPED: Final = "agent_stopped"
@@ -33,6 +34,7 @@ NEVER_WORKED: Final = "agent_never_worked"
 IDLE_TURNS: Final = 3  # consecutive turns without a submission after which the agent counts as done
 FAILED_TURNS: Final = 3  # consecutive turns that failed for a reason that waiting may not mend
 REFUSED_KEYS: Final = 3  # consecutive turns with a refused key: a single refusal may pass
+UNSEEN_SUSPENSIONS: Final = 5  # consecutive ones, without a submission, for trouble that only the agent reports
 OUTSIDE: Final = TRANSIENT | {FailureKind.AUTHENTICATION}  # failures of provider, network and account
 NOT_THE_AGENTS: Final = OUTSIDE | {FailureKind.INTERRUPTED}  # failures that do not count against the agent
 WAITS_S: Final = (1.0, 3.0, 9.0, 27.0, 81.0, 243.0, 300.0)  # short at first: mostly one connection was dropped
@@ -86,7 +88,10 @@ def decide(state: RunState, limits: AgentLimits) -> CloseRun | SuspendRun | Prom
     if limit := limits.first_hit(state.turns):
         return CloseRun(f"limit_{limit}")
     turns = _without_unseen_trouble(state, state.turns[state.turns_before :])
-    return _end(state, turns, limits.retries) or PromptAgent(session_to_continue(state.turns), _wait_s(turns))
+    end = _end(state, turns, limits.retries) or PromptAgent(session_to_continue(state.turns), _wait_s(turns))
+    if isinstance(end, SuspendRun) and not end.is_seen and state.idle_suspensions >= UNSEEN_SUSPENSIONS:
+        return CloseRun(AGENT_FAILED)  # its word is all there is, again and again
+    return end
 
 
 def suspension(decision: SuspendRun, state: RunState, root: Path) -> RunSuspended:
@@ -94,7 +99,10 @@ def suspension(decision: SuspendRun, state: RunState, root: Path) -> RunSuspende
     reason = decision.reason
     what, remedy = SUSPENDED[reason]
     unseen = (
-        "" if decision.is_seen else " Only the agent reports this trouble: in a suite, the last retry scores the run."
+        ""
+        if decision.is_seen
+        else f" Only the agent reports this trouble: it is scored if it is suspended {UNSEEN_SUSPENSIONS} more times "
+        "without a submission; in a suite, by the last retry."
     )
     cause = state.turns[-1].text if state.turns else ""
     folder = shlex.quote(str(root))
@@ -110,8 +118,8 @@ def suspension(decision: SuspendRun, state: RunState, root: Path) -> RunSuspende
 
 
 def session_to_continue(turns: tuple[Turned, ...]) -> str | None:
-    """Return the client's session to continue. None starts a new one: there is none yet, or the client cannot continue
-    the last one, which it says, or which shows when it fails twice in it."""
+    """Return the client's session to continue. None starts a new one: no session exists, or the client cannot continue
+    the last one, because it says so or has failed twice in it."""
     session = last_session(turns)
     failed = list(takewhile(lambda turn: turn.failure == FailureKind.CLIENT, reversed(turns)))
     in_session = [turn for turn in failed if turn.session in (None, session)]
@@ -147,7 +155,7 @@ def _end(state: RunState, turns: tuple[Turned, ...], retries: int) -> CloseRun |
 
 
 def _without_unseen_trouble(state: RunState, turns: tuple[Turned, ...]) -> tuple[Turned, ...]:
-    """Return the turns of an agent that has worked with trouble that the gateway did not see as the client's."""
+    """Return the turns, in which trouble that the gateway did not see counts as a failure of the client."""
     if not agent_worked(state):
         return turns
     kinds = OUTSIDE | {FailureKind.TIMEOUT}
