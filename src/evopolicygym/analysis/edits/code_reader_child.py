@@ -51,10 +51,10 @@ def read_code(folder: Path) -> dict[str, Any]:
 
 
 def _hash(bundle: Bundle, numbers: bool) -> str | None:
-    return joined_hash(_text(file, numbers) for file in bundle.files) if bundle.files else None
+    return joined_hash(source_text(file, numbers) for file in bundle.files) if bundle.files else None
 
 
-def _text(file: SourceFile, numbers: bool) -> str:
+def source_text(file: SourceFile, numbers: bool) -> str:
     """Return the text of a file's tree. A file that does not parse is represented by its digest."""
     return f"bytes {file.digest}" if file.tree is None else tree_text(file.tree, numbers)
 

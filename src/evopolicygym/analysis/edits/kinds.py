@@ -5,13 +5,15 @@ The size of an edit is the share of lines of the bundle that were added or delet
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections import Counter
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
 from evopolicygym.analysis.edits.bundle import MAX_SOURCE_BYTES, source_lines
+from evopolicygym.analysis.edits.versions import CanonicalFacts
 from evopolicygym.files import read_file
 from evopolicygym.run_record import Code
 
@@ -71,6 +73,83 @@ def classify(before: Version, after: Version, seen: Set[str]) -> EditKind:
     return EditKind.ROLLBACK if after.code.topology in seen else EditKind.SYNTHESIS
 
 
+class CanonicalKind(StrEnum):
+    """Kind of an edit by what it changes of the program itself, in the order in which `canonical_kind` tries them.
+    Names, order of definitions, unused code and formatting are no part of it, and numbers in data files are constants.
+
+    ``exact``: the program of an earlier submission again. ``revisited``: the structure of an earlier submission, or
+    nearly so, with other constants. ``data``: other structure of the data that the same code reads.
+    """
+
+    RETEST = "retest"
+    UNKNOWN = "unknown"
+    COSMETIC = "cosmetic"
+    EXACT = "exact"
+    PARAMETRIC = "parametric"
+    REVISITED = "revisited"
+    DATA = "data"
+    SYNTHESIS = "synthesis"
+
+
+CANONICAL_EDITS: Final = (
+    CanonicalKind.SYNTHESIS,
+    CanonicalKind.PARAMETRIC,
+    CanonicalKind.EXACT,
+    CanonicalKind.REVISITED,
+    CanonicalKind.COSMETIC,
+    CanonicalKind.DATA,
+    CanonicalKind.RETEST,
+    CanonicalKind.UNKNOWN,
+)
+
+
+CANONICAL_RATES: Final = (CanonicalKind.SYNTHESIS, CanonicalKind.PARAMETRIC)
+
+
+@dataclass(frozen=True)
+class CanonicalVersion:
+    """A checkpoint with its canonical facts; None where they could not be read."""
+
+    checkpoint: str
+    facts: CanonicalFacts | None
+
+
+def canonical_kind(earlier: Sequence[CanonicalVersion], after: CanonicalVersion) -> CanonicalKind:
+    """Return the kind of an edit by the canonical form. ``earlier``: score-bearing versions before, oldest first."""
+    before, new = earlier[-1], after.facts
+    if after.checkpoint == before.checkpoint:
+        return CanonicalKind.RETEST
+    old = before.facts
+    if new is None or old is None:
+        return CanonicalKind.UNKNOWN
+    if new.program == old.program:
+        return CanonicalKind.COSMETIC
+    others = [version.facts for version in earlier if version.facts]
+    if any(new.program == other.program for other in others):
+        return CanonicalKind.EXACT
+    if new.shape == old.shape:
+        return CanonicalKind.PARAMETRIC
+    if any(new.shape == other.shape for other in others):
+        return CanonicalKind.REVISITED
+    if new.code_shape == old.code_shape:
+        return CanonicalKind.DATA
+    return CanonicalKind.REVISITED if _is_close_to_earlier(new, old, others) else CanonicalKind.SYNTHESIS
+
+
+def _is_close_to_earlier(new: CanonicalFacts, old: CanonicalFacts, others: Sequence[CanonicalFacts]) -> bool:
+    """Return whether an edit is small seen from an earlier version, and more than small from the one before."""
+    if _distance(new, old) <= SMALL:
+        return False
+    return any(0 < _distance(new, other) <= SMALL for other in others)
+
+
+def _distance(first: CanonicalFacts, second: CanonicalFacts) -> float:
+    """Return the share of statements that only one of two versions has."""
+    ours, theirs = Counter(first.statements), Counter(second.statements)
+    number = ours.total() + theirs.total()
+    return 1 - 2 * (ours & theirs).total() / number if number else 1.0
+
+
 class SizeClass(StrEnum):
     """Class of edit sizes, from unchanged to rewritten; ``BOUNDS`` has the limits."""
 
@@ -81,7 +160,8 @@ class SizeClass(StrEnum):
     REWRITE = "rewrite"
 
 
-BOUNDS: Final = ((SizeClass.SAME, 0.0), (SizeClass.SMALL, 0.05), (SizeClass.MEDIUM, 0.20), (SizeClass.LARGE, 0.50))
+SMALL: Final = 0.05
+BOUNDS: Final = ((SizeClass.SAME, 0.0), (SizeClass.SMALL, SMALL), (SizeClass.MEDIUM, 0.20), (SizeClass.LARGE, 0.50))
 
 
 def size_class(size: float) -> SizeClass:

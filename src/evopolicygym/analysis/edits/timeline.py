@@ -10,12 +10,22 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-from scipy.special import gammaln, stdtrit
+from scipy.special import stdtrit
 
-from evopolicygym.analysis.edits.kinds import EditKind, SizeClass, Version, classify, size_class
+from evopolicygym.analysis.edits.kinds import (
+    CanonicalKind,
+    CanonicalVersion,
+    EditKind,
+    SizeClass,
+    Version,
+    canonical_kind,
+    classify,
+    size_class,
+)
+from evopolicygym.analysis.edits.versions import CanonicalFacts
 from evopolicygym.run_record import Code, Result, RunRecord, SubmissionRecord
 
 NOISE_LEVEL: Final = 0.05
@@ -32,6 +42,7 @@ class TimelineEvent:
     ``beyond_noise``: a hit whose gain over the best so far is larger than what differences between the cases explain.
     ``inert``: every case has the return that it had before the edit. ``exact_return``: the source is that of an earlier
     submission, but not of the one before. None without an edit, or where returns of cases are not recorded.
+    ``canonical``: kind of the edit by the canonical form of the program; None without an edit.
     """
 
     submission: int
@@ -48,12 +59,16 @@ class TimelineEvent:
     beyond_noise: bool | None = None
     inert: bool | None = None
     exact_return: bool = False
+    canonical: CanonicalKind | None = None
 
 
-def timeline(run: RunRecord, code: Mapping[str, Code], measure: EditSizer) -> tuple[TimelineEvent, ...]:
+def timeline(
+    run: RunRecord, code: Mapping[str, Code], measure: EditSizer, canonical: Mapping[str, CanonicalFacts]
+) -> tuple[TimelineEvent, ...]:
     """Return an event for each submission.
 
-    ``code`` holds the code of every score-bearing checkpoint by its hash; ``measure`` returns the size of an edit.
+    ``code`` holds the code of every score-bearing checkpoint by its hash, ``canonical`` the canonical facts of those
+    that could be read; ``measure`` returns the size of an edit.
     """
     state = _TimelineState(measure)
     validation = {checkpoint.hash: checkpoint.validation for checkpoint in run.checkpoints}
@@ -64,7 +79,22 @@ def timeline(run: RunRecord, code: Mapping[str, Code], measure: EditSizer) -> tu
             events.append(state.scored(submission, code[submission.checkpoint], result))
         else:
             events.append(state.unscored(submission))
-    return _with_chances(events)
+    return _with_canonical_kinds(_with_chances(events), canonical)
+
+
+def _with_canonical_kinds(
+    events: Sequence[TimelineEvent], facts: Mapping[str, CanonicalFacts]
+) -> tuple[TimelineEvent, ...]:
+    earlier: list[CanonicalVersion] = []
+    labelled = []
+    for event in events:
+        kind = None
+        if event.validation is not None:
+            version = CanonicalVersion(event.checkpoint, facts.get(event.checkpoint))
+            kind = canonical_kind(earlier, version) if earlier else None
+            earlier.append(version)
+        labelled.append(replace(event, canonical=kind))
+    return tuple(labelled)
 
 
 def _with_chances(events: Sequence[TimelineEvent]) -> tuple[TimelineEvent, ...]:
@@ -80,18 +110,13 @@ def record_chances(scores: Sequence[float]) -> list[float | None]:
     number = len(scores)
     if number < 2:
         return [None] * number
-    places = np.arange(1, number)  # scores before the one that is looked at
+    before = np.arange(number - 1)  # number of scores that are already known to be lower
     if number > MAX_PERMUTED:
-        return [None, *(1 / (places + 1)).tolist()]
+        return [None, *(1 / (before + 2)).tolist()]
     ordered = np.sort(np.array(scores, dtype=np.float64))
     below = np.searchsorted(ordered, ordered)[:, None]
-    can_be_best = below >= places
-    ways = _log_binomial(np.where(can_be_best, below, places), places) - _log_binomial(number - 1, places)
-    return [None, *np.where(can_be_best, np.exp(ways), 0.0).mean(axis=0).tolist()]
-
-
-def _log_binomial(number: Any, chosen: Any) -> Any:
-    return gammaln(number + 1) - gammaln(chosen + 1) - gammaln(number - chosen + 1)
+    all_below = np.cumprod(np.maximum(below - before, 0) / (number - 1 - before), axis=1)
+    return [None, *all_below.mean(axis=0).tolist()]
 
 
 class _TimelineState:
