@@ -14,12 +14,13 @@ from collections.abc import Callable
 
 import numpy as np
 
+from evopolicygym.analysis.anchors import NoAnchors
 from evopolicygym.analysis.leaderboard.aggregates import aggregate
-from evopolicygym.analysis.leaderboard.task_results import EntryKind, NoAnchors, TaskEntry, TaskResults
+from evopolicygym.analysis.leaderboard.task_results import EntryKind, TaskEntry, TaskResults
 from evopolicygym.analysis.leaderboard.task_table import task_table
 from evopolicygym.analysis.scores import task_score
-from evopolicygym.analysis.stats.bootstrap import DRAWS
-from evopolicygym.reference.anchors import scales
+from evopolicygym.analysis.stats.first_place import DRAWS
+from evopolicygym.reference.scales import scales
 
 ENTRANTS, RUNS, CASES, PASSES = 5, 5, 32, 20
 
@@ -27,13 +28,12 @@ ENTRANTS, RUNS, CASES, PASSES = 5, 5, 32, 20
 def main() -> None:
     generator = np.random.default_rng(0)
     fields = {task: _field(task, generator) for task in scales()}
-    draws_s = _seconds(lambda: [results.drawn for results in fields.values()])
     tables_s = _seconds(lambda: [task_table(results) for results in fields.values()])
     aggregate_s = _seconds(lambda: aggregate("core16", list(scales()), fields))
     returns = [row for results in fields.values() for entry in results.entries for row in _rows(entry)]
     plain_s = _seconds(lambda: [math.fsum(row) for _ in range(PASSES) for row in returns]) * DRAWS / PASSES
     print(f"{'part':22}{'share of plain sums':>20}{'seconds':>10}")
-    for name, seconds in (("draws", draws_s), ("task tables", tables_s), ("aggregate of 16", aggregate_s)):
+    for name, seconds in (("task tables", tables_s), ("aggregate of 16", aggregate_s)):
         print(f"{name:22}{seconds / plain_s:>20.3f}{seconds:>10.2f}")
     print(f"{'plain sums, no tables':22}{1.0:>20.3f}{plain_s:>10.2f}")
 

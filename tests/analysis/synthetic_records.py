@@ -10,8 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from evopolicygym.analysis.compare import ComparedEntrant, compared_entrants
+from evopolicygym.analysis.entrants import name_entrants, name_runs, run_author, with_names
 from evopolicygym.analysis.scores import mean
 from evopolicygym.reference import paper
+from evopolicygym.reference.scales import scales
 from evopolicygym.run_record import Agent, Result, RunRecord
 from evopolicygym.tasks.ids import comparable_id
 
@@ -22,12 +25,13 @@ FAMILY = {task: name for name, tasks in paper.families().items() for task in tas
 DEMAND = {task: name for name, tasks in paper.demands().items() for task in tasks}
 
 
-def result(returns: Sequence[float]) -> dict[str, Any]:
+def result(returns: Sequence[float], failed: int = 0) -> dict[str, Any]:
+    """Return a result. The first ``failed`` episodes have an error."""
     listed = [float(value) for value in returns]
     return Result(
         returns=listed,
         lengths=[1] * len(listed),
-        errors=[None] * len(listed),
+        errors=[*["act_error"] * failed, *[None] * (len(listed) - failed)],
         mean=mean(listed),
         std=float(np.std(listed)),
     ).model_dump()
@@ -60,6 +64,7 @@ def synthetic_run(
     checkpoints: Sequence[tuple[float, Sequence[float] | None]] = (),
     submissions: int = 1,
     refunded: bool = False,
+    failed: int = 0,
     minutes: int = 60,
     facts: dict[str, Any] | None = None,
     name: str | None = None,
@@ -76,7 +81,7 @@ def synthetic_run(
     outcome = {
         "kind": kind, "submission": 1 if scored else None, "checkpoint": HASH if scored else None,
         "validation_mean": validation if scored else None,
-        "heldout": result(returns) if returns is not None else None, "repeat": "equal",
+        "heldout": result(returns, failed) if returns is not None else None, "repeat": "equal",
         "stopped_early": stopped_early, "budget_left": 0,
     }  # fmt: skip
     return RunRecord.model_validate(
@@ -132,12 +137,12 @@ def suite(
     agents: dict[str, float], runs: int = 3, cases: int = 32, seed: int = 0, tasks: Sequence[str] | None = None,
     facts: dict[str, dict[str, Any]] | None = None, **more: Any,
 ) -> list[RunRecord]:  # fmt: skip
-    """Return runs of several agents on Core16, each at about its given level of the normalised score (1 is the paper's
-    best). ``facts`` go into the fingerprint of each task."""
+    """Return runs of several agents on Core16, each at about its given level of the normalised score (1 is the
+    expert). ``facts`` go into the fingerprint of each task."""
     generator = np.random.default_rng(seed)
     made = []
     for task in tasks or paper.core16():
-        low, high = paper.published()[task]["random"], paper.published()[task][paper.best_agent(task)]
+        low, high = scales()[task].low, scales()[task].high
         easy = generator.normal(0.0, 0.2, cases)
         for agent, level in agents.items():
             for number in range(runs):
@@ -155,3 +160,14 @@ def write(runs: Sequence[RunRecord], folder: Path) -> Path:
         place.mkdir(parents=True)
         (place / "run.json").write_text(run.model_dump_json())
     return folder
+
+
+def named(runs: Sequence[RunRecord]) -> list[RunRecord]:
+    """Return runs with the names of their entrants."""
+    return name_runs(runs)[0]
+
+
+def named_sides(sides: dict[str, Sequence[RunRecord]]) -> list[ComparedEntrant]:
+    """Return the sides of a comparison, as `evopolicygym.compare` names them."""
+    names = name_entrants(run_author(run) for runs in sides.values() for run in runs)
+    return compared_entrants({path: with_names(runs, names) for path, runs in sides.items()})

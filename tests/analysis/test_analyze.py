@@ -11,6 +11,8 @@ import pytest
 from run_folders import source, write_run
 
 from command_server import run_command
+from evopolicygym import analyze
+from evopolicygym.analysis.stats.estimates import Interval
 
 STEPS = [
     source("a = 1", validation=1),
@@ -58,11 +60,20 @@ def test_everything_as_json(runs):
     assert report["skipped"] == []
 
 
+def test_intervals_of_learning_curves_end_at_possible_returns(tmp_path):
+    for name, validation in (("one", -490), ("two", -60)):
+        write_run(tmp_path / name, [source("a = 1", validation=validation)])
+    (group,) = analyze(tmp_path).groups
+    assert group.learning["core16/acrobot"].at[16].interval == Interval(-500.0, 0.0)
+
+
 def test_one_row_per_run_as_csv(runs):
     rows = list(csv.DictReader(io.StringIO(run(runs, "--csv").stdout)))
     assert [row["id"] for row in rows] == ["one", "two"]
     assert rows[0]["rollback_edits"] == "1"
     assert rows[1]["agent"] == ""
+    where = ("opened", "evopolicygym", "protocol", "budget", "text", "splits", "isolation", "machine")
+    assert all(row[column] for row in rows for column in where)
 
 
 def test_skipped_folders_are_named_and_the_exit_code_says_so(runs):

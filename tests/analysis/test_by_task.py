@@ -9,6 +9,8 @@ from scipy import stats
 from evopolicygym.analysis.stats.by_task import bounded_mean, compare_by_task
 from evopolicygym.analysis.stats.first_place import first_on_task, first_over_tasks, shrunk
 from evopolicygym.analysis.stats.improvement import improvement, improvement_over_tasks, share_of_wins
+from evopolicygym.analysis.stats.power import tasks_needed
+from evopolicygym.reference.return_bounds import Bounds
 
 
 @pytest.fixture
@@ -27,19 +29,32 @@ def test_the_tests_over_tasks_are_those_of_scipy(scores):
     assert found.won + found.lost == found.tasks == 16
 
 
-def test_equal_scores_and_single_tasks_prove_nothing():
+def test_equal_scores_and_single_tasks_have_no_significant_difference():
     same = compare_by_task([1.0, 2.0], [1.0, 2.0])
     assert (same.p, same.p_sign, same.won, same.lost) == (1.0, 1.0, 0, 0)
     single = compare_by_task([1.0], [0.0])
     assert single.p is None and single.difference.interval is None
 
 
-def test_few_tasks_with_one_difference_prove_no_more_than_their_signs():
+@pytest.mark.parametrize("second", [0.9, 0.2])
+def test_equal_differences_have_no_interval_and_plan_nothing(second):
+    found = compare_by_task([0.9] * 16, [second] * 16)
+    assert found.difference.interval is None
+    assert tasks_needed(0.05, [0.9 - second] * 16) is None
+
+
+def test_intervals_of_differences_end_where_scores_do():
+    scores = [1.0, 0.8], [0.0, 0.1]
+    assert compare_by_task(*scores).difference.interval.high > 1.0
+    assert compare_by_task(*scores, Bounds(0.0, 1.0)).difference.interval.high == 1.0
+
+
+def test_p_values_of_few_tasks_are_at_least_those_of_the_sign_test():
     assert compare_by_task([1.0] * 4, [0.0] * 4).p == pytest.approx(0.125)
     assert compare_by_task([1.0] * 6, [0.0] * 6).p < 0.05
 
 
-def test_winning_every_task_leaves_a_width():
+def test_a_win_on_every_task_has_an_interval_with_a_width():
     number = bounded_mean([1.0] * 16)
     assert number.value == number.interval.high == 1.0 and 0.7 < number.interval.low < 0.9
     middle = bounded_mean([0.0, 1.0] * 8)
@@ -87,7 +102,7 @@ def test_equal_entrants_share_the_first_place():
     assert first_on_task([matrix[:1]], np.random.default_rng(1), 10) == [1.0]
 
 
-def test_shares_stay_below_what_few_observations_can_show():
+def test_probabilities_of_few_observations_stay_below_1():
     assert shrunk([1.0, 0.0], 1 / 16) == pytest.approx([15 / 16, 1 / 16])
     three = shrunk([1.0, 0.0, 0.0], 1 / 16)
     assert three[0] == pytest.approx(15 / 16) and sum(three) == pytest.approx(1.0)

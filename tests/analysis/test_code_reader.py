@@ -54,7 +54,7 @@ def test_a_number_of_a_million_digits_is_read(tmp_path):
     assert code.topology == code_facts(checkpoint(tmp_path, policy="x = 1")).topology
 
 
-def test_nothing_of_the_policy_runs(tmp_path):
+def test_code_of_the_policy_is_never_executed(tmp_path):
     mark = tmp_path / "mark"
     folder = checkpoint(
         tmp_path, policy=f"open({str(mark)!r}, 'w')\nimport json", json="raise SystemExit(3)", ast="1/0"

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy import stats
-from synthetic_records import suite, synthetic_run
+from synthetic_records import named_sides, suite, synthetic_run
 
-from evopolicygym.analysis.compare import MAX_ENTRANTS, compare, compared_entrants
+from evopolicygym.analysis.compare import MAX_ENTRANTS, compare
 from evopolicygym.analysis.stats.estimates import ONE_RUN, difference_p_value
+from evopolicygym.analysis.stats.measured import coverage, difference_coverage
 from evopolicygym.analysis.stats.multiple import holm
 from evopolicygym.analysis.stats.power import (
     DifferenceVariance,
@@ -23,7 +24,7 @@ from evopolicygym.errors import UserError
 
 
 def pair(first, second):
-    (only,) = compare(compared_entrants({"a": first, "b": second}))
+    (only,) = compare(named_sides({"a": first, "b": second}))
     return only
 
 
@@ -55,7 +56,7 @@ def noise(seed):
 
 def test_the_overall_difference_and_its_corrections():
     runs = suite({"one": 0.9, "two": 0.4, "three": 0.4}, 3)
-    found = compare(compared_entrants({"runs": runs}))
+    found = compare(named_sides({"runs": runs}))
     assert [(one.first, one.second) for one in found] == [
         ("one m", "three m"), ("one m", "two m"), ("three m", "two m"),
     ]  # fmt: skip
@@ -67,7 +68,7 @@ def test_the_overall_difference_and_its_corrections():
 
 
 def test_tasks_are_corrected_over_all_pairs_and_pairs_over_all_pairs():
-    found = compare(compared_entrants({"runs": suite({"one": 0.9, "two": 0.4, "three": 0.4}, 3)}))
+    found = compare(named_sides({"runs": suite({"one": 0.9, "two": 0.4, "three": 0.4}, 3)}))
     differences = [task.difference for pair in found for task in pair.tasks]
     assert [one.p_holm for one in differences] == holm([one.p for one in differences])
     assert [one.overall.p_holm for one in found] == holm([one.overall.test.p for one in found])
@@ -75,7 +76,7 @@ def test_tasks_are_corrected_over_all_pairs_and_pairs_over_all_pairs():
 
 
 def test_one_run_of_each_is_compared_over_tasks_alone():
-    (found,) = compare(compared_entrants({"runs": suite({"one": 0.9, "two": 0.4}, 1)}))
+    (found,) = compare(named_sides({"runs": suite({"one": 0.9, "two": 0.4}, 1)}))
     assert found.tests == 0 and found.overall.test.p < 0.001
     assert found.overall.p_improvement is None and found.overall.plan.tasks >= 2
     for task in found.tasks:
@@ -98,7 +99,7 @@ def test_runs_of_a_separate_board_are_left_out_and_named():
 @pytest.mark.parametrize("effect", [0.0, -1.0, float("nan"), float("inf")])
 def test_an_effect_of_interest_is_a_positive_number(effect):
     with pytest.raises(UserError, match="smallest difference of interest"):
-        compare(compared_entrants({"a": [synthetic_run()], "b": [synthetic_run(agent="kimi")]}), effect)
+        compare(named_sides({"a": [synthetic_run()], "b": [synthetic_run(agent="kimi")]}), effect)
 
 
 def test_the_same_entrant_below_two_paths_is_two_sides():
@@ -134,7 +135,7 @@ def test_each_set_of_conditions_is_a_comparison_of_its_own():
         ]
         for agent in ("codex", "kimi")
     )
-    large, small = compare(compared_entrants({"a": first, "b": second}))
+    large, small = compare(named_sides({"a": first, "b": second}))
     assert (large.conditions["budget"], small.conditions["budget"]) == (128, 64)
     assert [one.task for one in large.tasks] == ["core16/acrobot", "core16/ant"] and large.normalised_tasks == 2
     assert [one.scores for one in small.tasks] == [(8.0, 8.0)] and small.normalised_tasks == 1
@@ -142,14 +143,14 @@ def test_each_set_of_conditions_is_a_comparison_of_its_own():
 
 
 def test_runs_without_a_score_are_missing():
-    first, _ = compared_entrants(
+    first, _ = named_sides(
         {"a": [synthetic_run(), synthetic_run(None, status="open", name="young")], "b": [synthetic_run()]}
     )
     assert list(first.missing) == ["young"] and "still running" in first.missing["young"]
 
 
-def test_weak_isolation_is_said():
-    first, second = compared_entrants(
+def test_weak_isolation_is_named():
+    first, second = named_sides(
         {"a": [synthetic_run(network="open"), synthetic_run(network="open")], "b": [synthetic_run(agent="kimi")]}
     )
     assert first.apart == ("the agent's network was open",)
@@ -213,4 +214,23 @@ def test_the_planned_number_of_tasks_has_the_promised_power():
 def test_too_many_entrants_are_refused():
     runs = [synthetic_run(agent=f"agent{number}") for number in range(MAX_ENTRANTS + 1)]
     with pytest.raises(UserError, match="51 entrants; compare takes at most 50"):
-        compare(compared_entrants({"runs": runs}))
+        compare(named_sides({"runs": runs}))
+
+
+def test_runs_that_do_not_differ_plan_nothing():
+    """Two runs that all fail against two that all succeed: nothing says that a third would do the same."""
+    runs = [synthetic_run([value] * 8, "core16/door-key", agent) for agent, value in (("a", 0.0), ("b", 1.0)) * 2]
+    (pair,) = compare(named_sides({"x": runs}))
+    assert pair.tasks[0].difference.plan is None
+
+
+def test_a_difference_is_no_surer_than_a_score():
+    """An entrant of two modes against one whose runs are all alike: three runs in a row often show one mode."""
+    assert difference_coverage(3).low <= coverage(1, 3).low < 0.9
+    assert difference_coverage(1) is None
+
+
+def test_runs_that_selected_one_policy_are_counted():
+    runs = [synthetic_run(list(noise(k)), agent=agent) for k, agent in enumerate("aabb")]
+    (task,) = compare(named_sides({"x": runs}))[0].tasks
+    assert (task.runs, task.policies) == ((2, 2), (1, 1))

@@ -24,6 +24,15 @@ from evopolicygym.analysis.limited_process import FLAGS, HARNESS
 from evopolicygym.analysis.loading import RunFolder, open_run
 
 PAIRS = labelled_edits()
+# Pairs of which the canonical form says something else than a person.
+DISAGREEMENTS = {
+    "kinds: a temporary variable is inlined",
+    "shape: a decorator",
+    "shape: a walrus",
+    "shape: if to match",
+    "shape: from a list to a tuple",
+    "shape: weights out of the source",
+}
 READ_ALL = """
 import json, pathlib, sys
 sys.path.append(sys.argv[1])
@@ -36,7 +45,21 @@ print(json.dumps({folder.name: read_code(folder) for folder in pathlib.Path(sys.
 def test_a_labelled_pair(pair, tmp_path):
     opened = open_run(write_run(tmp_path / "run", pair.steps).folder)
     assert isinstance(opened, RunFolder)
-    assert diagnose(opened).timeline[-1].kind == pair.label, pair.why
+    event = diagnose(opened).timeline[-1]
+    assert event.kind == pair.label, pair.why
+    assert (event.canonical == pair.person) == (pair.name not in DISAGREEMENTS), (event.canonical, pair.why)
+
+
+def test_the_documented_agreement_with_a_person():
+    """docs/diagnostics.md states these numbers; `python benchmarks/labels.py` prints them."""
+    kinds = [pair for pair in PAIRS if pair.name.startswith("kinds: ")]
+    held_out = [pair for pair in PAIRS if pair.held_out]
+    assert (len(PAIRS), len(kinds), len(held_out)) == (137, 33, 11)
+    assert {pair.name for pair in PAIRS} >= DISAGREEMENTS
+    text = (Path(__file__).parents[2] / "docs" / "diagnostics.md").read_text()
+    for pairs in (PAIRS, kinds, held_out):
+        agreed = sum(pair.name not in DISAGREEMENTS for pair in pairs)
+        assert f"| {agreed} of {len(pairs)} |\n" in text
 
 
 def test_the_corpus_is_large_and_knows_every_label():

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -21,6 +23,21 @@ from evopolicygym.analysis.stats.estimates import (
     success_interval,
 )
 
+MACHINES = (
+    {"OPENBLAS_NUM_THREADS": "1"},
+    {"OPENBLAS_NUM_THREADS": "2", "OPENBLAS_CORETYPE": "Nehalem", "NPY_DISABLE_CPU_FEATURES": "X86_V4 AVX512_ICL"},
+)
+PRINT_STATISTICS = """
+import numpy as np
+from evopolicygym.analysis.edits.timeline import record_chances
+from evopolicygym.analysis.leaderboard.selection import repeat_choice
+from evopolicygym.analysis.stats.estimates import correlation_by_case, estimate_difference, score_interval
+for seed in range(20):
+    first, second = np.random.default_rng(seed).gamma(1.0, size=(2, 5, 64))
+    difference = estimate_difference(first, second)
+    print(score_interval(first), difference, difference.p_value(), correlation_by_case(first, second))
+    print(repeat_choice(first), record_chances(first[0].tolist()))
+"""
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "coverage.py"
 
 
@@ -63,7 +80,7 @@ def test_one_run_gives_the_t_interval_of_its_cases_and_says_so():
     assert estimate.p_value() is None  # how much runs differ is unknown
 
 
-def test_no_spread_at_all_is_said():
+def test_an_interval_of_equal_returns_says_that_nothing_varied():
     estimate = estimate_score(np.zeros((3, 32)))
     assert estimate.scope == "runs and cases; nothing varied"
     assert (estimate.interval().low, estimate.interval().high) == (0.0, 0.0)
@@ -93,7 +110,7 @@ def test_intervals_follow_shift_and_scale():
     assert other.high == pytest.approx(-2.0 * one.low + 5.0)
 
 
-def test_skewed_cases_reach_further_on_their_side():
+def test_intervals_of_skewed_cases_are_longer_on_the_skewed_side():
     interval = estimate_score(np.array([[0.0] * 30 + [-8.0, -9.0]])).interval()
     middle = -17.0 / 32
     assert middle - interval.low > 1.05 * (interval.high - middle)
@@ -121,7 +138,7 @@ def test_p_values_and_intervals_agree(seed, runs, shift):
     assert (estimate.p_value() < 0.05) == (interval.low > 0.0 or interval.high < 0.0)
 
 
-def test_runs_that_do_not_vary_prove_no_more_than_their_number():
+def test_p_values_of_runs_without_spread_are_limited_by_their_number():
     """All 0 against all 1: two runs are separated by chance in one table of eight."""
     for runs, p_value in ((2, 1 / 8), (3, 1 / 32), (5, 1 / 512)):
         assert difference_p_value(np.zeros((runs, 4)), np.ones((runs, 4))) == pytest.approx(p_value)
@@ -161,3 +178,26 @@ def test_resampling_alone_is_too_narrow_for_few_runs(simulation):
     generator = np.random.default_rng(0)
     intervals = [estimate_score(setting.returns(generator, 3)).interval() for _ in range(200)]
     assert np.mean([interval.low <= 0.0 <= interval.high for interval in intervals]) > 0.9
+
+
+def test_numbers_do_not_depend_on_the_instructions_and_threads_of_a_machine():
+    """On a machine with AVX-512 numpy rounds powers, roots and exponentials differently."""
+    command = [sys.executable, "-W", "ignore", "-c", PRINT_STATISTICS]
+    answers = [
+        subprocess.run(command, env={**os.environ, **machine}, stdout=subprocess.PIPE, check=True).stdout
+        for machine in MACHINES
+    ]
+    assert answers[0] == answers[1]
+    assert answers[0].count(b"\n") == 40
+
+
+@pytest.mark.parametrize(("runs", "rate"), [(3, 0.34), (5, 0.14), (10, 0.05)])
+def test_two_modes_against_runs_that_are_alike_mislead_few_runs(runs, rate):
+    """docs/statistics.md warns with these rates: every third run of one agent finds a trick, and means are equal."""
+    generator = np.random.default_rng(7)
+    found = 0
+    for _ in range(500):
+        tricks = (generator.random((runs, 1)) < 1 / 3) * 2.0
+        noise = 0.5 * generator.normal(size=(2, runs, 32)) + 0.3 * generator.normal(size=32)
+        found += difference_p_value(tricks + noise[0], 2 / 3 + noise[1]) < 0.05
+    assert found / 500 == pytest.approx(rate, abs=0.06)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy import stats
-from synthetic_records import OPENED, result, synthetic_run
+from synthetic_records import OPENED, named, result, synthetic_run
 
 from evopolicygym.analysis.gain import (
     EntrantGain,
@@ -30,7 +30,7 @@ from evopolicygym.analysis.leaderboard.text_tables import (
 )
 from evopolicygym.analysis.stats.estimates import ONE_RUN, Interval, Number
 from evopolicygym.record_checks import contradiction, fingerprint_id
-from evopolicygym.reference.anchors import scales
+from evopolicygym.reference.scales import scales
 from evopolicygym.run_record import RunRecord
 
 TASK = "core16/acrobot"
@@ -270,8 +270,8 @@ def test_tables_of_a_leaderboard():
     assert unchanged_runs(board) == "2 of 3 runs never changed their policy after the first submission"
     worth = feedback_table(board)
     rows = {row[1]: dict(zip(worth.columns, row, strict=True)) for row in worth.rows}
-    assert rows["kimi m"]["interval of"] == "cases only: one run" and rows["kimi m"]["unchanged"] == "0 of 1"
-    assert rows["codex m"]["interval of"] == "no interval: nothing varied"
+    assert rows["kimi m"]["notes"] == "cases only: one run" and rows["kimi m"]["unchanged"] == "0 of 1"
+    assert rows["codex m"]["notes"] == "no interval: nothing varied"
     assert {"at 16", "at 128"} <= set(worth.columns)
 
 
@@ -297,7 +297,7 @@ def levels(*pairs: tuple[float, float], agent: str = "codex") -> list[RunRecord]
 
 
 def test_the_knowledge_gap_is_paired_by_task():
-    (gap,) = knowledge_gaps(levels((1.0, 0.5), (0.8, 0.5), (0.9, 0.5)))
+    (gap,) = knowledge_gaps(named(levels((1.0, 0.5), (0.8, 0.5), (0.9, 0.5))))
     assert (gap.entrant, gap.text, gap.normalised_tasks) == ("codex m", "brief", 3)
     assert gap.normalised and gap.normalised.value == pytest.approx(0.4)
     reach = stats.t.ppf(0.975, 2) * 0.1 / np.sqrt(3)
@@ -311,7 +311,7 @@ def test_the_knowledge_gap_is_paired_by_task():
 
 
 def test_one_task_has_no_interval_over_tasks():
-    (gap,) = knowledge_gaps(levels((1.0, 0.5)))
+    (gap,) = knowledge_gaps(named(levels((1.0, 0.5))))
     assert gap.normalised and gap.normalised.value == pytest.approx(0.5) and gap.normalised.interval is None
     assert knowledge_gap_table(gap).rows[-1][-1] == "no interval: one task"
 
@@ -337,9 +337,9 @@ def test_only_runs_that_differ_in_variant_and_text_alone_are_paired():
             )  # fmt: skip
         else:
             run = variant_run(TASK, -100.0, "disguised", "blind", **more)
-        assert knowledge_gaps([plain, run]) == (), other
-    assert knowledge_gaps([plain, variant_run(TASK, -100.0, "shifted", "blind")]) == ()
-    (gap,) = knowledge_gaps([plain, variant_run(TASK, -100.0, "disguised", "blind")])
+        assert knowledge_gaps(named([plain, run])) == (), other
+    assert knowledge_gaps(named([plain, variant_run(TASK, -100.0, "shifted", "blind")])) == ()
+    (gap,) = knowledge_gaps(named([plain, variant_run(TASK, -100.0, "disguised", "blind")]))
     assert gap.tasks[0].gap.value == 20.0 and gap.left_out == {}
 
 
@@ -348,7 +348,7 @@ def test_two_disguises_of_a_task_are_not_put_together():
     runs += [variant_run(TASK, -100.0, "disguised", "blind") for _ in range(2)]
     runs += [variant_run(TASK, -400.0, "disguised", "blind", key="another")]
     runs += [variant_run("core16/ant", 5.0)]
-    (gap,) = knowledge_gaps(runs)
+    (gap,) = knowledge_gaps(named(runs))
     assert gap.tasks[0].gap.value == 20.0 and gap.tasks[0].runs == (2, 2)
     assert gap.left_out == {
         f"{TASK}: 1 run": "with another disguise or other conditions, and fewer runs",
@@ -362,7 +362,10 @@ def test_plain_runs_with_different_texts_make_different_gaps():
         variant_run(TASK, -80.0),
         variant_run(TASK, -60.0, text="full"),
     ]
-    assert [(gap.text, gap.tasks[0].gap.value) for gap in knowledge_gaps(runs)] == [("brief", 20.0), ("full", 40.0)]
+    assert [(gap.text, gap.tasks[0].gap.value) for gap in knowledge_gaps(named(runs))] == [
+        ("brief", 20.0),
+        ("full", 40.0),
+    ]
 
 
 def test_a_hidden_result_without_an_ok_submission_contradicts():

@@ -51,14 +51,14 @@ def test_rank_intervals_follow_from_significant_differences():
     assert found == [RankInterval(1, 2), RankInterval(1, 3), RankInterval(2, 3)]
 
 
-def test_places_hold_at_once():
+def test_rank_intervals_are_corrected_for_the_number_of_pairs():
     """A difference that is significant by itself is not among six pairs."""
     alone, among = (rank_intervals(count, lambda i, j: (-1.0, 0.02 if (i, j) == (1, 0) else 0.9)) for count in (2, 4))
     assert alone == [RankInterval(1, 1), RankInterval(2, 2)]
     assert set(among) == {RankInterval(1, 4)}
 
 
-def test_nothing_known_is_any_place():
+def test_without_p_values_every_rank_is_possible():
     assert rank_intervals(2, lambda i, j: (5.0, None)) == [RankInterval(1, 2), RankInterval(1, 2)]
 
 

@@ -6,16 +6,18 @@ import numpy as np
 import pytest
 from synthetic_records import synthetic_run
 
-from evopolicygym.analysis.leaderboard.task_results import TrivialScores, trivial_scores
+from evopolicygym.analysis.anchors import TrivialScores, trivial_scores
 from evopolicygym.analysis.scores import task_score
 from evopolicygym.analysis.stats.estimates import estimate_score
 from evopolicygym.errors import UserError
 from evopolicygym.execution.anchors import measure
 from evopolicygym.execution.engine import LocalEngine
 from evopolicygym.reference import paper
-from evopolicygym.reference.anchors import dump, load, scale_version, scales, stored_anchors
+from evopolicygym.reference.anchors import dump, load, stored_anchors
+from evopolicygym.reference.experts import stored_experts
 from evopolicygym.reference.return_bounds import UNBOUNDED, return_bounds
-from evopolicygym.tasks.ids import comparable_facts
+from evopolicygym.reference.scales import scales
+from evopolicygym.tasks.ids import comparable_facts, comparable_id
 from evopolicygym.tasks.registry import core16
 from evopolicygym.tasks.spaces import constant_actions
 from evopolicygym.tasks.splits import PaperSplits, SealedSplits
@@ -43,7 +45,7 @@ def test_there_are_anchors_for_every_task():
 
 
 @pytest.mark.parametrize(("task", "kind", "mean"), KNOWN)
-def test_numbers_that_prove_agreement(task, kind, mean):
+def test_anchors_that_agree_with_the_paper_to_the_last_digit(task, kind, mean):
     assert stored_anchors().tasks[task].trivial()[kind].mean(32) == mean
 
 
@@ -53,10 +55,9 @@ def test_the_anchors_are_those_of_the_tasks_as_they_are():
         assert stored_anchors().tasks[task.id].fingerprint == comparable_facts(task, "paper")
 
 
-def test_the_scale_is_the_random_anchor_and_the_best_agent():
-    """Version 1. Whoever measures the anchors anew decides whether the scale moves, and then raises its version."""
-    assert scale_version() == 1
-    for task, scale in scales().items():
+def test_scale_1_is_the_random_anchor_and_the_best_agent():
+    """Whoever measures the anchors anew decides whether the scale moves, and then raises its version."""
+    for task, scale in scales(1).items():
         assert (
             scale.low
             == task_score(stored_anchors().tasks[task].random.returns)
@@ -64,7 +65,25 @@ def test_the_scale_is_the_random_anchor_and_the_best_agent():
         )
         assert scale.high == paper.published()[task][paper.best_agent(task)]
         assert scale.unit > 0
-    assert list(scales()) == list(core16())
+    assert list(scales(1)) == list(core16())
+
+
+def test_scale_2_is_the_best_trivial_anchor_and_the_expert():
+    """Written by `python benchmarks/experts.py --scale`."""
+    assert list(scales(2)) == list(stored_experts()) == list(core16())
+    for task, scale in scales(2).items():
+        trivial = {name: anchor.mean(32) for name, anchor in stored_anchors().tasks[task].trivial().items()}
+        assert scale.low == max(trivial.values())
+        assert scale.high == stored_experts()[task].score > scale.low
+
+
+def test_experts_were_measured_on_the_tasks_as_they_are():
+    """A change of a pin or of a task asks for a new measurement: `python benchmarks/experts.py`."""
+    for task, expert in stored_experts().items():
+        assert expert.comparable_id == comparable_id(comparable_facts(core16()[task], "paper"))
+        assert (expert.cases, expert.failed) == (32, 0)
+        bounds = return_bounds().get(task, UNBOUNDED)
+        assert bounds.low <= expert.score <= bounds.high
 
 
 def test_the_random_anchor_agrees_with_the_paper_except_on_three_tasks():

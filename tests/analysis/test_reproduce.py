@@ -9,9 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from evopolicygym.analysis.reference_table import reference_table
 from evopolicygym.analysis.reproduce import hit_rates, normalised_table, rank_table, reproduce
 from evopolicygym.errors import UserError
 from evopolicygym.reference import paper
+from evopolicygym.reference.baselines import BaselineRun
 from evopolicygym.reference.paper import Document, document, load
 
 STORED = document()
@@ -26,6 +28,29 @@ def test_every_printed_cell_is_reproduced():
     found = reproduce(STORED, STORED)
     assert found.holds
     assert found.compared == 5 * 7 + 18 * 4
+
+
+def test_agents_trivial_policies_and_baselines_share_one_table():
+    table = reproduce(STORED, STORED).reference
+    order = [row.entrant for row in table.rows]
+    assert order[:4] == [f"{name} (paper)" for name in ("GPT-5.5", "Claude Opus 4.7", "MiniMax-M3", "DeepSeek-V4-Pro")]
+    assert {"random policy", "zero policy", "constant policy"} <= set(order)
+    for row in table.rows:
+        assert row.score + row.optimality_gap == pytest.approx(1.0)
+        assert row.score == 0.0 if row.entrant.endswith("policy") else row.score > row.unclipped
+    assert table.scale_version == 2 and [order.choice for order in table.sensitivity.choices][-1] == "scale 1"
+
+
+def test_baselines_with_all_tasks_are_ranked():
+    runs = [
+        BaselineRun(task=task, agent=agent, seed=0, score=score, budget=128, submissions=1, candidates=1,
+                    splits_id="paper", comparable_id="c", evopolicygym="0")
+        for task in TASKS for agent, score in (("best", 1e6), ("worst", -1e6))
+    ]  # fmt: skip
+    table = reference_table(STORED.table1, [*runs, runs[0].model_copy(update={"agent": "part"})])
+    assert table.rows[0].entrant == "best" and table.rows[0].score == 1.0 < table.rows[0].unclipped
+    assert table.incomplete == {"part": 1}
+    assert {row.entrant: row.score for row in table.rows}["worst"] == 0.0
 
 
 def test_hit_rates_follow_from_the_counts():
@@ -44,7 +69,7 @@ def test_permuted_agents_permute_the_result(order):
     assert found.table2 == rank_table(STORED)
 
 
-def test_renamed_agents_carry_their_results_along():
+def test_renaming_agents_does_not_change_their_results():
     names = list(STORED.table1[TASKS[0]])
     agents = [name for name in names if name != "random"]
     renamed = dict(zip(agents, [*agents[1:], agents[0]], strict=True)) | {"random": "random"}
@@ -122,3 +147,9 @@ def test_a_table_that_lacks_rows_or_entrants_is_refused(table1):
 def test_families_and_demands_each_cover_core16():
     for groups in (paper.families(), paper.demands()):
         assert sorted(task for tasks in groups.values() for task in tasks) == sorted(paper.core16())
+
+
+def test_on_the_first_scale_the_two_best_agents_are_not_told_apart():
+    pair = reproduce(document(), document()).differences_on_scale_1[0]
+    assert (pair.first, pair.second, pair.test.won, pair.test.lost) == ("GPT-5.5", "Claude Opus 4.7", 11, 5)
+    assert (round(pair.test.p, 3), round(pair.test.p_sign, 2)) == (0.079, 0.21)

@@ -42,7 +42,7 @@ def test_a_run_whose_submissions_were_all_refunded_has_no_score():
     assert run_score(run).missing == "the judge failed on every submission; to be run again"
 
 
-def test_what_was_measured_counts_though_the_judge_failed_later():
+def test_results_count_that_were_measured_before_the_judge_failed():
     run = synthetic_run((1.0, 2.0), closed_because="judge_faults", submissions=5)
     assert run_score(run).missing is None and run_score(run).returns == (1.0, 2.0)
 
@@ -53,7 +53,7 @@ def test_a_run_that_the_judge_failed_is_missing_whatever_was_scored(returns):
     assert run_score(run).missing == "the judge failed; to be run again"
 
 
-def test_a_provider_that_was_down_before_any_submission_excuses():
+def test_a_run_whose_provider_failed_before_any_submission_is_excused():
     run = synthetic_run(None, kind="no_ok_submit", submissions=0, closed_because="provider_down")
     assert run_score(run).missing == "the agent never worked (provider_down); to be run again"
     run = synthetic_run(None, kind="agent_never_worked", submissions=0, closed_because="finished_by_hand")
@@ -65,7 +65,7 @@ def test_an_agent_that_never_submits_has_failed():
     assert run_score(run).returns == (-3.0, -3.0)
 
 
-def test_a_provider_that_fails_after_a_submission_excuses_nothing():
+def test_a_run_whose_provider_failed_after_a_submission_is_not_excused():
     run = synthetic_run(None, kind="no_ok_submit", submissions=1, closed_because="provider_down")
     assert run_score(run).missing is None
 

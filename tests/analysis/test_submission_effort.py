@@ -64,7 +64,7 @@ def played(folder: Path, client: str) -> Path:
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_files_are_seen_in_what_each_client_tells_its_tools(client, tmp_path):
+def test_opened_files_are_read_from_the_tool_calls_of_each_client(client, tmp_path):
     found = effort_by_submission(load(played(tmp_path / "run", client)), tmp_path / "run")
     assert {number: one.feedback_opened for number, one in found.items()} == FILES
 
@@ -178,7 +178,7 @@ def test_deep_nesting_breaks_nothing(tmp_path):
 
 
 @pytest.mark.parametrize("api", APIS)
-def test_recorded_calls_tell_it_for_every_client(api, tmp_path):
+def test_recorded_calls_give_tokens_and_files_for_every_client(api, tmp_path):
     """Whatever the client prints: nothing here. Tokens are known by request, and files by what the tools were told."""
     metered = {"fresh_input": 900, "cache_read": 100, "output": 50, "reasoning": 7}
     usage = [{kind: n * many for kind, n in metered.items()} for many in (4, 7)]

@@ -8,22 +8,28 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Final
 
+import numpy as np
+
 from evopolicygym.analysis.diagnostics import CodeSize, Diagnosis, count_edits, diagnose
-from evopolicygym.analysis.edits.kinds import EDITS, EditKind, SizeClass
+from evopolicygym.analysis.edits.kinds import CANONICAL_EDITS, EDITS, CanonicalKind, EditKind, SizeClass
 from evopolicygym.analysis.edits.timeline import TimelineEvent
-from evopolicygym.analysis.gain import CurveMeans, LearningCurve, curve_means, gain_columns
-from evopolicygym.analysis.leaderboard.task_results import with_own_scales
+from evopolicygym.analysis.entrants import NO_LABELS, Entrant, RunAuthor, name_entrants, run_author
+from evopolicygym.analysis.gain import CurveMeans, curve_means, gain_columns
+from evopolicygym.analysis.leaderboard.variance_table import RunReturns, VarianceRow, variance_rows
 from evopolicygym.analysis.loading import CopyCheck, RunFolder, Skipped, analyze_folder, find_run_folders
+from evopolicygym.analysis.provenance import Provenance, merge, provenance
+from evopolicygym.analysis.scales import with_scales
 from evopolicygym.analysis.spending import files_opened
 from evopolicygym.analysis.stats.hit_rates import HitCount, HitRate, hit_rate
+from evopolicygym.reference import CURRENT_SCALE
 from evopolicygym.reference.anchors import AnchorFile
-from evopolicygym.run_record import DEFAULT_CONDITIONS
+from evopolicygym.run_record import DEFAULT_CONDITIONS, RunRecord
 
 FlatRow = dict[str, Any]
 ALL: Final = "all"
@@ -32,37 +38,66 @@ UNGROUPED: Final = "other"
 
 @dataclass(frozen=True)
 class AnalyzedRuns:
-    """Diagnoses of the readable runs, and the folders that were skipped."""
+    """Diagnoses of the readable runs, where each comes from, the entrants behind their names, and the folders that were
+    skipped."""
 
     runs: tuple[Diagnosis, ...]
+    origins: tuple[Provenance, ...]
+    entrants: tuple[Entrant, ...]
+    provenance: Provenance
     skipped: tuple[Skipped, ...]
 
 
-def scaled_folder(opened: RunFolder, files: Sequence[AnchorFile]) -> RunFolder:
-    """Return a run folder whose record has a scale of its own from these anchors, where it has no stored one."""
-    (run,) = with_own_scales([opened.run], files)
+def scaled_folder(opened: RunFolder, files: Sequence[AnchorFile], scale: int = CURRENT_SCALE) -> RunFolder:
+    """Return a run folder whose record has the scale to use: from these anchors, where there is no stored one."""
+    (run,) = with_scales([opened.run], files, scale)
     return replace(opened, run=run)
 
 
-def analyze_runs(paths: Sequence[Path], files: Sequence[AnchorFile] = ()) -> AnalyzedRuns:
+def analyze_runs(
+    paths: Sequence[Path], files: Sequence[AnchorFile] = (), labels: Mapping[str, str] = NO_LABELS
+) -> AnalyzedRuns:
     """Diagnose the runs below ``paths``. Records are read one at a time: only the diagnoses stay in memory. ``files``
-    are anchors that tasks without a stored scale get one from."""
-    runs: list[Diagnosis] = []
+    are anchors that tasks without a stored scale get one from, ``labels`` new names of entrants."""
+    runs: list[tuple[RunOrigin, Diagnosis]] = []
     skipped: list[Skipped] = []
     copies = CopyCheck()
     for folder in find_run_folders(paths):
-        result = analyze_folder(folder, lambda opened: diagnose(scaled_folder(opened, files)), copies)
-        if isinstance(result, Diagnosis):
-            runs.append(result)
-        else:
+        result = analyze_folder(
+            folder, lambda opened: (run_origin(opened.run), diagnose(scaled_folder(opened, files))), copies
+        )
+        if isinstance(result, Skipped):
             skipped.append(result)
-    return AnalyzedRuns(tuple(runs), tuple(skipped))
+        else:
+            runs.append(result)
+    names = name_entrants((origin.author for origin, _ in runs), labels)
+    named = tuple(with_entrant(diagnosis, names.by_author[origin.author]) for origin, diagnosis in runs)
+    origins = tuple(origin.provenance for origin, _ in runs)
+    return AnalyzedRuns(named, origins, names.entrants, merge(origins), tuple(skipped))
+
+
+@dataclass(frozen=True)
+class RunOrigin:
+    """Entrant and conditions of a run: the part of its record that is kept until all runs are read."""
+
+    author: RunAuthor
+    provenance: Provenance
+
+
+def run_origin(run: RunRecord) -> RunOrigin:
+    return RunOrigin(run_author(run), provenance([run]))
+
+
+def with_entrant(diagnosis: Diagnosis, name: str) -> Diagnosis:
+    """Return a diagnosis whose entrant has another name."""
+    return replace(diagnosis, summary=replace(diagnosis.summary, entrant=name))
 
 
 @dataclass(frozen=True)
 class EntrantSummary:
     """Summary of one entrant under one set of conditions, on the tasks of one demand or on ``all``. ``structure`` has
-    means over the selected code, ``learning`` those over the learning curves of each task."""
+    means over the selected code, ``mechanisms`` the number of runs whose selected code holds each, ``learning`` means
+    over the learning curves of each task, ``variance`` the variance components of its scores."""
 
     conditions: str
     entrant: str
@@ -71,9 +106,12 @@ class EntrantSummary:
     tasks: str
     runs: int
     edits: dict[EditKind, HitRate]
+    canonical_edits: dict[CanonicalKind, HitRate]
     sizes: dict[SizeClass, HitRate]
     structure: dict[str, float] | None
+    mechanisms: dict[str, int]
     learning: dict[str, CurveMeans]
+    variance: tuple[VarianceRow, ...]
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -156,17 +194,41 @@ def _summarize(conditions: str, tasks: str, runs: Sequence[Diagnosis]) -> Entran
         tasks=tasks,
         runs=len(runs),
         edits={kind: hit_rate([run.edits[kind] for run in runs]) for kind in EDITS},
+        canonical_edits={kind: hit_rate([run.canonical_edits[kind] for run in runs]) for kind in CANONICAL_EDITS},
         sizes={size: _rate_of_size(runs, size) for size in SizeClass},
         structure=_mean_code_size([run.structure.selected for run in runs if run.structure.selected]),
+        mechanisms=_mechanisms(runs),
         learning=_learning(runs),
+        variance=tuple(variance_rows(_returns(runs))),
     )
 
 
-def _learning(runs: Sequence[Diagnosis]) -> dict[str, CurveMeans]:
-    curves: dict[str, list[LearningCurve | None]] = defaultdict(list)
+def _mechanisms(runs: Sequence[Diagnosis]) -> dict[str, int]:
+    return dict(Counter(mechanism.name for run in runs for mechanism in run.mechanisms or ()))
+
+
+def _returns(runs: Sequence[Diagnosis]) -> list[RunReturns]:
+    """Return the returns of the scored runs, by task."""
+    by_task: dict[str, list[Diagnosis]] = defaultdict(list)
     for run in runs:
-        curves[run.summary.task].append(run.learning)
-    return {task: curve_means(members) for task, members in sorted(curves.items())}
+        if run.heldout_returns:
+            by_task[run.summary.task].append(run)
+    return [
+        RunReturns(
+            task, members[0].summary.entrant, np.array([run.heldout_returns for run in members]), members[0].scale_unit
+        )
+        for task, members in sorted(by_task.items())
+    ]
+
+
+def _learning(runs: Sequence[Diagnosis]) -> dict[str, CurveMeans]:
+    by_task: dict[str, list[Diagnosis]] = defaultdict(list)
+    for run in runs:
+        by_task[run.summary.task].append(run)
+    return {
+        task: curve_means([run.learning for run in members], members[0].bounds)
+        for task, members in sorted(by_task.items())
+    }
 
 
 def _rate_of_size(runs: Sequence[Diagnosis], size: SizeClass) -> HitRate:
@@ -217,13 +279,23 @@ def _progress(run: Diagnosis) -> FlatRow:
 def _edits(run: Diagnosis) -> FlatRow:
     numbers = {f"{kind}_edits": count.n for kind, count in run.edits.items()}
     hits = {f"{kind}_hits": count.hits for kind, count in run.edits.items()}
+    canonical = {
+        f"canonical_{kind}_{name}": getattr(count, field)
+        for name, field in (("edits", "n"), ("hits", "hits"))
+        for kind, count in run.canonical_edits.items()
+    }
     of_run = {
         "inert_edits": sum(event.inert is True for event in run.timeline),
         "exact_returns": sum(event.exact_return for event in run.timeline),
         "phases": len(run.phases),
+        "mechanisms": None if run.mechanisms is None else "; ".join(mechanism.name for mechanism in run.mechanisms),
         "unresolved_imports": len(run.unresolved_imports),
     }
-    return numbers | hits | of_run
+    return numbers | hits | canonical | of_run | _feedback(run)
+
+
+def _feedback(run: Diagnosis) -> FlatRow:
+    return {f"feedback_{name}": value for name, value in run.feedback.counts().items()}
 
 
 def _structure(run: Diagnosis) -> FlatRow:

@@ -17,21 +17,28 @@ from typing import Any, Final
 
 import numpy as np
 
+from evopolicygym.analysis.entrants import entrant
 from evopolicygym.analysis.formatting import pluralize
-from evopolicygym.analysis.gain import GainDifference, bounds_of, gain_difference, scale_of
+from evopolicygym.analysis.gain import GainDifference, gain_difference
+from evopolicygym.analysis.leaderboard.aggregates import PROFILE
 from evopolicygym.analysis.leaderboard.boards import conditions, differences, separate_reasons
-from evopolicygym.analysis.scores import Matrix, RunScore, entrant, run_score
+from evopolicygym.analysis.leaderboard.costs import CostRow, cost_rows
+from evopolicygym.analysis.scales import aggregate_bounds, bounded_runs, bounds_of, counted_runs, run_scores, scale_of
+from evopolicygym.analysis.scores import Matrix, RunScore, run_score, selected_policies
 from evopolicygym.analysis.stats.by_task import PairedTest, compare_by_task
 from evopolicygym.analysis.stats.estimates import (
     ONE_RUN,
     Number,
+    average,
+    correlation_by_case,
     difference_p_value,
     estimate_difference,
     estimate_score,
 )
 from evopolicygym.analysis.stats.improvement import improvement, improvement_over_tasks
-from evopolicygym.analysis.stats.measured import Coverage, measured_coverage
+from evopolicygym.analysis.stats.measured import Coverage, difference_coverage
 from evopolicygym.analysis.stats.multiple import holm
+from evopolicygym.analysis.stats.pooled import performance_profile
 from evopolicygym.analysis.stats.power import (
     EFFECT,
     RunsNeeded,
@@ -40,9 +47,10 @@ from evopolicygym.analysis.stats.power import (
     runs_needed,
     tasks_needed,
 )
+from evopolicygym.analysis.stats.variance import VarianceComponents, variance_components
 from evopolicygym.errors import UserError
-from evopolicygym.reference.anchors import Scale
 from evopolicygym.reference.return_bounds import Bounds
+from evopolicygym.reference.scales import Scale
 from evopolicygym.run_record import RunRecord
 
 MAX_ENTRANTS: Final = 50
@@ -63,7 +71,8 @@ class ComparedEntrant:
 @dataclass(frozen=True, eq=False)
 class SharedTask:
     """A task that both entrants have under the same comparable_id: returns (runs x cases) of each, what feedback was
-    worth to them, and the scale of its scores."""
+    worth to them, the scale of its scores, on it the counted returns and the scores of the runs of each, and their
+    runs."""
 
     task: str
     comparable_id: str
@@ -72,7 +81,10 @@ class SharedTask:
     second: Matrix
     gain: GainDifference | None
     scale: Scale | None
+    counted: tuple[Matrix, Matrix] | None
+    run_scores: tuple[Matrix, Matrix] | None
     bounds: Bounds
+    runs: tuple[list[RunRecord], list[RunRecord]]
 
 
 def compared_entrants(paths: Mapping[str, Sequence[RunRecord]]) -> list[ComparedEntrant]:
@@ -124,10 +136,14 @@ def _one_per_task(keys: Sequence[RunsKey], first: ComparedEntrant, second: Compa
 
 
 def _shared_task(key: RunsKey, first: Sequence[RunScore], second: Sequence[RunScore]) -> SharedTask:
-    gain = gain_difference([score.run for score in first], [score.run for score in second])
-    run = first[0].run
+    runs = ([score.run for score in first], [score.run for score in second])
+    gain, run = gain_difference(*runs), first[0].run
     facts = conditions(run.ids.fingerprint) | ({"apart": "; ".join(key[2])} if key[2] else {})
-    return SharedTask(key[0], key[1], facts, _matrix(first), _matrix(second), gain, scale_of(run), bounds_of(run))
+    scale = scale_of(run)
+    counted = (counted_runs(first, scale), counted_runs(second, scale)) if scale else None
+    scaled = (run_scores(first, scale), run_scores(second, scale)) if scale else None
+    matrices = (_matrix(first), _matrix(second))
+    return SharedTask(key[0], key[1], facts, *matrices, gain, scale, counted, scaled, bounds_of(run), runs)
 
 
 def _fewest_runs(first: ComparedEntrant, second: ComparedEntrant, key: RunsKey) -> int:
@@ -189,17 +205,21 @@ class TaskDifference:
 @dataclass(frozen=True)
 class TaskComparison:
     """Two entrants on one task. ``correlation``: of their means by case. ``pairing_gain``: how many times larger the
-    variance of the difference would be without shared cases. ``gain``: what the feedback was worth to each."""
+    variance of the difference would be without shared cases. ``gain``: what the feedback was worth to each.
+    ``variance``: variance components of each, in parts of the scale; None with one run, or without a scale.
+    ``policies``: number of distinct policies that the runs of each selected."""
 
     task: str
     comparable_id: str
     cases: int
     runs: tuple[int, int]
+    policies: tuple[int, int]
     scores: tuple[float, float]
     correlation: float | None
     pairing_gain: float | None
     difference: TaskDifference
     gain: GainDifference | None
+    variance: tuple[VarianceComponents | None, VarianceComponents | None]
 
 
 @dataclass(frozen=True)
@@ -207,13 +227,14 @@ class OverallDifference:
     """Mean difference of normalised scores, with tasks as the sample: valid with one run of each on each task.
 
     ``p_holm`` is corrected over all pairs. ``p_improvement`` is None where a task has one run. ``plan`` says how many
-    tasks would find the effect of interest.
+    tasks would find the effect of interest. ``profiles``: performance profiles of both, as on a leaderboard.
     """
 
     test: PairedTest
     p_holm: float | None
     p_improvement: Number | None
     plan: TasksNeeded | None
+    profiles: tuple[tuple[Number, ...], tuple[Number, ...]]
 
 
 @dataclass(frozen=True)
@@ -228,6 +249,7 @@ class PairComparison:
     normalised_tasks: int
     overall: OverallDifference | None
     not_compared: dict[str, str]
+    costs: tuple[CostRow, ...] = ()
     tests: int = 0
     pairs: int = 0
 
@@ -285,7 +307,7 @@ def _pair(labels: tuple[str, str], common: Sequence[SharedTask], effect: float) 
     tasks = tuple(_compare_task(task, effect) for task in common)
     scaled = [task for task in common if task.scale]
     overall = _overall(scaled, effect) if scaled else None
-    return PairComparison(*labels, common[0].conditions, tasks, len(scaled), overall, {})
+    return PairComparison(*labels, common[0].conditions, tasks, len(scaled), overall, {}, _costs(labels, common))
 
 
 def _compare_task(task: SharedTask, effect: float) -> TaskComparison:
@@ -296,54 +318,72 @@ def _compare_task(task: SharedTask, effect: float) -> TaskComparison:
         comparable_id=task.comparable_id,
         cases=first.shape[1],
         runs=(len(first), len(second)),
+        policies=(selected_policies(task.runs[0]), selected_policies(task.runs[1])),
         scores=(estimate_score(first).value, estimate_score(second).value),
-        correlation=_correlation(first, second),
+        correlation=correlation_by_case(first, second),
         pairing_gain=(estimate_score(first).variance + estimate_score(second).variance) / variance
         if variance
         else None,
         difference=_difference(task, effect),
         gain=task.gain,
+        variance=(_variance(task, 0), _variance(task, 1)),
     )
+
+
+def _variance(task: SharedTask, side: int) -> VarianceComponents | None:
+    return variance_components([(task.counted[side], task.scale.unit)]) if task.scale and task.counted else None
 
 
 def _difference(task: SharedTask, effect: float) -> TaskDifference:
     estimate = estimate_difference(task.first, task.second)
     fewest = min(len(task.first), len(task.second))
     interval = estimate.interval() if fewest > 1 and estimate.variance else None
-    parts = difference_variance(task.first, task.second)
     return TaskDifference(
         value=Number(estimate.value, interval.clipped(task.bounds.of_difference) if interval else None),
         scope=ONE_RUN if fewest == 1 else estimate.scope,
-        coverage=measured_coverage("difference", fewest),
+        coverage=difference_coverage(fewest),
         p=difference_p_value(task.first, task.second),
         p_holm=None,
         p_improvement=improvement(task.first.mean(axis=1), task.second.mean(axis=1)),
-        plan=runs_needed(effect * task.scale.unit, parts, task.first.shape[1]) if parts and task.scale else None,
+        plan=_plan(task, effect),
     )
+
+
+def _plan(task: SharedTask, effect: float) -> RunsNeeded | None:
+    """Return the runs needed; None without a scale, with one run, and where the runs do not differ."""
+    parts = difference_variance(task.first, task.second)
+    if parts is None or task.scale is None or not parts.shows(effect * task.scale.unit):
+        return None
+    return runs_needed(effect * task.scale.unit, parts, task.first.shape[1])
 
 
 def _overall(common: Sequence[SharedTask], effect: float) -> OverallDifference:
     """Compare by task, with equal weights, in units of each task's scale."""
-    scores = [
-        [_run_scores(matrix, task.scale) for task in common for matrix in [getattr(task, side)] if task.scale]
-        for side in ("first", "second")
-    ]
+    scores = [[task.run_scores[side] for task in common if task.run_scores] for side in (0, 1)]
     means = [[float(runs.mean()) for runs in side] for side in scores]
+    returns = [
+        [matrix.mean(axis=1) for matrix in side]
+        for side in zip(*((task.first, task.second) for task in common), strict=True)
+    ]
     differences = [mine - theirs for mine, theirs in zip(*means, strict=True)]
     return OverallDifference(
-        test=compare_by_task(*means),
+        test=compare_by_task(means[0], means[1], aggregate_bounds(task.scale for task in common if task.scale)),
         p_holm=None,
-        p_improvement=improvement_over_tasks(*scores),
+        p_improvement=improvement_over_tasks(*returns),
         plan=tasks_needed(effect, differences),
+        profiles=(performance_profile(scores[0], PROFILE), performance_profile(scores[1], PROFILE)),
     )
 
 
-def _run_scores(matrix: Matrix, scale: Scale) -> Matrix:
-    return np.asarray((matrix.mean(axis=1) - scale.low) / scale.unit)
-
-
-def _correlation(first: Matrix, second: Matrix) -> float | None:
-    by_case = first.mean(axis=0), second.mean(axis=0)
-    if by_case[0].size < 3 or np.ptp(by_case[0]) == 0.0 or np.ptp(by_case[1]) == 0.0:
-        return None
-    return float(np.corrcoef(*by_case)[0, 1])
+def _costs(labels: tuple[str, str], common: Sequence[SharedTask]) -> tuple[CostRow, ...]:
+    """Return what both cost on the tasks that have a scale, and which of them is on the Pareto front."""
+    scaled = [(task, task.scale, task.counted) for task in common if task.scale and task.counted]
+    played, scores = {}, {}
+    for side, label in enumerate(labels if scaled else ()):
+        played[label] = {task.task: task.runs[side] for task, _, _ in scaled}
+        returns = {task.task: bounded_runs(counted[side], scale) for task, scale, counted in scaled}
+        whole = average([estimate_score(matrix) for matrix in returns.values()])
+        interval = whole.interval() if whole.varies and not whole.one_run else None
+        by_task = {task: float(matrix.mean()) for task, matrix in returns.items()}
+        scores[label] = (Number(whole.value, interval), by_task)
+    return tuple(cost_rows(played, scores))

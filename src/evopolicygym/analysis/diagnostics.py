@@ -6,7 +6,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from evopolicygym.analysis.edits.kinds import EDITS, EditKind, Version, edit_size, read_lines
+from evopolicygym.analysis.edits.kinds import (
+    CANONICAL_EDITS,
+    EDITS,
+    CanonicalKind,
+    EditKind,
+    Version,
+    edit_size,
+    read_lines,
+)
 from evopolicygym.analysis.edits.timeline import (
     EditPhase,
     EditSizer,
@@ -16,13 +24,19 @@ from evopolicygym.analysis.edits.timeline import (
     run_progress,
     timeline,
 )
+from evopolicygym.analysis.edits.versions import Mechanism, version_facts
+from evopolicygym.analysis.entrants import name_alone
+from evopolicygym.analysis.feedback_to_edit import FeedbackStudy, feedback_study
 from evopolicygym.analysis.gain import LearningCurve, RunGain, learning_curve, run_gain
 from evopolicygym.analysis.leaderboard.boards import conditions, separate_reasons
 from evopolicygym.analysis.leaderboard.selection import candidates
 from evopolicygym.analysis.loading import RunFolder
-from evopolicygym.analysis.scores import entrant
+from evopolicygym.analysis.scales import bounds_of, counted_runs, scale_of
+from evopolicygym.analysis.scores import run_score
 from evopolicygym.analysis.spending import Spending, effort_by_submission, run_spending
 from evopolicygym.analysis.stats.hit_rates import HitCount
+from evopolicygym.reference.return_bounds import Bounds
+from evopolicygym.run_paths import RunPaths
 from evopolicygym.run_record import Code, RunRecord
 
 
@@ -79,7 +93,9 @@ class RunSummary:
 @dataclass(frozen=True)
 class Diagnosis:
     """Everything that `analyze` computes about one run. ``learning`` is None if a submission that could be selected was
-    never validated. ``board``: what runs must have in common to be counted together, as on a leaderboard."""
+    never validated. ``mechanisms``: of the selected code; None if unknown. ``board``: what runs must have in
+    common to be counted together, as on a leaderboard. ``heldout_returns`` are those that count for the score;
+    ``scale_unit`` is the length of its scale, None without. ``bounds``: possible returns; not printed."""
 
     summary: RunSummary
     spending: Spending
@@ -87,47 +103,67 @@ class Diagnosis:
     learning: LearningCurve | None
     progress: ImprovementCurve
     edits: dict[EditKind, HitCount]
+    canonical_edits: dict[CanonicalKind, HitCount]
     phases: tuple[EditPhase, ...]
     structure: CodeSizes
+    mechanisms: tuple[Mechanism, ...] | None
     unresolved_imports: tuple[str, ...]
     timeline: tuple[TimelineEvent, ...]
+    feedback: FeedbackStudy
     board: dict[str, Any]
+    heldout_returns: tuple[float, ...]
+    scale_unit: float | None
+    bounds: Bounds
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values, with the summary's fields on top."""
         facts = asdict(self)
-        del facts["summary"]
+        del facts["summary"], facts["bounds"]
+        if self.mechanisms is not None:
+            facts["mechanisms"] = [mechanism.model_dump() for mechanism in self.mechanisms]
         return asdict(self.summary) | facts
 
 
 def diagnose(opened: RunFolder) -> Diagnosis:
     """Compute the diagnostics of one finished run."""
     run = opened.run
-    events = timeline(run, opened.code, _edit_sizer(opened))
-    selected = opened.code.get(run.outcome.checkpoint or "") if run.outcome else None
+    chosen = run.outcome.checkpoint if run.outcome else None
+    versions = version_facts(RunPaths(opened.folder).checkpoints, opened.code, chosen)
+    events = timeline(run, opened.code, _edit_sizer(opened), versions.canonical)
+    selected = opened.code.get(chosen or "")
+    efforts = effort_by_submission(run, opened.folder)
     return Diagnosis(
         summary=_summary(str(opened.folder), run),
-        spending=run_spending(run, effort_by_submission(run, opened.folder)),
+        spending=run_spending(run, efforts),
         gain=run_gain(run),
         learning=learning_curve(run),
         progress=run_progress(events, run.budget.total),
-        edits={kind: count_hits(events, kind) for kind in EDITS},
+        edits={kind: count_edits(event for event in events if event.kind is kind) for kind in EDITS},
+        canonical_edits={
+            kind: count_edits(event for event in events if event.canonical is kind) for kind in CANONICAL_EDITS
+        },
         phases=edit_phases(events),
         structure=_code_sizes(
             [opened.code[event.checkpoint] for event in events if event.validation is not None], selected
         ),
+        mechanisms=versions.mechanisms,
         unresolved_imports=tuple(selected.unresolved) if selected else (),
         timeline=events,
+        feedback=feedback_study(run, events, efforts),
         board=conditions(run.ids.fingerprint) | {"apart": list(separate_reasons(run))},
+        heldout_returns=_counted_returns(run),
+        scale_unit=scale.unit if (scale := scale_of(run)) else None,
+        bounds=bounds_of(run),
     )
 
 
-def count_hits(events: Iterable[TimelineEvent], kind: EditKind) -> HitCount:
-    """Count the edits of one kind and their hits."""
-    return count_edits(event for event in events if event.kind is kind)
+def _counted_returns(run: RunRecord) -> tuple[float, ...]:
+    score, scale = run_score(run), scale_of(run)
+    return tuple(counted_runs([score], scale)[0].tolist()) if scale and score.returns else score.returns
 
 
 def count_edits(edits: Iterable[TimelineEvent]) -> HitCount:
+    """Count edits and their hits."""
     listed = list(edits)
     beyond = [event.beyond_noise for event in listed if event.beyond_noise is not None]
     return HitCount(
@@ -147,7 +183,7 @@ def _summary(folder: str, run: RunRecord) -> RunSummary:
         task=run.task.id,
         family=run.task.family,
         demand=run.task.demand,
-        entrant=entrant(run),
+        entrant=name_alone(run),
         agent=agent.name if agent else None,
         model=agent.model if agent else None,
         seed=agent.seed if agent else None,

@@ -10,7 +10,9 @@ import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from evopolicygym.analysis.anchors import differing_facts
 from evopolicygym.reference.curves import CurveRecord, MeasuredPoint
+from evopolicygym.run_record import RunRecord
 
 
 @dataclass(frozen=True)
@@ -28,9 +30,14 @@ class ExchangeRate:
     trained_steps: int
 
     def __str__(self) -> str:
+        return f"{self.algorithm}: {self.words}"
+
+    @property
+    def words(self) -> str:
+        """The cost without the name of the algorithm."""
         if self.steps is None:
-            return f"{self.algorithm}: not reached within {self.trained_steps:,} steps ({self.reached} of {self.seeds})"
-        return f"{self.algorithm}: {self.episodes:,} episodes, {self.steps:,} steps"
+            return f"not reached within {self.trained_steps:,} steps ({self.reached} of {self.seeds})"
+        return f"{self.episodes:,} episodes, {self.steps:,} steps"
 
 
 def first_reaching(curve: CurveRecord, score: float) -> MeasuredPoint | None:
@@ -57,10 +64,12 @@ def exchange_rate(curves: Sequence[CurveRecord], score: float) -> ExchangeRate:
     )
 
 
-def exchange_rates(curves: Iterable[CurveRecord], comparable_id: str, score: float) -> list[ExchangeRate]:
-    """Return the exchange rate of a score with every algorithm that was trained on the same task and cases."""
+def exchange_rates(curves: Iterable[CurveRecord], run: RunRecord, score: float) -> list[ExchangeRate]:
+    """Return the exchange rate of a score on the task and cases of a run, with every algorithm that was trained there
+    and measured on as many held-out cases."""
     groups: dict[str, list[CurveRecord]] = {}
     for curve in curves:
-        if curve.comparable_id == comparable_id:
+        alike = curve.task == run.task.id and curve.heldout_cases == run.options.heldout_cases
+        if alike and not differing_facts(curve.fingerprint, run):
             groups.setdefault(curve.algorithm, []).append(curve)
     return [exchange_rate(group, score) for _, group in sorted(groups.items())]

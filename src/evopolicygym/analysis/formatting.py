@@ -70,7 +70,16 @@ def format_ranks(ranks: RankInterval) -> str:
 def format_probability(value: float | None) -> str:
     if value is None:
         return UNKNOWN
-    return "<0.001" if value < 0.001 else f"{value:.3f}"
+    if value < 0.001:
+        return "<0.001"
+    return ">0.999" if 0.9995 <= value < 1.0 else f"{value:.3f}"
+
+
+def describe_policies(runs: int, policies: int | None) -> list[str]:
+    """Return a note where runs selected the same policy: they are not independent."""
+    if policies is None or policies == runs:
+        return []
+    return [f"{pluralize(runs, 'run')}, {policies} distinct selected {'policy' if policies == 1 else 'policies'}"]
 
 
 def coverage_warning(coverage: Coverage | None, runs: int | None = None) -> list[str]:

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from evopolicygym.analysis.scales import bounds_of, scale_of
 from evopolicygym.analysis.scores import Matrix, mean
 from evopolicygym.analysis.stats.estimates import (
     ONE_RUN,
@@ -21,13 +22,12 @@ from evopolicygym.analysis.stats.estimates import (
     estimate_difference,
     estimate_score,
 )
-from evopolicygym.reference.anchors import Scale, scales
-from evopolicygym.reference.return_bounds import UNBOUNDED, Bounds, return_bounds
+from evopolicygym.reference.return_bounds import UNBOUNDED, Bounds
+from evopolicygym.reference.scales import Scale
 from evopolicygym.run_record import Result, RunRecord, SubmissionRecord
 
 EPISODES: Final = (16, 32, 64, 128)  # where a learning curve is read
 OK: Final = "ok"
-SHIFTED: Final = "shifted"
 NOT_MEASURED: Final = "the first submission was not measured on held-out"
 NOTHING_VARIED: Final = "no interval: nothing varied"
 
@@ -39,7 +39,7 @@ class Gain:
     The interval of ``gain`` is over cases, of the differences by case: it says nothing about other runs. It is None
     where the differences do not vary: for one checkpoint, and for a single case. ``normalised`` is the gain in units of
     the task's scale, ``share`` its part of the selected submission's normalised score. Both are None without a scale,
-    ``share`` also where the selected submission does not beat the random policy.
+    ``share`` also where the selected submission is not above the lower end of the scale.
     """
 
     first: float
@@ -65,29 +65,18 @@ def run_gain(run: RunRecord) -> RunGain:
     first = _first(run)
     if first is None:
         return RunGain(None, None, None, None)
-    later = [made for made in run.submissions if made.number > first.number and not made.refunded]
-    unchanged = all(made.checkpoint == first.checkpoint for made in later)
+    unchanged = all(
+        submission.checkpoint == first.checkpoint
+        for submission in run.submissions
+        if submission.number > first.number and not submission.refunded
+    )
     validation, heldout = (_gain(pair, scale_of(run)) if pair else None for pair in _hidden_results(run))
     return RunGain(first.number, validation, heldout, unchanged)
 
 
-def scale_of(run: RunRecord) -> Scale | None:
-    """Return the scale of a run's scores: of a generated task the recorded one. A shifted task has none: its rules are
-    not those that were measured."""
-    if (drawn := run.task.scale) and drawn.high > drawn.low:
-        return Scale(drawn.low, drawn.high)
-    return None if run.options.variant == SHIFTED else scales().get(run.task.id)
-
-
-def bounds_of(run: RunRecord) -> Bounds:
-    """Return the possible returns of a run's task. A shifted or generated task states none."""
-    if run.task.scale or run.options.variant == SHIFTED:
-        return UNBOUNDED
-    return return_bounds().get(run.task.id, UNBOUNDED)
-
-
 def _first(run: RunRecord) -> SubmissionRecord | None:
-    return next((submission for submission in run.submissions if submission.verdict == OK), None)
+    ok = [submission for submission in run.submissions if submission.verdict == OK]
+    return ok[0] if ok and not run.entered else None
 
 
 Pair = tuple[Result, Result]
@@ -147,8 +136,9 @@ class LearningCurve:
     """Best validation mean over train episodes and steps, from zero. Before the first point there is no policy.
 
     ``area``: mean height of the normalised curve from episode 0 to the end of the budget. It is 0 before the first
-    submission's episodes are played, and wherever the best submission does not beat the random policy. None without a
-    scale. ``at``: height after so many episodes; None before the first point, and beyond the budget.
+    submission's episodes are played, and wherever the best submission is not above the lower end of the scale; on scale
+    2 it is at most 1. None without a scale. ``at``: height after so many episodes; None before the first point, and
+    beyond the budget.
     """
 
     points: tuple[LearningPoint, ...]
@@ -160,7 +150,7 @@ class LearningCurve:
 
 def learning_curve(run: RunRecord) -> LearningCurve | None:
     """Return the learning curve of a finished run; None if a submission that it could use was never validated."""
-    if run.outcome is None:
+    if run.outcome is None or run.entered:
         return None
     validation = {checkpoint.hash: checkpoint.validation for checkpoint in run.checkpoints}
     episodes, steps = 0, 0
@@ -188,8 +178,8 @@ def learning_curve(run: RunRecord) -> LearningCurve | None:
 
 
 def normalised_height(best: float, scale: Scale) -> float:
-    """Return the height of the normalised curve: a submission below the random policy counts as one at its level."""
-    return max((best - scale.low) / scale.unit, 0.0)
+    """Return the height of the normalised curve: a submission below the scale counts as one at its lower end."""
+    return max(float(scale.for_aggregates(np.array(best))), 0.0)
 
 
 def _area(points: Sequence[LearningPoint], end: int, scale: Scale) -> float:
@@ -234,7 +224,7 @@ class CurveMeans:
 def curve_means(curves: Sequence[LearningCurve | None], bounds: Bounds = UNBOUNDED) -> CurveMeans:
     """Average the learning curves of runs of one entrant on one task, under one comparable_id. Intervals of scores end
     at the ``bounds`` of possible returns."""
-    area = _mean_of_runs(curve.area if curve else None for curve in curves)
+    area = _within(_mean_of_runs(curve.area if curve else None for curve in curves), Bounds(low=0.0))
     at = {mark: _mean_of_runs(curve.at[mark] if curve else None for curve in curves) for mark in EPISODES}
     return CurveMeans(len(curves), area, {mark: _within(score, bounds) for mark, score in at.items()})
 
@@ -291,6 +281,7 @@ def gain_difference(first: Sequence[RunRecord], second: Sequence[RunRecord]) -> 
     if mine is None or theirs is None:
         return None
     pairs = [[pair for run in runs if (pair := _hidden_results(run)[1])] for runs in (first, second)]
+    bounds = bounds_of(first[0]).of_difference
     curves = [[*map(learning_curve, runs)] for runs in (first, second)]
     estimate = estimate_difference(*map(_differences, pairs)) if all(pairs) else None
     return GainDifference(
@@ -301,11 +292,12 @@ def gain_difference(first: Sequence[RunRecord], second: Sequence[RunRecord]) -> 
         areas=(mine.area, theirs.area),
         area_difference=_difference_of_runs(*([curve.area if curve else None for curve in runs] for runs in curves)),
         at=(mine.at, theirs.at),
-        at_difference={
-            mark: _difference_of_runs(*([curve.at[mark] if curve else None for curve in runs] for runs in curves))
-            for mark in EPISODES
-        },
+        at_difference={mark: _within(_difference_of_runs(*_at(curves, mark)), bounds) for mark in EPISODES},
     )
+
+
+def _at(curves: Sequence[Sequence[LearningCurve | None]], mark: int) -> list[list[float | None]]:
+    return [[curve.at[mark] if curve else None for curve in runs] for runs in curves]
 
 
 def _difference_of_runs(first: Sequence[float | None], second: Sequence[float | None]) -> Number | None:
@@ -317,8 +309,8 @@ def _difference_of_runs(first: Sequence[float | None], second: Sequence[float | 
 def _by_run(values: Iterable[float | None]) -> Matrix | None:
     """Return one number of each run as runs x 1; None where a run has none."""
     numbers = list(values)
-    known = [number for number in numbers if number is not None]
-    return np.array(known, dtype=np.float64)[:, None] if len(known) == len(numbers) else None
+    present = [number for number in numbers if number is not None]
+    return np.array(present, dtype=np.float64)[:, None] if len(present) == len(numbers) else None
 
 
 def _mean_of_runs(values: Iterable[float | None]) -> Number | None:
@@ -328,7 +320,9 @@ def _mean_of_runs(values: Iterable[float | None]) -> Number | None:
 
 
 def entrant_gain(runs: Sequence[RunRecord]) -> EntrantGain | None:
-    """Average over runs of one entrant on one task, under one comparable_id; None without runs."""
+    """Average over runs of one entrant on one task, under one comparable_id; None without runs in which
+    an agent worked."""
+    runs = [run for run in runs if not run.entered]
     if not runs:
         return None
     gains, curves = [run_gain(run) for run in runs], [learning_curve(run) for run in runs]
@@ -341,11 +335,11 @@ def entrant_gain(runs: Sequence[RunRecord]) -> EntrantGain | None:
         unchanged=sum(gain.unchanged is True for gain in gains),
         measured=len(measured),
         first=mean(gain.first for gain in measured) if measured else None,
-        gain=_number(heldout),
+        gain=_within(_number(heldout), bounds_of(runs[0]).of_difference),
         scope=_scope(heldout),
         share=_share(measured, scale_of(runs[0])),
         validation_first=_mean_first([gain.validation for gain in gains if gain.validation]),
-        validation_gain=_number(validation),
+        validation_gain=_within(_number(validation), bounds_of(runs[0]).of_difference),
         area=means.area,
         at=means.at,
         curve=_mean_curve(curves, scale_of(runs[0])),
@@ -353,11 +347,11 @@ def entrant_gain(runs: Sequence[RunRecord]) -> EntrantGain | None:
 
 
 def _mean_curve(curves: Sequence[LearningCurve | None], scale: Scale | None) -> tuple[tuple[int, float], ...] | None:
-    known = [curve for curve in curves if curve]
-    if scale is None or len(known) < len(curves):
+    measured = [curve for curve in curves if curve]
+    if scale is None or len(measured) < len(curves):
         return None
     heights = [
-        tuple((point.episodes, normalised_height(point.best, scale)) for point in curve.points) for curve in known
+        tuple((point.episodes, normalised_height(point.best, scale)) for point in curve.points) for curve in measured
     ]
     return mean_steps(heights)
 

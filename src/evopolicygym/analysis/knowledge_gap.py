@@ -15,10 +15,11 @@ from typing import Final
 
 import numpy as np
 
+from evopolicygym.analysis.entrants import entrant
 from evopolicygym.analysis.formatting import pluralize
-from evopolicygym.analysis.gain import scale_of
 from evopolicygym.analysis.leaderboard.boards import conditions, separate_reasons
-from evopolicygym.analysis.scores import Matrix, RunScore, entrant, run_score
+from evopolicygym.analysis.scales import scale_of
+from evopolicygym.analysis.scores import Matrix, RunScore, run_score
 from evopolicygym.analysis.stats.by_task import mean_over_tasks
 from evopolicygym.analysis.stats.estimates import (
     ONE_RUN,
@@ -49,7 +50,7 @@ class TaskGap:
 
 @dataclass(frozen=True)
 class KnowledgeGap:
-    """Plain minus disguised score of one entrant. ``text``: what it was told on the plain tasks.
+    """Plain minus disguised score of one entrant. ``text``: the text level of the plain tasks.
 
     ``normalised`` is the mean over the ``normalised_tasks`` tasks that have a scale; its interval is Student's t over
     these tasks, None for a single one. ``left_out``: tasks in this group that could not be paired, and why.
@@ -93,7 +94,12 @@ def _gap(label: str, text: str, plain: Sequence[RunScore], disguised: Sequence[R
         if task not in with_plain or task not in with_disguise:
             left_out[task] = f"it was not played {PLAIN if task not in with_plain else DISGUISED}"
             continue
-        pairs = [(one, other) for one in with_plain[task] for other in with_disguise[task] if _alike(one[0], other[0])]
+        pairs = [
+            (shown, hidden)
+            for shown in with_plain[task]
+            for hidden in with_disguise[task]
+            if _alike(shown[0], hidden[0])
+        ]
         if not pairs:
             left_out[task] = "more than variant and text differs between its runs"
             continue

@@ -120,10 +120,10 @@ def split_by_size(folders: Iterable[Path], limit: int = MAX_TOTAL_BYTES) -> tupl
 def _record_bytes(folder: Path) -> int:
     """Return the size of a record; 0 if it will not be read: it is missing, no plain file, or too large by itself."""
     try:
-        found = (folder if folder.is_file() else RunPaths(folder).record).lstat()
+        status = (folder if folder.is_file() else RunPaths(folder).record).lstat()
     except OSError:
         return 0
-    return found.st_size if stat.S_ISREG(found.st_mode) and found.st_size <= MAX_BYTES else 0
+    return status.st_size if stat.S_ISREG(status.st_mode) and status.st_size <= MAX_BYTES else 0
 
 
 def run_folders(path: Path) -> Iterator[Path]:

@@ -7,13 +7,17 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, Final
 
+import numpy as np
+
+from evopolicygym.analysis.reference_table import ReferenceTable, reference_table
 from evopolicygym.analysis.scores import mean_if_known, paper_normalised
 from evopolicygym.analysis.stats.by_task import EntrantDifference, compare_by_task
 from evopolicygym.analysis.stats.multiple import holm
 from evopolicygym.analysis.stats.ranks import over_tasks, ranks
 from evopolicygym.errors import UserError
-from evopolicygym.reference.anchors import scales
+from evopolicygym.reference import CURRENT_SCALE
 from evopolicygym.reference.paper import RANDOM, Document, Edits, Table
+from evopolicygym.reference.scales import scales
 
 ALL: Final = "core16"
 COUNTS: Final = ("wins", "top2")
@@ -40,7 +44,8 @@ class TableCell:
 class Reproduction:
     """Recomputed tables. ``compared`` counts the recomputed cells; ``wrong`` are those that round to another value.
     ``altered`` are cells of the input that differ from the paper, whether or not a result shows it. ``differences`` are
-    those of every two agents over the tasks of Table 1, on our scale: what the paper's own numbers can say."""
+    those of every two agents over the tasks of Table 1, on our scale: what the paper's own numbers can say.
+    ``reference`` has its agents, the trivial policies and the baselines on that scale."""
 
     table2: Scores
     table4: Scores
@@ -49,6 +54,8 @@ class Reproduction:
     wrong: tuple[TableCell, ...]
     altered: tuple[TableCell, ...]
     differences: tuple[EntrantDifference, ...]
+    differences_on_scale_1: tuple[EntrantDifference, ...]
+    reference: ReferenceTable
 
     @property
     def holds(self) -> bool:
@@ -65,15 +72,19 @@ def reproduce(given: Document, stored: Document) -> Reproduction:
     ]
     wrong = tuple(cell for cell in cells if _shown(cell.got, cell) != _shown(cell.printed, cell))
     altered = tuple(_altered(given, stored))
-    return Reproduction(table2, hit_rates(given), table8, len(cells), wrong, altered, tuple(task_differences(given)))
+    differences = (tuple(task_differences(given)), tuple(task_differences(given, 1)))
+    reference = reference_table(given.table1)
+    return Reproduction(table2, hit_rates(given), table8, len(cells), wrong, altered, *differences, reference)
 
 
-def task_differences(given: Document) -> list[EntrantDifference]:
-    """Compare every two agents with the tasks of Table 1 as the sample, in units of our scale; the random policy is its
-    origin and no agent. Holm's method corrects over all pairs."""
-    ends = scales()
+def task_differences(given: Document, version: int = CURRENT_SCALE) -> list[EntrantDifference]:
+    """Compare every two agents with the tasks of Table 1 as the sample, on our scale; the random policy is no agent.
+    Holm's method corrects over all pairs."""
+    ends = scales(version)
     scores = {
-        agent: [(row[agent] - ends[task].low) / ends[task].unit for task, row in given.table1.items() if task in ends]
+        agent: [
+            float(ends[task].for_aggregates(np.array(row[agent]))) for task, row in given.table1.items() if task in ends
+        ]
         for agent in _entrants(given)
         if agent != RANDOM
     }

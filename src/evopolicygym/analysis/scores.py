@@ -1,17 +1,11 @@
-"""Scores of runs and entrants, after the rules of docs/scoring.md.
-
-An entrant is an agent with its model and settings. Runs whose agent, model and settings read the same are repeats of
-one entrant.
-"""
+"""Scores of runs and entrants, after the rules of docs/scoring.md."""
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,19 +17,15 @@ Matrix = NDArray[np.float64]
 PROVIDER_DOWN: Final = "provider_down"  # a value of ``closed_because`` that is not the agent's fault
 UNKNOWN_FAMILY: Final = "unknown"  # of the task of an imported run that no collection of ours has
 AGAIN: Final = "to be run again"
-RANDOM: Final = "random policy"
-BY_HAND: Final = "by hand"
-PUBLISHED: Final = " (paper)"
-HASH_DIGITS: Final = 12
-LONGEST_ENTRANT: Final = 1000  # characters
 
 
 @dataclass(frozen=True)
 class RunScore:
-    """Held-out returns that count for a run, or the reason why its score is missing."""
+    """Held-out returns that count for a run, and which episodes failed; or the reason why its score is missing."""
 
     run: RunRecord
     returns: tuple[float, ...]
+    failed: tuple[bool, ...]
     missing: str | None
     flags: tuple[str, ...]
 
@@ -44,12 +34,17 @@ def run_score(run: RunRecord) -> RunScore:
     """Return what a run counts on the leaderboard. A run that selected nothing counts the task's failure return."""
     reason = _missing(run)
     if reason or run.outcome is None:
-        return RunScore(run, (), reason, ())
-    if run.outcome.heldout is None:
-        returns = (run.task.failure_return,) * run.options.heldout_cases
-    else:
-        returns = tuple(run.outcome.heldout.returns)
-    return RunScore(run, returns, None, tuple(_flags(run)))
+        return RunScore(run, (), (), reason, ())
+    cases, heldout = run.options.heldout_cases, run.outcome.heldout
+    if heldout is None:
+        return RunScore(run, (run.task.failure_return,) * cases, (True,) * cases, None, tuple(_flags(run)))
+    failed = tuple(error is not None for error in heldout.errors) or (False,) * cases  # imported runs may lack errors
+    return RunScore(run, tuple(heldout.returns), failed, None, tuple(_flags(run)))
+
+
+def selected_policies(runs: Iterable[RunRecord]) -> int:
+    """Return the number of distinct policies that runs selected."""
+    return len({run.outcome.checkpoint if run.outcome else None for run in runs})
 
 
 def _missing(run: RunRecord) -> str | None:
@@ -110,7 +105,9 @@ def _flags(run: RunRecord) -> Iterable[str]:
     assert outcome is not None
     if outcome.kind is OutcomeKind.NO_OK_SUBMIT:
         yield "no ok submit"
-    if outcome.stopped_early:
+    if run.entered:
+        yield "entered: made elsewhere, no train episode was played"
+    elif outcome.stopped_early:
         yield "stopped early"
     if outcome.repeat is Repeat.NONDETERMINISTIC:
         yield "nondeterministic"
@@ -143,24 +140,3 @@ def paper_normalised(scores: Mapping[str, float], random: float) -> dict[str, fl
     if best <= random:
         return dict.fromkeys(scores)
     return {name: min(max((score - random) / (best - random), 0.0), 1.0) for name, score in scores.items()}
-
-
-def entrant(run: RunRecord) -> str:
-    """Return the entrant of a run; it never equals the name of an anchor or of a published row. A long one is cut, and
-    ends with a hash of the whole: different entrants stay different."""
-    if run.agent is None:
-        return BY_HAND
-    settings = (_setting(name, value) for name, value in sorted(run.agent.settings.items()))
-    name = " ".join(part for part in (run.agent.name, run.agent.model, *settings) if part)
-    if len(name) > LONGEST_ENTRANT:
-        digest = hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()[:HASH_DIGITS]
-        return f"{name[:LONGEST_ENTRANT]}... ({digest})"
-    return f"{name} (runs)" if name in (RANDOM, BY_HAND) or name.endswith(PUBLISHED) else name
-
-
-def _setting(name: str, value: Any) -> str:
-    """Write a setting as text: a command without the folder of its program, a hash shortened."""
-    if name == "command" and isinstance(value, list) and value:
-        program, *arguments = map(str, value)
-        return " ".join([Path(program).name, *arguments])
-    return f"{name}={str(value)[:HASH_DIGITS] if name == 'sha256' else value}"

@@ -17,16 +17,21 @@ from pathlib import Path
 from typing import Final
 
 from evopolicygym.agents.transcripts import (
+    RECORDED,
     TOKEN_KINDS,
     Tokens,
     TranscriptEvent,
+    feedback_files,
     read_transcript,
     split_at_submissions,
+    submission_numbers,
     submission_of_file,
     sum_if_known,
     tokens_by_part,
 )
-from evopolicygym.analysis.recorded_calls import recorded_events
+from evopolicygym.gateway.conversation import ConversationStep, StepKind, read_conversation
+from evopolicygym.gateway.messages import PartKind
+from evopolicygym.gateway.recording import ModelRecording
 from evopolicygym.run_record import RunRecord, SubmissionRecord, TurnRecord
 
 INVALID: Final = "invalid_action"
@@ -285,3 +290,34 @@ def _invalid_rate(paid: list[SubmissionRecord]) -> float | None:
     """Return the share of episodes that an invalid action ended."""
     errors = [error for submission in paid if submission.train for error in submission.train.errors]
     return errors.count(INVALID) / len(errors) if errors else None
+
+
+def recorded_events(run_folder: Path) -> dict[int, list[TranscriptEvent]]:
+    """Return the events of each turn from the recorded calls; empty without a recording, and if a part of it is missing
+    or damaged. They take the place of the client's own transcript, which has less for some clients and nothing for
+    others."""
+    recording = ModelRecording(run_folder)
+    if not recording.exists:
+        return {}
+    conversation = read_conversation(recording)
+    if recording.notes or conversation.notes:
+        return {}
+    steps = sorted((step for thread in conversation.threads for step in thread.steps), key=lambda step: step.at)
+    turns: dict[int, list[TranscriptEvent]] = {}
+    for step in steps:
+        for event in _step_events(step):
+            turns.setdefault(step.turn, []).append(event)
+    return turns
+
+
+def _step_events(step: ConversationStep) -> Iterator[TranscriptEvent]:
+    if step.kind is StepKind.ASSISTANT:
+        inputs = [part.text for part in step.parts if part.kind is PartKind.CALL]
+        requests = {RECORDED: (str(step.call), _step_tokens(step))} if step.usage else {}
+        yield TranscriptEvent(bool(inputs), feedback_files(inputs), frozenset(), requests)
+    elif step.kind is StepKind.TOOL:
+        yield TranscriptEvent(False, (), submission_numbers(part.text for part in step.parts), {})
+
+
+def _step_tokens(step: ConversationStep) -> Tokens:
+    return Tokens(**{kind: getattr(step.usage, kind) for kind in TOKEN_KINDS})

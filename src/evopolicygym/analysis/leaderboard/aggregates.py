@@ -8,38 +8,40 @@ of each on each task.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
 from typing import Final
 
 import numpy as np
 
-from evopolicygym.analysis.leaderboard.task_results import EntryKind, TaskResults
-from evopolicygym.analysis.leaderboard.task_table import normalised
-from evopolicygym.analysis.scores import RANDOM, Matrix, mean_if_known, paper_normalised
-from evopolicygym.analysis.stats.bootstrap import (
-    SEED,
-    Drawn,
-    interquartile_mean,
-    optimality_gap,
-    percentile_interval,
-    performance_profile,
-)
+from evopolicygym.analysis.entrants import RANDOM
+from evopolicygym.analysis.leaderboard.sensitivity import Sensitivity, median_of_tasks, sensitivity
+from evopolicygym.analysis.leaderboard.task_results import NO_ERROR_KNOWN, EntryKind, TaskEntry, TaskResults
+from evopolicygym.analysis.scales import aggregate_bounds, bounded_runs
+from evopolicygym.analysis.scores import Matrix, mean, mean_if_known, paper_normalised, task_score
 from evopolicygym.analysis.stats.by_task import EntrantDifference, PairedTest, bounded_mean, compare_by_task
-from evopolicygym.analysis.stats.estimates import ONE_RUN, Estimate, Interval, Number, average
-from evopolicygym.analysis.stats.first_place import first_over_tasks
+from evopolicygym.analysis.stats.estimates import ONE_RUN, Estimate, Interval, Number, average, estimate_score
+from evopolicygym.analysis.stats.first_place import SEED, first_over_tasks
 from evopolicygym.analysis.stats.improvement import improvement_over_tasks
 from evopolicygym.analysis.stats.measured import Coverage, coverage
 from evopolicygym.analysis.stats.multiple import holm
+from evopolicygym.analysis.stats.pooled import (
+    estimate_interquartile_mean,
+    estimate_optimality_gap,
+    performance_profile,
+)
 from evopolicygym.analysis.stats.ranks import RankInterval, RankScore, over_tasks, rank_intervals, rank_score, ranks
-from evopolicygym.reference import paper
-from evopolicygym.reference.anchors import Scale
+from evopolicygym.reference import SCALE_VERSIONS, paper
+from evopolicygym.reference.return_bounds import Bounds
+from evopolicygym.reference.scales import Scale, scales
 
 NOVEL: Final = "novel/"
 OWN: Final = "other tasks"
 SHARED: Final = "shared tasks"
+# With fewer tasks, no difference over tasks can have p < 0.05, and bands of profiles are from 0 to 1.
+FEWEST_TASKS: Final = 6
 PROFILE: Final = tuple(round(0.05 * step, 2) for step in range(31))
 
 
@@ -47,10 +49,14 @@ PROFILE: Final = tuple(round(0.05 * step, 2) for step in range(31))
 class AggregateRow:
     """One entrant that has all tasks, with at least ``fewest_runs`` runs of each.
 
-    ``normalised`` is the primary aggregate. Its interval is over runs and cases of these very tasks, and missing where
+    ``normalised`` is the primary aggregate: on scale 2 every run counts from 0 to 1, and ``unclipped`` is the same mean
+    without these bounds. Its interval is over runs and cases of these very tasks, and missing where
     a task has one run. ``rank`` follows from it, ``places`` (the rank interval) from the differences over tasks.
     ``p_first`` and ``p_improvement``, the probability that a run of it beats a run of the other on average over tasks,
-    are None where a task has one run. ``rank_score`` has an interval over tasks.
+    are None where a task has one run. ``rank_score`` has an interval over tasks, and so has ``profile``: the share of
+    runs above each score of PROFILE. ``median`` is over tasks. ``failed`` is the share of held-out episodes that
+    failed, as a mean over tasks, and ``without_policy`` counts the runs that never had an ``ok`` submission; both are
+    None for rows that are not runs. ``task_scores`` are normalised scores by task.
     """
 
     entrant: str
@@ -63,18 +69,24 @@ class AggregateRow:
     p_first: float | None
     interquartile_mean: Number
     optimality_gap: Number
-    profile: tuple[float, ...]
+    profile: tuple[Number, ...]
     rank_score: Number | None
     wins: int
     top2: int
     paper_normalised: float | None
     p_improvement: dict[str, Number | None]
+    unclipped: float
+    median: float
+    failed: float | None
+    without_policy: int | None
+    task_scores: dict[str, float]
 
 
 @dataclass(frozen=True)
 class Aggregate:
     """Rows of complete entrants, and the differences of every two of them, the better one first. ``incomplete`` counts
-    how many of the ``tasks`` other entrants with runs have. ``caution``: what so few runs cannot say."""
+    how many of the ``tasks`` other entrants with runs have. ``caution``: what so few runs cannot say. ``sensitivity``:
+    whether the order depends on how scores are put together; None with one entrant or one task."""
 
     name: str
     tasks: int
@@ -82,6 +94,12 @@ class Aggregate:
     differences: tuple[EntrantDifference, ...]
     incomplete: dict[str, int]
     caution: str | None
+    sensitivity: Sensitivity | None
+
+    @property
+    def profiles(self) -> dict[str, tuple[Number, ...]]:
+        """Performance profiles by entrant."""
+        return {row.entrant: row.profile for row in self.standings}
 
 
 def task_groups(results: Iterable[str]) -> dict[str, tuple[str, ...]]:
@@ -128,7 +146,8 @@ def aggregate(name: str, tasks: Sequence[str], results: Mapping[str, TaskResults
     played = set().union(*map(_players, present))
     incomplete = {label: count for label, count in sorted(counts.items()) if count < len(tasks) and label in played}
     caution = ONE_RUN if any(label in played and entrants.has_one_run(label) for label in complete) else None
-    return Aggregate(name, len(tasks), tuple(standings), tuple(differences), incomplete, caution)
+    robust = entrants.sensitivity() if complete else None
+    return Aggregate(name, len(tasks), tuple(standings), tuple(differences), incomplete, caution, robust)
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,14 +172,19 @@ class _CompleteEntrants:
                 rank=ranked[i],
                 places=intervals[i],
                 p_first=p_first[i],
-                interquartile_mean=self._pooled(i, interquartile_mean),
-                optimality_gap=self._pooled(i, optimality_gap),
-                profile=tuple(performance_profile(self._run_scores(label), PROFILE).tolist()),
+                interquartile_mean=self._within(estimate_interquartile_mean(self._returns(label))),
+                optimality_gap=self._within(estimate_optimality_gap(self._returns(label))),
+                profile=performance_profile(self._by_task(label), PROFILE),
                 rank_score=rank_scores[i][1],
                 wins=rank_scores[i][0].wins,
                 top2=rank_scores[i][0].top2,
                 paper_normalised=by_paper[i],
                 p_improvement={other: self._p_improvement(label, other) for other in self.labels if other != label},
+                unclipped=mean(_scale(result).normalise(self._counted_score(result, label)) for result in self.results),
+                median=median_of_tasks(self._by_task(label)),
+                failed=mean_if_known(result.by_label[label].failure_rate for result in self.results),
+                without_policy=self._without_policy(label),
+                task_scores=dict(zip((result.task for result in self.results), self._task_scores[label], strict=True)),
             )
             for i, label in enumerate(self.labels)
         ]
@@ -185,24 +209,50 @@ class _CompleteEntrants:
         return [average([self._estimate(result, label) for result in self.results]) for label in self.labels]
 
     def _estimate(self, result: TaskResults, label: str) -> Estimate:
-        return normalised(result.by_label[label].estimate(), _scale(result))
+        entry, scale = result.by_label[label], _scale(result)
+        value = float(_run_scores(entry, scale).mean())
+        if entry.matrix is None:
+            return NO_ERROR_KNOWN.shifted(value)
+        estimate = estimate_score(bounded_runs(_counted(entry, scale), scale))
+        return replace(estimate, value=value, one_run=int(entry.repeats == 1))
 
     @cached_property
     def _task_scores(self) -> dict[str, list[float]]:
         """Normalised scores by task."""
-        return {
-            label: [
-                (result.by_label[label].score - _scale(result).low) / _scale(result).unit for result in self.results
-            ]
-            for label in self.labels
-        }
+        return {label: [float(runs.mean()) for runs in self._by_task(label)] for label in self.labels}
+
+    def _by_task(self, label: str, version: int | None = None) -> list[Matrix]:
+        """Normalised scores of runs by task, on the scale of the tasks or on another version of it."""
+        return [
+            _run_scores(result.by_label[label], _scale(result) if version is None else scales(version)[result.task])
+            for result in self.results
+        ]
+
+    def _counted_score(self, result: TaskResults, label: str) -> float:
+        return task_score(result.by_label[label].counted(_scale(result)))
+
+    def _without_policy(self, label: str) -> int | None:
+        runs = [run for result in self.results for run in result.by_label[label].runs]
+        return sum(run.outcome is None or run.outcome.heldout is None for run in runs) if runs else None
+
+    def sensitivity(self) -> Sensitivity | None:
+        """Order the entrants under other choices; on other scales where all tasks have one."""
+        used = {_scale(result).version for result in self.results}
+        stored = all(_scale(result) == scales(_scale(result).version).get(result.task) for result in self.results)
+        others = {f"scale {version}": version for version in SCALE_VERSIONS if stored and version not in used}
+        return sensitivity(
+            [result.task for result in self.results],
+            {label: self._by_task(label) for label in self.labels},
+            {label: [result.by_label[label].score for result in self.results] for label in self.labels},
+            {name: {label: self._by_task(label, version) for label in self.labels} for name, version in others.items()},
+        )
 
     @cached_property
     def _tests(self) -> dict[tuple[int, int], PairedTest]:
         """Tests of every two entrants, by their indices, the better one first."""
         order = sorted(range(len(self.labels)), key=lambda i: (-self.estimates[i].value, self.labels[i]))
         scores = [self._task_scores[label] for label in self.labels]
-        return {(i, j): compare_by_task(scores[i], scores[j]) for i, j in combinations(order, 2)}
+        return {(i, j): compare_by_task(scores[i], scores[j], self._bounds) for i, j in combinations(order, 2)}
 
     def _test(self, i: int, j: int) -> tuple[float, float | None]:
         sign, test = (1.0, self._tests[i, j]) if (i, j) in self._tests else (-1.0, self._tests[j, i])
@@ -216,19 +266,22 @@ class _CompleteEntrants:
         return [*first_over_tasks(scores, generator, self.results[0].draws)]
 
     def _interval_estimate(self, i: int) -> Interval | None:
-        """Return the interval over runs and cases; None where a task has one run."""
-        return None if self.has_one_run(self.labels[i]) else self.estimates[i].interval()
+        """Return the interval over runs and cases, within the scale; None where a task has one run, and where nothing
+        varied."""
+        known = self.estimates[i].varies and not self.has_one_run(self.labels[i])
+        return _clipped(self.estimates[i].interval(), self._bounds) if known else None
 
-    def _pooled(self, i: int, summary: Callable[[Drawn], Drawn]) -> Number:
-        """Summarize the runs of all tasks together, with an interval from the draws."""
-        value, estimate = float(summary(self._run_scores(self.labels[i]))), self.estimates[i]
-        if self.has_one_run(self.labels[i]):
-            return Number(value, None)
-        drawn = np.concatenate([_draws(result, self.labels[i]) for result in self.results])
-        return Number(value, percentile_interval(value, summary(drawn), estimate.degrees_of_freedom))
+    @property
+    def _bounds(self) -> Bounds:
+        return aggregate_bounds(map(_scale, self.results))
 
-    def _run_scores(self, label: str) -> Drawn:
-        return np.concatenate([_scaled(result, result.by_label[label].run_means()) for result in self.results])
+    def _within(self, number: Number) -> Number:
+        return Number(number.value, _clipped(number.interval, self._bounds))
+
+    def _returns(self, label: str) -> list[Matrix]:
+        """Normalised returns (runs x cases), by task, within the scale."""
+        scaled = [(result.by_label[label], _scale(result)) for result in self.results]
+        return [bounded_runs(_counted(entry, scale), scale) for entry, scale in scaled]
 
     def _p_improvement(self, label: str, other: str) -> Number | None:
         means = ([result.by_label[name].run_means() for result in self.results] for name in (label, other))
@@ -251,18 +304,24 @@ class _CompleteEntrants:
         return [mean_if_known(table[label] for table in tables) for label in self.labels]
 
 
+def _clipped(interval: Interval | None, bounds: Bounds) -> Interval | None:
+    return interval.clipped(bounds) if interval else None
+
+
 def _rank_number(scores: Sequence[float | None]) -> Number | None:
     known = [score for score in scores if score is not None]
     return bounded_mean(known) if len(known) == len(scores) else None
 
 
-def _draws(result: TaskResults, label: str) -> Drawn:
-    return _scaled(result, result.drawn[label])
+def _counted(entry: TaskEntry, scale: Scale) -> Matrix:
+    """Return the returns that count. Repeats of an anchor are one measurement: bounds hold for their mean, which is
+    what a scale begins with."""
+    returns = entry.counted(scale)
+    return returns.mean(axis=0, keepdims=True) if entry.kind is EntryKind.ANCHOR else returns
 
 
-def _scaled(result: TaskResults, scores: Drawn) -> Drawn:
-    scale = _scale(result)
-    return np.asarray((scores - scale.low) / scale.unit)
+def _run_scores(entry: TaskEntry, scale: Scale) -> Matrix:
+    return scale.for_aggregates(_counted(entry, scale).mean(axis=1))
 
 
 def _scale(result: TaskResults) -> Scale:

@@ -13,7 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from evopolicygym.analysis.scores import RunScore, entrant, run_score
+from evopolicygym.analysis.entrants import entrant
+from evopolicygym.analysis.scores import RunScore, run_score
 from evopolicygym.run_record import RunRecord
 
 Fingerprint = Mapping[str, Any]
@@ -37,8 +38,8 @@ MACHINE_FIELD: Final = "on"
 UNSTATED: Final = {"text": "full", "own_models": "allowed", "feedback": "trajectory", "variant": {"name": "plain"}}
 ABSENT: Final = "nothing"
 VARIANT: Final = "variant"
-HASH: Final = re.compile("[0-9a-f]{64}")
-SHORT_HASH: Final = 12
+HASH: Final = re.compile("(?:sealed:)?[0-9a-f]{64}")
+LEFT_OUT_DIGITS: Final = 52  # of a hash, so that 12 are shown
 
 
 def conditions(fingerprint: Fingerprint) -> dict[str, Any]:
@@ -68,7 +69,7 @@ def _flat_facts(fingerprint: Fingerprint) -> dict[str, Any]:
 
 def _short(value: Any) -> Any:
     """Return a hash by its first digits."""
-    return value[:SHORT_HASH] if isinstance(value, str) and HASH.fullmatch(value) else value
+    return value[:-LEFT_OUT_DIGITS] if isinstance(value, str) and HASH.fullmatch(value) else value
 
 
 def _flat(fingerprint: Fingerprint, before: str = "") -> Iterator[tuple[str, Any]]:

@@ -1,80 +1,38 @@
-"""Build the leaderboard: for each board its task tables, aggregates and costs.
-
-A mean cost is None (unknown) as soon as one run of the entrant has no number.
-"""
+"""Build the leaderboard: for each board its task tables, aggregates, variance components and costs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
+from evopolicygym.analysis.entrants import NO_LABELS, Entrant, name_runs
+from evopolicygym.analysis.exchange_rate import ExchangeRate, exchange_rates
 from evopolicygym.analysis.knowledge_gap import KnowledgeGap, knowledge_gaps
 from evopolicygym.analysis.leaderboard.aggregates import Aggregate, aggregate, shared_tasks, task_groups
 from evopolicygym.analysis.leaderboard.boards import Board, boards, conditions
+from evopolicygym.analysis.leaderboard.costs import CostRow, cost_rows
 from evopolicygym.analysis.leaderboard.keys import KeyTable, key_tables
-from evopolicygym.analysis.leaderboard.selection import mean_candidates
-from evopolicygym.analysis.leaderboard.task_results import EntryKind, TaskResults, task_results, with_own_scales
+from evopolicygym.analysis.leaderboard.task_results import EntryKind, TaskResults, task_results
 from evopolicygym.analysis.leaderboard.task_table import TaskTable, task_table
-from evopolicygym.analysis.scores import entrant, mean_if_known
-from evopolicygym.analysis.stats.bootstrap import DRAWS
+from evopolicygym.analysis.leaderboard.variance_table import (
+    CrossedFactors,
+    VarianceRow,
+    crossed_factors,
+    returns_of,
+    variance_rows,
+)
+from evopolicygym.analysis.provenance import Provenance, provenance
+from evopolicygym.analysis.scales import with_scales
+from evopolicygym.analysis.stats.first_place import DRAWS
 from evopolicygym.errors import UserError
-from evopolicygym.reference import paper
-from evopolicygym.reference.anchors import AnchorFile, scale_version
+from evopolicygym.reference import CURRENT_SCALE, paper
+from evopolicygym.reference.anchors import AnchorFile
+from evopolicygym.reference.curves import CurveRecord
 from evopolicygym.run_record import RunRecord
 
 MAX_ENTRANTS: Final = 200
-# Keys of ``usage`` in run.json, for the whole run. Cached input is not part of input.
-INPUT: Final = "input_tokens"
-CACHED: Final = "cached_tokens"
-OUTPUT: Final = "output_tokens"
-DOLLARS: Final = "dollars"
-
-
-@dataclass(frozen=True)
-class MeanCost:
-    """Mean cost per run. ``wall_s`` is from opening to closing: hidden scoring is not the agent's time."""
-
-    input_tokens: float | None
-    cached_tokens: float | None
-    output_tokens: float | None
-    dollars: float | None
-    wall_s: float | None
-
-
-def mean_cost(runs: Iterable[RunRecord]) -> MeanCost:
-    """Average the cost of runs; None where one of them has no number."""
-    listed = list(runs)
-    return MeanCost(
-        input_tokens=mean_if_known(_usage(run, INPUT) for run in listed),
-        cached_tokens=mean_if_known(_usage(run, CACHED) for run in listed),
-        output_tokens=mean_if_known(_usage(run, OUTPUT) for run in listed),
-        dollars=mean_if_known(_usage(run, DOLLARS) for run in listed),
-        wall_s=mean_if_known(_wall_s(run) for run in listed),
-    )
-
-
-def per_dollar(score: float | None, dollars: float | None) -> float | None:
-    return score / dollars if score is not None and dollars else None
-
-
-def pareto(points: Mapping[str, tuple[float, float]]) -> set[str]:
-    """Return the names of the (dollars, score) points on the Pareto front: no other point dominates them."""
-    return {name for name, point in points.items() if not any(_dominates(other, point) for other in points.values())}
-
-
-def _dominates(other: tuple[float, float], point: tuple[float, float]) -> bool:
-    return other != point and other[0] <= point[0] and other[1] >= point[1]
-
-
-def _usage(run: RunRecord, key: str) -> float | None:
-    value = (run.usage or {}).get(key)
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
-
-
-def _wall_s(run: RunRecord) -> float | None:
-    return (run.times.closed - run.times.opened).total_seconds() if run.times.closed else None
 
 
 class PaperRows(StrEnum):
@@ -86,22 +44,9 @@ class PaperRows(StrEnum):
 
 
 @dataclass(frozen=True)
-class CostRow:
-    """Cost of one entrant. ``checkpoints``: mean number of distinct candidates. ``score``: that of the first aggregate,
-    over Core16 or over the shared tasks. ``pareto``: no entrant is both cheaper and better. None: unknown."""
-
-    entrant: str
-    runs: int
-    checkpoints: float | None
-    cost: MeanCost
-    score: float | None
-    score_per_dollar: float | None
-    pareto: bool | None
-
-
-@dataclass(frozen=True)
 class BoardTable:
-    """Tables of one board. ``apart`` and ``differs`` say why its runs share no table with those of the first board."""
+    """Tables of one board. ``apart`` and ``differs`` say why its runs share no table with those of the first board.
+    ``crossed``: effects of harness and model, where every harness was played with every model."""
 
     conditions: dict[str, Any]
     apart: tuple[str, ...]
@@ -110,20 +55,35 @@ class BoardTable:
     published: dict[str, dict[str, float]]
     tasks: tuple[TaskTable, ...]
     aggregates: tuple[Aggregate, ...]
+    variance: tuple[VarianceRow, ...]
+    crossed: CrossedFactors | None
     costs: tuple[CostRow, ...]
+    exchange_rates: tuple[EntrantExchange, ...]
+
+
+@dataclass(frozen=True)
+class EntrantExchange:
+    """Cost of an entrant's task score with baselines that were trained on the same task and measured on the
+    same cases."""
+
+    task: str
+    entrant: str
+    rates: tuple[ExchangeRate, ...]
 
 
 @dataclass(frozen=True)
 class Leaderboard:
     """All boards, the largest publishable one first: the object behind `leaderboard --json`. Beside them what runs of
-    different boards have in common: the knowledge gaps of entrants with runs on plain and on disguised tasks, and the
-    means over ``keys`` of generated tasks."""
+    different boards have in common: the knowledge gaps of entrants with runs on plain and on disguised tasks, the means
+    over ``keys`` of generated tasks, the ``entrants`` behind the names, and the ``provenance`` of all runs."""
 
     scale_version: int
     draws: int
     boards: tuple[BoardTable, ...]
     knowledge_gaps: tuple[KnowledgeGap, ...]
     keys: tuple[KeyTable, ...]
+    entrants: tuple[Entrant, ...]
+    provenance: Provenance
 
     @property
     def missing(self) -> int:
@@ -132,7 +92,13 @@ class Leaderboard:
 
 
 def leaderboard(
-    runs: Iterable[RunRecord], files: Sequence[AnchorFile], with_paper: bool = False, draws: int = DRAWS
+    runs: Iterable[RunRecord],
+    files: Sequence[AnchorFile],
+    with_paper: bool = False,
+    draws: int = DRAWS,
+    scale: int = CURRENT_SCALE,
+    labels: Mapping[str, str] = NO_LABELS,
+    curves: Sequence[CurveRecord] = (),
 ) -> Leaderboard:
     """Build the leaderboard of runs.
 
@@ -140,27 +106,35 @@ def leaderboard(
         runs: Records of runs, in any order.
         files: Anchor files; the first with anchors that fit a task is used.
         with_paper: Add the published rows.
-        draws: Number of bootstrap draws.
+        draws: Number of draws for P(first).
+        scale: Version of the scale of normalised scores.
+        labels: New names of entrants, by their names.
+        curves: Learning curves of baselines, for exchange rates.
 
     Raises:
-        UserError: There are more than MAX_ENTRANTS; the work grows with the square of their number.
+        UserError: There is no such scale, a label is for a name that no entrant has, or there are more than
+            MAX_ENTRANTS; the work grows with the square of their number.
     """
-    runs = with_own_scales(runs, files)
-    if (entrants := len({entrant(run) for run in runs})) > MAX_ENTRANTS:
+    runs, entrants = name_runs(with_scales(runs, files, scale), labels)
+    if len(entrants) > MAX_ENTRANTS:
         raise UserError(
-            f"there are {entrants} entrants; a leaderboard takes at most {MAX_ENTRANTS}", "Give folders with fewer."
+            f"there are {len(entrants)} entrants; a leaderboard takes at most {MAX_ENTRANTS}",
+            "Give folders with fewer.",
         )
-    tables = tuple(_board(board, files, with_paper, draws) for board in boards(runs))
-    return Leaderboard(scale_version(), draws, tables, knowledge_gaps(runs), key_tables(runs))
+    tables = tuple(_board(board, files, with_paper, draws, curves) for board in boards(runs))
+    return Leaderboard(scale, draws, tables, knowledge_gaps(runs), key_tables(runs), entrants, provenance(runs))
 
 
-def _board(board: Board, files: Sequence[AnchorFile], with_paper: bool, draws: int) -> BoardTable:
+def _board(
+    board: Board, files: Sequence[AnchorFile], with_paper: bool, draws: int, curves: Sequence[CurveRecord]
+) -> BoardTable:
     rows = _paper_rows(board, with_paper)
     mixed = rows is PaperRows.MIXED
     results = {task: task_results(group, files, mixed, draws) for task, group in board.groups.items()}
     scaled = {task: result for task, result in results.items() if result.scale}
     groups = shared_tasks(scaled) | task_groups(scaled)
     aggregates = [aggregate(name, tasks, scaled) for name, tasks in groups.items() if set(tasks) & set(scaled)]
+    whole = aggregates[0] if aggregates else None
     return BoardTable(
         conditions=conditions(board.sample.ids.fingerprint),
         apart=board.apart,
@@ -169,8 +143,18 @@ def _board(board: Board, files: Sequence[AnchorFile], with_paper: bool, draws: i
         published={task: row for task, row in paper.published().items() if task in results and rows is PaperRows.APART},
         tasks=tuple(task_table(result) for result in results.values()),
         aggregates=tuple(aggregates),
-        costs=tuple(_costs(results, aggregates)),
+        variance=tuple(variance_rows(returns_of(results.values()))),
+        crossed=crossed_factors(whole, results.values()),
+        costs=tuple(_costs(results, whole)),
+        exchange_rates=tuple(_exchange(results, curves)),
     )
+
+
+def _exchange(results: dict[str, TaskResults], curves: Sequence[CurveRecord]) -> Iterator[EntrantExchange]:
+    for task, result in results.items():
+        for entry in sorted(result.entries, key=lambda entry: -entry.score):
+            if entry.runs and (rates := exchange_rates(curves, entry.runs[0], entry.score)):
+                yield EntrantExchange(task, entry.label, tuple(rates))
 
 
 def _paper_rows(board: Board, with_paper: bool) -> PaperRows:
@@ -192,19 +176,13 @@ def _as_in_the_paper(run: RunRecord) -> bool:
     return same_cases and run.budget.total == paper.BUDGET and played == ("brief", "plain", "trajectory", None)
 
 
-def _costs(results: dict[str, TaskResults], aggregates: list[Aggregate]) -> list[CostRow]:
-    played: dict[str, list[RunRecord]] = {}
-    for result in results.values():
+def _costs(results: Mapping[str, TaskResults], whole: Aggregate | None) -> list[CostRow]:
+    played: dict[str, dict[str, Sequence[RunRecord]]] = {}
+    for task, result in results.items():
         for entry in result.entries:
             if entry.kind is EntryKind.RUNS:
-                played.setdefault(entry.label, []).extend(entry.runs)
-    scores = {row.entrant: row.normalised.value for whole in aggregates[:1] for row in whole.standings}
-    costs = {label: mean_cost(runs) for label, runs in played.items()}
-    points = {label: (costs[label].dollars, scores.get(label)) for label in played}
-    complete = {label: (x, y) for label, (x, y) in points.items() if x is not None and y is not None}
-    best = pareto(complete)
-    return [
-        CostRow(label, len(runs), mean_candidates(runs), costs[label], scores.get(label),
-                per_dollar(scores.get(label), costs[label].dollars), label in best if label in complete else None)
-        for label, runs in sorted(played.items())
-    ]  # fmt: skip
+                played.setdefault(entry.label, {})[task] = entry.runs
+    standings = whole.standings if whole else ()
+    return cost_rows(
+        played, {row.entrant: (row.normalised, row.task_scores) for row in standings if row.entrant in played}
+    )

@@ -13,9 +13,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from evopolicygym.analysis.gain import scale_of
+from evopolicygym.analysis.entrants import entrant
 from evopolicygym.analysis.leaderboard.boards import conditions, separate_reasons
-from evopolicygym.analysis.scores import entrant, mean, run_score
+from evopolicygym.analysis.scales import run_scores, scale_of
+from evopolicygym.analysis.scores import mean, run_score
 from evopolicygym.analysis.stats.by_task import mean_over_tasks
 from evopolicygym.analysis.stats.estimates import Number
 from evopolicygym.record_checks import GENERATED
@@ -67,7 +68,7 @@ def key_tables(runs: Iterable[RunRecord]) -> tuple[KeyTable, ...]:
         shared[group] = facts
         groups = scores.setdefault(group, defaultdict(lambda: defaultdict(list)))
         version = f"{run.task.id} (version {run.task.version})" if run.task.version > 1 else run.task.id
-        groups[version, entrant(run)][run.ids.comparable_id].append((mean(score.returns) - scale.low) / scale.unit)
+        groups[version, entrant(run)][run.ids.comparable_id].append(float(run_scores([score], scale)[0]))
     tables = [KeyTable(shared[group], tuple(_rows(scores[group]))) for group in scores]
     return tuple(table for table in tables if table.rows)
 

@@ -9,8 +9,10 @@ from typing import Any, Final
 
 import numpy as np
 
+from evopolicygym.analysis.scales import bounds_of
 from evopolicygym.analysis.scores import Matrix, mean
 from evopolicygym.analysis.stats.estimates import Number, estimate_score
+from evopolicygym.reference.return_bounds import Bounds
 from evopolicygym.run_record import RunRecord
 
 OK: Final = "ok"
@@ -105,10 +107,12 @@ def repeat_choice(table: Matrix) -> Choice:
     without = (table.sum(axis=1, keepdims=True) - table) / (cases - 1)
     second = int(_best(np.delete(table, selected, axis=0).mean(axis=1)))
     drawn = np.random.default_rng(SEED).multinomial(cases, np.full(cases, 1.0 / cases), size=RESAMPLES)
+    # Not a matrix product: that rounds equal rows differently, and ties would no longer go to the later candidate.
+    repeated = np.stack([(drawn * returns).sum(axis=1) for returns in table])
     return Choice(
         optimism=tuple((table[selected] - table[_best(without), np.arange(cases)]).tolist()),
         gap=tuple((table[selected] - np.delete(table, selected, axis=0)[second]).tolist()),
-        stability=float((_best(table @ drawn.T) == selected).mean()),
+        stability=float((_best(repeated) == selected).mean()),
     )
 
 
@@ -135,9 +139,11 @@ class Selections:
 
 def selections(runs: Iterable[RunRecord]) -> Selections | None:
     """Average the selections of several runs; None when none of them selected anything."""
-    selected = [chosen for run in runs if (chosen := selection(run))]
+    listed = list(runs)
+    selected = [chosen for run in listed if (chosen := selection(run))]
     if not selected:
         return None
+    bounds = bounds_of(listed[0]).of_difference
     choices = [chosen.choice for chosen in selected if chosen.choice]
     regrets = [chosen.regret for chosen in selected if chosen.regret is not None]
     return Selections(
@@ -146,16 +152,17 @@ def selections(runs: Iterable[RunRecord]) -> Selections | None:
         optimism=mean(chosen.optimism for chosen in selected),
         regret=mean(regrets) if regrets else None,
         measured=len(regrets),
-        optimism_by_cases=_number([choice.optimism for choice in choices]),
-        gap=_number([choice.gap for choice in choices]),
+        optimism_by_cases=_number([choice.optimism for choice in choices], bounds),
+        gap=_number([choice.gap for choice in choices], bounds),
         stability=mean(choice.stability for choice in choices) if choices else None,
         chosen=len(choices),
     )
 
 
-def _number(rows: Sequence[Sequence[float]]) -> Number | None:
+def _number(rows: Sequence[Sequence[float]], bounds: Bounds) -> Number | None:
     """Return the mean over runs and cases with its interval, which is None where nothing varied."""
     if not rows or len({len(row) for row in rows}) > 1:
         return None
     estimate = estimate_score(np.array(rows, dtype=np.float64))
-    return Number(estimate.value, estimate.interval() if estimate.variance else None)
+    interval = estimate.interval() if estimate.variance else None
+    return Number(estimate.value, interval.clipped(bounds) if interval else None)

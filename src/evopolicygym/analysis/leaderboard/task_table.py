@@ -5,15 +5,16 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from evopolicygym.analysis.anchors import TrivialScores
+from evopolicygym.analysis.entrants import RANDOM
 from evopolicygym.analysis.gain import EntrantGain, entrant_gain
 from evopolicygym.analysis.leaderboard.selection import Selections, mean_candidates, selections
-from evopolicygym.analysis.leaderboard.task_results import EntryKind, MissingRun, TaskEntry, TaskResults, TrivialScores
-from evopolicygym.analysis.scores import RANDOM, paper_normalised
-from evopolicygym.analysis.stats.estimates import ONE_RUN, Estimate, Interval, score_interval
+from evopolicygym.analysis.leaderboard.task_results import EntryKind, MissingRun, TaskEntry, TaskResults
+from evopolicygym.analysis.scores import paper_normalised, task_score
+from evopolicygym.analysis.stats.estimates import ONE_RUN, Interval, score_interval
 from evopolicygym.analysis.stats.first_place import first_on_task
 from evopolicygym.analysis.stats.measured import Coverage, coverage
 from evopolicygym.analysis.stats.ranks import RankInterval, rank_intervals, rank_score, ranks
-from evopolicygym.reference.anchors import Scale
 
 
 @dataclass(frozen=True)
@@ -25,8 +26,9 @@ class TaskRow:
     runs selected.
     ``beats_trivial`` is None where no trivial policy was measured on the same cases, and for the random policy itself.
     ``coverage`` is the measured coverage of intervals from so many runs. ``checkpoints`` is the mean number of distinct
-    checkpoints that hidden validation chose among. ``gain`` is what the feedback was worth. Both are None for rows that
-    are not runs.
+    checkpoints that hidden validation chose among. ``gain`` is what the feedback was worth. ``failed`` is the share of
+    held-out episodes that failed. All three are None for rows that are not runs. ``normalised`` is not bounded to 0
+    and 1, but on scale 2 a failed episode counts as 0.
     """
 
     entrant: str
@@ -49,6 +51,7 @@ class TaskRow:
     selection: Selections | None
     checkpoints: float | None
     gain: EntrantGain | None
+    failed: float | None
 
 
 @dataclass(frozen=True)
@@ -126,23 +129,23 @@ def _row(
         rank_score=rank_score(rank, len(results.entries)),
         p_first=p_first,
         paper_normalised=by_paper,
-        normalised=(entry.score - scale.low) / scale.unit if scale else None,
-        normalised_interval=_in_units(interval, scale) if scale and interval else None,
+        normalised=scale.normalise(task_score(entry.counted(scale))) if scale else None,
+        normalised_interval=_normalised_interval(results, entry),
         beats_trivial=_beats_trivial(results, entry),
         flags=entry.flags,
         selection=selections(entry.runs),
         checkpoints=mean_candidates(entry.runs),
         gain=entrant_gain(entry.runs),
+        failed=entry.failure_rate,
     )
 
 
-def normalised(estimate: Estimate, scale: Scale) -> Estimate:
-    """Express an estimate in units of the task's normalisation scale."""
-    return estimate.shifted(-scale.low).scaled(1.0 / scale.unit)
-
-
-def _in_units(interval: Interval, scale: Scale) -> Interval:
-    return Interval((interval.low - scale.low) / scale.unit, (interval.high - scale.low) / scale.unit)
+def _normalised_interval(results: TaskResults, entry: TaskEntry) -> Interval | None:
+    scale = results.scale
+    if scale is None or entry.matrix is None:
+        return None
+    interval = score_interval(entry.counted(scale), results.bounds)
+    return Interval(scale.normalise(interval.low), scale.normalise(interval.high)) if interval else None
 
 
 def _p_first(results: TaskResults) -> dict[str, float | None]:

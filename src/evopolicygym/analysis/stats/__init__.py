@@ -1,1 +1,1 @@
-"""Estimates from few runs: intervals, bootstrap draws, rank intervals, power and hit rates."""
+"""Estimates from few runs: intervals, rank intervals, variance components, Pareto fronts, power and hit rates."""

@@ -14,6 +14,7 @@ from scipy.special import bdtr, stdtr, stdtrit
 
 from evopolicygym.analysis.scores import mean
 from evopolicygym.analysis.stats.estimates import CONFIDENCE_LEVEL, Interval, Number
+from evopolicygym.reference.return_bounds import UNBOUNDED, Bounds
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,8 @@ class PairedTest:
     """Two entrants compared by their scores on the same ``tasks``.
 
     ``difference`` is the mean of first minus second, with Student's t interval over tasks. ``p`` is that of the paired
-    t test. ``won`` and ``lost`` count tasks, and ``p_sign`` is that of the sign test. All are None with one task.
+    t test. ``won`` and ``lost`` count tasks, and ``p_sign`` is that of the sign test. All are None with one task; there
+    is no interval where all differences are equal.
     """
 
     tasks: int
@@ -43,14 +45,16 @@ class EntrantDifference:
     p_holm: float | None
 
 
-def compare_by_task(first: Sequence[float], second: Sequence[float]) -> PairedTest:
-    """Compare two entrants that have one score on each task, in units that tasks share."""
+def compare_by_task(first: Sequence[float], second: Sequence[float], bounds: Bounds = UNBOUNDED) -> PairedTest:
+    """Compare two entrants that have one score on each task, in units that tasks share. ``bounds``: of scores."""
     differences = [mine - theirs for mine, theirs in zip(first, second, strict=True)]
     won, lost = sum(value > 0 for value in differences), sum(value < 0 for value in differences)
     count = len(differences)
     if count < 2:
         return PairedTest(count, Number(mean(differences), None), None, won, lost, None)
-    return PairedTest(count, mean_over_tasks(differences), _paired_p(differences), won, lost, sign_test(won, lost))
+    number = mean_over_tasks(differences)
+    interval = number.interval.clipped(bounds.of_difference) if number.interval else None
+    return PairedTest(count, Number(number.value, interval), _paired_p(differences), won, lost, sign_test(won, lost))
 
 
 def sign_test(won: int, lost: int) -> float:
@@ -59,13 +63,19 @@ def sign_test(won: int, lost: int) -> float:
 
 
 def mean_over_tasks(values: Sequence[float]) -> Number:
-    """Return the mean of one number per task, with Student's t interval over tasks; None for a single task."""
+    """Return the mean of one number per task, with Student's t interval over tasks; None for a single task, and where
+    all numbers are equal: they show nothing of how tasks differ."""
     value = mean(values)
-    if len(values) < 2:
+    if not vary(values):
         return Number(value, None)
     error = _deviation(values) / math.sqrt(len(values))
     reach = float(stdtrit(len(values) - 1, (1 + CONFIDENCE_LEVEL) / 2)) * error
     return Number(value, Interval(value - reach, value + reach))
+
+
+def vary(values: Sequence[float]) -> bool:
+    """Return whether numbers differ by more than rounding."""
+    return len(values) > 1 and max(values) - min(values) > 1e-12 * max(map(abs, values))
 
 
 def bounded_mean(values: Sequence[float]) -> Number:

@@ -97,6 +97,11 @@ class Estimate:
         """Whether the runs and cases show anything of the error: False for a single number on each task."""
         return min(self.one_run, self.one_case) < self.parts
 
+    @property
+    def varies(self) -> bool:
+        """Whether anything varied beyond rounding: equal returns prove nothing about others."""
+        return self.standard_error > 1e-12 * max(abs(self.value), 1.0)
+
     def interval(self, level: float = CONFIDENCE_LEVEL) -> Interval | None:
         """Return the confidence interval, or None when the error is unknown."""
         if not self.has_error:
@@ -171,6 +176,15 @@ def difference_p_value(first: Matrix, second: Matrix) -> float | None:
     return None if p_value is None else max(p_value, 2.0 ** (1 - len(first) - len(second)))
 
 
+def correlation_by_case(first: Matrix, second: Matrix) -> float | None:
+    """Return Pearson's correlation of two entrants over cases. By sums: machines round matrix products differently."""
+    by_case = [matrix.mean(axis=0) for matrix in (first, second)]
+    if by_case[0].size < 3 or not all(np.ptp(means) for means in by_case):
+        return None
+    x, y = ((means - means.mean()) / np.ptp(means) for means in by_case)
+    return float((x * y).sum()) / math.sqrt(float((x * x).sum()) * float((y * y).sum()))
+
+
 def score_interval(matrix: Matrix, bounds: Bounds = UNBOUNDED) -> Interval | None:
     """Return the interval of a task score within the possible returns; None where the error is unknown, and where
     nothing varied. Where all returns are at one of the two bounds, or are 0 or 1, it is that of a success rate."""
@@ -232,7 +246,9 @@ def third_moment(values: Matrix) -> float:
     count = values.size
     if count < 3:
         return 0.0
-    return float(((values - values.mean()) ** 3).sum()) * count / ((count - 1) * (count - 2))
+    deviations = values - values.mean()
+    # Not ** 3: numpy rounds powers differently on machines with AVX-512.
+    return float((deviations * deviations * deviations).sum()) * count / ((count - 1) * (count - 2))
 
 
 def _transformed(score: float, skewness: float) -> float:
@@ -243,7 +259,7 @@ def _transformed(score: float, skewness: float) -> float:
 def _untransformed(score: float, skewness: float) -> float:
     if abs(skewness) < 1e-9:
         return score
-    return float(np.cbrt(1 + skewness * (score - skewness / 6)) - 1) * 3 / skewness
+    return (math.cbrt(1 + skewness * (score - skewness / 6)) - 1) * 3 / skewness  # np.cbrt: see third_moment
 
 
 def _limit_of_scope(count: int, parts: int, scope: str, reason: str) -> str:

@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 
 from evopolicygym.analysis.scores import Matrix
 from evopolicygym.analysis.stats.estimates import residual_mean_square
+
+DRAWS: Final = 10_000
+SEED: Final = 20_260_702
 
 
 def first_on_task(matrices: Sequence[Matrix], generator: np.random.Generator, draws: int) -> list[float] | None:

@@ -47,7 +47,7 @@ def hit_rate(counts: Sequence[HitCount]) -> HitRate:
     if not n:
         return HitRate(0, 0, 0, None, None, None)
     low, high = wilson(hits / n, n / design_effect(counts), t_quantile(runs - 1))
-    known = [count.beyond_noise for count in counts if count.beyond_noise is not None]
+    beyond_noise = [count.beyond_noise for count in counts if count.beyond_noise is not None]
     return HitRate(
         n=n,
         hits=hits,
@@ -56,7 +56,7 @@ def hit_rate(counts: Sequence[HitCount]) -> HitRate:
         low=low,
         high=high,
         by_chance=math.fsum(count.expected for count in counts) / n,
-        beyond_noise=sum(known) if len(known) == runs else None,
+        beyond_noise=sum(beyond_noise) if len(beyond_noise) == runs else None,
     )
 
 

@@ -1,16 +1,19 @@
 """Measured coverage of the printed intervals: how often they held the truth in simulations of few runs.
 
-`benchmarks/coverage.py --write` writes the numbers, here and in docs/statistics.md.
+`benchmarks/coverage.py --write` writes the numbers, here and in docs/coverage.md.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from typing import Any, Final
 
+DEVIATIONS: Final = ("run_deviation", "case_deviation", "rest_deviation")
+SUITE: Final = 16  # tasks
 SCORES: Final = {1: "task", 4: "family", 16: "suite"}  # tables of score intervals, by the number of tasks
 NOMINAL_FROM: Final = 0.90  # coverage from here on, in the worst simulated setting, is printed without a warning
 
@@ -36,6 +39,25 @@ def coverage(tasks: int, runs: int) -> Coverage | None:
     return measured_coverage(SCORES[max(count for count in SCORES if count <= tasks)], runs)
 
 
+def difference_coverage(runs: int) -> Coverage | None:
+    """Return the coverage of the interval of a difference on one task. Differences of equal entrants were simulated; a
+    difference from an entrant whose runs are all alike is as uncertain as a score."""
+    return _worst(measured_coverage(table, runs) for table in ("difference", SCORES[1]))
+
+
+def deviation_coverage(tasks: int, runs: int) -> Coverage | None:
+    """Return the coverage of the intervals of variance components, the worst of the three."""
+    prefix = "tasks_" if tasks >= SUITE else ""
+    return _worst(measured_coverage(f"{prefix}{table}", runs) for table in DEVIATIONS)
+
+
+def _worst(tables: Iterable[Coverage | None]) -> Coverage | None:
+    known = [coverage for coverage in tables if coverage]
+    return (
+        Coverage(min(coverage.low for coverage in known), max(coverage.high for coverage in known)) if known else None
+    )
+
+
 def measured_coverage(table: str, runs: int) -> Coverage | None:
     """Return the lowest and the highest rate of a table of `benchmarks/coverage.py`, with at most as many runs; None
     where it has none."""
@@ -51,5 +73,5 @@ def measured_coverage(table: str, runs: int) -> Coverage | None:
 def measurements() -> dict[str, Any]:
     """Return what `benchmarks/coverage.py` measured last."""
     text = (resources.files("evopolicygym.reference") / "coverage.json").read_text()
-    found: dict[str, Any] = json.loads(text)
-    return found
+    tables: dict[str, Any] = json.loads(text)
+    return tables

@@ -1,19 +1,23 @@
 """Power analysis: how many runs, or tasks, find a difference of interest with a probability of 80 %.
 
 The plan is for an effect that the user names, not for the observed difference: that one is what chance made of it. The
-variances are estimates from few runs. Each plan is therefore a range, over the 80 % intervals of the variances.
+variances are estimates from few runs. Each plan is therefore a range, over the 80 % intervals of the variances. The
+power on a task is that of the printed test, whose degrees of freedom are estimated, too: it is averaged over seeded
+draws of the mean squares. `benchmarks/coverage.py` measures planned experiments against their promise.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
-from scipy.special import gammaincinv, nctdtr, stdtrit
+from scipy.special import gammaincinv, nctdtr, ndtr, stdtrit
 
 from evopolicygym.analysis.scores import Matrix
+from evopolicygym.analysis.stats.by_task import vary
 from evopolicygym.analysis.stats.estimates import CONFIDENCE_LEVEL, residual_mean_square
 
 POWER: Final = 0.8
@@ -22,6 +26,9 @@ CERTAINTY: Final = 0.8  # of the intervals of variances
 MOST: Final = 1000  # runs, or tasks
 FEWEST_RUNS: Final = 3  # two runs of each side can never give p < 0.05
 ALPHA: Final = 1.0 - CONFIDENCE_LEVEL
+DRAWS: Final = 400
+SEED: Final = 20_260_702
+TINY: Final = float(np.finfo(float).tiny) ** 0.5  # its square does not vanish
 
 
 @dataclass(frozen=True)
@@ -46,6 +53,11 @@ class DifferenceVariance:
 
     def scaled(self, factor: float) -> DifferenceVariance:
         return DifferenceVariance(self.first.scaled(factor), self.second.scaled(factor), self.cases * factor)
+
+    def shows(self, effect: float) -> bool:
+        """Whether the runs differ at all: equal runs say nothing about how many more are needed."""
+        total = self.first.runs + self.first.residual + self.second.runs + self.second.residual
+        return total > (1e-9 * effect) ** 2
 
     def at_limit(self, share: float) -> DifferenceVariance:
         """Return the variances of runs at a limit of their intervals: a true variance is above it with probability
@@ -106,18 +118,31 @@ def power(effect: float, parts: DifferenceVariance, runs: int, cases: int) -> fl
     """Return the power of the two-sided test at 5 % on one task, with so many runs of each entrant."""
     if 2.0 ** (1 - 2 * runs) > ALPHA:
         return 0.0
-    sides = [(side.runs + side.residual / cases) / runs for side in (parts.first, parts.second)]
-    by_cases = parts.cases / cases
-    variance = max(sum(sides) + by_cases, np.finfo(float).tiny)
-    residual = (parts.first.residual + parts.second.residual) / (runs * cases)  # part of both margins
-    uncertainty = sum(side**2 for side in sides) / (runs - 1) + (by_cases + residual) ** 2 / (cases - 1)
-    return _power_of_t(effect, variance, variance**2 / max(uncertainty, np.finfo(float).tiny))
+    sides, degrees = (parts.first, parts.second), (runs - 1) * (cases - 1)
+    residual = math.fsum(side.residual for side in sides) / (runs * cases)
+    error = math.sqrt(max(math.fsum(side.runs for side in sides) / runs + parts.cases / cases + residual, TINY))
+    generator = np.random.default_rng(SEED)
+    by_run = [_drawn_square((side.runs + side.residual / cases) / runs, runs - 1, generator) for side in sides]
+    rest = [_drawn_square(side.residual / (runs * cases), degrees, generator) for side in sides]
+    by_case = _drawn_square(parts.cases / cases + residual, cases - 1, generator)
+    # As in `estimates.contrast`: the residual is part of both margins, and counted once.
+    variance = np.maximum(sum(by_run) + by_case - sum(rest), np.maximum(sum(rest), TINY))
+    uncertainty = sum(square**2 for square in by_run) / (runs - 1) + sum(square**2 for square in rest) / degrees
+    freedom = np.maximum(variance**2 / np.maximum(uncertainty + by_case**2 / (cases - 1), TINY**2), 1.0)
+    reach = stdtrit(freedom, 1 - ALPHA / 2) * np.sqrt(variance)
+    return float((ndtr((effect - reach) / error) + ndtr((-effect - reach) / error)).mean())
+
+
+def _drawn_square(expected: float, degrees: int, generator: np.random.Generator) -> Matrix:
+    """Draw a mean square with this expectation."""
+    return np.asarray(expected * generator.chisquare(degrees, DRAWS) / degrees)
 
 
 def tasks_needed(effect: float, differences: Sequence[float]) -> TasksNeeded | None:
-    """Return the fewest tasks on which the paired t test over tasks finds the effect; None for a single task."""
+    """Return the fewest tasks on which the paired t test over tasks finds the effect; None for a single task, and where
+    all differences are equal."""
     count = len(differences)
-    if count < 2:
+    if not vary(differences):
         return None
     variance = float(np.var(differences, ddof=1))
 
@@ -132,14 +157,14 @@ def power_over_tasks(effect: float, variance: float, tasks: int) -> float:
     """Return the power of the paired t test over tasks whose differences have this variance."""
     if 2.0 ** (1 - tasks) > ALPHA:
         return 0.0
-    return _power_of_t(effect, max(variance / tasks, np.finfo(float).tiny), tasks - 1)
+    return _power_of_t(effect, max(variance / tasks, TINY), tasks - 1)
 
 
 def _power_of_t(effect: float, variance: float, degrees: float) -> float:
     shift = min(abs(effect) / float(np.sqrt(variance)), 37.0)  # beyond, the distribution overflows
     reach = float(stdtrit(degrees, 1 - ALPHA / 2))
-    found = 1.0 - float(nctdtr(degrees, shift, reach)) + float(nctdtr(degrees, shift, -reach))
-    return 1.0 if np.isnan(found) else found
+    power = 1.0 - float(nctdtr(degrees, shift, reach)) + float(nctdtr(degrees, shift, -reach))
+    return 1.0 if np.isnan(power) else power
 
 
 def _chi2_quantile(share: float, degrees: int) -> float:
