@@ -45,6 +45,7 @@ def test_neighbours_in_the_plan_have_different_tasks_and_agents(tmp_path):
 def test_an_agent_whose_task_is_being_scored_is_held_back(tmp_path):
     async def begun() -> list[list[str]]:
         suite = read(tmp_path, "repeats = 2\n" + TWO)
+        (tmp_path / "out").mkdir()
         scheduler = Scheduler(SuiteFolder(tmp_path / "out"), plan(suite), suite.cap, 1, 3)
 
         def begin() -> list[str]:

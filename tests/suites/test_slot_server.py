@@ -10,6 +10,7 @@ import time
 
 import pytest
 
+from evopolicygym.gateway.call_limits import CallAdmission, CallLimits, CallTotals
 from evopolicygym.suites.call_gate import RETRY_S, CallGate, CallRate
 from evopolicygym.suites.folder import STOPPED
 from evopolicygym.suites.slot_pool import SlotPool, SlotServer
@@ -38,9 +39,9 @@ class FakeRun:
         await self.serving
 
 
-def with_server(scenario):
+def with_server(scenario, calls=None):
     async def main():
-        await scenario(SlotServer(SlotPool(range(2))))
+        await scenario(SlotServer(SlotPool(range(2)), calls))
 
     asyncio.run(main())
 
@@ -79,15 +80,48 @@ def test_a_slot_that_is_granted_too_late_is_returned():
     with_server(scenario)
 
 
+NOW, LATER = CallAdmission(), CallAdmission(RETRY_S)
+
+
 def test_calls_of_all_runs_to_a_provider_have_one_rate():
     gate, one, two = CallGate(CallRate(at_a_time=2, per_minute=3)), object(), object()
-    assert [gate.begin(run, "a", 0.0) for run in (one, two)] == [0.0, 0.0]
-    assert gate.begin(two, "a", 1.0) == RETRY_S and gate.begin(two, "b", 1.0) == 0.0
+    assert [gate.begin(run, "a", 0.0) for run in (one, two)] == [NOW, NOW]
+    assert gate.begin(two, "a", 1.0) == LATER and gate.begin(two, "b", 1.0) == NOW
     gate.end(one, "a")
-    assert gate.begin(two, "a", 2.0) == 0.0
+    assert gate.begin(two, "a", 2.0) == NOW
     gate.forget(two)
-    assert gate.begin(one, "a", 20.0) == 40.0  # three began in this minute
-    assert gate.begin(one, "a", 60.0) == 0.0
+    assert gate.begin(one, "a", 20.0) == CallAdmission(40.0)  # three began in this minute
+    assert gate.begin(one, "a", 60.0) == NOW
+
+
+def test_what_all_runs_use_together_is_limited():
+    gate, one, two = CallGate(CallRate(), CallLimits(tokens=1000, requests=4)), object(), object()
+    assert gate.begin(one, "a", 0.0) == gate.begin(two, "b", 0.0) == NOW
+    gate.note("one", CallTotals(tokens=400, requests=1))
+    gate.end(one, "a")
+    assert gate.begin(one, "a", 1.0) == NOW  # 400, and as much again for the one that is under way
+    assert gate.begin(one, "a", 2.0) == LATER  # two are under way
+    gate.note("two", CallTotals(tokens=100, requests=1))
+    gate.forget(two)
+    gate.note("one", CallTotals(tokens=100, requests=1))  # an older report changes nothing
+    assert gate.limit_reached is None
+    gate.note("superseded one", CallTotals(tokens=500))
+    assert gate.limit_reached == "tokens" and gate.begin(two, "b", 3.0) == CallAdmission(limit="tokens")
+    gate.begin_again("one")
+    assert gate.limit_reached is None
+
+
+def test_runs_report_what_they_used_and_learn_of_the_limit():
+    async def scenario(server):
+        one, two = FakeRun(server, "one"), FakeRun(server, "two")
+        assert await asyncio.to_thread(one.rate_limits.begin_call, CallTotals()) == NOW
+        await asyncio.to_thread(one.rate_limits.end_call, CallTotals(dollars=0.5, requests=1))
+        used = CallTotals(dollars=0.5, requests=2)
+        assert await asyncio.to_thread(two.rate_limits.begin_call, used) == CallAdmission(limit="dollars")
+        await one.leave()
+        await two.leave()
+
+    with_server(scenario, CallGate(CallRate(), CallLimits(dollars=1)))
 
 
 def test_a_provider_that_asks_one_run_to_wait_slows_the_others():

@@ -13,15 +13,20 @@ from suite_helpers import SuiteRunner, comparable_facts, kill_scheduler
 SMOKE = Path(__file__).parents[2] / "suites" / "smoke.toml"
 
 
-@pytest.mark.parametrize(("repeats", "kills"), [(1, 3), pytest.param(2, 6, marks=pytest.mark.slow)])
-def test_random_kills_do_not_change_the_results(repeats, kills, tmp_path):
+ONE_TASK = ("repeats=1", 'tasks=["core16/acrobot"]')
+
+
+@pytest.mark.parametrize(
+    ("runs", "kills", "changes"), [(2, 2, ONE_TASK), pytest.param(8, 6, (), marks=pytest.mark.slow)]
+)
+def test_random_kills_do_not_change_the_results(runs, kills, changes, tmp_path):
     """Every run has a score, also when it was killed, and running the suite again does nothing. In one test: the runs
     of a suite take long, and tests of a module may be run by several processes."""
     undisturbed = SuiteRunner(tmp_path / "undisturbed", SMOKE.read_text())
-    options = ("--parallel-runs", 4, "--set", f"repeats={repeats}")
+    options = ("--parallel-runs", 4, *(word for change in changes for word in ("--set", change)))
     assert (ended := undisturbed.run(*options)).returncode == 0, ended.stderr
     rows = undisturbed.rows()
-    assert len(rows) == 4 * repeats and all(row["status"] == "scored" for row in rows.values())
+    assert len(rows) == runs and all(row["status"] == "scored" for row in rows.values())
     assert all(row["score"] is not None and row["attempts"] == 1 for row in rows.values())
     assert rows["core16-acrobot__tuner__s0"]["score"] > rows["core16-acrobot__starter__s0"]["score"]
     check_running_again_does_nothing(undisturbed, options)

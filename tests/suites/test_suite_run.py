@@ -13,7 +13,7 @@ import pytest
 from suite_helpers import TOY, SuiteRunner, comparable_facts
 
 from evopolicygym.judge import failpoints
-from evopolicygym.runs.locks import PATIENCE_S, RunLock
+from evopolicygym.runs.locks import LOCK_TIMEOUT_S, RunLock
 from evopolicygym.sandbox.checkpoints import remove_tree
 from evopolicygym.suites.folder import is_owned
 from process_helpers import alive, descendants, wait_until
@@ -105,7 +105,7 @@ def test_a_run_killed_at_its_first_ledger_line_continues(tmp_path, monkeypatch):
 def test_checking_the_owner_of_a_run_does_not_block_it(tmp_path):
     looking = RunLock(tmp_path)
     threading.Timer(0.1, looking.__exit__).start()
-    with RunLock(tmp_path, PATIENCE_S):
+    with RunLock(tmp_path, LOCK_TIMEOUT_S):
         assert is_owned(tmp_path)
     assert not is_owned(tmp_path) and not is_owned(tmp_path / "none")
 
@@ -120,16 +120,17 @@ def test_the_plan_starts_nothing(tmp_path):
     assert "runs by variant: plain 16, disguised 16" in both.stdout, both.stderr
 
 
-def test_a_failed_run_does_not_stop_others(tmp_path, monkeypatch):
-    monkeypatch.setenv("PATH", "/usr/bin:/bin")
-    work = SuiteRunner(tmp_path, STARTER + "[agents.codex]\n")
+def test_a_failed_run_does_not_stop_others(tmp_path):
+    work = SuiteRunner(tmp_path, STARTER + "[agents.nop]\n")
+    (work.folder / "runs" / "toys-Toy-v0__nop__s0").mkdir(parents=True)
+    (work.folder / "runs" / "toys-Toy-v0__nop__s0" / "notes.txt").write_text("not of a run")
     ended = work.run()
     assert ended.returncode == 1
     rows = work.rows()
     assert rows["toys-Toy-v0__starter__s0"]["status"] == "scored"
-    failed = rows["toys-Toy-v0__codex__s0"]
-    assert failed["status"] == "failed" and "codex cannot play here" in failed["reason"]
-    assert "codex cannot play here" in ended.stdout
+    failed = rows["toys-Toy-v0__nop__s0"]
+    assert failed["status"] == "failed" and "holds other things (notes.txt)" in failed["reason"]
+    assert "holds other things (notes.txt)" in ended.stdout
 
 
 def test_a_program_that_does_not_exist_is_named_before_anything_starts(tmp_path):

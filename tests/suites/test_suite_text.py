@@ -7,11 +7,13 @@ import signal
 import pytest
 from rich.console import Console
 
-from evopolicygym.cli.suite_text import progress, status_table
+from evopolicygym.cli.text.suite import progress, status_table
+from evopolicygym.cli.text.suite_matrix import matrix_lines
 from evopolicygym.suites import folder
 from evopolicygym.suites.estimate import estimate
-from evopolicygym.suites.file import SpendingCap, Suite, plan
-from evopolicygym.suites.status import SuiteRow, SuiteRunStatus, is_over_cap
+from evopolicygym.suites.file import Suite, plan
+from evopolicygym.suites.status import SuiteRow, SuiteRunStatus
+from evopolicygym.suites.totals import suite_totals
 
 
 def row(**facts):
@@ -94,12 +96,6 @@ def test_how_an_attempt_ended(tmp_path, said, code, gave_up, reason):
     assert (found.gave_up, found.reason) == (gave_up, reason)
 
 
-def test_what_superseded_attempts_cost_counts():
-    rows = [row(tokens=400), row(wasted_tokens=600.0, wasted_dollars=2.0)]
-    assert is_over_cap(rows, SpendingCap(tokens=1000)) and not is_over_cap(rows, SpendingCap(tokens=1001))
-    assert is_over_cap(rows, SpendingCap(dollars=2))
-
-
 def test_unknown_core_time_is_not_zero(tmp_path):
     file = tmp_path / "some.toml"
     file.write_text("tasks = ['toys:Toy-v0']\n[agents.nop]\n[agents.starter]\n")
@@ -132,3 +128,63 @@ def test_a_log_must_be_a_plain_file(tmp_path):
     path.rename(tmp_path / "secret")
     path.symlink_to(tmp_path / "secret")
     assert folder.last_attempt(path) is None
+
+
+def grid(repeats=1, agents=5, tasks=16):
+    statuses = [SuiteRunStatus.SCORED, SuiteRunStatus.RUNNING, SuiteRunStatus.WAITING, SuiteRunStatus.FAILED]
+    return [
+        row(
+            run=f"t{task}__a{agent}__s{seed}",
+            task=f"core16/some-task-with-a-name-{task}",
+            agent=f"an-agent-with-a-long-name-{agent}",
+            seed=seed,
+            status=statuses[(task + agent + seed) % 4],
+            score=-123.456 if (task + agent + seed) % 4 == 0 else None,
+            charged=100,
+            budget=128,
+            dollars=1.5,
+            tokens=2e6,
+            began_at=1000.0,
+        )
+        for task in range(tasks)
+        for agent in range(agents)
+        for seed in range(repeats)
+    ]
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+@pytest.mark.parametrize("repeats", [1, 3, 12])
+def test_the_matrix_fits_and_has_every_cell_and_the_totals(width, repeats):
+    found = matrix_lines("some", grid(repeats), width)
+    assert all(len(line) <= width for line in found)
+    text = "\n".join(found)
+    assert f"{20 * repeats}/{80 * repeats} runs scored" in text and f"${120 * repeats:.2f}" in text
+    assert f"{8000 * repeats}/{10240 * repeats} episodes" in text and "f failed" in text
+    assert all(f"= an-agent-with-a-long-name-{agent}" in text for agent in range(5)), "shortened names are explained"
+    if width >= 80:
+        cells = [line for line in found if line.startswith("some-task")]
+        assert len(cells) == 16 and all(len(line.split("  ")) > 5 for line in cells)
+    if repeats == 1:
+        assert text.count("r 100/128") == 20 and text.count("-123.46") == 20
+
+
+def test_totals_count_from_the_first_run_and_estimate_the_rest():
+    rows = [
+        row(status=SuiteRunStatus.SCORED, began_at=100.0, ended_at=300.0, budget=10, charged=10, wasted_dollars=1.0),
+        row(status=SuiteRunStatus.WAITING, budget=10),
+        row(status=SuiteRunStatus.UNREADY, budget=10),
+    ]
+    totals = suite_totals(rows)
+    assert (totals.elapsed_s, totals.remaining_s, totals.dollars, totals.tokens) == (200.0, 200.0, 1.0, None)
+    assert suite_totals([row(status=SuiteRunStatus.WAITING)]).remaining_s is None, "nothing to go by"
+
+
+def test_a_limit_is_never_an_estimate_of_a_cost(tmp_path):
+    file = tmp_path / "some.toml"
+    file.write_text("tasks = ['core16/acrobot']\n[limits]\ndollars = 20\n[agents.claude]\n[agents.tuner]\n")
+    planned = plan(Suite.read(file))
+    claude, tuner = estimate(planned, [row(status=SuiteRunStatus.WAITING)] * 2).agents
+    assert claude.dollars is None and "limited to $20 a run" in claude.dollars_basis
+    assert (tuner.dollars, tuner.dollars_basis) == (0.0, "it uses no model")
+    spent = estimate(planned, [row(status=SuiteRunStatus.WAITING), row(status=SuiteRunStatus.WAITING)], tmp_path)
+    assert spent.total.dollars is None and "without claude" in spent.total.dollars_basis

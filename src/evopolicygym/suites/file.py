@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, Final, Self
 
@@ -12,13 +13,14 @@ from pydantic import Field, StringConstraints, field_validator, model_validator
 from evopolicygym import config
 from evopolicygym.config import StrictModel, parse_toml, read_toml, validate
 from evopolicygym.errors import UserError
+from evopolicygym.gateway.call_limits import CallLimits
+from evopolicygym.runs.agent.install_paths import resolve_command
 from evopolicygym.runs.folder_names import suite_label
-from evopolicygym.runs.install_paths import resolve_command
 from evopolicygym.runs.settings import AgentSettings, RunSettings, ValidateWhen
 from evopolicygym.suites.call_gate import CallRate
 from evopolicygym.tasks.conditions import FeedbackLevel, OwnModels, TextLevel, Variant
 from evopolicygym.tasks.novel.generate import novel
-from evopolicygym.tasks.registry import core16, find_task
+from evopolicygym.tasks.registry import core16, find_task, is_installed_task
 from evopolicygym.tasks.task import Task
 
 Played = tuple[str, Variant]  # a task by its name, and the variant of it
@@ -71,10 +73,16 @@ class SuiteLimits(StrictModel):
 
 
 class SpendingCap(StrictModel):
-    """Limit on the spending of all runs together: when it is reached, no new run starts; running ones continue."""
+    """Limits on what all runs use together. When one is reached, no new run starts, and a running one ends with its
+    next call to a model."""
 
     tokens: int | None = Field(default=None, ge=1)
     dollars: float | None = Field(default=None, gt=0)
+    requests: int | None = Field(default=None, ge=1)
+
+    @property
+    def limits(self) -> CallLimits:
+        return CallLimits(self.tokens, self.dollars, self.requests)
 
 
 class SuiteAgent(AgentSettings):
@@ -145,7 +153,7 @@ class Suite(StrictModel):
         values = {**_given(self.limits), **own, "name": entry.name or agent, "seed": self.seed + repeat}
         agent_settings = validate(AgentSettings, values | _absolute_paths(entry), f"agents.{agent}", SEE)
         given = _given(self.splits) | _given(self.defaults) | {"variant": variant or self.played_variants[0]}
-        return RunSettings.make(task=task, agent=agent_settings, **given)
+        return RunSettings.make(task=task, name=agent, agent=agent_settings, **given)
 
     def toml(self) -> str:
         """Return the resolved file: it runs the same suite even if defaults change."""
@@ -167,9 +175,10 @@ class Suite(StrictModel):
 
 
 def _absolute_paths(agent: SuiteAgent) -> dict[str, Any]:
-    """Return an agent's paths made absolute, so that the suite can be continued from any folder."""
+    """Return an agent's paths made absolute, so that the suite can be continued from any folder. The preflight says
+    which programs are missing."""
     paths: dict[str, Any] = {
-        "command": resolve_command(agent.command),
+        "command": resolve_command(agent.command, must_exist=False),
         "shown": [path.resolve() for path in agent.shown],
         "prices": agent.prices and agent.prices.resolve(),
     }
@@ -224,9 +233,16 @@ class PlannedRun:
     settings: RunSettings
 
 
-def plan(suite: Suite) -> list[PlannedRun]:
-    """List the runs round by round: after each round, all agents have played all tasks once more."""
-    tasks = {name: find_task(name) for name in dict.fromkeys(suite.tasks)}
+def plan(suite: Suite, is_trusted: bool = True) -> list[PlannedRun]:
+    """List the runs round by round: after each round, all agents have played all tasks once more.
+
+    The file of a suite that is only looked at may come from another person. If it is not ``is_trusted``, no module and
+    no file that it names is loaded: tasks that are not installed are known by their id alone."""
+    find = find_task if is_trusted else _named_task
+    tasks = {name: find(name) for name in dict.fromkeys(suite.tasks)}
+    if is_trusted:
+        for task, variant in product(tasks.values(), suite.played_variants):
+            task.check_variant(variant)
     played = [(name, variant) for name in tasks for variant in suite.played_variants]
     planned = [
         _planned(suite, name, variant, tasks[name], agent, repeat)
@@ -235,6 +251,12 @@ def plan(suite: Suite) -> list[PlannedRun]:
     ]
     _check_names(planned)
     return planned
+
+
+def _named_task(name: str) -> Task:
+    from evopolicygym.tasks.gymnasium_task import unread_task
+
+    return find_task(name) if is_installed_task(name) else unread_task(name)
 
 
 def _round(tasks: list[Played], agents: list[str]) -> Iterator[tuple[Played, str]]:
@@ -259,7 +281,6 @@ def _check_names(planned: Iterable[PlannedRun]) -> None:
 
 
 def _planned(suite: Suite, name: str, variant: Variant, task: Task, agent: str, repeat: int) -> PlannedRun:
-    task.check_variant(variant)
     settings = suite.settings(name, agent, repeat, variant)
     parts = (suite_label(settings, task), agent, f"s{suite.seed + repeat}")
     folder = "__".join(part.replace("/", "-").replace(":", "-") for part in parts)

@@ -20,7 +20,8 @@ from typing import Final
 from evopolicygym.analysis.loading import SUPERSEDED
 from evopolicygym.errors import UserError
 from evopolicygym.files import read_file
-from evopolicygym.runs.locks import WAITING_PREFIX, RunIsOwned, RunLock
+from evopolicygym.judge.shortage import WAITING_PREFIX
+from evopolicygym.runs.locks import LOCK_FILE, RunIsOwned, RunLock
 from evopolicygym.runs.run_status import has_begun, read_state
 from evopolicygym.runs.settings import RunSettings
 from evopolicygym.suites.file import PlannedRun
@@ -86,8 +87,9 @@ class SuiteFolder:
 
 
 def is_owned(run: Path) -> bool:
-    """Whether a process works on a run. A symbolic link in a suite's folder is not one of its runs."""
-    if run.is_symlink():
+    """Whether a process works on a run. A symbolic link in a suite's folder is not one of its runs. Nothing is made:
+    the folder may come from another person, and lead elsewhere."""
+    if run.is_symlink() or not os.path.lexists(run / LOCK_FILE):
         return False
     try:
         with RunLock(run):
@@ -166,10 +168,9 @@ def log_failed_start(path: Path, reason: str) -> None:
 def last_attempt(path: Path) -> Attempt | None:
     """Return the last attempt, or None before the first."""
     try:
-        data = read_file(path.parent.parent, f"{path.parent.name}/{path.name}", MAX_LOG_BYTES)
+        *earlier, text = _read_log(path).split(BEGUN)
     except OSError:  # missing, or not a file that the scheduler wrote
         return None
-    *earlier, text = data.decode(errors="replace").split(BEGUN)
     ended = ENDED.findall(text)
     code = int(ended[-1]) if ended else None
     reason = _reason(text, code) if code not in (None, 0, STOPPED, -signal.SIGTERM) else None
@@ -179,10 +180,14 @@ def last_attempt(path: Path) -> Attempt | None:
 def waiting_reason(path: Path) -> str | None:
     """Return why a running run waits, if the last line of its log says so."""
     try:
-        last_line = path.read_text(errors="replace").rstrip("\n").rpartition("\n")[2]
-    except FileNotFoundError:
+        last_line = _read_log(path).rstrip("\n").rpartition("\n")[2]
+    except OSError:
         return None
     return last_line if last_line.startswith(WAITING_PREFIX) else None
+
+
+def _read_log(path: Path) -> str:
+    return read_file(path.parent.parent, f"{path.parent.name}/{path.name}", MAX_LOG_BYTES).decode(errors="replace")
 
 
 def _reason(text: str, code: int) -> str:

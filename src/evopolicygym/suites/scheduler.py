@@ -7,28 +7,33 @@ all state is in the runs' ledgers.
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
 import socket
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from shutil import disk_usage
+from types import MappingProxyType
 from typing import Final
 
 from evopolicygym.execution.ray.cluster import ClusterChanges, RayCluster
+from evopolicygym.judge.shortage import ShortagePause
 from evopolicygym.runs.locks import CaseSet
 from evopolicygym.runs.settings import EngineName
-from evopolicygym.suites.call_gate import CallRate
+from evopolicygym.suites.call_gate import CallGate, CallRate
 from evopolicygym.suites.file import PlannedRun, SpendingCap
 from evopolicygym.suites.folder import SuiteFolder, log_begin, log_end, log_failed_start
 from evopolicygym.suites.slot_pool import SlotPool, SlotServer
-from evopolicygym.suites.status import SuiteRow, SuiteRunStatus, SuiteStatus, is_over_cap
+from evopolicygym.suites.status import SuiteRow, SuiteRunStatus, SuiteStatus
 from evopolicygym.suites.worker import RunWorkerConfig
 
 WORKER: Final = (sys.executable, "-m", "evopolicygym.cli.main", "suite", "worker")
 TICK_S: Final = 0.5
+LEAST_DISK: Final = 1 << 20  # bytes; a run holds 8 MiB back for its end
 RETRIES: Final = 2  # of a suspended run, each when nothing else is left to do
 MAX_RUNS_PER_AGENT: Final = 2  # runs that wait for slots after their agent has exited may be as many again
 SocketPair = tuple[socket.socket, socket.socket]
@@ -50,7 +55,7 @@ class RunProcess:
 
 class Scheduler:
     """Run a suite. ``stop`` may be called at any time, and more than once. With a Ray ``cluster`` the slots are those
-    of the cluster, which come and go."""
+    of the cluster, which come and go. ``left_out``: runs that are not to start, with the reasons."""
 
     def __init__(
         self,
@@ -61,19 +66,21 @@ class Scheduler:
         parallel_runs: int,
         cluster: RayCluster | None = None,
         call_rate: CallRate | None = None,
+        left_out: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        self._folder, self._cap = folder, cap
-        self._call_rate = call_rate or CallRate()
+        self._folder = folder
+        self._calls = CallGate(call_rate or CallRate(), cap.limits)
         self._planned = {run.name: run for run in planned}
         self._cases = {run.name: CaseSet(run.task.id, run.settings.splits().id) for run in planned}
         self._cluster, self._max_agents = cluster, parallel_runs
         self._slots = set(cluster.workers if cluster else range(jobs))
-        self._slot_server = SlotServer(SlotPool(self._slots), self._call_rate)
+        self._slot_server = SlotServer(SlotPool(self._slots), self._calls)
         self._processes: dict[str, RunProcess] = {}
         self._starts: Counter[str] = Counter()
         self._changed = asyncio.Event()
         self._stops = 0
-        self.status = SuiteStatus(folder, planned, lambda name: name in self._processes)
+        self.shortage = ShortagePause(folder.root)
+        self.status = SuiteStatus(folder, planned, lambda name: name in self._processes, left_out)
         self.is_capped = False
 
     @property
@@ -96,7 +103,7 @@ class Scheduler:
             tasks |= {asyncio.create_task(self._supervise(process)) for process in self._next_processes()}
             self._update_slots()
             tick()
-            if not tasks:
+            if not tasks and (self.is_stopped or not self._lacks_disk()):
                 return
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._changed.wait(), TICK_S)
@@ -125,15 +132,23 @@ class Scheduler:
     def _next_processes(self) -> Iterator[RunProcess]:
         """Yield the runs to start now. Every run is started once: hidden scoring first, then runs that have begun. When
         nothing else is left to do, suspended ones are started again: by now the trouble may have passed."""
-        rows = [row for row in self.status.rows() if not row.is_over]
-        self.is_capped = is_over_cap(self.status.rows(), self._cap)
+        rows = [row for row in self._noted_rows() if not row.is_over and row.status is not SuiteRunStatus.UNREADY]
+        self.is_capped = self._calls.limit_reached is not None
         yield from self._start_what_may([row for row in rows if not self._starts[row.run]])
         if not self._processes:
             suspended = [row for row in rows if row.status is SuiteRunStatus.SUSPENDED]
             yield from self._start_what_may([row for row in suspended if self._starts[row.run] <= RETRIES])
 
+    def _noted_rows(self) -> list[SuiteRow]:
+        """Return all rows, after what they used was noted. Runs without the gateway report no single calls."""
+        rows = self.status.rows()
+        for row in rows:
+            self._calls.note(row.run, row.used)
+            self._calls.note(f"superseded {row.run}", row.wasted)
+        return rows
+
     def _start_what_may(self, untried: list[SuiteRow]) -> Iterator[RunProcess]:
-        while not self.is_stopped:
+        while not self.is_stopped and not self._lacks_disk():
             awaiting_scoring = {self._cases[row.run] for row in untried if not row.needs_agent}
             startable = [row for row in untried if self._may_start(row, awaiting_scoring)]
             if not startable:
@@ -143,6 +158,13 @@ class Scheduler:
             self._starts[row.run] += 1
             self._processes[row.run] = RunProcess(self._planned[row.run], row.needs_agent)
             yield self._processes[row.run]
+
+    def _lacks_disk(self) -> bool:
+        """Whether the disk of the suite is nearly full: then no run starts. Runs that are at work pause by
+        themselves, but cannot write so to their logs; the user is told here."""
+        if disk_usage(self._folder.root).free < LEAST_DISK:
+            self.shortage.begin(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+        return not self.shortage.is_over()
 
     def _precedence(self, row: SuiteRow) -> tuple[bool, bool, int, bool]:
         """Sort by round; within a round, tasks on which no agent works go first: their scoring will not have to wait
@@ -179,6 +201,7 @@ class Scheduler:
         try:
             if self.status.row(process.planned).status is SuiteRunStatus.MISSING:
                 self._folder.supersede(name)
+                self._calls.begin_again(name)
             log_begin(log_file)
             log_end(log_file, await self._play(process))
         except OSError as error:
@@ -210,7 +233,7 @@ class Scheduler:
             cluster=self._cluster.info if self._cluster else None,
             slots_socket=sockets[0],
             requests_socket=sockets[1],
-            limits_calls=self._call_rate.is_limited,
+            limits_calls=self._calls.is_limiting,
             scheduler=os.getpid(),
             is_last_try=self._starts[planned.name] > RETRIES,
         )

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
+from evopolicygym.gateway.call_limits import CallTotals
 from evopolicygym.suites.call_gate import CallGate, CallRate
 
 
@@ -52,9 +53,11 @@ class RateLimited:
 
 @dataclass(frozen=True)
 class CallBegins:
-    """A call to a model is to begin. The reply is how long to wait before asking again, or 0: it begins now."""
+    """A call to a model is to begin. ``used``: what the run's calls have used so far. The reply says how long to wait
+    before asking again, or which limit of the suite is used up; otherwise the call begins now."""
 
     provider: str
+    used: CallTotals
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,7 @@ class CallEnds:
     """A call that began has ended."""
 
     provider: str
+    used: CallTotals
 
 
 @dataclass(frozen=True)
@@ -72,6 +76,7 @@ class AgentGone:
 @dataclass(frozen=True)
 class WaitReply:
     wait_s: float = 0.0
+    limit: str | None = None
 
 
 MESSAGE_KINDS: Final[dict[str, type[Any]]] = {
@@ -180,9 +185,8 @@ class SlotServer:
     """Serve the pool's slots and the shared rate limits to all runs, in one event loop. When a run dies, its sockets
     close, and its slots return to the pool."""
 
-    def __init__(self, pool: SlotPool, call_rate: CallRate | None = None) -> None:
-        self.pool = pool
-        self._calls = CallGate(call_rate or CallRate())
+    def __init__(self, pool: SlotPool, calls: CallGate | None = None) -> None:
+        self.pool, self.calls = pool, calls or CallGate(CallRate())
         self._writers: dict[SlotClient, asyncio.StreamWriter] = {}
         self._wait_until: dict[str, float] = {}  # by provider
 
@@ -191,7 +195,7 @@ class SlotServer:
     ) -> None:
         """Serve one run until it closes its sockets."""
         client = SlotClient(name)
-        await asyncio.gather(self._serve_slots(client, slots), self._serve_requests(requests, on_agent_gone))
+        await asyncio.gather(self._serve_slots(client, slots), self._serve_requests(name, requests, on_agent_gone))
 
     def send_grants(self) -> None:
         """Send new grants to their runs. Call it after every change of the pool."""
@@ -218,21 +222,24 @@ class SlotServer:
             writer.close()
             self.send_grants()
 
-    async def _serve_requests(self, connection: socket.socket, on_agent_gone: Callable[[], None]) -> None:
+    async def _serve_requests(self, run: str, connection: socket.socket, on_agent_gone: Callable[[], None]) -> None:
         reader, writer = await asyncio.open_connection(sock=connection)
         while line := await _read_line(reader):
             reply = WaitReply()
             match decode_message(line):
                 case RateLimited(provider, wait_s):
                     reply = WaitReply(self._shared_wait_s(provider, wait_s))
-                case CallBegins(provider):
-                    reply = WaitReply(self._calls.begin(writer, provider, time.monotonic()))
-                case CallEnds(provider):
-                    self._calls.end(writer, provider)
+                case CallBegins(provider, used):
+                    self.calls.note(run, used)
+                    admission = self.calls.begin(writer, provider, time.monotonic())
+                    reply = WaitReply(admission.wait_s, admission.limit)
+                case CallEnds(provider, used):
+                    self.calls.note(run, used)
+                    self.calls.end(writer, provider)
                 case AgentGone():
                     on_agent_gone()
             writer.write(encode_message(reply))
-        self._calls.forget(writer)
+        self.calls.forget(writer)
         writer.close()
 
     def _shared_wait_s(self, provider: str, wait_s: float) -> float:

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 from evopolicygym.analysis.scores import mean, run_score
 from evopolicygym.errors import UserError
 from evopolicygym.files import write_json
+from evopolicygym.gateway.call_file import NAME as CALLS
+from evopolicygym.gateway.call_file import CallFile
+from evopolicygym.gateway.call_limits import CallTotals
 from evopolicygym.judge import scoring
 from evopolicygym.judge.state import RunPhase, RunState
 from evopolicygym.run_paths import RunPaths
 from evopolicygym.run_record import conditions_text, load
-from evopolicygym.runs.agent_limits import AgentSpending, spending
+from evopolicygym.runs.agent.limits import AgentSpending, spending
+from evopolicygym.runs.progress import live_spending
 from evopolicygym.runs.run_status import has_begun, has_outcome, read_state
-from evopolicygym.suites.file import PlannedRun, SpendingCap
+from evopolicygym.suites.file import PlannedRun
 from evopolicygym.suites.folder import SuiteFolder, last_attempt, waiting_reason
 
 VERSION: Final = 1
@@ -36,10 +41,12 @@ class SuiteRunStatus(StrEnum):
 
     ``missing``: it finished without a score that counts, through no fault of the agent; the same command does it
     again. ``suspended``: it stopped for something that is not the agent's doing, and was retried. ``failed``: its
-    process gave up. ``interrupted``: its process was killed. The same command continues these three.
+    process gave up. ``interrupted``: its process was killed. The same command continues these three. ``unready``: it
+    was left out, because its agent or task cannot be played here.
     """
 
     WAITING = "waiting"
+    UNREADY = "unready"
     RUNNING = "running"
     INTERRUPTED = "interrupted"
     FAILED = "failed"
@@ -54,7 +61,8 @@ class SuiteRow:
 
     ``conditions`` says how they differ from the default ones.
     ``best`` is the best train mean so far, ``hidden_left`` the number of hidden episodes until the outcome.
-    ``wasted_tokens`` and ``wasted_dollars`` were spent on attempts that were superseded.
+    ``wasted_tokens``, ``wasted_dollars`` and ``wasted_requests`` were spent on attempts that were superseded.
+    ``began_at`` and ``ended_at`` are in seconds since 1970.
     """
 
     run: str
@@ -75,9 +83,22 @@ class SuiteRow:
     comparable_id: str | None = None
     tokens: float | None = None
     dollars: float | None = None
+    requests: float | None = None
     wasted_tokens: float = 0.0
     wasted_dollars: float = 0.0
+    wasted_requests: float = 0.0
     attempts: int = 0
+    began_at: float | None = None
+    ended_at: float | None = None
+
+    @property
+    def used(self) -> CallTotals:
+        """Usage of the run, as far as it is known."""
+        return CallTotals(self.tokens or 0, self.dollars or 0, self.requests or 0)
+
+    @property
+    def wasted(self) -> CallTotals:
+        return CallTotals(self.wasted_tokens, self.wasted_dollars, self.wasted_requests)
 
     @property
     def is_over(self) -> bool:
@@ -96,8 +117,15 @@ class SuiteRow:
 class SuiteStatus:
     """All rows of a suite. A row is read again only when the files behind it have changed."""
 
-    def __init__(self, folder: SuiteFolder, planned: Iterable[PlannedRun], is_running: Callable[[str], bool]) -> None:
+    def __init__(
+        self,
+        folder: SuiteFolder,
+        planned: Iterable[PlannedRun],
+        is_running: Callable[[str], bool],
+        left_out: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self._folder, self._planned, self._is_running = folder, list(planned), is_running
+        self._left_out = left_out
         self._cache: dict[str, tuple[Any, SuiteRow]] = {}
 
     def rows(self) -> list[SuiteRow]:
@@ -105,20 +133,15 @@ class SuiteStatus:
 
     def row(self, planned: PlannedRun) -> SuiteRow:
         paths, is_running = RunPaths(self._folder.run(planned.name)), self._is_running(planned.name)
-        files = (paths.ledger, paths.record, self._folder.log(planned.name))
+        files = (paths.ledger, paths.record, self._folder.log(planned.name), paths.root / CALLS)
         state = (is_running, *map(_modified, files))
         cached = self._cache.get(planned.name)
         if cached is None or cached[0] != state:
-            cached = self._cache[planned.name] = (state, _read_row(self._folder, planned, is_running))
+            row = _read_row(self._folder, planned, is_running)
+            if (reason := self._left_out.get(planned.name)) and not row.is_over:
+                row = replace(row, status=SuiteRunStatus.UNREADY, reason=reason)
+            cached = self._cache[planned.name] = (state, row)
         return cached[1]
-
-
-def is_over_cap(rows: Iterable[SuiteRow], cap: SpendingCap) -> bool:
-    """Whether the runs have spent the cap. Spending that a client does not report is not counted."""
-    rows = list(rows)
-    tokens = sum((row.tokens or 0) + row.wasted_tokens for row in rows)
-    dollars = sum((row.dollars or 0) + row.wasted_dollars for row in rows)
-    return (cap.tokens is not None and tokens >= cap.tokens) or (cap.dollars is not None and dollars >= cap.dollars)
 
 
 def status_json(name: str, rows: Iterable[SuiteRow]) -> dict[str, Any]:
@@ -138,8 +161,8 @@ def write_status(folder: SuiteFolder, name: str, rows: Iterable[SuiteRow]) -> No
 
 def _modified(path: os.PathLike[str]) -> tuple[int, int]:
     try:
-        info = os.stat(path)
-    except (FileNotFoundError, NotADirectoryError):
+        info = os.lstat(path)
+    except OSError:
         return (0, 0)
     return (info.st_mtime_ns, info.st_size)
 
@@ -161,6 +184,7 @@ def _read_row(folder: SuiteFolder, planned: PlannedRun, is_running: bool) -> Sui
         "attempts": len(superseded) + has_begun(root),
         "wasted_tokens": sum(attempt.tokens or 0.0 for attempt in wasted),
         "wasted_dollars": sum(attempt.dollars or 0.0 for attempt in wasted),
+        "wasted_requests": sum(attempt.requests or 0.0 for attempt in wasted),
     }
     if is_running:
         facts |= {"status": SuiteRunStatus.RUNNING, "reason": waiting_reason(folder.log(planned.name))}
@@ -169,7 +193,9 @@ def _read_row(folder: SuiteFolder, planned: PlannedRun, is_running: bool) -> Sui
     else:
         status = SuiteRunStatus.INTERRUPTED if has_begun(root) else SuiteRunStatus.WAITING
         facts |= {"status": status, "reason": attempt and attempt.reason}
-    if has_begun(root):
+    if root.is_symlink():
+        facts |= {"status": SuiteRunStatus.FAILED, "reason": "its folder is a link, which is not followed"}
+    elif has_begun(root):
         try:
             facts |= _progress(root, is_running, attempt.number if attempt else 0)
         except UserError as error:
@@ -192,7 +218,7 @@ def _progress(root: Path, is_running: bool, starts: int) -> dict[str, Any]:
     assert state.opened is not None
     judged = [submission.judged for submission in state.submissions.values()]
     means = [verdict.tally.mean for verdict in judged if verdict and verdict.tally]
-    used = spending(state.turns)
+    used = live_spending(state, CallFile(root)) if is_running else spending(state.turns)
     facts = {
         "charged": state.charged,
         "submissions": len(state.submissions),
@@ -202,6 +228,9 @@ def _progress(root: Path, is_running: bool, starts: int) -> dict[str, Any]:
         "phase": PHASES[state.phase],
         "tokens": used.tokens,
         "dollars": used.dollars,
+        "requests": used.requests,
+        "began_at": state.opened_at.timestamp() if state.opened_at else None,
+        "ended_at": state.finished_at.timestamp() if state.finished_at else None,
     }
     if state.suspended and not is_running:
         text = f"{state.suspended.reason}: {state.suspended.text}" if state.suspended.text else state.suspended.reason

@@ -19,11 +19,14 @@ from typing import Any, Final, NoReturn
 from evopolicygym.config import StrictModel
 from evopolicygym.execution.ray.cluster import ClusterInfo
 from evopolicygym.execution.slots import Waitable
+from evopolicygym.gateway.call_limits import CallAdmission, CallTotals
+from evopolicygym.judge.shortage import WAIT_OVER, WAITING_PREFIX, to_stderr
 from evopolicygym.judge.state import RunPhase
-from evopolicygym.runs.agent_gateway import model_routes
-from evopolicygym.runs.agent_loop import play_agent
-from evopolicygym.runs.agent_setup import AgentSetup, set_up_agent
+from evopolicygym.runs.agent.gateway import model_routes
+from evopolicygym.runs.agent.loop import play_agent
+from evopolicygym.runs.agent.setup import AgentSetup, set_up_agent
 from evopolicygym.runs.open_run import NO_AGENT, OpenRun, open_run
+from evopolicygym.runs.progress import waiting_text
 from evopolicygym.runs.run_status import has_begun, read_state
 from evopolicygym.runs.serve import finish_run
 from evopolicygym.runs.settings import RunSettings
@@ -43,6 +46,7 @@ from evopolicygym.suites.slot_pool import (
 )
 
 POLL_S: Final = 0.02
+WAITS_POLL_S: Final = 1.0
 
 
 class RunWorkerConfig(StrictModel):
@@ -138,7 +142,8 @@ class PooledSlots:
 
 
 class SharedRateLimits:
-    """Rate-limit waits and the rate of calls, shared by all runs of the suite with the same provider."""
+    """Rate-limit waits and the rate of calls, shared by all runs of the suite with the same provider; and the limits
+    that all runs of the suite share."""
 
     is_shared = True
 
@@ -150,11 +155,12 @@ class SharedRateLimits:
     def wait_s(self, seconds: float) -> float:
         return max(seconds, self._request(RateLimited(self._provider, seconds)).wait_s)
 
-    def begin_call(self) -> float:
-        return self._request(CallBegins(self._provider)).wait_s
+    def begin_call(self, used: CallTotals) -> CallAdmission:
+        reply = self._request(CallBegins(self._provider, used))
+        return CallAdmission(reply.wait_s, reply.limit)
 
-    def end_call(self) -> None:
-        self._request(CallEnds(self._provider))
+    def end_call(self, used: CallTotals) -> None:
+        self._request(CallEnds(self._provider, used))
 
     def agent_is_gone(self) -> None:
         self._request(AgentGone())
@@ -204,11 +210,29 @@ def _needs_agent(root: Path) -> bool:
 async def _play(owner: OpenRun, agent: AgentSetup, rate_limits: SharedRateLimits, is_last_try: bool) -> None:
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, lambda: loop.create_task(_exit_between_submissions(owner)))
-    await play_agent(owner, agent, rate_limits, is_last_try)
+    logging_waits = loop.create_task(_log_waits(owner))
+    try:
+        await play_agent(owner, agent, rate_limits, is_last_try)
+    finally:
+        logging_waits.cancel()
+
+
+async def _log_waits(owner: OpenRun) -> None:
+    """Write to the log of the run what it waits for after an error, so that the suite can show it."""
+    activity, logged = owner.judge.activity, None
+    while True:
+        at, seconds = activity.next_attempt_at, activity.next_attempt_s
+        if at is None and logged is not None:
+            to_stderr(WAIT_OVER)
+            logged = None
+        elif at != logged and seconds is not None and seconds > WAITS_POLL_S:
+            to_stderr(f"{WAITING_PREFIX}{waiting_text(owner.judge.state, activity, seconds)}")
+            logged = at
+        await asyncio.sleep(WAITS_POLL_S)
 
 
 async def _exit_between_submissions(owner: OpenRun) -> None:
     """Exit when the running submission has its verdict, so that no charged submission is left half done."""
-    while owner.judge.state.running:
+    while owner.judge.state.running and not owner.judge.shortage.resource:
         await asyncio.sleep(POLL_S)
     os._exit(STOPPED)
