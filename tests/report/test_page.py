@@ -53,6 +53,8 @@ def test_runs_under_other_conditions_share_no_figure_and_no_row(tmp_path):
         assert titles[name].endswith(", conditions: full text")
         assert titles[f"{name}-2"].endswith(", conditions: full text, shifted")
     (timeline,) = (figure for figure in drawn if figure.name.endswith("timeline"))
+    hovers = re.findall("<title>(.*?)</title>", "".join(str(figure.body) for figure in drawn), re.DOTALL)
+    assert any(hover.startswith("tuner") and "\ntuner" in hover for hover in hovers), "who the entrant is"
     assert str(timeline.body).count(">full text, plain, trajectory<") == 2
     assert str(timeline.body).count(">full text, shifted, trajectory<") == 1
     text = "".join(page.text)

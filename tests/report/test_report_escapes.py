@@ -16,7 +16,7 @@ UNSEEN = "a\x00b\x1b[31m\u202eevil"
 KNOWN = {
     "html", "head", "meta", "title", "style", "body", "header", "h1", "h2", "h3", "p", "nav", "a", "main", "section",
     "figure", "figcaption", "div", "table", "caption", "thead", "tbody", "tr", "th", "td", "details", "summary", "b",
-    "span", "pre", "ul", "li", "svg", "g", "text", "line", "path", "circle", "rect", "polyline",
+    "span", "pre", "ul", "li", "svg", "g", "text", "line", "path", "circle", "rect", "polyline", "desc",
 }  # fmt: skip
 
 

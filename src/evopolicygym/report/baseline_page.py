@@ -10,6 +10,7 @@ from evopolicygym.reference.anchors import stored_anchors
 from evopolicygym.reference.baselines import BaselineRun, mean_and_deviation, scores_of
 from evopolicygym.reference.curves import CurveRecord
 from evopolicygym.reference.paper import HELDOUT_CASES, best_agent, published
+from evopolicygym.report.baseline_figure import NAME
 
 HEAD: Final = """\
 # Baselines
@@ -25,10 +26,10 @@ typed by hand.
 evopolicygym run core16/acrobot --agent ars --seed 0 --seeds paper          # one run of 128 episodes
 evopolicygym suite run suites/baselines.toml --jobs 16 --parallel-runs 16   # all search rows
 evopolicygym baseline curve core16/acrobot --algo ars --steps 1000000       # a learning curve
-evopolicygym baseline curve core16/acrobot --algo ppo --steps 1000000       # pip install 'evopolicygym[rl]'
+evopolicygym baseline curve core16/acrobot --algo ppo --steps 1000000       # pip install '.[rl]'
 python benchmarks/baselines.py search --folder FOLDER --jobs 16 --seconds 1500
 python benchmarks/baselines.py curves --folder FOLDER --jobs 16 --seconds 1500
-python benchmarks/baselines.py page --folder FOLDER                         # this page, from the records
+python benchmarks/baselines.py page --folder FOLDER                         # add the records, and write this page
 ```
 
 All of them continue where they were interrupted. The methods are described in
@@ -37,6 +38,12 @@ those of Stable-Baselines3 with its own networks, on the features of the search 
 Training uses several environments in processes of their own. What is measured is the mean action of PPO and SAC, a draw
 from PPO's distribution where actions are discrete, and DQN's best action, computed by the same small network in numpy
 that the search methods submit: torch never enters a policy.
+"""
+FIGURE: Final = f"""
+![Scores of agents and baselines against train episodes, one panel for each task](images/{NAME}.svg)
+
+Circles are the agents of the paper, squares the baselines after as many episodes, lines trainings beyond them. A score
+below the panel stands at its edge. `evopolicygym report` draws the same with the entrants of your runs.
 """
 SEARCH: Final = """
 ## Scores after 128 episodes
@@ -52,12 +59,27 @@ Trainings with direct access to the simulator on train cases. Checkpoints are me
 like any policy. `score` is the held-out mean of the checkpoint that validation selects at the end. The last column says
 how much of this training the score of the paper's best agent is worth.
 """
+EXCHANGE: Final = """
+## What is a run worth?
+
+```
+evopolicygym leaderboard runs/ --details                      # exchange rates by the curves that ship
+evopolicygym leaderboard runs/ --details --curves baselines/  # and by yours, for example on sealed cases
+```
+
+The exchange rate of an entrant is how many episodes and steps of training a baseline needs to reach its held-out score:
+the first point of the learning curve from which a learner that stops there, selected on validation, scores at least as
+much. With several seeds it is the median, and a seed that did not reach the score counts as more than any number; "not
+reached within N steps" where that is half of them or more. Curves count only for runs on the same cases, task version,
+package versions, limits and number of held-out cases. `report` has the same table and the figure above with the
+entrants of your runs, and `evopolicygym.leaderboard(...)` has `exchange_rates` on each board.
+"""
 NOTHING: Final = "\nNo record was given.\n"
 
 
 def baseline_page(rows: Sequence[BaselineRun], curves: Sequence[CurveRecord]) -> str:
     """Return the page as Markdown."""
-    return "".join([HEAD, SEARCH, *_search_table(rows), CURVES, *_curve_table(curves)])
+    return "".join([HEAD, FIGURE, SEARCH, *_search_table(rows), CURVES, *_curve_table(curves), EXCHANGE])
 
 
 def _search_table(rows: Sequence[BaselineRun]) -> Iterator[str]:
@@ -100,7 +122,7 @@ def _worth(group: Sequence[CurveRecord], task: str) -> str:
     best = published().get(task, {}).get(best_agent(task)) if task in published() else None
     if best is None or group[0].splits_id != "paper":
         return ""
-    return str(exchange_rate(group, best)).partition(": ")[2]
+    return exchange_rate(group, best).words
 
 
 def _anchors(task: str) -> tuple[float | None, float | None]:
@@ -117,10 +139,10 @@ def _paper(task: str) -> str:
 
 
 def _cell(scores: list[float], trivial: float | None) -> str:
-    found = mean_and_deviation(scores)
-    if found is None:
+    summary = mean_and_deviation(scores)
+    if summary is None:
         return ""
-    mean, deviation = found
+    mean, deviation = summary
     text = f"{_number(mean)} ± {_number(deviation)}" if len(scores) > 1 else _number(mean)
     return f"**{text}**" if trivial is not None and mean > trivial else text
 

@@ -22,6 +22,7 @@ from evopolicygym.report.svg import (
     Axis,
     Figure,
     PlotArea,
+    distinct_labels,
     element,
     group,
     legend,
@@ -50,12 +51,13 @@ class Fate(StrEnum):
 
 @dataclass(frozen=True)
 class RunTrack:
-    """One row of the timeline: a run, and the conditions under which it was played."""
+    """One row of the timeline: a run, the conditions under which it was played, and ``about`` its entrant."""
 
     name: str
     conditions: str
     events: tuple[TimelineEvent, ...]
     phases: tuple[EditPhase, ...]
+    about: str = ""
 
 
 def fate(event: TimelineEvent) -> Fate:
@@ -74,17 +76,18 @@ def edit_timeline(name: str, title: str, tracks: Sequence[RunTrack]) -> Figure |
     box = PlotArea(TIMELINE_LEFT, 8, TIMELINE_WIDTH - 14, 8 + TIMELINE_ROW * len(drawn))
     last = max(event.submission for track in drawn for event in track.events)
     x = Axis(0.0, last + 1.0, box.left, box.right)
-    rows = [_row(track, box.top + TIMELINE_ROW * i, x) for i, track in enumerate(drawn)]
+    labels = distinct_labels([track.name for track in drawn], TIMELINE_LEFT - 10)
+    rows = [_row(track, labels[track.name], box.top + TIMELINE_ROW * i, x) for i, track in enumerate(drawn)]
     key, height = legend(_meanings(), box.left, box.bottom + 54, box.right - box.left)
     axis = x_axis(box, x, "submission", [tick for tick in x.ticks(10) if tick == int(tick)])
     return Figure(name, title, TIMELINE_WIDTH, int(box.bottom + 48 + height), group([*axis, *rows, key]))
 
 
-def _row(track: RunTrack, top: float, x: Axis) -> Markup:
+def _row(track: RunTrack, name: str, top: float, x: Axis) -> Markup:
     label = group(
         [
-            tooltip(f"{track.name}: {track.conditions}"),
-            svg_text(TIMELINE_LEFT - 8, top + 13, shorten_to_width(track.name, TIMELINE_LEFT - 10), "end"),
+            tooltip(f"{track.name}: {track.conditions}", track.about),
+            svg_text(TIMELINE_LEFT - 8, top + 13, name, "end"),
             svg_text(TIMELINE_LEFT - 8, top + 27, shorten_to_width(track.conditions, TIMELINE_LEFT - 10), "end quiet"),
         ]
     )
@@ -146,10 +149,11 @@ FILLS: Final[Mapping[EditKind, str]] = {
 
 @dataclass(frozen=True)
 class EditMix:
-    """Number of edits of each kind."""
+    """Number of edits of each kind. ``about``: who the entrant is."""
 
     name: str
     numbers: Mapping[EditKind, int]
+    about: str = ""
 
     @property
     def total(self) -> int:
@@ -163,17 +167,16 @@ def edit_mix(name: str, title: str, mixes: Sequence[EditMix]) -> Figure | None:
         return None
     box = PlotArea(MIX_LEFT, 8, MIX_WIDTH - 70, 8 + MIX_ROW * len(drawn))
     x = Axis(0.0, 100.0, box.left, box.right)
-    rows = [_bar(mix, box.top + MIX_ROW * i, x) for i, mix in enumerate(drawn)]
+    labels = distinct_labels([mix.name for mix in drawn], MIX_LEFT - 10)
+    rows = [_bar(mix, labels[mix.name], box.top + MIX_ROW * i, x) for i, mix in enumerate(drawn)]
     used = [kind for kind in EDITS if any(mix.numbers.get(kind) for mix in drawn)]
     key, height = legend([(_swatch(kind), str(kind)) for kind in used], 20, box.bottom + 54, MIX_WIDTH - 40)
     axis = x_axis(box, x, "share of edits (%)")
     return Figure(name, title, MIX_WIDTH, int(box.bottom + 48 + height), group([*axis, *rows, key]))
 
 
-def _bar(mix: EditMix, top: float, x: Axis) -> Markup:
-    label = group(
-        [tooltip(mix.name), svg_text(MIX_LEFT - 8, top + 17, shorten_to_width(mix.name, MIX_LEFT - 10), "end")]
-    )
+def _bar(mix: EditMix, name: str, top: float, x: Axis) -> Markup:
+    label = group([tooltip(mix.name, mix.about), svg_text(MIX_LEFT - 8, top + 17, name, "end")])
     count = svg_text(x(100.0) + 6, top + 17, f"n = {mix.total}", "quiet")
     return group([label, *_parts(mix, top, x), count])
 
@@ -184,7 +187,9 @@ def _parts(mix: EditMix, top: float, x: Axis) -> Iterator[Markup]:
         if many := mix.numbers.get(kind, 0):
             left, right = (x(100.0 * edge / mix.total) for edge in (done, done + many))
             text = f"{mix.name}: {many} {kind} edits, {percent(many / mix.total)}"
-            yield element("rect", tooltip(text), x=left, y=top + 4, width=right - left, height=19, fill=FILLS[kind])
+            yield element(
+                "rect", tooltip(text, mix.about), x=left, y=top + 4, width=right - left, height=19, fill=FILLS[kind]
+            )
             done += many
 
 

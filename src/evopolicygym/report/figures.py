@@ -1,12 +1,11 @@
 """Draw the figures of a report from its data: forest plots of scores, also by demand (Figure 4), hit rates by edit
-size (Figure 8), cost against score; and the charts of edits (edit_charts.py)."""
+size (Figure 8); the charts of a board (board_charts.py) and those of edits (edit_charts.py)."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
 from typing import Final, TypeVar
 
 from markupsafe import Markup
@@ -14,9 +13,11 @@ from markupsafe import Markup
 from evopolicygym.analysis.analyze import ALL, EntrantSummary, by_conditions, summarize_entrants
 from evopolicygym.analysis.edits.kinds import EDITS, SizeClass
 from evopolicygym.analysis.leaderboard.aggregates import AggregateRow
-from evopolicygym.analysis.leaderboard.build import BoardTable, CostRow
+from evopolicygym.analysis.leaderboard.build import BoardTable
 from evopolicygym.analysis.leaderboard.task_table import TaskTable
 from evopolicygym.analysis.stats.hit_rates import HitRate
+from evopolicygym.report.baseline_figure import board_figure
+from evopolicygym.report.board_charts import cost_pareto, performance_profiles, variance_shares
 from evopolicygym.report.edit_charts import EditMix, RunTrack, edit_mix, edit_timeline
 from evopolicygym.report.learning_charts import (
     BY_EPISODE,
@@ -28,19 +29,18 @@ from evopolicygym.report.learning_charts import (
 )
 from evopolicygym.report.report_data import ReportData, RunStory
 from evopolicygym.report.svg import (
-    GREY,
+    PLAIN,
     Axis,
     EntrantStyle,
     Figure,
     PlotArea,
+    distinct_labels,
     element,
     entrant_styles,
     fit_axis,
-    frame,
     group,
     legend,
     line,
-    shorten_to_width,
     stroke,
     svg_text,
     tooltip,
@@ -52,8 +52,6 @@ from evopolicygym.report.text import number, percent
 WIDTH: Final = 760
 LEFT: Final = 230
 ROW: Final = 26
-BOX: Final = PlotArea(70, 14, 740, 290)
-CostPoint = tuple[CostRow, float, float]
 Key = TypeVar("Key")
 
 
@@ -64,27 +62,31 @@ class Figures:
 
     standings: dict[int, Figure]
     demands: dict[int, Figure]
+    profiles: dict[int, Figure]
+    variance: dict[int, Figure]
     scores: dict[tuple[int, str], Figure]
     pareto: dict[int, Figure]
     mix: dict[str, Figure]
     sizes: dict[str, Figure]
     learning: dict[int, Figure]
+    baselines: dict[int, Figure]
     curves: dict[tuple[str, str], Figure]
     steps: dict[tuple[str, str], Figure]
     timelines: dict[str, Figure]
 
     def all(self) -> list[Figure]:
         parts: Sequence[Iterable[Figure]] = (
-            self.standings.values(), self.demands.values(), self.learning.values(), self.scores.values(),
-            self.pareto.values(), self.mix.values(), self.sizes.values(), self.curves.values(), self.steps.values(),
-            self.timelines.values(),
+            self.standings.values(), self.demands.values(), self.profiles.values(), self.variance.values(),
+            self.learning.values(), self.baselines.values(), self.scores.values(), self.pareto.values(),
+            self.mix.values(), self.sizes.values(), self.curves.values(), self.steps.values(), self.timelines.values(),
         )  # fmt: skip
         return [figure for part in parts for figure in part]
 
 
 def figures(data: ReportData) -> Figures:
     """Draw every figure that has something to show."""
-    styles = entrant_styles(story.entrant for story in data.stories)
+    about = {entrant.name: entrant.facts for entrant in data.leaderboard.entrants}
+    styles = entrant_styles((story.entrant for story in data.stories), about)
     summaries = summarize_entrants([story.diagnosis for story in data.stories])
     groups: dict[str, list[EntrantSummary]] = defaultdict(list)
     for summary in summaries:
@@ -98,6 +100,13 @@ def figures(data: ReportData) -> Figures:
     return Figures(
         standings=_known({number: _standings(number, board, styles) for number, board in boards.items()}),
         demands=_known({number: _demands(number, board, styles) for number, board in boards.items()}),
+        profiles=_known({
+            number: performance_profiles(f"profiles-{number}", board.aggregates[0], styles)
+            for number, board in boards.items() if board.aggregates
+        }),
+        variance=_known({
+            number: variance_shares(f"variance-{number}", board.variance, styles) for number, board in boards.items()
+        }),
         scores=_known({
             (number, table.task): _scores(number, table, names[table.task], styles)
             for number, board in boards.items() for table in board.tasks
@@ -108,7 +117,7 @@ def figures(data: ReportData) -> Figures:
         }),
         mix=_known({
             words: edit_mix(f"edit-kinds{numbered[words]}", f"Kinds of edits by agent and task group{under[words]}",
-                            [_mix(summary, _by_entrant(members)) for summary in members])
+                            [_mix(summary, _by_entrant(members), styles) for summary in members])
             for words, members in groups.items()
         }),
         sizes=_known({
@@ -121,6 +130,7 @@ def figures(data: ReportData) -> Figures:
                                     NORMALISED)
             for number, board in boards.items()
         }),
+        baselines=_known({number: board_figure(number, board, data.curves) for number, board in boards.items()}),
         curves=_known({
             (task, words): _curves(names[task], numbered[words], task + under[words], members, styles)
             for task, words, members in parts
@@ -129,7 +139,7 @@ def figures(data: ReportData) -> Figures:
             (task, words): _curves_by_step(names[task], numbered[words], task + under[words], members, styles)
             for task, words, members in parts
         }),
-        timelines=_known({task: _timeline(names[task], task, members) for task, members in tasks.items()}),
+        timelines=_known({task: _timeline(names[task], task, members, styles) for task, members in tasks.items()}),
     )  # fmt: skip
 
 
@@ -170,14 +180,10 @@ def _by_entrant(summaries: Sequence[EntrantSummary]) -> dict[str, EntrantSummary
     return kept
 
 
-def _mix(summary: EntrantSummary, agents: Mapping[str, EntrantSummary]) -> EditMix:
+def _mix(summary: EntrantSummary, agents: Mapping[str, EntrantSummary], styles: Mapping[str, EntrantStyle]) -> EditMix:
     """Return the mix of edits; the label names the demand only where the entrant played several."""
     name = f"{summary.entrant}: {summary.tasks} tasks" if agents[summary.entrant].tasks == ALL else summary.entrant
-    return EditMix(name, {kind: summary.edits[kind].n for kind in EDITS})
-
-
-def _colour(name: str, styles: Mapping[str, EntrantStyle]) -> str:
-    return styles[name].colour if name in styles else GREY
+    return EditMix(name, {kind: summary.edits[kind].n for kind in EDITS}, styles[summary.entrant].about)
 
 
 def _standings(number: int, board: BoardTable, styles: Mapping[str, EntrantStyle]) -> Figure | None:
@@ -199,13 +205,13 @@ def _demands(number: int, board: BoardTable, styles: Mapping[str, EntrantStyle])
 def _standing(row: AggregateRow, name: str, styles: Mapping[str, EntrantStyle]) -> ForestPoint:
     interval = row.normalised.interval
     low, high = (interval.low, interval.high) if interval else (None, None)
-    return ForestPoint(name, row.normalised.value, low, high, _colour(row.entrant, styles))
+    return ForestPoint(name, row.normalised.value, low, high, styles.get(row.entrant, PLAIN))
 
 
 def _scores(number: int, table: TaskTable, name: str, styles: Mapping[str, EntrantStyle]) -> Figure | None:
     dots = [
         ForestPoint(row.entrant, row.score, row.interval.low if row.interval else None,
-            row.interval.high if row.interval else None, _colour(row.entrant, styles))
+            row.interval.high if row.interval else None, styles.get(row.entrant, PLAIN))
         for row in table.rows
     ]  # fmt: skip
     return forest(f"{name}-scores-{number}", f"Held-out scores on {table.task}", "held-out mean return", dots)
@@ -235,12 +241,9 @@ def _curves_by_step(
     return learning_curves(f"{name}-steps{suffix}", title, curves, styles, BY_STEP)
 
 
-def _timeline(name: str, task: str, members: Sequence[RunStory]) -> Figure | None:
-    labels = _distinct([run.label for run in members])
-    tracks = [
-        RunTrack(label, _conditions(run), run.diagnosis.timeline, run.diagnosis.phases)
-        for label, run in zip(labels, members, strict=True)
-    ]
+def _timeline(name: str, task: str, members: Sequence[RunStory], styles: Mapping[str, EntrantStyle]) -> Figure | None:
+    tracks = [RunTrack(run.label, _conditions(run), run.diagnosis.timeline, run.diagnosis.phases,
+                       styles[run.entrant].about) for run in members]  # fmt: skip
     return edit_timeline(f"{name}-timeline", f"Submissions and phases on {task}", tracks)
 
 
@@ -248,14 +251,6 @@ def _conditions(run: RunStory) -> str:
     """Return text, variant and feedback of a run."""
     board = run.diagnosis.board
     return f"{board['text']} text, {board['variant']}, {board['feedback']}"
-
-
-def _distinct(names: Sequence[str]) -> list[str]:
-    """Drop the parts, separated by `__`, that all names begin with: usually the task."""
-    parts = [name.split("__") for name in names]
-    shared = takewhile(lambda part: len(set(part)) == 1, zip(*parts, strict=False))
-    common = len(list(shared)) if len(parts) > 1 else 0
-    return ["__".join(part[common:]) or name for part, name in zip(parts, names, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -266,7 +261,7 @@ class ForestPoint:
     value: float
     low: float | None
     high: float | None
-    colour: str
+    style: EntrantStyle
 
 
 def forest(name: str, title: str, axis: str, dots: Sequence[ForestPoint]) -> Figure | None:
@@ -276,17 +271,20 @@ def forest(name: str, title: str, axis: str, dots: Sequence[ForestPoint]) -> Fig
     box = PlotArea(LEFT, 8, WIDTH - 20, 8 + ROW * len(dots))
     values = [value for dot in dots for value in (dot.value, dot.low, dot.high) if value is not None]
     x = fit_axis(values, box.left, box.right)
-    rows = [_row(dot, box.top + ROW * (i + 0.5), x) for i, dot in enumerate(dots)]
+    labels = distinct_labels([dot.name for dot in dots], LEFT - 10)
+    rows = [_row(dot, labels[dot.name], box.top + ROW * (i + 0.5), x) for i, dot in enumerate(dots)]
     return Figure(name, title, WIDTH, int(box.bottom + 44), group([*x_axis(box, x, axis), *rows]))
 
 
-def _row(dot: ForestPoint, y: float, x: Axis) -> Markup:
+def _row(dot: ForestPoint, name: str, y: float, x: Axis) -> Markup:
     span = "no interval" if dot.low is None else f"{number(dot.low)} to {number(dot.high)}"
-    label = svg_text(LEFT - 8, y + 4, shorten_to_width(dot.name, LEFT - 10), "end")
-    parts = [tooltip(f"{dot.name}: {number(dot.value)}, {span}"), label]
+    parts = [
+        tooltip(f"{dot.name}: {number(dot.value)}, {span}", dot.style.about),
+        svg_text(LEFT - 8, y + 4, name, "end"),
+    ]
     if dot.low is not None and dot.high is not None:
-        parts.append(line(x(dot.low), y, x(dot.high), y, stroke=dot.colour, stroke_width=2.0))
-    return group([*parts, element("circle", cx=x(dot.value), cy=y, r=4.5, fill=dot.colour)])
+        parts.append(line(x(dot.low), y, x(dot.high), y, stroke=dot.style.colour, stroke_width=2.0))
+    return group([*parts, element("circle", cx=x(dot.value), cy=y, r=4.5, fill=dot.style.colour)])
 
 
 def hits_by_size(
@@ -305,7 +303,9 @@ def hits_by_size(
         for j, (label, agent) in enumerate(with_edits.items())
         if agent.sizes[size].n
     ]
-    key, height = legend([(stroke(styles[label]), label) for label in with_edits], box.left, 306, box.right - box.left)
+    key, height = legend(
+        [(stroke(styles[label]), label) for label in with_edits], box.left, 306, box.right - box.left, styles
+    )
     body = group([*y_axis(box, y, "edits that were a new best (%)"), *_sizes(box, step), *marks, key])
     return Figure(name, title, WIDTH, int(300 + height), body)
 
@@ -325,37 +325,10 @@ def _rate(label: str, size: SizeClass, rate: HitRate, at: float, y: Axis, style:
     whisker = line(at, y(100 * rate.low), at, y(100 * rate.high), stroke=style.colour, stroke_width=2.0)
     dot = element("circle", cx=at, cy=y(100 * rate.rate), r=4.5, fill=style.colour)
     return group(
-        [tooltip(text), whisker, dot, svg_text(at, y(100 * rate.high) - 4, rate.n, "middle quiet", font_size=10)]
+        [
+            tooltip(text, style.about),
+            whisker,
+            dot,
+            svg_text(at, y(100 * rate.high) - 4, rate.n, "middle quiet", font_size=10),
+        ]
     )
-
-
-def cost_pareto(name: str, title: str, rows: Sequence[CostRow], styles: Mapping[str, EntrantStyle]) -> Figure | None:
-    """Draw cost against score with the Pareto front; None when no entrant has both a cost and a score."""
-    points = [
-        (row, row.cost.dollars, row.score) for row in rows if row.cost.dollars is not None and row.score is not None
-    ]
-    if not points:
-        return None
-    x = Axis(0.0, max(dollars for _, dollars, _ in points) * 1.15 or 1.0, BOX.left, BOX.right)
-    y = fit_axis((score for _, _, score in points), BOX.bottom, BOX.top, 0.15)
-    axes = frame(BOX, x, y, "dollars per run", "normalised score")
-    front = sorted((point for point in points if point[0].pareto), key=lambda point: point[1])
-    body = [*axes, _front(front, x, y), *(_dot(*point, x, y, styles[point[0].entrant]) for point in points)]
-    return Figure(name, title, 760, 340, group(body))
-
-
-def _front(front: Sequence[CostPoint], x: Axis, y: Axis) -> Markup:
-    """Draw the Pareto front as steps."""
-    (_, dollars, score), *dearer = front
-    steps = "".join(f"H{x(cost):.1f}V{y(value):.1f}" for _, cost, value in dearer)
-    path = f"M{x(dollars):.1f} {y(score):.1f}{steps}H{BOX.right:g}"
-    return element("path", d=path, class_="axis", stroke_dasharray="4 3")
-
-
-def _dot(row: CostRow, dollars: float, score: float, x: Axis, y: Axis, style: EntrantStyle) -> Markup:
-    text = f"{row.entrant}: {number(score)} for {number(dollars)} dollars"
-    left = dollars > x.high * 0.6
-    label = svg_text(
-        x(dollars) + (-8 if left else 8), y(score) - 6, shorten_to_width(row.entrant, 300), "end" if left else "start"
-    )
-    return group([tooltip(text), element("circle", cx=x(dollars), cy=y(score), r=5, fill=style.colour), label])

@@ -67,7 +67,7 @@ def learning_curves(
     lines = [_line(curve, x, y, styles[curve.entrant], labels.unit) for curve in drawn]
     names = sorted({curve.entrant for curve in drawn})
     key, height = legend(
-        [(stroke(styles[name]), name) for name in names], BOX.left, BOX.bottom + 56, BOX.right - BOX.left
+        [(stroke(styles[name]), name) for name in names], BOX.left, BOX.bottom + 56, BOX.right - BOX.left, styles
     )
     axes = frame(BOX, x, y, labels.x, labels.y)
     return Figure(name, title, WIDTH, int(BOX.bottom + 50 + height), group([*axes, *lines, key]))
@@ -94,7 +94,7 @@ def _line(curve: Curve, x: Axis, y: Axis, style: EntrantStyle, unit: str) -> Mar
     dots = [element("circle", cx=x(at), cy=y(height), r=2.6, fill=style.colour) for at, height in curve.points]
     at, height = curve.points[-1]
     text = f"{curve.entrant}, {curve.name}: {number(height)} after {number(at)} {unit}"
-    return group([tooltip(text), shape, *dots])
+    return group([tooltip(text, style.about), shape, *dots])
 
 
 def _steps(curve: Curve, x: Axis, y: Axis) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,9 @@ from evopolicygym.analysis import formatting
 from evopolicygym.analysis.analyze import EntrantSummary, summarize_entrants
 from evopolicygym.analysis.diagnostics import CodeSize
 from evopolicygym.analysis.edits.kinds import EDITS
-from evopolicygym.analysis.leaderboard import text_tables
+from evopolicygym.analysis.leaderboard import detail_tables, text_tables
 from evopolicygym.analysis.leaderboard.text_tables import TextTable
+from evopolicygym.analysis.provenance import made_on
 from evopolicygym.analysis.stats.hit_rates import HitRate
 from evopolicygym.reference import paper
 from evopolicygym.report.figures import by_task, figures
@@ -74,7 +75,7 @@ def _rate(rate: HitRate) -> tuple[str, ...]:
 
 
 def write_page(data: ReportData, path: Path) -> list[Figure]:
-    """Write the page atomically, and return its figures."""
+    """Write the page atomically, and return its figures, with the provenance of its runs as their caption."""
     drawn = figures(data)
     stream = _environment().get_template("page.html.j2").stream(_variables(data), figures=drawn)
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
@@ -86,7 +87,7 @@ def write_page(data: ReportData, path: Path) -> list[Figure]:
     except BaseException:
         os.unlink(temporary)
         raise
-    return drawn.all()
+    return [replace(figure, caption=data.leaderboard.provenance.line) for figure in drawn.all()]
 
 
 def _environment() -> Environment:
@@ -107,16 +108,24 @@ def _variables(data: ReportData) -> dict[str, Any]:
     tasks = by_task(data.stories)
     return {
         "version": __version__,
+        "made": made_on(),
+        "provenance": data.leaderboard.provenance.line,
+        "who": text_tables.entrants_table(data.leaderboard.entrants),
         "style": STYLE,
         "boards": data.leaderboard.boards,
         "knowledge_gaps": data.leaderboard.knowledge_gaps,
         "keys": data.leaderboard.keys,
         "draws": data.leaderboard.draws,
+        "scale": data.leaderboard.scale_version,
         "tasks": tasks,
-        "runs": len(data.stories),
-        "entrants": len({story.entrant for story in data.stories}),
+        "counts": _counts(len(data.stories), len({story.entrant for story in data.stories}), len(tasks)),
         "skipped": data.skipped,
         "tables": text_tables,
+        "details": detail_tables,
         "hit_rates": hit_rate_table(summaries),
         "structure": structure_table(summaries, data.with_paper),
     }
+
+
+def _counts(runs: int, entrants: int, tasks: int) -> str:
+    return ", ".join(formatting.pluralize(*count) for count in ((runs, "run"), (entrants, "entrant"), (tasks, "task")))

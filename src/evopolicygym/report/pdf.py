@@ -39,11 +39,13 @@ class _Shape:
 
 def write_pdf(figure: Figure, path: File) -> None:
     """Write a figure as PDF, without a date: the same figure gives the same bytes."""
-    sheet = Sheet(figsize=(figure.width / PIXELS_PER_INCH, figure.height / PIXELS_PER_INCH))
-    page = Affine2D().scale(1 / figure.width, -1 / figure.height).translate(0, 1) + sheet.transFigure
-    for shape in _shapes(ElementTree.fromstring(figure.standalone()), Affine2D()):
+    drawing = ElementTree.fromstring(figure.standalone())
+    width, height = _number(drawing, "width"), _number(drawing, "height")
+    sheet = Sheet(figsize=(width / PIXELS_PER_INCH, height / PIXELS_PER_INCH))
+    page = Affine2D().scale(1 / width, -1 / height).translate(0, 1) + sheet.transFigure
+    for shape in _shapes(drawing, Affine2D()):
         sheet.add_artist(_artist(shape, page))
-    metadata = {"Title": figure.title, "Creator": "EvoPolicyGym", "CreationDate": None}
+    metadata = {"Title": figure.title, "Subject": figure.caption, "Creator": "EvoPolicyGym", "CreationDate": None}
     with matplotlib.rc_context(SETTINGS), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing")  # shown as an empty box
         sheet.savefig(path, format="pdf", metadata=metadata)

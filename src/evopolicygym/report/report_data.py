@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote_from_bytes
 
-from evopolicygym.analysis.analyze import scaled_folder
+from evopolicygym.analysis.analyze import RunOrigin, run_origin, scaled_folder, with_entrant
 from evopolicygym.analysis.diagnostics import Diagnosis, diagnose
 from evopolicygym.analysis.edits.timeline import TimelineEvent
+from evopolicygym.analysis.entrants import NO_LABELS, name_entrants
+from evopolicygym.analysis.feedback_to_edit import describe_feedback
 from evopolicygym.analysis.leaderboard.build import Leaderboard, leaderboard
 from evopolicygym.analysis.loading import (
     CopyCheck,
@@ -25,10 +28,11 @@ from evopolicygym.analysis.loading import (
     find_run_folders,
     split_by_size,
 )
-from evopolicygym.analysis.scores import entrant
 from evopolicygym.analysis.spending import SubmissionEffort, TokenPrecision
 from evopolicygym.files import list_files, read_file
+from evopolicygym.reference import CURRENT_SCALE
 from evopolicygym.reference.anchors import AnchorFile, stored_anchors
+from evopolicygym.reference.curves import CurveRecord
 from evopolicygym.report.diffs import Diff, Tree, diff, read_tree
 from evopolicygym.report.edit_charts import fate
 from evopolicygym.report.text import number, short
@@ -51,22 +55,25 @@ PRECISION_NOTES: Final[Mapping[TokenPrecision | None, str]] = {
 
 @dataclass(frozen=True)
 class RunStory:
-    """One run on the page: its diagnosis and the rows of its submissions."""
+    """One run on the page: its diagnosis and the rows of its submissions. ``label``: its entrant and seed, unique on
+    the page. ``folder``: the name of its folder."""
 
     entrant: str
     label: str
+    folder: str
     diagnosis: Diagnosis
     rows: tuple[SubmissionRow, ...]
 
 
 @dataclass(frozen=True)
 class ReportData:
-    """Everything that the page shows. ``with_paper``: the published rows, too."""
+    """Everything that the page shows. ``with_paper``: the published rows, too. ``curves``: of baselines."""
 
     stories: tuple[RunStory, ...]
     leaderboard: Leaderboard
     skipped: tuple[Skipped, ...]
     with_paper: bool = False
+    curves: tuple[CurveRecord, ...] = ()
 
 
 def collect_report(
@@ -74,29 +81,49 @@ def collect_report(
     page: Path,
     anchors: Callable[[Sequence[RunRecord]], Sequence[AnchorFile]] = lambda _: [stored_anchors()],
     with_paper: bool = False,
+    scale: int = CURRENT_SCALE,
+    labels: Mapping[str, str] = NO_LABELS,
+    curves: Sequence[CurveRecord] = (),
 ) -> ReportData:
     """Read the runs below ``paths``. ``page`` is the folder of the page: links start there. ``anchors`` returns those
-    to look in, and refuses some that do not fit the runs."""
-    stories: list[RunStory] = []
+    to look in, and refuses some that do not fit the runs. ``scale``: version of the scale of normalised scores.
+    ``labels``: new names of entrants."""
+    stories: list[tuple[RunOrigin, RunStory]] = []
     runs: list[RunRecord] = []
     files = anchors(())
     folders, skipped = split_by_size(find_run_folders(paths))
     copies = CopyCheck()
     for folder in folders:
-        result = analyze_folder(folder, lambda opened: (_story(scaled_folder(opened, files), page), opened.run), copies)
+        result = analyze_folder(
+            folder, lambda opened: (_story(scaled_folder(opened, files, scale), page), opened.run), copies
+        )
         if isinstance(result, Skipped):
             skipped.append(result)
         else:
-            stories.append(result[0])
+            stories.append((run_origin(result[1]), result[0]))
             runs.append(result[1])
-    board = leaderboard(runs, anchors(runs), with_paper)
-    return ReportData(tuple(stories), board, tuple(skipped), with_paper)
+    board = leaderboard(runs, anchors(runs), with_paper, scale=scale, labels=labels, curves=curves)
+    return ReportData(tuple(_named(stories, labels)), board, tuple(skipped), with_paper, tuple(curves))
 
 
 def _story(opened: RunFolder, page: Path) -> RunStory:
     diagnosis = diagnose(opened)
-    label = opened.folder.resolve().name
-    return RunStory(entrant(opened.run), label, diagnosis, tuple(submission_rows(opened, diagnosis, page)))
+    folder, rows = opened.folder.resolve().name, tuple(submission_rows(opened, diagnosis, page))
+    return RunStory(diagnosis.summary.entrant, folder, folder, diagnosis, rows)
+
+
+def _named(stories: Sequence[tuple[RunOrigin, RunStory]], labels: Mapping[str, str]) -> Iterator[RunStory]:
+    """Yield the stories with the names of their entrants, and with labels that no other run of the same task has."""
+    names = name_entrants((origin.author for origin, _ in stories), labels)
+    used: Counter[tuple[str, str]] = Counter()
+    for origin, story in stories:
+        name = names.by_author[origin.author]
+        diagnosis = with_entrant(story.diagnosis, name)
+        seed = diagnosis.summary.seed
+        label = name if seed is None else f"{name}, seed {seed}"
+        used[key := (diagnosis.summary.task, label)] += 1
+        label = label if used[key] == 1 else f"{label} #{used[key]}"
+        yield replace(story, entrant=name, label=label, diagnosis=diagnosis)
 
 
 @dataclass(frozen=True)
@@ -187,11 +214,13 @@ def link(path: Path, page: Path) -> str:
 
 @dataclass(frozen=True)
 class SubmissionRow:
-    """One submission. ``before``: tokens and files since the last submission, in words. ``diff`` to the checkpoint
-    before; ``no_diff`` says why there is none."""
+    """One submission. ``canonical``: kind of the edit by the canonical form. ``before``: tokens and files since the
+    last submission, and what became of its weak cases, in words. ``diff`` to the checkpoint before; ``no_diff`` says
+    why there is none."""
 
     number: int
     kind: str
+    canonical: str | None
     fate: str
     verdict: str
     selected: bool
@@ -211,13 +240,15 @@ def submission_rows(opened: RunFolder, diagnosis: Diagnosis, page: Path) -> Iter
     previous: str | None = None
     selected = opened.run.outcome.submission if opened.run.outcome else None
     efforts = {spent.submission: tuple(_describe_effort(spent.between)) for spent in diagnosis.spending.by_submission}
+    weak = {edit.submission: describe_feedback(edit) for edit in diagnosis.feedback.edits}
     for submission, event in zip(opened.run.submissions, diagnosis.timeline, strict=True):
         same = submission.checkpoint == previous
         after = before if same else read_tree(opened.checkpoint(submission.checkpoint))
         change, reason = _change(before, after, same)
         feedback = summarize_feedback(opened.folder, submission, page)
         row = _row(submission, event, submission.number == selected, feedback, change, reason)
-        yield replace(row, before=efforts.get(submission.number, ()))
+        lines = (*efforts.get(submission.number, ()), weak.get(submission.number))
+        yield replace(row, before=tuple(line for line in lines if line))
         before, previous = after, submission.checkpoint
 
 
@@ -255,6 +286,7 @@ def _row(
     return SubmissionRow(
         number=submission.number,
         kind=event.kind,
+        canonical=event.canonical,
         fate=fate(event),
         verdict=submission.verdict or ("refunded" if submission.refunded else "none"),
         selected=selected,

@@ -4,10 +4,13 @@ of charts."""
 from __future__ import annotations
 
 import math
+import textwrap
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain
+from types import MappingProxyType
 from typing import Final
 
 from markupsafe import Markup, escape
@@ -28,6 +31,10 @@ svg.figure .middle{{text-anchor:middle}}
 svg.figure .end{{text-anchor:end}}"""
 DARK: Final = "@media screen and (prefers-color-scheme:dark){svg.figure{color:#e6e8ea;background:#15181c}}"
 NAMESPACE: Final = "http://www.w3.org/2000/svg"
+CAPTION_SIZE: Final = 9  # pixels
+CAPTION_LETTER: Final = 5.2  # width of a letter
+CAPTION_LINE: Final = 13
+CAPTION_LEFT: Final = 8
 
 
 def element(name: str, *children: object, **attributes: object) -> Markup:
@@ -49,27 +56,36 @@ def line(x1: float, y1: float, x2: float, y2: float, **attributes: object) -> Ma
     return element("line", x1=x1, y1=y1, x2=x2, y2=y2, **attributes)
 
 
-def tooltip(text: object) -> Markup:
-    """Return a title, which browsers show when the pointer rests on the parent."""
-    return element("title", text)
+def tooltip(text: object, about: str = "") -> Markup:
+    """Return a title, which browsers show when the pointer rests on the parent. ``about``: who the entrant is."""
+    return element("title", f"{text}\n{about}" if about else text)
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure. ``name`` is the stem of its file; ``title`` says what it shows."""
+    """A figure. ``name`` is the stem of its file; ``title`` says what it shows; ``caption`` where its numbers come
+    from: files of their own show it below the figure."""
 
     name: str
     title: str
     width: int
     height: int
     body: Markup
+    caption: str = ""
 
     def inline(self) -> Markup:
         return self._svg(element("title", self.title), self.body)
 
     def standalone(self) -> str:
         style = element("style", Markup(f"{STYLE}\n{DARK}"))
-        return self._svg(element("title", self.title), style, self.body, xmlns=NAMESPACE) + "\n"
+        lines = textwrap.wrap(self.caption, int(self.width / CAPTION_LETTER))
+        shown = [
+            svg_text(CAPTION_LEFT, self.height + CAPTION_LINE * (place + 0.7), text, "quiet", font_size=CAPTION_SIZE)
+            for place, text in enumerate(lines)
+        ]
+        head = [element("title", self.title), *([element("desc", self.caption)] if self.caption else [])]
+        taller = replace(self, height=self.height + CAPTION_LINE * len(lines))
+        return taller._svg(*head, style, self.body, *shown, xmlns=NAMESPACE) + "\n"
 
     def _svg(self, *children: Markup, **more: object) -> Markup:
         size = {"viewBox": f"0 0 {self.width} {self.height}", "width": self.width, "height": self.height}
@@ -103,6 +119,29 @@ def shorten_to_width(text: str, most: float) -> str:
     return text[:kept] + "…"
 
 
+def distinct_labels(names: Sequence[str], most: float) -> dict[str, str]:
+    """Return each name as it fits. Names that would be cut to the same label lose their middle instead, and then get
+    numbers: no two names share a label."""
+    labels = {name: shorten_to_width(name, most) for name in names}
+    for name in _sharing(labels):
+        labels[name] = _cut_middle(name, most)
+    for place, name in enumerate(_sharing(labels), 1):
+        labels[name] = shorten_to_width(f"#{place} {name}", most)
+    return labels
+
+
+def _sharing(labels: Mapping[str, str]) -> list[str]:
+    times = Counter(labels.values())
+    return [name for name, label in labels.items() if times[label] > 1]
+
+
+def _cut_middle(name: str, most: float) -> str:
+    kept = len(name) - 1
+    while kept > 2 and text_width(name[: (kept + 1) // 2] + "…" + name[-(kept // 2) :]) > most:
+        kept -= 1
+    return name[: (kept + 1) // 2] + "…" + name[-(kept // 2) :]
+
+
 def _letter(letter: str) -> float:
     if letter in NARROW:
         return TEXT_SIZE * SHARES["narrow"]
@@ -125,16 +164,20 @@ DASHES: Final = ("none", "6 3", "2 3", "8 3 2 3")
 
 @dataclass(frozen=True)
 class EntrantStyle:
-    """Colour and dashes of one entrant, the same in all figures."""
+    """Colour and dashes of one entrant, the same in all figures; ``about``: its agent, model and settings."""
 
     colour: str
     dash: str
+    about: str = ""
 
 
-def entrant_styles(names: Iterable[str]) -> dict[str, EntrantStyle]:
+PLAIN: Final = EntrantStyle(GREY, "none")  # of rows that are no entrants
+
+
+def entrant_styles(names: Iterable[str], about: Mapping[str, str] = MappingProxyType({})) -> dict[str, EntrantStyle]:
     """Assign a style to each entrant. When the colours are used up, the dashes change."""
     return {
-        name: EntrantStyle(COLOURS[i % len(COLOURS)], DASHES[i // len(COLOURS) % len(DASHES)])
+        name: EntrantStyle(COLOURS[i % len(COLOURS)], DASHES[i // len(COLOURS) % len(DASHES)], about.get(name, ""))
         for i, name in enumerate(sorted(set(names)))
     }
 
@@ -206,16 +249,26 @@ ROW: Final = 18
 MAX_LABEL_WIDTH: Final = 330  # pixels
 
 
-def legend(entries: Sequence[tuple[Markup, str]], left: float, top: float, width: float) -> tuple[Markup, float]:
-    """Draw a legend in rows, and return it with its height. Marks are drawn about the origin, 20 pixels wide."""
+def legend(
+    entries: Sequence[tuple[Markup, str]],
+    left: float,
+    top: float,
+    width: float,
+    styles: Mapping[str, EntrantStyle] = MappingProxyType({}),
+) -> tuple[Markup, float]:
+    """Draw a legend in rows, and return it with its height. Marks are drawn about the origin, 20 pixels wide. Names
+    that have one of ``styles`` are entrants."""
     placed, x, y = [], left, top
+    labels = distinct_labels([name for _, name in entries], MAX_LABEL_WIDTH)
     for mark, name in entries:
-        text = shorten_to_width(name, MAX_LABEL_WIDTH)
+        text = labels[name]
         needs = 28 + text_width(text) + 8
         if x > left and x + needs > left + width:
             x, y = left, y + ROW
         moved = group([mark], transform=f"translate({x + 10:g} {y:g})")
-        placed.append(group([tooltip(name), moved, svg_text(x + 26, y + 4, text)]))
+        placed.append(
+            group([tooltip(name, styles[name].about if name in styles else ""), moved, svg_text(x + 26, y + 4, text)])
+        )
         x += needs
     return group(placed), y - top + ROW
 
