@@ -11,20 +11,22 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from evopolicygym.api.agents import check_agent, list_agents
+    from evopolicygym.api.enter import enter
     from evopolicygym.api.evaluate import evaluate
     from evopolicygym.api.finish import finish, score, verify
-    from evopolicygym.api.import_runs import import_runs
     from evopolicygym.api.report import Report, write_report
-    from evopolicygym.api.results import Run, Runs, load_run, load_runs
-    from evopolicygym.api.run import RunProgress, run
+    from evopolicygym.api.results import Run, Runs, import_runs, load_run, load_runs
+    from evopolicygym.api.run import run
     from evopolicygym.api.serve import ServedRun, serve
     from evopolicygym.api.statistics import Analysis, Comparison, analyze, compare, leaderboard, reproduce
-    from evopolicygym.api.suite import SuiteProgress, run_suite, suite_status
+    from evopolicygym.api.suite import SuiteProgress, preflight, run_suite, suite_status
+    from evopolicygym.api.tail import tail
     from evopolicygym.api.tasks import TaskDescription, check_task, describe_task, list_tasks, load_task
     from evopolicygym.api.transcript import RunTranscript, transcript
     from evopolicygym.api.workspace import Feedback, RunClosed, SubmissionRefused, Workspace
     from evopolicygym.errors import Fault, RunSuspended, UserError
     from evopolicygym.execution.evaluation import Evaluation, PolicyNotLoaded
+    from evopolicygym.run_progress import RunProgress
     from evopolicygym.tasks.task import Task
 
 __version__ = "0.1.0"
@@ -55,6 +57,7 @@ __all__ = [
     "check_task",
     "compare",
     "describe_task",
+    "enter",
     "evaluate",
     "finish",
     "import_runs",
@@ -64,12 +67,14 @@ __all__ = [
     "load_run",
     "load_runs",
     "load_task",
+    "preflight",
     "reproduce",
     "run",
     "run_suite",
     "score",
     "serve",
     "suite_status",
+    "tail",
     "transcript",
     "verify",
     "write_report",
@@ -77,20 +82,22 @@ __all__ = [
 
 _MODULES: Final = {
     "api.agents": ("check_agent", "list_agents"),
+    "api.enter": ("enter",),
     "api.evaluate": ("evaluate",),
     "api.finish": ("finish", "score", "verify"),
-    "api.import_runs": ("import_runs",),
     "api.report": ("Report", "write_report"),
-    "api.results": ("Run", "Runs", "load_run", "load_runs"),
-    "api.run": ("RunProgress", "run"),
+    "api.results": ("Run", "Runs", "import_runs", "load_run", "load_runs"),
+    "api.run": ("run",),
     "api.serve": ("ServedRun", "serve"),
     "api.statistics": ("Analysis", "Comparison", "analyze", "compare", "leaderboard", "reproduce"),
-    "api.suite": ("SuiteProgress", "run_suite", "suite_status"),
+    "api.suite": ("SuiteProgress", "preflight", "run_suite", "suite_status"),
+    "api.tail": ("tail",),
     "api.tasks": ("TaskDescription", "check_task", "describe_task", "list_tasks", "load_task"),
     "api.transcript": ("RunTranscript", "transcript"),
     "api.workspace": ("Feedback", "RunClosed", "SubmissionRefused", "Workspace"),
     "errors": ("Fault", "RunSuspended", "UserError"),
     "execution.evaluation": ("Evaluation", "PolicyNotLoaded"),
+    "run_progress": ("RunProgress",),
     "tasks.task": ("Task",),
 }
 _HOME: Final = {name: module for module, names in _MODULES.items() for name in names}

@@ -25,7 +25,9 @@ def test_the_code_of_the_page_runs_from_top_to_bottom(tmp_path):
     (tmp_path / "examples").symlink_to(REPOSITORY / "examples")
     done = subprocess.run([sys.executable, "-W", "error", "page.py"], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    searched, shipped = sorted(evopolicygym.load_runs(tmp_path / "runs"), key=lambda run: run.record.times.opened)
+    played = sorted(evopolicygym.load_runs(tmp_path / "runs"), key=lambda run: run.record.times.opened)
+    entered, searched, shipped = played
+    assert (entered.name, entered.outcome, entered.record.entered) == ("hand-made", "scored", True)
     assert (searched.agent, searched.outcome, len(searched.record.submissions)) == ("python:random_search", "scored", 8)
     assert (shipped.agent, shipped.publishable) == ("starter", True)
     assert all(text in done.stdout for text in ("core16/acrobot", "Pendulum", "parametric_edits", "finished"))

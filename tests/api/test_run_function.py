@@ -356,7 +356,7 @@ print(run.outcome, len(run.record.submissions), *(turn.failure for turn in run.r
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
-def test_a_run_that_is_stopped_takes_its_function_with_it_and_goes_on(tmp_path, number):
+def test_stopping_a_run_kills_its_function_and_the_run_can_be_continued(tmp_path, number):
     program, root = tmp_path / "play.py", tmp_path / "run"
     program.write_text(SCRIPT.format(task=TASK, small=SMALL))
     command = [sys.executable, str(program), str(root)]
@@ -371,7 +371,7 @@ def test_a_run_that_is_stopped_takes_its_function_with_it_and_goes_on(tmp_path, 
     assert first.returncode == -number and done.stdout == "scored 2 interrupted None\n"
 
 
-def test_the_command_cannot_go_on_with_a_function(tmp_path):
+def test_the_command_cannot_resume_the_run_of_a_function(tmp_path):
     play(search, tmp_path / "run")
     (tmp_path / "run/run.json").unlink()
     done = subprocess.run(

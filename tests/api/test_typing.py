@@ -79,7 +79,7 @@ def test_a_user_of_mypy_sees_real_types(reported):
     assert revealed == wanted
 
 
-def test_mistakes_are_found(reported):
+def test_mypy_reports_wrong_uses_of_the_api(reported):
     errors = [text for text in reported["wrong"] if ": error:" in text]
     assert [re.search(r"\[([a-z-]+)\]$", text)[1] for text in errors] == ["arg-type", "attr-defined", "attr-defined"]
 
@@ -94,3 +94,4 @@ def test_the_wheel_ships_the_marker_of_a_typed_package(tmp_path):
     (wheel,) = tmp_path.glob("*.whl")
     names = ZipFile(wheel).namelist()
     assert "evopolicygym/py.typed" in names and "evopolicygym/docs/python.md" in names
+    assert "evopolicygym/docs/tutorials/compare-two-agents.md" in names

@@ -18,8 +18,9 @@ from command_server import run_command as run
 from conftest import policy_source, write_policy
 from evopolicygym.analysis.formatting import pluralize
 from evopolicygym.cli import doctor
-from evopolicygym.cli.doctor import _exposure, import_errors
+from evopolicygym.cli.doctor import HEALTH, _exposure, exit_code, import_errors, policy_level
 from evopolicygym.sandbox.agent.visible_files import Exposure
+from evopolicygym.sandbox.probes import Probe
 from evopolicygym.tasks import pins, simulator
 
 PAPER = ("--seeds", "paper")
@@ -79,9 +80,10 @@ def test_the_first_submission_that_serve_proposes_fits_the_budget(tmp_path, budg
     with subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as server:
         assert server.stderr
         hint = next(line for line in server.stderr if "submit.py" in line)
+        meaning = next(server.stderr)
         server.send_signal(signal.SIGTERM)
         server.stderr.read()
-    assert f"submit.py {cases}  " in hint and words in hint
+    assert hint.endswith(f"submit.py {cases}\n") and words in meaning
     told = (tmp_path / "run/workspace/AGENTS.md").read_text()
     assert f"python3 submit.py {cases:12}# submit system/ for train case" in told and words in told
 
@@ -326,22 +328,25 @@ def test_doctor():
     assert agents["simulators that agents see"]["ok"], agents
 
 
-def test_doctor_names_the_missing_layer_and_its_remedy():
-    done = run_with_blocked(["unshare"], [*COMMAND, "doctor", "--json"])
-    report = json.loads(done.stdout)
-    assert done.returncode == 0
-    assert report["level"] == "B"
-    assert any("(stat)" in text for text in report["policy_residues"])
-    missing = {probe["name"]: probe for probe in report["isolation"] if not probe["ok"]}
-    assert "level A" in missing
-    assert "level B works as it is" in missing["level A"]["remedy"]
+@pytest.mark.parametrize(
+    ("works", "broken", "code"),
+    [("A", (), 0), ("B", (), 0), ("", (), 3), ("AB", ("rendering", "agents"), 0), ("B", ("imports",), 1)],
+)
+def test_doctor_exits_with_0_also_when_level_a_alone_is_missing(works, broken, code):
+    isolation = [Probe("user namespaces", "A" in works), *(Probe(f"level {level}", level in works) for level in "AB")]
+    sections = {name: [Probe(name, name not in broken)] for name in (*HEALTH, "rendering", "agents")}
+    assert exit_code(policy_level(isolation), sections) == code
 
 
-def test_doctor_repeats_what_a_broken_simulator_says_word_for_word(tmp_path):
+def test_doctor_names_what_is_missing_or_broken_and_its_remedy(tmp_path):
+    """A missing layer leaves level B; errors of packages are repeated word for word."""
     (tmp_path / "minigrid.py").write_text("raise ImportError('no [/grid] here')")
     (tmp_path / "av.py").write_text("raise OSError('libavcodec.so.61: cannot open shared object file')")
-    done = run("doctor", env=os.environ | {"PYTHONPATH": str(tmp_path)})
+    done = run_with_blocked(["unshare"], [*COMMAND, "doctor"], env=os.environ | {"PYTHONPATH": str(tmp_path)})
     assert done.returncode == 1, done.stderr
+    words = " ".join(done.stdout.split())
+    assert "no level A" in words and "level B works as it is" in words
+    assert "isolation level B" in words and "(stat)" in words
     assert "no [/grid] here" in done.stdout
     assert "import av  OSError: libavcodec.so.61" in done.stdout
     assert f"pip install --force-reinstall av=={version('av')}" in done.stdout
@@ -363,7 +368,8 @@ def test_packages_that_crash_or_hang_their_process_are_named(tmp_path, monkeypat
 def test_every_requirement_is_known_by_its_module():
     modules = {name: pins.module_of(name) for name in pins.requirements()}
     assert len(modules) > 15 and modules["pygame-ce"] == "pygame" and modules["box2d"] == "Box2D"
-    assert all(name in [one.lower() for one in packages_distributions()[module]] for name, module in modules.items())
+    installed = packages_distributions()
+    assert all(name in map(str.lower, installed[module]) for name, module in modules.items())
 
 
 def test_a_command_whose_own_package_is_broken_names_it(tmp_path):

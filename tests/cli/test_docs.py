@@ -11,12 +11,17 @@ from server_helpers import command
 
 SOURCE = Path(evopolicygym.__file__).parent
 DOCS = TESTS.parent / "docs"
+PAGES = sorted(DOCS.rglob("*.md"))
 
 
 def test_pages_are_listed_and_printed():
     listed = command("docs").stdout
-    assert {line.split()[0] for line in listed.splitlines()} == {path.stem for path in DOCS.glob("*.md")}
+    names = {path.relative_to(DOCS).with_suffix("").as_posix(): path for path in PAGES}
+    assert {line.split()[0] for line in listed.splitlines()} == set(names)
     assert command("docs", "tasks").stdout == (DOCS / "tasks.md").read_text()
+    tutorial = (DOCS / "tutorials" / "compare-two-agents.md").read_text()
+    for name in ("compare-two-agents", "tutorials/compare-two-agents", "docs/tutorials/compare-two-agents.md"):
+        assert command("docs", name).stdout == tutorial
 
 
 def test_an_unknown_page_is_named():
@@ -46,7 +51,7 @@ def anchors(page: Path) -> set[str]:
 
 
 def test_links_between_pages_lead_somewhere():
-    pages = [*TESTS.parent.glob("*.md"), *DOCS.glob("*.md"), *(TESTS.parent / "examples").rglob("README.md")]
+    pages = [*TESTS.parent.glob("*.md"), *PAGES, *(TESTS.parent / "examples").rglob("README.md")]
     targets = [(page, link) for page in pages for link in LINK.findall(page.read_text()) if "://" not in link]
     assert len(targets) > 50
     dead = []
@@ -61,5 +66,5 @@ def test_links_between_pages_lead_somewhere():
 def test_every_page_is_in_the_index_by_question():
     index = DOCS / "README.md"
     linked = {link.partition("#")[0] for link in LINK.findall(index.read_text())}
-    assert {page.name for page in DOCS.glob("*.md")} - {index.name} <= linked
+    assert {page.relative_to(DOCS).as_posix() for page in PAGES} - {index.name} <= linked
     assert "docs/README.md" in LINK.findall((TESTS.parent / "README.md").read_text())

@@ -13,7 +13,7 @@ import pytest
 import typer
 
 from command_server import run_command as run
-from evopolicygym.cli.help_text import EXAMPLES, GROUPED, PANELS
+from evopolicygym.cli.help_text import EXAMPLES, PANELS
 from evopolicygym.cli.main import _app
 
 ROOT = Path(__file__).parents[2]
@@ -55,12 +55,14 @@ def test_h_is_help(words):
     assert "Example: evopolicygym" in done.stdout
 
 
-def test_options_of_a_run_are_grouped_and_none_is_in_no_command():
+def test_many_options_are_grouped_and_every_grouped_option_exists():
     commands = visible_commands()
-    grouped = [option for name in GROUPED for option in commands[name].params if option.param_type_name == "option"]
-    assert PANELS.keys() <= {option.opts[0] for option in grouped}
+    options = {name: {option.opts[0] for option in command.params} for name, command in commands.items()}
+    options["run"] |= options["serve"]  # they share their panels
+    assert all(PANELS[name].keys() <= options[name] for name in PANELS if name != "serve")
+    assert {name for name in options if len(options[name]) > 14} <= PANELS.keys()
     first = [option.opts[0] for option in commands["run"].params[2:] if option.rich_help_panel is None]
-    assert first == ["--agent", "--model", "--seed", "--run", "--resume", "--seeds", "--budget", "--json"]
+    assert first == ["--agent", "--model", "--seed", "--name", "--run", "--resume", "--seeds", "--budget", "--json"]
     assert "Limits of the agent" in run("run", "--help").stdout
 
 

@@ -82,14 +82,26 @@ def test_the_leaderboard_at_80_columns_has_what_a_reader_needs_first():
     whole = cli_on_terminal(80, "leaderboard", RUNS)
     lines = whole[next(i for i, line in enumerate(whole) if line.startswith("core16/acrobot ")) :]
     heading = next(line for line in lines if line.startswith("  rank"))
-    assert heading.split() == ["rank", "entrant", "runs", "score", "95%", "interval", "gain", "ranks"]
+    assert heading.split() == ["rank", "entrant", "score", "95%", "interval", "gain", "ranks", "notes"]
     assert {"normalised", "paper's", "rank score", "checkpoints", "first", "P(first)"} <= left_out(lines)
-    cost = lines[next(i for i, line in enumerate(lines) if line.startswith("cost: ")) :]
-    assert any("checkpoints" in line.split() for line in cost)
-    place = next(i for i, line in enumerate(lines) if line.startswith("     2  command climber.py "))
-    assert lines[place + 1].strip() == "sha256=44ad650fdf3f"
-    note = " ".join(line.strip() for line in lines[place + 2 : place + 4])
-    assert note.startswith("notes: the interval of 2 runs held the truth in ") and "simulations, not 95 %" in note
+    climber = next(line for line in lines if line.startswith("     2  command climber.py "))
+    note = next(line for line in lines if line.startswith(f"  {climber.split()[-1]}: "))
+    assert "the interval of 2 runs held the truth in " in note
+    assert not any(line.startswith("cost: ") for line in lines)
+
+
+def test_details_of_the_leaderboard_come_on_demand():
+    """The exchange rates still have their numbers at 80 columns."""
+    lines = cli_on_terminal(80, "leaderboard", RUNS, "--details")
+    headings = ("variance components: ", "what the feedback was worth: ", "exchange rates: ", "selection: ", "cost: ")
+    assert all(any(line.startswith(heading) for line in lines) for heading in headings)
+    assert any(line.split()[:3] == ["task", "entrant", "by"] and line.split()[-1] == "steps" for line in lines)
+
+
+def test_sentences_become_footnotes_that_are_printed_once():
+    rows = "[('a', 'x; y'), ('b', 'y'), ('c', ''), ('d', 'z; x')]"
+    lines = shown(20, f"print_table(('name', 'notes'), {rows}, indent='', remarks='notes')")
+    assert lines == ["name  notes", "a     1 2", "b     2", "c", "d     1 3", "1: x", "2: y", "3: z"]
 
 
 def test_what_is_left_out_of_lists_is_named():
@@ -134,6 +146,26 @@ def test_names_are_wrapped_and_never_cut():
 def test_a_path_in_a_sentence_is_never_broken():
     path = "/a-folder" * 6
     assert shown(40, f"print_text('  missing: it is in {path}')") == ["  missing: it is in", f"    {path}"]
+
+
+def test_a_command_in_a_sentence_is_never_broken():
+    command = "`evopolicygym run --resume runs/first`"
+    assert shown(40, f"print_text('stopped; continue it with {command} soon')") == [
+        "stopped; continue it with",
+        f"  {command}",
+        "  soon",
+    ]
+
+
+def test_the_last_words_of_an_exit_replace_the_live_text(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("CI", "")
+    source = "from evopolicygym.cli.progress import *; import os\n"
+    source += "with show_progress(lambda: ProgressStatus('agent in turn 1')):\n    time.sleep(1)\n"
+    source += "    end_live_text(); print_text('stopped'); os._exit(0)"
+    text = "\n".join(shown(60, source))
+    last = text.rpartition("agent in turn 1")[2]
+    assert "agent in turn 1" in text and "\x1b[2K" in last and "\x1b[?25h" in last and last.endswith("stopped")
 
 
 def test_a_terminal_of_unknown_width_gets_everything():

@@ -24,7 +24,8 @@ from server_helpers import COMMAND
 
 SAMPLE = Path(__file__).parents[2] / "examples" / "runs"
 FAKED = "ok   faked: a row"
-KEPT = ("hash", "checkpoint", "ledger_head", "verdict")  # a record that contradicts itself would not be shown
+# A record that contradicts itself would not be shown.
+KEPT = ("hash", "checkpoint", "ledger_head", "verdict", "policy", "agent")
 # To the clipboard, clear the screen, red; the same by one byte of Latin-1; text turned around; nothing to see.
 HOSTILE = f"\x1b]52;c;cm0gLXJm\x07\x1b[2J\x1b[31mRED\x9b2J\u202etxt.exe\u2066\u200b\x7f\r\n{FAKED}\n"
 OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069]")

@@ -13,7 +13,7 @@ from model_chats import ModelChat
 from scripted_model import ScriptedModel
 
 import evopolicygym
-from evopolicygym.cli.transcript_text import transcript_lines
+from evopolicygym.cli.text.transcript import transcript_lines
 from evopolicygym.gateway.exchange import ModelApi
 from evopolicygym.gateway.store import ExchangeStore
 from server_helpers import COMMAND

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import os
+import tempfile
+import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from evopolicygym.agents.failures import TurnFailure
     from evopolicygym.agents.readiness import Readiness
     from evopolicygym.agents.turn import Turn
     from evopolicygym.gateway.abilities import ServerAbilities
+    from evopolicygym.runs.agent.limits import TurnProgress
+    from evopolicygym.runs.settings import AgentSettings
+
+LIVE_PROMPT: Final = "This is a test of the connection. Do not use any tool. Reply with the single word: ready"
+NO_API: Final = "http://127.0.0.1:9/"  # a live check has no run to submit to
+LIVE_TIMEOUT_S: Final = 180.0
 
 
 def list_agents() -> list[str]:
@@ -26,11 +35,12 @@ def list_agents() -> list[str]:
     return definitions.names()
 
 
-def check_agent(agent: str | os.PathLike[str]) -> Readiness:
+def check_agent(agent: str | os.PathLike[str], *, model_url: str | None = None) -> Readiness:
     """Check whether an agent can run on this machine: its program, its version, Node, and a key. No model is asked.
 
     Args:
         agent: A name of ``list_agents``, or a client file (docs/agents.md).
+        model_url: As for ``run``: a server of your own may do without keys.
 
     Returns:
         A ``Readiness``: ``ready``, and what is ``missing``, with remedies.
@@ -44,8 +54,12 @@ def check_agent(agent: str | os.PathLike[str]) -> Readiness:
     (True, [])
     """
     from evopolicygym.agents import definitions, readiness
+    from evopolicygym.runs.agent.gateway import client_keys
+    from evopolicygym.runs.settings import AgentSettings
 
-    result = readiness.check(definitions.load(os.fspath(agent)), os.environ, Path.home())
+    client = definitions.load(os.fspath(agent))
+    keys = client_keys(client, AgentSettings(name=client.name, base_url=model_url))
+    result = readiness.check(client, {**os.environ, **keys}, Path.home())
     result.remarks.extend(_simulators(result.program))
     return result
 
@@ -64,14 +78,38 @@ def try_agent(agent: str | os.PathLike[str], *, model: str | None = None, model_
     Raises:
         UserError: The agent cannot be started here.
     """
-    from evopolicygym.runs.live_check import play_live_turn
+    from evopolicygym.runs.agent.shell_variables import shell_model_url
     from evopolicygym.runs.settings import AgentSettings
-    from evopolicygym.runs.shell_variables import shell_model_url
 
     name = os.fspath(agent)
     address = shell_model_url(name, model, ()) if model_url is None else None
     url = address.url if address else model_url
     return play_live_turn(AgentSettings(name=name, model=model, base_url=url, retries=0, patience_minutes=0))
+
+
+def play_live_turn(settings: AgentSettings) -> Turn:
+    """Play one turn in a temporary run folder, which is then removed."""
+    from evopolicygym.agents.failures import FailureKind, TurnFailure
+    from evopolicygym.run_paths import RunPaths
+    from evopolicygym.runs.agent.process import TurnRequest
+    from evopolicygym.runs.agent.setup import set_up_agent
+
+    setup = set_up_agent(settings)
+    with tempfile.TemporaryDirectory(prefix="evopolicygym-check-") as folder:
+        paths = RunPaths(Path(folder).resolve() / "run")
+        paths.make()
+        paths.system.mkdir(parents=True, exist_ok=True)
+        deadline = time.monotonic() + LIVE_TIMEOUT_S
+
+        def must_end(progress: TurnProgress) -> TurnFailure | None:
+            is_late = time.monotonic() > deadline
+            return TurnFailure(FailureKind.TIMEOUT, f"no answer in {LIVE_TIMEOUT_S:g} seconds") if is_late else None
+
+        runner = setup.make_runner(paths, NO_API)
+        try:
+            return runner.play_turn(TurnRequest(1, LIVE_PROMPT, None, None, must_end))
+        finally:
+            runner.close()
 
 
 def check_model_server(
@@ -99,8 +137,8 @@ def check_model_server(
     from evopolicygym.agents import definitions
     from evopolicygym.gateway.abilities import ask_server
     from evopolicygym.gateway.upstream import ModelServer
-    from evopolicygym.runs.agent_gateway import variable_values
-    from evopolicygym.runs.agent_setup import check_url
+    from evopolicygym.runs.agent.gateway import variable_values
+    from evopolicygym.runs.agent.setup import check_url
 
     check_url(url)
     client = definitions.load(os.fspath(agent))
@@ -112,7 +150,7 @@ def check_model_server(
 
 def _simulators(program: str | None) -> list[str]:
     """Warn about simulator packages in the client's installation, all of which the agent can see."""
-    from evopolicygym.runs.install_paths import InstallPaths, find_install_paths
+    from evopolicygym.runs.agent.install_paths import InstallPaths, find_install_paths
     from evopolicygym.sandbox.agent.visible_files import exposure
 
     installation = find_install_paths(Path(program)) if program else InstallPaths()

@@ -69,23 +69,23 @@ def baseline_curve(
     settings = RunSettings.make(
         task=task, seeds=member(Seeds, seeds, "seeds"), seal_key=Path(seal_key) if seal_key else None
     )
-    found, splits, count = settings.seen(find_task(task)), settings.splits(), checked_jobs(jobs)
+    shown_task, splits, count = settings.seen(find_task(task)), settings.splits(), checked_jobs(jobs)
     command = f"evopolicygym baseline curve {task} --algo {algorithm} --steps {steps} --first-seed {seed} --seeds 1"
     command += f" --hidden {hidden}" if hidden else ""
-    plan = CurvePlan(found, splits, algorithm, seed, steps, validation_cases, heldout_cases, command)
+    plan = CurvePlan(shown_task, splits, algorithm, seed, steps, validation_cases, heldout_cases, command)
     target = record_file(Path(folder), plan)
     target.parent.mkdir(parents=True, exist_ok=True)
 
     def start(state: Path) -> Trainer:
         if algorithm in ALGORITHMS:
-            return RlTrainer(algorithm, found, splits, seed, count, state)
-        return SearchTrainer(algorithm, found, splits, seed, count, state, hidden)
+            return RlTrainer(algorithm, shown_task, splits, seed, count, state)
+        return SearchTrainer(algorithm, shown_task, splits, seed, count, state, hidden)
 
     def hidden_cases() -> AbstractContextManager[None]:
         remedy = "Ctrl-C ends this; the same command continues it."
-        return hidden_cases_lock(CaseSet(found.id, splits.id), f"baseline {algorithm}", remedy)
+        return hidden_cases_lock(CaseSet(shown_task.id, splits.id), f"baseline {algorithm}", remedy)
 
-    with LocalEngine(found, count) as engine:
+    with LocalEngine(shown_task, count) as engine:
         return train_curve(plan, target, start, engine, progress or (lambda _: None), hidden_cases)
 
 

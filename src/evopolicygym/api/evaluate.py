@@ -105,23 +105,23 @@ def evaluate(
     chosen_split = member(splitting.Split, split, "split")
     named = _task(task)
     settings = _settings(named, seeds, _path(seal_key), text, variant)
-    found, splits = settings.seen(named), settings.splits()
-    chosen = splitting.cases(splits, found.id, chosen_split, _indices(cases, chosen_split))
+    shown_task, splits = settings.seen(named), settings.splits()
+    chosen = splitting.cases(splits, shown_task.id, chosen_split, _indices(cases, chosen_split))
     salt_of = _salt_of(salt, _path(seal_key))
-    for mismatch in pins.version_mismatches(pins.distributions(found.requires)):
+    for mismatch in pins.version_mismatches(pins.distributions(shown_task.requires)):
         tell(mismatch)
-    kind = _engine(found, min(checked_jobs(jobs), len(chosen)), isolation, engine, ray_address)
-    with _folder(policy) as folder:
+    kind = _engine(shown_task, min(checked_jobs(jobs), len(chosen)), isolation, engine, ray_address)
+    with policy_folder(policy) as folder:
         target = _recording(folder, _path(record), video)
         is_public = chosen_split is splitting.Split.TRAIN
         try:
             with (
-                nullcontext() if is_public else _hidden_cases(found, splits.id, policy),
+                nullcontext() if is_public else _hidden_cases(shown_task, splits.id, policy),
                 kind(video=video, stock=stock) as started,
             ):
                 tell_refused_nodes(started.nodes, tell)
                 advance = counter(progress, len(chosen))
-                return evaluate_folder(started, found, folder, chosen, splits.id, target, video, advance, salt_of)
+                return evaluate_folder(started, shown_task, folder, chosen, splits.id, target, video, advance, salt_of)
         except SnapshotRefused as error:
             raise UserError(f"{_shown(policy)} cannot be evaluated: {error}") from error
 
@@ -275,7 +275,7 @@ def counter(progress: Callable[[int, int], object] | None, total: int) -> Callab
 
 
 @contextmanager
-def _folder(policy: str | os.PathLike[str]) -> Iterator[Path]:
+def policy_folder(policy: str | os.PathLike[str]) -> Iterator[Path]:
     """Yield the policy's folder; source is written to a temporary one."""
     if not is_source(policy):
         folder = Path(policy)
@@ -283,9 +283,9 @@ def _folder(policy: str | os.PathLike[str]) -> Iterator[Path]:
             raise UserError(f"{folder} is not a folder", "Name the folder that holds policy.py.")
         yield folder.resolve()
         return
-    with tempfile.TemporaryDirectory(prefix="evopolicygym-policy-") as made:
-        Path(made, "policy.py").write_text(str(policy))
-        yield Path(made).resolve()
+    with tempfile.TemporaryDirectory(prefix="evopolicygym-policy-") as temporary:
+        Path(temporary, "policy.py").write_text(str(policy))
+        yield Path(temporary).resolve()
 
 
 def _recording(policy: Path, record: Path | None, video: bool) -> Path | None:

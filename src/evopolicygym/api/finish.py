@@ -159,7 +159,7 @@ def verify(
     run's own settings say.
 
     Args:
-        folder: The run's folder, which may come from somebody else.
+        folder: The run's folder, which may come from another person.
         task: The run's task, if its code is a module or file of your own: naming it says that you trust it.
         jobs: Episodes at a time (default: the cores of this machine).
         isolation: ``auto`` is the best of levels A and B; ``none`` runs the policy without a jail.
@@ -252,7 +252,7 @@ def _finish_here(root: Path, given: dict[str, Any], progress: Progress | None, t
         if owner.notice:
             tell(owner.notice)
         if interrupted := owner.judge.state.running:
-            submission.execute(owner.judge, interrupted)
+            owner.judge.shortage.retry(lambda: submission.execute(owner.judge, interrupted))
         scoring.close(owner.judge, serve.FINISHED_BY_HAND)
         serve.finish_run(owner, counter(progress, scoring.left_to_play(owner.judge.state)))
 

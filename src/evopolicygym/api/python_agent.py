@@ -32,13 +32,13 @@ from evopolicygym.api.workspace import RunClosed, Workspace
 from evopolicygym.errors import UserError
 from evopolicygym.run_paths import RunPaths
 from evopolicygym.runs import workspace
-from evopolicygym.runs.agent_limits import TurnProgress
-from evopolicygym.runs.agent_loop import RateLimitGroup
-from evopolicygym.runs.agent_output import STDERR_LIMIT, STDOUT_LIMIT, Redactor, StreamCopy, open_plain
-from evopolicygym.runs.agent_process import POLL_S, TurnRequest, start_failure
-from evopolicygym.runs.agent_setup import SEED, secret_values
+from evopolicygym.runs.agent.limits import TurnProgress
+from evopolicygym.runs.agent.loop import RateLimitGroup
+from evopolicygym.runs.agent.output import STDERR_LIMIT, STDOUT_LIMIT, Redactor, StreamCopy, open_plain
+from evopolicygym.runs.agent.process import POLL_S, TurnRequest, start_failure
+from evopolicygym.runs.agent.setup import SEED, secret_values
+from evopolicygym.runs.agent.turn_files import Heartbeat
 from evopolicygym.runs.settings import AgentSettings
-from evopolicygym.runs.turn_files import Heartbeat
 from evopolicygym.sandbox.agent.levels import agent_isolation
 from evopolicygym.sandbox.process_tree import KILL_TREE_S, adopt_orphans, end_tree
 
@@ -318,7 +318,7 @@ def _call(
 
 
 def _wait_for(*descriptors: int, timeout: float | None = None) -> set[int]:
-    """Return those that are ready: a message has come, or a process has ended. None is after ``timeout``."""
+    """Return the descriptors that are ready: a message has come, or a process has ended. Empty after ``timeout``."""
     poll = select.poll()
     for descriptor in descriptors:
         poll.register(descriptor, select.POLLIN)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evopolicygym.api.results import RunsLike
-from evopolicygym.api.statistics import anchor_files, folders_of
+from evopolicygym.api.statistics import anchor_files, curve_records, folders_of
 from evopolicygym.errors import UserError
+from evopolicygym.reference import CURRENT_SCALE
 
 if TYPE_CHECKING:
     from evopolicygym.analysis.loading import Skipped
@@ -41,6 +42,9 @@ def write_report(
     figures: PathLike | None = None,
     paper: bool = False,
     anchors: Sequence[PathLike] = (),
+    scale: int = CURRENT_SCALE,
+    labels: Mapping[str, str] | None = None,
+    curves: Sequence[PathLike] = (),
 ) -> Report:
     """Write one page with leaderboard, curves, timelines, edits and diffs of runs. It needs no server and no network.
 
@@ -50,9 +54,13 @@ def write_report(
         figures: A folder for each figure as SVG and PDF.
         paper: Add the published rows of the paper.
         anchors: Files with anchors, beside those that `task anchors` keeps and those that ship.
+        scale: Version of the scale of normalised scores; 1 repeats older tables.
+        labels: New names of entrants, by the names that the page shows without them.
+        curves: Files or folders of learning curves, beside those that ship, for exchange rates.
 
     Raises:
-        UserError: There is no run below a path, the file cannot be written, or anchors fit none of the runs.
+        UserError: There is no run below a path, no such scale, the file cannot be written, or anchors fit none of the
+            runs.
 
     >>> import evopolicygym, pathlib, tempfile
     >>> page = pathlib.Path(tempfile.mkdtemp(), "report.html")
@@ -70,7 +78,16 @@ def write_report(
         raise UserError(f"{page} is a folder", "Name a file with -o.")
     if drawings and drawings.exists() and not drawings.is_dir():
         raise UserError(f"{drawings} is a file", "Name a folder with --figures.")
-    data = collect_report(folders_of(runs), page.parent, lambda records: anchor_files(anchors, records), paper)
+    trained = curve_records(curves)
+    data = collect_report(
+        folders_of(runs),
+        page.parent,
+        lambda records: anchor_files(anchors, records),
+        paper,
+        scale,
+        labels or {},
+        trained,
+    )
     try:
         drawn = write_page(data, page)
     except OSError as error:

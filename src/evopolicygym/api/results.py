@@ -1,6 +1,6 @@
 """Runs on disk: one, or all below a folder, with tidy tables for pandas.
 
-A run folder may come from somebody else. Only run.json is read here: no link is followed, and what is too large, too
+A run folder may come from another person. Only run.json is read here: no link is followed, and what is too large, too
 deep or contradicts itself is refused."""
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from evopolicygym.analysis.loading import Skipped
     from evopolicygym.analysis.scores import RunScore
     from evopolicygym.run_record import RunRecord
+    from evopolicygym.runs.import_runs import ImportResult
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,13 @@ class Run:
     def agent(self) -> str | None:
         """The name of the agent; None for a run that was played by hand."""
         return self.record.agent.name if self.record.agent else None
+
+    @property
+    def name(self) -> str:
+        """The name of the entrant: the one that was given, else the agent's with the model that served it."""
+        from evopolicygym.analysis.entrants import name_alone
+
+        return name_alone(self.record)
 
     @property
     def status(self) -> str:
@@ -153,12 +161,20 @@ class Runs(Sequence[Run]):
 
         from evopolicygym.api import tables
 
-        return pandas.DataFrame(tables.episode_columns(self.items))
+        return pandas.DataFrame(tables.episode_columns(self._named))
 
     def _table(self, columns: Sequence[str], rows: Callable[[Run], Iterable[dict[str, Any]]]) -> pandas.DataFrame:
         import pandas
 
-        return pandas.DataFrame([row for run in self.items for row in rows(run)], columns=list(columns))
+        return pandas.DataFrame([row for run in self._named for row in rows(run)], columns=list(columns))
+
+    @cached_property
+    def _named(self) -> tuple[Run, ...]:
+        """The runs with the unique names of their entrants."""
+        from evopolicygym.analysis.entrants import name_runs
+
+        named, _ = name_runs([run.record for run in self.items])
+        return tuple(replace(run, record=record) for run, record in zip(self.items, named, strict=True))
 
 
 RunsLike = str | os.PathLike[str] | Run | Iterable[Run]
@@ -274,3 +290,28 @@ def _checked(runs: Iterable[Run]) -> Iterator[Run]:
 
 def _run(path: Path, record: RunRecord) -> Run:
     return Run(path.parent if path.is_file() else path, record)
+
+
+def import_runs(path: str | os.PathLike[str], folder: str | os.PathLike[str]) -> list[ImportResult]:
+    """Import runs that the public reference code (versions 0.1 and 0.3) has played, for `load_runs`, `analyze`,
+    `leaderboard` and `write_report`.
+
+    Args:
+        path: A run folder of that code, or a folder that holds some at any depth. Nothing in it is changed.
+        folder: Where the imported runs are written, a folder each. A run that is there already is left as it is.
+
+    Returns:
+        One result for each folder: ``target`` is None where ``reason`` says why it was refused.
+
+    Raises:
+        UserError: There is no run at or below ``path``.
+
+    >>> import evopolicygym
+    >>> evopolicygym.import_runs("no such folder", "imported")
+    Traceback (most recent call last):
+    evopolicygym.errors.UserError: no such folder is not a folder
+    Name a run folder, or a folder that holds some.
+    """
+    from evopolicygym.runs.import_runs import import_folders
+
+    return import_folders(Path(path), Path(folder))

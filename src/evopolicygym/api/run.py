@@ -7,7 +7,6 @@ import threading
 import warnings
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -19,8 +18,8 @@ from evopolicygym.errors import UserError
 
 if TYPE_CHECKING:
     from evopolicygym.api.python_agent import PythonAgentSetup
-    from evopolicygym.judge.state import RunState
-    from evopolicygym.runs.agent_setup import AgentSetup
+    from evopolicygym.run_progress import RunProgress
+    from evopolicygym.runs.agent.setup import AgentSetup
     from evopolicygym.runs.open_run import OpenRun
     from evopolicygym.runs.settings import AgentSettings
 
@@ -31,27 +30,13 @@ STOPPED: Final = frozenset(
 )  # turns that ended by no fault of the agent
 
 
-@dataclass(frozen=True)
-class RunProgress:
-    """How far a run is. ``phase``: ``open`` while the agent plays, ``closed`` while its submissions are validated,
-    ``selected`` while the chosen one is measured on held-out cases, ``finished``. ``charged`` of ``budget`` training
-    episodes are used; ``best_train_mean`` is the best of the submissions so far, None before there is one."""
-
-    phase: str
-    charged: int
-    budget: int
-    submissions: int
-    turns: int
-    validated: int
-    best_train_mean: float | None
-
-
 def run(
     task: PathLike,
     agent: str | Sequence[str] | Callable[[Workspace], object],
     *,
     budget: int | None = None,
     seed: int = 0,
+    name: str | None = None,
     folder: PathLike | None = None,
     model: str | None = None,
     model_url: str | None = None,
@@ -105,6 +90,7 @@ def run(
             the run is closed, or suspended if it never submitted.
         budget: Training episodes in all (default 128).
         seed: The agent's seed. Cases do not depend on it.
+        name: The entrant's name in tables, figures and pages (default: that of the agent, with its model).
         folder: The run's folder (default: a new one in ``runs/``). A run that was interrupted there continues.
         model, model_url, options: The model, another address of its API, and options of the client.
         seeds, seal_key: ``sealed`` cases from your sealing key, or the public ones of the ``paper``.
@@ -178,7 +164,7 @@ def play_to_outcome(
     during: Callable[[OpenRun], AbstractContextManager[object]],
 ) -> None:
     """Open or take up the run in ``root``, and play it to its outcome. ``during`` is entered while it is played."""
-    from evopolicygym.runs.agent_loop import play_agent
+    from evopolicygym.runs.agent.loop import play_agent
     from evopolicygym.runs.open_run import open_run
 
     async def driven(owner: OpenRun) -> None:
@@ -196,10 +182,10 @@ def new_folder(given: Mapping[str, Any], settings: AgentSettings) -> Path:
     from evopolicygym.tasks.registry import find_task
 
     agent = Path(settings.name).stem if settings.name.endswith(".toml") else settings.name.rpartition(":")[2]
+    name = given.get("name")
     parts = (
         BLIND if RunSettings.make(**given).is_blind else find_task(given["task"]).id,
-        agent,
-        settings.model or "none",
+        *([name] if name else [agent, settings.model or "none"]),
         f"s{settings.seed}",
         f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}",
     )
@@ -244,7 +230,7 @@ def _setup(
     agent: str | Sequence[str] | Callable[[Workspace], object], settings: AgentSettings, stack: ExitStack
 ) -> AgentSetup | PythonAgentSetup:
     if not callable(agent):
-        from evopolicygym.runs.agent_setup import set_up_agent
+        from evopolicygym.runs.agent.setup import set_up_agent
 
         return set_up_agent(settings)
     from evopolicygym.api.python_agent import FunctionHost, PythonAgentSetup
@@ -319,8 +305,11 @@ def _reporting(
     if progress is None:
         yield
         return
+    from evopolicygym.runs.progress import RunWatch
+
     done = threading.Event()
-    reporter = threading.Thread(target=_report, args=(lambda: owner.judge.state, progress, done), daemon=True)
+    watch = RunWatch(owner.judge)
+    reporter = threading.Thread(target=_report, args=(watch.look, progress, done), daemon=True)
     reporter.start()
     try:
         yield
@@ -329,13 +318,13 @@ def _reporting(
         reporter.join()
 
 
-def _report(look: Callable[[], RunState], progress: Callable[[RunProgress], object], done: threading.Event) -> None:
-    """Call ``progress`` whenever the state has changed; once more at the end."""
+def _report(look: Callable[[], RunProgress], progress: Callable[[RunProgress], object], done: threading.Event) -> None:
+    """Call ``progress`` whenever something but the times has changed; once more at the end."""
     reported = None
     is_last = False
     while not is_last:
         is_last = done.wait(REFRESH_S)
-        current = progress_of(look())
+        current = look()
         if current != reported:
             reported = current
             try:
@@ -343,18 +332,3 @@ def _report(look: Callable[[], RunState], progress: Callable[[RunProgress], obje
             except Exception as error:  # a broken callback must not end the run
                 warnings.warn(f"progress is not reported any more: {error!r}", stacklevel=1)
                 return
-
-
-def progress_of(state: RunState) -> RunProgress:
-    """Return how far a run is."""
-    judged = (submission.judged for submission in state.submissions.values())
-    means = [event.tally.mean for event in judged if event and event.tally]
-    return RunProgress(
-        phase=str(state.phase),
-        charged=state.charged,
-        budget=state.budget,
-        submissions=len(state.submissions),
-        turns=len(state.turns),
-        validated=len(state.validation),
-        best_train_mean=max(means, default=None),
-    )

@@ -18,6 +18,7 @@ from evopolicygym.errors import UserError
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
+    from evopolicygym.run_progress import RunProgress
     from evopolicygym.runs.open_run import OpenRun
 
 POLL_S: Final = 0.02
@@ -45,9 +46,11 @@ class ServedRun:
     def __init__(self, owner: OpenRun, folder: Path) -> None:
         from concurrent.futures import Future
 
+        from evopolicygym.runs.progress import RunWatch
+
         self.folder = folder
         self.task = owner.judge.context.task.id
-        self._owner = owner
+        self._owner, self._watch = owner, RunWatch(owner.judge)
         self._address: Future[str] = Future()
         self._reason: Future[str] = Future()  # why the run is closed; an exception where it stays open
         self._ended: Future[None] = Future()
@@ -65,8 +68,13 @@ class ServedRun:
         """The training episodes that are left."""
         return self._owner.judge.state.remaining
 
+    @property
+    def progress(self) -> RunProgress:
+        """How far the run is."""
+        return self._watch.look()
+
     def wait(self) -> None:
-        """Wait until the run is finished by somebody else, such as the command `evopolicygym finish`."""
+        """Wait until the run is finished elsewhere, such as by the command `evopolicygym finish`."""
         self._ended.result()
 
     def finish(self) -> Run:
@@ -107,7 +115,7 @@ class ServedRun:
         try:
             return await asyncio.wrap_future(self._reason)
         except _ServerStopped:
-            while self._owner.judge.state.running:
+            while self._owner.judge.state.running and not self._owner.judge.shortage.resource:
                 await asyncio.sleep(POLL_S)
             raise
 
@@ -116,6 +124,7 @@ def serve(
     task: str | os.PathLike[str],
     folder: str | os.PathLike[str],
     *,
+    name: str | None = None,
     budget: int | None = None,
     seeds: SeedsName | None = None,
     seal_key: str | os.PathLike[str] | None = None,
@@ -140,6 +149,7 @@ def serve(
     Args:
         task: What ``load_task`` takes.
         folder: The run's folder. A run that is in it already continues.
+        name: The entrant's name in tables, figures and pages (default: "by hand").
         budget, seeds, seal_key, validation_cases, heldout_cases, max_candidates: As in ``run``.
         text, variant, own_models, feedback, video, stock, isolation, jobs: As in ``run``.
         notice: Called with each warning (default: ``warnings.warn``).

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evopolicygym.api.results import Run, Runs, RunsLike, gather, refuse_copies
 from evopolicygym.errors import UserError
+from evopolicygym.reference import CURRENT_SCALE
 
 if TYPE_CHECKING:
     import pandas
@@ -17,11 +18,14 @@ if TYPE_CHECKING:
     from evopolicygym.analysis.analyze import EntrantSummary
     from evopolicygym.analysis.compare import ComparedEntrant, PairComparison
     from evopolicygym.analysis.diagnostics import Diagnosis
+    from evopolicygym.analysis.entrants import Entrant
     from evopolicygym.analysis.knowledge_gap import KnowledgeGap
     from evopolicygym.analysis.leaderboard.build import Leaderboard
     from evopolicygym.analysis.loading import Skipped
+    from evopolicygym.analysis.provenance import Provenance
     from evopolicygym.analysis.reproduce import Reproduction
     from evopolicygym.reference.anchors import AnchorFile
+    from evopolicygym.reference.curves import CurveRecord
     from evopolicygym.run_record import RunRecord
 
 
@@ -29,12 +33,16 @@ if TYPE_CHECKING:
 class Comparison:
     """Entrants against each other. ``pairs`` hold the paired differences; ``sides`` say who was compared, and which of
     their runs have no score; ``knowledge_gaps`` are those of entrants with runs on plain and on disguised tasks;
-    ``skipped`` are folders that could not be read."""
+    ``entrants`` are those behind the names; ``skipped`` are folders that could not be read. ``scale_version``: of
+    normalised scores."""
 
     pairs: tuple[PairComparison, ...]
     sides: tuple[ComparedEntrant, ...]
     knowledge_gaps: tuple[KnowledgeGap, ...]
+    entrants: tuple[Entrant, ...]
+    provenance: Provenance
     skipped: tuple[Skipped, ...]
+    scale_version: int
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything as plain values, as `compare --json` prints it."""
@@ -42,23 +50,29 @@ class Comparison:
         skipped = [asdict(skip) for skip in self.skipped]
         gaps = [asdict(gap) for gap in self.knowledge_gaps]
         pairs = [asdict(pair) for pair in self.pairs]
-        return {"pairs": pairs, "sides": sides, "knowledge_gaps": gaps, "skipped": skipped}
+        about = {"entrants": [asdict(entrant) for entrant in self.entrants], "provenance": asdict(self.provenance)}
+        shared = {"scale_version": self.scale_version, "skipped": skipped}
+        return {"pairs": pairs, "sides": sides, "knowledge_gaps": gaps, **about, **shared}
 
 
 @dataclass(frozen=True)
 class Analysis:
     """How finished runs went (docs/diagnostics.md). ``runs`` are their diagnoses one by one, ``groups`` the same put
-    together by conditions, entrant and kind of task; ``skipped`` are folders that could not be analysed."""
+    together by conditions, entrant and kind of task; ``origins`` say where each run comes from, and ``provenance`` all
+    of them; ``entrants`` are those behind the names; ``skipped`` are folders that could not be analysed."""
 
     runs: tuple[Diagnosis, ...]
+    origins: tuple[Provenance, ...]
     groups: tuple[EntrantSummary, ...]
+    entrants: tuple[Entrant, ...]
+    provenance: Provenance
     skipped: tuple[Skipped, ...]
 
     def rows(self) -> list[dict[str, Any]]:
         """Return one flat row of plain values per run, as `analyze --csv` prints it."""
         from evopolicygym.analysis.analyze import flat_row
 
-        return [flat_row(run) for run in self.runs]
+        return [flat_row(run) | origin.row() for run, origin in zip(self.runs, self.origins, strict=True)]
 
     def to_pandas(self) -> pandas.DataFrame:
         """Return ``rows`` as a data frame."""
@@ -71,11 +85,22 @@ class Analysis:
         return {
             "runs": [run.as_dict() for run in self.runs],
             "groups": [group.as_dict() for group in self.groups],
+            "entrants": [asdict(entrant) for entrant in self.entrants],
+            "provenance": asdict(self.provenance),
             "skipped": [asdict(skip) for skip in self.skipped],
+            "scale_version": CURRENT_SCALE,
         }
 
 
-def leaderboard(runs: RunsLike, *, paper: bool = False, anchors: Sequence[str | os.PathLike[str]] = ()) -> Leaderboard:
+def leaderboard(
+    runs: RunsLike,
+    *,
+    paper: bool = False,
+    anchors: Sequence[str | os.PathLike[str]] = (),
+    scale: int = CURRENT_SCALE,
+    labels: Mapping[str, str] | None = None,
+    curves: Sequence[str | os.PathLike[str]] = (),
+) -> Leaderboard:
     """Return tables of who is how good on each task, family and collection, with intervals.
 
     Only runs with the same comparable_id share a table; others get a board of their own that says what differs.
@@ -84,13 +109,18 @@ def leaderboard(runs: RunsLike, *, paper: bool = False, anchors: Sequence[str | 
         runs: A path, ``Runs``, or several ``Run``.
         paper: Add the published rows of the paper.
         anchors: Files with anchors, beside those that `task anchors` keeps and those that ship.
+        scale: Version of the scale of normalised scores; 1 repeats older tables.
+        labels: New names of entrants, by the names that the tables show without them.
+        curves: Files or folders of learning curves that ``baseline_curve`` wrote, beside those that ship, for exchange
+            rates.
 
     Returns:
-        A ``Leaderboard``: its ``boards`` hold ``tasks``, ``aggregates`` and ``costs``; ``dataclasses.asdict`` makes
-        plain values of it, as `leaderboard --json` prints them.
+        A ``Leaderboard``: its ``boards`` hold ``tasks``, ``aggregates``, ``costs`` and ``exchange_rates``;
+        ``dataclasses.asdict`` makes plain values of it, as `leaderboard --json` prints them.
 
     Raises:
-        UserError: There is no run below the path, or a file of anchors cannot be read or fits none of the runs.
+        UserError: There is no run below the path, no such scale, a file of anchors cannot be read or fits none of the
+            runs, or a label is for a name that no entrant has.
 
     >>> import evopolicygym
     >>> made = evopolicygym.leaderboard("examples/runs")
@@ -102,7 +132,22 @@ def leaderboard(runs: RunsLike, *, paper: bool = False, anchors: Sequence[str | 
     from evopolicygym.analysis.leaderboard import build
 
     records = [run.record for run in gather(runs)]
-    return build.leaderboard(records, anchor_files(anchors, records), paper)
+    files = anchor_files(anchors, records)
+    return build.leaderboard(records, files, paper, scale=scale, labels=labels or {}, curves=curve_records(curves))
+
+
+def curve_records(paths: Sequence[str | os.PathLike[str]]) -> list[CurveRecord]:
+    """Return the learning curves of the named files and folders, and those that ship.
+
+    Raises:
+        UserError: A file is not a learning curve, or there is none below a path.
+    """
+    from evopolicygym.reference.curves import SUFFIX, load_curves, stored_curves
+
+    named = [(path, load_curves([Path(path)])) for path in paths]
+    if empty := [path for path, curves in named if not curves]:
+        raise UserError(f"there is no learning curve (*{SUFFIX}) at {os.fspath(empty[0])}", "Name another path.")
+    return [*(curve for _, curves in named for curve in curves), *stored_curves()]
 
 
 def anchor_files(paths: Sequence[str | os.PathLike[str]], records: Sequence[RunRecord]) -> list[AnchorFile]:
@@ -111,7 +156,7 @@ def anchor_files(paths: Sequence[str | os.PathLike[str]], records: Sequence[RunR
     Raises:
         UserError: A file cannot be read, is not one of anchors, or is named and fits none of the runs.
     """
-    from evopolicygym.analysis.leaderboard.task_results import NoAnchors, fitting_anchors
+    from evopolicygym.analysis.anchors import NoAnchors, fitting_anchors
     from evopolicygym.reference.anchors import load, own_anchors, stored_anchors
 
     named = {Path(path): load(Path(path)) for path in paths}
@@ -133,7 +178,9 @@ def _listed(names: Iterable[str]) -> str:
     return ", ".join(listed[:4]) + (f" and {len(listed) - 4} more" if len(listed) > 4 else "")
 
 
-def compare(*runs: RunsLike, effect: float = 0.05) -> Comparison:
+def compare(
+    *runs: RunsLike, effect: float = 0.05, scale: int = CURRENT_SCALE, labels: Mapping[str, str] | None = None
+) -> Comparison:
     """Compare entrants on the cases that they share: paired differences with intervals, per task and over tasks.
 
     Args:
@@ -142,6 +189,8 @@ def compare(*runs: RunsLike, effect: float = 0.05) -> Comparison:
             its knowledge gap is computed.
         effect: The smallest difference of interest, as a share of the score scale: what numbers of runs are planned
             for.
+        scale: Version of the scale of normalised scores; 1 repeats older comparisons.
+        labels: As in ``leaderboard``.
 
     Raises:
         UserError: There are fewer than two sides and no knowledge gap, there is no run below a path, or a run or a copy
@@ -154,31 +203,37 @@ def compare(*runs: RunsLike, effect: float = 0.05) -> Comparison:
     """
     from evopolicygym.analysis import compare as analysis
     from evopolicygym.analysis.compare import compared_entrants
+    from evopolicygym.analysis.entrants import name_entrants, run_author, with_names
     from evopolicygym.analysis.knowledge_gap import knowledge_gaps
-    from evopolicygym.analysis.leaderboard.task_results import with_own_scales
+    from evopolicygym.analysis.provenance import provenance
+    from evopolicygym.analysis.scales import with_scales
 
     gathered = [gather(side) for side in runs]
     refuse_copies(run for side in gathered for run in side)
     skipped = tuple(skip for side in gathered for skip in side.skipped)
     records = _by_label(gathered)
     files = anchor_files((), ())
-    records = {label: with_own_scales(side, files) for label, side in records.items()}
-    entrants, gaps = compared_entrants(records), knowledge_gaps(run for side in records.values() for run in side)
+    names = name_entrants((run_author(run) for side in records.values() for run in side), labels or {})
+    records = {label: with_names(with_scales(side, files, scale), names) for label, side in records.items()}
+    everything = [run for side in records.values() for run in side]
+    entrants, gaps = compared_entrants(records), knowledge_gaps(everything)
     if len(entrants) < 2 and not gaps:
         left_out = "".join(f"\n{skip.path} is left out: {skip.why}" for skip in skipped)
         raise UserError(
             f"there is one side only{left_out}",
             "Name two folders, or one that holds runs of two entrants, or of one on plain and disguised tasks.",
         )
-    return Comparison(tuple(analysis.compare(entrants, effect)), tuple(entrants), gaps, skipped)
+    pairs = tuple(analysis.compare(entrants, effect))
+    return Comparison(pairs, tuple(entrants), gaps, names.entrants, provenance(everything), skipped, scale)
 
 
-def analyze(runs: RunsLike | Iterable[str | os.PathLike[str]]) -> Analysis:
+def analyze(runs: RunsLike | Iterable[str | os.PathLike[str]], *, labels: Mapping[str, str] | None = None) -> Analysis:
     """Return how finished runs went: edits and hits, curves, budget, structure.
 
     Args:
         runs: A path, several paths, ``Runs``, or several ``Run``. Their folders are read again: the diagnostics need
             the code and the transcripts, not the record alone.
+        labels: As in ``leaderboard``.
 
     Raises:
         UserError: There is no run below a path.
@@ -190,8 +245,9 @@ def analyze(runs: RunsLike | Iterable[str | os.PathLike[str]]) -> Analysis:
     """
     from evopolicygym.analysis.analyze import analyze_runs, summarize_entrants
 
-    result = analyze_runs(folders_of(runs), anchor_files((), ()))
-    return Analysis(result.runs, tuple(summarize_entrants(result.runs)), result.skipped)
+    result = analyze_runs(folders_of(runs), anchor_files((), ()), labels or {})
+    groups = tuple(summarize_entrants(result.runs))
+    return Analysis(result.runs, result.origins, groups, result.entrants, result.provenance, result.skipped)
 
 
 def reproduce(numbers: str | os.PathLike[str] | None = None) -> Reproduction:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from evopolicygym.analysis.formatting import pluralize
 from evopolicygym.api.evaluate import EngineChoice, checked_jobs, member, tell_refused_nodes
 from evopolicygym.api.results import Runs, read_runs
 from evopolicygym.api.run import complete
@@ -22,8 +23,10 @@ if TYPE_CHECKING:
     from evopolicygym.runs.settings import EngineName
     from evopolicygym.suites.file import PlannedRun, Suite
     from evopolicygym.suites.folder import SuiteFolder
+    from evopolicygym.suites.preflight import PreflightReport
     from evopolicygym.suites.scheduler import Scheduler
     from evopolicygym.suites.status import SuiteRow
+    from evopolicygym.suites.totals import SuiteTotals
 
 PathLike = str | os.PathLike[str]
 Show = Callable[[Sequence["SuiteRow"]], object]
@@ -43,6 +46,13 @@ class SuiteProgress:
         return all(row.is_over for row in self.rows)
 
     @property
+    def totals(self) -> SuiteTotals:
+        """Runs by status, episodes, tokens, dollars, elapsed and estimated remaining time."""
+        from evopolicygym.suites.totals import suite_totals
+
+        return suite_totals(self.rows)
+
+    @property
     def runs(self) -> Runs:
         """The runs that have begun, as ``load_runs`` returns them."""
         return read_runs(self.folder / "runs")
@@ -54,10 +64,10 @@ class SuiteProgress:
         return pandas.DataFrame([asdict(row) for row in self.rows])
 
     def as_dict(self) -> dict[str, Any]:
-        """Return everything as plain values, as suite.json and `suite status --json` have it."""
+        """Return everything as plain values, as `suite status --json` prints it: suite.json, and the totals."""
         from evopolicygym.suites.status import status_json
 
-        return status_json(self.name, self.rows)
+        return status_json(self.name, self.rows) | {"totals": self.totals.as_dict()}
 
 
 @dataclass(frozen=True)
@@ -67,6 +77,14 @@ class PreparedSuite:
     suite: Suite
     folder: SuiteFolder
     planned: list[PlannedRun]
+
+    def preflight(self, engine: EngineName, live: bool = False) -> PreflightReport:
+        """Check whether its runs can be played here. ``live``: ask the model of each agent for one word."""
+        from evopolicygym.api.agents import play_live_turn
+        from evopolicygym.suites.preflight import check_suite
+
+        rows = self.progress().rows
+        return check_suite(self.folder, self.planned, rows, engine, play_live_turn if live else None)
 
     def progress(self) -> SuiteProgress:
         """Return how far each run is, by what its folder says."""
@@ -86,6 +104,7 @@ def run_suite(
     engine: EngineChoice = "local",
     ray_address: str | None = None,
     parallel_runs: int = 4,
+    skip_unready: bool = False,
     progress: Callable[[SuiteProgress], object] | None = None,
     notice: Callable[[str], object] | None = None,
 ) -> SuiteProgress:
@@ -98,6 +117,7 @@ def run_suite(
         jobs: Episodes at a time, over all runs (default: the cores of this machine).
         engine, ray_address: Where episodes are played, as in ``run``.
         parallel_runs: Agents that work at the same time.
+        skip_unready: Leave out the runs whose agent or task cannot be played here; their rows are ``unready``.
         progress: Called with a ``SuiteProgress`` whenever it has changed.
         notice: Called with each warning (default: ``warnings.warn``).
 
@@ -105,7 +125,8 @@ def run_suite(
         A ``SuiteProgress``. ``complete`` is False if a run has no score; its row has the ``reason``.
 
     Raises:
-        UserError: The file is wrong, or the folder holds runs of this suite with other settings.
+        UserError: The file is wrong, the folder holds runs of this suite with other settings, or something cannot be
+            played here: nothing was started.
         KeyboardInterrupt, or any other end of the program: runs are stopped, and nothing is lost.
 
     >>> import evopolicygym, pathlib, tempfile
@@ -129,6 +150,7 @@ def run_suite(
     chosen = member(EngineName, engine, "engine")
     check_engine(chosen, checked_jobs(jobs), ray_address)
     prepared = prepare_suite(Path(file), None if folder is None else Path(folder), overrides)
+    left_out = check_ready(prepared.preflight(chosen), skip_unready)
 
     @contextmanager
     def reporting(_: Scheduler) -> Iterator[Show]:
@@ -141,15 +163,67 @@ def run_suite(
 
         yield show
 
-    scheduler = play_suite(prepared, checked_jobs(jobs), parallel_runs, chosen, ray_address, reporting, tell)
+    count = checked_jobs(jobs)
+    scheduler = play_suite(prepared, count, parallel_runs, chosen, ray_address, reporting, tell, left_out)
     result = SuiteProgress(prepared.suite.name, prepared.folder.root, tuple(scheduler.status.rows()))
     if scheduler.is_capped and not result.complete:
-        tell("no new run was started: the suite's cap on spending is reached")
+        tell("the suite's cap is reached: no new run was started")
     return result
 
 
+def preflight(
+    file: PathLike,
+    *,
+    folder: PathLike | None = None,
+    overrides: Sequence[str] = (),
+    engine: EngineChoice = "local",
+    live: bool = False,
+) -> PreflightReport:
+    """Check whether the runs of a suite can be played here: every agent (client, version, key or login, price), every
+    task (its simulator starts), isolation and disk space. Nothing is started. ``run_suite`` does the same first.
+
+    Args:
+        file, folder, overrides, engine: As in ``run_suite``.
+        live: Ask the model of each agent for one word.
+
+    Returns:
+        A ``PreflightReport``: ``ready``, ``checks`` (each with ``kind``, ``name``, ``ok``, ``detail``, ``remedy``), and
+        ``unready``, the names of the runs that cannot be played with the reasons.
+
+    Raises:
+        UserError: The file is wrong, or the folder holds runs of this suite with other settings.
+
+    >>> import evopolicygym, pathlib, tempfile
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> _ = (folder / "small.toml").write_text('tasks = ["core16/acrobot"]\\nagents = {tuner = {}, invented = {}}')
+    >>> report = evopolicygym.preflight(folder / "small.toml", folder=folder / "out")
+    >>> report.ready, [check.name for check in report.checks if not check.ok], list(report.unready)
+    (False, ['invented'], ['core16-acrobot__invented__s0'])
+    """
+    from evopolicygym.runs.settings import EngineName
+
+    chosen = member(EngineName, engine, "engine")
+    return prepare_suite(Path(file), None if folder is None else Path(folder), overrides).preflight(chosen, live)
+
+
+def check_ready(report: PreflightReport, skip_unready: bool) -> dict[str, str]:
+    """Return the runs to leave out, with the reasons. Raise UserError if nothing may start."""
+    failed = [check for check in report.checks if not check.ok]
+    if not failed or (skip_unready and report.can_start):
+        return report.unready
+    lines = "\n".join(f"  {check.kind} {check.name}: {check.detail} {check.remedy}".rstrip() for check in failed)
+    skip = " To play the other runs now, add --skip-unready." if report.can_start else ""
+    raise UserError(
+        f"{pluralize(len(report.unready), 'run')} of this suite cannot be played here:\n{lines}"
+        if report.can_start
+        else f"this suite cannot be played here:\n{lines}",
+        f"Nothing was started. Mend this and repeat the command.{skip}",
+    )
+
+
 def suite_status(folder: PathLike) -> SuiteProgress:
-    """Return how far each run of a suite is, whether or not a process works on it.
+    """Return how far each run of a suite is, whether or not a process works on it. No module and no task file that the
+    suite names is loaded.
 
     Args:
         folder: The folder of a suite.
@@ -168,10 +242,10 @@ def suite_status(folder: PathLike) -> SuiteProgress:
     from evopolicygym.suites.folder import FILE, SuiteFolder
 
     suite_folder = SuiteFolder(Path(folder).absolute())
-    if not suite_folder.file.exists():
+    if suite_folder.file.is_symlink() or not suite_folder.file.exists():
         raise UserError(f"{folder} holds no suite", f"Name the folder of a suite: the one with {FILE}.")
     suite = Suite.read(suite_folder.file)
-    return PreparedSuite(suite, suite_folder, plan(suite)).progress()
+    return PreparedSuite(suite, suite_folder, plan(suite, is_trusted=False)).progress()
 
 
 def check_engine(engine: EngineName, jobs: int, ray_address: str | None) -> None:
@@ -209,9 +283,10 @@ def play_suite(
     ray_address: str | None,
     during: Callable[[Scheduler], AbstractContextManager[Show]],
     tell: Callable[[str], object],
+    left_out: Mapping[str, str],
 ) -> Scheduler:
-    """Play the runs that have no score. ``during`` is entered while they are played; what it yields is called with the
-    rows about twice a second."""
+    """Play the runs that have no score, but for those ``left_out``. ``during`` is entered while they are played; what
+    it yields is called with the rows about twice a second."""
     from evopolicygym.files import write_atomic
     from evopolicygym.runs.settings import EngineName
     from evopolicygym.suites.scheduler import Scheduler
@@ -223,7 +298,7 @@ def play_suite(
     is_remote = engine is EngineName.RAY
     with folder.locked(), _ray_cluster(planned, jobs, ray_address, tell) if is_remote else nullcontext() as cluster:
         write_atomic(folder.file, suite.toml().encode())
-        scheduler = Scheduler(folder, planned, suite.cap, jobs, parallel_runs, cluster, suite.calls)
+        scheduler = Scheduler(folder, planned, suite.cap, jobs, parallel_runs, cluster, suite.calls, left_out)
 
         async def play() -> None:
             written: list[SuiteRow] = []
@@ -231,8 +306,8 @@ def play_suite(
 
                 def tick() -> None:
                     rows = scheduler.status.rows()
-                    if rows != written:
-                        write_status(folder, suite.name, rows)
+                    if rows != written and not scheduler.shortage.resource:
+                        scheduler.shortage.tolerate(lambda: write_status(folder, suite.name, rows))
                         written[:] = rows
                     show(rows)
 

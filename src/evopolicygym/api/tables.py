@@ -6,18 +6,23 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import repeat
 from typing import Any, Final
 
-from evopolicygym.analysis.gain import GAIN_COLUMNS, gain_columns, learning_curve, run_gain, scale_of
-from evopolicygym.analysis.leaderboard.build import mean_cost
-from evopolicygym.analysis.leaderboard.task_results import with_own_scales
-from evopolicygym.analysis.scores import entrant
+import numpy as np
+
+from evopolicygym.analysis.entrants import entrant
+from evopolicygym.analysis.gain import GAIN_COLUMNS, gain_columns, learning_curve, run_gain
+from evopolicygym.analysis.leaderboard.costs import mean_cost
+from evopolicygym.analysis.scales import counted_returns, scale_of, with_scales
+from evopolicygym.analysis.scores import run_score, task_score
 from evopolicygym.api.results import Run
+from evopolicygym.reference import CURRENT_SCALE
 from evopolicygym.reference.anchors import AnchorFile
-from evopolicygym.run_record import CheckpointRecord, Result
+from evopolicygym.reference.scales import Scale
+from evopolicygym.run_record import CheckpointRecord, Result, RunRecord
 
 CONDITIONS: Final = ("text", "variant", "own_models", "feedback")
 RUN: Final = (
     *("folder", "run", "task", "family", "demand", "entrant", *CONDITIONS, "agent", "model", "seed"),
-    *("status", "outcome", "closed_because", "stopped_early", "score", "normalised", "missing"),
+    *("status", "outcome", "closed_because", "stopped_early", "score", "normalised", "scale", "missing"),
     *("selected_submission", "validation_mean", *GAIN_COLUMNS, "submissions", "budget", "charged"),
     *("isolation_policy", "isolation_agent", "agent_network", "publishable"),
     *("splits_id", "comparable_id", "bit_id", "validation_cases", "heldout_cases", "max_candidates"),
@@ -36,7 +41,7 @@ EPISODE: Final = (*OF_RUN, "split", "submission", "checkpoint", "selected", "cas
 
 def run_row(run: Run, files: Sequence[AnchorFile]) -> dict[str, Any]:
     """Return the row of a run. ``files`` are anchors that a task without a stored scale gets one from."""
-    ((record,), score) = with_own_scales([run.record], files), run.score
+    ((record,), score) = with_scales([run.record], files, CURRENT_SCALE), run.score
     agent, outcome, used = record.agent, record.outcome, mean_cost([record])
     scale = scale_of(record)
     return (
@@ -53,7 +58,8 @@ def run_row(run: Run, files: Sequence[AnchorFile]) -> dict[str, Any]:
             "closed_because": record.times.closed_because,
             "stopped_early": outcome.stopped_early if outcome else None,
             "score": score,
-            "normalised": None if score is None or scale is None else (score - scale.low) / scale.unit,
+            "normalised": None if score is None or scale is None else _normalised(record, scale),
+            "scale": scale.version if scale else None,
             "missing": run.missing,
             "selected_submission": outcome.submission if outcome else None,
             "validation_mean": outcome.validation_mean if outcome else None,
@@ -82,6 +88,13 @@ def run_row(run: Run, files: Sequence[AnchorFile]) -> dict[str, Any]:
             "evopolicygym": record.evopolicygym,
         }
     )
+
+
+def _normalised(record: RunRecord, scale: Scale) -> float:
+    """Return the score of a run in units of the scale, without bounds; on scale 2 failed episodes count as 0."""
+    counted = run_score(record)
+    returns, failed = np.array([counted.returns]), np.array([counted.failed])
+    return scale.normalise(task_score(counted_returns(returns, failed, scale)))
 
 
 def submission_rows(run: Run) -> Iterator[dict[str, Any]]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from evopolicygym.errors import UserError
 
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from evopolicygym.execution.conformance import RuleCheck
     from evopolicygym.reference.anchors import TaskAnchors
     from evopolicygym.tasks.task import Task
+
+LEAST_CASES: Final = 8  # held-out cases of a run whose anchors are measured without being asked for
 
 
 def list_tasks() -> list[str]:
@@ -193,6 +195,50 @@ def measure_anchors(
         anchors = measure(engine, played, splits, settings.heldout_cases, expert=folder)
     path = own_anchors_path(played.id, anchors.fingerprint) if output is None else Path(output)
     _keep(path, played.id, splits.id, anchors, output is not None)
+    return MeasuredAnchors(played.id, splits.id, anchors, path)
+
+
+def measure_missing_anchors(
+    folder: Path, started: Callable[[str], object], progress: Callable[[int, int], object]
+) -> MeasuredAnchors | None:
+    """Measure trivial policies on the held-out cases of a finished run if none are kept that fit it: so it lands on a
+    board with their rows. They are kept for all runs of the task on the same cases, so this happens once.
+
+    Args:
+        folder: The run's folder.
+        started: Called with the id of the task before episodes are played.
+        progress: Called with the number of finished episodes and their total.
+
+    Returns:
+        What was measured; None if nothing was missing, or the run is a trial of fewer than ``LEAST_CASES`` cases.
+    """
+    from evopolicygym.analysis.anchors import NoAnchors, fitting_anchors
+    from evopolicygym.execution.anchors import QUICK_REPEATS, QUICK_TRAIN_CASES, measure
+    from evopolicygym.execution.engine import LocalEngine
+    from evopolicygym.reference.anchors import own_anchors, own_anchors_path, stored_anchors
+    from evopolicygym.run_record import load
+    from evopolicygym.runs.locks import CaseSet, hidden_cases_lock
+    from evopolicygym.runs.run_status import recorded_settings
+    from evopolicygym.tasks.conditions import TextLevel, Variant
+    from evopolicygym.tasks.novel.generate import is_novel
+
+    run, settings = load(folder), recorded_settings(folder)
+    is_trial = run.outcome is None or run.options.heldout_cases < LEAST_CASES
+    if is_trial or is_novel(run.task.id) or settings.isolation == "none":
+        return None
+    if not isinstance(fitting_anchors([*own_anchors(), stored_anchors()], run), NoAnchors):
+        return None
+    if settings.variant is Variant.DISGUISED:  # it has the anchors of the plain task
+        settings = settings.model_copy(update={"variant": Variant.PLAIN, "text": TextLevel.BRIEF})
+    played, splits = settings.played_task(make_key=False), settings.splits(make_key=False)
+    started(played.id)
+    lock = hidden_cases_lock(CaseSet(played.id, splits.id), "anchors of a run", "Ctrl-C leaves them out.")
+    with lock, LocalEngine(played, settings.jobs) as engine:
+        anchors = measure(
+            engine, played, splits, settings.heldout_cases, QUICK_TRAIN_CASES, QUICK_REPEATS, progress=progress
+        )
+    path = own_anchors_path(played.id, anchors.fingerprint)
+    _keep(path, played.id, splits.id, anchors, is_named=False)
     return MeasuredAnchors(played.id, splits.id, anchors, path)
 
 

@@ -60,7 +60,7 @@ def transcript(run: PathLike) -> RunTranscript:
     far as possible from what the client printed.
 
     Args:
-        run: The folder of a run, which may come from somebody else.
+        run: The folder of a run, which may come from another person.
 
     Raises:
         UserError: The folder holds no run, or no transcript.

@@ -62,7 +62,7 @@ def check(
     json: Json = False,
 ) -> None:
     """Check an agent's program, version, Node and key, and say what is missing. Exit code 1 if it cannot run."""
-    readiness = check_agent(name)
+    readiness = check_agent(name, model_url=model_url)
     turn = try_agent(name, model=model, model_url=model_url) if live and readiness.ready else None
     headers = dict(pair(text, "--model-header NAME=VARIABLE") for text in model_header or [])
     asks_server = model_url is not None and not live

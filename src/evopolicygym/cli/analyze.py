@@ -14,7 +14,7 @@ import typer
 
 from evopolicygym.analysis.analyze import ALL, EntrantSummary, summarize_entrants
 from evopolicygym.analysis.diagnostics import CodeSize, Diagnosis
-from evopolicygym.analysis.edits.kinds import EDITS, PAPER_EDITS, SizeClass
+from evopolicygym.analysis.edits.kinds import CANONICAL_RATES, EDITS, PAPER_EDITS, SizeClass
 from evopolicygym.analysis.formatting import (
     UNKNOWN,
     describe_unchanged,
@@ -26,10 +26,14 @@ from evopolicygym.analysis.formatting import (
     format_with_interval,
 )
 from evopolicygym.analysis.gain import EPISODES
+from evopolicygym.analysis.leaderboard.detail_tables import variance_table
+from evopolicygym.analysis.leaderboard.text_tables import over_runs_warning
 from evopolicygym.analysis.spending import files_opened
 from evopolicygym.analysis.stats.hit_rates import HitRate
-from evopolicygym.cli.options import RunFolders
+from evopolicygym.cli.options import Label, Labels, RunFolders, read_labels
 from evopolicygym.cli.output import print_json, print_skipped, print_table, print_text
+from evopolicygym.cli.text.edits import show_canonical_edits, show_feedback, show_mechanisms
+from evopolicygym.cli.text.leaderboard import show_origin
 from evopolicygym.errors import UserError
 from evopolicygym.run_record import DEFAULT_CONDITIONS
 
@@ -92,21 +96,24 @@ SHAPE_HEADER = ("conditions", "agent", "tasks", *(field.name for field in fields
 
 def analyze(
     runs: RunFolders,
+    label: Label = None,
+    labels: Labels = None,
     json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print one row per run as CSV.")] = False,
 ) -> None:
-    """Diagnose how runs went: edits and hits, curves, budget, code structure. Exit code 1 if a folder was skipped."""
+    """Diagnose how runs went: edits and hits, feedback, curves, budget, code. Exit code 1 if a folder was skipped."""
     if json and as_csv:
         raise UserError("--json and --csv cannot be combined", "Choose one.")
     from evopolicygym.api.statistics import analyze as analyze_runs
 
-    analysis = analyze_runs(runs)
+    analysis = analyze_runs(runs, labels=read_labels(label, labels))
     if json:
         print_json(analysis.as_dict())
     elif as_csv:
         _print_csv(analysis.rows())
     elif analysis.runs:
         _show_runs(analysis.runs)
+        show_origin(analysis.entrants, analysis.provenance)
     print_skipped(analysis.skipped)
     raise typer.Exit(1 if analysis.skipped else 0)
 
@@ -127,20 +134,36 @@ def _show_runs(runs: Sequence[Diagnosis]) -> None:
     print_text(_unchanged(runs))
     print_text()
     if curves := _curves(summaries, marks):
-        _table(CURVE_TITLE, (*CURVE_HEADER, *(f"at {mark}" for mark in marks)), curves, ("runs",))
+        several = [means.runs for group in summaries for means in group.learning.values()]
+        header = (*CURVE_HEADER, *(f"at {mark}" for mark in marks))
+        _table(f"{CURVE_TITLE}{over_runs_warning(several)}", header, curves, ("runs",))
     _table("progress of the best validation mean", PROGRESS_HEADER, [_progress(run) for run in runs])
     _table("tokens, and feedback files opened between submissions", TOKEN_HEADER, [_tokens(run) for run in runs])
     _table("edits: hits / number, by kind", EDIT_HEADER, [_edits(run) for run in runs], EDIT_OPTIONAL)
+    show_canonical_edits(runs, _name)
     _table(
         "hit rates by conditions and agent, with 95 % intervals clustered by run",
         RATE_HEADER,
         _rates(summaries),
         RATE_OPTIONAL,
     )
+    _table("the same by the canonical form", RATE_HEADER, _canonical_rates(summaries), RATE_OPTIONAL)
     _table("hits / number by edit size", SIZE_HEADER, [_sizes(group) for group in summaries])
     _table("structure of the selected bundles, means", SHAPE_HEADER, [_shape(group) for group in summaries])
+    show_mechanisms(runs, _name)
+    show_feedback(runs, _name)
+    variance = variance_table([row for group in summaries if group.tasks == ALL or not _has_all(group, summaries)
+                               for row in group.variance])  # fmt: skip
+    if variance.rows:
+        _table(variance.title, variance.columns, variance.rows, variance.optional)
     if missing := dict.fromkeys(text for run in runs for text in run.summary.not_recorded):
         print_text(f"not recorded in imported runs: {', '.join(missing)}")
+
+
+def _has_all(group: EntrantSummary, summaries: Sequence[EntrantSummary]) -> bool:
+    """Whether the runs of a group are also counted in one over all tasks."""
+    same = (group.conditions, group.entrant, ALL)
+    return any((other.conditions, other.entrant, other.tasks) == same for other in summaries)
 
 
 def _run(run: Diagnosis) -> Sequence[str]:
@@ -236,6 +259,14 @@ def _rates(summaries: Sequence[EntrantSummary]) -> list[Sequence[str]]:
         (*_group(group), str(group.runs), kind, *_rate(group.edits[kind]))
         for group in summaries
         for kind in PAPER_EDITS
+    ]
+
+
+def _canonical_rates(summaries: Sequence[EntrantSummary]) -> list[Sequence[str]]:
+    return [
+        (*_group(group), str(group.runs), kind, *_rate(group.canonical_edits[kind]))
+        for group in summaries
+        for kind in CANONICAL_RATES
     ]
 
 

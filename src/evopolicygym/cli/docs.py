@@ -19,16 +19,18 @@ def docs(
     ] = None,
 ) -> None:
     """Print a page of the documentation, or list the pages."""
-    pages = {path.stem: path for path in sorted(_folder().glob("*.md"))}
+    folder = _folder()
+    pages = {path.relative_to(folder).with_suffix("").as_posix(): path for path in sorted(folder.rglob("*.md"))}
     if page is None:
         width = max(map(len, pages))
         for name, path in pages.items():
             stdout.print(f"{name:{width}}  {_title(path)}")
         return
     name = page.removeprefix("docs/").removesuffix(".md")
-    if name not in pages:
+    paths = [path for page, path in pages.items() if name in (page, path.stem)]
+    if not paths:
         raise UserError(f"there is no page {page!r}", f"The pages are: {', '.join(pages)}.")
-    sys.stdout.write(pages[name].read_text(encoding="utf-8"))
+    sys.stdout.write(paths[0].read_text(encoding="utf-8"))
 
 
 def _folder() -> Path:

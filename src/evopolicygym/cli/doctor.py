@@ -7,7 +7,7 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Annotated, Final
 
@@ -61,8 +61,9 @@ def doctor(json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = F
         "simulators": list(_simulators()),
         "rendering": list(_rendering()),
     }
-    level = next((name for name in (Level.A, Level.B) if Probe(f"level {name}", True) in sections["isolation"]), None)
-    healthy = level is not None and all(probe.ok for name in HEALTH for probe in sections[name])
+    level = policy_level(sections["isolation"])
+    code = exit_code(level, sections)
+    healthy = code == 0
     speed = measure_jail(level) if level else {}
     if json:
         findings = {name: [asdict(probe) for probe in section] for name, section in sections.items()}
@@ -71,7 +72,20 @@ def doctor(json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = F
         print_json({"system": _system(), **summary, **findings})
     else:
         _print(sections, level, healthy, speed)
-    raise typer.Exit(0 if healthy else 1 if level else 3)
+    raise typer.Exit(code)
+
+
+def policy_level(isolation: Sequence[Probe]) -> Level | None:
+    """Return the best isolation level of policies that works; None if there is none."""
+    return next((level for level in (Level.A, Level.B) if Probe(f"level {level}", True) in isolation), None)
+
+
+def exit_code(level: Level | None, sections: Mapping[str, Sequence[Probe]]) -> int:
+    """Return 0 if results are publishable, which needs level A or B; 1 if a package or simulator is broken; 3 if there
+    is no isolation. Rendering and the isolation of agents do not count."""
+    if level is None:
+        return 3
+    return 0 if all(probe.ok for name in HEALTH for probe in sections[name]) else 1
 
 
 def draw(task_id: str) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Final
 
 import typer
 
+from evopolicygym import __version__
+from evopolicygym.analysis.provenance import machine_class, made_on
+from evopolicygym.api.enter import enter as enter_policy
+from evopolicygym.api.enter import new_folder
 from evopolicygym.api.evaluate import evaluate as evaluate_policy
 from evopolicygym.cli.options import Json, TaskName
 from evopolicygym.cli.output import (
@@ -15,6 +19,7 @@ from evopolicygym.cli.output import (
     episode_progress,
     name_task,
     print_fields,
+    print_hint,
     print_json,
     print_table,
     stderr,
@@ -22,14 +27,19 @@ from evopolicygym.cli.output import (
 )
 from evopolicygym.cli.play_options import (
     Engine,
+    Feedback,
+    HeldoutCases,
     LocalJobs,
+    OwnModelsRule,
     PolicyIsolation,
     RayAddress,
     SealKey,
     SeedsChoice,
     Text,
+    ValidationCases,
     VariantChoice,
 )
+from evopolicygym.cli.text.run import show_outcome
 from evopolicygym.errors import Fault, UserError
 from evopolicygym.execution.evaluation import (
     Evaluation,
@@ -43,11 +53,18 @@ from evopolicygym.run_record import DEFAULT_CONDITIONS, conditions_text
 from evopolicygym.runs.settings import CORES, EngineName, IsolationChoice, Seeds
 from evopolicygym.sandbox.policy.jail import MEANING, Level
 from evopolicygym.tasks.conditions import Variant
+from evopolicygym.tasks.ids import machine_facts
+from evopolicygym.tasks.registry import absolute_name
 from evopolicygym.tasks.sealing import load_key
 from evopolicygym.tasks.splits import Split, new_salt
 
+CHOSEN_CASES: Final = ("split", "cases", "record", "video", "salt", "engine", "ray_address")
+OF_RUNS: Final = ("run", "budget", "validation_cases", "heldout_cases", "own_models", "feedback")
+SHARED: Final = ("seeds", "seal_key", "text", "variant", "stock", "isolation", "jobs")
+
 
 def evaluate(
+    context: typer.Context,
     policy_dir: Annotated[Path, typer.Argument(help="Folder with policy.py.")],
     task: TaskName,
     split: Annotated[Split, typer.Option(help="List of cases to choose from.")] = Split.TRAIN,
@@ -62,18 +79,41 @@ def evaluate(
     ray_address: RayAddress = None,
     isolation: PolicyIsolation = IsolationChoice.AUTO,
     record: Annotated[Path | None, typer.Option(help="New folder for the trajectory of each episode.")] = None,
-    video: Annotated[bool, typer.Option(help="Record a video of each episode, too (needs --record).")] = False,
-    stock: Annotated[bool, typer.Option(help="Play stock environments instead of the bit-exact fast ones.")] = False,
+    video: Annotated[
+        bool, typer.Option("--video", help="Record a video of each episode, too (needs --record).")
+    ] = False,
+    stock: Annotated[
+        bool, typer.Option("--stock", help="Play stock environments instead of the bit-exact fast ones.")
+    ] = False,
     salt: Annotated[
         str | None, typer.Option(help="randomness_salt of an earlier run or evaluation, to repeat its random numbers.")
     ] = None,
     text: Text = None,
     variant: VariantChoice = None,
+    enter: Annotated[
+        str | None,
+        typer.Option(help="Name under which the policy becomes a row of leaderboards: validate and measure it."),
+    ] = None,
+    run: Annotated[
+        Path | None, typer.Option("--run", help="With --enter: folder of the run (default: a new one in runs/).")
+    ] = None,
+    budget: Annotated[
+        int | None, typer.Option(help="With --enter: budget of the runs it is compared with (default 128).")
+    ] = None,
+    validation_cases: ValidationCases = None,
+    heldout_cases: HeldoutCases = None,
+    own_models: OwnModelsRule = None,
+    feedback: Feedback = None,
     json: Json = False,
 ) -> None:
-    """Play a policy on chosen cases and print returns, lengths, errors and speed."""
+    """Play a policy on chosen cases and print returns, lengths, errors and speed. With --enter, validate it and measure
+    it on held-out cases like a run: a policy that was trained elsewhere becomes a row of leaderboards."""
+    _check_options(context, is_entered=enter is not None)
     if isolation is IsolationChoice.NONE:
         _warn(f"--isolation none is {MEANING[Level.NONE]}")
+    if enter is not None:
+        _enter(policy_dir, task, enter, context.params, json)
+        return
     try:
         with episode_progress() as progress:
             evaluation = evaluate_policy(
@@ -108,8 +148,31 @@ def evaluate(
         raise Fault(f"{count} have no score: {evaluation.faults[0].text}")
 
 
+def _check_options(context: typer.Context, is_entered: bool) -> None:
+    """Raise UserError for options that would not be used."""
+    unused = CHOSEN_CASES if is_entered else OF_RUNS
+    given = [name for name in unused if context.get_parameter_source(name).name == "COMMANDLINE"]  # type: ignore[union-attr]
+    if given:
+        flag = f"--{given[0].replace('_', '-')}"
+        cause = "cannot be given with --enter" if is_entered else "needs --enter NAME"
+        raise UserError(f"{flag} {cause}", "Leave it out." if is_entered else "Add it, or leave the option out.")
+
+
+def _enter(policy: Path, task: str, name: str, options: Mapping[str, Any], json: bool) -> None:
+    """Enter a policy under a name, and print its outcome."""
+    given = {option: options[option] for option in (*OF_RUNS, *SHARED) if option != "run"}
+    root = options["run"] or new_folder({"task": absolute_name(task), "name": name})
+    try:
+        with episode_progress() as progress:
+            enter_policy(policy, task, name, folder=root, progress=progress, notice=_warn, **given)
+    except PolicyNotLoaded as error:
+        _report_not_loaded(error, json)
+        raise typer.Exit(1) from None
+    show_outcome(root, json)
+
+
 def _warn(text: str) -> None:
-    stderr.print(f"warning: {text}")
+    print_hint(f"warning: {text}")
 
 
 def _salt(seal_key: Path | None) -> str | None:
@@ -120,7 +183,7 @@ def _salt(seal_key: Path | None) -> str | None:
     except UserError as error:
         drawn = new_salt()
         _warn(f"{error.message}: a policy that draws random numbers gets others each time it is evaluated")
-        stderr.print(f"To repeat this evaluation, add --salt {drawn}")
+        print_hint(f"To repeat this evaluation, add --salt {drawn}")
         return drawn
 
 
@@ -175,6 +238,7 @@ def _summary(report: Evaluation) -> Iterator[tuple[str, str]]:
     yield "speed", f"{report.steps} steps in {report.wall_s:.2f} s ({report.steps_per_s:,.0f} steps/s)"
     yield "environment", report.implementation
     yield "isolation", f"level {report.level}: {MEANING[report.level]}"
+    yield "made", f"on {made_on()} with evopolicygym {__version__}, {machine_class(machine_facts())}"
     yield "ids", f"comparable_id {report.ids.comparable_id}, bit_id {report.ids.bit_id}"
     if rows := published().get(report.task.id):
         best = best_agent(report.task.id)

@@ -8,9 +8,10 @@ import typer
 
 from evopolicygym.api import finish as api
 from evopolicygym.cli.options import Json, OwnTask, RunFolder
-from evopolicygym.cli.output import hidden_progress, print_json, stderr, stdout
+from evopolicygym.cli.output import print_json, stderr, stdout
 from evopolicygym.cli.play_options import LocalJobs, OptionalPolicyIsolation
-from evopolicygym.cli.run_text import check_outcome, show_outcome, show_scores
+from evopolicygym.cli.progress import hidden_progress
+from evopolicygym.cli.text.run import check_outcome, show_outcome, show_scores
 from evopolicygym.runs.replay import Replay
 from evopolicygym.runs.settings import CORES, EngineName, IsolationChoice
 from evopolicygym.runs.verify import Verification, VerifyCheck

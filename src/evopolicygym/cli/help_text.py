@@ -21,6 +21,7 @@ EXAMPLES: Final = {
     "analyze": "evopolicygym analyze examples/runs",
     "report": "evopolicygym report examples/runs -o report.html",
     "transcript": "evopolicygym transcript runs/first",
+    "tail": "evopolicygym tail runs/first",
     "import": "evopolicygym import downloads/runs --folder imported",
     "reproduce": "evopolicygym reproduce",
     "docs": "evopolicygym docs agents",
@@ -42,18 +43,36 @@ EXAMPLES: Final = {
     "seeds new": "evopolicygym seeds new --out my.key",
     "seeds disclose": "evopolicygym seeds disclose",
 }
-# Options of `run` and `serve` by panel. The others, which a first run may need, are in the first panel.
-_OPTIONS_OF_PANEL: Final = {
+# Options of commands with many, by panel. The others, which a first use may need, are in the first panel.
+_PANELS_OF_RUNS: Final = {
     "Model and client": "--model-url --model-ca --model-header --model-patience --gateway --option --json-lines "
     "--prices --replay-model --replay-speed",
     "Limits of the agent": "--max-turns --max-hours --max-tokens --max-cost --max-requests --max-retries --max-silence",
     "What the agent is told": "--text --variant --own-models --feedback --video",
     "Isolation and access": "--isolation --agent-isolation --agent-network --agent-env --agent-host --show",
-    "Hidden scoring": "--seal-key --validation-cases --heldout-cases --max-candidates --validate",
+    "Hidden scoring": "--seal-key --validation-cases --heldout-cases --max-candidates --validate --anchors",
     "Where episodes are played": "--jobs --engine --ray-address --stock",
 }
-PANELS: Final = {option: panel for panel, options in _OPTIONS_OF_PANEL.items() for option in options.split()}
-GROUPED: Final = ("run", "serve")
+_PANELS_OF_COMMAND: Final = {
+    "run": _PANELS_OF_RUNS,
+    "serve": _PANELS_OF_RUNS,
+    "evaluate": {
+        "Enter it as a row of leaderboards": "--enter --run --budget --validation-cases --heldout-cases --own-models "
+        "--feedback",
+        "Which task": "--text --variant --seal-key --salt",
+        "Recording": "--record --video",
+        "Where episodes are played": "--jobs --engine --ray-address --isolation --stock",
+    },
+    "suite run": {
+        "Checks before it starts": "--dry-run --live --skip-unready",
+        "Limits of all runs together": "--max-tokens --max-cost --max-requests",
+        "Where episodes are played": "--jobs --parallel-runs --engine --ray-address",
+    },
+}
+PANELS: Final = {
+    command: {option: panel for panel, options in panels.items() for option in options.split()}
+    for command, panels in _PANELS_OF_COMMAND.items()
+}
 # What `--help` calls the value of an option. An option with a fixed choice of values is not here: it shows them.
 _OPTIONS_OF_VALUE: Final = {
     "N": "--jobs --seed --max-turns --max-tokens --max-retries --budget --validation-cases --heldout-cases "
@@ -67,7 +86,8 @@ _OPTIONS_OF_VALUE: Final = {
     "FACTOR": "--replay-speed",
     "CASES": "--cases",
     "TASK": "--task",
-    "NAME": "--agent --model --agent-env --algo",
+    "NAME": "--name --enter --agent --model --agent-env --algo",
+    "OLD=NEW": "--label",
     "NAME=VALUE": "--option --set",
     "NAME=VARIABLE": "--model-header",
     "URL": "--model-url",
@@ -75,8 +95,8 @@ _OPTIONS_OF_VALUE: Final = {
     "ADDRESS": "--ray-address",
     "SALT": "--salt",
     "FOLDER": "--expert --run --resume --replay-model --record --folder --figures",
-    "PATH": "--show",
-    "FILE": "--model-ca --seal-key --prices --anchors --output --input --out --file",
+    "PATH": "--show --curves",
+    "FILE": "--model-ca --seal-key --prices --anchors --output --input --out --file --labels",
 }
 VALUE_NAMES: Final = {option: value for value, options in _OPTIONS_OF_VALUE.items() for option in options.split()}
 
@@ -94,7 +114,7 @@ def tidy_help(command: Any, path: str = "") -> None:
             parameter.display_type_rich = lambda ctx: ""  # its name says it; Typer has no setting for this
             continue
         parameter.metavar = "" if parameter.is_flag else parameter.metavar or VALUE_NAMES.get(parameter.opts[0])
-        if path in GROUPED:
-            parameter.rich_help_panel = PANELS.get(parameter.opts[0])
+        if path in PANELS:
+            parameter.rich_help_panel = PANELS[path].get(parameter.opts[0])
     for name, subcommand in getattr(command, "commands", {}).items():
         tidy_help(subcommand, f"{path} {name}".strip())

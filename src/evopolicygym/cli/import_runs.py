@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from evopolicygym.api import import_runs as api
+from evopolicygym.api.results import import_runs
 from evopolicygym.cli.options import Json
 from evopolicygym.cli.output import print_json, stderr, stdout
 
@@ -19,18 +19,18 @@ def import_command(
 ) -> None:
     """Import runs of the public reference code (0.1 and 0.3), so that leaderboard, analyze and report can read them.
     They never share a table with runs of this judge."""
-    results = api.import_runs(path, folder)
+    results = import_runs(path, folder)
     if json:
         print_json([
-            {"source": str(made.source), "target": made.target and str(made.target), "refused": made.reason}
-            for made in results
+            {"source": str(result.source), "target": result.target and str(result.target), "refused": result.reason}
+            for result in results
         ])  # fmt: skip
-    for made in () if json else results:
-        if made.target is None:
-            stderr.print(f"not imported: {made.source}: {made.reason}")
+    for result in () if json else results:
+        if result.target is None:
+            stderr.print(f"not imported: {result.source}: {result.reason}")
         else:
-            stdout.print(f"{made.target}{'' if made.is_new else ' (was there already)'}")
-    imported = sum(made.target is not None for made in results)
+            stdout.print(f"{result.target}{'' if result.is_new else ' (was there already)'}")
+    imported = sum(result.target is not None for result in results)
     if not json:
         stdout.print(f"{imported} of {len(results)} runs imported. Next: evopolicygym analyze {folder}")
     if not imported:

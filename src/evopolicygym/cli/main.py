@@ -16,7 +16,7 @@ from typer.core import TyperGroup
 
 from evopolicygym import __version__
 from evopolicygym.cli.help_text import HELP_FLAGS, tidy_help
-from evopolicygym.cli.output import BROKEN_PIPE, EscapingStream
+from evopolicygym.cli.output import BROKEN_PIPE, EscapingStream, wrap_message
 from evopolicygym.errors import FULL, Fault, UserError
 from evopolicygym.printable import one_line
 
@@ -46,6 +46,7 @@ COMMANDS: Final = {
     "analyze": "analyze:analyze",
     "report": "report:report",
     "transcript": "transcript:transcript",
+    "tail": "tail:tail",
     "import": "import_runs:import_command",
     "reproduce": "reproduce:reproduce",
     "docs": "docs:docs",
@@ -98,7 +99,7 @@ def _drop_output() -> None:
 
 
 def _fail(text: str, code: int) -> NoReturn:
-    print(f"evopolicygym: {text}", file=sys.stderr)
+    print(wrap_message(f"evopolicygym: {text}"), file=sys.stderr)
     sys.exit(code)
 
 

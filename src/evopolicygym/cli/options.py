@@ -20,6 +20,12 @@ RunFolder = Annotated[Path, typer.Argument(help="Folder of the run.")]
 RunFolders = Annotated[list[Path], typer.Argument(help="Run folders, or folders that contain runs at any depth.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Paper = Annotated[bool, typer.Option("--paper", help="Add the rows that the paper published.")]
+ScaleVersion = Annotated[
+    int, typer.Option("--scale", metavar="VERSION", help="Version of the scale of normalised scores: 1 or 2.")
+]
+Curves = Annotated[
+    list[Path] | None, typer.Option(help="Learning curves that `baseline curve` wrote, for exchange rates.")
+]
 Anchors = Annotated[list[Path] | None, typer.Option(help="File of anchors that `task anchors --output` wrote.")]
 
 
@@ -29,3 +35,23 @@ def pair(text: str, form: str) -> tuple[str, str]:
     if not equals:
         raise UserError(f"{form.partition(' ')[0]} {text} has no value", f"Write {form}.")
     return name, value
+
+
+Label = Annotated[
+    list[str] | None, typer.Option("--label", help="OLD=NEW: another name of an entrant, for publication. Repeatable.")
+]
+Labels = Annotated[
+    Path | None, typer.Option("--labels", help='TOML file with such names: a line "OLD" = "NEW" for each entrant.')
+]
+
+
+def read_labels(given: list[str] | None, file: Path | None) -> dict[str, str]:
+    """Return new names by old ones: those of the file, then those of ``--label``. Raises UserError."""
+    from evopolicygym.config import read_toml
+
+    listed = read_toml(file, "file of labels", 'Write a line "OLD" = "NEW" for each entrant.') if file else {}
+    labels = listed | dict(pair(text, "--label OLD=NEW") for text in given or [])
+    for old, new in labels.items():
+        if not isinstance(new, str) or not new.strip():
+            raise UserError(f"the label of {old!r} is {new!r}", "Name the entrant with a text.")
+    return labels

@@ -7,10 +7,10 @@ import os
 import re
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TextIO
+from typing import IO, TYPE_CHECKING, Any, Final, TextIO
 
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, JustifyMethod, RenderableType
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 BROKEN_PIPE: Final = 141
 GAP: Final = 2  # characters between columns
-BELOW: Final = " " * 6  # indentation of a remark below its row
 MIN_TEXT: Final = 20  # a wrapped text keeps this width, or that of its longest word
-MIN_REMARK: Final = 40  # with less room than this, remarks read better below their rows
-NUMBER: Final = re.compile(r"|-|[<$]?[+-]?\d[\d,.]*(e[+-]?\d+)? ?%?|-?inf|nan")  # or no value
+COMMAND: Final = re.compile("`[^`]*`")
+NO_BREAK: Final = "\u00a0"  # a space that no text is wrapped at
+NUMBER: Final = re.compile(r"|-|[<>$]? ?[+-]?\d[\d,.]*(e[+-]?\d+)? ?%?|-?inf|nan")  # or no value
 
 
 class _Console(Console):
@@ -49,6 +49,19 @@ class _Console(Console):
         """Escape what is rendered. Rich's own sequences are control segments, or styles."""
         for text, style, control in super().render(renderable, options):
             yield Segment(text if control else escape_unprintable(text), style, control)
+
+    @property
+    def file(self) -> IO[str]:
+        """The stream itself. A live text puts a proxy of its own around ours: through it, rich's sequences would be
+        escaped, too."""
+        file = self._file or (sys.stderr if self.stderr else sys.stdout)
+        while (inner := getattr(file, "rich_proxied_file", None)) is not None:
+            file = inner
+        return file
+
+    @file.setter
+    def file(self, new_file: IO[str]) -> None:
+        self._file = new_file
 
     def on_broken_pipe(self) -> None:
         """Exit quietly when the reader of a pipe has left early (`| head`)."""
@@ -103,34 +116,23 @@ def print_json(value: Any) -> None:
     print(json.dumps(value, indent=1, allow_nan=False).replace("\x7f", "\\u007f"))
 
 
+def is_live() -> bool:
+    """Whether stderr is a terminal that a text can be redrawn on, and that a person is likely to look at."""
+    return stderr.is_terminal and not stderr.is_dumb_terminal and os.environ.get("CI", "").lower() not in ("1", "true")
+
+
+def live_width() -> int:
+    """Return the columns for a live text: the terminal echoes Ctrl-C behind it, and a line that wraps would stay."""
+    return stderr.width - len("^C")
+
+
 @contextmanager
 def episode_progress() -> Iterator[Callable[[int, int], None]]:
     """Show a progress bar on a terminal, nothing elsewhere. Yield the function that sets finished and total."""
     columns = (TextColumn("episodes"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=stderr, transient=True, disable=not stderr.is_terminal) as bar:
+    with Progress(*columns, console=stderr, transient=True, disable=not is_live()) as bar:
         line = bar.add_task("episodes", total=None)
         yield lambda done, total: bar.update(line, completed=done, total=total)
-
-
-@contextmanager
-def hidden_progress(phases: str) -> Iterator[Callable[[int, int], None]]:
-    """Show the progress of hidden scoring: a bar on a terminal, elsewhere a line for each tenth, with the names of its
-    ``phases`` in the first one."""
-    if stderr.is_terminal:
-        with episode_progress() as progress:
-            yield progress
-        return
-    printed = -1
-
-    def print_line(done: int, total: int) -> None:
-        nonlocal printed
-        tenth = 10 * done // max(1, total)
-        if done and tenth > printed:
-            named = f" ({phases})" if printed < 0 else ""
-            stderr.print(f"hidden episodes{named}: {done} of {total} played")
-            printed = tenth
-
-    yield print_line
 
 
 def print_text(text: str = "") -> None:
@@ -153,8 +155,13 @@ def print_marked(mark: Text, text: str, at_most: int = sys.maxsize) -> None:
 
 
 def print_hint(text: str) -> None:
-    """Print to stderr what to do next."""
+    """Print a message to stderr, such as what to do next, wrapped between words."""
     stderr.block(_wrapped(one_line(text), _width(stderr)))
+
+
+def wrap_message(text: str) -> str:
+    """Return a message of several lines, each wrapped between words to the terminal that shows stderr."""
+    return "\n".join(_wrapped(line, _width(stderr)) for line in text.split("\n"))
 
 
 def print_table(
@@ -168,29 +175,37 @@ def print_table(
     """Print aligned columns of plain text: numbers to the right, all else to the left.
 
     In a pipe or a file nothing is wrapped and nothing left out. On a terminal that is too narrow, headings take two
-    lines, long texts are wrapped within their columns, the column named ``remarks`` moves below its rows, and then
-    columns are left out and named: first those in ``optional``, in that order, then the last ones.
+    lines, long texts are wrapped within their columns, and then columns are left out and named: first those in
+    ``optional``, in that order, then the last ones. Sentences of the column named ``remarks`` become footnotes.
     """
     cells = [[one_line(cell).replace("\t", " ") for cell in row] for row in rows]
-    table = [_Column(one_line(name), tuple(row[i] for row in cells), name == remarks) for i, name in enumerate(columns)]
+    footnotes = _take_footnotes(cells, columns.index(remarks)) if remarks else {}
+    table = [_Column(one_line(name), tuple(row[i] for row in cells)) for i, name in enumerate(columns)]
     room = _width(stdout) - len(indent)
-    shown, below, left_out = _choose(table, room, optional)
+    shown, left_out = _choose(table, room, optional, {remarks, columns[0]})
     layout = list(zip(_widths(shown, room), (column.justify for column in shown), strict=True))
     _print_row([column.name for column in shown], layout, indent, is_heading=True)
     for number in range(len(cells)):
         _print_row([column.cells[number] for column in shown], layout, indent)
-        for column in below:
-            if column.cells[number]:
-                print_text(f"{indent}{BELOW}{column.name}: {column.cells[number]}")
+    for sentence, number in footnotes.items():
+        print_text(f"{indent}{number}: {sentence}")
     if left_out:
         print_text(f"{indent}left out: {'; '.join(left_out)} (a wider terminal or --json has all)")
+
+
+def _take_footnotes(cells: Sequence[list[str]], index: int) -> dict[str, int]:
+    """Replace the sentences of a column, which "; " parts, by the numbers of footnotes, and return these."""
+    footnotes: dict[str, int] = {}
+    for row in cells:
+        sentences = [sentence for sentence in row[index].split("; ") if sentence]
+        row[index] = " ".join(map(str, sorted(footnotes.setdefault(text, len(footnotes) + 1) for text in sentences)))
+    return footnotes
 
 
 @dataclass(frozen=True)
 class _Column:
     name: str
     cells: tuple[str, ...]
-    is_remarks: bool
 
     @property
     def justify(self) -> JustifyMethod:
@@ -213,24 +228,21 @@ class _Column:
         if not any(cell[:1].isalpha() for cell in self.cells):
             return self.compact
         words = (word for text in (self.name, *self.cells) for word in text.split(" "))
-        return min(self.compact, max(MIN_REMARK if self.is_remarks else MIN_TEXT, *map(cell_len, words)))
+        return min(self.compact, max(MIN_TEXT, *map(cell_len, words)))
 
 
 def _choose(
-    table: Sequence[_Column], room: int, optional: Sequence[str]
-) -> tuple[list[_Column], list[_Column], list[str]]:
-    """Return the columns to show, those to print below their rows, and the names of those left out."""
-    shown, below = list(table), list[_Column]()
-    if _total([column.minimum for column in shown]) > room:
-        below = [column for column in shown if column.is_remarks]
-        shown = [column for column in shown if not column.is_remarks]
-    others = [column.name for column in reversed(shown[1:]) if column.name not in optional]
+    table: Sequence[_Column], room: int, optional: Sequence[str], kept_to_the_end: Set[str | None]
+) -> tuple[list[_Column], list[str]]:
+    """Return the columns to show, and the names of those left out."""
+    shown = list(table)
+    others = [column.name for column in reversed(shown) if column.name not in {*optional, *kept_to_the_end}]
     for name in (*optional, *others):
         if _total([column.minimum for column in shown]) <= room:
             break
         shown = [column for column in shown if column.name != name]
-    kept = {column.name for column in (*shown, *below)}
-    return shown, below, [column.name for column in table if column.name not in kept]
+    kept = {column.name for column in shown}
+    return shown, [column.name for column in table if column.name not in kept]
 
 
 def _widths(shown: Sequence[_Column], room: int) -> list[int]:
@@ -273,11 +285,12 @@ def _wrapped(line: str, width: int) -> str:
 
 
 def _fill(line: str, width: int, indent: str, hanging: str) -> str:
-    """Wrap between words, never within one: paths are there to be copied."""
+    """Wrap between words, never within a path or a `command`: they are there to be copied."""
     if len(indent) + len(line) <= width:
         return indent + line
     wrapper = textwrap.TextWrapper(width, indent, hanging, break_on_hyphens=False, break_long_words=False)
-    return wrapper.fill(line)
+    joined = COMMAND.sub(lambda command: command[0].replace(" ", NO_BREAK), line)
+    return wrapper.fill(joined).replace(NO_BREAK, " ")
 
 
 def _width(console: Console) -> int:

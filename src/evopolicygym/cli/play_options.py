@@ -13,7 +13,11 @@ from evopolicygym.tasks.conditions import FeedbackLevel, OwnModels, TextLevel, V
 
 LEVELS = "auto is the better of levels A and B; none means no isolation"
 
-SeedsChoice = Annotated[Seeds, typer.Option(help="Public cases of the paper, or cases sealed by your key.")]
+SEEDS_HELP = "Cases sealed by your key, which no agent can know, or the paper's public ones, to compare with its rows."
+SeedsChoice = Annotated[Seeds, typer.Option(help=SEEDS_HELP)]
+EntrantName = Annotated[
+    str | None, typer.Option("--name", help="Name in tables, figures and pages (default: agent and model).")
+]
 Budget = Annotated[int | None, typer.Option(help="Train episodes that the agent may use (default 128).")]
 ValidationCases = Annotated[int | None, typer.Option(help="Hidden cases that select a checkpoint (default 16).")]
 HeldoutCases = Annotated[

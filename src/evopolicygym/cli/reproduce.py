@@ -11,9 +11,10 @@ import typer
 from evopolicygym.analysis.formatting import format_fixed
 from evopolicygym.cli.options import Json
 from evopolicygym.cli.output import print_json, print_table, print_text
-from evopolicygym.reference import paper
+from evopolicygym.reference import CURRENT_SCALE, paper
 
 if TYPE_CHECKING:
+    from evopolicygym.analysis.reference_table import ReferenceTable
     from evopolicygym.analysis.reproduce import Reproduction, Scores
 
 
@@ -24,8 +25,8 @@ def reproduce(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Recompute Tables 2 and 8 of the paper from its Table 1, and the percentages of Table 4 from its counts. Exit code
-    1 if a cell differs."""
+    """Recompute Tables 2 and 8 of the paper from its Table 1, and the percentages of Table 4 from its counts; then put
+    its agents, the trivial policies and the baselines on one scale. Exit code 1 if a cell differs."""
     from evopolicygym.api.statistics import reproduce
 
     reproduction = reproduce(input_file)
@@ -47,6 +48,7 @@ def _show(reproduction: Reproduction) -> None:
         print_text(title)
         _show_table(table, digits)
     _show_differences(reproduction)
+    _show_reference(reproduction.reference)
     print_text(
         f"\n{reproduction.compared} cells of Tables 2 and 8 recomputed, {len(reproduction.wrong)} differ from the paper"
     )
@@ -60,10 +62,29 @@ def _show_differences(reproduction: Reproduction) -> None:
     from evopolicygym.analysis.leaderboard.text_tables import differences_text
     from evopolicygym.analysis.stats.estimates import ONE_RUN
 
-    shown = reproduction.differences
-    table = differences_text("Table 1, normalised scores", shown, len(shown))
-    print_text(f"\n{table.title} ({ONE_RUN})")
-    print_table(table.columns, table.rows)
+    for words, shown in (
+        (f"scale {CURRENT_SCALE}", reproduction.differences),
+        ("scale 1: the random policy to the best agent", reproduction.differences_on_scale_1),
+    ):
+        table = differences_text(f"Table 1, normalised scores, {words}", shown, len(shown))
+        print_text(f"\n{table.title} ({ONE_RUN})")
+        print_table(table.columns, table.rows)
+
+
+def _show_reference(table: ReferenceTable) -> None:
+    """Show the agents, the trivial policies and the baselines on one scale."""
+    from evopolicygym.analysis.leaderboard.text_tables import describe_scale, reference_rows, sensitivity_rows
+
+    print_text(f"\nOn one scale, over {table.tasks} tasks: {describe_scale(table.scale_version)}")
+    shown = reference_rows(table)
+    print_table(shown.columns, shown.rows)
+    for entrant, tasks in table.incomplete.items():
+        print_text(f"  {entrant}: {tasks} of {table.tasks} tasks, no rank")
+    if table.sensitivity:
+        ranked = {row.entrant: row.rank for row in table.rows}
+        orders = sensitivity_rows("On one scale", ranked, table.sensitivity)
+        print_text(f"\n{orders.title}")
+        print_table(orders.columns, orders.rows)
 
 
 def _show_table(table: Scores, digits: int) -> None:

@@ -15,11 +15,13 @@ import typer
 
 from evopolicygym.api.evaluate import tell_refused_nodes
 from evopolicygym.api.run import new_folder, play_to_outcome
+from evopolicygym.cli.missing_anchors import MissingAnchors, add_missing_anchors
 from evopolicygym.cli.options import TASK_HELP, pair
-from evopolicygym.cli.output import stderr
+from evopolicygym.cli.output import print_hint
 from evopolicygym.cli.play_options import (
     LEVELS,
     Budget,
+    EntrantName,
     Feedback,
     HeldoutCases,
     LocalJobs,
@@ -34,18 +36,20 @@ from evopolicygym.cli.play_options import (
     VariantChoice,
     VideoChoice,
 )
-from evopolicygym.cli.run_text import check_outcome, is_without_score, show_outcome, watch_run
+from evopolicygym.cli.progress import end_live_text, run_progress_status, show_progress
+from evopolicygym.cli.text.run import check_outcome, is_without_score, show_outcome
 from evopolicygym.errors import RunSuspended, UserError
 from evopolicygym.execution.slots import check_jobs
 from evopolicygym.judge.state import RunPhase
 from evopolicygym.run_paths import RunPaths
-from evopolicygym.runs.agent_setup import AgentSetup, set_up_agent
-from evopolicygym.runs.install_paths import resolve_command
+from evopolicygym.runs.agent.install_paths import resolve_command
+from evopolicygym.runs.agent.setup import AgentSetup, set_up_agent
+from evopolicygym.runs.agent.shell_variables import shell_note
 from evopolicygym.runs.open_run import OpenRun, resume_settings
 from evopolicygym.runs.options import agent_settings, given_settings
+from evopolicygym.runs.progress import RunWatch
 from evopolicygym.runs.run_status import has_outcome, read_state, recorded_settings
 from evopolicygym.runs.settings import CORES, MAY_DIFFER, AgentSettings, EngineName, IsolationChoice, RunSettings, Seeds
-from evopolicygym.runs.shell_variables import shell_note
 from evopolicygym.runs.trust import granted_command, granted_options, is_signed_here
 from evopolicygym.sandbox.agent.agent_sandbox import NetworkAccess
 from evopolicygym.tasks.registry import absolute_name
@@ -83,6 +87,7 @@ def run(
         bool, typer.Option("--json-lines", help="Send prompts to the program as JSON lines (with --agent command).")
     ] = False,
     seed: Annotated[int, typer.Option(help="Seed of the agent. Cases do not depend on it.")] = 0,
+    name: EntrantName = None,
     folder: Annotated[
         Path | None, typer.Option("--run", help="Folder of the run (default: a new one in runs/).")
     ] = None,
@@ -135,13 +140,14 @@ def run(
     jobs: LocalJobs = CORES,
     engine: Annotated[EngineName | None, typer.Option(help="Where episodes are played (default local).")] = None,
     ray_address: RayAddress = None,
+    anchors: MissingAnchors = True,
     json: Annotated[bool, typer.Option("--json", help="Print the record as JSON.")] = False,
 ) -> None:
     """Let an agent play one run, then score it. The agent is prompted until its budget is spent, a limit is reached or
     it stops."""
     options = dict(locals())  # by the names of their parameters
     if resume:
-        _resume(context, resume, engine, ray_address, json)
+        _resume(context, resume, engine, ray_address, anchors, json)
         return
     if task is None:
         raise UserError("no task is given", "For example: evopolicygym run core16/acrobot --agent tuner")
@@ -152,23 +158,27 @@ def run(
     }
     settings = agent_settings(agent, command or [], options, flags=True)
     given = given_settings(task, options, settings)
-    play_and_show(folder or new_folder(given, settings), settings, given, json)
+    play_and_show(folder or new_folder(given, settings), settings, given, json, anchors)
 
 
-def play_and_show(root: Path, settings: AgentSettings, given: dict[str, Any], json: bool) -> None:
-    """Play a run to its outcome and print it. Exit with 1 if there is no score and the agent is not to blame, with 5 if
-    the run is suspended."""
+def play_and_show(
+    root: Path, settings: AgentSettings, given: dict[str, Any], json: bool, anchors: bool = False
+) -> None:
+    """Play a run to its outcome and print it; measure ``anchors`` of its task that are missing. Exit with 1 if there is
+    no score and the agent is not to blame, with 5 if the run is suspended."""
     setup = set_up_agent(settings)
     try:
         play_to_outcome(root, setup, given, lambda run: _progress(run, setup, root))
     except RunSuspended:
         show_outcome(root, json)
         raise
-    _show(root, json)
+    _show(root, json, anchors)
 
 
-def _show(root: Path, json: bool) -> None:
+def _show(root: Path, json: bool, anchors: bool = False) -> None:
     show_outcome(root, json)
+    if anchors:
+        add_missing_anchors(root)
     check_outcome(root)
     if is_without_score(root):
         raise typer.Exit(1)
@@ -182,31 +192,38 @@ def _progress(run: OpenRun, setup: AgentSetup, root: Path) -> Iterator[None]:
         _tell_finished(root)
         yield
         return
-    stderr.print(f"{root}: {setup.client.name} plays {run.judge.context.task.id}")
+    print_hint(f"{root}: {setup.client.name} plays {run.judge.context.task.id}")
     if note := shell_note(setup.settings):
-        stderr.print(note)
+        print_hint(note)
     if run.notice:
-        stderr.print(run.notice)
+        print_hint(run.notice)
     for path in setup.files_shown_alone(run.paths):
-        stderr.print(f"the agent sees {path} but not the files beside it: {BESIDE}")
-    tell_refused_nodes(run.judge.context.engine.nodes, stderr.print)
-    with watch_run(lambda: run.judge.state):
+        print_hint(f"the agent sees {path} but not the files beside it: {BESIDE}")
+    tell_refused_nodes(run.judge.context.engine.nodes, print_hint)
+    watch = RunWatch(run.judge)
+    with show_progress(lambda: run_progress_status(watch.look())):
         yield
 
 
 def _tell_finished(root: Path) -> None:
-    stderr.print(f"{root} is finished: nothing was played. This is its outcome; a new run needs another folder.")
+    print_hint(f"{root} is finished: nothing was played. This is its outcome; a new run needs another folder.")
 
 
 def _stop(number: int, root: Path) -> None:
     """Exit at once: the ledger holds the whole state, and workers and agent die with this process."""
-    stderr.print(
-        f"stopped; continue with `evopolicygym run --resume {root}` or end it with `evopolicygym finish {root}`"
-    )
+    end_live_text()
+    print_hint(f"stopped; continue with `evopolicygym run --resume {root}` or end it with `evopolicygym finish {root}`")
     os._exit(128 + number)
 
 
-def _resume(context: typer.Context, root: Path, engine: EngineName | None, ray_address: str | None, json: bool) -> None:
+def _resume(
+    context: typer.Context,
+    root: Path,
+    engine: EngineName | None,
+    ray_address: str | None,
+    anchors: bool,
+    json: bool,
+) -> None:
     settings = recorded_settings(root)
     given = _given_to_resume(context, settings)
     (engine or settings.engine).check_address(ray_address)
@@ -219,7 +236,7 @@ def _resume(context: typer.Context, root: Path, engine: EngineName | None, ray_a
     if settings.agent is None:
         raise UserError(f"{root} has no agent: it was opened with `evopolicygym serve`",
                         f"Continue it with `evopolicygym serve TASK --run {root}`.")  # fmt: skip
-    play_and_show(root, settings.agent, given, json)
+    play_and_show(root, settings.agent, given, json, anchors)
 
 
 def _given_to_resume(context: typer.Context, settings: RunSettings) -> dict[str, Any]:
@@ -227,7 +244,7 @@ def _given_to_resume(context: typer.Context, settings: RunSettings) -> dict[str,
     written = _written(context)
     task, command = _task_and_command(context, settings)
     grants = granted_options(settings)
-    allowed = {"task", "resume", "json", *MAY_DIFFER, *grants} | (set() if command else {"command"})
+    allowed = {"task", "resume", "anchors", "json", *MAY_DIFFER, *grants} | (set() if command else {"command"})
     if refused := [flag for name, flag in written.items() if name not in allowed]:
         raise UserError(
             f"a run continues with the settings it was opened with: {', '.join(refused)} cannot be given with --resume",
@@ -293,4 +310,4 @@ def _check_finished(root: Path, settings: RunSettings, given: dict[str, Any]) ->
     if jobs := given.get("jobs"):
         check_jobs(jobs)
     if given.get("seal_key"):
-        stderr.print("--seal-key was not used")
+        print_hint("--seal-key was not used")

@@ -13,9 +13,10 @@ import typer
 
 from evopolicygym.api import serve as api
 from evopolicygym.cli.options import TaskName
-from evopolicygym.cli.output import stderr, stdout
+from evopolicygym.cli.output import print_hint, stderr, stdout
 from evopolicygym.cli.play_options import (
     Budget,
+    EntrantName,
     Feedback,
     HeldoutCases,
     MaxCandidates,
@@ -27,22 +28,27 @@ from evopolicygym.cli.play_options import (
     VariantChoice,
     VideoChoice,
 )
-from evopolicygym.cli.run_text import check_outcome, show_outcome
+from evopolicygym.cli.progress import end_live_text, run_progress_status, show_progress
+from evopolicygym.cli.text.run import check_outcome, show_outcome
 from evopolicygym.runs.instructions import example_cases
 from evopolicygym.runs.options import RUN_OPTIONS
 from evopolicygym.runs.settings import CORES, Seeds, ValidateWhen
 
 HOW_TO: Final = """\
-  python {workspace}/submit.py {cases}      submit {workspace}/system for {meaning}
-  evopolicygym finish {run}      close the run, select a checkpoint, score it
+  python {workspace}/submit.py {cases}
+    submits {workspace}/system for {meaning}
+  evopolicygym finish {run}
+    closes the run, selects a checkpoint, scores it
 Ctrl-C stops the server; the same command continues the run."""
 
 
 def serve(
     task: TaskName,
     run: Annotated[Path, typer.Option(help="Folder of the run; an existing run is continued.")],
+    name: EntrantName = None,
     seeds: Annotated[
-        Seeds | None, typer.Option(help="Public cases of the paper, or cases sealed by your key (default).")
+        Seeds | None,
+        typer.Option(help="Cases sealed by your key (default), or the paper's public ones, to compare with its rows."),
     ] = None,
     seal_key: SealKey = None,
     budget: Budget = None,
@@ -70,13 +76,14 @@ def serve(
     options = {name: value for name, value in locals().items() if name in RUN_OPTIONS}
     validate.check_new()
     try:
-        with api.serve(task, run, **options, notice=stderr.print) as served:
+        with api.serve(task, run, **options, notice=print_hint) as served:
             for number in (signal.SIGINT, signal.SIGTERM):
                 signal.signal(number, lambda number, _: _stop(number, run))
             _announce(served, json)
-            served.wait()
+            with show_progress(lambda: run_progress_status(served.progress)):
+                served.wait()
     except api.RunIsFinished as finished:
-        stderr.print(finished.message)
+        print_hint(finished.message)
     show_outcome(run, json)
     check_outcome(run)
 
@@ -96,8 +103,7 @@ def _announce(served: api.ServedRun, json: bool) -> None:
 
 def _stop(number: int, run: Path) -> None:
     """Exit at once: the ledger holds the whole state, and workers die with this process."""
+    end_live_text()
     with suppress(RuntimeError):  # the signal came while something was printed
-        stderr.print(
-            f"stopped; `evopolicygym serve TASK --run {run}` continues it, `evopolicygym finish {run}` ends it"
-        )
+        print_hint(f"stopped; `evopolicygym serve TASK --run {run}` continues it, `evopolicygym finish {run}` ends it")
     os._exit(128 + number)

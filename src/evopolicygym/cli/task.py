@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from evopolicygym.cli.options import Json, TaskName
-from evopolicygym.cli.output import print_hint, print_json, print_table, stdout
+from evopolicygym.cli.output import print_hint, print_json, print_table, print_text, stdout
 from evopolicygym.cli.play_options import LocalJobs, SealKey, SeedsChoice, Text, VariantChoice
 from evopolicygym.errors import UserError
 from evopolicygym.runs.settings import CORES, Seeds
@@ -127,7 +127,8 @@ def check(
     else:
         for name, findings in reports.items():
             for finding in findings:
-                stdout.print(f"{'ok  ' if finding.ok else 'FAIL'} {name}: {finding.rule}", finding.detail)
+                detail = f": {finding.detail}" if finding.detail else ""
+                print_text(f"{'ok  ' if finding.ok else 'FAIL'} {name}: {finding.rule}{detail}")
     if not all(finding.ok for findings in reports.values() for finding in findings):
         raise typer.Exit(1)
 

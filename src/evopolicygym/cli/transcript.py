@@ -28,7 +28,7 @@ def transcript(
     """Print a run as one conversation: prompts, answers, reasoning, tool calls and their results, submissions, tokens.
     It is read from the calls that the model gateway recorded, and for a run without them from the client's output."""
     from evopolicygym.api.transcript import transcript as read_transcript
-    from evopolicygym.cli.transcript_text import transcript_lines
+    from evopolicygym.cli.text.transcript import transcript_lines
 
     read = read_transcript(run)
     if format is TranscriptFormat.TEXT:

@@ -2,34 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from evopolicygym import __version__
+from evopolicygym.analysis.entrants import Entrant
 from evopolicygym.analysis.formatting import pluralize
 from evopolicygym.analysis.knowledge_gap import KnowledgeGap
-from evopolicygym.analysis.leaderboard.aggregates import Aggregate
+from evopolicygym.analysis.leaderboard.aggregates import FEWEST_TASKS, Aggregate
 from evopolicygym.analysis.leaderboard.build import BoardTable, Leaderboard, PaperRows
+from evopolicygym.analysis.leaderboard.detail_tables import (
+    cost_table,
+    crossed_tables,
+    profile_table,
+    score_at_cost_table,
+    variance_table,
+)
 from evopolicygym.analysis.leaderboard.task_table import TaskTable
 from evopolicygym.analysis.leaderboard.text_tables import (
     TextTable,
-    cost_table,
+    describe_scale,
     differences_table,
+    entrants_table,
+    exchange_table,
     feedback_table,
     keys_table,
     knowledge_gap_table,
     other_aggregates_table,
     published_table,
     selection_table,
+    sensitivity_table,
     standings_table,
     task_scores_table,
     unchanged_runs,
 )
+from evopolicygym.analysis.provenance import Provenance, made_on
 from evopolicygym.cli.output import print_table, print_text
 
-FEWEST_TASKS = 6  # with fewer, no difference over tasks can have p < 0.05
+MORE = "other aggregates, variances, worth of the feedback, exchange rates, certainty of the selection, and cost"
 
 
-def show_leaderboard(leaderboard: Leaderboard) -> None:
+def show_leaderboard(leaderboard: Leaderboard, details: bool = False) -> None:
+    """Print ranks, scores and gains; with ``details`` all that is known of them."""
     for number, board in enumerate(leaderboard.boards, 1):
         space = "" if number == 1 else "\n"
         print_text(f"{space}board {number} of {len(leaderboard.boards)}: {_conditions(board.conditions)}")
@@ -37,7 +51,7 @@ def show_leaderboard(leaderboard: Leaderboard) -> None:
             print_text(f"  apart: {reason}")
         for difference in board.differs:
             print_text(f"  differs from board 1 in {difference}")
-        _show_board(board)
+        _show_board(board, details)
     for gap in leaderboard.knowledge_gaps:
         show_knowledge_gap(gap)
     for keys in leaderboard.keys:
@@ -45,22 +59,32 @@ def show_leaderboard(leaderboard: Leaderboard) -> None:
         print_text(f"\n{table.title} ({_conditions(keys.conditions)})")
         _print(table)
     print_text(
-        f"\nscores: mean over tasks of (score - L) / (U - L), scale {leaderboard.scale_version}; intervals and "
+        f"\nscores: mean over tasks of {describe_scale(leaderboard.scale_version)}; intervals and "
         f"P(first): `evopolicygym docs statistics`, {leaderboard.draws:,} draws"
     )
+    print_text("intervals: over runs and cases, unless a note says otherwise")
     print_text("checkpoints: distinct ones that hidden validation chose among, mean over runs")
+    if not details:
+        print_text(f"more: --details adds {MORE}")
+    show_origin(leaderboard.entrants, leaderboard.provenance)
 
 
-def _show_board(board: BoardTable) -> None:
+def show_origin(entrants: Sequence[Entrant], provenance: Provenance) -> None:
+    """Print who is behind the names of a table, and where its runs come from."""
+    table = entrants_table(entrants)
+    print_text(f"\n{table.title}")
+    _print(table)
+    print_text(f"\nmade on {made_on()} with evopolicygym {__version__}; {provenance.line}")
+
+
+def _show_board(board: BoardTable, details: bool) -> None:
     for aggregate in board.aggregates:
         if aggregate.standings:
-            _show_aggregate(aggregate)
+            _show_aggregate(aggregate, details)
     for table in board.tasks:
         _show_task(table)
-    for text_table in (feedback_table(board), selection_table(board), cost_table(board)):
-        if text_table.rows:
-            print_text(f"\n{text_table.title}")
-            _print(text_table)
+    if details:
+        _show_details(board)
     if finding := unchanged_runs(board):
         print_text(f"\n{finding}")
     if board.paper_rows is PaperRows.APART and board.published:
@@ -69,6 +93,24 @@ def _show_board(board: BoardTable) -> None:
         _print(published)
     if unranked := [_most_tasks(aggregate) for aggregate in board.aggregates if not aggregate.standings]:
         print_text(f"\nnot ranked, because no entrant has all tasks of the group: {', '.join(unranked)}")
+
+
+def _show_details(board: BoardTable) -> None:
+    crossed = crossed_tables(board.crossed) if board.crossed else []
+    costs = (cost_table(board.costs), score_at_cost_table(board.costs))
+    about_runs = (feedback_table(board), exchange_table(board), selection_table(board))
+    for table in (variance_table(board.variance), *crossed, *about_runs, *costs):
+        if table.rows:
+            print_text(f"\n{table.title}")
+            _print(table)
+
+
+def _aggregate_details(aggregate: Aggregate) -> Iterator[TextTable]:
+    yield other_aggregates_table(aggregate)
+    if aggregate.tasks >= FEWEST_TASKS:
+        yield profile_table(aggregate.name, aggregate.profiles)
+        if aggregate.sensitivity:
+            yield sensitivity_table(aggregate, aggregate.sensitivity)
 
 
 def _most_tasks(aggregate: Aggregate) -> str:
@@ -83,7 +125,7 @@ def show_knowledge_gap(gap: KnowledgeGap) -> None:
         print_text(f"  not paired: {task}: {reason}")
 
 
-def _show_aggregate(aggregate: Aggregate) -> None:
+def _show_aggregate(aggregate: Aggregate, details: bool) -> None:
     names = ", ".join(row.entrant for row in aggregate.standings)
     print_text(f"\n{aggregate.name}: {aggregate.tasks} tasks, N = {len(aggregate.standings)} complete: {names}")
     if aggregate.caution:
@@ -93,9 +135,9 @@ def _show_aggregate(aggregate: Aggregate) -> None:
         differences = differences_table(aggregate)
         print_text(f"  {differences.title}")
         _print(differences)
-    others = other_aggregates_table(aggregate)
-    print_text(f"  {others.title}")
-    _print(others)
+    for table in _aggregate_details(aggregate) if details else ():
+        print_text(f"  {table.title}")
+        _print(table)
     for entrant, tasks in aggregate.incomplete.items():
         print_text(f"  {entrant}: {tasks} of {aggregate.tasks}, no rank")
 

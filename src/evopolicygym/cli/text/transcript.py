@@ -35,18 +35,18 @@ def transcript_lines(read: RunTranscript, width: int = 80, is_full: bool = False
             yield _rule(f"{title} {counts[thread.kind]}", "=", width)
         yield from _thread_lines(thread, width, is_full)
     for note in read.conversation.notes:
-        yield from ("", *_wrapped(f"note: {note}", width, ""))
+        yield from ("", *wrapped(f"note: {note}", width, ""))
 
 
 def _heading(read: RunTranscript, width: int) -> Iterator[str]:
     record, conversation = read.record, read.conversation
     agent = f"{record.agent.name}{f' ({record.agent.model})' if record.agent.model else ''}" if record.agent else "none"
-    yield from _wrapped(f"{record.task.id}, played by {agent}", width, "")
+    yield from wrapped(f"{record.task.id}, played by {agent}", width, "")
     answers = [step for thread in conversation.threads for step in thread.steps if step.call]
     if answers:
         usage = conversation.usage
         tokens = f", tokens: {_tokens(usage)}" if usage else ""
-        yield from _wrapped(f"{_counted(len(answers), 'answer')}{tokens}", width, "")
+        yield from wrapped(f"{_counted(len(answers), 'answer')}{tokens}", width, "")
 
 
 def _thread_lines(thread: ConversationThread, width: int, is_full: bool) -> Iterator[str]:
@@ -58,7 +58,7 @@ def _thread_lines(thread: ConversationThread, width: int, is_full: bool) -> Iter
             yield _rule(f"turn {turn}", "-", width)
         if step.kind is StepKind.SUBMISSION:
             yield ""
-            yield from _wrapped(f"*** {step.text}", width, "", "    ")
+            yield from wrapped(f"*** {step.text}", width, "", "    ")
             continue
         yield ""
         yield _step_title(step)
@@ -83,7 +83,7 @@ def _tokens(usage: Usage) -> str:
 
 def _part_lines(part: MessagePart, width: int, is_full: bool) -> Iterator[str]:
     if part.kind is PartKind.CALL:
-        text, mark = _call_text(part), "  > "
+        text, mark = call_text(part.name, part.text), "  > "
     elif part.kind is PartKind.RESULT:
         text, mark = part.text, "  | "
     elif part.kind is PartKind.REASONING:
@@ -95,31 +95,36 @@ def _part_lines(part: MessagePart, width: int, is_full: bool) -> Iterator[str]:
     lines = [
         line
         for paragraph in escape_unprintable(text.strip("\n")).expandtabs(4).split("\n")
-        for line in _wrapped(paragraph, width, mark)
+        for line in wrapped(paragraph, width, mark)
     ]
-    if not is_full and len(lines) > HEAD_LINES + TAIL_LINES + 1:
-        left_out = f"{mark}... {len(lines) - HEAD_LINES - TAIL_LINES} lines left out (--full shows them)"
-        lines = [*lines[:HEAD_LINES], left_out, *lines[-TAIL_LINES:]]
-    yield from lines
+    yield from shortened(lines, mark, HEAD_LINES, TAIL_LINES, is_full)
 
 
-def _call_text(part: MessagePart) -> str:
+def shortened(lines: list[str], mark: str, head: int, tail: int, is_full: bool) -> list[str]:
+    """Return the first and last lines of a long text, and how many are between them."""
+    if is_full or len(lines) <= head + tail + 1:
+        return lines
+    left_out = f"{mark}... {len(lines) - head - tail} lines left out (--full shows them)"
+    return [*lines[:head], left_out, *lines[-tail:]]
+
+
+def call_text(tool: str, text: str) -> str:
     """Show a shell command as one; other arguments by their names."""
-    arguments = parse_json(part.text)
+    arguments = parse_json(text)
     if not isinstance(arguments, dict):
-        return f"{part.name} {part.text}".strip()
+        return f"{tool} {text}".strip()
     command = next((arguments[name] for name in COMMANDS if name in arguments), None)
     if command is not None:
         words = command if isinstance(command, list) else [command]
-        return f"{part.name}: {' '.join(map(str, words))}"
-    return "\n".join([f"{part.name}:", *(f"  {name}: {_plain(value)}" for name, value in arguments.items())])
+        return f"{tool}: {' '.join(map(str, words))}"
+    return "\n".join([f"{tool}:", *(f"  {name}: {_plain(value)}" for name, value in arguments.items())])
 
 
 def _plain(value: Any) -> str:
     return value if isinstance(value, str) else str(value)
 
 
-def _wrapped(text: str, width: int, indent: str, hanging: str | None = None) -> list[str]:
+def wrapped(text: str, width: int, indent: str, hanging: str | None = None) -> list[str]:
     """Wrap one line between words; longer words are broken, so that every line fits."""
     if len(indent) + len(text) <= width:
         return [(indent + text).rstrip()]

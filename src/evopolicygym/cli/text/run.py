@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 import math
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
-
-from rich.text import Text
 
 from evopolicygym.analysis.formatting import format_gain, format_interval, pluralize
 from evopolicygym.cli.output import (
@@ -19,12 +14,9 @@ from evopolicygym.cli.output import (
     print_json,
     print_table,
     print_text,
-    stderr,
     stdout,
 )
 from evopolicygym.errors import Fault
-from evopolicygym.judge.state import RunPhase, RunState
-from evopolicygym.printable import one_line
 from evopolicygym.run_record import (
     DEFAULT_CONDITIONS,
     CheckpointRecord,
@@ -36,8 +28,6 @@ from evopolicygym.run_record import (
     load,
 )
 
-BAR: Final = 24
-REFRESH_S: Final = 0.25
 MANY: Final = 24
 COLUMNS: Final = ("submit", "episodes", "verdict", "train", "validation", "held-out", "selected")
 OPTIONAL: Final = ("episodes", "train")
@@ -57,66 +47,6 @@ NO_SCORE: Final = {
     OutcomeKind.NO_OK_SUBMIT: "no submission could be scored",
     OutcomeKind.NEVER_WORKED: "no turn of the agent succeeded; the run counts as missing: repeat it",
 }
-
-
-@contextmanager
-def watch_run(current_state: Callable[[], RunState]) -> Iterator[None]:
-    """Show the progress of a run while the block runs."""
-    done = threading.Event()
-    show = _show_live if stderr.is_terminal else _print_progress
-    thread = threading.Thread(target=show, args=(current_state, done), daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        done.set()
-        thread.join()
-
-
-def _progress_line(state: RunState) -> str:
-    filled = BAR * state.charged // max(1, state.budget)
-    judged = [submission.judged for submission in state.submissions.values()]
-    means = [verdict.tally.mean for verdict in judged if verdict and verdict.tally]
-    best = f"best train mean {max(means):.5g}" if means else "nothing scored yet"
-    bar = "█" * filled + "░" * (BAR - filled)
-    submissions = pluralize(len(state.submissions), "submission")
-    return f"{bar} {state.charged}/{state.budget} episodes, {submissions}, {best}, {_phase(state)}"
-
-
-def _phase(state: RunState) -> str:
-    if state.phase is RunPhase.OPEN:
-        return f"{state.running.name} is running" if state.running else _turn(state)
-    if state.phase is RunPhase.CLOSED:
-        distinct = {candidate.charged.checkpoint.hash for candidate in state.candidates}
-        return f"validating: {len(state.validation)} of {len(distinct)} checkpoints"
-    return "measuring on held-out" if state.phase is RunPhase.SELECTED else "finished"
-
-
-def _turn(state: RunState) -> str:
-    failure = state.turns[-1].failure if state.turns else None
-    return f"turn {len(state.turns) + 1}{f' (the last one failed: {failure})' if failure else ''}"
-
-
-def _show_live(current_state: Callable[[], RunState], done: threading.Event) -> None:
-    with stderr.status("") as status:
-        while not done.wait(REFRESH_S):
-            status.update(Text(one_line(_progress_line(current_state()))))  # not markup
-
-
-def _print_progress(current_state: Callable[[], RunState], done: threading.Event) -> None:
-    printed = ""
-    while not done.wait(REFRESH_S):
-        state = current_state()
-        if (step := _step(state)) != printed:
-            stderr.print(_progress_line(state))
-            printed = step
-
-
-def _step(state: RunState) -> str:
-    """Return what gets one line. The last turn is recorded after the run is closed; it gets no line of its own."""
-    if state.phase is not RunPhase.OPEN:
-        return state.phase
-    return f"{10 * state.charged // max(1, state.budget)} {_turn(state)}"
 
 
 def show_outcome(run: Path, json: bool) -> None:
@@ -217,7 +147,7 @@ def _lines(record: RunRecord) -> list[tuple[str, str]]:
     if outcome is None:
         status = f"suspended ({record.suspended.reason})" if record.suspended else record.status
         return [*lines, ("outcome", f"none yet: the run is {status}")]
-    if outcome.stopped_early:
+    if outcome.stopped_early and not record.entered:
         lines.append(("stopped", f"early, with {pluralize(outcome.budget_left, 'episode')} left"))
     if outcome.kind is OutcomeKind.JUDGE_FAULT:
         lines.append(("outcome", "judge_fault: the judge itself failed; repeat this run"))
@@ -240,13 +170,15 @@ def _worth(record: RunRecord) -> list[tuple[str, str]]:
 
     if largest_return(record) > MAX_RETURN:
         return [("feedback", f"what it was worth is unknown: returns above {MAX_RETURN:g} cannot be computed with")]
-    made = run_gain(record)
-    if made.unchanged:
+    if record.entered:
+        return []
+    comparison = run_gain(record)
+    if comparison.unchanged:
         return [("feedback", "was worth nothing: the policy never changed after the first submission")]
-    if made.heldout is None:
+    if comparison.heldout is None:
         return [("feedback", f"what it was worth is unknown: {NOT_MEASURED}")]
-    gain = made.heldout
-    if made.submission is not None and _is_selected(record, made.submission):
+    gain = comparison.heldout
+    if comparison.submission is not None and _is_selected(record, comparison.submission):
         return [("feedback", "was worth nothing: the policy of the first submission was selected")]
     span = gain.gain.interval
     over_cases = f" ({CONFIDENCE_LEVEL:.0%} over cases: {format_interval(span)})" if span else ""

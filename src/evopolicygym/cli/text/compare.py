@@ -13,6 +13,7 @@ from evopolicygym.analysis.compare import (
 )
 from evopolicygym.analysis.formatting import (
     coverage_warning,
+    describe_policies,
     describe_wins,
     format_fixed,
     format_gain,
@@ -24,15 +25,25 @@ from evopolicygym.analysis.formatting import (
 )
 from evopolicygym.analysis.gain import GainDifference
 from evopolicygym.analysis.knowledge_gap import KnowledgeGap
+from evopolicygym.analysis.leaderboard.aggregates import FEWEST_TASKS
+from evopolicygym.analysis.leaderboard.detail_tables import (
+    cost_table,
+    profile_table,
+    score_at_cost_table,
+    variance_table,
+)
+from evopolicygym.analysis.leaderboard.text_tables import TextTable, interval_notes, over_runs_warning
+from evopolicygym.analysis.leaderboard.variance_table import SCALE, VarianceRow
 from evopolicygym.analysis.stats.estimates import CONFIDENCE_LEVEL
+from evopolicygym.analysis.stats.measured import deviation_coverage
 from evopolicygym.analysis.stats.power import MOST, POWER
 from evopolicygym.cli.output import print_table, print_text
 
 LEVEL = f"{CONFIDENCE_LEVEL:.0%} interval"
-COLUMNS = ("task", "runs", "first", "second", "difference", LEVEL, "p", "p (Holm)", "interval of")
+COLUMNS = ("task", "runs", "first", "second", "difference", LEVEL, "p", "p (Holm)", "notes")
 OPTIONAL = ("p", "runs", "second", "first")  # either score follows from the other and the difference
 BESIDE = ("task", "P(improvement)", "correlation by case", "pairing factor", "runs needed")
-GAINS = ("task", "gain, first", "gain, second", "difference", LEVEL, "interval of")
+GAINS = ("task", "gain, first", "gain, second", "difference", LEVEL, "notes")
 AT = ("task", "after episodes", "first", "second", "difference")
 AREAS = ("task", "area, first", "area, second", "difference of areas")
 OVERALL = (
@@ -75,37 +86,63 @@ def show_pairs(
             print_text(f"not for a common table: {side.label}: {reason}")
     if any(pair.tasks for pair in pairs):
         tests, overall = pluralize(pairs[0].tests, "difference"), pluralize(pairs[0].pairs, "pair")
-        print_text(f"p (Holm): corrected over all {tests} on tasks above, and over {overall} overall")
+        print_text(
+            f"p (Holm): corrected over all {tests} on tasks above, and over {overall} overall; p and sign test: of one"
+        )
         print_text(
             f"runs and tasks needed: to find a difference of {effect:g} of the scale with a probability of "
             f"{POWER:.0%}, if the variances are as estimated, and over their 80% intervals"
         )
         print_text("gain: selected minus first submission on held-out")
-        print_text(f"after episodes: best validation mean of a submission made by then [{LEVEL} over runs]")
+        warning = over_runs_warning(runs for pair in pairs for task in pair.tasks for runs in task.runs)
+        print_text(f"after episodes: best validation mean of a submission made by then [{LEVEL} over runs]{warning}")
         print_text(f"area: under the normalised learning curve from episode 0 [{LEVEL} over runs]")
 
 
 def _show_pair(pair: PairComparison, differing: Sequence[str], gaps: Sequence[KnowledgeGap]) -> None:
     """Show a pair. ``differing``: conditions that are not the same for all pairs that are shown."""
-    conditions = ", ".join(f"{name} {pair.conditions.get(name)}" for name in differing if pair.tasks)
+    facts = {name: pair.conditions[name] for name in differing if pair.tasks and name in pair.conditions}
+    conditions = ", ".join(str(value) if name == "apart" else f"{name} {value}" for name, value in facts.items())
     print_text(f"{pair.first} (first) against {pair.second} (second){f': {conditions}' if conditions else ''}")
     if pair.overall:
         row = _overall(pair.overall, pair.normalised_tasks)
         print_table(OVERALL, [row], optional=("tasks needed", "P(improvement)"))
     if pair.tasks:
-        print_table(COLUMNS, [*map(_task, pair.tasks)], optional=OPTIONAL, remarks="interval of")
+        print_table(COLUMNS, [*map(_task, pair.tasks)], optional=OPTIONAL, remarks="notes")
         print_table(BESIDE, [*map(_beside, pair.tasks)], optional=("pairing factor",))
         gains = [_gain(task.task, task.gain) for task in pair.tasks if task.gain]
-        print_table(GAINS, gains, remarks="interval of")
+        print_table(GAINS, gains, remarks="notes")
         areas = [_areas(task.task, task.gain) for task in pair.tasks if task.gain and any(task.gain.areas)]
         if areas:
             print_table(AREAS, areas)
         if at := [row for task in pair.tasks if task.gain for row in _at(task.task, task.gain)]:
             print_table(AT, at)
+    for table in _details(pair):
+        if table.rows:
+            print_text(f"  {table.title}")
+            print_table(table.columns, table.rows, optional=table.optional)
     for task, reason in pair.not_compared.items():
         gap = "; its knowledge gap is below" if is_in_gap(pair, task, gaps) else ""
         print_text(f"  not compared: {task}: {reason}{gap}")
     print_text()
+
+
+def _details(pair: PairComparison) -> Iterator[TextTable]:
+    """Yield the tables that a leaderboard has, too: profiles, variance components and costs."""
+    labels = (pair.first, pair.second)
+    if pair.overall and pair.normalised_tasks >= FEWEST_TASKS:
+        yield profile_table("overall", dict(zip(labels, pair.overall.profiles, strict=True)))
+    yield variance_table(
+        [
+            VarianceRow(task.task, label, runs, SCALE, components, deviation_coverage(1, runs))
+            for task in pair.tasks
+            for label, runs, components in zip(labels, task.runs, task.variance, strict=True)
+            if components
+        ]
+    )
+    if any(row.cost.dollars is not None or row.cost.output_tokens is not None for row in pair.costs):
+        yield cost_table(pair.costs)
+        yield score_at_cost_table(pair.costs)
 
 
 def _overall(overall: OverallDifference, tasks: int) -> tuple[str, ...]:
@@ -124,18 +161,24 @@ def _overall(overall: OverallDifference, tasks: int) -> tuple[str, ...]:
 
 def _task(task: TaskComparison) -> tuple[str, ...]:
     scores = (format_number(task.scores[0], 6), format_number(task.scores[1], 6))
-    return (task.task, f"{task.runs[0]}, {task.runs[1]}", *scores, *_difference(task.difference))
+    return (task.task, f"{task.runs[0]}, {task.runs[1]}", *scores, *_difference(task.difference, _repeated(task)))
 
 
-def _difference(difference: TaskDifference) -> tuple[str, ...]:
+def _repeated(task: TaskComparison) -> list[str]:
+    """Return which side selected one policy in several runs."""
+    sides = zip(("first", "second"), task.runs, task.policies, strict=True)
+    return [f"{side}: {note}" for side, runs, policies in sides for note in describe_policies(runs, policies)]
+
+
+def _difference(difference: TaskDifference, notes: Sequence[str]) -> tuple[str, ...]:
     value = difference.value
-    warning = coverage_warning(difference.coverage) if value.interval else []
+    warning = [*(coverage_warning(difference.coverage) if value.interval else ()), *notes]
     return (
         format_number(value.value),
         format_interval(value.interval),
         format_probability(difference.p),
         format_probability(difference.p_holm),
-        "; ".join([difference.scope, *warning]),
+        interval_notes(difference.scope, warning),
     )
 
 
@@ -153,7 +196,7 @@ def _gain(task: str, gain: GainDifference) -> tuple[str, ...]:
         *map(format_gain, gain.gains),
         format_gain(difference.value if difference else None),
         format_interval(difference.interval if difference else None),
-        gain.scope,
+        interval_notes(gain.scope),
     )
 
 

@@ -1,0 +1,45 @@
+"""Measure random and trivial policies at the end of `run` and `suite run`, so that boards have their rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from evopolicygym.cli.output import episode_progress, print_hint
+from evopolicygym.errors import Fault, UserError
+
+MissingAnchors = Annotated[
+    bool,
+    typer.Option(
+        "--anchors/--no-anchors", help="Measure random and trivial policies at the end, once per task and key."
+    ),
+]
+LATER = "`evopolicygym task anchors TASK` measures them later"
+
+
+def add_missing_anchors(root: Path) -> None:
+    """Measure trivial policies on the cases of a finished run if there are none yet. Whatever goes wrong costs these
+    rows and nothing else."""
+    from evopolicygym.api.tasks import measure_missing_anchors
+
+    try:
+        with episode_progress() as progress:
+            measured = measure_missing_anchors(root, _tell_start, progress)
+    except KeyboardInterrupt:
+        print_hint(f"random and trivial policies were not measured; {LATER}")
+        return
+    except (UserError, Fault, OSError) as error:
+        print_hint(f"random and trivial policies were not measured: {error}; {LATER}")
+        return
+    if measured:
+        means = ", ".join(f"{name} {mean:.5g}" for name, mean in measured.means().items())
+        print_hint(f"trivial policies on the same held-out cases: {means}")
+
+
+def _tell_start(task: str) -> None:
+    print_hint(
+        f"measuring random and trivial policies on the held-out cases of {task}, once for all its runs; "
+        "Ctrl-C or --no-anchors leaves them out"
+    )

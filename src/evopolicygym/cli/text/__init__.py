@@ -1,0 +1,1 @@
+"""Results as commands print them, one module for each kind of result."""
