@@ -75,4 +75,4 @@ def test_without_ray_the_command_says_how_to_get_it(tmp_path):
     policy = str(write_policy(tmp_path / "policy", SLEEPY))
     argv = [sys.executable, "-c", code, "evaluate", policy, "core16/acrobot", "--engine", "ray"]
     done = subprocess.run(argv, capture_output=True, text=True)
-    assert done.returncode != 0 and "pip install 'evopolicygym[ray]'" in done.stderr and "Traceback" not in done.stderr
+    assert done.returncode != 0 and "pip install '.[ray]'" in done.stderr and "Traceback" not in done.stderr
