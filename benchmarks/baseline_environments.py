@@ -75,7 +75,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
     if importlib.util.find_spec("stable_baselines3") is None:
-        print("stable-baselines3 is not installed, so there is nothing to compare: pip install 'evopolicygym[rl]'")
+        print("stable-baselines3 is not installed, so there is nothing to compare: pip install '.[rl]'")
         return 0
     print("| task | ours | DummyVecEnv | SubprocVecEnv |\n|---|---|---|---|")
     is_faster = True

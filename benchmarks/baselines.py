@@ -7,8 +7,9 @@
 
 `search` plays suites/baselines.toml and copies the record of every finished run to FOLDER/records, one JSON file each.
 `curves` trains learning curves on the tasks with cheap steps, each in one process, and writes them to FOLDER/curves.
-`page` writes docs/baselines.md and the stored rows of the package from both. Exits with 0 if everything has a result,
-with 3 if the time was over before.
+`page` adds finished runs and complete curves in FOLDER to the stored ones of the package, replaces the same ones, and
+writes docs/baselines.md and its figure from all of them. Exits with 0 if everything has a result, with 3 if the time
+was over before.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
+REFERENCE = ROOT / "src/evopolicygym/reference"
 SUITE = ROOT / "suites" / "baselines.toml"
 COMMAND = [sys.executable, "-m", "evopolicygym.cli.main"]
 TIME_IS_OVER = 3
@@ -105,16 +107,23 @@ def train_curves(options: argparse.Namespace) -> int:
 
 
 def write_page(options: argparse.Namespace) -> int:
-    """Write the page and the stored rows from the records in the folder."""
-    from evopolicygym.reference.baselines import baseline_run, dump_baselines
-    from evopolicygym.reference.curves import load_curves
+    """Add the records in the folder to the stored ones, and write the page from all of them."""
+    from evopolicygym.reference.baselines import baseline_run, dump_baselines, stored_baselines
+    from evopolicygym.reference.curves import SUFFIX, load_curve, load_curves
+    from evopolicygym.report.baseline_figure import NAME, baseline_figure, published_agents
     from evopolicygym.report.baseline_page import baseline_page
     from evopolicygym.run_record import load
 
-    rows = [baseline_run(load(path)) for path in sorted((options.folder / "records").glob("*.json"))]
-    curves = load_curves([options.folder / "curves"])
-    (ROOT / "src/evopolicygym/reference/baselines.toml").write_text(dump_baselines(rows))
+    fresh = [baseline_run(load(path)) for path in sorted((options.folder / "records").glob("*.json"))]
+    rows = list({(row.task, row.agent, row.seed): row for row in (*stored_baselines(), *fresh)}.values())
+    (REFERENCE / "baselines.toml").write_text(dump_baselines(rows))
+    for path in sorted((options.folder / "curves").glob(f"*{SUFFIX}")):
+        if load_curve(path).complete:
+            shutil.copyfile(path, REFERENCE / "curves" / path.name)
+    curves = load_curves([REFERENCE / "curves"])
     (ROOT / "docs/baselines.md").write_text(baseline_page(rows, curves))
+    if figure := baseline_figure(published_agents(), rows, curves):
+        (ROOT / f"docs/images/{NAME}.svg").write_text(figure.standalone())
     return 0
 
 

@@ -26,7 +26,7 @@ from scipy.stats import ttest_1samp
 
 import evopolicygym
 from evopolicygym.files import write_json
-from evopolicygym.reference.anchors import scales
+from evopolicygym.reference.scales import scales
 
 TASKS = ("acrobot", "mountain-car-continuous", "reacher", "half-cheetah", "roundabout")
 KINDS = {"blind": "plain", "disguised": "disguised"}

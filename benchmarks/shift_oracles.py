@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from evopolicygym.tasks.shift import ShiftDraw, ShiftKind, draw_shift
-from evopolicygym.tasks.shift_paths import parse_index
+from evopolicygym.tasks.shifted_env import parse_index
 from evopolicygym.tasks.task import Task
 
 ORACLES = Path(__file__).parents[1] / "tests" / "oracles"

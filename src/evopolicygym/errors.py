@@ -20,7 +20,7 @@ TEMPORARY: Final = FULL | SCARCE | {errno.EAGAIN}
 
 class UserError(Exception):
     """An error that the user can fix. Commands print it without a traceback and exit with ``exit_code``. Characters
-    that a terminal would obey are escaped: a message can quote a file of somebody else."""
+    that a terminal would obey are escaped: a message can quote a file from another person."""
 
     exit_code = 2
 
@@ -41,14 +41,14 @@ class IsolationUnavailable(UserError):
     def __init__(
         self,
         reasons: Mapping[str, str],
-        who: str = "policies",
+        subject: str = "policies",
         without: str = "--isolation none",
         errno: int | None = None,
     ) -> None:
         self.reasons, self.errno = dict(reasons), errno
         lines = "\n".join(f"  level {level}: {reason}" for level, reason in self.reasons.items())
         super().__init__(
-            f"{who} cannot be isolated on this machine:\n{lines}",
+            f"{subject} cannot be isolated on this machine:\n{lines}",
             f"Run `evopolicygym doctor` for the remedy of each layer. `{without}` runs without a jail; its "
             "results are marked as not publishable.",
         )
@@ -91,7 +91,7 @@ def fault_text(error: Exception) -> str:
 def is_permanent(error: BaseException) -> bool:
     """Return whether a retry would fail with the same error. Its causes are examined as well, because libraries wrap
     failed imports. A shortage of descriptors or memory, which can also break an import, is temporary."""
-    chain = list(_chain(error))
+    chain = list(causes(error))
     if any(isinstance(cause, MemoryError) or getattr(cause, "errno", None) in TEMPORARY for cause in chain):
         return False
     return any(map(_is_permanent_cause, chain))
@@ -104,7 +104,8 @@ def _is_permanent_cause(cause: BaseException) -> bool:
     return isinstance(cause, ImportError | UserError) or (type(cause) is OSError and cause.errno is None)
 
 
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
+def causes(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an error and those that it was raised from."""
     while error is not None:
         yield error
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)

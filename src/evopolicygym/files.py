@@ -26,6 +26,7 @@ FOLDER: Final = NAMED | os.O_NOFOLLOW
 FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # opening a pipe must not wait for a writer
 FOLLOWED: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 MAX_TEXT_BYTES: Final = 1 << 20
+MAX_GROWN_BYTES: Final = 4 << 30
 
 
 @contextmanager
@@ -216,3 +217,29 @@ def _copy_to_name(file: IO[bytes], path: Path) -> None:
     except BaseException:
         part.unlink(missing_ok=True)
         raise
+
+
+class GrowingFile:
+    """A file of lines below ``root`` that another process appends to. Each look returns the lines that were completed
+    since the last one. The file may be missing yet, be replaced, or be written by an agent: no link is followed, and a
+    line of more than ``at_most`` bytes is left out."""
+
+    def __init__(self, root: Path, name: str, at_most: int) -> None:
+        self._root, self._name, self._at_most = root, name, at_most
+        self._offset, self._inode = 0, 0
+
+    def lines(self, is_over: bool = False) -> list[bytes]:
+        """Return new complete lines; an incomplete last one, too, if ``is_over``: then it stays as it is."""
+        try:
+            with open_file(self._root, self._name, MAX_GROWN_BYTES) as file:
+                facts = os.fstat(file.fileno())
+                if facts.st_ino != self._inode or facts.st_size < self._offset:
+                    self._offset, self._inode = 0, facts.st_ino
+                file.seek(self._offset)
+                while b"\n" not in (data := file.read(self._at_most)) and file.tell() < facts.st_size:
+                    self._offset += len(data)
+        except OSError:
+            return []
+        end = len(data) if is_over and len(data) < self._at_most else data.rfind(b"\n") + 1
+        self._offset += end
+        return data[:end].splitlines()

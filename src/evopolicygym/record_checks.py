@@ -13,6 +13,9 @@ if TYPE_CHECKING:  # the record's module imports this one
 MOST_CASES: Final = {"validation_cases": 64, "heldout_cases": 256}  # what the splits of a task hold
 
 
+LEVELS: Final = ("A", "B", "none")
+ABSENT: Final = "absent"  # level of the agent of a policy that was entered
+ENTERED: Final = "policy_entered"  # why such a run was closed
 GENERATED: Final = "novel/"  # ids of generated tasks
 VARIANT_HASHES: Final = {"plain": (), "disguised": ("key", "disguise"), "shifted": ("key", "shift")}
 CONDITIONS: Final = {"text": "full", "own_models": "allowed", "feedback": "trajectory"}  # of old records, left unsaid
@@ -29,14 +32,45 @@ def contradiction(run: RunRecord) -> str | None:
     for submission in run.submissions:
         if submission.checkpoint not in hashes:
             return f"submission {submission.number} names a checkpoint that is not recorded"
-    made = [turn.submissions for turn in run.turns]
-    if made != sorted(made) or (made and made[-1] > len(numbers)):
+    counts = [turn.submissions for turn in run.turns]
+    if counts != sorted(counts) or (counts and counts[-1] > len(numbers)):
         return "its turns count other submissions than there are"
     if run.imported and (run.isolation.publishable or "imported" not in run.ids.fingerprint):
         return "it is imported, but is marked as a run of this judge"
-    if run.isolation.publishable and "none" in (run.isolation.policy, run.isolation.agent):
+    checks = (_wrong_isolation, _wrong_entry, _wrong_budget, _wrong_ids, _wrong_results, _wrong_hidden, _wrong_outcome)
+    return next((problem for check in checks if (problem := check(run))), None)
+
+
+def _wrong_isolation(run: RunRecord) -> str | None:
+    isolation = run.isolation
+    if isolation.policy not in LEVELS or isolation.agent not in (*LEVELS, ABSENT):
+        return "its isolation is none of the known levels"
+    if isolation.publishable and "none" in (isolation.policy, isolation.agent):
         return "it is publishable, but was played without isolation"
-    return _wrong_ids(run) or _wrong_results(run) or _wrong_hidden(run) or _wrong_outcome(run)
+    return None
+
+
+def _wrong_entry(run: RunRecord) -> str | None:
+    """Check that a policy that was entered had no agent and no train episodes, and that nothing else has the level of
+    an agent that is absent."""
+    marks = (run.entered, run.isolation.agent == ABSENT)
+    if any(marks) != all(marks):
+        return "it was either entered or had an agent to isolate, but its isolation says otherwise"
+    if run.entered and (run.agent or run.turns or run.budget.charged or len(run.submissions) > 1):
+        return "its policy was entered, but an agent, train episodes or further submissions are recorded"
+    if run.times.closed_because not in (None, ENTERED) if run.entered else run.times.closed_because == ENTERED:
+        return "it was entered, but closed for another reason, or the reverse"
+    return None
+
+
+def _wrong_budget(run: RunRecord) -> str | None:
+    """Check that no episodes are hidden."""
+    budget = run.budget
+    if budget.charged < sum(made.charged for made in run.submissions if not made.refunded):
+        return "its submissions were charged more than its budget says"
+    if budget.charged + budget.remaining != budget.total:
+        return "its budget is not the sum of what was charged and what is left"
+    return None
 
 
 def fingerprint_id(prefix: str, facts: dict[str, Any]) -> str:
@@ -148,7 +182,8 @@ def _wrong_outcome(run: RunRecord) -> str | None:
         return "its outcome is no score, but names one" if any(part is not None for part in winner) else None
     if any(part is None for part in winner):
         return "its outcome is a score, but lacks a part of it"
-    if (outcome.submission, outcome.checkpoint) not in {(made.number, made.checkpoint) for made in run.submissions}:
+    recorded = {(submission.number, submission.checkpoint) for submission in run.submissions}
+    if (outcome.submission, outcome.checkpoint) not in recorded:
         return "its outcome names a submission or a checkpoint that is not recorded"
     chosen = next(checkpoint for checkpoint in run.checkpoints if checkpoint.hash == outcome.checkpoint)
     validation_mean = chosen.validation.mean if chosen.validation else None

@@ -24,6 +24,7 @@ def _bounded(value: Any, depth: int = 0) -> Any:
 
 
 Hash = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+ShortText = Annotated[str, StringConstraints(max_length=200)]
 Count = Annotated[int, Field(ge=0, lt=2**53)]
 Whole = Annotated[int, Field(ge=-LARGEST, lt=LARGEST)]
 SubmissionNumber = Annotated[int, Field(ge=1, le=1_000_000)]

@@ -316,9 +316,10 @@ class ImportedFrom(RecordModel):
 
 
 class RunRecord(RecordModel):
-    """One agent on one task under one budget. ``randomness_salt``: the secret from which the random seeds of its
-    policies are derived; null while the run is open, and in older runs. ``imported``: of a run that another judge
-    played; it has no ledger, and ``ledger_head`` is the hash of the file that was imported."""
+    """One agent on one task under one budget. ``name``: the entrant's, if the user gave one. ``randomness_salt``: the
+    secret from which the random seeds of its policies are derived; null while the run is open, and in older runs.
+    ``imported``: of a run that another judge played; it has no ledger, and ``ledger_head`` is the hash of the file that
+    was imported. ``entered``: of a policy that was made elsewhere and was only measured; no agent took part."""
 
     schema_version: Literal[1]
     evopolicygym: str
@@ -327,6 +328,7 @@ class RunRecord(RecordModel):
     task: TaskFacts
     ids: RunIds
     options: Options
+    name: str | None = None
     agent: Agent | None
     isolation: IsolationRecord
     implementation: str
@@ -342,6 +344,7 @@ class RunRecord(RecordModel):
     usage: Undeclared | None
     ledger_head: Hash
     imported: ImportedFrom | None = None
+    entered: bool = False
 
 
 # Published names of the schemas, where they differ from the class: renaming a class must not rename its schema.

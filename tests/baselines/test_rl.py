@@ -32,7 +32,7 @@ FEW = {"validation_cases": 2, "heldout_cases": 8, "jobs": 1}
 def test_without_torch_the_message_has_the_command_that_installs_it(tmp_path):
     with pytest.raises(UserError, match=r"ppo needs torch and stable_baselines3") as raised:
         baseline_curve("learnable_toys:Sorting-v0", "ppo", folder=tmp_path / "new")
-    assert "pip install 'evopolicygym[rl]'" in str(raised.value) and not (tmp_path / "new").exists()
+    assert "pip install '.[rl]'" in str(raised.value) and not (tmp_path / "new").exists()
 
 
 def play(processes: int, count: int = 3, steps: int = 25):

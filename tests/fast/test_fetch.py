@@ -159,7 +159,7 @@ def test_angles_of_any_rotation():
         same(mat2euler(matrix), _euler(matrix.reshape(9)), f"{matrix}")
 
 
-def test_a_wrong_shape_fails_alike(envs):
+def test_a_wrong_shape_raises_the_same_error_as_in_stock(envs):
     for env in envs:
         env.reset(seed=0)
         with pytest.raises(ValueError, match="Action dimension mismatch"):

@@ -164,14 +164,14 @@ def test_reused_objects(env_id: str) -> None:
 
 
 @pytest.mark.parametrize("seed", [0, 4, 8])
-def test_traffic_goes_on_after_the_end(seed: int) -> None:
+def test_traffic_continues_after_the_end_of_the_episode(seed: int) -> None:
     """Crashed vehicles, vehicles that leave the road, and lanes that end."""
     stock, fast = pair(ROUNDABOUT, NEEDS)
     same(stock.reset(seed=seed)[0], fast.reset(seed=seed)[0], "reset")
     compare(stock, fast, [FASTER, RIGHT, LEFT, *[IDLE] * 12])
 
 
-def test_car_goes_on_after_the_end() -> None:
+def test_the_car_drives_on_after_the_end_of_the_episode() -> None:
     """Into a wall, and on: pushed out of it, stopping."""
     stock, fast = pair(PARKING, NEEDS)
     same(stock.reset(seed=5)[0], fast.reset(seed=5)[0], "reset")

@@ -173,7 +173,7 @@ def test_unusual_view_sizes_use_the_stock_environment(options):
 
 
 @pytest.mark.parametrize("action", [7, np.int64(-1), "left"])
-def test_impossible_actions_fail_alike(action):
+def test_impossible_actions_raise_the_same_error_as_in_stock(action):
     messages = []
     for env in pair("MiniGrid-DoorKey-16x16-v0", REQUIRES):
         env.reset(seed=0)

@@ -263,7 +263,7 @@ def test_a_copy_has_a_simulation_of_its_own(envs):
 
 
 @pytest.mark.parametrize("shape", [(1,), (99,), (1, 2), ()])
-def test_a_wrong_shape_fails_alike(envs, shape):
+def test_a_wrong_shape_raises_the_same_error_as_in_stock(envs, shape):
     for env in envs:
         env.reset(seed=0)
         with pytest.raises(ValueError, match="Action dimension mismatch"):

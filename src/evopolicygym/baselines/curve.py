@@ -102,8 +102,8 @@ def existing_record(plan: CurvePlan, file: Path) -> CurveRecord | None:
     if not file.exists():
         return None
     record = load_curve(file)
-    asked = (plan.task.id, plan.algorithm, plan.seed, plan.splits.id, comparable(plan))
-    if (record.task, record.algorithm, record.seed, record.splits_id, record.comparable_id) != asked:
+    planned = (plan.task.id, plan.algorithm, plan.seed, plan.splits.id, comparable(plan))
+    if (record.task, record.algorithm, record.seed, record.splits_id, record.comparable_id) != planned:
         raise UserError(f"{file} is the record of another training", "Name another folder, or move the file away.")
     return record if record.steps == plan.steps else record.model_copy(update={"complete": False})
 

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from evopolicygym.agents.builtin.learners.policies.actor import Vector
 from evopolicygym.agents.builtin.tuner.evaluator import Spaces
-from evopolicygym.agents.builtin.tuner.policies.features import FINE, action, entries
-from evopolicygym.baselines.rollouts import spaces_of
+from evopolicygym.agents.builtin.tuner.policies.features import FINE, entries
+from evopolicygym.baselines.rollouts import action_maker, spaces_of
 from evopolicygym.tasks import simulator
 from evopolicygym.tasks.splits import SIZES, Split, Splits
 from evopolicygym.tasks.task import Task
@@ -31,6 +31,7 @@ class TrainingEnvironment:
         self._task, self._splits, self._spaces = task, splits, spaces
         self._random = np.random.default_rng(seed)
         self._env = simulator.make(task)
+        self._make_action = action_maker(spaces.action)
         self._length = 0
 
     def reset(self) -> Vector:
@@ -41,7 +42,7 @@ class TrainingEnvironment:
 
     def step(self, controls: Vector) -> tuple[Vector, float, bool, bool]:
         """Return features, reward, and whether the episode has terminated or was truncated."""
-        observation, reward, terminated, truncated, _ = self._step(action(self._spaces.action, controls))
+        observation, reward, terminated, truncated, _ = self._step(self._make_action(controls))
         self._length += 1
         is_cut = not terminated and (truncated or self._length >= self._task.horizon)
         return entries(self._spaces.observation, observation, FINE), float(reward), bool(terminated), bool(is_cut)

@@ -27,7 +27,7 @@ from evopolicygym.tasks.task import Task
 ALGORITHMS: Final = ("ppo", "sac", "dqn")
 PACKAGES: Final = ("torch", "stable_baselines3")
 INSTALL: Final = (
-    "pip install 'evopolicygym[rl]'. For a CPU build of torch, install it first: "
+    "In a clone of EvoPolicyGym: pip install '.[rl]'. For a CPU build of torch, install it first: "
     "pip install torch --index-url https://download.pytorch.org/whl/cpu"
 )
 ENVIRONMENTS: Final = {"ppo": 8, "sac": 4, "dqn": 4}

@@ -51,13 +51,13 @@ class Trainer(Protocol):
 
 
 class ReplayableMethod:
-    """A search method that keeps what it was told, so that it can be brought to the same state again by repeating it.
+    """A search method that keeps the results of each generation, so that repeating them brings it to the same state.
     Nothing is unpickled, and it takes no episodes."""
 
-    def __init__(self, method: SearchMethod, told: list[Vector]) -> None:
-        self._method, self.told = method, told
+    def __init__(self, method: SearchMethod, results: list[Vector]) -> None:
+        self._method, self.results = method, results
         self.plays_centre, self.adapts = method.plays_centre, method.adapts
-        for means in told:
+        for means in results:
             method.tell(method.ask(), means)
 
     @property
@@ -68,7 +68,7 @@ class ReplayableMethod:
         return self._method.ask()
 
     def tell(self, candidates: list[Vector], means: Vector) -> None:
-        self.told.append(means)
+        self.results.append(means)
         self._method.tell(candidates, means)
 
 
@@ -81,8 +81,8 @@ class SearchTrainer:
         spaces = spaces_of(task)
         self._shape = NetworkShape.of(spaces, (hidden,) if hidden else ())
         self._file = folder / STATE_FILE
-        self._state, told = self._load(Moments.of(spaces))
-        self._method = ReplayableMethod(make_method(name, self._shape.parameters, seed, SEARCH_POPULATION), told)
+        self._state, results = self._load(Moments.of(spaces))
+        self._method = ReplayableMethod(make_method(name, self._shape.parameters, seed, SEARCH_POPULATION), results)
         self._player = SimulatorPlayer(task, splits, jobs)
         least = IMAGE_CASES if sees_images(spaces.observation) else 1
         self._search = search(self._method, self._player, self._shape, self._state, least)
@@ -114,7 +114,7 @@ class SearchTrainer:
         state, file = self._state, io.BytesIO()
         numbers = [state.generation, state.cases, state.episodes, state.steps, state.moments.count]
         moments = {"total": state.moments.total, "squares": state.moments.squares}
-        np.savez(file, allow_pickle=False, numbers=np.array(numbers), told=np.array(self._method.told), **moments)
+        np.savez(file, allow_pickle=False, numbers=np.array(numbers), told=np.array(self._method.results), **moments)
         write_atomic(self._file, file.getvalue())
         self._saved = time.monotonic()
 

@@ -1,7 +1,7 @@
 """MiniGrid, with the world also kept as an array, from which the agent's view is cut in one piece.
 
 Only how the observation is computed changes. Level generation, dynamics, rewards and drawing are stock, and work on the
-same objects as ever.
+same objects as in the stock version.
 """
 
 from __future__ import annotations

@@ -1,12 +1,10 @@
-"""Stored anchors (returns of trivial policies on the held-out cases of one splits id), and the normalisation scale of
-each task."""
+"""Stored anchors: returns of trivial policies on the held-out cases of one splits id."""
 
 from __future__ import annotations
 
 import math
 import os
 import re
-from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -14,7 +12,6 @@ from typing import Any, Final, Literal, Self
 
 from pydantic import ValidationError, model_validator
 
-from evopolicygym.config import parse_toml
 from evopolicygym.errors import UserError
 from evopolicygym.printable import one_line
 from evopolicygym.record_checks import fingerprint_id
@@ -62,6 +59,10 @@ class TaskAnchors(RecordModel):
 
     def trivial(self) -> dict[str, Anchor]:
         return {"random": self.random, "zero": self.zero, "constant": self.constant, "starter": self.starter}
+
+    def best_trivial(self, cases: int) -> float:
+        """Return the highest score of a policy that takes no notice of what it sees."""
+        return max(anchor.mean(cases) for anchor in (self.random, self.zero, self.constant))
 
 
 class AnchorFile(RecordModel):
@@ -142,35 +143,3 @@ def stored_anchors() -> AnchorFile:
     return AnchorFile.model_validate_json(
         (resources.files("evopolicygym.reference") / "anchors-paper.json").read_bytes()
     )
-
-
-@dataclass(frozen=True)
-class Scale:
-    """Normalisation scale of a task: normalised scores are (score - ``low``) / ``unit``.
-
-    ``low`` is the random anchor, ``high`` the best agent of the paper's Table 1, both on the paper's held-out cases
-    0-31. The numbers are fixed, so that a new entrant changes no other score; scores on other cases use the same scale.
-    A change of any number is a new version."""
-
-    low: float
-    high: float
-
-    @property
-    def unit(self) -> float:
-        return self.high - self.low
-
-
-@cache
-def _scale_file() -> tuple[int, dict[str, Scale]]:
-    document = parse_toml((resources.files("evopolicygym.reference") / "scale.toml").read_text())
-    return document["version"], {task: Scale(**ends) for task, ends in document["tasks"].items()}
-
-
-def scale_version() -> int:
-    """Return the version of the stored scale."""
-    return _scale_file()[0]
-
-
-def scales() -> dict[str, Scale]:
-    """Return the scale of each task. A task without one has no normalised score."""
-    return _scale_file()[1]

@@ -69,8 +69,8 @@ def stored_baselines() -> tuple[BaselineRun, ...]:
 
 def scores_of(rows: Iterable[BaselineRun], task: str, agent: str) -> list[float]:
     """Return the scores of an agent on a task, in the order of its seeds."""
-    found = [row for row in rows if (row.task, row.agent) == (task, agent)]
-    return [row.score for row in sorted(found, key=lambda row: row.seed) if row.score is not None]
+    matching = [row for row in rows if (row.task, row.agent) == (task, agent)]
+    return [row.score for row in sorted(matching, key=lambda row: row.seed) if row.score is not None]
 
 
 def mean_and_deviation(scores: list[float]) -> tuple[float, float] | None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import cache
+from importlib import resources
 from pathlib import Path
 from typing import Final, Literal
 
@@ -10,11 +12,12 @@ from pydantic import ValidationError
 
 from evopolicygym.errors import UserError
 from evopolicygym.files import read_file
-from evopolicygym.record_types import Cases, Count, Hash, RecordModel, Undeclared
+from evopolicygym.record_types import Cases, Count, Hash, RecordModel, ShortText, Undeclared
 
 VERSION: Final = 1
 KIND: Final = "learning-curve"
 SUFFIX: Final = ".curve.json"
+FOLDER: Final = "curves"
 MAX_BYTES: Final = 16 << 20
 
 
@@ -37,20 +40,20 @@ class CurveRecord(RecordModel):
 
     kind: Literal["learning-curve"]
     schema_version: Literal[1]
-    evopolicygym: str
-    task: str
-    algorithm: str
+    evopolicygym: ShortText
+    task: ShortText
+    algorithm: ShortText
     settings: Undeclared
     seed: Count
     steps: Count
     complete: bool
-    splits_id: str
-    comparable_id: str
-    bit_id: str
+    splits_id: ShortText
+    comparable_id: ShortText
+    bit_id: ShortText
     fingerprint: Undeclared
     machine: Undeclared
-    implementation: str
-    isolation: str
+    implementation: ShortText
+    isolation: ShortText
     validation_cases: Cases
     heldout_cases: Cases
     versions: dict[str, str]
@@ -88,3 +91,10 @@ def load_curves(paths: Iterable[Path]) -> list[CurveRecord]:
     """Read all records at or below the paths, in the order of their names. Raises UserError."""
     files = [file for path in paths for file in ([path] if path.is_file() else sorted(path.rglob(f"*{SUFFIX}")))]
     return [load_curve(file) for file in files]
+
+
+@cache
+def stored_curves() -> tuple[CurveRecord, ...]:
+    """Return the curves that ship with the package, on the paper's cases."""
+    with resources.as_file(resources.files("evopolicygym.reference") / FOLDER) as folder:
+        return tuple(load_curves([folder]))

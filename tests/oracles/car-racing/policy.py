@@ -22,9 +22,9 @@ COLUMNS = np.rint(CAR_COLUMN + RADII[:, None] * np.sin(BEARINGS)).astype(int)
 INSIDE = (ROWS >= 0) & (ROWS < 83) & (COLUMNS >= 0) & (COLUMNS < 96)
 ROWS, COLUMNS = np.clip(ROWS, 0, 82), np.clip(COLUMNS, 0, 95)
 
-FAST, SLOW = 85.0, 42.0
+FAST, SLOW = 105.0, 46.0
 """Wanted speed on a straight road and in the tightest bend."""
-BEND_COST = 65.0
+BEND_COST = 85.0
 """Loss of wanted speed per radian of bearing."""
 STEER = 1.5
 START_STEPS = 20

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-GAIN = 16.0
+GAIN = 30.0
 """Command per metre of hand error; a full command moves the hand by roughly 3 cm a step."""
-HOVER = 0.06
-CENTRED = 0.02
+HOVER = 0.02
+CENTRED = 0.03
 HELD = 0.03
-CLOSING_STEPS = 3
+CLOSING_STEPS = 2
 OPEN, SHUT = 1.0, -1.0
 
 
