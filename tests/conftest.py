@@ -18,6 +18,7 @@ import pytest
 from _pytest.mark.structures import ParameterSet
 from hypothesis import HealthCheck, settings
 
+import single_threaded  # noqa: F401
 from evopolicygym.execution.engine import PUBLISHABLE, LocalEngine
 from evopolicygym.execution.records import Episode, EpisodeResult, FaultReport, Recording
 from evopolicygym.limits import Limits

@@ -17,12 +17,13 @@ from evopolicygym.tasks.ids import comparable_id
 
 
 def forge(source: Path, folder: Path, change: Callable[[dict[str, Any], dict[str, Any]], None]) -> Path:
-    """Copy a run and change its recorded facts and fingerprint; ids, hash chain and run.json are made to agree."""
+    """Copy a run and change its recorded facts and fingerprint; ids, hashes and run.json are made to agree."""
     shutil.copytree(source, folder)
     for parent, _, names in os.walk(folder):
         for name in (".", *names):
             os.chmod(Path(parent, name), 0o755)
     lines = [json.loads(line) for line in (folder / "ledger.jsonl").read_bytes().splitlines()]
+    lines[0]["data"]["settings"] = hashlib.sha256((folder / "config.toml").read_bytes()).hexdigest()
     facts = lines[0]["data"]["facts"]
     change(facts, facts["ids"]["fingerprint"])
     facts["ids"]["comparable_id"] = comparable_id(facts["ids"]["fingerprint"])

@@ -74,6 +74,7 @@ SHARED = {
     "record_checks",
     "record_types",
     "run_paths",
+    "run_progress",
     "run_record",
 }
 

@@ -73,6 +73,13 @@ def generated(facts: dict[str, Any], task: str, low: float, high: float) -> None
     facts["ids"]["comparable_id"] = comparable_id(fingerprint)
 
 
+def as_entered(facts: dict[str, Any]) -> None:
+    """Change the run of an agent to a policy that was made elsewhere; its submissions stay."""
+    facts |= {"entered": True, "agent": None, "turns": []}
+    facts["isolation"]["agent"] = "absent"
+    facts["times"]["closed_because"] = "policy_entered"
+
+
 HASHES = {"key": "0" * 64, "disguise": "d-0", "shift": "s-0"}
 FORGED: dict[str, Forge] = {
     "disguised, but its text is full": lambda facts: under(facts, {"name": "disguised", **HASHES}, text="full"),
@@ -91,6 +98,13 @@ FORGED: dict[str, Forge] = {
     "lacks a part": lambda facts: facts["outcome"].update(heldout=None),
     "submission or a checkpoint that is not": lambda facts: facts["outcome"].update(submission=1),
     "without isolation": lambda facts: facts["isolation"].update(agent="none"),
+    "none of the known levels": lambda facts: facts["isolation"].update(policy="A+"),
+    "its isolation says otherwise": lambda facts: facts.update(entered=True),
+    "had an agent to isolate": lambda facts: facts["isolation"].update(agent="absent"),
+    "train episodes or further submissions": lambda facts: as_entered(facts),
+    "or the reverse": lambda facts: facts["times"].update(closed_because="policy_entered"),
+    "charged more than its budget": lambda facts: facts["budget"].update(charged=0, remaining=128),
+    "what is left": lambda facts: facts["budget"].update(remaining=128),
     "mean or a standard": lambda facts: facts["outcome"]["heldout"].update(mean=1e9),
     "a standard deviation": lambda facts: facts["submissions"][0]["train"].update(std=1.0),
     "validation_mean is not": lambda facts: facts["outcome"].update(validation_mean=0.0),

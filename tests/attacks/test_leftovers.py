@@ -102,7 +102,12 @@ ALONE = {
 }
 
 
-@pytest.mark.parametrize("name", ALONE)
+NOT_IN_EVERYTHING = "a transcript of 8 TiB"  # the other kinds are also played together, below
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name == NOT_IN_EVERYTHING else pytest.mark.slow) for name in ALONE]
+)
 def test_one_kind_of_leftover_files(name, tmp_path):
     """Each of them once ended runs without a score."""
     scored(tmp_path, ALONE[name])
@@ -136,7 +141,7 @@ EVERYTHING = """
         open(".envrc", "w").write("touch mark")
         open("minified.js", "w").write("pip -" * 300_000)
         open("blank.txt", "w").write("\\n" * 300_000)
-        for _ in range(2500): os.mkdir("deep"); os.chdir("deep")
+        for _ in range(1200): os.mkdir("deep"); os.chdir("deep")  # beyond a path and a recursion
         os.mkdir(".git")
 
     for folder in (os.environ["HOME"], os.environ["TMPDIR"], os.environ["EVOPOLICYGYM_WORKSPACE"]):

@@ -23,7 +23,7 @@ HERE = Path(__file__).parent
 CANARY = "a-secret-canary-of-the-reader"
 CODES = (0, 1, 2, 3, 4)
 STOPPED = 143
-READING = ("verify", "report", "analyze", "leaderboard", "compare", "load_runs", "suite", "import", "transcript")
+READING = tuple("verify report analyze leaderboard compare load_runs suite import transcript tail".split())
 OWNING = ("score", "score-all", "finish", "serve", "resume")
 MEMORY = 4 << 30
 CPU_S, WALL_S = 120, 600
@@ -106,7 +106,7 @@ class Fuzzer:
         remove(self.work / "cwd" / "imported")
         before = (
             tree(run)
-            if name in ("verify", "report", "analyze", "leaderboard", "compare", "import", "transcript")
+            if name in ("verify", "report", "analyze", "leaderboard", "compare", "import", "transcript", "tail")
             else None
         )
         ended = self._ask(_argv(name, run, task, page), out, err, name == "serve")
@@ -149,6 +149,7 @@ def _argv(name: str, run: Path, task: str, page: Path) -> list[str]:
         "compare": ["compare", here, str(run.parent / "whole"), "--json"],
         "load_runs": ["load_runs", runs],
         "transcript": ["transcript", here],
+        "tail": ["tail", here, "--no-follow"],
         "import": ["import", here, "--folder", "imported"],
         "suite": ["suite", "status", str(run.parent.parent)],
         "score": ["score", here, "--jobs", "1"],

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from evopolicygym.gateway.frames import frame
 from evopolicygym.tasks.ids import comparable_id
 
 FILES = ("run.json", "ledger.jsonl", "config.toml")
@@ -240,9 +241,50 @@ def checkpoint_name(rng: Rng, run: Path, outside: Path) -> str:
     return other[:40]
 
 
+def suite_folder(rng: Rng, run: Path, outside: Path) -> str:
+    """Change the file of the suite that the run is in, or replace the run's log."""
+    suite, how = run.parent.parent, rng.choice(("task", "file", "key", "log"))
+    if how == "log":
+        (suite / "logs").mkdir(exist_ok=True)
+        _remove(log := suite / "logs" / f"{run.name}.log")
+        os.mkfifo(log) if rng.random() < 0.5 else log.symlink_to(
+            rng.choice((outside / "secret", "/dev/zero", log.name))
+        )
+        return how
+    if how == "file":
+        _remove(suite / "suite.toml")
+        (suite / "suite.toml").symlink_to(outside / rng.choice(("secret.toml", "pipe.toml")))
+        return how
+    text = _text(suite / "suite.toml")
+    tasks = f'tasks = ["{rng.choice((f"{outside}/secret.toml", f"{outside}/pipe.toml", "planted:Env-v0", "../x"))}", '
+    key = f'\n[splits]\nseal_key = "{outside}/{rng.choice(("secret", "pipe"))}"\n[defaults]\ntext = "blind"\n'
+    (suite / "suite.toml").write_text(text.replace("tasks = [", tasks) if how == "task" else text + key)
+    return how
+
+
+def recording(rng: Rng, run: Path, outside: Path) -> str:
+    """Add recorded calls to a model, with a hostile head, body or frame."""
+    facts = {"kind": "exchange", "number": 1, "turn": 1, "api": "anthropic-messages", "method": "POST",
+             "target": "/v1/messages", "request_headers": [], "request_body": [0, 1], "status": 200,
+             "response_headers": [], "response_body": [0, 1], "is_complete": True, "started_at": 1.0,
+             "first_byte_s": 1.0, "duration_s": 1.0, "first": 0, "sizes": [2]}  # fmt: skip
+    body = rng.choice(
+        (b"{}", b"[" * DEEP, b'{"messages":[{"role":"user","content":"\\ud800\x1b[2J"}]}', b"\0" * (32 << 20))
+    )
+    facts["sizes"] = [len(body)]
+    said = "" if rng.random() < 0.3 else _change(rng, facts, outside)
+    frames = frame(_dump(facts).encode() + b"\n" + body) * rng.choice((1, 3))
+    path = run / "logs" / "model" / "exchanges.bin"
+    _check_inside(path, run)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(frames[: rng.randrange(len(frames) + 1)] if rng.random() < 0.2 else frames)
+    return f"{said}, body of {len(body)}"
+
+
 KINDS: tuple[Callable[[Rng, Path, Path], str], ...] = (
     *(record_field, ledger_field, ledger_field, ledger_lines, settings, link, planted_link, other_kind),
     *(size, torn, encoding, deep_folders, transcript, checkpoint_name, record_field, record_cases),
+    *(suite_folder, recording),
 )
 
 

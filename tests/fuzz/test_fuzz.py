@@ -11,7 +11,7 @@ import subprocess
 from collections.abc import Callable, Iterator
 
 import pytest
-from fuzzer import CANARY, Fuzzer
+from fuzzer import CANARY, READING, Fuzzer
 
 from conftest import TESTS
 from reference_runs import first_version, third_version
@@ -64,9 +64,8 @@ def test_no_mutant_of_a_few_hurts_a_reader(fuzzer):
 
 def _some(number: int) -> tuple[str, ...]:
     """All of the commands that read, one after another, and of those that take a run over one for each mutant."""
-    reading = ("verify", "report", "analyze", "leaderboard", "compare", "load_runs", "suite", "import", "transcript")
     owning = ("finish", "score-all", "resume", "serve", "score")
-    return reading[number % 9], reading[(number + 4) % 9], owning[number % 5]
+    return READING[number % len(READING)], READING[(number + 4) % len(READING)], owning[number % len(owning)]
 
 
 @pytest.mark.slow
