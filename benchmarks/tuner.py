@@ -26,8 +26,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evopolicygym.agents.builtin.tuner.evaluator import TunerPolicy, write_policy
-from evopolicygym.agents.builtin.tuner.policies.features import width
+from evopolicygym.agents.builtin.evaluator import TunerPolicy, write_policy
+from evopolicygym.agents.builtin.policies.features import width
 from evopolicygym.execution.conformance import probe_folder
 from evopolicygym.execution.engine import LocalEngine
 from evopolicygym.execution.evaluation import evaluate_folder

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from evopolicygym.agents.builtin.tuner.policies import features
+from evopolicygym.agents.builtin.policies import features
 from evopolicygym.tasks.spaces import json_safe, schema_of
 
 GOALS = spaces.Dict({name: spaces.Box(-np.inf, np.inf, (3,)) for name in ("achieved_goal", "desired_goal")})

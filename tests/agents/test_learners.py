@@ -9,8 +9,8 @@ from builtin_helpers import play_builtin, start_builtin
 from test_tuner import submissions, wait_for_budget
 
 from evopolicygym.agents import definitions
-from evopolicygym.agents.builtin.learners.methods import METHODS
 from evopolicygym.agents.builtin.learners.rl import BATCH
+from evopolicygym.agents.builtin.learners.search_methods import METHODS
 from evopolicygym.tasks.registry import CORE16_ORDER
 from server_helpers import command
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from disguise_helpers import disguised
+from evopolicygym.agents.builtin.evaluator import RecordedEpisode, Spaces
+from evopolicygym.agents.builtin.policies.features import action, controls_of, entries
 from evopolicygym.agents.builtin.tuner.dynamics import Dynamics
-from evopolicygym.agents.builtin.tuner.evaluator import RecordedEpisode, Spaces
-from evopolicygym.agents.builtin.tuner.policies.features import action, controls_of, entries
 from evopolicygym.tasks import simulator
 from evopolicygym.tasks.registry import find_task
 from evopolicygym.tasks.spaces import json_safe

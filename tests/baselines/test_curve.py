@@ -10,7 +10,7 @@ import time
 import numpy as np
 import pytest
 
-from evopolicygym.agents.builtin.tuner.policies.features import action, width
+from evopolicygym.agents.builtin.policies.features import action, width
 from evopolicygym.analysis.exchange_rate import exchange_rate
 from evopolicygym.api.baseline import baseline_curve
 from evopolicygym.api.evaluate import evaluate

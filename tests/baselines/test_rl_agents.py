@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from evopolicygym.agents.builtin.learners.gradients import TrainableNetwork
+from evopolicygym.agents.builtin.learners.networks import TrainableNetwork
 from evopolicygym.agents.builtin.learners.ppo import advantages_of, discounted
 from evopolicygym.agents.builtin.learners.rl import BATCH, learn_by_playing, make_algorithm
 from evopolicygym.agents.builtin.learners.search import Transitions
-from evopolicygym.agents.builtin.tuner.policies.features import FINE, action, entries
+from evopolicygym.agents.builtin.policies.features import FINE, action, entries
 from evopolicygym.baselines.rollouts import play_episode, spaces_of
 from evopolicygym.tasks import simulator
 from evopolicygym.tasks.registry import find_task

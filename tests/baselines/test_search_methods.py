@@ -8,10 +8,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from evopolicygym.agents.builtin.learners.methods import METHODS, make_method
 from evopolicygym.agents.builtin.learners.networks import Moments, NetworkShape
-from evopolicygym.agents.builtin.learners.openes import centred_ranks
 from evopolicygym.agents.builtin.learners.search import SearchState, search
+from evopolicygym.agents.builtin.learners.search_methods import METHODS, centred_ranks, make_method
 from evopolicygym.baselines.rollouts import SimulatorPlayer, spaces_of
 from evopolicygym.tasks.registry import find_task
 from evopolicygym.tasks.splits import PaperSplits

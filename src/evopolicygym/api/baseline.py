@@ -98,7 +98,7 @@ def record_file(folder: Path, plan: CurvePlan) -> Path:
 
 
 def _check(algorithm: str, steps: int, seed: int, hidden: int) -> None:
-    from evopolicygym.agents.builtin.learners.methods import METHODS
+    from evopolicygym.agents.builtin.learners.search_methods import METHODS
     from evopolicygym.baselines.rl import ALGORITHMS, check_installed
 
     if algorithm not in (*METHODS, *ALGORITHMS):

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from evopolicygym import __version__
 from evopolicygym.agents.builtin.learners.networks import write_actor
-from evopolicygym.agents.builtin.learners.policies.actor import Actor
+from evopolicygym.agents.builtin.policies.actor import Actor
 from evopolicygym.baselines.trainer import Trainer
 from evopolicygym.errors import Fault, UserError
 from evopolicygym.execution.engine import Engine

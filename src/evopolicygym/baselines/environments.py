@@ -12,9 +12,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from evopolicygym.agents.builtin.learners.policies.actor import Vector
-from evopolicygym.agents.builtin.tuner.evaluator import Spaces
-from evopolicygym.agents.builtin.tuner.policies.features import FINE, entries
+from evopolicygym.agents.builtin.evaluator import Spaces
+from evopolicygym.agents.builtin.policies.actor import Vector
+from evopolicygym.agents.builtin.policies.features import FINE, entries
 from evopolicygym.baselines.rollouts import action_maker, spaces_of
 from evopolicygym.tasks import simulator
 from evopolicygym.tasks.splits import SIZES, Split, Splits

@@ -16,7 +16,7 @@ import gymnasium
 import numpy as np
 
 from evopolicygym.agents.builtin.learners.networks import NetworkShape
-from evopolicygym.agents.builtin.learners.policies.actor import FARTHEST, Actor, Vector
+from evopolicygym.agents.builtin.policies.actor import FARTHEST, Actor, Vector
 from evopolicygym.baselines.environments import EnvironmentPool
 from evopolicygym.baselines.rollouts import spaces_of
 from evopolicygym.errors import UserError

@@ -14,10 +14,10 @@ from typing import Any, Final, Self
 
 import numpy as np
 
-from evopolicygym.agents.builtin.learners.policies.actor import Actor, Vector
+from evopolicygym.agents.builtin.evaluator import Spaces
 from evopolicygym.agents.builtin.learners.search import Rollouts
-from evopolicygym.agents.builtin.tuner.evaluator import Spaces
-from evopolicygym.agents.builtin.tuner.policies.features import FINE, action, entries, middle
+from evopolicygym.agents.builtin.policies.actor import Actor, Vector
+from evopolicygym.agents.builtin.policies.features import FINE, action, entries, middle
 from evopolicygym.tasks import simulator
 from evopolicygym.tasks.spaces import json_safe
 from evopolicygym.tasks.splits import Split, Splits

@@ -11,10 +11,10 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 
-from evopolicygym.agents.builtin.learners.methods import make_method
 from evopolicygym.agents.builtin.learners.networks import Moments, NetworkShape, sees_images
-from evopolicygym.agents.builtin.learners.policies.actor import Actor, Vector
 from evopolicygym.agents.builtin.learners.search import SearchMethod, SearchState, actor_of, search
+from evopolicygym.agents.builtin.learners.search_methods import make_method
+from evopolicygym.agents.builtin.policies.actor import Actor, Vector
 from evopolicygym.baselines.rollouts import SimulatorPlayer, spaces_of
 from evopolicygym.files import write_atomic
 from evopolicygym.tasks.splits import Splits

@@ -6,21 +6,17 @@ Its score is what hidden validation finds among guesses. An agent that scores no
 from __future__ import annotations
 
 import argparse
-import math
 import os
 import sys
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.random import Generator
 
 from .api_client import ApiClient, RunOver, ServerUnreachable
-from .cases import TRAIN_CASES
-from .tuner.evaluator import Spaces, TunerPolicy, write_policy
-from .tuner.policies.features import COARSE, Resolution, Vector, blocks, has_goals
+from .evaluator import TRAIN_CASES, Spaces, TunerPolicy, normalisation, write_policy
 
 POLICIES: Final = 64
-WIDEST: Final = 1e3  # half the width of a Box; wider bounds tell nothing about typical values
 
 
 def main() -> int:
@@ -57,45 +53,6 @@ def linear(spaces: Spaces, random: Generator) -> TunerPolicy:
     weights = random.normal(size=(spaces.controls, len(mean)))
     numbers = {"mean": mean, "scale": scale, "weights": weights, "bias": random.normal(size=spaces.controls)}
     return TunerPolicy("linear", {name: np.round(value, 6).tolist() for name, value in numbers.items()})
-
-
-def normalisation(space: dict[str, Any], resolution: Resolution = COARSE) -> tuple[Vector, Vector]:
-    """Return centre and scale of each entry of an observation.
-
-    Narrow ranges are stretched to -1 to 1, so that no entry is too small to matter; wide ones keep their scale. The
-    centre is 0 and the scale 1 where the space has no useful bounds.
-    """
-    match space["type"]:
-        case "Dict":
-            parts = [normalisation(child, resolution) for child in space["spaces"].values()]
-            if has_goals(space):
-                parts.append(_unit(math.prod(space["spaces"]["desired_goal"]["shape"])))
-            return _joined(parts)
-        case "Tuple":
-            return _joined([normalisation(child, resolution) for child in space["spaces"]])
-        case "Discrete":
-            return _unit(space["n"] if space["n"] <= resolution.largest else 1)
-        case "Text":
-            return _unit(0)
-    size = math.prod(space["shape"])
-    if size > resolution.largest:
-        return _unit(blocks(np.zeros(space["shape"]), resolution.blocks).size)
-    return _bounds(space, size) if space["type"] == "Box" else _unit(size)
-
-
-def _bounds(space: dict[str, Any], size: int) -> tuple[Vector, Vector]:
-    low, high = (np.broadcast_to(np.asarray(space[name], dtype=float), space["shape"]) for name in ("low", "high"))
-    is_bounded = np.isfinite(low) & np.isfinite(high) & (high - low <= 2 * WIDEST) & (high > low)
-    low, high = np.where(is_bounded, low, -1.0), np.where(is_bounded, high, 1.0)
-    return ((low + high) / 2.0).reshape(size), np.minimum((high - low) / 2.0, 1.0).reshape(size)
-
-
-def _unit(size: int) -> tuple[Vector, Vector]:
-    return np.zeros(size), np.ones(size)
-
-
-def _joined(parts: list[tuple[Vector, Vector]]) -> tuple[Vector, Vector]:
-    return np.concatenate([mean for mean, _ in parts]), np.concatenate([scale for _, scale in parts])
 
 
 if __name__ == "__main__":

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from ..api_client import ApiClient, RunOver, ServerUnreachable
-from .connection import add_model_options, connect, emit
-from .providers import Provider, ProviderError, RequestUsage
+from .providers import Provider, ProviderError, RequestUsage, add_model_options, connect, emit
 
 PROGRAMS: Final = 8
 ATTEMPTS: Final = 3  # at one program: an answer may have none

@@ -1,8 +1,13 @@
-"""The two wire formats of model providers. A conversation is stored in the provider's own message format."""
+"""Models behind the two wire formats of providers, how a command line names one, and the events that its agents print.
+
+A conversation is stored in the provider's own message format.
+"""
 
 from __future__ import annotations
 
+import argparse
 import json
+import os
 import time
 import urllib.error
 import urllib.request
@@ -180,3 +185,32 @@ def _messages_usage(answer: dict[str, Any]) -> RequestUsage:
         usage.get("cache_creation_input_tokens") or 0,
         usage.get("output_tokens", 0),
     )
+
+
+PROVIDERS: Final[dict[str, tuple[type[ChatCompletions] | type[Messages], str, str]]] = {
+    "openai": (ChatCompletions, "https://api.openai.com/v1", "OPENAI_API_KEY"),
+    "anthropic": (Messages, "https://api.anthropic.com/v1", "ANTHROPIC_API_KEY"),
+}
+
+
+def add_model_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--model", required=True, help="PROVIDER/NAME: openai/... (and compatible) or anthropic/...")
+    parser.add_argument("--url", help="address of the provider's API, up to and including /v1")
+
+
+def connect(
+    parser: argparse.ArgumentParser, options: argparse.Namespace, system: str, tools: list[dict[str, Any]]
+) -> Provider:
+    """Return the model that the options name. Exit with a message if there is none, or no key."""
+    name, _, model = options.model.partition("/")
+    if name not in PROVIDERS or not model:
+        parser.error(f"--model is PROVIDER/NAME with a provider of {', '.join(PROVIDERS)}")
+    make, url, variable = PROVIDERS[name]
+    key = os.environ.get(variable, "")
+    if not key:
+        parser.error(f"no API key: the variable {variable} is not set")
+    return make((options.url or url).rstrip("/"), key, model, system, tools)
+
+
+def emit(kind: str, **fields: Any) -> None:
+    print(json.dumps({"type": kind, **fields}), flush=True)

@@ -8,9 +8,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from .gradients import TrainableNetwork, softmax
-from .networks import Moments, NetworkShape
-from .policies.actor import FARTHEST, Actor, Vector
+from ..policies.actor import FARTHEST, Actor, Vector
+from .networks import Moments, NetworkShape, TrainableNetwork, softmax
 from .search import Transitions
 
 HIDDEN: Final = (64, 64)

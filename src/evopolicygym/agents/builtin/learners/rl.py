@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from typing import Final, Protocol
 
 from ..api_client import RunOver
-from ..cases import FRESH_CASES, TRAIN_CASES
-from ..tuner.evaluator import Spaces
+from ..evaluator import FRESH_CASES, TRAIN_CASES, Spaces
+from ..policies.actor import Actor
 from .networks import Moments, NetworkShape
-from .policies.actor import Actor
 from .ppo import ProximalPolicyOptimisation
 from .sac import SoftActorCritic
 from .search import Transitions

@@ -8,9 +8,9 @@ from typing import Final, Protocol
 
 import numpy as np
 
-from ..cases import FRESH_CASES, cases_needed, next_cases
+from ..evaluator import FRESH_CASES, cases_needed, next_cases
+from ..policies.actor import Actor, Vector
 from .networks import Moments, NetworkShape
-from .policies.actor import Actor, Vector
 
 IMAGE_CASES: Final = 4  # tasks with images are slow, and the judge validates every submitted policy: submit fewer
 FIRST_CASES: Final = 2

@@ -15,11 +15,10 @@ from typing import Any, Final
 import numpy as np
 
 from ..api_client import ApiClient, RunOver, ServerUnreachable
-from ..cases import cases_needed, next_cases
+from ..evaluator import ApiEvaluator, Evaluator, Spaces, TunerPolicy, cases_needed, next_cases
+from ..policies.features import Vector
 from .dynamics import Dynamics
-from .evaluator import ApiEvaluator, Evaluator, Spaces, TunerPolicy
 from .families import Family, constant, families, noise
-from .policies.features import Vector
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # it warns that matplotlib, which only its plots need, is missing

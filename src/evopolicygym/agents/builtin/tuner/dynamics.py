@@ -11,8 +11,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from .evaluator import RecordedEpisode, Spaces
-from .policies.features import Vector
+from ..evaluator import RecordedEpisode, Spaces
+from ..policies.features import Vector
 
 Indices = NDArray[np.intp]
 RATE: Final = 0.85  # correlation of a velocity with the changes of what moves with it

@@ -13,9 +13,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.random import Generator
 
+from ..evaluator import Spaces, TunerPolicy
+from ..policies.features import Vector
 from .dynamics import Dynamics, Indices, Jacobian
-from .evaluator import Spaces, TunerPolicy
-from .policies.features import Vector
 
 LARGEST_LINEAR: Final = 120  # numbers; with more of them, a random subset of the entries does better
 SWITCH: Final = 3.0  # a weight so large that the feedback is almost an on-off switch

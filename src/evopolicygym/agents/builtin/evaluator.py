@@ -1,8 +1,10 @@
-"""Evaluate policies: write them to the workspace, submit them and read the recorded episodes."""
+"""What the agents without a model share: the spaces and the scale of their entries, which cases to play, and evaluation
+(write a policy to the workspace, submit it, read the recorded episodes)."""
 
 from __future__ import annotations
 
 import json
+import math
 import re
 import time
 from dataclasses import dataclass
@@ -11,12 +13,25 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 
-from ..api_client import ApiClient, RunOver
-from .policies.features import Vector, controls_of, entries, entry_kinds, width
+from .api_client import ApiClient, RunOver
+from .policies.features import (
+    COARSE,
+    Resolution,
+    Vector,
+    blocks,
+    controls_of,
+    entries,
+    entry_kinds,
+    has_goals,
+    width,
+)
 
 POLICIES: Final = Path(__file__).parent / "policies"
 FEEDBACK_WAIT_S: Final = 20.0  # the result of a submission can arrive shortly before its feedback
 LONGEST_NAME: Final = 100  # of an array in episode.npz
+TRAIN_CASES: Final = 1024
+FRESH_CASES: Final = 4  # the first case that nothing before the search depended on
+WIDEST: Final = 1e3  # half the width of a Box; wider bounds tell nothing about typical values
 MAX_EPISODES_READ: Final = 2  # of one submission: enough to learn the dynamics
 
 
@@ -161,3 +176,56 @@ def rows_of(space: dict[str, Any], prefix: str, arrays: dict[str, Any]) -> list[
         return list(zip(*(values(part, f"{name}_{i}") for i, part in enumerate(space["spaces"])), strict=True))
 
     return values(space, prefix)
+
+
+def next_cases(generation: int, count: int) -> list[int]:
+    """Return other cases for every generation, so that policies that are good only on a few cases do not survive."""
+    first = FRESH_CASES + generation * count
+    return [(first + number) % TRAIN_CASES for number in range(count)]
+
+
+def cases_needed(returns: Vector) -> int:
+    """Return 1, 2 or 4 cases for each policy: more, the less policies differ compared with the noise between cases."""
+    centred = returns - returns.mean(axis=0)
+    noise = float((centred - centred.mean(axis=1, keepdims=True)).var(axis=1, ddof=1).mean())
+    signal = float(centred.mean(axis=1).var(ddof=1)) - noise / returns.shape[1]
+    return 1 if noise < 0.3 * signal else 2 if noise < 2.0 * signal else 4
+
+
+def normalisation(space: dict[str, Any], resolution: Resolution = COARSE) -> tuple[Vector, Vector]:
+    """Return centre and scale of each entry of an observation.
+
+    Narrow ranges are stretched to -1 to 1, so that no entry is too small to matter; wide ones keep their scale. The
+    centre is 0 and the scale 1 where the space has no useful bounds.
+    """
+    match space["type"]:
+        case "Dict":
+            parts = [normalisation(child, resolution) for child in space["spaces"].values()]
+            if has_goals(space):
+                parts.append(_unit(math.prod(space["spaces"]["desired_goal"]["shape"])))
+            return _joined(parts)
+        case "Tuple":
+            return _joined([normalisation(child, resolution) for child in space["spaces"]])
+        case "Discrete":
+            return _unit(space["n"] if space["n"] <= resolution.largest else 1)
+        case "Text":
+            return _unit(0)
+    size = math.prod(space["shape"])
+    if size > resolution.largest:
+        return _unit(blocks(np.zeros(space["shape"]), resolution.blocks).size)
+    return _bounds(space, size) if space["type"] == "Box" else _unit(size)
+
+
+def _bounds(space: dict[str, Any], size: int) -> tuple[Vector, Vector]:
+    low, high = (np.broadcast_to(np.asarray(space[name], dtype=float), space["shape"]) for name in ("low", "high"))
+    is_bounded = np.isfinite(low) & np.isfinite(high) & (high - low <= 2 * WIDEST) & (high > low)
+    low, high = np.where(is_bounded, low, -1.0), np.where(is_bounded, high, 1.0)
+    return ((low + high) / 2.0).reshape(size), np.minimum((high - low) / 2.0, 1.0).reshape(size)
+
+
+def _unit(size: int) -> tuple[Vector, Vector]:
+    return np.zeros(size), np.ones(size)
+
+
+def _joined(parts: list[tuple[Vector, Vector]]) -> tuple[Vector, Vector]:
+    return np.concatenate([mean for mean, _ in parts]), np.concatenate([scale for _, scale in parts])

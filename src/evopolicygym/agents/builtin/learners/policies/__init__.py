@@ -1,1 +1,0 @@
-"""Files of submitted policies: network.py is the policy, actor.py the network, with its numbers in weights.npz."""
