@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from evopolicygym.tasks.novel.control import world as control
-from evopolicygym.tasks.novel.control.world import ControlWorld, Goal
+from evopolicygym.tasks.novel import control
+from evopolicygym.tasks.novel.control import ControlWorld, Goal
 from evopolicygym.tasks.novel.measure import returns
 
 LEVELS = (1, 2, 3, 4)

@@ -20,7 +20,7 @@ from evopolicygym.runs.settings import AgentSettings, RunSettings, ValidateWhen
 from evopolicygym.suites.call_gate import CallRate
 from evopolicygym.tasks.conditions import FeedbackLevel, OwnModels, TextLevel, Variant
 from evopolicygym.tasks.novel.generate import novel
-from evopolicygym.tasks.registry import core16, find_task, is_installed_task
+from evopolicygym.tasks.registry import core16, find_task, is_installed_task, unread_task
 from evopolicygym.tasks.task import Task
 
 Played = tuple[str, Variant]  # a task by its name, and the variant of it
@@ -254,8 +254,6 @@ def plan(suite: Suite, is_trusted: bool = True) -> list[PlannedRun]:
 
 
 def _named_task(name: str) -> Task:
-    from evopolicygym.tasks.gymnasium_task import unread_task
-
     return find_task(name) if is_installed_task(name) else unread_task(name)
 
 

@@ -1,25 +1,32 @@
-"""Finding a task by name: the sixteen of Core16, task files, and any other Gymnasium environment."""
+"""Finding a task by name: the sixteen of Core16, task files, and any other Gymnasium environment, whose facts come from
+the live environment and whose text is generated from them."""
 
 from __future__ import annotations
 
+import importlib
 import json
 from collections.abc import Hashable
+from contextlib import suppress
 from dataclasses import is_dataclass
 from difflib import get_close_matches
 from enum import Enum
 from functools import cache
 from importlib import resources
+from itertools import chain
 from pathlib import Path
 from types import NoneType
 from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
+import numpy as np
 
 from evopolicygym.config import parse_toml
 from evopolicygym.errors import UserError
 from evopolicygym.files import read_text_file
+from evopolicygym.tasks import simulator
 from evopolicygym.tasks.novel.generate import novel
-from evopolicygym.tasks.task import Task
+from evopolicygym.tasks.spaces import describe
+from evopolicygym.tasks.task import FailureReturn, Task
 
 CORE16 = "core16"
 CORE16_ORDER = (
@@ -34,6 +41,22 @@ NO_DERIVATION: Final = "The task file gives no reason for this number."
 COLLECTIONS: Final = {
     CORE16: ("suites/core16-128.toml", "core16/acrobot"),
     "novel": ("suites/novel16.toml", "novel/rules-2"),
+}
+DEFAULT_HORIZON: Final = 1000
+UNKNOWN_FAILURE: Final = FailureReturn(
+    -1e6,
+    "The rewards of this environment are not known, so this is a number below any plausible return. A task file can "
+    "declare a tighter one (`evopolicygym docs tasks`).",
+)
+# Packages that register environments only when they are imported.
+REGISTERING: Final = ("minigrid", "highway_env", "gymnasium_robotics")
+# Namespace of environment ids to the modules that it needs.
+NAMESPACES: Final = {"ALE": ("ale_py",)}
+# Module of an environment to the simulators whose versions can change its scores.
+SIMULATORS: Final = {
+    "gymnasium.envs.box2d": ("Box2D", "pygame"),
+    "gymnasium.envs.mujoco": ("mujoco",),
+    "gymnasium_robotics": ("mujoco",),
 }
 
 
@@ -142,7 +165,7 @@ def find_task(name: str) -> Task:
         raise UserError(
             f"there is no task {name!r}", f"Did you mean {meant}? `evopolicygym task list` shows the tasks."
         )
-    return _from_gymnasium(name, list(tasks_by_name))
+    return _find_in_gymnasium(name, list(tasks_by_name))
 
 
 def _collection(name: str) -> UserError:
@@ -177,9 +200,7 @@ def _short_names() -> dict[str, str]:
     return slugs | {task.env_id.rpartition("-v")[0].lower(): task_id for task_id, task in core16().items()}
 
 
-def _from_gymnasium(name: str, core16_names: list[str]) -> Task:
-    from evopolicygym.tasks.gymnasium_task import from_gymnasium
-
+def _find_in_gymnasium(name: str, core16_names: list[str]) -> Task:
     try:
         return from_gymnasium(name)
     except LookupError as error:
@@ -199,3 +220,86 @@ def _unknown(name: str, candidates: list[str]) -> UserError:
         f"{hint}`evopolicygym task list` shows the tasks; a task file ends in .toml; an environment of your own module "
         "is written module:Env-v0.",
     )
+
+
+def from_gymnasium(env_id: str) -> Task:
+    """Return the task of a Gymnasium id. Makes the environment once, to read its spaces and horizon.
+
+    Raises LookupError if no such environment is registered."""
+    with simulator.prints_to_stderr():
+        return _read_environment(env_id)
+
+
+def unread_task(name: str) -> Task:
+    """Return a task that has the id of ``name`` (a task file, or MODULE:ID) and nothing else that is true of it: no
+    module is imported, and no file is read."""
+    return _gymnasium_task(Path(name).stem if name.endswith(".toml") else name, DEFAULT_HORIZON, "", "", ())
+
+
+def _read_environment(env_id: str) -> Task:
+    task = _gymnasium_task(env_id, DEFAULT_HORIZON, "", "", NAMESPACES.get(env_id.partition("/")[0], ()))
+    try:
+        env = _make_environment(task)
+    except LookupError:
+        _register_known()
+        env = _make_environment(task)
+    try:
+        observation, action = (describe(schema) for schema in simulator.schemas(task, env))
+        return _gymnasium_task(env_id, _horizon(env), observation, action, _requires(env))
+    finally:
+        env.close()
+
+
+def _register_known() -> None:
+    """Import packages that register environments only on import. Missing or broken packages are skipped."""
+    for module in REGISTERING:
+        with suppress(Exception):
+            importlib.import_module(module)
+
+
+def _gymnasium_task(env_id: str, horizon: int, observation: str, action: str, requires: tuple[str, ...]) -> Task:
+    return Task(
+        id=env_id,
+        env_id=env_id,
+        title=f"{env_id} (a Gymnasium environment without a written contract)",
+        family="gymnasium",
+        horizon=horizon,
+        observation_space=observation,
+        action_space=action,
+        objective="Maximise the sum of rewards of an episode.",
+        reward="The environment's own reward, unchanged.",
+        termination=f"When the environment says so; truncated after {horizon} steps.",
+        failure_return=UNKNOWN_FAILURE,
+        requires=requires,
+    )
+
+
+def _horizon(env: Any) -> int:
+    """Return the horizon that is registered or, if there is none, the environment's ``max_steps`` if it is a number."""
+    declared = (env.spec.max_episode_steps if env.spec else None, getattr(env.unwrapped, "max_steps", None))
+    whole = [int(steps) for steps in declared if isinstance(steps, int | np.integer) and steps is not True]
+    return next((steps for steps in whole if steps > 0), DEFAULT_HORIZON)
+
+
+def _requires(env: Any) -> tuple[str, ...]:
+    """Return the modules whose versions can change a score: the environment's own, and the simulators that it is
+    derived from or holds."""
+    modules = [kind.__module__ for kind in type(env.unwrapped).__mro__]
+    own = modules[0].partition(".")[0]
+    simulators = [names for prefix, names in SIMULATORS.items() if any(module.startswith(prefix) for module in modules)]
+    held = {type(value).__module__.partition(".")[0] for value in getattr(env.unwrapped, "__dict__", {}).values()}
+    names = [*([] if own == "gymnasium" else [own]), *chain(*simulators), *(["mujoco"] if "mujoco" in held else [])]
+    return tuple(dict.fromkeys(names))
+
+
+def _make_environment(task: Task) -> Any:
+    """Make the environment. Raises LookupError if it is not registered; its own errors pass through."""
+    import gymnasium
+
+    try:
+        return simulator.make(task)
+    except UserError as error:
+        cause = error.__cause__
+        if isinstance(cause, gymnasium.error.UnregisteredEnv) or type(cause) is gymnasium.error.Error:
+            raise LookupError(str(cause)) from error
+        raise

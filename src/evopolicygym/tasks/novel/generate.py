@@ -239,7 +239,7 @@ def _cache_folder() -> Path:
 
 @cache
 def _family(name: str) -> WorldFamily:
-    return cast(WorldFamily, importlib.import_module(f"evopolicygym.tasks.novel.{name}.world"))
+    return cast(WorldFamily, importlib.import_module(f"evopolicygym.tasks.novel.{name}"))
 
 
 def family_version(family: str) -> int:

@@ -1,13 +1,17 @@
-"""The parts of every generated task: an environment, an expert that knows its rules, and the texts about it."""
+"""What the families of generated tasks share: the parts of every task (an environment, an expert that knows its rules,
+and the texts about it), and a canvas for its pictures."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
 
 Act = Callable[[Any], Any]  # from an observation to an action
+Colour = tuple[int, int, int]
+Point = tuple[float, float]
 
 
 class World(Protocol):
@@ -30,8 +34,42 @@ class World(Protocol):
 
 
 class WorldFamily(Protocol):
-    """A module of this package. ``VERSION`` changes whenever the same key would draw another task."""
+    """A module or sub-package of this package. ``VERSION`` changes whenever the same key would draw another task."""
 
     VERSION: int
 
     def draw(self, generator: np.random.Generator, level: int) -> World: ...
+
+
+class Canvas:
+    """A picture that is drawn on. Points are (x, y), from the upper left; what lies outside is cut off."""
+
+    def __init__(self, width: int, height: int, background: Colour) -> None:
+        self._pixels = np.empty((height, width, 3), np.uint8)
+        self._pixels[:] = background
+
+    def pixels(self) -> Any:
+        return self._pixels
+
+    def rectangle(self, corner: Point, width: float, height: float, colour: Colour) -> None:
+        x, y = (max(0, round(value)) for value in corner)
+        self._pixels[y : max(0, round(corner[1] + height)), x : max(0, round(corner[0] + width))] = colour
+
+    def disc(self, centre: Point, radius: float, colour: Colour) -> None:
+        rows, columns, inside = self._near(centre, radius)
+        self._pixels[rows, columns][inside] = colour
+
+    def line(self, start: Point, end: Point, colour: Colour, width: float = 1.5) -> None:
+        steps = max(1, math.ceil(2 * math.dist(start, end)))
+        for step in range(steps + 1):
+            part = step / steps
+            point = (start[0] + part * (end[0] - start[0]), start[1] + part * (end[1] - start[1]))
+            self.disc(point, width / 2, colour)
+
+    def _near(self, centre: Point, radius: float) -> tuple[slice, slice, Any]:
+        """Return the part of the picture around a point, and which of its pixels are within the radius."""
+        (x, y), (height, width) = centre, self._pixels.shape[:2]
+        rows = slice(max(0, math.floor(y - radius)), min(height, math.ceil(y + radius) + 1))
+        columns = slice(max(0, math.floor(x - radius)), min(width, math.ceil(x + radius) + 1))
+        down, across = np.ogrid[rows, columns]
+        return rows, columns, (across - x) ** 2 + (down - y) ** 2 <= max(radius, 0.5) ** 2

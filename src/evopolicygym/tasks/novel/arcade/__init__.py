@@ -1,1 +1,5 @@
-"""Generated arcade games; `world.py` draws one."""
+"""Generated arcade games."""
+
+from evopolicygym.tasks.novel.arcade.world import VERSION, draw
+
+__all__ = ["VERSION", "draw"]

@@ -1,1 +1,5 @@
-"""Generated creatures; `world.py` draws one."""
+"""Generated creatures."""
+
+from evopolicygym.tasks.novel.creature.world import VERSION, draw
+
+__all__ = ["VERSION", "draw"]

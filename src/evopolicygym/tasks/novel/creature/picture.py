@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from evopolicygym.tasks.novel.creature.body import Aim
-from evopolicygym.tasks.novel.drawing import Canvas, Colour, Point
+from evopolicygym.tasks.novel.world import Canvas, Colour, Point
 
 if TYPE_CHECKING:
     from evopolicygym.tasks.novel.creature.world import CreatureEnv

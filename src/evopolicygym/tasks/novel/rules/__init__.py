@@ -1,1 +1,5 @@
-"""Generated grid worlds with drawn rules; `world.py` draws one."""
+"""Generated grid worlds with drawn rules."""
+
+from evopolicygym.tasks.novel.rules.world import VERSION, draw
+
+__all__ = ["VERSION", "draw"]

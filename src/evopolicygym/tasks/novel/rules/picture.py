@@ -6,8 +6,8 @@ import colorsys
 import math
 from typing import TYPE_CHECKING, Any, Final
 
-from evopolicygym.tasks.novel.drawing import Canvas, Colour, Point
 from evopolicygym.tasks.novel.rules.chain import FLOOR, NOTHING, WALL, Role
+from evopolicygym.tasks.novel.world import Canvas, Colour, Point
 
 if TYPE_CHECKING:
     from evopolicygym.tasks.novel.rules.world import RulesEnv

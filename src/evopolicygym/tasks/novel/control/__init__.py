@@ -1,1 +1,0 @@
-"""Generated control tasks; `world.py` draws one."""
