@@ -27,11 +27,10 @@ from evopolicygym.execution.records import Episode, EpisodeResult, Recording
 from evopolicygym.files import sync_tree
 from evopolicygym.judge.delivery import copy_to_workspace, shown_files
 from evopolicygym.judge.events import Refused
-from evopolicygym.judge.feedback import FeedbackWriter
+from evopolicygym.judge.feedback import FeedbackWriter, summarize
 from evopolicygym.judge.judge import Judge
 from evopolicygym.judge.protocol import SubmitRequest, Verdict
 from evopolicygym.judge.submission import accept, execute
-from evopolicygym.judge.summary import summarize
 from evopolicygym.runs.open_run import open_run
 from evopolicygym.tasks.conditions import FeedbackLevel
 from evopolicygym.tasks.splits import Split

@@ -14,8 +14,8 @@ from conftest import policy_source, write_policy
 from evopolicygym.judge import submission
 from evopolicygym.judge.contact_sheet import write_sheet
 from evopolicygym.judge.delivery import over_the_cap, shown_files
+from evopolicygym.judge.feedback import SCORE_KEYS, TRAJECTORY_KEYS, change, shown_summary
 from evopolicygym.judge.protocol import SubmitRequest
-from evopolicygym.judge.summary import SCORE_KEYS, TRAJECTORY_KEYS, change, shown_summary
 from evopolicygym.runs.open_run import open_run
 from evopolicygym.runs.settings import RunSettings
 from evopolicygym.tasks.conditions import FeedbackLevel

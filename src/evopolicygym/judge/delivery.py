@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from evopolicygym.files import open_file, read_file
 from evopolicygym.judge.contact_sheet import SHEETS
-from evopolicygym.judge.summary import shown_summary, summary_text
+from evopolicygym.judge.feedback import shown_summary, summary_text
 from evopolicygym.tasks.conditions import FeedbackLevel
 
 FOLDER: Final = "feedback"

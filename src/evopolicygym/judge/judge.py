@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -10,7 +11,6 @@ from enum import StrEnum
 from typing import Final
 
 from evopolicygym.execution.engine import Engine
-from evopolicygym.judge.activity import RunActivity
 from evopolicygym.judge.delivery import large_bytes
 from evopolicygym.judge.events import Event, Refused
 from evopolicygym.judge.ledger import Ledger, LedgerUnwritable
@@ -45,6 +45,25 @@ class RunContext:
     engine: Engine
     videos: Videos = Videos.NONE
     feedback: FeedbackLevel = FeedbackLevel.TRAJECTORY
+
+
+@dataclass
+class RunActivity:
+    """What the owner of a run is doing now, for progress lines; nothing of it is kept or decides anything.
+
+    ``episodes`` of the submission or of the hidden pass that is being played have ended. ``next_attempt_at``: when the
+    agent is prompted, or its model asked, again after an error (by time.monotonic), None if nothing waits for that.
+    ``trouble``: the error of the model's provider that is being waited out."""
+
+    episodes: int = 0
+    next_attempt_at: float | None = None
+    trouble: str = ""
+
+    @property
+    def next_attempt_s(self) -> float | None:
+        """Seconds until the next attempt."""
+        at = self.next_attempt_at
+        return None if at is None else max(0.0, at - time.monotonic())
 
 
 class Judge:

@@ -21,12 +21,11 @@ from evopolicygym.judge.contact_sheet import write_sheet
 from evopolicygym.judge.delivery import shown_files
 from evopolicygym.judge.events import Charged, Closed, Judged, Refunded, episode_stats
 from evopolicygym.judge.failpoints import failpoint
-from evopolicygym.judge.feedback import FeedbackWriter
+from evopolicygym.judge.feedback import FeedbackWriter, change, summarize, worst_episode
 from evopolicygym.judge.judge import Judge
 from evopolicygym.judge.ledger import LedgerUnwritable
 from evopolicygym.judge.protocol import Reason, Refusal, SubmitRequest, Verdict
 from evopolicygym.judge.state import RunPhase, RunState, Submission
-from evopolicygym.judge.summary import change, summarize, worst_episode
 from evopolicygym.limits import WORKSPACE_FEEDBACK_BYTES
 from evopolicygym.sandbox.checkpoints import Checkpoint, SnapshotRefused, remove_tree
 from evopolicygym.tasks.conditions import ERROR_WITHHELD, FeedbackLevel

@@ -9,8 +9,7 @@ from typing import Final
 from evopolicygym.gateway.call_file import CallFile
 from evopolicygym.gateway.metering import ModelCall
 from evopolicygym.judge import scoring
-from evopolicygym.judge.activity import RunActivity
-from evopolicygym.judge.judge import Judge
+from evopolicygym.judge.judge import Judge, RunActivity
 from evopolicygym.judge.state import RunPhase, RunState
 from evopolicygym.run_progress import RunProgress
 from evopolicygym.runs.agent.limits import AgentSpending, spending

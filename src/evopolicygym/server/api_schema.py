@@ -8,9 +8,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic.json_schema import models_json_schema
 
 from evopolicygym.json_schema import publish
+from evopolicygym.judge.feedback import shown_summary
 from evopolicygym.judge.protocol import KEY, Reason, SubmitBody, Verdict
 from evopolicygym.judge.state import Submission
-from evopolicygym.judge.summary import shown_summary
 from evopolicygym.tasks.conditions import FeedbackLevel
 from evopolicygym.tasks.ids import PROTOCOL
 
