@@ -5,12 +5,12 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from evopolicygym.tasks import disguise, disguise_cells, disguise_codes, disguise_parts, simulator
+from evopolicygym.tasks import disguise, disguise_codes, disguise_parts, simulator
 from evopolicygym.tasks.conditions import TaskView, TextLevel, Variant, variant_key
 from evopolicygym.tasks.task import Task
 
 ORACLES = Path(__file__).parent / "oracles"
-MODULES = (disguise, disguise_cells, disguise_codes, disguise_parts)  # they need nothing but numpy and each other
+MODULES = (disguise, disguise_codes, disguise_parts)  # they need nothing but numpy and each other
 WRAPPER = """\
 from numpy import inf
 

@@ -1,16 +1,15 @@
 """The disguise of a task: what policy and agent see of it, drawn from a secret key, and the exact way back.
 
-Dicts and tuples are flattened; arrays of one type are joined into one vector (``disguise_parts.Numbers``), pictures and
-grids stay apart (``disguise_cells.Cells``), codes and words are replaced (``disguise_codes``). It works for any space
-that can be played. Nothing here needs more than numpy."""
+Dicts and tuples are flattened; arrays of one type are joined into one vector (``disguise_parts.Numbers``); pictures,
+grids, codes and words stay apart, with other values (``disguise_codes``). It works for any space that can be played.
+Nothing here needs more than numpy."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from evopolicygym.tasks.disguise_cells import GRID, NUMBERS, PICTURE, Cells, kind_of
-from evopolicygym.tasks.disguise_codes import Codes, Words
+from evopolicygym.tasks.disguise_codes import GRID, NUMBERS, PICTURE, Cells, Codes, Words, kind_of
 from evopolicygym.tasks.disguise_parts import Draws, Leaf, Numbers, Part
 
 Space = dict[str, Any]
