@@ -28,43 +28,49 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from evopolicygym.files import read_file, write_json
 
-AT_ONCE: Final = 32  # connections accepted before any of them can be closed
-MOST: Final = 256
-FEWEST: Final = 48  # more than the submit requests that may wait at a time
-USUAL: Final = 1024  # the usual limit of a process; the current one may be lower
-# Descriptors beyond those open at the start: twice AT_ONCE, because some connections are just accepted and some just
-# closed; four for each of the 96 connections of an agent's proxy, of which the gateway has two; and the judge's own,
-# where a snapshot needs one for each of 16 levels of folders and a delivery half a dozen.
-RESERVE: Final = 2 * AT_ONCE + 4 * 96 + 64
+ACCEPTED_AT_ONCE: Final = 32  # connections accepted before any of them can be closed
+MOST_CONNECTIONS: Final = 256
+FEWEST_CONNECTIONS: Final = 48  # more than the submit requests that may wait at a time
+USUAL_OPEN_FILES: Final = 1024  # the usual limit of a process; the current one may be lower
+# Descriptors beyond those open at the start: twice ACCEPTED_AT_ONCE, because some connections are just accepted and
+# some just closed; four for each of the 96 connections of an agent's proxy, of which the gateway has two; and the
+# judge's own, where a snapshot needs one for each of 16 levels of folders and a delivery half a dozen.
+RESERVED_FILES: Final = 2 * ACCEPTED_AT_ONCE + 4 * 96 + 64
+ADDRESS_FILE: Final = ".door.json"
+TOKEN_BYTES: Final = 24
+TOKEN: Final = re.compile(r"[\w-]{32}", re.ASCII)
+MAX_ADDRESS_BYTES: Final = 4096
+SHUTDOWN_S: Final = 5
+WAITING_CONNECTIONS: Final = 128  # in the kernel, where they use no descriptor of this process
 _clock = itertools.count()
 
 
 def protocol() -> type[H11Protocol]:
     """Return the protocol class for a server that starts now, and raise a low limit of open files."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if _number(soft) < USUAL:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (min(USUAL, _number(hard)), hard))
-    return type("Connection", (_Connection,), {"taken": len(os.listdir("/proc/self/fd"))})
+    if _limit_number(soft) < USUAL_OPEN_FILES:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(USUAL_OPEN_FILES, _limit_number(hard)), hard))
+    return type("Connection", (_Connection,), {"open_at_start": len(os.listdir("/proc/self/fd"))})
 
 
-def max_connections(taken: int) -> int:
+def max_connections(open_at_start: int) -> int:
     """Return how many connections may be open. Computed for each connection, because the limit can change."""
-    limit = _number(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
-    return max(FEWEST, min(MOST, limit - taken - RESERVE))
+    limit = _limit_number(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+    return max(FEWEST_CONNECTIONS, min(MOST_CONNECTIONS, limit - open_at_start - RESERVED_FILES))
 
 
-def _number(limit: int) -> int:
+def _limit_number(limit: int) -> int:
     return sys.maxsize if limit == resource.RLIM_INFINITY else limit
 
 
 class _Connection(H11Protocol):
-    taken = 0
+    open_at_start = 0
     _since = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._since = next(_clock)
-        for _ in range(len(self.connections) - max_connections(self.taken)):
+        for _ in range(len(self.connections) - max_connections(self.open_at_start)):
             self._longest_idle()._abort()
 
     def on_response_complete(self) -> None:
@@ -93,14 +99,6 @@ class _Connection(H11Protocol):
         self.transport.abort()
 
 
-NAME: Final = ".door.json"
-TOKEN_BYTES: Final = 24
-TOKEN: Final = re.compile(r"[\w-]{32}", re.ASCII)
-MAX_BYTES: Final = 4096
-GRACE_S: Final = 5
-QUEUE: Final = 128  # connections that wait in the kernel, where they use no descriptor of this process
-
-
 @dataclass(frozen=True)
 class Address:
     """Port and token of the API. The token is a secret: it allows spending the budget."""
@@ -119,7 +117,7 @@ def bind(root: Path) -> tuple[socket.socket, Address]:
     listener = _listen(last.port)
     token = last.token or secrets.token_urlsafe(TOKEN_BYTES)
     address = Address(listener.getsockname()[1], token)
-    write_json(root / NAME, asdict(address))
+    write_json(root / ADDRESS_FILE, asdict(address))
     return listener, address
 
 
@@ -132,11 +130,11 @@ async def serve_requests(app: Starlette, listener: socket.socket) -> AsyncIterat
             http=protocol(),
             ws="none",
             lifespan="off",
-            backlog=AT_ONCE,
+            backlog=ACCEPTED_AT_ONCE,
             log_config=None,  # uvicorn's would close the judge's log, and reopening it may fail for want of descriptors
             log_level="error",  # its warnings are about malformed requests of agents
             access_log=False,
-            timeout_graceful_shutdown=GRACE_S,
+            timeout_graceful_shutdown=SHUTDOWN_S,
         )
     )
     serving = asyncio.create_task(server.serve([listener]))
@@ -153,7 +151,7 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         for listener in sockets or []:
-            listener.listen(QUEUE)  # asyncio uses one number for both: accepted at once, and waiting
+            listener.listen(WAITING_CONNECTIONS)  # asyncio uses one number for both: accepted at once, and waiting
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -162,7 +160,7 @@ class _Server(uvicorn.Server):
 
 def _last(root: Path) -> Address:
     try:
-        last = Address(**json.loads(read_file(root, NAME, MAX_BYTES)))
+        last = Address(**json.loads(read_file(root, ADDRESS_FILE, MAX_ADDRESS_BYTES)))
         is_sound = type(last.port) is int and 0 <= last.port < 1 << 16 and TOKEN.fullmatch(last.token)
     except (OSError, ValueError, TypeError, RecursionError):
         is_sound = None
@@ -182,7 +180,7 @@ def _listening(port: int) -> socket.socket:
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(("127.0.0.1", port))  # another process may bind it as well, until one of both listens
-        listener.listen(QUEUE)  # from here on connections are queued, not refused
+        listener.listen(WAITING_CONNECTIONS)  # from here on connections are queued, not refused
     except OSError:
         listener.close()
         raise

@@ -17,8 +17,8 @@ PIN: Final = re.compile(r"^([A-Za-z0-9._-]+)==([^;\s]+)$")
 
 FILE_LISTS: Final = ("top_level.txt", "RECORD", "installed-files.txt", "SOURCES.txt")
 # The distributions that can change a score of a task that needs a module; numpy, scipy and gymnasium always can.
-ALWAYS: Final = ("numpy", "scipy", "gymnasium")
-BEHIND: Final = {
+ALWAYS_NEEDED: Final = ("numpy", "scipy", "gymnasium")
+DISTRIBUTIONS_OF_MODULE: Final = {
     "Box2D": ("box2d",),
     "gymnasium_robotics": ("gymnasium-robotics", "mujoco"),
     "highway_env": ("highway-env", "pandas"),
@@ -44,7 +44,10 @@ def requirements() -> dict[str, str]:
 
 def module_of(distribution: str) -> str:
     """Return the module name of a required distribution."""
-    return next((name for name, behind in BEHIND.items() if behind[0] == distribution), distribution.replace("-", "_"))
+    return next(
+        (name for name, behind in DISTRIBUTIONS_OF_MODULE.items() if behind[0] == distribution),
+        distribution.replace("-", "_"),
+    )
 
 
 def remedy(distribution: str) -> str:
@@ -63,8 +66,8 @@ def installed(distribution: str) -> str | None:
 
 def distributions(requires: tuple[str, ...]) -> tuple[str, ...]:
     """Return all distributions whose version can change a score of a task that needs these modules."""
-    behind = [name for module in requires for name in BEHIND.get(module) or _providers(module)]
-    return tuple(dict.fromkeys([*ALWAYS, *behind]))
+    behind = [name for module in requires for name in DISTRIBUTIONS_OF_MODULE.get(module) or _providers(module)]
+    return tuple(dict.fromkeys([*ALWAYS_NEEDED, *behind]))
 
 
 @cache
@@ -83,7 +86,9 @@ def source_hashes(env_id: str, requires: tuple[str, ...]) -> dict[str, str]:
 
     Such modules are under development and have no version."""
     named = [*env_id.split(":")[:-1], *requires]
-    tops = dict.fromkeys(name.partition(".")[0] for name in named if name not in BEHIND and name not in ALWAYS)
+    tops = dict.fromkeys(
+        name.partition(".")[0] for name in named if name not in DISTRIBUTIONS_OF_MODULE and name not in ALWAYS_NEEDED
+    )
     own = [name for name in tops if not _providers(name)]
     return {name: digest for name in own if (digest := _digest(name))}
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 from evopolicygym.errors import Fault, UserError, is_permanent
 from evopolicygym.fast.catalogue import CATALOGUE, upgrade, why_stock
 from evopolicygym.tasks.conditions import TextLevel, Variant
-from evopolicygym.tasks.pins import BEHIND, pins
+from evopolicygym.tasks.pins import DISTRIBUTIONS_OF_MODULE, pins
 from evopolicygym.tasks.spaces import Schema, check_action, schema_of, with_names
 from evopolicygym.tasks.task import Task
 from evopolicygym.tasks.translation import translation_of
@@ -172,7 +172,7 @@ def _stop_profiler() -> None:
 
 
 def _remedy(module: str, options: str = "") -> str:
-    names = BEHIND.get(module, (module,))
+    names = DISTRIBUTIONS_OF_MODULE.get(module, (module,))
     return f"pip install {options}" + " ".join(f"{name}=={pins()[name]}" if name in pins() else name for name in names)
 
 
